@@ -1,0 +1,186 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// check says what is wrong with the value behind a pointer of the table.
+type check func(field any) error
+
+// statusAll stands for every status a pin can have.
+const statusAll = "all"
+
+// pinStatuses are the states of a pin in the Pinning Service API 1.0.0.
+var pinStatuses = []string{"queued", "pinning", "pinned", "failed"}
+
+// Validate reports everything that is wrong with c at once, or nil. The error
+// is an *Error. Load has done this already.
+func (c Config) Validate() error {
+	return asError(c.problems(func(setting) source { return source{} }))
+}
+
+// problems checks every setting and what two of them say together. origin tells
+// where the value of a setting came from.
+func (c *Config) problems(origin func(setting) source) []Problem {
+	var found []Problem
+	for _, s := range table {
+		if s.check == nil {
+			continue
+		}
+		if err := s.check(s.field(c)); err != nil {
+			found = append(found, problem(s, origin(s), err))
+		}
+	}
+	if c.Cluster.Secret != "" && c.Cluster.SecretFile != "" {
+		found = append(found, Problem{
+			Key:    "cluster.secret",
+			Detail: "give either the secret or cluster.secret_file, not both",
+		})
+	}
+	return found
+}
+
+// between accepts a value from low to high.
+func between[T cmp.Ordered](low, high T) check {
+	return func(field any) error {
+		value, ok := field.(*T)
+		if !ok {
+			return fmt.Errorf("%T has no range", field)
+		}
+		if *value < low || *value > high {
+			return fmt.Errorf("%s is not between %s and %s", plain(*value), plain(low), plain(high))
+		}
+		return nil
+	}
+}
+
+// plain writes a value for people.
+func plain(value any) string {
+	if d, ok := value.(time.Duration); ok {
+		return formatDuration(d)
+	}
+	return fmt.Sprint(value)
+}
+
+// oneOf accepts one of words.
+func oneOf(words ...string) check {
+	return func(field any) error {
+		value, ok := field.(*string)
+		if !ok || !slices.Contains(words, *value) {
+			return fmt.Errorf("%q is not one of %s", deref(value), strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+// allOf accepts what every one of checks accepts.
+func allOf(checks ...check) check {
+	return func(field any) error {
+		for _, c := range checks {
+			if err := c(field); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// entries accepts a list of texts that are not empty.
+func entries(field any) error {
+	list, ok := field.(*[]string)
+	if !ok {
+		return fmt.Errorf("%T is not a list", field)
+	}
+	if len(*list) > maxEntries {
+		return fmt.Errorf("%d values, at most %d are allowed", len(*list), maxEntries)
+	}
+	for _, entry := range *list {
+		if strings.TrimSpace(entry) == "" || strings.ContainsFunc(entry, unicode.IsSpace) {
+			return fmt.Errorf("%q is empty or holds a space", entry)
+		}
+	}
+	return nil
+}
+
+// notEmpty accepts a list that has a value.
+func notEmpty(field any) error {
+	if list, ok := field.(*[]string); ok && len(*list) == 0 {
+		return errors.New("at least one value is needed")
+	}
+	return nil
+}
+
+// multiaddrs accepts a list of texts that have the shape of a multiaddr. Package
+// peer, which knows the protocols, has the last word; the shape is checked here
+// so that host:port in the wrong place is named before anything starts.
+func multiaddrs(field any) error {
+	if err := entries(field); err != nil {
+		return err
+	}
+	for _, addr := range *field.(*[]string) {
+		parts := strings.Split(addr, "/")
+		if len(parts) < 3 || parts[0] != "" || parts[1] == "" {
+			return fmt.Errorf("%q is not a multiaddr such as /ip4/0.0.0.0/tcp/4001", addr)
+		}
+	}
+	return nil
+}
+
+// hostPort accepts host:port with a numeric port, and the empty text.
+func hostPort(field any) error {
+	value, ok := field.(*string)
+	if !ok {
+		return fmt.Errorf("%T is not an address", field)
+	}
+	if *value == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(*value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not host:port such as 127.0.0.1:9097", *value)
+	}
+	return nil
+}
+
+// shortText accepts a name that people can read on one line.
+func shortText(field any) error {
+	value := deref(field.(*string))
+	if utf8.RuneCountInString(value) > maxNameRunes ||
+		strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is not a name of at most %d printable characters", value, maxNameRunes)
+	}
+	return nil
+}
+
+// statuses accepts "all" or names of pin states joined by commas.
+func statuses(field any) error {
+	value := deref(field.(*string))
+	if value == statusAll {
+		return nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		if !slices.Contains(pinStatuses, name) {
+			return fmt.Errorf("%q is not %s or some of %s", value, statusAll, strings.Join(pinStatuses, ","))
+		}
+	}
+	return nil
+}

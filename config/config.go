@@ -1,0 +1,183 @@
+// Package config holds the settings of a node: one tree of values, the table
+// that names each one, and the reading of file, environment and flags over the
+// defaults. It is the only package that reads the environment, and even here
+// the environment is handed in.
+//
+// A setting has one key, section.name. It is written in DIR/config.toml under
+// [section], in the environment as HOLDFAST_<SECTION>_<NAME>, and for some as
+// a flag of `holdfast run`. Flag beats environment beats file beats default.
+// What is not known is refused by name, never ignored.
+//
+// Imports: std, koanf, pflag.
+// Never:   consensus, peer, storage, cluster, api; os.Getenv; the network.
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is every setting of one node. It is a value: parts of the program take
+// their own small struct made from it in cluster/node, never Config itself.
+type Config struct {
+	// Data is the folder that holds everything the node keeps. It is no
+	// setting of the file, because it says where the file is.
+	Data string
+
+	Node    Node
+	Peer    Peer
+	Cluster Cluster
+	Pinning Pinning
+	S3      S3
+	Console Console
+	Paid    Paid
+	Gateway Gateway
+	Admin   Admin
+	API     API
+	Repair  Repair
+	Tracker Tracker
+	Storage Storage
+	Log     Log
+}
+
+// Node is how the node is called.
+type Node struct {
+	Name string // shown to people; empty means the host's name
+}
+
+// Peer is the embedded IPFS peer: its public host and its cluster host.
+type Peer struct {
+	Listen              []string // multiaddrs of the public host
+	ClusterListen       []string // multiaddrs of the cluster host
+	Announce            []string // multiaddrs told to others instead of the listened ones
+	Routing             string   // one of the Routing constants
+	Bootstrap           []string // multiaddrs with /p2p/; empty means the public network's own
+	AllowPrivateOrigins bool     // dial user-given origins on private and loopback addresses
+}
+
+// Ways to find providers in the IPFS network, values of peer.routing.
+const (
+	RoutingOff    = "off"
+	RoutingLAN    = "lan"
+	RoutingPublic = "public"
+)
+
+// Cluster is membership and how many copies are kept.
+type Cluster struct {
+	Join        []string // tickets or bootstrap multiaddrs; ignored once a member
+	SecretFile  string   // file that holds the cluster secret, for joining
+	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
+	Replication int      // copies of pins and objects, used when the cluster is created
+	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer
+}
+
+// Pinning is the Pinning Service API.
+type Pinning struct {
+	Listen        string // host:port, empty is off
+	DefaultStatus string // what a list without a status shows: "all" or names joined by commas
+}
+
+// DefaultStatuses are the names in DefaultStatus, "all" spelt out.
+func (p Pinning) DefaultStatuses() []string {
+	if p.DefaultStatus == statusAll {
+		return slices.Clone(pinStatuses)
+	}
+	return strings.Split(p.DefaultStatus, ",")
+}
+
+// S3 is the object gateway.
+type S3 struct {
+	Listen string // host:port, empty is off
+}
+
+// Console is the web console.
+type Console struct {
+	Listen string // host:port, empty is off
+}
+
+// Paid is the gateway that is paid for by request.
+type Paid struct {
+	Listen string // host:port, empty is off
+}
+
+// Gateway is the IPFS gateway.
+type Gateway struct {
+	Listen string // host:port, empty is off
+}
+
+// Admin is metrics and health.
+type Admin struct {
+	Listen string // host:port, empty is off
+}
+
+// API is what the HTTP interfaces have in common.
+type API struct {
+	Reads string // one of the Reads constants
+}
+
+// How current answers are, values of api.reads. Permissions are always current.
+const (
+	ReadsLinearizable = "linearizable"
+	ReadsLocal        = "local"
+)
+
+// Repair is putting content back to its number of copies.
+type Repair struct {
+	After time.Duration // a member that is down for longer has its content placed again
+}
+
+// Tracker is the fetching of what was placed on this node.
+type Tracker struct {
+	Concurrency  int           // pins fetched at the same time
+	Attempts     int           // fetches of one pin before it is reported failed
+	Backoff      time.Duration // wait before the second attempt; it doubles from there
+	IdleTimeout  time.Duration // a fetch without a new block for this long has failed
+	TotalTimeout time.Duration // a fetch that takes longer in all has failed
+	MaxBytes     Size          // bytes of one pin; 0 means no bound but the account's
+	MaxBlocks    int           // blocks of one pin
+	MaxDepth     int           // depth of a pin's DAG
+	MaxLinks     int           // links of one block
+}
+
+// Storage is what lies on the disk.
+type Storage struct {
+	SegmentSize Size // bytes at which a segment file of blocks is closed and the next begun
+	Cache       Size // bytes of memory for the ordered store's block cache
+}
+
+// Log is what the node says about itself on standard error.
+type Log struct {
+	Level  string // debug, info, warn, error
+	Format string // text or json
+}
+
+// Default is the tree of defaults, without a data folder.
+func Default() Config {
+	return Config{
+		Peer: Peer{
+			Listen:        []string{"/ip4/0.0.0.0/tcp/4001", "/ip4/0.0.0.0/udp/4001/quic-v1"},
+			ClusterListen: []string{"/ip4/0.0.0.0/tcp/9096"},
+			Routing:       RoutingPublic,
+		},
+		Cluster: Cluster{Replication: 3, WriteCopies: 2},
+		Pinning: Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
+		S3:      S3{Listen: "127.0.0.1:9000"},
+		Console: Console{Listen: "127.0.0.1:9001"},
+		Admin:   Admin{Listen: "127.0.0.1:9094"},
+		API:     API{Reads: ReadsLinearizable},
+		Repair:  Repair{After: 10 * time.Minute},
+		Tracker: Tracker{
+			Concurrency:  128,
+			Attempts:     3,
+			Backoff:      10 * time.Second,
+			IdleTimeout:  5 * time.Minute,
+			TotalTimeout: 24 * time.Hour,
+			MaxBlocks:    10_000_000,
+			MaxDepth:     4096,
+			MaxLinks:     100_000,
+		},
+		Storage: Storage{SegmentSize: 256 * MiB, Cache: 64 * MiB},
+		Log:     Log{Level: "info", Format: "text"},
+	}
+}

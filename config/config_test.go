@@ -1,0 +1,422 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// load writes file as the settings file of a new data folder and loads it.
+func load(t *testing.T, file string, environ, args []string) (Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if file != "" {
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	Register(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return Load(dir, environ, flags)
+}
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	const file = `
+[peer]
+listen = ["/ip4/10.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/2"]
+allow_private_origins = true
+[pinning]
+listen = "127.0.0.1:1"
+[cluster]
+replication = 5
+[repair]
+after = "1m"
+[storage]
+segment_size = "8MiB"
+cache = 2097152
+`
+	env := []string{
+		"HOLDFAST_PEER_LISTEN=/ip4/10.0.0.2/tcp/1, /ip4/10.0.0.2/tcp/2",
+		"HOLDFAST_PEER_ALLOW_PRIVATE_ORIGINS=false",
+		"HOLDFAST_PINNING_LISTEN=127.0.0.1:2",
+		"HOLDFAST_CLUSTER_REPLICATION=6",
+		"HOLDFAST_REPAIR_AFTER=2m",
+		"HOLDFAST_STORAGE_SEGMENT_SIZE=16 MiB",
+		"PATH=/bin", "HOLDFAST_ENDPOINT=x", "HOLDFAST_DATA=/elsewhere",
+	}
+	args := []string{
+		"--listen=/ip4/10.0.0.3/tcp/1", "--listen=/ip4/10.0.0.3/tcp/2", "--allow-private-origins",
+		"--pinning-listen=", "--replication=7",
+	}
+	type picked struct {
+		listen      []string
+		private     bool
+		pinning     string
+		replication int
+		after       time.Duration
+		segment     Size
+		cache       Size
+	}
+	def := Default()
+	for _, tc := range []struct {
+		name      string
+		file      string
+		env, args []string
+		want      picked
+	}{
+		{"defaults", "", nil, nil, picked{def.Peer.Listen, false, "127.0.0.1:9097", 3, 10 * time.Minute, 256 * MiB, 64 * MiB}},
+		{"file", file, nil, nil, picked{[]string{"/ip4/10.0.0.1/tcp/1", "/ip4/10.0.0.1/tcp/2"}, true, "127.0.0.1:1", 5, time.Minute, 8 * MiB, 2 * MiB}},
+		{"environment", file, env, nil, picked{[]string{"/ip4/10.0.0.2/tcp/1", "/ip4/10.0.0.2/tcp/2"}, false, "127.0.0.1:2", 6, 2 * time.Minute, 16 * MiB, 2 * MiB}},
+		{"flags", file, env, args, picked{[]string{"/ip4/10.0.0.3/tcp/1", "/ip4/10.0.0.3/tcp/2"}, true, "", 7, 2 * time.Minute, 16 * MiB, 2 * MiB}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := load(t, tc.file, tc.env, tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := picked{
+				c.Peer.Listen, c.Peer.AllowPrivateOrigins, c.Pinning.Listen, c.Cluster.Replication,
+				c.Repair.After, c.Storage.SegmentSize, c.Storage.Cache,
+			}
+			if !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEveryRunFlagOfTheContractHasItsKeyAndDefault(t *testing.T) {
+	contract := map[string][2]string{ // flag: key, default
+		"listen":                {"peer.listen", `["/ip4/0.0.0.0/tcp/4001", "/ip4/0.0.0.0/udp/4001/quic-v1"]`},
+		"cluster-listen":        {"peer.cluster_listen", `["/ip4/0.0.0.0/tcp/9096"]`},
+		"announce":              {"peer.announce", `[]`},
+		"pinning-listen":        {"pinning.listen", `"127.0.0.1:9097"`},
+		"s3-listen":             {"s3.listen", `"127.0.0.1:9000"`},
+		"console-listen":        {"console.listen", `"127.0.0.1:9001"`},
+		"paid-listen":           {"paid.listen", `""`},
+		"gateway-listen":        {"gateway.listen", `""`},
+		"admin-listen":          {"admin.listen", `"127.0.0.1:9094"`},
+		"routing":               {"peer.routing", `"public"`},
+		"bootstrap":             {"peer.bootstrap", `[]`},
+		"replication":           {"cluster.replication", `3`},
+		"allow-private-origins": {"peer.allow_private_origins", `false`},
+		"log-level":             {"log.level", `"info"`},
+		"log-format":            {"log.format", `"text"`},
+		"join":                  {"cluster.join", `[]`},
+		"secret-file":           {"cluster.secret_file", `""`},
+	}
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	Register(flags)
+	got := map[string][2]string{}
+	names := map[string]bool{}
+	for _, s := range Settings() {
+		if names[s.Key] || names[s.Env] {
+			t.Errorf("%s or %s is there twice", s.Key, s.Env)
+		}
+		names[s.Key], names[s.Env] = true, true
+		if s.Flag == "" {
+			continue
+		}
+		got[s.Flag] = [2]string{s.Key, s.Default}
+		if flags.Lookup(s.Flag) == nil {
+			t.Errorf("--%s is not registered", s.Flag)
+		}
+	}
+	if !reflect.DeepEqual(got, contract) {
+		t.Errorf("got %v\nwant %v", got, contract)
+	}
+	if !names["HOLDFAST_REPAIR_AFTER"] || !names["HOLDFAST_PINNING_DEFAULT_STATUS"] || !names["HOLDFAST_SECRET"] {
+		t.Error("a variable named in the contract is missing")
+	}
+}
+
+func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		file      string
+		env, args []string
+		want      []string // each part of the message
+		usage     bool
+	}{
+		{name: "key in a section", file: "[peer]\nlistn = []", want: []string{"config.toml", `unknown key "peer.listn"`}},
+		{name: "section", file: "[pear]\nlisten = []", want: []string{`"pear.listen"`}},
+		{name: "empty section", file: "[pear]", want: []string{`"pear"`}},
+		{name: "key without a section", file: "replication = 3", want: []string{`"replication"`}},
+		{name: "below a key", file: "[log.level]\nx = 1", want: []string{`"log.level.x"`}},
+		{name: "data folder in the file", file: "[node]\ndata = \"/x\"", want: []string{`"node.data"`}},
+		{name: "syntax", file: "[log]\nlevel = ", want: []string{"config.toml:2"}},
+		{name: "key twice", file: "[log]\nlevel = \"info\"\nlevel = \"warn\"", want: []string{"config.toml", "level"}},
+		{name: "variable", env: []string{"HOLDFAST_REPAIR_AFTR=1m"}, want: []string{"HOLDFAST_REPAIR_AFTR", "unknown"}},
+		{name: "variable without a section", env: []string{"HOLDFAST_REPLICATION=1"}, want: []string{"HOLDFAST_REPLICATION", "unknown"}},
+		{name: "time in the file", file: "[repair]\nafter = 10", want: []string{"config.toml", "repair.after", "10"}},
+		{name: "time in the environment", env: []string{"HOLDFAST_REPAIR_AFTER=10"}, want: []string{"HOLDFAST_REPAIR_AFTER: repair.after", `"10"`}},
+		{name: "empty time", env: []string{"HOLDFAST_REPAIR_AFTER="}, want: []string{"HOLDFAST_REPAIR_AFTER"}},
+		{name: "negative time", env: []string{"HOLDFAST_REPAIR_AFTER=-1m"}, want: []string{"HOLDFAST_REPAIR_AFTER", "between"}},
+		{name: "text for a number", file: "[cluster]\nreplication = \"3\"", want: []string{"cluster.replication"}},
+		{name: "number too large", file: "[cluster]\nreplication = 99999999999", want: []string{"cluster.replication"}},
+		{name: "no copies", args: []string{"--replication=0"}, want: []string{"--replication: cluster.replication", "0 is not between 1 and 32"}, usage: true},
+		{name: "size", env: []string{"HOLDFAST_STORAGE_CACHE=1PB"}, want: []string{"storage.cache", `"1PB"`}},
+		{name: "size overflow", env: []string{"HOLDFAST_STORAGE_CACHE=9999999999TiB"}, want: []string{"storage.cache"}},
+		{name: "truth", env: []string{"HOLDFAST_PEER_ALLOW_PRIVATE_ORIGINS=ja"}, want: []string{`"ja"`}},
+		{name: "scalar for a list", file: "[peer]\nlisten = \"/ip4/0.0.0.0/tcp/1\"", want: []string{"peer.listen", "list"}},
+		{name: "number in a list", file: "[peer]\nlisten = [1]", want: []string{"peer.listen"}},
+		{name: "host:port for a multiaddr", args: []string{"--cluster-listen=0.0.0.0:9096"}, want: []string{"--cluster-listen", "0.0.0.0:9096", "multiaddr"}, usage: true},
+		{name: "no cluster address", file: "[peer]\ncluster_listen = []", want: []string{"peer.cluster_listen", "at least one"}},
+		{name: "multiaddr for host:port", args: []string{"--s3-listen=/ip4/127.0.0.1/tcp/9000"}, want: []string{"--s3-listen", "host:port"}, usage: true},
+		{name: "port too large", args: []string{"--admin-listen=127.0.0.1:65536"}, want: []string{"--admin-listen"}, usage: true},
+		{name: "word", args: []string{"--routing=dht"}, want: []string{"--routing", `"dht" is not one of off, lan, public`}, usage: true},
+		{name: "status", env: []string{"HOLDFAST_PINNING_DEFAULT_STATUS=pinned,lost"}, want: []string{"pinning.default_status", "lost"}},
+		{name: "name", file: "[node]\nname = \"a\\nb\"", want: []string{"node.name"}},
+		{name: "secret and its file", file: "[cluster]\nsecret = \"canary\"\nsecret_file = \"/f\"", want: []string{"cluster.secret", "not both"}},
+		{name: "join without a value", args: []string{"--join="}, want: []string{"--join"}, usage: true},
+		{
+			name: "all at once", file: "[log]\nlevel = \"loud\"\ncolour = true",
+			env: []string{"HOLDFAST_API_READS=eventual", "HOLDFAST_NOPE=1", "HOLDFAST_TRACKER_ATTEMPTS=some"}, args: []string{"--replication=-1"},
+			want: []string{"log.level", "log.colour", "HOLDFAST_API_READS", "HOLDFAST_NOPE", "HOLDFAST_TRACKER_ATTEMPTS", "--replication"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := load(t, tc.file, tc.env, tc.args)
+			var refused *Error
+			if !errors.As(err, &refused) {
+				t.Fatalf("got %v, want an *Error", err)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not hold %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q shows a secret or is more than a line", err)
+			}
+			if refused.Usage() != tc.usage {
+				t.Errorf("Usage() = %v for %q", refused.Usage(), err)
+			}
+		})
+	}
+}
+
+func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
+	env := []string{
+		"HOLDFAST_ENDPOINT=a", "HOLDFAST_TOKEN=b", "HOLDFAST_IDENTITY=c", "HOLDFAST_DATA=d",
+		"HOLDFAST_DEMO_PEER=e", "HOLDFAST_BIN=f", "HOLDFAST_TEST_ANYTHING=g", "NOISE",
+	}
+	if _, err := load(t, "[peer]\n[s3]\n", env, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettingsFileIsBounded(t *testing.T) {
+	if _, err := load(t, "#"+strings.Repeat("x", maxFile), nil, nil); err == nil || !strings.Contains(err.Error(), FileName) {
+		t.Errorf("got %v, want a refusal that names %s", err, FileName)
+	}
+}
+
+func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(path, []byte(" from the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, file string
+		env, args  []string
+		want       string
+	}{
+		{name: "none"},
+		{name: "variable", env: []string{"HOLDFAST_SECRET=from the variable"}, want: "from the variable"},
+		{name: "flag beats variable", env: []string{"HOLDFAST_SECRET=x"}, args: []string{"--secret-file", path}, want: "from the file"},
+		{name: "variable beats file", file: "[cluster]\nsecret_file = \"/none\"", env: []string{"HOLDFAST_SECRET=y"}, want: "y"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := load(t, tc.file, tc.env, tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.Cluster.JoinSecret(); err != nil || got != tc.want {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+	for name, content := range map[string]string{"empty": "\n", "large": strings.Repeat("x", maxSecretFile+1)} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := (Cluster{SecretFile: path}).JoinSecret(); err == nil {
+			t.Errorf("%s secret file: got %q, want an error", name, got)
+		}
+	}
+}
+
+func TestDataFolderIsFound(t *testing.T) {
+	for _, tc := range []struct {
+		name, flag string
+		env        []string
+		want       string
+	}{
+		{"flag", "/f", []string{"HOLDFAST_DATA=/e", "XDG_DATA_HOME=/x", "HOME=/h"}, "/f"},
+		{"variable", "", []string{"HOLDFAST_DATA=/e", "XDG_DATA_HOME=/x", "HOME=/h"}, "/e"},
+		{"data home", "", []string{"XDG_DATA_HOME=/x", "HOME=/h"}, "/x/holdfast"},
+		{"relative data home does not count", "", []string{"XDG_DATA_HOME=x", "HOME=/h"}, "/h/.local/share/holdfast"},
+		{"home", "", []string{"HOME=/h"}, "/h/.local/share/holdfast"},
+		{"nothing", "", nil, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := DataDir(tc.flag, tc.env)
+			if got != tc.want || (err != nil) != (tc.want == "") {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTemplateIsGolden(t *testing.T) {
+	const golden = "testdata/config.toml"
+	if *update {
+		if err := os.WriteFile(golden, Template(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Template(); !bytes.Equal(got, want) {
+		t.Errorf("the template changed; look at it and run with -update:\n%s", got)
+	}
+}
+
+func TestTemplateUncommentedIsTheDefaults(t *testing.T) {
+	file := regexp.MustCompile(`(?m)^# (\w+ = )`).ReplaceAllString(string(Template()), "$1")
+	file = regexp.MustCompile(`(?m)^secret = .*$`).ReplaceAllString(file, "")
+	if n := strings.Count(file, "\n#"); n != 2*len(table)+2 {
+		t.Errorf("%d lines are still comments, want %d", n, 2*len(table)+2)
+	}
+	c, err := load(t, file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Data = c.Data
+	if got, want := values(c), values(want); !slices.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if c, err = load(t, string(Template()), nil, nil); err != nil || !slices.Equal(values(c), values(want)) {
+		t.Errorf("the template as it is: %v, %v", values(c), err)
+	}
+}
+
+// values is every setting of c as text.
+func values(c Config) []string {
+	var all []string
+	for _, s := range table {
+		all = append(all, s.key+"="+format(s.field(&c)))
+	}
+	return all
+}
+
+func TestTableReachesEveryFieldOnce(t *testing.T) {
+	c := Default()
+	reached := map[any]string{}
+	for _, s := range table {
+		field := s.field(&c)
+		if other, twice := reached[field]; twice {
+			t.Errorf("%s and %s are one field", s.key, other)
+		}
+		reached[field] = s.key
+	}
+	sections := reflect.ValueOf(&c).Elem()
+	for i := range sections.NumField() {
+		if sections.Field(i).Kind() != reflect.Struct {
+			continue // the data folder
+		}
+		for j := range sections.Field(i).NumField() {
+			if field := sections.Field(i).Field(j).Addr().Interface(); reached[field] == "" {
+				t.Errorf("%s.%s has no setting", sections.Type().Field(i).Name, sections.Field(i).Type().Field(j).Name)
+			}
+		}
+	}
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	c := Default()
+	c.Cluster.Secret = "canary1"
+	c.Cluster.Join = []string{"canary2", "/ip4/10.0.0.1/tcp/9096/p2p/x"}
+	var out bytes.Buffer
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("settings", "settings", c)
+	if strings.Contains(out.String(), "canary") || !strings.Contains(out.String(), "/ip4/10.0.0.1/tcp/9096/p2p/x") ||
+		!strings.Contains(out.String(), `"repair.after":"\"10m\""`) {
+		t.Error(out.String())
+	}
+	if c.Cluster.Join[0] != "canary2" {
+		t.Error("Redacted changed what it was given")
+	}
+}
+
+func TestDefaultStatuses(t *testing.T) {
+	for text, want := range map[string][]string{
+		"all": pinStatuses, "pinned": {"pinned"}, "queued,failed": {"queued", "failed"},
+	} {
+		if got := (Pinning{DefaultStatus: text}).DefaultStatuses(); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestValidateNamesTheKeyOfAValueSetInCode(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c.Log.Format, c.Tracker.Attempts = "xml", 0
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "log.format") || !strings.Contains(err.Error(), "tracker.attempts") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzSettingsFile(f *testing.F) {
+	f.Add(Template())
+	f.Add([]byte("[peer]\nlisten = [\"/ip4/0.0.0.0/tcp/1\"]\n[cluster]\nreplication = 2\n"))
+	f.Add([]byte("a.b.c = [{x = 1979-05-27}]\n[storage]\ncache = 1e3\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l, found := parseFile("config.toml", raw)
+		c := Default()
+		for _, s := range table {
+			if store, ok := l.values[s.key]; ok && store(s.field(&c)) != nil {
+				return
+			}
+		}
+		if len(found) > 0 || c.Validate() != nil {
+			return
+		}
+		// What is accepted survives being written and read again as text.
+		for _, s := range table {
+			again := Default()
+			switch s.field(&c).(type) {
+			case *string, *[]string:
+				continue
+			}
+			text := strings.Trim(format(s.field(&c)), `"`)
+			if err := fromText(s.field(&again), text); err != nil || format(s.field(&again)) != format(s.field(&c)) {
+				t.Errorf("%s: %s came back as %s, %v", s.key, text, format(s.field(&again)), err)
+			}
+		}
+	})
+}

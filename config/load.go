@@ -1,0 +1,285 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// FileName is the name of the settings file in the data folder.
+const FileName = "config.toml"
+
+// maxFile bounds the settings file, in bytes.
+const maxFile = 1 << 20
+
+// maxSecretFile bounds a file with the cluster secret, in bytes.
+const maxSecretFile = 4096
+
+// Variables and a prefix that begin like settings but belong to others: client
+// commands and the project's own demo and tests.
+var foreign = []string{
+	EnvPrefix + "ENDPOINT", EnvPrefix + "TOKEN", EnvPrefix + "IDENTITY",
+	EnvPrefix + "DEMO_PEER", EnvPrefix + "BIN",
+}
+
+const foreignPrefix = EnvPrefix + "TEST_"
+
+// layer is what one place says: values by key, and where each came from.
+type layer struct {
+	values map[string]func(field any) error // stores the value in a field
+	origin map[string]source
+}
+
+func newLayer() layer {
+	return layer{values: map[string]func(any) error{}, origin: map[string]source{}}
+}
+
+func (l layer) set(key string, from source, store func(field any) error) {
+	l.values[key], l.origin[key] = store, from
+}
+
+// DataDir is the data folder as an absolute path: flag if it is not empty, else
+// HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast.
+func DataDir(flag string, environ []string) (string, error) {
+	env := lookup(environ)
+	dir := flag
+	if dir == "" {
+		dir = env[envData]
+	}
+	if dir == "" && filepath.IsAbs(env["XDG_DATA_HOME"]) {
+		dir = filepath.Join(env["XDG_DATA_HOME"], "holdfast")
+	}
+	if dir == "" && env["HOME"] != "" {
+		dir = filepath.Join(env["HOME"], ".local", "share", "holdfast")
+	}
+	if dir == "" {
+		return "", errors.New("no data folder: give --data DIR or " + envData)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return dir, nil
+}
+
+// Load reads the settings of the node whose data folder is dataDir: defaults,
+// then dataDir/config.toml if it is there, then environ (in the form of
+// os.Environ), then the flags that were given on the command line. flags may be
+// nil and must have been through Register otherwise. Everything that is wrong
+// is reported at once as an *Error; any other error is one of reading the file.
+func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error) {
+	c := Default()
+	c.Data = dataDir
+	file, found, err := fileLayer(filepath.Join(dataDir, FileName))
+	if err != nil {
+		return Config{}, err
+	}
+	env, more := envLayer(environ)
+	found = append(found, more...)
+	layers := []layer{file, env, flagLayer(flags)}
+
+	origin, unread := map[string]source{}, map[string]bool{}
+	for _, s := range table {
+		for _, l := range layers {
+			store, ok := l.values[s.key]
+			if !ok {
+				continue
+			}
+			origin[s.key] = l.origin[s.key]
+			if err := store(s.field(&c)); err != nil {
+				found = append(found, problem(s, l.origin[s.key], err))
+				unread[s.key] = true
+			}
+		}
+	}
+	settleSecret(&c, layers)
+	for _, p := range c.problems(func(s setting) source { return origin[s.key] }) {
+		if !unread[p.Key] { // already named for what it is
+			found = append(found, p)
+		}
+	}
+	if err := asError(found); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// settleSecret lets the stronger place decide between the secret and the file
+// that holds it, so that --secret-file beats HOLDFAST_SECRET. Given both in one
+// place, Validate refuses them.
+func settleSecret(c *Config, layers []layer) {
+	for _, l := range slices.Backward(layers) {
+		_, secret := l.values["cluster.secret"]
+		_, file := l.values["cluster.secret_file"]
+		if secret && !file {
+			c.Cluster.SecretFile = ""
+		}
+		if file && !secret {
+			c.Cluster.Secret = ""
+		}
+		if secret || file {
+			return
+		}
+	}
+}
+
+// fileLayer reads the settings file. A file that is not there says nothing.
+func fileLayer(path string) (layer, []Problem, error) {
+	l := newLayer()
+	raw, err := readBounded(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil, nil
+	}
+	if err != nil {
+		return l, nil, fmt.Errorf("settings: %w", err)
+	}
+	l, found := parseFile(path, raw)
+	return l, found, nil
+}
+
+// parseFile takes the keys of a TOML document; path is its name for people.
+func parseFile(path string, raw []byte) (layer, []Problem) {
+	l := newLayer()
+	k := koanf.New(".")
+	if err := k.Load(document(raw), toml.Parser()); err != nil {
+		return l, []Problem{{Source: position(path, err), Detail: err.Error()}}
+	}
+	from := source{name: path}
+	var found []Problem
+	for key, value := range k.All() {
+		if slices.ContainsFunc(table, func(s setting) bool { return s.key == key }) {
+			l.set(key, from, func(field any) error { return fromFile(field, value) })
+			continue
+		}
+		if section, ok := value.(map[string]any); ok && len(section) == 0 && knownSection(key) {
+			continue
+		}
+		found = append(found, Problem{Source: path, Detail: fmt.Sprintf("unknown key %q", key)})
+	}
+	slices.SortFunc(found, func(a, b Problem) int { return strings.Compare(a.Detail, b.Detail) })
+	return l, found
+}
+
+func knownSection(name string) bool {
+	return slices.ContainsFunc(table, func(s setting) bool { return s.section() == name })
+}
+
+// position adds the line to path when err knows it.
+func position(path string, err error) string {
+	var at interface{ Position() (row, column int) }
+	if errors.As(err, &at) {
+		row, _ := at.Position()
+		return fmt.Sprintf("%s:%d", path, row)
+	}
+	return path
+}
+
+// document is a text in memory as koanf wants it.
+type document []byte
+
+// ReadBytes is the text.
+func (d document) ReadBytes() ([]byte, error) { return d, nil }
+
+// Read is the other way to ask, which a text cannot answer.
+func (d document) Read() (map[string]any, error) {
+	return nil, errors.New("settings: a document is read as bytes")
+}
+
+// envLayer takes the variables that begin with EnvPrefix.
+func envLayer(environ []string) (layer, []Problem) {
+	l := newLayer()
+	var found []Problem
+	for name, value := range lookup(environ) {
+		if !strings.HasPrefix(name, EnvPrefix) || name == envData ||
+			slices.Contains(foreign, name) || strings.HasPrefix(name, foreignPrefix) {
+			continue
+		}
+		i := slices.IndexFunc(table, func(s setting) bool { return s.environment() == name })
+		if i < 0 {
+			found = append(found, Problem{Source: name, Detail: "unknown environment variable"})
+			continue
+		}
+		l.set(table[i].key, source{name: name}, func(field any) error { return fromText(field, value) })
+	}
+	slices.SortFunc(found, func(a, b Problem) int { return strings.Compare(a.Source, b.Source) })
+	return l, found
+}
+
+// flagLayer takes the flags that were given.
+func flagLayer(flags *pflag.FlagSet) layer {
+	l := newLayer()
+	if flags == nil {
+		return l
+	}
+	for _, s := range table {
+		f := flags.Lookup(s.flag)
+		if s.flag == "" || f == nil || !f.Changed {
+			continue
+		}
+		l.set(s.key, source{name: "--" + s.flag, flag: true}, func(field any) error {
+			list, repeatable := f.Value.(pflag.SliceValue)
+			into, ok := field.(*[]string)
+			if repeatable && ok {
+				*into = list.GetSlice()
+				return nil
+			}
+			return fromText(field, f.Value.String())
+		})
+	}
+	return l
+}
+
+// lookup is environ by name. The last of two entries with one name counts, as
+// in os/exec.
+func lookup(environ []string) map[string]string {
+	env := make(map[string]string, len(environ))
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// JoinSecret is the cluster secret that was given for joining, from SecretFile
+// or Secret, without surrounding white space; empty if neither was given.
+func (c Cluster) JoinSecret() (string, error) {
+	if c.SecretFile == "" {
+		return strings.TrimSpace(c.Secret), nil
+	}
+	raw, err := readBounded(c.SecretFile, maxSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("cluster.secret_file: %w", err)
+	}
+	secret := strings.TrimSpace(string(raw))
+	if secret == "" {
+		return "", fmt.Errorf("cluster.secret_file: %s is empty", c.SecretFile)
+	}
+	return secret, nil
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(raw)) > limit {
+		return nil, fmt.Errorf("read %s: larger than %d bytes", path, limit)
+	}
+	return raw, nil
+}

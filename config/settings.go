@@ -1,0 +1,251 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Bounds of values that are counts or times. They keep a slip of the finger
+// from starting a node that cannot work.
+const (
+	maxReplication = 32
+	maxConcurrency = 65_536
+	maxAttempts    = 1_000
+	maxCount       = 1_000_000_000
+	minTimeout     = 100 * time.Millisecond
+	maxTimeout     = 30 * 24 * time.Hour
+	minSegment     = 4 * MiB
+	maxSegment     = 4 * GiB
+	minCache       = MiB
+	maxCache       = 64 * GiB
+	maxBytes       = 1 << 60
+	maxNameRunes   = 64
+	maxEntries     = 64 // values of one repeatable setting
+)
+
+// EnvPrefix begins the name of every environment variable of Holdfast.
+const EnvPrefix = "HOLDFAST_"
+
+// Names outside the rule HOLDFAST_<SECTION>_<NAME>.
+const (
+	envData   = EnvPrefix + "DATA"   // the data folder, see DataDir
+	envSecret = EnvPrefix + "SECRET" // cluster.secret
+)
+
+// Setting is one row of the table of settings, for help and documentation.
+type Setting struct {
+	Key        string // section.name, as in config.toml
+	Flag       string // flag of `holdfast run` without dashes, empty if there is none
+	Env        string // name of the environment variable
+	Default    string // as it is written in config.toml
+	Help       string // one line; a word in backquotes names the value
+	Repeatable bool   // a list in the file, joined by commas in the environment
+}
+
+// setting binds a row of the table to its place in the tree.
+type setting struct {
+	key, flag, env, help string
+
+	field  func(*Config) any // pointer to the value; its type decides the form
+	check  check             // nil when every value of the type will do
+	secret bool
+}
+
+// table is every setting, in the order of the file.
+var table = []setting{
+	{
+		key: "node.name", help: "`name` of this node, shown to people; empty is the host's name",
+		field: func(c *Config) any { return &c.Node.Name }, check: shortText,
+	},
+	{
+		key: "peer.listen", flag: "listen", help: "`multiaddr` of the public IPFS host",
+		field: func(c *Config) any { return &c.Peer.Listen }, check: multiaddrs,
+	},
+	{
+		key: "peer.cluster_listen", flag: "cluster-listen", help: "`multiaddr` of the cluster host",
+		field: func(c *Config) any { return &c.Peer.ClusterListen }, check: allOf(multiaddrs, notEmpty),
+	},
+	{
+		key: "peer.announce", flag: "announce", help: "`multiaddr` told to others instead of those listened on",
+		field: func(c *Config) any { return &c.Peer.Announce }, check: multiaddrs,
+	},
+	{
+		key: "peer.routing", flag: "routing", help: "how providers are found in the IPFS network: `off|lan|public`",
+		field: func(c *Config) any { return &c.Peer.Routing }, check: oneOf(RoutingOff, RoutingLAN, RoutingPublic),
+	},
+	{
+		key: "peer.bootstrap", flag: "bootstrap", help: "IPFS bootstrap `multiaddr`; none means those of the public network",
+		field: func(c *Config) any { return &c.Peer.Bootstrap }, check: multiaddrs,
+	},
+	{
+		key: "peer.allow_private_origins", flag: "allow-private-origins", help: "dial user-given origins on private and loopback addresses",
+		field: func(c *Config) any { return &c.Peer.AllowPrivateOrigins },
+	},
+	{
+		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; ignored once this node is a member",
+		field: func(c *Config) any { return &c.Cluster.Join }, check: entries, secret: true,
+	},
+	{
+		key: "cluster.secret_file", flag: "secret-file", help: "`file` that holds the cluster secret, to join by a multiaddr",
+		field: func(c *Config) any { return &c.Cluster.SecretFile },
+	},
+	{
+		key: "cluster.secret", env: envSecret, help: "the cluster secret itself; better kept in a file or the environment",
+		field: func(c *Config) any { return &c.Cluster.Secret }, secret: true,
+	},
+	{
+		key: "cluster.replication", flag: "replication", help: "`copies` of pins and objects, set when the cluster is created",
+		field: func(c *Config) any { return &c.Cluster.Replication }, check: between(1, maxReplication),
+	},
+	{
+		key: "cluster.write_copies", help: "durable `copies` behind an acknowledgement; all of them, if there are fewer",
+		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
+	},
+	{
+		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty is off",
+		field: func(c *Config) any { return &c.Pinning.Listen }, check: hostPort,
+	},
+	{
+		key: "pinning.default_status", help: "what a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
+		field: func(c *Config) any { return &c.Pinning.DefaultStatus }, check: statuses,
+	},
+	{
+		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the object gateway; empty is off",
+		field: func(c *Config) any { return &c.S3.Listen }, check: hostPort,
+	},
+	{
+		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off",
+		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort,
+	},
+	{
+		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway paid by request; empty is off",
+		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort,
+	},
+	{
+		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty is off",
+		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort,
+	},
+	{
+		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health; empty is off",
+		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
+	},
+	{
+		key: "api.reads", help: "how current answers are: `linearizable`, or local for nodes that are far apart",
+		field: func(c *Config) any { return &c.API.Reads }, check: oneOf(ReadsLinearizable, ReadsLocal),
+	},
+	{
+		key: "repair.after", help: "a member down for longer than this `time` has its content placed again",
+		field: func(c *Config) any { return &c.Repair.After }, check: between(minTimeout, maxTimeout),
+	},
+	{
+		key: "tracker.concurrency", help: "`pins` fetched at the same time",
+		field: func(c *Config) any { return &c.Tracker.Concurrency }, check: between(1, maxConcurrency),
+	},
+	{
+		key: "tracker.attempts", help: "`fetches` of one pin before it is reported failed",
+		field: func(c *Config) any { return &c.Tracker.Attempts }, check: between(1, maxAttempts),
+	},
+	{
+		key: "tracker.backoff", help: "`time` before the second attempt; it doubles from there",
+		field: func(c *Config) any { return &c.Tracker.Backoff }, check: between(minTimeout, maxTimeout),
+	},
+	{
+		key: "tracker.idle_timeout", help: "a fetch without a new block for this `time` has failed",
+		field: func(c *Config) any { return &c.Tracker.IdleTimeout }, check: between(minTimeout, maxTimeout),
+	},
+	{
+		key: "tracker.total_timeout", help: "a fetch that takes longer than this `time` in all has failed",
+		field: func(c *Config) any { return &c.Tracker.TotalTimeout }, check: between(minTimeout, maxTimeout),
+	},
+	{
+		key: "tracker.max_bytes", help: "`size` of one pin; 0 is no bound but the account's",
+		field: func(c *Config) any { return &c.Tracker.MaxBytes }, check: between[Size](0, maxBytes),
+	},
+	{
+		key: "tracker.max_blocks", help: "`blocks` of one pin",
+		field: func(c *Config) any { return &c.Tracker.MaxBlocks }, check: between(1, maxCount),
+	},
+	{
+		key: "tracker.max_depth", help: "`depth` of the DAG of one pin",
+		field: func(c *Config) any { return &c.Tracker.MaxDepth }, check: between(1, maxCount),
+	},
+	{
+		key: "tracker.max_links", help: "`links` of one block",
+		field: func(c *Config) any { return &c.Tracker.MaxLinks }, check: between(1, maxCount),
+	},
+	{
+		key: "storage.segment_size", help: "`size` at which a segment file of blocks is closed and the next begun",
+		field: func(c *Config) any { return &c.Storage.SegmentSize }, check: between(minSegment, maxSegment),
+	},
+	{
+		key: "storage.cache", help: "`size` of the ordered store's cache in memory",
+		field: func(c *Config) any { return &c.Storage.Cache }, check: between(minCache, maxCache),
+	},
+	{
+		key: "log.level", flag: "log-level", help: "least `level` that is logged: debug, info, warn, error",
+		field: func(c *Config) any { return &c.Log.Level }, check: oneOf("debug", "info", "warn", "error"),
+	},
+	{
+		key: "log.format", flag: "log-format", help: "form of the log: `text|json`",
+		field: func(c *Config) any { return &c.Log.Format }, check: oneOf("text", "json"),
+	},
+}
+
+// environment is the name of the variable that sets s.
+func (s setting) environment() string {
+	if s.env != "" {
+		return s.env
+	}
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+// section is the part of the key before the dot.
+func (s setting) section() string {
+	section, _, _ := strings.Cut(s.key, ".")
+	return section
+}
+
+// Settings lists every setting in the order of the file. The caller may change
+// the slice.
+func Settings() []Setting {
+	defaults := Default()
+	rows := make([]Setting, len(table))
+	for i, s := range table {
+		_, repeatable := s.field(&defaults).(*[]string)
+		rows[i] = Setting{
+			Key:        s.key,
+			Flag:       s.flag,
+			Env:        s.environment(),
+			Default:    format(s.field(&defaults)),
+			Help:       s.help,
+			Repeatable: repeatable,
+		}
+	}
+	return rows
+}
+
+// Register adds every setting that has a flag to flags, the flags of
+// `holdfast run`. Load takes the same set once it is parsed. --data is not
+// among them: it says where the other settings are, see DataDir.
+func Register(flags *pflag.FlagSet) {
+	defaults := Default()
+	for _, s := range table {
+		if s.flag == "" {
+			continue
+		}
+		switch v := s.field(&defaults).(type) {
+		case *bool:
+			flags.Bool(s.flag, *v, s.help)
+		case *int:
+			flags.Int(s.flag, *v, s.help)
+		case *[]string:
+			flags.StringArray(s.flag, *v, s.help+" (repeatable)")
+		case *string:
+			flags.String(s.flag, *v, s.help)
+		default:
+			flags.String(s.flag, strings.Trim(format(v), `"`), s.help)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// redacted stands for the value of a secret.
+const redacted = "REDACTED"
+
+// Redacted is c with its secrets replaced, fit to be logged. A bootstrap
+// multiaddr in cluster.join stays: only a ticket lets somebody in.
+func (c Config) Redacted() Config {
+	if c.Cluster.Secret != "" {
+		c.Cluster.Secret = redacted
+	}
+	join := make([]string, len(c.Cluster.Join))
+	for i, where := range c.Cluster.Join {
+		if join[i] = redacted; strings.HasPrefix(where, "/") {
+			join[i] = where
+		}
+	}
+	c.Cluster.Join = join
+	return c
+}
+
+// LogValue is the effective settings by key, redacted.
+func (c Config) LogValue() slog.Value {
+	c = c.Redacted()
+	attrs := make([]slog.Attr, 0, len(table)+1)
+	attrs = append(attrs, slog.String("data", c.Data))
+	for _, s := range table {
+		attrs = append(attrs, slog.String(s.key, format(s.field(&c))))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// Template is a settings file in which every setting stands as a comment with
+// its default. It is what a new data folder starts with.
+func Template() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Settings of a Holdfast node. What is commented out is the default.\n" +
+		"# A flag of `holdfast run` beats the environment, which beats this file.\n" +
+		"# A key that is not known here stops the start.\n")
+	defaults := Default()
+	section := ""
+	for _, s := range table {
+		if s.section() != section {
+			section = s.section()
+			fmt.Fprintf(&b, "\n[%s]\n", section)
+		} else {
+			b.WriteByte('\n')
+		}
+		also := s.environment()
+		if s.flag != "" {
+			also = "--" + s.flag + ", " + also
+		}
+		_, name, _ := strings.Cut(s.key, ".")
+		fmt.Fprintf(&b, "# %s\n# (%s)\n# %s = %s\n", strings.ReplaceAll(s.help, "`", ""), also, name, format(s.field(&defaults)))
+	}
+	return b.Bytes()
+}

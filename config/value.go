@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Size is a number of bytes. In text it is a whole number with one of the units
+// B, KiB, MiB, GiB, TiB, or without a unit.
+type Size int64
+
+// Units of Size.
+const (
+	KiB Size = 1 << (10 * (iota + 1))
+	MiB
+	GiB
+	TiB
+)
+
+// String writes s with the largest unit that divides it.
+func (s Size) String() string {
+	for _, unit := range []struct {
+		size Size
+		name string
+	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
+		if s != 0 && s%unit.size == 0 {
+			return strconv.FormatInt(int64(s/unit.size), 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10) + "B"
+}
+
+// parseSize is the inverse of Size.String, for any unit and with spaces before
+// the unit.
+func parseSize(text string) (Size, error) {
+	unit := Size(1)
+	number := strings.TrimSpace(text)
+	for name, size := range map[string]Size{"KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": TiB} {
+		if rest, ok := strings.CutSuffix(number, name); ok {
+			number, unit = rest, size
+			break
+		}
+	}
+	if unit == 1 {
+		number = strings.TrimSuffix(number, "B")
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/int64(unit) {
+		return 0, fmt.Errorf("%q is not a size such as 256MiB", text)
+	}
+	return Size(n) * unit, nil
+}
+
+// parseDuration reads a Go duration.
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a time such as 10m or 1h30m", text)
+	}
+	return d, nil
+}
+
+// fromText stores text of the environment or of a flag in field. An empty text
+// is an empty list or an empty string, and no number.
+func fromText(field any, text string) (err error) {
+	switch v := field.(type) {
+	case *string:
+		*v = text
+	case *[]string:
+		*v = nil
+		if text != "" {
+			*v = strings.Split(text, ",")
+		}
+		for i, entry := range *v {
+			(*v)[i] = strings.TrimSpace(entry)
+		}
+	case *bool:
+		if *v, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+	case *int:
+		if *v, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+	case *time.Duration:
+		*v, err = parseDuration(text)
+	case *Size:
+		*v, err = parseSize(text)
+	default:
+		return fmt.Errorf("no text form for %T", field)
+	}
+	return err
+}
+
+// fromFile stores a value of the TOML file in field. Each type has one form:
+// a list is written as a list, a number without quotes.
+func fromFile(field, value any) error {
+	switch v := field.(type) {
+	case *string:
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("%v must be a string in quotes", value)
+		}
+		*v = text
+	case *[]string:
+		list, ok := value.([]any)
+		if !ok {
+			return fmt.Errorf("%v must be a list of strings in brackets", value)
+		}
+		*v = make([]string, 0, len(list))
+		for _, entry := range list {
+			text, ok := entry.(string)
+			if !ok {
+				return fmt.Errorf("%v must be a string in quotes", entry)
+			}
+			*v = append(*v, text)
+		}
+	case *bool:
+		b, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("%v must be true or false without quotes", value)
+		}
+		*v = b
+	case *int:
+		n, ok := value.(int64)
+		if !ok || int64(int(n)) != n {
+			return fmt.Errorf("%v must be a whole number without quotes", value)
+		}
+		*v = int(n)
+	case *time.Duration:
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("%v must be a time in quotes such as \"10m\"", value)
+		}
+		return fromText(v, text)
+	case *Size:
+		switch n := value.(type) {
+		case string:
+			return fromText(v, n)
+		case int64:
+			*v = Size(n)
+		default:
+			return fmt.Errorf("%v must be a size such as \"256MiB\"", value)
+		}
+	default:
+		return fmt.Errorf("no form in a file for %T", field)
+	}
+	return nil
+}
+
+// format writes the value behind field as TOML.
+func format(field any) string {
+	switch v := field.(type) {
+	case *string:
+		return strconv.Quote(*v)
+	case *[]string:
+		quoted := make([]string, len(*v))
+		for i, entry := range *v {
+			quoted[i] = strconv.Quote(entry)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	case *bool:
+		return strconv.FormatBool(*v)
+	case *int:
+		return strconv.Itoa(*v)
+	case *time.Duration:
+		return strconv.Quote(formatDuration(*v))
+	case *Size:
+		return strconv.Quote(v.String())
+	}
+	return ""
+}
+
+// formatDuration writes d without the units that are zero: 10m, not 10m0s.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
