@@ -1,0 +1,240 @@
+// Package codec turns records into bytes and back with one description for
+// both directions: a record has a method that names its fields in order, and a
+// Coder runs it either way. What it writes is the same for equal records, so
+// that every node of a cluster stores and hashes the same bytes.
+//
+// The form is plain: unsigned integers as varints of encoding/binary, strings
+// and byte slices as a length and the bytes, lists as a count and the elements,
+// maps as a count and the pairs in key order.
+//
+// Imports: std.
+// Never:   reflection, clocks, randomness.
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// ErrMalformed is wrapped by every decoding error.
+var ErrMalformed = errors.New("malformed record")
+
+// Coder encodes into, or decodes from, one byte slice. After the first error
+// every further call does nothing; Finish tells the error.
+type Coder struct {
+	buf      []byte
+	decoding bool
+	err      error
+}
+
+// Encoder returns a Coder that appends to buf.
+func Encoder(buf []byte) *Coder { return &Coder{buf: buf} }
+
+// Decoder returns a Coder that reads buf. Decoded values never alias buf.
+func Decoder(buf []byte) *Coder { return &Coder{buf: buf, decoding: true} }
+
+// Decoding tells the direction, for the few records whose fields depend on it.
+func (c *Coder) Decoding() bool { return c.decoding }
+
+// Finish returns the encoded bytes. After decoding, bytes that are left over
+// are an error: a record is read whole or not at all.
+func (c *Coder) Finish() ([]byte, error) {
+	if c.err == nil && c.decoding && len(c.buf) != 0 {
+		c.fail("%d bytes left over", len(c.buf))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.buf, nil
+}
+
+// More tells whether a decoder has bytes left: fields that were added to a
+// record later are read only where they are there.
+func (c *Coder) More() bool { return !c.decoding || (c.err == nil && len(c.buf) > 0) }
+
+// Fail makes the Coder fail with a reason, for checks a record does itself.
+func (c *Coder) Fail(reason string) { c.fail("%s", reason) }
+
+func (c *Coder) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+	}
+}
+
+// Version writes v, or reads a version and fails when it is above v: a node
+// never guesses at a record that a newer release wrote. It returns what it read.
+func (c *Coder) Version(v uint64) uint64 {
+	got := v
+	Uint(c, &got)
+	if c.err == nil && (got == 0 || got > v) {
+		c.fail("record version %d, this release reads up to %d", got, v)
+	}
+	return got
+}
+
+// Uint codes an unsigned integer.
+func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Coder, v *T) {
+	if c.err != nil {
+		return
+	}
+	if !c.decoding {
+		c.buf = binary.AppendUvarint(c.buf, uint64(*v))
+		return
+	}
+	n, size := binary.Uvarint(c.buf)
+	if size <= 0 || uint64(T(n)) != n {
+		c.fail("bad integer")
+		return
+	}
+	*v, c.buf = T(n), c.buf[size:]
+}
+
+// Int codes a signed integer.
+func Int[T ~int64](c *Coder, v *T) {
+	u := uint64(*v)<<1 ^ uint64(*v>>63)
+	Uint(c, &u)
+	if c.decoding && c.err == nil {
+		*v = T(u>>1) ^ -T(u&1)
+	}
+}
+
+// Bool codes a truth value as one byte.
+func Bool(c *Coder, v *bool) {
+	var b uint8
+	if *v {
+		b = 1
+	}
+	Uint(c, &b)
+	if c.decoding {
+		if b > 1 {
+			c.fail("bad truth value %d", b)
+		}
+		*v = b == 1
+	}
+}
+
+// String codes a string of at most most bytes. Encoding more is an error too:
+// what is written can always be read.
+func String[S ~string](c *Coder, v *S, most int) {
+	n := c.length(len(*v), most)
+	if c.err != nil {
+		return
+	}
+	if !c.decoding {
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	*v, c.buf = S(c.buf[:n]), c.buf[n:]
+}
+
+// Bytes codes a byte slice of at most most bytes. No bytes decode as nil.
+func Bytes(c *Coder, v *[]byte, most int) {
+	n := c.length(len(*v), most)
+	if c.err != nil {
+		return
+	}
+	if !c.decoding {
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	*v = nil
+	if n > 0 {
+		*v = slices.Clone(c.buf[:n])
+	}
+	c.buf = c.buf[n:]
+}
+
+// Fixed codes exactly the bytes of v, without a length.
+func Fixed(c *Coder, v []byte) {
+	if c.err != nil {
+		return
+	}
+	if !c.decoding {
+		c.buf = append(c.buf, v...)
+		return
+	}
+	if len(c.buf) < len(v) {
+		c.fail("%d bytes wanted, %d left", len(v), len(c.buf))
+		return
+	}
+	copy(v, c.buf)
+	c.buf = c.buf[len(v):]
+}
+
+// List codes a slice of at most most elements. No elements decode as nil.
+func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
+	n := c.length(len(*v), most)
+	if c.err != nil {
+		return
+	}
+	if c.decoding {
+		*v = nil
+		if n > 0 {
+			*v = make([]T, n)
+		}
+	}
+	for i := range *v {
+		if each(c, &(*v)[i]); c.err != nil {
+			return
+		}
+	}
+}
+
+// Strings codes a list of strings.
+func Strings[S ~string](c *Coder, v *[]S, most, longest int) {
+	List(c, v, most, func(c *Coder, s *S) { String(c, s, longest) })
+}
+
+// Map codes a map of strings in key order, so that equal maps are equal bytes.
+// No pairs decode as nil.
+func Map(c *Coder, v *map[string]string, most, longest int) {
+	n := c.length(len(*v), most)
+	if c.err != nil {
+		return
+	}
+	if !c.decoding {
+		for _, key := range slices.Sorted(maps.Keys(*v)) {
+			value := (*v)[key]
+			String(c, &key, longest)
+			String(c, &value, longest)
+		}
+		return
+	}
+	*v = nil
+	if n > 0 {
+		*v = make(map[string]string, n)
+	}
+	for range n {
+		var key, value string
+		String(c, &key, longest)
+		String(c, &value, longest)
+		if c.err != nil {
+			return
+		}
+		(*v)[key] = value
+	}
+	if len(*v) != n {
+		c.fail("a key twice")
+	}
+}
+
+// length codes a length and checks it against its bound and, when decoding,
+// against what is left: every element takes a byte at least.
+func (c *Coder) length(n, most int) int {
+	u := uint64(n)
+	Uint(c, &u)
+	switch {
+	case c.err != nil:
+		return 0
+	case u > uint64(most):
+		c.fail("length %d above its bound %d", u, most)
+		return 0
+	case c.decoding && u > uint64(len(c.buf)):
+		c.fail("length %d, %d bytes left", u, len(c.buf))
+		return 0
+	}
+	return int(u)
+}

@@ -1,0 +1,233 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Account owns pins and API keys.
+type Account struct {
+	ID           AccountID
+	Email        string
+	PasswordHash string // argon2id in PHC string form; empty: no password
+	Created      Millis
+}
+
+// Code implements the record's form.
+func (v *Account) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Email, MaxEmailLen)
+	codec.String(c, &v.PasswordHash, MaxAddrLen)
+	codec.Int(c, &v.Created)
+}
+
+func (v *Account) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.PasswordHash) > MaxAddrLen {
+		return Errorf(CodeInvalid, "account record out of bounds")
+	}
+	if at := strings.IndexByte(v.Email, '@'); at < 1 || at == len(v.Email)-1 || len(v.Email) > MaxEmailLen ||
+		strings.ContainsFunc(v.Email, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return Errorf(CodeInvalid, "%q is not an e-mail address", v.Email)
+	}
+	return nil
+}
+
+func accountKey(id AccountID) key { return part(table(tableAccount), id) }
+
+func emailKey(email string) key { return part(table(tableEmail), strings.ToLower(email)) }
+
+func putAccount(tx Tx, v *Account) error {
+	if err := tx.Set(emailKey(v.Email), []byte(v.ID)); err != nil {
+		return err
+	}
+	return put(tx, accountKey(v.ID), v)
+}
+
+// CreateAccount adds an account; its e-mail, letter case aside, is its own.
+type CreateAccount struct{ Account Account }
+
+// Code implements Command.
+func (v *CreateAccount) Code(c *codec.Coder) { v.Account.Code(c) }
+
+func (v *CreateAccount) apply(tx Tx, _ *entry) (Result, error) {
+	if err := v.Account.check(); err != nil {
+		return Result{}, err
+	}
+	for _, k := range []key{emailKey(v.Account.Email), accountKey(v.Account.ID)} {
+		if taken, err := has(tx, k); err != nil {
+			return Result{}, err
+		} else if taken {
+			return Result{}, Errorf(CodeExists, "an account %s exists already", v.Account.Email)
+		}
+	}
+	return Result{}, putAccount(tx, &v.Account)
+}
+
+// Account returns an account by its id, or ErrNotFound.
+func (v View) Account(id AccountID) (Account, error) {
+	a, err := get[Account](v.r, accountKey(id))
+	if err != nil {
+		return Account{}, err
+	}
+	if a == nil {
+		return Account{}, Errorf(CodeNotFound, "no such account")
+	}
+	return *a, nil
+}
+
+// AccountByEmail returns an account by its e-mail, letter case aside.
+func (v View) AccountByEmail(email string) (Account, error) {
+	if len(email) <= MaxEmailLen {
+		id, ok, err := v.r.Get(emailKey(email))
+		if err != nil {
+			return Account{}, err
+		}
+		if ok {
+			return v.Account(AccountID(id))
+		}
+	}
+	return Account{}, Errorf(CodeNotFound, "no account %s", email)
+}
+
+// Accounts returns all accounts in the order of their ids.
+func (v View) Accounts() ([]Account, error) { return scanAll[Account](v.r, table(tableAccount)) }
+
+// Scopes of API keys.
+const (
+	ScopeRead  = "storage:read"
+	ScopeWrite = "storage:write"
+)
+
+// APIKey is a live key. The token itself is not stored: it is signed again
+// from these fields when it is shown.
+type APIKey struct {
+	ID      KeyID
+	Account AccountID
+	Name    string
+	Scope   []string
+	Created Millis
+	Expires Millis // zero: never
+}
+
+// Code implements the record's form.
+func (v *APIKey) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.String(c, &v.Name, maxNameBytes)
+	codec.Strings(c, &v.Scope, 8, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Int(c, &v.Expires)
+}
+
+func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
+
+func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
+
+// CreateKey adds an API key to an account.
+type CreateKey struct{ Key APIKey }
+
+// Code implements Command.
+func (v *CreateKey) Code(c *codec.Coder) { v.Key.Code(c) }
+
+func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
+	k := v.Key
+	if k.ID == "" || len(k.ID) > MaxIDLen || len(k.Name) > maxNameBytes || len(k.Scope) == 0 {
+		return Result{}, Errorf(CodeInvalid, "key record out of bounds")
+	}
+	for _, s := range k.Scope {
+		if s != ScopeRead && s != ScopeWrite {
+			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s and %s are known", s, ScopeRead, ScopeWrite)
+		}
+	}
+	if known, err := has(tx, accountKey(k.Account)); err != nil {
+		return Result{}, err
+	} else if !known {
+		return Result{}, Errorf(CodeNotFound, "no such account")
+	}
+	if old, err := get[APIKey](tx, apiKeyKey(k.ID)); err != nil {
+		return Result{}, err
+	} else if old != nil {
+		if old.Account == k.Account && old.Created == k.Created && slices.Equal(old.Scope, k.Scope) {
+			return Result{}, nil
+		}
+		return Result{}, Errorf(CodeExists, "a key %s exists already", k.ID)
+	}
+	n := 0
+	prefix := keysOf(k.Account)
+	err := tx.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) { n++; return n < MaxKeysPerUser, nil })
+	if err != nil {
+		return Result{}, err
+	}
+	if n >= MaxKeysPerUser {
+		return Result{}, Errorf(CodeTooLarge, "the account has its most API keys, %d", MaxKeysPerUser)
+	}
+	if err := tx.Set(part(keysOf(k.Account), k.ID), nil); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, apiKeyKey(k.ID), &k)
+}
+
+// RevokeKey ends an API key. An empty Account is the operator's right to any key.
+type RevokeKey struct {
+	Account AccountID
+	ID      KeyID
+}
+
+// Code implements Command.
+func (v *RevokeKey) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.String(c, &v.ID, MaxIDLen)
+}
+
+func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
+	k, err := get[APIKey](tx, apiKeyKey(v.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if k == nil || v.Account != "" && k.Account != v.Account {
+		return Result{}, Errorf(CodeNotFound, "no such key")
+	}
+	e.fx.Keys = true
+	if err := tx.Delete(part(keysOf(k.Account), k.ID)); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Delete(apiKeyKey(v.ID))
+}
+
+// Key returns a live API key, or ErrNotFound. Whether it has expired is the
+// caller's to judge: the state has no clock.
+func (v View) Key(id KeyID) (APIKey, error) {
+	if len(id) <= MaxIDLen {
+		k, err := get[APIKey](v.r, apiKeyKey(id))
+		if err != nil {
+			return APIKey{}, err
+		}
+		if k != nil {
+			return *k, nil
+		}
+	}
+	return APIKey{}, Errorf(CodeNotFound, "no such key")
+}
+
+// Keys returns the live keys of an account, or of all with an empty id.
+func (v View) Keys(account AccountID) ([]APIKey, error) {
+	if account == "" {
+		return scanAll[APIKey](v.r, table(tableKey))
+	}
+	var keys []APIKey
+	prefix := keysOf(account)
+	err := v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		id, _, err := readPart[KeyID](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		found, err := v.Key(id)
+		keys = append(keys, found)
+		return err == nil, err
+	})
+	return keys, err
+}

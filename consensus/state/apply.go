@@ -1,0 +1,182 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Command is one change. Its kind number is package wire's.
+type Command interface {
+	// Code gives the command's form.
+	Code(*codec.Coder)
+	// apply changes tx, or returns an *Error and has changed nothing. Any
+	// other error is a broken store or a broken invariant: the node stops.
+	apply(tx Tx, e *entry) (Result, error)
+}
+
+// entry is what a command knows beside the store.
+type entry struct {
+	index  uint64
+	settle int // pins that may still be moved
+	fx     *Effects
+}
+
+// Result is what a command tells its proposer.
+type Result struct {
+	Pin *Pin // CreatePin and ReplacePin: the pin as accepted
+}
+
+// Effects gathers what commands changed, for those who wait for it.
+type Effects struct {
+	Members  bool // nodes or tickets
+	Keys     bool // API keys were revoked
+	Settling bool // roots have pins left to move
+	Roots    []RootChange
+}
+
+// RootChange tells that a root's record changed, and the nodes it concerns.
+type RootChange struct {
+	Root  RootKey
+	Nodes []NodeID
+}
+
+func (f *Effects) touch(root *Root) {
+	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
+}
+
+// Apply runs one command of the log. It is a function of the store and its
+// arguments alone. A command whose op was applied before changes nothing and
+// returns the first result.
+//
+// The error is an *Error for an outcome, which is part of the state's history,
+// and anything else when the store cannot be trusted any more.
+func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
+	if op != (OpID{}) {
+		if b, done, err := tx.Get(opKey(op)); err != nil {
+			return Result{}, err
+		} else if done {
+			return decodeOutcome(b)
+		}
+	}
+	result, err := cmd.apply(tx, &entry{index: index, settle: MaxSettle, fx: fx})
+	var outcome *Error
+	if err != nil && !errors.As(err, &outcome) {
+		return Result{}, fmt.Errorf("apply %T at %d: %w", cmd, index, err)
+	}
+	if op != (OpID{}) {
+		if err := remember(tx, op, result, outcome); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, err
+}
+
+func opKey(op OpID) key { return append(table(tableOp), op[:]...) }
+
+func opOrderKey(n uint64) key { return table(tableOpOrder).u64(n) }
+
+var opNext = metaKey("ops")
+
+// remember keeps the outcome of an operation, and forgets the oldest above MaxOps.
+func remember(tx Tx, op OpID, r Result, e *Error) error {
+	b, err := encodeOutcome(r, e)
+	if err != nil {
+		return err
+	}
+	n, err := counter(tx, opNext)
+	if err != nil {
+		return err
+	}
+	if err := tx.Set(opKey(op), b); err != nil {
+		return err
+	}
+	if err := tx.Set(opOrderKey(n), op[:]); err != nil {
+		return err
+	}
+	if n >= MaxOps {
+		oldest := opOrderKey(n - MaxOps)
+		old, ok, err := tx.Get(oldest)
+		if err != nil || !ok || len(old) != len(op) {
+			return fmt.Errorf("state: operation %d is not on record: %w", n-MaxOps, err)
+		}
+		if err := tx.Delete(oldest); err != nil {
+			return err
+		}
+		if err := tx.Delete(opKey(OpID(old))); err != nil {
+			return err
+		}
+	}
+	return tx.Set(opNext, binary.BigEndian.AppendUint64(nil, n+1))
+}
+
+// CodeOutcome codes a result and its error, for the operation table and the
+// wire. It returns the error that it coded.
+func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
+	c.Version(1)
+	var code Code
+	var detail string
+	if e != nil {
+		code, detail = e.Code, e.Detail[:min(len(e.Detail), MaxReasonLen)]
+	}
+	codec.Uint(c, &code)
+	codec.String(c, &detail, MaxReasonLen)
+	hasPin := r.Pin != nil
+	codec.Bool(c, &hasPin)
+	if hasPin {
+		if r.Pin == nil {
+			r.Pin = new(Pin)
+		}
+		r.Pin.Code(c)
+	}
+	if code == CodeOK {
+		return nil
+	}
+	return &Error{Code: code, Detail: detail}
+}
+
+func encodeOutcome(r Result, e *Error) ([]byte, error) {
+	c := codec.Encoder(nil)
+	CodeOutcome(c, &r, e)
+	b, err := c.Finish()
+	if err != nil {
+		return nil, fmt.Errorf("state: outcome: %w", err)
+	}
+	return b, nil
+}
+
+func decodeOutcome(b []byte) (Result, error) {
+	var r Result
+	c := codec.Decoder(b)
+	e := CodeOutcome(c, &r, nil)
+	if _, err := c.Finish(); err != nil {
+		return Result{}, fmt.Errorf("state: outcome: %w", err)
+	}
+	if e != nil {
+		return Result{}, e
+	}
+	return r, nil
+}
+
+// compactRoots leaves one change of each root, with all its nodes.
+func compactRoots(changes []RootChange) []RootChange {
+	at := make(map[RootKey]int, len(changes))
+	out := changes[:0:0]
+	for _, c := range changes {
+		i, seen := at[c.Root]
+		if !seen {
+			at[c.Root] = len(out)
+			out = append(out, RootChange{Root: c.Root, Nodes: slices.Clone(c.Nodes)})
+			continue
+		}
+		for _, n := range c.Nodes {
+			if !slices.Contains(out[i].Nodes, n) {
+				out[i].Nodes = append(out[i].Nodes, n)
+			}
+		}
+	}
+	return out
+}

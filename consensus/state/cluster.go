@@ -1,0 +1,88 @@
+package state
+
+import (
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Cluster is what was decided when the cluster was created.
+type Cluster struct {
+	ID      string
+	Created Millis
+	// Replication is the number of copies of a root, never more than members.
+	Replication uint8
+	// WriteCopies is how many of them are durable before a pin is pinned.
+	WriteCopies uint8
+	// SealedSigningKey is the Ed25519 seed that signs API keys, sealed under
+	// the cluster secret, which is not part of the state.
+	SealedSigningKey []byte
+	// Operator is the account that local commands act as.
+	Operator AccountID
+}
+
+// Code implements the record's form.
+func (v *Cluster) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Uint(c, &v.Replication)
+	codec.Uint(c, &v.WriteCopies)
+	codec.Bytes(c, &v.SealedSigningKey, MaxAddrLen)
+	codec.String(c, &v.Operator, MaxIDLen)
+}
+
+// need is the number of holders that makes a root with so many copies pinned.
+func (v *Cluster) need(copies int) int { return max(1, min(int(v.WriteCopies), copies)) }
+
+var clusterKey = metaKey("cluster")
+
+func cluster(r Reader) (*Cluster, error) {
+	v, err := get[Cluster](r, clusterKey)
+	if err == nil && v == nil {
+		return nil, Errorf(CodeUnavailable, "the cluster has no state yet")
+	}
+	return v, err
+}
+
+// InitCluster is the first command of every cluster: its settings, its first
+// member and the operator's account come to be in one entry.
+type InitCluster struct {
+	Cluster  Cluster
+	Node     Node
+	Operator Account
+}
+
+// Code implements Command.
+func (v *InitCluster) Code(c *codec.Coder) {
+	v.Cluster.Code(c)
+	v.Node.Code(c)
+	v.Operator.Code(c)
+}
+
+func (v *InitCluster) apply(tx Tx, e *entry) (Result, error) {
+	if old, err := get[Cluster](tx, clusterKey); err != nil {
+		return Result{}, err
+	} else if old != nil {
+		if old.ID == v.Cluster.ID {
+			return Result{}, nil
+		}
+		return Result{}, Errorf(CodeExists, "this is cluster %s already", old.ID)
+	}
+	cl := v.Cluster
+	if cl.ID == "" || cl.Replication == 0 || cl.Replication > MaxCopies || cl.WriteCopies == 0 || cl.WriteCopies > cl.Replication ||
+		v.Operator.ID != cl.Operator {
+		return Result{}, Errorf(CodeInvalid, "cluster settings out of range")
+	}
+	if err := v.Node.check(); err != nil {
+		return Result{}, err
+	}
+	if err := v.Operator.check(); err != nil {
+		return Result{}, err
+	}
+	if err := put(tx, clusterKey, &cl); err != nil {
+		return Result{}, err
+	}
+	if err := putNode(tx, &v.Node, e); err != nil {
+		return Result{}, err
+	}
+	return Result{}, putAccount(tx, &v.Operator)
+}

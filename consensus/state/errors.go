@@ -1,0 +1,65 @@
+package state
+
+import "fmt"
+
+// Code is the identity of an error that a command or a read ends in. It crosses
+// the wire and is stored: append-only, never renumber.
+type Code uint16
+
+// Every code. The API tables map each one; a test there checks that none is
+// missing.
+const (
+	CodeOK           Code = 0
+	CodeInvalid      Code = 1  // the request breaks a rule of the state
+	CodeNotFound     Code = 2  // no such record, or another account's
+	CodeExists       Code = 3  // a record with that name or id is there
+	CodeConflict     Code = 4  // the state moved on: read again and retry
+	CodeUnauthorized Code = 5  // token missing, invalid, revoked or expired
+	CodeForbidden    Code = 6  // the token lacks the permission
+	CodeQuota        Code = 7  // the account's allowance is used up
+	CodeUnavailable  Code = 8  // no leader, no majority, shutting down
+	CodeTooLarge     Code = 9  // above a bound with a name
+	CodeLimited      Code = 10 // too many requests
+)
+
+// Codes lists every code but CodeOK.
+func Codes() []Code {
+	return []Code{
+		CodeInvalid, CodeNotFound, CodeExists, CodeConflict, CodeUnauthorized,
+		CodeForbidden, CodeQuota, CodeUnavailable, CodeTooLarge, CodeLimited,
+	}
+}
+
+// Error is an outcome with a stable identity. Compare with errors.Is against
+// the Err values; Detail is for people.
+type Error struct {
+	Code   Code
+	Detail string
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// Is matches any Error of the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// One value of each code, for errors.Is.
+var (
+	ErrInvalid      = &Error{CodeInvalid, "invalid request"}
+	ErrNotFound     = &Error{CodeNotFound, "not found"}
+	ErrExists       = &Error{CodeExists, "exists already"}
+	ErrConflict     = &Error{CodeConflict, "the state has moved on, try again"}
+	ErrUnauthorized = &Error{CodeUnauthorized, "access token is missing or invalid"}
+	ErrForbidden    = &Error{CodeForbidden, "the token does not permit this"}
+	ErrQuota        = &Error{CodeQuota, "storage allowance used up"}
+	ErrUnavailable  = &Error{CodeUnavailable, "the cluster has no leader at the moment"}
+	ErrTooLarge     = &Error{CodeTooLarge, "too large"}
+	ErrLimited      = &Error{CodeLimited, "too many requests"}
+)
+
+// Errorf returns an Error of the code with a formatted detail.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,148 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// The first byte of a key is its table. The account leads every key of what an
+// account owns, so that accounts could be spread over several groups one day.
+// The byte 0x00 is the consensus package's (its applied index).
+const (
+	tableAccount  = 'A' // account -> Account
+	tableEmail    = 'E' // e-mail, lower case -> account
+	tableKey      = 'J' // jti -> APIKey
+	tableKeysOf   = 'K' // account, jti -> -
+	tablePins     = 'P' // account, then one of the pin* parts below
+	tableRoot     = 'R' // root -> Root
+	tableAttached = 'Q' // root, account, request -> -
+	tableWanted   = 'W' // node, root -> phase of the copy
+	tableSettling = 'S' // root -> -
+	tableShort    = 'U' // root pinned with fewer holders than allocations -> -
+	tableNode     = 'N' // node -> Node
+	tableTicket   = 'T' // ticket -> Ticket
+	tableMeta     = 'M' // name -> cluster record, counters
+	tableOp       = 'O' // operation -> its first result
+	tableOpOrder  = 'o' // sequence -> operation
+
+	pinByID    = 'r' // request -> locator
+	pinRow     = 'l' // status, created descending -> Pin
+	pinByCID   = 'c' // cid, created descending -> request
+	pinByName  = 'n' // name, created descending -> request
+	pinCounter = '#' // status, level, bucket descending -> count
+	pinLast    = 't' // -> created of the newest pin ever
+)
+
+// key builds an ordered key: parts of variable length carry their length, so
+// that no key of one owner is a prefix of another's.
+type key []byte
+
+func table(t byte) key { return append(make(key, 0, 96), t) }
+
+func (k key) byte(b byte) key { return append(k, b) }
+
+func part[S ~string](k key, s S) key {
+	return append(binary.BigEndian.AppendUint16(k, uint16(len(s))), s...)
+}
+
+func (k key) u64(v uint64) key { return binary.BigEndian.AppendUint64(k, v) }
+
+// descending orders times newest first.
+func (k key) descending(t Millis) key { return k.u64(^uint64(t)) }
+
+// end is the smallest key above every key that k is a prefix of.
+func (k key) end() key {
+	e := append(key(nil), k...)
+	for i := len(e) - 1; i >= 0; i-- {
+		if e[i] != 0xff {
+			e[i]++
+			return e[:i+1]
+		}
+	}
+	return nil
+}
+
+// readPart reads a part that part wrote.
+func readPart[S ~string](k []byte) (s S, rest []byte, err error) {
+	if len(k) < 2 || len(k)-2 < int(binary.BigEndian.Uint16(k)) {
+		return "", nil, fmt.Errorf("state: short key %x", k)
+	}
+	n := int(binary.BigEndian.Uint16(k))
+	return S(k[2 : 2+n]), k[2+n:], nil
+}
+
+// record is a pointer to a T that can code itself.
+type record[T any] interface {
+	*T
+	Code(*codec.Coder)
+}
+
+// get reads the record at k; nil means there is none.
+func get[T any, P record[T]](r Reader, k key) (*T, error) {
+	b, ok, err := r.Get(k)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return decode[T, P](b)
+}
+
+func decode[T any, P record[T]](b []byte) (*T, error) {
+	v := new(T)
+	c := codec.Decoder(b)
+	P(v).Code(c)
+	if _, err := c.Finish(); err != nil {
+		return nil, fmt.Errorf("state: %T: %w", *v, err)
+	}
+	return v, nil
+}
+
+func put[T any, P record[T]](tx Tx, k key, v *T) error {
+	c := codec.Encoder(make([]byte, 0, 256))
+	P(v).Code(c)
+	b, err := c.Finish()
+	if err != nil {
+		return fmt.Errorf("state: %T: %w", *v, err)
+	}
+	if len(b) > maxRecordBytes {
+		return fmt.Errorf("state: %T of %d bytes", *v, len(b))
+	}
+	return tx.Set(k, b)
+}
+
+func has(r Reader, k key) (bool, error) {
+	_, ok, err := r.Get(k)
+	return ok, err
+}
+
+// counter reads a counter; an absent one is zero.
+func counter(r Reader, k key) (uint64, error) {
+	b, ok, err := r.Get(k)
+	if err != nil || !ok {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("state: counter %x of %d bytes", k, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// count adds delta to a counter; at zero the key goes away. A counter that
+// would fall below zero means that records and counters differ: the node stops.
+func count(tx Tx, k key, delta int64) error {
+	n, err := counter(tx, k)
+	if err != nil {
+		return err
+	}
+	sum := int64(n) + delta
+	if sum < 0 {
+		return fmt.Errorf("state: counter %x below zero", []byte(k))
+	}
+	if sum == 0 {
+		return tx.Delete(k)
+	}
+	return tx.Set(k, binary.BigEndian.AppendUint64(nil, uint64(sum)))
+}
+
+func metaKey(name string) key { return append(table(tableMeta), name...) }

@@ -1,0 +1,260 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Node is a member of the cluster. Membership is this record: the Raft
+// configuration and the connection gates follow it.
+type Node struct {
+	ID           NodeID
+	Name         string
+	Addrs        []string // public multiaddrs, each ending /p2p/<ID>
+	ClusterAddrs []string // multiaddrs of the cluster host, each ending /p2p/<ID>
+	Version      string   // release that the node runs
+	Joined       Millis
+}
+
+// Code implements the record's form.
+func (v *Node) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Name, MaxIDLen)
+	codec.Strings(c, &v.Addrs, MaxAddrs, MaxAddrLen)
+	codec.Strings(c, &v.ClusterAddrs, MaxAddrs, MaxAddrLen)
+	codec.String(c, &v.Version, MaxIDLen)
+	codec.Int(c, &v.Joined)
+}
+
+func (v *Node) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Name) > MaxIDLen || len(v.Version) > MaxIDLen ||
+		len(v.Addrs) > MaxAddrs || len(v.ClusterAddrs) > MaxAddrs {
+		return Errorf(CodeInvalid, "node record out of bounds")
+	}
+	for _, a := range slices.Concat(v.Addrs, v.ClusterAddrs) {
+		if len(a) > MaxAddrLen {
+			return Errorf(CodeInvalid, "an address of %d bytes", len(a))
+		}
+	}
+	return nil
+}
+
+func nodeKey(id NodeID) key { return part(table(tableNode), id) }
+
+var nodeCount = metaKey("nodes")
+
+func putNode(tx Tx, v *Node, e *entry) error {
+	known, err := has(tx, nodeKey(v.ID))
+	if err != nil {
+		return err
+	}
+	if !known {
+		if err := count(tx, nodeCount, 1); err != nil {
+			return err
+		}
+	}
+	e.fx.Members = true
+	return put(tx, nodeKey(v.ID), v)
+}
+
+// UpdateNode replaces what a member says of itself: addresses, name, version.
+type UpdateNode struct{ Node Node }
+
+// Code implements Command.
+func (v *UpdateNode) Code(c *codec.Coder) { v.Node.Code(c) }
+
+func (v *UpdateNode) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Node.check(); err != nil {
+		return Result{}, err
+	}
+	old, err := get[Node](tx, nodeKey(v.Node.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if old == nil {
+		return Result{}, Errorf(CodeNotFound, "node %s is not a member", v.Node.ID)
+	}
+	node := v.Node
+	node.Joined = old.Joined
+	return Result{}, putNode(tx, &node, e)
+}
+
+// Ticket lets one node join. Its id is the peer id of the key that the ticket's
+// secret derives, so that the state holds nothing a thief could join with.
+type Ticket struct {
+	ID      NodeID
+	Created Millis
+	Expires Millis
+}
+
+// Code implements the record's form.
+func (v *Ticket) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Int(c, &v.Expires)
+}
+
+var ticketCount = metaKey("tickets")
+
+func ticketKey(id NodeID) key { return part(table(tableTicket), id) }
+
+// CreateTicket admits one joiner until Expires. Expired tickets are removed on
+// the way, by the creation time of the new one.
+type CreateTicket struct{ Ticket Ticket }
+
+// Code implements Command.
+func (v *CreateTicket) Code(c *codec.Coder) { v.Ticket.Code(c) }
+
+func (v *CreateTicket) apply(tx Tx, e *entry) (Result, error) {
+	t := v.Ticket
+	if t.ID == "" || t.Expires <= t.Created {
+		return Result{}, Errorf(CodeInvalid, "a ticket needs an id and an end after its beginning")
+	}
+	var expired []NodeID
+	prefix := table(tableTicket)
+	err := tx.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+		old, err := decode[Ticket](value)
+		if err == nil && old.Expires <= t.Created {
+			expired = append(expired, old.ID)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	n, err := counter(tx, ticketCount)
+	if err != nil {
+		return Result{}, err
+	}
+	if n-uint64(len(expired)) >= MaxTickets {
+		return Result{}, Errorf(CodeTooLarge, "%d join tickets are open", n)
+	}
+	for _, id := range expired {
+		if err := dropTicket(tx, id); err != nil {
+			return Result{}, err
+		}
+	}
+	e.fx.Members = true
+	if err := count(tx, ticketCount, 1); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, ticketKey(t.ID), &t)
+}
+
+func dropTicket(tx Tx, id NodeID) error {
+	if err := count(tx, ticketCount, -1); err != nil {
+		return err
+	}
+	return tx.Delete(ticketKey(id))
+}
+
+// JoinNode makes a node a member, and spends the ticket that let it in. With an
+// empty Ticket the joiner proved the cluster secret. Joining again is no change
+// but for the addresses.
+type JoinNode struct {
+	Node   Node
+	Ticket NodeID
+	At     Millis
+}
+
+// Code implements Command.
+func (v *JoinNode) Code(c *codec.Coder) {
+	v.Node.Code(c)
+	codec.String(c, &v.Ticket, MaxIDLen)
+	codec.Int(c, &v.At)
+}
+
+func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Node.check(); err != nil {
+		return Result{}, err
+	}
+	old, err := get[Node](tx, nodeKey(v.Node.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	node := v.Node
+	node.Joined = v.At
+	if old != nil {
+		node.Joined = old.Joined
+	} else if n, err := counter(tx, nodeCount); err != nil {
+		return Result{}, err
+	} else if n >= MaxNodes {
+		return Result{}, Errorf(CodeTooLarge, "the cluster has its most members, %d", MaxNodes)
+	}
+	if v.Ticket != "" {
+		t, err := get[Ticket](tx, ticketKey(v.Ticket))
+		if err != nil {
+			return Result{}, err
+		}
+		if t == nil || t.Expires <= v.At {
+			return Result{}, Errorf(CodeUnauthorized, "the join ticket is spent, expired or unknown")
+		}
+		if err := dropTicket(tx, v.Ticket); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, putNode(tx, &node, e)
+}
+
+// RemoveNode ends a membership. The node's allocations stay on record until
+// PlaceRoots moves them, so that nothing loses count of what it held.
+type RemoveNode struct{ ID NodeID }
+
+// Code implements Command.
+func (v *RemoveNode) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
+
+func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
+	known, err := has(tx, nodeKey(v.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if !known {
+		return Result{}, Errorf(CodeNotFound, "node %s is not a member", v.ID)
+	}
+	n, err := counter(tx, nodeCount)
+	if err != nil {
+		return Result{}, err
+	}
+	if n == 1 {
+		return Result{}, Errorf(CodeInvalid, "the last member cannot be removed")
+	}
+	e.fx.Members = true
+	if err := count(tx, nodeCount, -1); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Delete(nodeKey(v.ID))
+}
+
+// Node returns a member, or ErrNotFound.
+func (v View) Node(id NodeID) (Node, error) {
+	n, err := get[Node](v.r, nodeKey(id))
+	if err != nil {
+		return Node{}, err
+	}
+	if n == nil {
+		return Node{}, Errorf(CodeNotFound, "node %s is not a member", id)
+	}
+	return *n, nil
+}
+
+// Nodes returns all members in the order of their ids.
+func (v View) Nodes() ([]Node, error) { return scanAll[Node](v.r, table(tableNode)) }
+
+// Tickets returns the join tickets that are on record, expired ones included.
+func (v View) Tickets() ([]Ticket, error) { return scanAll[Ticket](v.r, table(tableTicket)) }
+
+func scanAll[T any, P record[T]](r Reader, prefix key) ([]T, error) {
+	var all []T
+	err := r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+		v, err := decode[T, P](value)
+		if err != nil {
+			return false, err
+		}
+		all = append(all, *v)
+		return true, nil
+	})
+	return all, err
+}

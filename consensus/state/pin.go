@@ -1,0 +1,406 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+	"github.com/ipfs/go-cid"
+)
+
+// Status of a pin, as the Pinning Service API 1.0.0 names them.
+type Status uint8
+
+// The four statuses. The numbers are stored: never renumber.
+const (
+	Queued  Status = 1
+	Pinning Status = 2
+	Pinned  Status = 3
+	Failed  Status = 4
+)
+
+// Statuses lists them in the order of a pin's life.
+func Statuses() []Status { return []Status{Queued, Pinning, Pinned, Failed} }
+
+func (s Status) String() string {
+	switch s {
+	case Queued:
+		return "queued"
+	case Pinning:
+		return "pinning"
+	case Pinned:
+		return "pinned"
+	case Failed:
+		return "failed"
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// Given tells which optional fields a client submitted, so that the echo
+// neither drops an empty one nor invents an absent one.
+type Given uint8
+
+// The optional fields of a pin.
+const (
+	GivenName Given = 1 << iota
+	GivenOrigins
+	GivenMeta
+)
+
+// Pin is an account's wish that a root is kept.
+type Pin struct {
+	ID      RequestID
+	Account AccountID
+	Created Millis // unique within the account
+	Status  Status
+	CID     string // as submitted
+	Given   Given
+	Name    string
+	Origins []string
+	Meta    map[string]string
+	Detail  string // why it failed
+}
+
+// Code implements the record's form.
+func (v *Pin) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Uint(c, &v.Status)
+	codec.String(c, &v.CID, MaxCIDLen)
+	codec.Uint(c, &v.Given)
+	codec.String(c, &v.Name, maxNameBytes)
+	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
+	codec.Map(c, &v.Meta, MaxMetaPairs, MaxMetaBytes)
+	codec.String(c, &v.Detail, MaxReasonLen)
+}
+
+// check returns the parsed CID of a pin that keeps every bound.
+func (v *Pin) check() (cid.Cid, error) {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 {
+		return cid.Undef, Errorf(CodeInvalid, "a pin needs an id and a time")
+	}
+	if len(v.CID) > MaxCIDLen {
+		return cid.Undef, Errorf(CodeInvalid, "cid is longer than %d bytes", MaxCIDLen)
+	}
+	c, err := cid.Decode(v.CID)
+	if err != nil {
+		return cid.Undef, Errorf(CodeInvalid, "cid %q is not valid", v.CID)
+	}
+	if !utf8.ValidString(v.Name) || utf8.RuneCountInString(v.Name) > MaxNameRunes {
+		return cid.Undef, Errorf(CodeInvalid, "name is longer than %d characters", MaxNameRunes)
+	}
+	if len(v.Origins) > MaxOrigins {
+		return cid.Undef, Errorf(CodeInvalid, "more than %d origins", MaxOrigins)
+	}
+	for _, o := range v.Origins {
+		if len(o) > MaxAddrLen {
+			return cid.Undef, Errorf(CodeInvalid, "an origin is longer than %d bytes", MaxAddrLen)
+		}
+	}
+	if len(v.Meta) > MaxMetaPairs {
+		return cid.Undef, Errorf(CodeInvalid, "meta has more than %d pairs", MaxMetaPairs)
+	}
+	size := 0
+	for k, value := range v.Meta {
+		size += len(k) + len(value)
+	}
+	if size > MaxMetaBytes {
+		return cid.Undef, Errorf(CodeInvalid, "meta is larger than %d bytes", MaxMetaBytes)
+	}
+	return c, nil
+}
+
+func pinKey(a AccountID, part1 byte) key { return part(table(tablePins), a).byte(part1) }
+
+func locatorKey(a AccountID, id RequestID) key { return part(pinKey(a, pinByID), id) }
+
+func rowKey(p *Pin) key {
+	return append(pinKey(p.Account, pinRow).byte(byte(p.Status)).descending(p.Created), p.ID...)
+}
+
+func cidIndex(a AccountID, c cid.Cid) key { return part(pinKey(a, pinByCID), c.KeyString()) }
+
+func nameIndex(a AccountID, name string) key { return part(pinKey(a, pinByName), name) }
+
+// counterShifts are the widths of a counter's buckets, in powers of two of a
+// millisecond: 4 seconds, 70 minutes, and all of time. Creation times are
+// unique in an account, so a count between two times reads at most 2^12 rows
+// at each edge, 2^10 buckets of the first width, and the buckets of the second.
+var counterShifts = [...]uint{12, 22, 63}
+
+func counterKey(a AccountID, s Status, level int, t Millis) key {
+	return pinKey(a, pinCounter).byte(byte(s)).byte(byte(level)).descending(t >> counterShifts[level])
+}
+
+func totalKey(s Status) key { return metaKey("pins/" + s.String()) }
+
+func countPin(tx Tx, p *Pin, delta int64) error {
+	for level := range counterShifts {
+		if err := count(tx, counterKey(p.Account, p.Status, level, p.Created), delta); err != nil {
+			return err
+		}
+	}
+	return count(tx, totalKey(p.Status), delta)
+}
+
+// insertPin writes a new pin with its indexes and counters.
+func insertPin(tx Tx, p *Pin, c cid.Cid) error {
+	if err := tx.Set(cidIndex(p.Account, c).descending(p.Created), []byte(p.ID)); err != nil {
+		return err
+	}
+	if p.Name != "" {
+		if err := tx.Set(nameIndex(p.Account, p.Name).descending(p.Created), []byte(p.ID)); err != nil {
+			return err
+		}
+	}
+	return writeRow(tx, p)
+}
+
+// writeRow writes a pin under its status, and counts it there.
+func writeRow(tx Tx, p *Pin) error {
+	locator := binary.BigEndian.AppendUint64([]byte{byte(p.Status)}, uint64(p.Created))
+	if err := tx.Set(locatorKey(p.Account, p.ID), locator); err != nil {
+		return err
+	}
+	if err := put(tx, rowKey(p), p); err != nil {
+		return err
+	}
+	return countPin(tx, p, 1)
+}
+
+// movePin moves a pin to another status.
+func movePin(tx Tx, p *Pin, to Status, detail string) error {
+	if err := tx.Delete(rowKey(p)); err != nil {
+		return err
+	}
+	if err := countPin(tx, p, -1); err != nil {
+		return err
+	}
+	p.Status, p.Detail = to, detail
+	return writeRow(tx, p)
+}
+
+// removePin deletes a pin with its indexes and counters.
+func removePin(tx Tx, p *Pin) error {
+	c, err := cid.Decode(p.CID)
+	if err != nil {
+		return fmt.Errorf("state: stored cid %q: %w", p.CID, err)
+	}
+	keys := []key{rowKey(p), locatorKey(p.Account, p.ID), cidIndex(p.Account, c).descending(p.Created)}
+	if p.Name != "" {
+		keys = append(keys, nameIndex(p.Account, p.Name).descending(p.Created))
+	}
+	for _, k := range keys {
+		if err := tx.Delete(k); err != nil {
+			return err
+		}
+	}
+	return countPin(tx, p, -1)
+}
+
+// findPin reads a pin of an account; nil means there is none.
+func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
+	if len(id) > MaxIDLen {
+		return nil, nil
+	}
+	b, ok, err := r.Get(locatorKey(a, id))
+	if err != nil || !ok {
+		return nil, err
+	}
+	if len(b) != 9 {
+		return nil, fmt.Errorf("state: locator of pin %s has %d bytes", id, len(b))
+	}
+	at := Pin{ID: id, Account: a, Status: Status(b[0]), Created: Millis(binary.BigEndian.Uint64(b[1:]))}
+	p, err := get[Pin](r, rowKey(&at))
+	if err == nil && p == nil {
+		err = fmt.Errorf("state: pin %s has a locator and no row", id)
+	}
+	return p, err
+}
+
+// newest returns the creation time for a pin proposed at t: later than every
+// earlier one of the account, whatever the proposers' clocks say.
+func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
+	k := pinKey(a, pinLast)
+	last, err := counter(tx, k)
+	if err != nil {
+		return 0, err
+	}
+	t = max(t, Millis(last)+1)
+	return t, tx.Set(k, binary.BigEndian.AppendUint64(nil, uint64(t)))
+}
+
+// CreatePin adds a pin. Nodes is where a root that is new is kept; a root that
+// is here already stays where it is.
+type CreatePin struct {
+	Pin   Pin // ID and Created minted by the proposer, Status ignored
+	Nodes []NodeID
+}
+
+// Code implements Command.
+func (v *CreatePin) Code(c *codec.Coder) {
+	v.Pin.Code(c)
+	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+}
+
+func (v *CreatePin) apply(tx Tx, e *entry) (Result, error) {
+	if done, err := findPin(tx, v.Pin.Account, v.Pin.ID); err != nil || done != nil {
+		return accepted(done), err
+	}
+	p := v.Pin
+	c, nodes, err := checkPin(tx, &p, v.Nodes)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := addPin(tx, &p, c, nodes, e); err != nil {
+		return Result{}, err
+	}
+	return accepted(&p), nil
+}
+
+// accepted is what the proposer of a pin is told: the pin as it was accepted,
+// queued, whatever became of it since.
+func accepted(p *Pin) Result {
+	if p == nil {
+		return Result{}
+	}
+	q := *p
+	q.Status, q.Detail = Queued, ""
+	return Result{Pin: &q}
+}
+
+// checkPin finds everything that can be wrong with a new pin, before a write.
+// It returns the nodes for a new root that are members still.
+func checkPin(tx Tx, p *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
+	c, err := p.check()
+	if err != nil {
+		return c, nil, err
+	}
+	if known, err := has(tx, accountKey(p.Account)); err != nil {
+		return c, nil, err
+	} else if !known {
+		return c, nil, Errorf(CodeUnauthorized, "the account is gone")
+	}
+	members, err := onlyMembers(tx, nodes)
+	if err != nil {
+		return c, nil, err
+	}
+	if len(members) == 0 {
+		if here, err := has(tx, rootKey(RootOf(c))); err != nil {
+			return c, nil, err
+		} else if !here {
+			return c, nil, Errorf(CodeConflict, "the nodes chosen for the content have left the cluster")
+		}
+	}
+	return c, members, nil
+}
+
+// addPin writes a checked pin and attaches it to its root.
+func addPin(tx Tx, p *Pin, c cid.Cid, nodes []NodeID, e *entry) error {
+	var err error
+	if p.Created, err = nextCreated(tx, p.Account, p.Created); err != nil {
+		return err
+	}
+	root, err := attach(tx, p, RootOf(c), nodes, e)
+	if err != nil {
+		return err
+	}
+	p.Status, p.Detail = root.Status, ""
+	if p.Status == Failed {
+		p.Detail = root.Detail
+	}
+	return insertPin(tx, p, c)
+}
+
+// DeletePin removes a pin of an account.
+type DeletePin struct {
+	Account AccountID
+	ID      RequestID
+}
+
+// Code implements Command.
+func (v *DeletePin) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.String(c, &v.ID, MaxIDLen)
+}
+
+func (v *DeletePin) apply(tx Tx, e *entry) (Result, error) {
+	p, err := findPin(tx, v.Account, v.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	if p == nil {
+		return Result{}, Errorf(CodeNotFound, "no pin %s", v.ID)
+	}
+	return Result{}, dropPin(tx, p, "", e)
+}
+
+// dropPin removes a pin; if its root goes with it, the root is kept for guard
+// until that one is settled.
+func dropPin(tx Tx, p *Pin, guard RootKey, e *entry) error {
+	if err := removePin(tx, p); err != nil {
+		return err
+	}
+	c, err := cid.Decode(p.CID)
+	if err != nil {
+		return fmt.Errorf("state: stored cid %q: %w", p.CID, err)
+	}
+	return detach(tx, p, RootOf(c), guard, e)
+}
+
+// ReplacePin is one log entry because the user sees one change: there is no
+// index at which neither, or both, of the pins exist.
+type ReplacePin struct {
+	Old   RequestID
+	Pin   Pin // as in CreatePin; its Account owns the old pin too
+	Nodes []NodeID
+}
+
+// Code implements Command.
+func (v *ReplacePin) Code(c *codec.Coder) {
+	codec.String(c, &v.Old, MaxIDLen)
+	v.Pin.Code(c)
+	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+}
+
+func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
+	if done, err := findPin(tx, v.Pin.Account, v.Pin.ID); err != nil || done != nil {
+		return accepted(done), err
+	}
+	old, err := findPin(tx, v.Pin.Account, v.Old)
+	if err != nil {
+		return Result{}, err
+	}
+	if old == nil {
+		return Result{}, Errorf(CodeNotFound, "no pin %s", v.Old)
+	}
+	p := v.Pin
+	c, nodes, err := checkPin(tx, &p, v.Nodes)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := addPin(tx, &p, c, nodes, e); err != nil {
+		return Result{}, err
+	}
+	// Attached before the old one is detached: shared blocks stay referenced.
+	if err := dropPin(tx, old, RootOf(c), e); err != nil {
+		return Result{}, err
+	}
+	return accepted(&p), nil
+}
+
+// Pin returns a pin of an account, or ErrNotFound: another account's pin does
+// not exist.
+func (v View) Pin(a AccountID, id RequestID) (Pin, error) {
+	p, err := findPin(v.r, a, id)
+	if err != nil {
+		return Pin{}, err
+	}
+	if p == nil {
+		return Pin{}, Errorf(CodeNotFound, "no pin %s", id)
+	}
+	return *p, nil
+}

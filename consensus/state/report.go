@@ -1,0 +1,170 @@
+package state
+
+import (
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// CopyReport is what one node says of its copy of one root.
+type CopyReport struct {
+	Root   RootKey
+	Born   uint64 // of the record it speaks of; another incarnation ignores it
+	Phase  Phase
+	Size   uint64 // bytes of the blocks, with Held
+	Blocks uint64 // number of the blocks, with Held
+	Reason string // for people, with GaveUp, or of a failed attempt
+}
+
+// Code implements the report's form.
+func (v *CopyReport) Code(c *codec.Coder) {
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Born)
+	codec.Uint(c, &v.Phase)
+	codec.Uint(c, &v.Size)
+	codec.Uint(c, &v.Blocks)
+	codec.String(c, &v.Reason, MaxReasonLen)
+}
+
+// ReportCopies is one node's news of its copies, in one entry. What is out of
+// date in it is passed over.
+type ReportCopies struct {
+	Node  NodeID
+	Items []CopyReport
+}
+
+// Code implements Command.
+func (v *ReportCopies) Code(c *codec.Coder) {
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *CopyReport) { v.Code(c) })
+}
+
+func (v *ReportCopies) apply(tx Tx, e *entry) (Result, error) {
+	for _, item := range v.Items {
+		if item.Phase == 0 || item.Phase > phaseLimit {
+			return Result{}, Errorf(CodeInvalid, "unknown phase %d", item.Phase)
+		}
+	}
+	for _, item := range v.Items {
+		if err := report(tx, v.Node, item, e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+func report(tx Tx, node NodeID, item CopyReport, e *entry) error {
+	root, err := get[Root](tx, rootKey(item.Root))
+	if err != nil || root == nil || root.Born != item.Born || root.Status == Failed {
+		return err
+	}
+	own := root.Copy(node)
+	if own == nil {
+		return nil
+	}
+	phase := item.Phase
+	if phase == GaveUp && own.Phase != Held && root.In(Held) > 0 {
+		phase = Assigned // somebody has it: giving up is no answer
+	}
+	if own.Phase == phase && own.Reason == item.Reason {
+		return nil
+	}
+	if err := setPhase(tx, root, own, phase, item.Reason); err != nil {
+		return err
+	}
+	if phase == Held {
+		root.Size, root.Blocks = item.Size, item.Blocks
+		for i := range root.Copies {
+			if c := &root.Copies[i]; c.Phase == GaveUp { // now there is a source
+				if err := setPhase(tx, root, c, Assigned, c.Reason); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return rejudge(tx, root, e)
+}
+
+func setPhase(tx Tx, root *Root, c *Copy, phase Phase, reason string) error {
+	delta := int64(0)
+	if phase == Held {
+		delta++
+	}
+	if c.Phase == Held {
+		delta--
+	}
+	if delta != 0 {
+		if err := count(tx, heldKey(c.Node), delta); err != nil {
+			return err
+		}
+	}
+	c.Phase, c.Reason = phase, reason
+	return tx.Set(part(wantedOn(c.Node), root.Key), []byte{byte(phase)})
+}
+
+// Placement moves one root to other nodes.
+type Placement struct {
+	Root  RootKey
+	Born  uint64
+	Nodes []NodeID // the whole new allocation
+}
+
+// Code implements the placement's form.
+func (v *Placement) Code(c *codec.Coder) {
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Born)
+	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+}
+
+// PlaceRoots changes where roots are kept, for repair. Nodes that are no
+// members are passed over, and so is a placement that names none.
+type PlaceRoots struct{ Items []Placement }
+
+// Code implements Command.
+func (v *PlaceRoots) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *Placement) { v.Code(c) })
+}
+
+func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
+	for _, item := range v.Items {
+		root, err := get[Root](tx, rootKey(item.Root))
+		if err != nil {
+			return Result{}, err
+		}
+		if root == nil || root.Born != item.Born || root.Status == Failed {
+			continue
+		}
+		nodes, err := onlyMembers(tx, item.Nodes)
+		if err != nil {
+			return Result{}, err
+		}
+		if len(nodes) == 0 {
+			continue
+		}
+		e.fx.touch(root) // the nodes that lose it
+		if err := allocate(tx, root, nodes); err != nil {
+			return Result{}, err
+		}
+		if err := rejudge(tx, root, e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// SettleRoots goes on moving pins to the status of their roots.
+type SettleRoots struct{ Roots []RootKey }
+
+// Code implements Command.
+func (v *SettleRoots) Code(c *codec.Coder) { codec.Strings(c, &v.Roots, MaxReports, MaxCIDLen) }
+
+func (v *SettleRoots) apply(tx Tx, e *entry) (Result, error) {
+	for _, k := range v.Roots {
+		if e.settle == 0 {
+			e.fx.Settling = true
+			break
+		}
+		if err := settle(tx, k, e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}

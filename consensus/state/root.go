@@ -1,0 +1,535 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+	"github.com/ipfs/go-cid"
+)
+
+// RootKey is the binary CIDv1 of a root: its codec and multihash, so that the
+// two versions of one CID share their content.
+type RootKey string
+
+// RootOf returns the key of the DAG that c names.
+func RootOf(c cid.Cid) RootKey { return RootKey(cid.NewCidV1(c.Prefix().Codec, c.Hash()).KeyString()) }
+
+// Cid returns the key as a CIDv1; cid.Undef when it is none.
+func (k RootKey) Cid() cid.Cid {
+	c, err := cid.Cast([]byte(k))
+	if err != nil {
+		return cid.Undef
+	}
+	return c
+}
+
+func (k RootKey) String() string {
+	if c := k.Cid(); c.Defined() {
+		return c.String()
+	}
+	return fmt.Sprintf("root(%x)", string(k))
+}
+
+// Phase is how far one node is with its copy of a root.
+type Phase uint8
+
+// The phases. The numbers are stored: never renumber.
+const (
+	Assigned   Phase = 1 // the node has been told
+	Fetching   Phase = 2 // it is fetching
+	Held       Phase = 3 // whole, checked and durable
+	GaveUp     Phase = 4 // it could not fetch it; the reason says why
+	phaseLimit       = GaveUp
+)
+
+func (p Phase) String() string {
+	switch p {
+	case Assigned:
+		return "assigned"
+	case Fetching:
+		return "fetching"
+	case Held:
+		return "held"
+	case GaveUp:
+		return "gave up"
+	}
+	return fmt.Sprintf("phase(%d)", uint8(p))
+}
+
+// Copy is one allocation of a root.
+type Copy struct {
+	Node   NodeID
+	Phase  Phase
+	Reason string // of GaveUp, or of the last failed attempt
+}
+
+// Code implements the record's form.
+func (v *Copy) Code(c *codec.Coder) {
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.Uint(c, &v.Phase)
+	codec.String(c, &v.Reason, MaxReasonLen)
+}
+
+// Root is a DAG that is kept, shared by every pin that names it.
+type Root struct {
+	Key     RootKey
+	Born    uint64 // log index that made this record: tells incarnations apart
+	Refs    uint64 // attached pins
+	Guards  uint64 // roots that replace this one and are not settled yet
+	Size    uint64 // bytes of the DAG's blocks; 0 until a copy is held
+	Blocks  uint64
+	Status  Status // what the attached pins have, or are being moved to
+	Detail  string // why it failed
+	Copies  []Copy // by node
+	Origins []string
+}
+
+// Code implements the record's form.
+func (v *Root) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Key, MaxCIDLen)
+	codec.Uint(c, &v.Born)
+	codec.Uint(c, &v.Refs)
+	codec.Uint(c, &v.Guards)
+	codec.Uint(c, &v.Size)
+	codec.Uint(c, &v.Blocks)
+	codec.Uint(c, &v.Status)
+	codec.String(c, &v.Detail, MaxReasonLen)
+	codec.List(c, &v.Copies, MaxCopies, func(c *codec.Coder, v *Copy) { v.Code(c) })
+	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
+}
+
+// Nodes returns the allocation, in the order of the ids.
+func (v *Root) Nodes() []NodeID {
+	nodes := make([]NodeID, len(v.Copies))
+	for i, c := range v.Copies {
+		nodes[i] = c.Node
+	}
+	return nodes
+}
+
+// Copy returns the allocation on a node, nil when there is none.
+func (v *Root) Copy(n NodeID) *Copy {
+	for i := range v.Copies {
+		if v.Copies[i].Node == n {
+			return &v.Copies[i]
+		}
+	}
+	return nil
+}
+
+// In counts the copies in a phase.
+func (v *Root) In(p Phase) (n int) {
+	for _, c := range v.Copies {
+		if c.Phase == p {
+			n++
+		}
+	}
+	return n
+}
+
+// judge tells the status that the copies amount to. Once pinned, a root stays
+// so while it is repaired; it has failed only when nobody holds it and
+// everybody gave up.
+func (v *Root) judge(need int) Status {
+	held, gaveUp := v.In(Held), v.In(GaveUp)
+	switch {
+	case held >= need:
+		return Pinned
+	case gaveUp == len(v.Copies):
+		return Failed
+	case v.Status == Pinned:
+		return Pinned
+	case held > 0 || v.In(Fetching) > 0:
+		return Pinning
+	case v.Status == Pinning:
+		return Pinning // between two attempts
+	}
+	return Queued
+}
+
+func rootKey(k RootKey) key     { return part(table(tableRoot), k) }
+func attachedTo(k RootKey) key  { return part(table(tableAttached), k) }
+func wantedOn(n NodeID) key     { return part(table(tableWanted), n) }
+func settlingKey(k RootKey) key { return part(table(tableSettling), k) }
+func shortKey(k RootKey) key    { return part(table(tableShort), k) }
+func guardsOf(k RootKey) key    { return part(table(tableGuard), k) }
+func heldKey(n NodeID) key      { return part(metaKey("held/"), n) }
+func wantedCount(n NodeID) key  { return part(metaKey("wanted/"), n) }
+func attachedKey(p *Pin, k RootKey) key {
+	return part(part(attachedTo(k), p.Account), p.ID)
+}
+
+// tableGuard: root, old root -> -. The old root's blocks stay until root is settled.
+const tableGuard = 'G'
+
+var shortCount = metaKey("short")
+
+// onlyMembers returns the nodes that are members, each once, in order.
+func onlyMembers(r Reader, nodes []NodeID) ([]NodeID, error) {
+	sorted := slices.Clone(nodes)
+	slices.Sort(sorted)
+	members := sorted[:0]
+	for _, n := range slices.Compact(sorted) {
+		known, err := has(r, nodeKey(n))
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			members = append(members, n)
+		}
+	}
+	return members, nil
+}
+
+// attach references the root of a new pin, and makes it when it is new.
+func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
+	root, err := get[Root](tx, rootKey(k))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case root == nil:
+		root = &Root{Key: k, Born: e.index, Status: Queued}
+		if err := allocate(tx, root, nodes); err != nil {
+			return nil, err
+		}
+	case root.Status == Failed && root.Refs == 0: // kept by a guard alone: try anew
+		root.Born, root.Status, root.Detail = e.index, Queued, ""
+		for i := range root.Copies {
+			if err := setPhase(tx, root, &root.Copies[i], Assigned, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if root.Status != Failed { // a failed root is on its way out: nothing holds on to it
+		root.Refs++
+		if err := tx.Set(attachedKey(p, k), nil); err != nil {
+			return nil, err
+		}
+		for _, o := range p.Origins {
+			if !slices.Contains(root.Origins, o) {
+				root.Origins = append(root.Origins, o)
+			}
+		}
+		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
+	}
+	e.fx.touch(root)
+	return root, put(tx, rootKey(k), root)
+}
+
+// allocate sets where a root is kept. Copies that stay keep their phase.
+func allocate(tx Tx, root *Root, nodes []NodeID) error {
+	copies := make([]Copy, 0, len(nodes))
+	for _, n := range nodes {
+		c := root.Copy(n)
+		if c == nil {
+			c = &Copy{Node: n, Phase: Assigned}
+			if err := count(tx, wantedCount(n), 1); err != nil {
+				return err
+			}
+		}
+		copies = append(copies, *c)
+		if err := tx.Set(part(wantedOn(n), root.Key), []byte{byte(c.Phase)}); err != nil {
+			return err
+		}
+	}
+	for _, c := range root.Copies {
+		if slices.Contains(nodes, c.Node) {
+			continue
+		}
+		if err := count(tx, wantedCount(c.Node), -1); err != nil {
+			return err
+		}
+		if c.Phase == Held {
+			if err := count(tx, heldKey(c.Node), -1); err != nil {
+				return err
+			}
+		}
+		if err := tx.Delete(part(wantedOn(c.Node), root.Key)); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(copies, func(a, b Copy) int { return cmp.Compare(a.Node, b.Node) })
+	root.Copies = copies
+	return nil
+}
+
+// detach drops a pin's reference; a root that nothing needs goes away, unless
+// guard, the root that replaces it, is still being fetched.
+func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
+	a := attachedKey(p, k)
+	if attached, err := has(tx, a); err != nil || !attached {
+		return err // a failed pin holds nothing
+	}
+	if err := tx.Delete(a); err != nil {
+		return err
+	}
+	root, err := get[Root](tx, rootKey(k))
+	if err != nil {
+		return err
+	}
+	if root == nil || root.Refs == 0 {
+		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
+	}
+	root.Refs--
+	if guard != "" && guard != k && root.Refs == 0 {
+		if err := guardOld(tx, root, guard); err != nil {
+			return err
+		}
+	}
+	return keepOrRemove(tx, root, e)
+}
+
+// guardOld keeps the blocks of an old root until guard, which replaces it, is
+// settled. A root that was never whole has nothing to keep but what it guards
+// itself, so chains of replacements do not grow.
+func guardOld(tx Tx, old *Root, guard RootKey) error {
+	g, err := get[Root](tx, rootKey(guard))
+	if err != nil || g == nil || g.Status == Pinned || g.Status == Failed {
+		return err
+	}
+	guarded, err := guardedBy(tx, guard)
+	if err != nil {
+		return err
+	}
+	if old.Status == Pinned {
+		if slices.Contains(guarded, old.Key) || len(guarded) >= MaxGuards {
+			return nil
+		}
+		old.Guards++
+		return tx.Set(part(guardsOf(guard), old.Key), nil)
+	}
+	inherited, err := guardedBy(tx, old.Key)
+	if err != nil {
+		return err
+	}
+	for _, k := range inherited {
+		if k == guard || slices.Contains(guarded, k) || len(guarded) >= MaxGuards {
+			continue // released with old
+		}
+		guarded = append(guarded, k)
+		if err := tx.Delete(part(guardsOf(old.Key), k)); err != nil {
+			return err
+		}
+		if err := tx.Set(part(guardsOf(guard), k), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guardedBy returns the roots that k keeps until it is settled.
+func guardedBy(r Reader, k RootKey) ([]RootKey, error) {
+	prefix := guardsOf(k)
+	var olds []RootKey
+	err := r.Scan(prefix, prefix.end(), false, func(entry, _ []byte) (bool, error) {
+		old, _, err := readPart[RootKey](entry[len(prefix):])
+		olds = append(olds, old)
+		return err == nil, err
+	})
+	return olds, err
+}
+
+// releaseGuards lets go of the roots that k, now settled or gone, replaced.
+func releaseGuards(tx Tx, k RootKey, e *entry) error {
+	olds, err := guardedBy(tx, k)
+	if err != nil {
+		return err
+	}
+	for _, o := range olds {
+		if err := tx.Delete(part(guardsOf(k), o)); err != nil {
+			return err
+		}
+		old, err := get[Root](tx, rootKey(o))
+		if err != nil {
+			return err
+		}
+		if old == nil || old.Guards == 0 {
+			return fmt.Errorf("state: root %s does not know its guard %s", o, k)
+		}
+		old.Guards--
+		if err := keepOrRemove(tx, old, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepOrRemove writes a root back, or removes it when nothing needs it.
+func keepOrRemove(tx Tx, root *Root, e *entry) error {
+	e.fx.touch(root)
+	if root.Refs+root.Guards > 0 {
+		return put(tx, rootKey(root.Key), root)
+	}
+	if err := allocate(tx, root, nil); err != nil {
+		return err
+	}
+	if err := markShort(tx, root.Key, false); err != nil {
+		return err
+	}
+	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key)} {
+		if err := tx.Delete(k); err != nil {
+			return err
+		}
+	}
+	return releaseGuards(tx, root.Key, e)
+}
+
+// markShort notes whether a pinned root has fewer holders than it should.
+func markShort(tx Tx, k RootKey, short bool) error {
+	was, err := has(tx, shortKey(k))
+	if err != nil || was == short {
+		return err
+	}
+	if short {
+		if err := tx.Set(shortKey(k), nil); err != nil {
+			return err
+		}
+		return count(tx, shortCount, 1)
+	}
+	if err := tx.Delete(shortKey(k)); err != nil {
+		return err
+	}
+	return count(tx, shortCount, -1)
+}
+
+// rejudge writes a root whose copies have changed, and moves its pins along.
+func rejudge(tx Tx, root *Root, e *entry) error {
+	cl, err := cluster(tx)
+	if err != nil {
+		return err
+	}
+	members, err := counter(tx, nodeCount)
+	if err != nil {
+		return err
+	}
+	was := root.Status
+	root.Status = root.judge(cl.need(len(root.Copies)))
+	if root.Status == Failed {
+		root.Detail = failure(root)
+	}
+	short := root.Status == Pinned && root.In(Held) < min(int(cl.Replication), int(members))
+	if err := markShort(tx, root.Key, short); err != nil {
+		return err
+	}
+	e.fx.touch(root)
+	if err := put(tx, rootKey(root.Key), root); err != nil {
+		return err
+	}
+	if root.Status == was {
+		return nil
+	}
+	if err := tx.Set(settlingKey(root.Key), nil); err != nil {
+		return err
+	}
+	if root.Status == Pinned || root.Status == Failed {
+		if err := releaseGuards(tx, root.Key, e); err != nil {
+			return err
+		}
+	}
+	return settle(tx, root.Key, e)
+}
+
+// failure puts the reasons of all nodes into one sentence, each reason once.
+func failure(root *Root) string {
+	var text string
+	for i, c := range root.Copies {
+		first := slices.IndexFunc(root.Copies, func(o Copy) bool { return o.Reason == c.Reason })
+		if first != i || c.Reason == "" {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += c.Reason
+	}
+	return strings.ToValidUTF8(text[:min(len(text), MaxReasonLen)], "")
+}
+
+// settle moves pins attached to a root to its status, MaxSettle of them in one
+// command at the most; the rest is left for SettleRoots. The settling mark
+// holds the key to go on from.
+func settle(tx Tx, k RootKey, e *entry) error {
+	from, settling, err := tx.Get(settlingKey(k))
+	if err != nil || !settling {
+		return err
+	}
+	root, err := get[Root](tx, rootKey(k))
+	if err != nil {
+		return err
+	}
+	if root == nil {
+		return tx.Delete(settlingKey(k))
+	}
+	prefix := attachedTo(k)
+	if len(from) == 0 {
+		from = prefix
+	}
+	pins, next, err := attachedPins(tx, prefix, from, e.settle)
+	if err != nil {
+		return err
+	}
+	e.settle -= len(pins)
+	for _, p := range pins {
+		if p.Status != root.Status {
+			if err := movePin(tx, p, root.Status, root.Detail); err != nil {
+				return err
+			}
+		}
+		if root.Status == Failed {
+			if err := tx.Delete(attachedKey(p, k)); err != nil {
+				return err
+			}
+			root.Refs--
+		}
+	}
+	if next != nil {
+		e.fx.Settling = true
+		if err := tx.Set(settlingKey(k), next); err != nil {
+			return err
+		}
+	} else if err := tx.Delete(settlingKey(k)); err != nil {
+		return err
+	}
+	if root.Status == Failed {
+		return keepOrRemove(tx, root, e)
+	}
+	return nil
+}
+
+// attachedPins reads up to limit pins of a root from a key on, and the key of
+// the next one, nil at the end.
+func attachedPins(tx Tx, prefix, from key, limit int) (pins []*Pin, next []byte, err error) {
+	var at []Pin
+	err = tx.Scan(from, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		if len(at) == limit {
+			next = slices.Clone(k)
+			return false, nil
+		}
+		account, rest, err := readPart[AccountID](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		id, _, err := readPart[RequestID](rest)
+		at = append(at, Pin{Account: account, ID: id})
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, a := range at {
+		p, err := findPin(tx, a.Account, a.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p == nil {
+			return nil, nil, fmt.Errorf("state: pin %s is attached and does not exist", a.ID)
+		}
+		pins = append(pins, p)
+	}
+	return pins, next, nil
+}

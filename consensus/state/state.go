@@ -1,0 +1,75 @@
+// Package state is the replicated state machine: records, commands, and the
+// pure function that turns one into the other. A node keeps the records in an
+// ordered key-value store and reads them through views.
+//
+// Imports: std, go-cid, consensus/codec.
+// Never:   raft, libp2p, storage, cluster, api, config, clocks, randomness,
+// goroutines, logging.
+package state
+
+import "time"
+
+// Reader reads one point of the store. Keys are ordered bytewise.
+type Reader interface {
+	// Get returns the value of key, which the caller may keep.
+	Get(key []byte) (value []byte, ok bool, err error)
+	// Scan calls fn for the keys in [lower, upper) in order, or backwards;
+	// a nil upper is the end. Both slices are valid only during the call.
+	Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error
+}
+
+// Tx is a Reader that sees its own writes. The caller commits it.
+type Tx interface {
+	Reader
+	Set(key, value []byte) error
+	Delete(key []byte) error
+}
+
+// Identifiers. All are minted by proposers, never by Apply.
+type (
+	// AccountID is the internal id of an account; it never changes.
+	AccountID string
+	// RequestID names a pin of one account, a UUID.
+	RequestID string
+	// NodeID is the libp2p peer id of a node in its text form.
+	NodeID string
+	// KeyID is the jti of an API key.
+	KeyID string
+	// OpID names one change, so that applying it twice equals once. The zero
+	// OpID marks commands that are idempotent by their content.
+	OpID [16]byte
+)
+
+// Millis is a time in milliseconds since 1970, UTC. Zero means none.
+type Millis int64
+
+// MillisOf returns t in milliseconds, rounded down.
+func MillisOf(t time.Time) Millis { return Millis(t.UnixMilli()) }
+
+// Time returns m as a time in UTC.
+func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
+
+// Bounds of the state. What is above them is refused before it is proposed, and
+// by Apply again.
+const (
+	MaxIDLen       = 128      // bytes of any identifier
+	MaxEmailLen    = 254      // bytes, RFC 5321
+	MaxNameRunes   = 255      // characters of a pin's name
+	MaxOrigins     = 20       // origins of a pin
+	MaxAddrLen     = 1024     // bytes of a multiaddr
+	MaxAddrs       = 32       // addresses of a node
+	MaxMetaPairs   = 1000     // pairs of a pin's meta
+	MaxMetaBytes   = 64 << 10 // bytes of a pin's meta, keys and values
+	MaxCIDLen      = 256      // bytes of a CID, as text or binary
+	MaxReasonLen   = 1024     // bytes of a failure's reason
+	MaxCopies      = 32       // nodes one root may be allocated to
+	MaxNodes       = 256      // members of a cluster
+	MaxKeysPerUser = 1000     // live API keys of an account
+	MaxTickets     = 10_000   // join tickets that are not spent or expired
+	MaxReports     = 512      // reports in one command
+	MaxOps         = 1 << 16  // operations whose first result is remembered
+	MaxGuards      = 64       // replaced roots one root keeps until it is settled
+	MaxSettle      = 1024     // pins one command moves to their root's status
+	maxRecordBytes = 4 << 20  // bytes of any record
+	maxNameBytes   = 255 * 4  // bytes of a name: characters take up to four
+)

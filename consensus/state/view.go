@@ -1,0 +1,123 @@
+package state
+
+// View is the state at one index, read only. It is as good as its Reader, which
+// whoever made the view closes.
+type View struct {
+	r     Reader
+	index uint64
+}
+
+// NewView returns the state that r holds, which is that after the log entry index.
+func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
+
+// Index is the log index of the view.
+func (v View) Index() uint64 { return v.index }
+
+// Cluster returns the cluster's record; ErrUnavailable before there is one.
+func (v View) Cluster() (Cluster, error) {
+	c, err := cluster(v.r)
+	if err != nil {
+		return Cluster{}, err
+	}
+	return *c, nil
+}
+
+// Root returns the record of a root, or ErrNotFound.
+func (v View) Root(k RootKey) (Root, error) {
+	root, err := get[Root](v.r, rootKey(k))
+	if err != nil {
+		return Root{}, err
+	}
+	if root == nil {
+		return Root{}, Errorf(CodeNotFound, "root %s is not kept", k)
+	}
+	return *root, nil
+}
+
+// Need is the number of holders that makes the root pinned.
+func (v View) Need(root *Root) (int, error) {
+	c, err := cluster(v.r)
+	if err != nil {
+		return 0, err
+	}
+	return c.need(len(root.Copies)), nil
+}
+
+// WantedOn calls fn for the roots allocated to a node, from a root on, in the
+// order of their keys, with the phase of the node's copy.
+func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more bool, err error)) error {
+	prefix := wantedOn(n)
+	lower := prefix
+	if from != "" {
+		lower = part(wantedOn(n), from)
+	}
+	return v.r.Scan(lower, prefix.end(), false, func(k, value []byte) (bool, error) {
+		root, _, err := readPart[RootKey](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		var phase Phase
+		if len(value) == 1 {
+			phase = Phase(value[0])
+		}
+		return fn(root, phase)
+	})
+}
+
+// Roots calls fn for all roots from one on, in the order of their keys.
+func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
+	prefix := table(tableRoot)
+	lower := prefix
+	if from != "" {
+		lower = rootKey(from)
+	}
+	return v.r.Scan(lower, prefix.end(), false, func(_, value []byte) (bool, error) {
+		root, err := decode[Root](value)
+		if err != nil {
+			return false, err
+		}
+		return fn(*root)
+	})
+}
+
+// Settling returns up to limit roots that have pins left to move.
+func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSettling, limit) }
+
+// Short returns up to limit pinned roots with fewer holders than they should have.
+func (v View) Short(limit int) ([]RootKey, error) { return v.marked(tableShort, limit) }
+
+func (v View) marked(t byte, limit int) ([]RootKey, error) {
+	var roots []RootKey
+	prefix := table(t)
+	err := v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		if len(roots) == limit {
+			return false, nil
+		}
+		root, _, err := readPart[RootKey](k[len(prefix):])
+		roots = append(roots, root)
+		return err == nil, err
+	})
+	return roots, err
+}
+
+// Totals counts the pins of all accounts by status, and the pinned roots that
+// are short of holders.
+func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
+	pins = make(map[Status]uint64, 4)
+	for _, s := range Statuses() {
+		if pins[s], err = counter(v.r, totalKey(s)); err != nil {
+			return nil, 0, err
+		}
+	}
+	short, err = counter(v.r, shortCount)
+	return pins, short, err
+}
+
+// CopiesOn counts the roots that a node holds, and those allocated to it.
+func (v View) CopiesOn(n NodeID) (held, wanted uint64, err error) {
+	if held, err = counter(v.r, heldKey(n)); err != nil {
+		return 0, 0, err
+	}
+	wanted, err = counter(v.r, wantedCount(n))
+	return held, wanted, err
+}

@@ -1,0 +1,120 @@
+package state
+
+import (
+	"slices"
+	"sync"
+)
+
+// maxPendingRoots is how many changed roots one subscription keeps before it
+// says All instead.
+const maxPendingRoots = 1 << 16
+
+// Changes is what has moved since a subscriber last took it.
+type Changes struct {
+	Index    uint64 // the state holds everything up to this entry
+	All      bool   // too much moved, or the state was replaced: look at everything
+	Members  bool
+	Keys     bool
+	Settling bool
+	Roots    []RootKey // those that concern the subscriber's node
+}
+
+// Watch tells subscribers what the state machine changed, after it is readable.
+// It never blocks the state machine: a slow subscriber is told less exactly.
+type Watch struct {
+	// mu guards subs and everything in them. It is never held while calling out.
+	mu   sync.Mutex
+	subs []*Subscription
+}
+
+// Subscription is one subscriber's view of a Watch.
+type Subscription struct {
+	// C has a token whenever there are changes to take.
+	C <-chan struct{}
+
+	c       chan struct{}
+	watch   *Watch
+	node    NodeID // only roots that concern this node; empty: all
+	changes Changes
+	seen    map[RootKey]struct{}
+}
+
+// Subscribe starts a subscription, which at first says All. An empty node
+// subscribes to the roots of all nodes. Close ends it.
+func (w *Watch) Subscribe(node NodeID) *Subscription {
+	c := make(chan struct{}, 1)
+	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]struct{}{}}
+	c <- struct{}{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.subs = append(w.subs, s)
+	return s
+}
+
+// Close ends the subscription.
+func (s *Subscription) Close() {
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	s.watch.subs = slices.DeleteFunc(s.watch.subs, func(o *Subscription) bool { return o == s })
+}
+
+// Take returns what has changed since the last call.
+func (s *Subscription) Take() Changes {
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	taken := s.changes
+	s.changes = Changes{Index: taken.Index}
+	clear(s.seen)
+	return taken
+}
+
+// Publish tells every subscriber the effects of the entries up to index.
+func (w *Watch) Publish(index uint64, fx *Effects) {
+	roots := compactRoots(fx.Roots)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.subs {
+		s.changes.Index = index
+		s.changes.Members = s.changes.Members || fx.Members
+		s.changes.Keys = s.changes.Keys || fx.Keys
+		s.changes.Settling = s.changes.Settling || fx.Settling
+		for _, r := range roots {
+			s.add(r)
+		}
+		s.wake()
+	}
+}
+
+// Replace tells every subscriber that the whole state was replaced.
+func (w *Watch) Replace(index uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.subs {
+		s.changes = Changes{Index: index, All: true, Members: true, Keys: true, Settling: true}
+		clear(s.seen)
+		s.wake()
+	}
+}
+
+func (s *Subscription) add(r RootChange) {
+	if s.changes.All || s.node != "" && !slices.Contains(r.Nodes, s.node) {
+		return
+	}
+	if _, known := s.seen[r.Root]; known {
+		return
+	}
+	if len(s.changes.Roots) == maxPendingRoots {
+		s.changes.All, s.changes.Roots = true, nil
+		clear(s.seen)
+		return
+	}
+	s.seen[r.Root] = struct{}{}
+	s.changes.Roots = append(s.changes.Roots, r.Root)
+}
+
+func (s *Subscription) wake() {
+	select {
+	case s.c <- struct{}{}:
+	default:
+	}
+}
