@@ -1,0 +1,112 @@
+package durable
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestWriteFileReplacesWholeAndLeavesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pointer")
+	// A leftover of a crashed writer, longer and more open than the new file.
+	if err := os.WriteFile(filepath.Join(dir, ".pointer.tmp"), []byte("leftover of a crash"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"first, long content", "second", ""} {
+		if err := WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != content {
+			t.Fatalf("read back %q, %v, want %q", got, err, content)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v, %v, want 0600", info.Mode(), err)
+	}
+	if names, _ := os.ReadDir(dir); len(names) != 1 {
+		t.Fatalf("folder holds %v, want the one file", names)
+	}
+}
+
+func TestWriteFileKeepsOldContentWhenItCannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A folder in the place of the temporary file stops the write.
+	if err := os.MkdirAll(filepath.Join(dir, ".f.tmp", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(path, []byte("new"), 0o600); err == nil {
+		t.Fatal("no error")
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" {
+		t.Fatalf("content %q, want the old one", got)
+	}
+}
+
+func TestFolderOperations(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a", "b", "c"), filepath.Join(dir, "d")
+	for range 2 {
+		if err := MkdirAll(a, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Rename(a, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := Rename(a, b); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("rename of nothing: %v", err)
+	}
+	for range 2 {
+		if err := RemoveAll(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(b); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("still there: %v", err)
+	}
+}
+
+func TestLockRefusesSecondHolderAndNamesTheFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "LOCK")
+	if os.Getenv("HOLDFAST_LOCK_TEST") != "" {
+		path = os.Getenv("HOLDFAST_LOCK_TEST")
+		if _, err := Lock(path); !errors.Is(err, ErrLocked) {
+			t.Fatalf("in another process: %v, want ErrLocked", err)
+		}
+		return
+	}
+	held, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Lock(path)
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Fatalf("second lock: %v, want ErrLocked with our process id", err)
+	}
+	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), "HOLDFAST_LOCK_TEST="+path)
+	if out, err := other.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Lock(path)
+	if err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

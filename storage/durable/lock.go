@@ -1,0 +1,56 @@
+//go:build unix
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrLocked says that another process, or another part of this one, holds the
+// lock.
+var ErrLocked = errors.New("already in use by another process")
+
+// maxLockNote bounds what is read of a lock file's note about its holder.
+const maxLockNote = 32
+
+// Lock takes the exclusive lock at path, creating the file if needed, and
+// holds it until Close or the end of the process, however it ends. If it is
+// taken, the error wraps ErrLocked and names the holder's process id as far as
+// it is known. The file stays behind: removing it would let two processes hold
+// locks on two files of the same name.
+func Lock(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("durable: lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("durable: lock %s: %w%s", path, ErrLocked, holder(f))
+		} else {
+			err = fmt.Errorf("durable: lock %s: %w", path, err)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	// The note is for people only, so it needs no fsync, and a full disk must
+	// not keep the node from starting to free space.
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return f, nil
+}
+
+func holder(f *os.File) string {
+	note := make([]byte, maxLockNote)
+	n, _ := f.ReadAt(note, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(note[:n])))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}

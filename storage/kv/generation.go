@@ -1,0 +1,55 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// generation is one opened Pebble store. The Store holds one reference to the
+// live one, each View and Tx another; the last release closes it.
+type generation struct {
+	name string
+	dir  string
+	db   *pebble.DB
+	refs atomic.Int64
+
+	// Set before the Store gives up its reference, read after the last one.
+	obsolete bool         // replaced by Restore: remove the folder
+	onClosed func() error // the store's lock
+}
+
+func newGeneration(name, dir string, db *pebble.DB) *generation {
+	g := &generation{name: name, dir: dir, db: db}
+	g.refs.Store(1)
+	return g
+}
+
+func (g *generation) retain() { g.refs.Add(1) }
+
+func (g *generation) release(log *slog.Logger) error {
+	if g.refs.Add(-1) > 0 {
+		return nil
+	}
+	var errs []error
+	if err := g.db.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("kv: close %s: %w", g.name, err))
+	}
+	if g.obsolete {
+		// Not an error of whoever held it last: Open removes it as well.
+		if err := durable.RemoveAll(g.dir); err != nil {
+			log.Error("cannot remove replaced store", "folder", g.dir, "err", err)
+		}
+	}
+	if g.onClosed != nil {
+		if err := g.onClosed(); err != nil {
+			errs = append(errs, fmt.Errorf("kv: unlock: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,355 @@
+// Package kv is the ordered key-value store of a node: Pebble with the settings
+// that detect rot, views at one point, one writer's transaction at a time,
+// checkpoints made of hard links, and an atomic replacement of everything from
+// an archive of a checkpoint.
+//
+// Imports: storage/durable, pebble.
+// Never:   raft, libp2p, the meaning of a key.
+//
+// On disk, dir holds LOCK, the pointer file "live" and the folder it names,
+// "gen-NNNNNN", which is a Pebble store. Restore builds the next folder beside
+// it and then replaces the pointer, so a crash leaves the old or the new store,
+// whole. What neither is, Open removes.
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+const (
+	pointerFile = "live"
+	lockFile    = "LOCK"
+	tmpSuffix   = ".tmp"
+	dirPerm     = 0o700
+	filePerm    = 0o600
+
+	// DefaultCacheBytes is the block cache of a store whose Options name none.
+	DefaultCacheBytes = 32 << 20
+	// memTableBytes bounds what a restart replays and what a checkpoint copies
+	// instead of linking: the write-ahead log of one memtable.
+	memTableBytes = 16 << 20
+	// maxOpenFiles bounds the file descriptors of one store.
+	maxOpenFiles = 512
+	// bloomBitsPerKey gives about 1 % false positives for point reads.
+	bloomBitsPerKey = 10
+	// maxPointerBytes bounds what is read of the pointer file.
+	maxPointerBytes = 64
+)
+
+var (
+	// ErrClosed is the answer of a store, view or transaction after Close.
+	ErrClosed = errors.New("kv: closed")
+	// ErrCorrupt wraps every error that says that bytes on disk are not those
+	// that were written.
+	ErrCorrupt = errors.New("kv: corrupt data on disk")
+)
+
+var generationName = regexp.MustCompile(`^gen-([0-9]{6,})$`)
+
+// Options are the settings of a store. The zero value is good.
+type Options struct {
+	// Logger gets Pebble's own messages at debug and its errors at error. Nil
+	// discards them.
+	Logger *slog.Logger
+	// CacheBytes is the size of the block cache, DefaultCacheBytes if zero.
+	CacheBytes int64
+	// Fatal is called, after the message is logged, when Pebble can no longer
+	// promise what it wrote (a failed fsync of its log, say). It must not
+	// return. Nil ends the process with status 1.
+	Fatal func(message string)
+}
+
+// Store is an open store. Its methods may be called concurrently.
+type Store struct {
+	dir  string
+	opts Options
+	log  *slog.Logger
+	lock io.Closer
+
+	// writer is held by the one open Tx, and by Restore while it switches.
+	writer sync.Mutex
+
+	// mu guards live. It is held for reading only to take a reference, never
+	// during input or output.
+	mu   sync.RWMutex
+	live *generation // nil after Close
+}
+
+// Open opens the store in dir, or creates it there. One process at a time can
+// have it open; a second gets an error that wraps durable.ErrLocked. A store
+// whose bytes are damaged in a way that shows at once is refused with an error
+// that wraps ErrCorrupt.
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.CacheBytes == 0 {
+		opts.CacheBytes = DefaultCacheBytes
+	}
+	s := &Store{dir: dir, opts: opts, log: opts.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := durable.MkdirAll(dir, dirPerm); err != nil {
+		return nil, fmt.Errorf("kv: open: %w", err)
+	}
+	lock, err := durable.Lock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("kv: open: %w", err)
+	}
+	s.lock = lock
+	if s.live, err = s.openLive(); err != nil {
+		return nil, errors.Join(fmt.Errorf("kv: open %s: %w", dir, err), lock.Close())
+	}
+	return s, nil
+}
+
+// openLive finds the live generation, or creates the first, and clears away
+// what crashes left beside it.
+func (s *Store) openLive() (*generation, error) {
+	name, err := s.liveName()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		if name, err = s.create(1); err != nil {
+			return nil, err
+		}
+	}
+	// The pointer is written again when it was missing: a crash between the
+	// first folder's rename and the pointer's leaves exactly one folder.
+	if err := s.point(name); err != nil {
+		return nil, err
+	}
+	if err := s.removeLeftovers(name); err != nil {
+		return nil, err
+	}
+	db, err := s.openPebble(filepath.Join(s.dir, name), true)
+	if err != nil {
+		return nil, err
+	}
+	return newGeneration(name, filepath.Join(s.dir, name), db), nil
+}
+
+// liveName reads the pointer. Without one, a single generation is the live
+// one, none means a new store, and several are refused: guessing could throw
+// the newer one away.
+func (s *Store) liveName() (string, error) {
+	f, err := os.Open(filepath.Join(s.dir, pointerFile))
+	if err == nil {
+		raw, err := io.ReadAll(io.LimitReader(f, maxPointerBytes))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		name := strings.TrimSpace(string(raw))
+		if !generationName.MatchString(name) {
+			return "", fmt.Errorf("%w: pointer file %s names %q", ErrCorrupt, f.Name(), name)
+		}
+		return name, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return "", err
+	}
+	name := ""
+	for _, e := range entries {
+		if !generationName.MatchString(e.Name()) {
+			continue
+		}
+		if name != "" {
+			return "", fmt.Errorf("%w: pointer file is missing and both %s and %s could be live", ErrCorrupt, name, e.Name())
+		}
+		name = e.Name()
+	}
+	return name, nil
+}
+
+func (s *Store) point(name string) error {
+	path := filepath.Join(s.dir, pointerFile)
+	if old, err := os.ReadFile(path); err == nil && string(old) == name+"\n" {
+		return nil
+	}
+	return durable.WriteFile(path, []byte(name+"\n"), filePerm)
+}
+
+// create makes an empty generation. Pebble is opened and closed once in it
+// because a log that began under an older format misses rot (a flipped bit
+// would silently drop the rest of the log).
+func (s *Store) create(number uint64) (string, error) {
+	name := fmt.Sprintf("gen-%06d", number)
+	tmp := filepath.Join(s.dir, name+tmpSuffix)
+	if err := durable.RemoveAll(tmp); err != nil {
+		return "", err
+	}
+	db, err := s.openPebble(tmp, false)
+	if err != nil {
+		return "", err
+	}
+	if err := db.Close(); err != nil {
+		return "", fmt.Errorf("close new store: %w", err)
+	}
+	return name, durable.Rename(tmp, filepath.Join(s.dir, name))
+}
+
+func (s *Store) removeLeftovers(live string) error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), tmpSuffix)
+		if e.Name() == live || !generationName.MatchString(name) {
+			continue
+		}
+		s.log.Info("removing leftover of an interrupted restore", "folder", e.Name())
+		if err := durable.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func generationNumber(name string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "gen-"), 10, 63)
+	return n
+}
+
+func (s *Store) openPebble(dir string, mustExist bool) (*pebble.DB, error) {
+	opts := &pebble.Options{
+		FormatMajorVersion: pebble.FormatNewest,
+		CacheSize:          s.opts.CacheBytes,
+		MemTableSize:       memTableBytes,
+		MaxOpenFiles:       maxOpenFiles,
+		ErrorIfNotExists:   mustExist,
+		Logger:             pebbleLogger{log: s.log, fatal: s.opts.Fatal},
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	opts.EventListener = &pebble.EventListener{
+		BackgroundError: func(err error) { s.log.Error("store background error", "dir", dir, "err", err) },
+		// Pebble's default ends the process. The reader gets the error as well
+		// and can repair, so here it is only said.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			s.log.Error("store found corrupt data", "path", info.Path, "err", info.Details)
+		},
+	}
+	db, err := pebble.Open(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", dir, coded(err))
+	}
+	return db, nil
+}
+
+// coded adds ErrCorrupt to Pebble's own mark of corruption.
+func coded(err error) error {
+	if err != nil && pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// Get returns the newest committed value of key, owned by the caller.
+func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
+	g, err := s.acquire()
+	if err != nil {
+		return nil, false, err
+	}
+	value, ok, err = get(g.db, key)
+	return value, ok, errors.Join(err, g.release(s.log))
+}
+
+// Sync makes everything committed before the call durable.
+func (s *Store) Sync() error {
+	g, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	if err = g.db.LogData(nil, pebble.Sync); err != nil {
+		err = fmt.Errorf("kv: sync: %w", coded(err))
+	}
+	return errors.Join(err, g.release(s.log))
+}
+
+// Checkpoint writes a copy of the store, as it is now and with everything
+// committed so far, synced or not, into the new folder dir. On the same file
+// system the data is hard-linked, so it costs the same whatever the size; only
+// the log of at most one memtable is copied. The copy is durable on return.
+func (s *Store) Checkpoint(dir string) error {
+	g, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	if err = g.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		err = fmt.Errorf("kv: checkpoint: %w", coded(err))
+	}
+	return errors.Join(err, g.release(s.log))
+}
+
+// Close makes everything committed durable and closes the store. It waits for
+// an open Tx. Views that are still open keep the data open until their own
+// Close, and only then can the store be opened again.
+func (s *Store) Close() error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	s.mu.Lock()
+	g := s.live
+	s.live = nil
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	var err error
+	if err = g.db.LogData(nil, pebble.Sync); err != nil {
+		err = fmt.Errorf("kv: close: %w", err)
+	}
+	g.onClosed = s.lock.Close
+	return errors.Join(err, g.release(s.log))
+}
+
+func (s *Store) acquire() (*generation, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.live == nil {
+		return nil, ErrClosed
+	}
+	s.live.retain()
+	return s.live, nil
+}
+
+// pebbleLogger turns Pebble's messages into slog records.
+type pebbleLogger struct {
+	log   *slog.Logger
+	fatal func(string)
+}
+
+func (l pebbleLogger) Infof(format string, args ...any) {
+	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	l.log.Error("store can no longer keep its promises", "message", message)
+	if l.fatal != nil {
+		l.fatal(message)
+	}
+	os.Exit(1)
+}

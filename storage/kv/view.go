@@ -1,0 +1,106 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// View reads the store as it was when the view was made, whatever is written
+// or restored later. It may be used concurrently, and must be closed.
+type View struct {
+	store *Store
+	gen   *generation
+	snap  *pebble.Snapshot
+	err   error // why the view is empty: the store was closed
+
+	closing sync.Once
+}
+
+// View opens a view of everything committed so far. On a closed store every
+// method of the view answers ErrClosed.
+func (s *Store) View() *View {
+	g, err := s.acquire()
+	if err != nil {
+		return &View{err: err}
+	}
+	return &View{store: s, gen: g, snap: g.db.NewSnapshot()}
+}
+
+// Get returns the value of key, owned by the caller.
+func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
+	if v.err != nil {
+		return nil, false, v.err
+	}
+	return get(v.snap, key)
+}
+
+// Scan calls fn for each key in [lower, upper) in rising order, or falling if
+// reverse, until fn says that it needs no more or fails. A nil bound is open.
+// The slices are valid only during the call.
+func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
+	if v.err != nil {
+		return v.err
+	}
+	return scan(v.snap, lower, upper, reverse, fn)
+}
+
+// Close gives the view back. Closing twice is allowed; reading after it is not.
+func (v *View) Close() {
+	if v.err != nil {
+		return
+	}
+	v.closing.Do(func() {
+		// A view only reads, so nothing that a failed Close could lose was
+		// promised to anybody: it is logged, not returned.
+		err := errors.Join(v.snap.Close(), v.gen.release(v.store.log))
+		if err != nil {
+			v.store.log.Error("cannot close a view cleanly", "err", err)
+		}
+	})
+}
+
+func get(r pebble.Reader, key []byte) ([]byte, bool, error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("kv: get: %w", coded(err))
+	}
+	owned := append(make([]byte, 0, len(value)), value...)
+	if err := closer.Close(); err != nil {
+		return nil, false, fmt.Errorf("kv: get: %w", coded(err))
+	}
+	return owned, true, nil
+}
+
+func scan(r pebble.Reader, lower, upper []byte, reverse bool, fn func(key, value []byte) (bool, error)) (err error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("kv: scan: %w", coded(err))
+	}
+	defer func() {
+		// Close repeats the iterator's own error, which says why it stopped.
+		if cerr := it.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("kv: scan: %w", coded(cerr))
+		}
+	}()
+	first, next := it.First, it.Next
+	if reverse {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok; ok = next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("kv: scan: %w", coded(err))
+		}
+		more, err := fn(it.Key(), value)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
