@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ipfs/go-cid"
+)
+
+func startPeer(t *testing.T, o peerOptions) *foreignPeer {
+	t.Helper()
+	o.Listen = []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}
+	p, err := openPeer(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func TestAPeerFetchesWhatAnotherOffers(t *testing.T) {
+	giver, taker := startPeer(t, peerOptions{}), startPeer(t, peerOptions{})
+	data := randomBytes(3<<20 + 7)
+	root, err := giver.AddFile(t.Context(), bytes.NewReader(data), 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range giver.Addrs() {
+		got, err := taker.Fetch(t.Context(), root, []string{addr})
+		if err != nil {
+			t.Fatalf("over %s: %v", addr, err)
+		}
+		if !bytes.Equal(got.File, data) {
+			t.Fatalf("over %s: %d bytes that are not the %d of the file", addr, len(got.File), len(data))
+		}
+	}
+}
+
+func TestDAGsOfEveryCodecAreFetchedWhole(t *testing.T) {
+	giver, taker := startPeer(t, peerOptions{}), startPeer(t, peerOptions{})
+	for codec, code := range codecNames {
+		root, count, err := giver.AddDAG(t.Context(), codec, 3, 2)
+		if err != nil {
+			t.Fatalf("%s: %v", codec, err)
+		}
+		if root.Type() != code || count != 9+3+1 {
+			t.Errorf("%s: codec 0x%x and %d blocks, want 0x%x and 13", codec, root.Type(), count, code)
+		}
+		got, err := taker.Fetch(t.Context(), root, giver.Addrs())
+		if err != nil || got.Blocks != count {
+			t.Errorf("%s: fetched %d of %d blocks: %v", codec, got.Blocks, count, err)
+		}
+	}
+}
+
+// cutShort fetches until a short deadline and wants the fetch to fail.
+func cutShort(t *testing.T, from *foreignPeer, root cid.Cid) fetched {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	got, err := startPeer(t, peerOptions{}).Fetch(ctx, root, from.Addrs())
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the fetch ended with %v, want the deadline", err)
+	}
+	return got
+}
+
+func TestAHangingPeerIsReachedButGivesNothing(t *testing.T) {
+	p := startPeer(t, peerOptions{Hang: true})
+	root, err := p.AddFile(t.Context(), strings.NewReader("never given"), 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cutShort(t, p, root); got.Blocks != 0 {
+		t.Errorf("%d blocks came", got.Blocks)
+	}
+}
+
+func TestAVanishingPeerGivesItsShareAndNoMore(t *testing.T) {
+	const share = 5
+	p := startPeer(t, peerOptions{VanishAfter: share})
+	root, err := p.AddFile(t.Context(), bytes.NewReader(randomBytes(20*1024)), 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cutShort(t, p, root); got.Blocks == 0 || got.Blocks > share {
+		t.Errorf("%d blocks came, want 1 to %d", got.Blocks, share)
+	}
+}
+
+func TestControlRefusesWhatItCannotDo(t *testing.T) {
+	p := startPeer(t, peerOptions{})
+	srv := httptest.NewServer(newControl(p))
+	defer srv.Close()
+	for path, body := range map[string]string{
+		"/add?size=-1":                        "",
+		"/add?size=1&count=many":              "",
+		"/dag?codec=dag-xml":                  "",
+		"/dag?codec=dag-pb&width=999&depth=9": "",
+		"/fetch":                              "{",
+	} {
+		resp, err := http.Post(srv.URL+path, "", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
+	resp, err := http.Post(srv.URL+"/add?size=1000&count=3", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var files []file
+	if err := json.NewDecoder(resp.Body).Decode(&files); err != nil || len(files) != 3 || files[0].CID == files[1].CID {
+		t.Errorf("three random files: %+v %v", files, err)
+	}
+}

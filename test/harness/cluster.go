@@ -1,0 +1,274 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Options say what cluster a test wants.
+type Options struct {
+	Nodes       int      // 0 means 3
+	Replication int      // copies; 0 leaves the program's default
+	Env         []string // NAME=VALUE for every node
+	Args        []string // more flags for every node
+	ByTicket    bool     // join with a ticket, not with address and secret
+}
+
+// Cluster is a set of nodes that know each other.
+type Cluster struct {
+	Nodes []*Node
+
+	tb    testing.TB
+	opts  Options
+	http  *http.Client
+	dir   string
+	ports map[int]bool
+}
+
+// requestTimeout bounds one HTTP request of a test.
+const requestTimeout = 30 * time.Second
+
+// connectionsPerNode lets concurrent tests keep their connections.
+const connectionsPerNode = 64
+
+// settleWithin bounds how long a started cluster may take until every node
+// knows every member and the leader.
+const settleWithin = 60 * time.Second
+
+// Start starts a cluster and waits until every node is ready and knows all
+// others. The first node starts empty, the others join it.
+func Start(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
+	if o.Nodes == 0 {
+		o.Nodes = 3
+	}
+	// Not tb.TempDir: its long names would not fit a Unix socket's path.
+	dir, err := os.MkdirTemp("", "hf-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: connectionsPerNode}
+	c := &Cluster{
+		tb: tb, opts: o, dir: dir, ports: map[int]bool{},
+		http: &http.Client{Transport: transport, Timeout: requestTimeout},
+	}
+	tb.Cleanup(func() {
+		transport.CloseIdleConnections()
+		c.end()
+	})
+	first := c.Add()
+	c.ready(first)
+	for range o.Nodes - 1 {
+		c.Add(c.JoinArgs(o.ByTicket)...)
+	}
+	c.ready(c.Nodes...)
+	c.Settle()
+	return c
+}
+
+// JoinArgs are the flags that let a new node join through the first node.
+func (c *Cluster) JoinArgs(byTicket bool) []string {
+	c.tb.Helper()
+	first := c.Nodes[0]
+	if byTicket {
+		return []string{"--join", firstLine(first.CLI("token"))}
+	}
+	return []string{"--join", first.Status().Node.ClusterAddrs[0], "--secret-file", c.SecretFile()}
+}
+
+// SecretFile is the first node's cluster secret.
+func (c *Cluster) SecretFile() string { return filepath.Join(c.Nodes[0].Dir, "cluster.secret") }
+
+// Add starts one more node with more flags and does not wait for it.
+func (c *Cluster) Add(args ...string) *Node {
+	c.tb.Helper()
+	n := c.Prepare(args...)
+	if err := n.start(); err != nil {
+		c.tb.Fatal(err)
+	}
+	return n
+}
+
+// Prepare makes a node with ports and a data folder that Restart can start.
+func (c *Cluster) Prepare(args ...string) *Node {
+	c.tb.Helper()
+	name := "node" + strconv.Itoa(len(c.Nodes)+1)
+	n := &Node{
+		Name: name, Dir: filepath.Join(c.dir, name),
+		tb: c.tb, http: c.http, env: c.opts.Env, log: &tail{},
+	}
+	if err := os.Mkdir(n.Dir, 0o700); err != nil {
+		c.tb.Fatal(err)
+	}
+	port := func() string { return strconv.Itoa(c.port()) }
+	public := port()
+	n.pinning, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port()
+	n.args = append([]string{
+		"--data", n.Dir,
+		"--listen", "/ip4/127.0.0.1/tcp/" + public,
+		"--listen", "/ip4/127.0.0.1/udp/" + public + "/quic-v1",
+		"--cluster-listen", "/ip4/127.0.0.1/tcp/" + port(),
+		"--pinning-listen", n.pinning,
+		"--s3-listen", "127.0.0.1:" + port(),
+		"--console-listen", "127.0.0.1:" + port(),
+		"--admin-listen", n.admin,
+		"--routing", "off",
+		"--allow-private-origins",
+	}, c.opts.Args...)
+	if len(c.Nodes) == 0 && c.opts.Replication > 0 {
+		n.args = append(n.args, "--replication", strconv.Itoa(c.opts.Replication))
+	}
+	n.args = append(n.args, args...)
+	c.Nodes = append(c.Nodes, n)
+	return n
+}
+
+func (c *Cluster) port() int {
+	c.tb.Helper()
+	p, err := freePort(c.ports)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return p
+}
+
+// ready waits for /readyz of each node.
+func (c *Cluster) ready(nodes ...*Node) {
+	c.tb.Helper()
+	for _, n := range nodes {
+		if err := n.WaitReady(c.tb.Context()); err != nil {
+			c.tb.Fatal(err)
+		}
+	}
+}
+
+// Live are the nodes whose process runs.
+func (c *Cluster) Live() []*Node {
+	var out []*Node
+	for _, n := range c.Nodes {
+		if n.Running() {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Settle waits until every running node is ready, sees every running node as
+// an alive member with the same leader, and knows its addresses.
+func (c *Cluster) Settle() {
+	c.tb.Helper()
+	c.ready(c.Live()...)
+	Eventually(c.tb, settleWithin, "the nodes know each other", func() (bool, error) {
+		leader := ""
+		for _, n := range c.Live() {
+			s, err := n.StatusNow()
+			if err != nil {
+				return false, err
+			}
+			alive := 0
+			for _, p := range s.Peers {
+				if p.State == "alive" && len(p.Addrs) > 0 {
+					alive++
+				}
+			}
+			if alive != len(c.Live()) || s.Leader == "" || (leader != "" && leader != s.Leader) {
+				return false, fmt.Errorf("%s sees %d alive members and the leader %q", n.Name, alive, s.Leader)
+			}
+			leader = s.Leader
+		}
+		return true, nil
+	})
+}
+
+// Leader is the running node that leads, as soon as a running node says so.
+func (c *Cluster) Leader() *Node {
+	c.tb.Helper()
+	var leader *Node
+	Eventually(c.tb, settleWithin, "a running node leads", func() (bool, error) {
+		var errs error
+		for _, n := range c.Live() {
+			s, err := n.StatusNow()
+			if err != nil {
+				errs = errors.Join(errs, err)
+				continue
+			}
+			if s.Leader == s.Node.ID {
+				leader = n
+				return true, nil
+			}
+		}
+		return false, errs
+	})
+	return leader
+}
+
+// Followers are the running nodes that do not lead.
+func (c *Cluster) Followers() []*Node {
+	c.tb.Helper()
+	leader := c.Leader()
+	var out []*Node
+	for _, n := range c.Live() {
+		if n != leader {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// end ends every process at once, shows the logs of a failed test and removes
+// the data.
+func (c *Cluster) end() {
+	ended := make(chan struct{})
+	for _, n := range c.Nodes {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			if n.proc != nil {
+				n.proc.end(c.tb)
+			}
+		}()
+	}
+	for range c.Nodes {
+		<-ended
+	}
+	if c.tb.Failed() {
+		for _, n := range c.Nodes {
+			c.tb.Logf("--- end of the log of %s\n%s", n.Name, n.Log())
+		}
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		c.tb.Errorf("remove the data folders: %v", err)
+	}
+}
+
+// WaitPinned waits until the pin is pinned and fails at once when it failed.
+func WaitPinned(ctx context.Context, c *PinsClient, id string, within time.Duration) (PinStatus, error) {
+	return WaitStatus(ctx, c, id, "pinned", within)
+}
+
+// WaitStatus waits until the pin has the wanted status; the other final status
+// is an error at once.
+func WaitStatus(ctx context.Context, c *PinsClient, id, want string, within time.Duration) (PinStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var s PinStatus
+	var final error
+	err := Poll(ctx, pollEvery, func() (bool, error) {
+		var err error
+		if s, err = c.Get(ctx, id); err != nil {
+			return false, err
+		}
+		if s.Status != want && (s.Status == "failed" || s.Status == "pinned") {
+			final = fmt.Errorf("pin %s is %s: %v", id, s.Status, s.Info)
+			return true, nil
+		}
+		return s.Status == want, fmt.Errorf("pin %s is %s: %v", id, s.Status, s.Info)
+	})
+	return s, errors.Join(err, final)
+}

@@ -1,0 +1,115 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPollEndsWithTheLastReason(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	reason := errors.New("not yet")
+	err := Poll(ctx, time.Millisecond, func() (bool, error) { return false, reason })
+	if !errors.Is(err, reason) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	calls := 0
+	err = Poll(t.Context(), time.Millisecond, func() (bool, error) { calls++; return calls == 3, nil })
+	if err != nil || calls != 3 {
+		t.Fatalf("%d calls, %v", calls, err)
+	}
+}
+
+func TestAProcessIsKilledAndReaped(t *testing.T) {
+	p, err := startProcess(exec.Command("cat")) // waits for input for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ended() {
+		t.Fatal("ended at once")
+	}
+	p.end(t)
+	if code, err := p.wait(t.Context()); code != -1 || err != nil || !p.ended() {
+		t.Fatalf("after SIGTERM: exit code %d, %v", code, err)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var l tail
+	for range 3 {
+		if _, err := l.Write([]byte(strings.Repeat("x", logBytes/2) + "end")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := l.String(); len(s) != logBytes || !strings.HasSuffix(s, "end") {
+		t.Fatalf("kept %d bytes", len(s))
+	}
+}
+
+func TestPortsAreNotGivenTwice(t *testing.T) {
+	taken := map[int]bool{}
+	for range 100 {
+		if _, err := freePort(taken); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(taken) != 100 {
+		t.Fatalf("%d ports", len(taken))
+	}
+}
+
+func TestTheClientRefusesAnswersThatTheSpecificationDoesNotHave(t *testing.T) {
+	good := `{"requestid":"1","status":"queued","created":"2026-01-02T03:04:05.678Z","pin":{"cid":"x"},"delegates":[]}`
+	for _, tc := range []struct {
+		name   string
+		status int
+		body   string
+		ok     bool
+	}{
+		{"as specified", 202, good, true},
+		{"another status", 200, good, false},
+		{"an unknown field", 202, good[:len(good)-1] + `,"extra":1}`, false},
+		{"bytes after the value", 202, good + "x", false},
+		{"info that is not text", 202, good[:len(good)-1] + `,"info":{"dag_size":1}}`, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tc.status)
+				_, _ = w.Write([]byte(tc.body))
+			}))
+			defer srv.Close()
+			c := PinsClient{Base: srv.URL, HTTP: srv.Client()}
+			s, err := c.Post(t.Context(), Pin{CID: "x"})
+			if (err == nil) != tc.ok || (tc.ok && s.RequestID != "1") {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestAnErrorTellsReasonAndRetry(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "2")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"error":{"reason":"SERVICE_UNAVAILABLE","details":"no leader"}}`))
+	}))
+	c := PinsClient{Base: srv.URL, HTTP: srv.Client()}
+	_, err := c.Get(t.Context(), "1")
+	var api *APIError
+	if !errors.As(err, &api) || api.Reason != "SERVICE_UNAVAILABLE" || api.RetryAfter != 2*time.Second || !Retryable(err) {
+		t.Fatalf("got %v", err)
+	}
+	srv.Close()
+	if _, err := c.Get(t.Context(), "1"); !Retryable(err) {
+		t.Fatalf("a closed server gives %v, which should be retryable", err)
+	}
+	if Retryable(&APIError{Status: http.StatusBadRequest}) {
+		t.Fatal("a bad request is retryable")
+	}
+}

@@ -1,0 +1,295 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Bounds of what the harness waits for.
+const (
+	readyWithin   = 60 * time.Second // a node from start to /readyz
+	stopWithin    = 20 * time.Second // SIGTERM to exit: 10 s of drain and some
+	commandWithin = 60 * time.Second // one command line
+)
+
+// Node is one Holdfast process (or, between Kill and Restart, its data folder).
+type Node struct {
+	Name string // for messages: node1, node2, ...
+	Dir  string // the data folder
+
+	tb      testing.TB
+	http    *http.Client
+	args    []string // of `holdfast run`, the same at every start
+	env     []string
+	pinning string // host:port
+	admin   string // host:port
+	log     *tail
+	proc    *process // of the last start
+}
+
+// environment is what a child sees: nothing of the test's own settings, for
+// the program refuses HOLDFAST_ variables that it does not know.
+func environment(dir string, extra []string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}, extra...)
+}
+
+// start runs the node and returns at once.
+func (n *Node) start() error {
+	cmd := exec.Command(binary(n.tb, holdfastVariable), append([]string{"run"}, n.args...)...)
+	cmd.Env = environment(n.Dir, n.env)
+	cmd.Dir = n.Dir
+	cmd.Stdout, cmd.Stderr = n.log, n.log
+	p, err := startProcess(cmd)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	n.proc = p
+	return nil
+}
+
+// errEnded says that a process ended where it should run.
+var errEnded = errors.New("the process ended")
+
+// WaitReady returns once /readyz answers 200, or fails when the process ends.
+func (n *Node) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	err := Poll(ctx, pollEvery, func() (bool, error) {
+		if n.proc.ended() {
+			cancel()
+			return false, fmt.Errorf("%w: exit code %d", errEnded, n.proc.cmd.ProcessState.ExitCode())
+		}
+		code, err := n.status(ctx, "http://"+n.pinning+"/readyz")
+		return code == http.StatusOK, errors.Join(err, fmt.Errorf("/readyz is %d", code))
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready: %w", n.Name, err)
+	}
+	return nil
+}
+
+// status is the status code of a GET without a token.
+func (n *Node) status(ctx context.Context, url string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := n.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// URL is the base of the pinning API.
+func (n *Node) URL() string { return "http://" + n.pinning }
+
+// AdminURL is the base of metrics and health.
+func (n *Node) AdminURL() string { return "http://" + n.admin }
+
+// Pid is the process id of the last start.
+func (n *Node) Pid() int { return n.proc.cmd.Process.Pid }
+
+// Running says whether the process lives.
+func (n *Node) Running() bool { return n.proc != nil && !n.proc.ended() }
+
+// Log is the end of what the node wrote.
+func (n *Node) Log() string { return n.log.String() }
+
+// Kill ends the process without a chance to clean up, as a power cut would.
+func (n *Node) Kill() {
+	n.tb.Helper()
+	if err := n.proc.signal(syscall.SIGKILL); err != nil {
+		n.tb.Fatal(err)
+	}
+	<-n.proc.done
+}
+
+// Stop asks the process to end and wants exit code 0 in time.
+func (n *Node) Stop() {
+	n.tb.Helper()
+	if err := n.proc.signal(syscall.SIGTERM); err != nil {
+		n.tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	code, err := n.proc.wait(ctx)
+	if err != nil {
+		n.tb.Fatalf("%s after SIGTERM: %v", n.Name, err)
+	}
+	if code != 0 {
+		n.tb.Fatalf("%s after SIGTERM: exit code %d, want 0\n%s", n.Name, code, n.Log())
+	}
+}
+
+// Restart starts the process again with the same folder, ports and flags, and
+// does not wait.
+func (n *Node) Restart() {
+	n.tb.Helper()
+	if n.Running() {
+		n.tb.Fatalf("%s runs already", n.Name)
+	}
+	if err := n.start(); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+// Result is what a command line answered.
+type Result struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// Run runs the binary with exactly these arguments and this environment on top
+// of the harness's own.
+func Run(tb testing.TB, env []string, stdin string, args ...string) Result {
+	tb.Helper()
+	r, err := runCommand(tb, tb.TempDir(), env, stdin, args)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func runCommand(tb testing.TB, dir string, env []string, stdin string, args []string) (Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(tb, holdfastVariable), args...)
+	cmd.Env = environment(dir, env)
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		return Result{}, fmt.Errorf("holdfast %s: %w", strings.Join(args, " "), errors.Join(err, ctx.Err()))
+	}
+	return Result{Stdout: out.String(), Stderr: errs.String(), Code: cmd.ProcessState.ExitCode()}, nil
+}
+
+// CLI runs a command against this node's data folder and wants exit code 0.
+func (n *Node) CLI(args ...string) string {
+	n.tb.Helper()
+	return n.CLIWithInput("", args...)
+}
+
+// CLIWithInput is CLI with standard input.
+func (n *Node) CLIWithInput(stdin string, args ...string) string {
+	n.tb.Helper()
+	r := n.TryCLI(stdin, args...)
+	if r.Code != 0 {
+		n.tb.Fatalf("%s: holdfast %s: exit code %d\n%s%s", n.Name, strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// TryCLI runs a command against this node's data folder, whatever it answers.
+func (n *Node) TryCLI(stdin string, args ...string) Result {
+	n.tb.Helper()
+	r, err := n.command(stdin, args)
+	if err != nil {
+		n.tb.Fatalf("%s: %v", n.Name, err)
+	}
+	return r
+}
+
+func (n *Node) command(stdin string, args []string) (Result, error) {
+	return runCommand(n.tb, n.Dir, nil, stdin, append(slices.Clone(args), "--data", n.Dir))
+}
+
+// StatusNow is `status --json` of this node, with unknown fields refused.
+func (n *Node) StatusNow() (Status, error) {
+	r, err := n.command("", []string{"status", "--json"})
+	if err != nil {
+		return Status{}, err
+	}
+	if r.Code != 0 {
+		return Status{}, fmt.Errorf("%s: status: exit code %d: %s", n.Name, r.Code, r.Stderr)
+	}
+	var s Status
+	if err := DecodeStrict([]byte(r.Stdout), &s); err != nil {
+		return Status{}, fmt.Errorf("%s: status: %w in %s", n.Name, err, r.Stdout)
+	}
+	return s, nil
+}
+
+// Status is StatusNow where nothing may go wrong.
+func (n *Node) Status() Status {
+	n.tb.Helper()
+	s, err := n.StatusNow()
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	return s
+}
+
+// Get is the content of a CID by `holdfast get` on this node.
+func (n *Node) Get(cid string) []byte {
+	n.tb.Helper()
+	dir := n.tb.TempDir()
+	path := filepath.Join(dir, "content")
+	n.CLI("get", cid, "-o", path)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	return data
+}
+
+// UserKey makes an account and an API key for it.
+func (n *Node) UserKey(email string, flags ...string) Key {
+	n.tb.Helper()
+	n.CLIWithInput("a password of some length\n", "user", "add", email, "--password-stdin")
+	return n.Key(email, flags...)
+}
+
+// Key makes one more API key for an account.
+func (n *Node) Key(email string, flags ...string) Key {
+	n.tb.Helper()
+	out := n.CLI(append([]string{"key", "create", "--user", email, "--json"}, flags...)...)
+	var k Key
+	if err := DecodeStrict([]byte(out), &k); err != nil {
+		n.tb.Fatalf("key create: %v in %s", err, out)
+	}
+	return k
+}
+
+// Pins is a client of this node's pinning API.
+func (n *Node) Pins(token string) *PinsClient {
+	return &PinsClient{Base: n.URL(), Token: token, HTTP: n.http}
+}
+
+// Metrics are the node's Prometheus samples by name with labels, as
+// `name{label="value"}`.
+func (n *Node) Metrics() map[string]float64 {
+	n.tb.Helper()
+	c := PinsClient{Base: n.AdminURL(), HTTP: n.http}
+	resp, err := c.Do(n.tb.Context(), http.MethodGet, "/metrics", nil, nil)
+	if err != nil || resp.Status != http.StatusOK {
+		n.tb.Fatalf("%s: /metrics: %d %v", n.Name, resp.Status, err)
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(string(resp.Body)) {
+		cut := strings.LastIndexByte(strings.TrimSpace(line), ' ')
+		if strings.HasPrefix(line, "#") || cut < 0 {
+			continue
+		}
+		var v float64
+		if err := json.Unmarshal([]byte(strings.TrimSpace(line)[cut+1:]), &v); err == nil {
+			samples[line[:cut]] = v
+		}
+	}
+	return samples
+}

@@ -1,0 +1,55 @@
+package harness
+
+// Status is `holdfast status --json`, field by field as the contract has it.
+type Status struct {
+	ClusterID string    `json:"cluster_id"`
+	Leader    string    `json:"leader"` // node id, or "" when none is known
+	Index     uint64    `json:"index"`
+	Node      NodeInfo  `json:"node"`
+	Peers     []PeerRow `json:"peers"`
+	Pins      PinCounts `json:"pins"`
+}
+
+// NodeInfo is the node that answers.
+type NodeInfo struct {
+	ID           string   `json:"id"`
+	Name         string   `json:"name"`
+	Addrs        []string `json:"addrs"`         // public multiaddrs with /p2p/
+	ClusterAddrs []string `json:"cluster_addrs"` // with /p2p/
+	Pinning      string   `json:"pinning"`       // host:port or ""
+	S3           string   `json:"s3"`
+	Console      string   `json:"console"`
+}
+
+// PeerRow is one member as the answering node sees it.
+type PeerRow struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Role      string   `json:"role"`  // voter, nonvoter
+	State     string   `json:"state"` // alive, suspect, down, draining
+	Addrs     []string `json:"addrs"`
+	Version   string   `json:"version"`
+	Pins      int64    `json:"pins"`
+	UsedBytes int64    `json:"used_bytes"`
+	FreeBytes int64    `json:"free_bytes"`
+	Queue     int64    `json:"queue"`
+}
+
+// PinCounts counts the cluster's pins by status.
+type PinCounts struct {
+	Queued          int64 `json:"queued"`
+	Pinning         int64 `json:"pinning"`
+	Pinned          int64 `json:"pinned"`
+	Failed          int64 `json:"failed"`
+	UnderReplicated int64 `json:"under_replicated"`
+}
+
+// Key is `holdfast key create --json`.
+type Key struct {
+	ID              string `json:"id"` // jti
+	Token           string `json:"token"`
+	AccessKeyID     string `json:"access_key_id"`
+	SecretAccessKey string `json:"secret_access_key"`
+	Scope           string `json:"scope"`
+	Created         string `json:"created"`
+}
