@@ -1,0 +1,174 @@
+// Package arch holds the rules about the shape of the source: who may import
+// whom, and what is written nowhere. Its test applies them to the repository.
+//
+// The rules read every Go file, whatever its build tags, so that code behind a
+// tag cannot escape them; `go list` would show only one choice of tags.
+//
+// Imports: std.
+// Never:   the packages it judges.
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Module is the path that our own imports begin with.
+const Module = "github.com/holdfast-ipfs/holdfast"
+
+// Source is one Go file: its path from the root of the repository, with
+// slashes, and its text.
+type Source struct {
+	Path string
+	Text []byte
+}
+
+// Violation is one broken rule.
+type Violation struct {
+	Path   string
+	Line   int
+	Rule   string // short name of the rule, stable
+	Detail string // for people
+}
+
+// String is the violation in the form that editors jump to.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", v.Path, v.Line, v.Rule, v.Detail)
+}
+
+// Load reads the Go files below root. Folders that hold no source of ours are
+// left out: hidden ones, testdata, node_modules, and bin.
+func Load(root string) ([]Source, error) {
+	var sources []Source
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		if entry.IsDir() {
+			outside := base == "testdata" || base == "node_modules" || base == "bin" || strings.HasPrefix(base, ".")
+			if outside && name != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, Source{Path: filepath.ToSlash(rel), Text: text})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read source: %w", err)
+	}
+	return sources, nil
+}
+
+// file is one parsed Source.
+type file struct {
+	path string
+	pkg  string // folder from the root, "." for the root itself
+	test bool   // a _test.go file
+	text []byte
+	tree *ast.File
+	fset *token.FileSet
+}
+
+// violation is a broken rule at node.
+func (f *file) violation(node ast.Node, rule, format string, args ...any) Violation {
+	return Violation{
+		Path:   f.path,
+		Line:   f.fset.Position(node.Pos()).Line,
+		Rule:   rule,
+		Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// local is the name under which the file uses the package of path, or "".
+func (f *file) local(importPath string) string {
+	for _, spec := range f.tree.Imports {
+		if strings.Trim(spec.Path.Value, `"`) != importPath {
+			continue
+		}
+		if spec.Name != nil {
+			return spec.Name.Name
+		}
+		return path.Base(importPath)
+	}
+	return ""
+}
+
+// belongsToTests reports whether the file is a test or in a package for tests.
+func (f *file) belongsToTests() bool {
+	return f.test || matches("test/*", f.pkg) || strings.HasSuffix(f.pkg, "test")
+}
+
+// Check applies every rule to sources and returns what is broken, by path and
+// line. The error is that of a file that is no Go.
+func Check(sources []Source) ([]Violation, error) {
+	fset := token.NewFileSet()
+	var files []*file
+	for _, s := range sources {
+		tree, err := parser.ParseFile(fset, s.Path, s.Text, parser.ParseComments)
+		if err != nil {
+			return nil, fmt.Errorf("parse: %w", err)
+		}
+		files = append(files, &file{
+			path: s.Path,
+			pkg:  path.Dir(s.Path),
+			test: strings.HasSuffix(s.Path, "_test.go"),
+			text: s.Text,
+			tree: tree,
+			fset: fset,
+		})
+	}
+	var broken []Violation
+	for _, f := range files {
+		broken = append(broken, checkImports(f)...)
+		broken = append(broken, checkSizes(f)...)
+		broken = append(broken, checkWords(f)...)
+		broken = append(broken, checkCalls(f)...)
+		broken = append(broken, checkPure(f)...)
+	}
+	broken = append(broken, checkPackages(files)...)
+	slices.SortStableFunc(broken, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
+	})
+	return broken, nil
+}
+
+// checkPackages applies the rules that look at all files of a package.
+func checkPackages(files []*file) []Violation {
+	packages := map[string][]*file{}
+	var order []string
+	for _, f := range files {
+		if packages[f.pkg] == nil {
+			order = append(order, f.pkg)
+		}
+		packages[f.pkg] = append(packages[f.pkg], f)
+	}
+	var broken []Violation
+	for _, pkg := range order {
+		broken = append(broken, checkRow(packages[pkg])...)
+		broken = append(broken, checkDoc(packages[pkg])...)
+		broken = append(broken, checkState(packages[pkg])...)
+	}
+	return broken
+}

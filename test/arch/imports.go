@@ -1,0 +1,182 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+)
+
+// row says what of ours the packages that match pkg may import. Patterns are a
+// folder, or a folder and /* for everything below it.
+type row struct {
+	pkg   string
+	may   []string
+	layer int // tests may look sideways and down, never up
+}
+
+// Layers, from the ground up.
+const (
+	layerIsland = iota
+	layerUseCase
+	layerNode
+	layerAPI
+	layerCommand
+	layerTest
+)
+
+// useCases are what the interfaces serve.
+var useCases = []string{"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits"}
+
+// surface is what one HTTP interface may import.
+var surface = slices.Concat([]string{"api/internal/web", "consensus/state"}, useCases)
+
+// rows is the table of design.md. The first match counts; a package without a
+// row is refused.
+var rows = []row{
+	{"cmd/holdfast", []string{"config", "cluster/node", "api", "api/admin/client", "api/client"}, layerCommand},
+
+	{"config", nil, layerIsland},
+	{"consensus/codec", nil, layerIsland},
+	{"consensus/state", []string{"consensus/codec"}, layerIsland},
+	{"consensus/wire", []string{"consensus/state", "consensus/codec"}, layerIsland},
+	{"consensus/transport", []string{"consensus/wire", "consensus/codec"}, layerIsland},
+	{"consensus", []string{"consensus/*"}, layerIsland},
+	{"peer", []string{"peer/*"}, layerIsland},
+	{"peer/dag", []string{"peer/*"}, layerIsland},
+	{"peer/peertest", []string{"peer/*", "peer"}, layerIsland},
+	{"storage/kv", []string{"storage/*"}, layerIsland},
+	{"storage/blocks", []string{"storage/*"}, layerIsland},
+	{"storage/raftlog", []string{"storage/*"}, layerIsland},
+	{"storage/durable", []string{"storage/*"}, layerIsland},
+
+	{"cluster/placement", []string{"consensus/state"}, layerUseCase},
+	{"cluster/pins", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/objects", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/node", []string{
+		"cluster/*", "config", "consensus", "consensus/*", "peer", "peer/*", "storage/*",
+	}, layerNode},
+
+	{"api", slices.Concat([]string{"api/*"}, useCases), layerAPI},
+	{"api/internal/web", []string{"cluster/accounts", "consensus/state"}, layerAPI},
+	{"api/pinning", surface, layerAPI},
+	{"api/s3", surface, layerAPI},
+	{"api/console", surface, layerAPI},
+	{"api/paid", surface, layerAPI},
+	{"api/admin", surface, layerAPI},
+	{"api/ipfs", surface, layerAPI},
+	{"api/admin/client", nil, layerAPI},
+	{"api/client", nil, layerAPI},
+
+	{"internal/*", nil, layerIsland},
+	{"test/arch", nil, layerTest},
+	{"test/*", []string{"*"}, layerTest},
+}
+
+// fence keeps imports that begin with prefix to the packages of only.
+type fence struct {
+	prefix string
+	only   []string
+	tests  bool // tests elsewhere may import it too
+	why    string
+}
+
+// fences are about other people's packages. A test may use what it needs of the
+// network stack to stand in for a stranger; the rest holds for tests as well.
+var fences = []fence{
+	{"github.com/libp2p/", []string{"peer", "peer/peertest"}, true, "libp2p only in peer"},
+	{"github.com/hashicorp/raft-boltdb", []string{"storage/raftlog"}, true, "the Raft log's store only in storage/raftlog"},
+	{"go.etcd.io/bbolt", []string{"storage/raftlog"}, true, "the Raft log's store only in storage/raftlog"},
+	{"github.com/hashicorp/raft", []string{"consensus", "consensus/transport", "storage/raftlog"}, true, "Raft only in consensus and storage/raftlog"},
+	{"github.com/ipfs/boxo", []string{"peer", "peer/dag", "peer/peertest", "storage/blocks", "api/ipfs"}, true, "boxo only in peer, storage/blocks and api/ipfs"},
+	{"github.com/cockroachdb/pebble", []string{"storage/*"}, true, "Pebble only in storage"},
+	{"github.com/knadh/koanf", []string{"config"}, false, "settings are read only in config"},
+	{"github.com/spf13/cobra", []string{"cmd/holdfast"}, false, "commands only in cmd"},
+	{"github.com/spf13/pflag", []string{"cmd/holdfast", "config"}, false, "flags only in cmd and config"},
+	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
+	{"encoding/xml", []string{"api/s3"}, true, "XML only in api/s3"},
+	{"github.com/stretchr/testify", nil, false, "tests use the standard library"},
+	{"testing", nil, true, "testing only in tests"},
+	{"log", nil, false, "log/slog, with an injected logger"},
+	{"C", nil, false, "no cgo"},
+}
+
+// matches reports whether pkg is what pattern says.
+func matches(pattern, pkg string) bool {
+	if pattern == "*" {
+		return true
+	}
+	if below, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return strings.HasPrefix(pkg, below+"/")
+	}
+	return pattern == pkg
+}
+
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
+}
+
+// rowOf finds the row of pkg.
+func rowOf(pkg string) (row, bool) {
+	i := slices.IndexFunc(rows, func(r row) bool { return matches(r.pkg, pkg) })
+	if i < 0 {
+		return row{}, false
+	}
+	return rows[i], true
+}
+
+// checkRow refuses a package that the table does not know.
+func checkRow(files []*file) []Violation {
+	if _, ok := rowOf(files[0].pkg); ok {
+		return nil
+	}
+	return []Violation{files[0].violation(files[0].tree, "row", "package %s has no row in the import table", files[0].pkg)}
+}
+
+// checkImports applies the table and the fences to one file.
+func checkImports(f *file) []Violation {
+	own, known := rowOf(f.pkg)
+	var broken []Violation
+	for _, spec := range f.tree.Imports {
+		target := strings.Trim(spec.Path.Value, `"`)
+		ours, isOurs := strings.CutPrefix(target, Module+"/")
+		if !isOurs {
+			if why := fencedOff(f, target); why != "" {
+				broken = append(broken, f.violation(spec, "fence", "%s is imported: %s", target, why))
+			}
+			continue
+		}
+		if strings.HasSuffix(ours, "test") && !f.belongsToTests() {
+			broken = append(broken, f.violation(spec, "import", "%s is for tests", ours))
+		}
+		if !known || ours == f.pkg || (matchesAny(own.may, ours) && !matches("cmd/*", ours)) {
+			continue
+		}
+		if above, ok := rowOf(ours); f.test && ok && above.layer <= own.layer {
+			continue
+		}
+		broken = append(broken, f.violation(spec, "import", "%s may not import %s", f.pkg, ours))
+	}
+	return broken
+}
+
+// fencedOff says why f may not import target, or "".
+func fencedOff(f *file, target string) string {
+	for _, fence := range fences {
+		inside := target == fence.prefix || strings.HasPrefix(target, strings.TrimSuffix(fence.prefix, "/")+"/") ||
+			strings.HasPrefix(target, fence.prefix+"-")
+		if !inside {
+			continue
+		}
+		if fence.prefix == "log" && target != "log" {
+			continue // log/slog is the way
+		}
+		if matchesAny(fence.only, f.pkg) || (fence.tests && f.belongsToTests()) {
+			return ""
+		}
+		return fence.why
+	}
+	return ""
+}

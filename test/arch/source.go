@@ -1,0 +1,177 @@
+package arch
+
+import (
+	"bytes"
+	"go/ast"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Sizes that a reader can still hold in mind. Both are the first size that is
+// too large.
+const (
+	linesOfFile     = 800
+	linesOfFunction = 100
+)
+
+// checkSizes keeps files and functions short.
+func checkSizes(f *file) []Violation {
+	var broken []Violation
+	if n := bytes.Count(f.text, []byte("\n")); n >= linesOfFile {
+		broken = append(broken, f.violation(f.tree, "file-size", "%d lines, fewer than %d are allowed", n, linesOfFile))
+	}
+	for _, decl := range f.tree.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
+		if n >= linesOfFunction {
+			broken = append(broken, f.violation(fn, "function-size", "%s has %d lines, fewer than %d are allowed", fn.Name.Name, n, linesOfFunction))
+		}
+	}
+	return broken
+}
+
+// leftover finds words that announce unfinished work.
+var leftover = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
+
+// checkWords refuses comments that announce unfinished work, and init.
+func checkWords(f *file) []Violation {
+	var broken []Violation
+	for _, group := range f.tree.Comments {
+		for _, comment := range group.List {
+			// The rule itself has to say the words.
+			if word := leftover.FindString(comment.Text); word != "" && f.pkg != "test/arch" {
+				broken = append(broken, f.violation(comment, "leftover", "%s in a comment; file an issue or do it", word))
+			}
+		}
+	}
+	for _, decl := range f.tree.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+			broken = append(broken, f.violation(fn, "init", "init runs unasked; call it from the constructor"))
+		}
+	}
+	return broken
+}
+
+// ban forbids functions of a standard package.
+type ban struct {
+	pkg   string
+	names []string
+	tests bool     // tests are bound too
+	only  []string // packages where it is right
+	rule  string
+	why   string
+}
+
+var bans = []ban{
+	{"time", []string{"Sleep"}, true, nil, "sleep", "wait for a condition, a channel or a timer with ctx"},
+	{"context", []string{"TODO"}, true, nil, "leftover", "hand the caller's context down"},
+	{"os", []string{"Getenv", "LookupEnv", "ExpandEnv", "Setenv", "Unsetenv"}, false, nil, "environment", "only config reads the environment, and it is handed in"},
+	{"os", []string{"Environ"}, false, []string{"cmd/holdfast"}, "environment", "only cmd hands the environment to config"},
+	{"log/slog", []string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext", "Log", "LogAttrs", "With"}, false, nil, "logger", "the logger is injected"},
+}
+
+// clock is what a pure package may not ask package time for.
+var clock = ban{
+	"time", []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}, false, nil,
+	"pure", "time comes in the command",
+}
+
+// checkCalls applies bans to one file.
+func checkCalls(f *file) []Violation {
+	var broken []Violation
+	for _, b := range bans {
+		if (f.belongsToTests() && !b.tests) || matchesAny(b.only, f.pkg) {
+			continue
+		}
+		broken = append(broken, uses(f, b)...)
+	}
+	return broken
+}
+
+// uses finds what of b the file mentions, called or not.
+func uses(f *file, b ban) []Violation {
+	local := f.local(b.pkg)
+	if local == "" {
+		return nil
+	}
+	var broken []Violation
+	if local == "." {
+		return []Violation{f.violation(f.tree, b.rule, "%s is imported without a name", b.pkg)}
+	}
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(b.names, sel.Sel.Name) {
+			return true
+		}
+		if id, ok := sel.X.(*ast.Ident); ok && id.Name == local && id.Obj == nil {
+			broken = append(broken, f.violation(sel, b.rule, "%s.%s: %s", b.pkg, sel.Sel.Name, b.why))
+		}
+		return true
+	})
+	return broken
+}
+
+// pure are packages that are a function of what they are given, and what each
+// may import of others beside the standard library.
+var pure = map[string][]string{
+	"consensus/state":   {"github.com/ipfs/go-cid"},
+	"consensus/codec":   nil,
+	"cluster/placement": {"github.com/ipfs/go-cid"},
+}
+
+// impure are standard packages that reach out of the process or its past.
+var impure = []string{"net", "net/*", "math/rand", "math/rand/*", "crypto/rand", "log/slog", "os", "os/*", "io/ioutil", "syscall", "runtime"}
+
+// checkPure keeps clock, randomness, network, goroutines and logging out of the
+// pure packages. Their tests are free.
+func checkPure(f *file) []Violation {
+	others, ok := pure[f.pkg]
+	if !ok || f.test {
+		return nil
+	}
+	broken := uses(f, clock)
+	for _, spec := range f.tree.Imports {
+		target := strings.Trim(spec.Path.Value, `"`)
+		first, _, _ := strings.Cut(target, "/")
+		foreign := strings.Contains(first, ".") && !strings.HasPrefix(target, Module) && !slices.Contains(others, target)
+		if foreign || matchesAny(impure, target) {
+			broken = append(broken, f.violation(spec, "pure", "%s is imported by %s", target, f.pkg))
+		}
+	}
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if _, ok := n.(*ast.GoStmt); ok {
+			broken = append(broken, f.violation(n, "pure", "%s starts a goroutine", f.pkg))
+		}
+		return true
+	})
+	return broken
+}
+
+// checkDoc wants every package to say what it is, what it may use, and what it
+// never uses. Commands and packages for tests say only what they are.
+func checkDoc(files []*file) []Violation {
+	var doc string
+	source := false
+	for _, f := range files {
+		if !f.test {
+			source = true
+			doc += f.tree.Doc.Text()
+		}
+	}
+	first := files[0]
+	switch {
+	case !source:
+		return nil
+	case doc == "":
+		return []Violation{first.violation(first.tree, "doc", "package %s has no comment", first.pkg)}
+	case first.belongsToTests() || first.tree.Name.Name == "main":
+		return nil
+	case !strings.Contains(doc, "Imports:") || !strings.Contains(doc, "Never:"):
+		return []Violation{first.violation(first.tree, "doc", "the comment of package %s lacks the lines Imports: and Never:", first.pkg)}
+	}
+	return nil
+}
