@@ -1,0 +1,187 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/multiformats/go-multistream"
+)
+
+const (
+	// acceptBacklog is how many streams wait for Accept; more are reset, so
+	// that the dialler sees at once that this node does not keep up.
+	acceptBacklog = 256
+	// openTimeout bounds dialling and protocol handshake together when the
+	// caller's context sets no earlier end.
+	openTimeout = 10 * time.Second
+)
+
+// ErrNotMember is returned for a peer id that is not a member (now).
+var ErrNotMember = errors.New("not a member of the cluster")
+
+// addr is a peer id as net.Addr.
+type addr string
+
+// Network names the kind of address.
+func (addr) Network() string { return "libp2p" }
+
+// String returns the peer id.
+func (a addr) String() string { return string(a) }
+
+// conn is a stream as net.Conn.
+type conn struct{ network.Stream }
+
+// LocalAddr returns the own peer id.
+func (c conn) LocalAddr() net.Addr { return addr(c.Stream.Conn().LocalPeer().String()) }
+
+// RemoteAddr returns the peer id of the other side.
+func (c conn) RemoteAddr() net.Addr { return addr(c.Stream.Conn().RemotePeer().String()) }
+
+// listener hands out streams of one protocol.
+type listener struct {
+	local   addr
+	streams chan network.Stream
+	forget  func() // unregisters the protocol
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept waits for the next stream; after Close it returns net.ErrClosed.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case s := <-l.streams:
+		return conn{s}, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close refuses further streams and resets those that nobody accepted.
+// Accepted ones stay.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		l.forget()
+		close(l.closed)
+		for {
+			select {
+			case s := <-l.streams:
+				_ = s.Reset()
+			default:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// Addr returns the own peer id.
+func (l *listener) Addr() net.Addr { return l.local }
+
+func (l *listener) handle(s network.Stream) {
+	select {
+	case <-l.closed:
+		_ = s.Reset()
+		return
+	default:
+	}
+	select {
+	case l.streams <- s:
+	default:
+		_ = s.Reset()
+	}
+}
+
+func newListener(local string, forget func()) *listener {
+	return &listener{
+		local:   addr(local),
+		streams: make(chan network.Stream, acceptBacklog),
+		forget:  forget,
+		closed:  make(chan struct{}),
+	}
+}
+
+// Listen accepts streams of one protocol from members on the cluster host. The
+// remote address of a connection is the peer id of its member, proved by the
+// handshake. Connections that wait for Accept are bounded; more are reset.
+func (p *Peer) Listen(proto string) (net.Listener, error) {
+	if proto == "" || proto == joinProtocol || proto == blocksProtocol {
+		return nil, fmt.Errorf("peer: listen: protocol %q is reserved", proto)
+	}
+	l := newListener(p.ID(), func() { p.cluster.RemoveStreamHandler(protocol.ID(proto)) })
+	p.cluster.SetStreamHandler(protocol.ID(proto), l.handle)
+	return l, nil
+}
+
+// Dial opens a stream to a member and agrees on the protocol before it
+// returns, so that the stream may stay idle in a pool. Without a deadline in
+// ctx it gives up after 10 s. The connection supports deadlines and half-close
+// (CloseWrite).
+func (p *Peer) Dial(ctx context.Context, id, proto string) (net.Conn, error) {
+	s, err := p.openMember(ctx, id, proto)
+	if err != nil {
+		return nil, fmt.Errorf("peer: dial %s %s: %w", id, proto, err)
+	}
+	return conn{s}, nil
+}
+
+func (p *Peer) openMember(ctx context.Context, id, proto string) (network.Stream, error) {
+	remote, err := libp2ppeer.Decode(id)
+	if err != nil {
+		return nil, fmt.Errorf("peer id: %w", err)
+	}
+	if remote == p.id {
+		return nil, errors.New("peer id is this node's own")
+	}
+	if !p.opts.Members(id) {
+		return nil, ErrNotMember
+	}
+	return openStream(ctx, p.cluster, remote, proto)
+}
+
+// openStream opens a stream and negotiates its protocol at once. libp2p's own
+// NewStream leaves that to the first write, and the other side resets a stream
+// that stays silent for 10 s.
+func openStream(ctx context.Context, h host.Host, id libp2ppeer.ID, proto string) (network.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	// Direct dials pass over libp2p's back-off: a member that was down a
+	// moment ago is tried again as soon as somebody needs it.
+	dial := network.WithForceDirectDial(ctx, "cluster stream")
+	if _, err := h.Network().DialPeer(dial, id); err != nil {
+		return nil, err
+	}
+	s, err := h.Network().NewStream(network.WithNoDial(ctx, "just dialled"), id)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
+	_, err = multistream.SelectOneOf([]protocol.ID{protocol.ID(proto)}, s)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = s.SetProtocol(protocol.ID(proto))
+	}
+	if err != nil {
+		_ = s.Reset()
+		if cause := ctx.Err(); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("protocol handshake: %w", err)
+	}
+	return s, nil
+}

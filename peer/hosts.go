@@ -1,0 +1,196 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	ws "github.com/libp2p/go-libp2p/p2p/transport/websocket"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+const (
+	userAgent = "holdfast"
+
+	// Bounds of the cluster host. Only members pass its gater, so one member
+	// may use what the host has; what strangers can hold is the transient
+	// part: connections before the end of their handshake.
+	clusterMaxConns          = 512
+	clusterMaxStreams        = 32 << 10
+	clusterMaxMemory         = 1 << 30
+	clusterTransientConns    = 128
+	clusterTransientStreams  = 4 << 10
+	clusterTransientMemory   = 128 << 20
+	clusterConnsPerAddress   = 64
+	clusterDialTimeout       = 5 * time.Second
+	clusterKeepAlive         = 5 * time.Second // a silent peer is noticed after two
+	clusterWriteTimeout      = 10 * time.Second
+	publicLowWater           = 160
+	publicHighWater          = 192
+	publicGrace              = time.Minute
+	publicDialTimeout        = 10 * time.Second
+	clusterAcceptBacklog     = 1024
+	clusterStreamWindow      = 16 << 20
+	clusterWindowAtFirst     = 1 << 20
+	clusterConnectionsFDPart = 2048
+)
+
+// newClusterHost builds a host over TCP, TLS 1.3 and yamux, the cheapest per
+// byte, that does not listen yet.
+func newClusterHost(key crypto.PrivKey, gater memberGater, extra []libp2p.Option) (host.Host, error) {
+	limits, err := clusterLimits()
+	if err != nil {
+		return nil, err
+	}
+	mux := *yamux.DefaultTransport
+	mux.KeepAliveInterval = clusterKeepAlive
+	mux.ConnectionWriteTimeout = clusterWriteTimeout
+	mux.AcceptBacklog = clusterAcceptBacklog
+	mux.InitialStreamWindowSize = clusterWindowAtFirst
+	mux.MaxStreamWindowSize = clusterStreamWindow
+	return libp2p.New(append([]libp2p.Option{
+		libp2p.Identity(key),
+		libp2p.UserAgent(userAgent),
+		libp2p.NoListenAddrs,
+		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.Security(libp2ptls.ID, libp2ptls.New),
+		libp2p.Muxer(yamux.ID, &mux),
+		libp2p.ConnectionGater(gater),
+		libp2p.ResourceManager(limits),
+		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}), // members are never trimmed
+		libp2p.DisableRelay(),
+		libp2p.DisableIdentifyAddressDiscovery(),
+		libp2p.Ping(false),
+		libp2p.DisableMetrics(),
+		libp2p.WithDialTimeout(clusterDialTimeout),
+	}, extra...)...)
+}
+
+// clusterLimits lifts the limits per peer and per protocol, which would refuse
+// the 76th stream of a member, and keeps those of the host as a whole.
+func clusterLimits() (network.ResourceManager, error) {
+	whole := func(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64) rcmgr.ResourceLimits {
+		return rcmgr.ResourceLimits{
+			Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,
+			Streams: streams, StreamsInbound: streams, StreamsOutbound: streams,
+			FD: clusterConnectionsFDPart, Memory: memory,
+		}
+	}
+	limits := rcmgr.PartialLimitConfig{
+		System:    whole(clusterMaxConns, clusterMaxStreams, clusterMaxMemory),
+		Transient: whole(clusterTransientConns, clusterTransientStreams, clusterTransientMemory),
+	}.Build(rcmgr.InfiniteLimits)
+	per := func(bits int) []rcmgr.ConnLimitPerSubnet {
+		return []rcmgr.ConnLimitPerSubnet{{PrefixLength: bits, ConnCount: clusterConnsPerAddress}}
+	}
+	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits), rcmgr.WithLimitPerSubnet(per(32), per(64)))
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	return m, nil
+}
+
+// newPublicHost builds a host over TCP, QUIC and WebSocket that does not listen
+// yet, with libp2p's limits for strangers.
+func newPublicHost(key crypto.PrivKey, gater *publicGater, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
+	trim, err := connmgr.NewConnManager(publicLowWater, publicHighWater, connmgr.WithGracePeriod(publicGrace))
+	if err != nil {
+		return nil, fmt.Errorf("connection manager: %w", err)
+	}
+	options := []libp2p.Option{
+		libp2p.Identity(key),
+		libp2p.UserAgent(userAgent),
+		libp2p.NoListenAddrs,
+		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.Transport(quic.NewTransport),
+		libp2p.Transport(ws.New),
+		libp2p.ConnectionGater(gater),
+		libp2p.ConnectionManager(trim),
+		libp2p.DisableRelay(),
+		libp2p.DisableMetrics(),
+		libp2p.WithDialTimeout(publicDialTimeout),
+	}
+	if len(announce) > 0 {
+		options = append(options, libp2p.AddrsFactory(func([]ma.Multiaddr) []ma.Multiaddr { return announce }))
+	}
+	if routing == RoutingPublic {
+		options = append(options, libp2p.EnableAutoNATv2())
+	}
+	return libp2p.New(append(options, extra...)...)
+}
+
+// listen makes h listen on every address. All or none: the caller closes h.
+func listen(h host.Host, addrs []string) error {
+	parsed, err := parseAddrs(addrs)
+	if err != nil {
+		return err
+	}
+	for _, a := range parsed {
+		if err := h.Network().Listen(a); err != nil {
+			return fmt.Errorf("listen on %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// listenAddrs returns what h listens on, wildcards resolved to interfaces.
+func listenAddrs(h host.Host) []ma.Multiaddr {
+	addrs, err := h.Network().InterfaceListenAddresses()
+	if err != nil {
+		addrs = h.Network().ListenAddresses()
+	}
+	return addrs
+}
+
+func parseAddrs(texts []string) ([]ma.Multiaddr, error) {
+	out := make([]ma.Multiaddr, 0, len(texts))
+	for _, t := range texts {
+		a, err := ma.NewMultiaddr(t)
+		if err != nil {
+			return nil, fmt.Errorf("address %q: %w", t, err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// parseMemberAddr splits a multiaddr that ends in /p2p/<id>.
+func parseMemberAddr(text string) (libp2ppeer.AddrInfo, error) {
+	info, err := libp2ppeer.AddrInfoFromString(text)
+	if err != nil {
+		return libp2ppeer.AddrInfo{}, fmt.Errorf("address %q: %w", text, err)
+	}
+	if len(info.Addrs) == 0 {
+		return libp2ppeer.AddrInfo{}, fmt.Errorf("address %q: %w", text, errors.New("only a peer id"))
+	}
+	return *info, nil
+}
+
+// withID renders addresses with /p2p/<id>, each once.
+func withID(addrs []ma.Multiaddr, id libp2ppeer.ID) []string {
+	out := make([]string, 0, len(addrs))
+	for _, a := range addrs {
+		bare, last := libp2ppeer.SplitAddr(a)
+		if bare == nil || (last != "" && last != id) {
+			continue
+		}
+		text := bare.String() + "/p2p/" + id.String()
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}

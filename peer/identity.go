@@ -1,0 +1,75 @@
+package peer
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+)
+
+// joinInfo separates the join key from whatever else comes from the secret.
+const joinInfo = "holdfast join v1"
+
+// NewKey returns a fresh ed25519 private key in libp2p's encoding.
+func NewKey() ([]byte, error) {
+	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("peer: new key: %w", err)
+	}
+	b, err := crypto.MarshalPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("peer: new key: %w", err)
+	}
+	return b, nil
+}
+
+// IDOf returns the peer id of a private key as NewKey returns it.
+func IDOf(key []byte) (string, error) {
+	_, id, err := parseKey(key)
+	if err != nil {
+		return "", err
+	}
+	return id.String(), nil
+}
+
+// JoinKey derives from a cluster's secret the key, and its peer id, by which
+// somebody who knows the secret proves it: the handshake with that identity is
+// the proof, so the secret itself never crosses the network.
+func JoinKey(secret []byte) (key []byte, id string, err error) {
+	if len(secret) == 0 {
+		return nil, "", errors.New("peer: join key: empty secret")
+	}
+	seed, err := hkdf.Key(sha256.New, secret, nil, joinInfo, ed25519.SeedSize)
+	if err != nil {
+		return nil, "", fmt.Errorf("peer: join key: %w", err)
+	}
+	priv, err := crypto.UnmarshalEd25519PrivateKey(ed25519.NewKeyFromSeed(seed))
+	if err != nil {
+		return nil, "", fmt.Errorf("peer: join key: %w", err)
+	}
+	if key, err = crypto.MarshalPrivateKey(priv); err != nil {
+		return nil, "", fmt.Errorf("peer: join key: %w", err)
+	}
+	id, err = IDOf(key)
+	return key, id, err
+}
+
+func parseKey(key []byte) (crypto.PrivKey, libp2ppeer.ID, error) {
+	priv, err := crypto.UnmarshalPrivateKey(key)
+	if err != nil {
+		return nil, "", fmt.Errorf("peer: private key: %w", err)
+	}
+	if priv.Type() != crypto.Ed25519 {
+		return nil, "", fmt.Errorf("peer: private key: %s, want Ed25519", priv.Type())
+	}
+	id, err := libp2ppeer.IDFromPrivateKey(priv)
+	if err != nil {
+		return nil, "", fmt.Errorf("peer: private key: %w", err)
+	}
+	return priv, id, nil
+}

@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/libp2p/go-libp2p"
+	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/multiformats/go-multistream"
+)
+
+// joinProtocol is the only one that a joiner finds on the cluster host.
+const joinProtocol = "/holdfast/join/1"
+
+// ListenJoin accepts the streams of joiners: those who proved by their
+// identity that they know the secret that Options.Joiners accepts. The remote
+// address is the id of JoinKey, the same for all who use that secret. There is
+// one such listener at a time.
+func (p *Peer) ListenJoin() (net.Listener, error) {
+	if p.streams.joinMux() != nil {
+		return nil, errors.New("peer: listen for joiners: already listening")
+	}
+	l := newListener(p.ID(), func() { p.streams.setJoin(nil) })
+	mux := multistream.NewMultistreamMuxer[protocol.ID]()
+	mux.AddHandler(joinProtocol, func(_ protocol.ID, rwc io.ReadWriteCloser) error {
+		s, ok := rwc.(network.Stream)
+		if !ok {
+			return errors.Join(errors.New("peer: join: not a stream"), rwc.Close())
+		}
+		l.handle(s)
+		return nil
+	})
+	p.streams.setJoin(mux)
+	return l, nil
+}
+
+// DialJoin opens the join stream to a member whose cluster host is at addr (a
+// multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
+// cut after the handshake and ends in an error. The closer ends the short-lived
+// host behind the connection; close both.
+func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Closer, error) {
+	key, _, err := JoinKey(secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	priv, _, err := parseKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	member, err := parseMemberAddr(addr)
+	if err != nil {
+		return nil, nil, fmt.Errorf("peer: join: %w", err)
+	}
+	h, err := libp2p.New(
+		libp2p.Identity(priv),
+		libp2p.UserAgent(userAgent),
+		libp2p.NoListenAddrs,
+		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.Security(libp2ptls.ID, libp2ptls.New),
+		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}),
+		libp2p.DisableRelay(),
+		libp2p.DisableIdentifyAddressDiscovery(),
+		libp2p.Ping(false),
+		libp2p.DisableMetrics(),
+	)
+	if err != nil {
+		return nil, nil, fmt.Errorf("peer: join: %w", err)
+	}
+	h.Peerstore().AddAddrs(member.ID, member.Addrs, peerstore.PermanentAddrTTL)
+	s, err := openStream(ctx, h, member.ID, joinProtocol)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
+	}
+	return conn{s}, h, nil
+}

@@ -1,0 +1,57 @@
+package peer
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what this package counts.
+type metrics struct {
+	strangers    prometheus.Counter
+	blocksServed prometheus.Counter
+	bytesServed  prometheus.Counter
+	blocksPulled prometheus.Counter
+	bytesPulled  prometheus.Counter
+	badBlocks    prometheus.Counter
+
+	registered []prometheus.Collector
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "holdfast", Subsystem: "peer", Name: name, Help: help,
+		})
+	}
+	m.strangers = counter("strangers_cut_total", "Connections to the cluster host cut because the peer is no member.")
+	m.blocksServed = counter("blocks_served_total", "Blocks served to members.")
+	m.bytesServed = counter("block_bytes_served_total", "Bytes of blocks served to members.")
+	m.blocksPulled = counter("blocks_pulled_total", "Blocks pulled from members.")
+	m.bytesPulled = counter("block_bytes_pulled_total", "Bytes of blocks pulled from members.")
+	m.badBlocks = counter("bad_blocks_total", "Blocks from members that do not match their hash.")
+	if r == nil {
+		return nil
+	}
+	for _, c := range m.all() {
+		if err := r.Register(c); err != nil {
+			m.unregister(r)
+			return fmt.Errorf("peer: metrics: %w", err)
+		}
+		m.registered = append(m.registered, c)
+	}
+	return nil
+}
+
+func (m *metrics) unregister(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	for _, c := range m.registered {
+		r.Unregister(c)
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.strangers, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
+}

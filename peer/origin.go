@@ -1,0 +1,180 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+)
+
+// maxOriginLength bounds the text of one origin.
+const maxOriginLength = 1024
+
+// ErrOriginRefused is wrapped by every refusal of a user-given address.
+var ErrOriginRefused = errors.New("origin refused")
+
+// CheckOrigin tells why an address that a user gave would not be dialled, nil
+// if it would. Names are judged only after they are resolved, when dialling.
+func CheckOrigin(origin string, allowPrivate bool) error {
+	_, err := parseOrigin(origin, allowPrivate)
+	return err
+}
+
+// parseOrigin reads a user-given multiaddr. It takes TCP, WebSocket and QUIC
+// to a named peer, at a public address or a name, and nothing else.
+func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) {
+	var none libp2ppeer.AddrInfo
+	refuse := func(why any) (libp2ppeer.AddrInfo, error) {
+		return none, fmt.Errorf("%w: %v", ErrOriginRefused, why)
+	}
+	if len(origin) > maxOriginLength {
+		return refuse("address too long")
+	}
+	whole, err := ma.NewMultiaddr(origin)
+	if err != nil {
+		return refuse(err)
+	}
+	a, id := libp2ppeer.SplitAddr(whole)
+	if id == "" {
+		return refuse("no peer id (/p2p/...) at the end")
+	}
+	if len(a) == 0 {
+		return libp2ppeer.AddrInfo{ID: id}, nil // found by routing
+	}
+	if err := checkTransport(a); err != nil {
+		return refuse(err)
+	}
+	if ip, ok := ipOf(a); ok && !allowPrivate {
+		if err := checkPublicIP(a, ip); err != nil {
+			return refuse(err)
+		}
+	}
+	return libp2ppeer.AddrInfo{ID: id, Addrs: []ma.Multiaddr{a}}, nil
+}
+
+// checkTransport accepts ip|dns tcp, the same with [tls [sni]] ws or wss, ip|dns
+// udp quic-v1, and dnsaddr alone.
+func checkTransport(a ma.Multiaddr) error {
+	codes := make([]int, 0, len(a))
+	for _, c := range a {
+		codes = append(codes, c.Protocol().Code)
+		if v := c.Value(); (c.Protocol().Code == ma.P_TCP || c.Protocol().Code == ma.P_UDP) && v == "0" {
+			return errors.New("port 0")
+		}
+	}
+	switch codes[0] {
+	case ma.P_IP4, ma.P_IP6, ma.P_DNS, ma.P_DNS4, ma.P_DNS6:
+	case ma.P_DNSADDR:
+		if len(codes) == 1 {
+			return nil
+		}
+		return errors.New("something after dnsaddr")
+	default:
+		return fmt.Errorf("%s is not a way to a public peer", a[0].Protocol().Name)
+	}
+	for _, form := range [][]int{
+		{ma.P_TCP},
+		{ma.P_TCP, ma.P_WS},
+		{ma.P_TCP, ma.P_WSS},
+		{ma.P_TCP, ma.P_TLS, ma.P_WS},
+		{ma.P_TCP, ma.P_TLS, ma.P_SNI, ma.P_WS},
+		{ma.P_UDP, ma.P_QUIC_V1},
+	} {
+		if equalCodes(codes[1:], form) {
+			return nil
+		}
+	}
+	return errors.New("only tcp, ws, wss and quic-v1 are dialled")
+}
+
+func equalCodes(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPublic judges an address right before it is dialled, so it must be a
+// resolved one.
+func checkPublic(a ma.Multiaddr) error {
+	bare, _ := libp2ppeer.SplitAddr(a)
+	if len(bare) == 0 {
+		return errors.New("no address")
+	}
+	if err := checkTransport(bare); err != nil {
+		return err
+	}
+	ip, ok := ipOf(bare)
+	if !ok {
+		return errors.New("not an IP address")
+	}
+	return checkPublicIP(bare, ip)
+}
+
+// ipOf returns the IP address that a multiaddr begins with.
+func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
+	if len(a) == 0 {
+		return netip.Addr{}, false
+	}
+	switch a[0].Protocol().Code {
+	case ma.P_IP4, ma.P_IP6:
+		return netip.AddrFromSlice(a[0].RawValue())
+	}
+	return netip.Addr{}, false
+}
+
+// checkPublicIP refuses what is not on the public internet. The lists of
+// go-multiaddr are asked too, but they let 0.0.0.0, ::ffff:127.0.0.1, benchmark
+// and multicast ranges through as not private, and NAT64 and 6to4 forms of
+// private addresses as public.
+func checkPublicIP(a ma.Multiaddr, ip netip.Addr) error {
+	if ip.Is6() {
+		if !publicIP6.Contains(ip) {
+			return fmt.Errorf("%s is not a public address", ip)
+		}
+	}
+	for _, r := range specialRanges {
+		if r.Contains(ip) {
+			return fmt.Errorf("%s is not a public address", ip)
+		}
+	}
+	if manet.IsPrivateAddr(a) || !manet.IsPublicAddr(a) {
+		return fmt.Errorf("%s is not a public address", ip)
+	}
+	return nil
+}
+
+// publicIP6 is all of IPv6 that is assigned for public use. NAT64 (64:ff9b::),
+// IPv4-mapped, link-local, unique local and multicast lie outside.
+var publicIP6 = netip.MustParsePrefix("2000::/3")
+
+// specialRanges are those of RFC 6890 and its updates.
+var specialRanges = [...]netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
+	netip.MustParsePrefix("127.0.0.0/8"),     // loopback
+	netip.MustParsePrefix("169.254.0.0/16"),  // link-local, metadata services
+	netip.MustParsePrefix("172.16.0.0/12"),   //
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+	netip.MustParsePrefix("192.168.0.0/16"),  //
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+	netip.MustParsePrefix("224.0.0.0/4"),     // multicast
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, broadcast
+	netip.MustParsePrefix("2001::/23"),       // Teredo, ORCHID, benchmarks
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation
+	netip.MustParsePrefix("2002::/16"),       // 6to4 carries any IPv4 address
+	netip.MustParsePrefix("3fff::/20"),       // documentation
+}

@@ -1,0 +1,311 @@
+// Package peer is the embedded IPFS peer of a node: one identity and two
+// libp2p hosts with it. The cluster host carries what members say to each
+// other (streams as net.Conn, gossip, blocks); its gater and its stream
+// admission know members only. The public host carries bitswap, identify and
+// routing for the IPFS network. A flood on one cannot touch the other.
+//
+// Imports: libp2p, boxo's bitswap, peer/*. It is the only importer of libp2p.
+// Never:   consensus, storage, config, cluster, api, files, globals.
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ipfs/boxo/bitswap"
+	bsclient "github.com/ipfs/boxo/bitswap/client"
+	"github.com/ipfs/boxo/bitswap/network/bsnet"
+	"github.com/ipfs/boxo/blockstore"
+	"github.com/ipfs/go-cid"
+	"github.com/libp2p/go-libp2p"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/routing"
+	ma "github.com/multiformats/go-multiaddr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// Values of Options.Routing.
+const (
+	RoutingOff    = "off"    // no routing: origins and connected peers only
+	RoutingLAN    = "lan"    // the DHT of a private network, with own bootstrap peers
+	RoutingPublic = "public" // the DHT of the public IPFS network
+)
+
+// Bounds of bitswap. A message holds at most 4 MiB, and one that would be
+// larger is never sent, so the target stays well below it.
+const (
+	bitswapMessageTarget   = 512 << 10
+	bitswapOutstandingPeer = 8 << 20
+	bitswapSendWorkers     = 16
+)
+
+// Options say what a Peer is made of. Key, Members and Blocks are required.
+type Options struct {
+	// Key is the node's private key as NewKey returns it.
+	Key []byte
+
+	Listen        []string // multiaddrs of the public host
+	ClusterListen []string // multiaddrs of the cluster host, TCP only
+	Announce      []string // told to the IPFS network instead of the listen addresses
+	Bootstrap     []string // IPFS bootstrap peers with /p2p/; none means the well-known ones when Routing is public
+	Routing       string   // off, lan or public; empty means off
+
+	// Members tells whether a peer id is a member of the cluster. It is asked
+	// on every connection and on every stream, from many goroutines, and its
+	// answer may change at any time; it must not block.
+	Members func(id string) bool
+	// Joiners tells whether a peer id is one that JoinKey derives from a
+	// secret that is valid now. Nil means nobody can join here.
+	Joiners func(id string) bool
+
+	Blocks blockstore.Blockstore // what is served, read only
+	// AllowBlock tells whether bitswap may serve c to a peer; nil allows all.
+	AllowBlock func(peerID string, c cid.Cid) bool
+	// Roots calls fn with every root to announce again, until fn says false.
+	// Nil means that nothing is announced again.
+	Roots func(fn func(cid.Cid) bool)
+
+	AllowPrivateOrigins bool            // dial origins at addresses that are not public
+	HostOptions         []libp2p.Option // appended to those of both hosts, for tests
+	Registerer          prometheus.Registerer
+	Logger              *slog.Logger // nil discards
+}
+
+// Peer is one node's presence on the cluster's and the IPFS network.
+type Peer struct {
+	// Set once by Open.
+	opts    Options
+	log     *slog.Logger
+	id      libp2ppeer.ID
+	cluster host.Host
+	public  host.Host
+	gate    *publicGater
+	bitswap *bitswap.Bitswap
+	dht     *dht.IpfsDHT // nil when routing is off
+	pubsub  *pubsub.PubSub
+	pool    *streamPool
+	serving chan struct{} // one token per block request being answered
+	provide chan cid.Cid
+	redial  chan struct{} // wakes the loop that keeps members connected
+	metrics metrics
+	boot    []libp2ppeer.AddrInfo
+
+	// stop ends everything that Close waits for.
+	ctx     context.Context
+	stop    context.CancelFunc
+	streams admission
+	closing sync.Once
+
+	// mu guards members. It is never held while calling out.
+	mu      sync.Mutex
+	members map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
+}
+
+// Open builds both hosts, listens, and answers other peers from then on. The
+// loops that dial by themselves start with Run. ctx is for opening only. An
+// address that cannot be listened on is an error that names it.
+func Open(ctx context.Context, opts Options) (*Peer, error) {
+	p, key, err := newPeer(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.openCluster(key); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("peer: cluster host: %w", err)
+	}
+	if err := p.openPublic(key); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("peer: public host: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("peer: open: %w", err)
+	}
+	return p, nil
+}
+
+func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
+	if opts.Members == nil || opts.Blocks == nil {
+		return nil, nil, errors.New("peer: options need Members and Blocks")
+	}
+	if opts.Joiners == nil {
+		opts.Joiners = func(string) bool { return false }
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch opts.Routing {
+	case "":
+		opts.Routing = RoutingOff
+	case RoutingOff, RoutingLAN, RoutingPublic:
+	default:
+		return nil, nil, fmt.Errorf("peer: routing %q is none of off, lan, public", opts.Routing)
+	}
+	key, id, err := parseKey(opts.Key)
+	if err != nil {
+		return nil, nil, err
+	}
+	boot, err := bootstrapPeers(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Peer{
+		opts:    opts,
+		log:     opts.Logger,
+		id:      id,
+		serving: make(chan struct{}, maxServedRequests),
+		provide: make(chan cid.Cid, maxProvideQueue),
+		redial:  make(chan struct{}, 1),
+		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
+		boot:    boot,
+		ctx:     ctx,
+		stop:    stop,
+	}
+	p.pool = newStreamPool(p.openBlocks)
+	if err := p.metrics.register(opts.Registerer); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return p, key, nil
+}
+
+// openCluster builds the host of the members.
+func (p *Peer) openCluster(key crypto.PrivKey) error {
+	h, err := newClusterHost(key, memberGater{p}, p.opts.HostOptions)
+	if err != nil {
+		return err
+	}
+	p.cluster = h
+	// From here on every stream that comes in passes admit, whatever package
+	// registered its handler.
+	h.Network().SetStreamHandler(p.admit)
+	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
+	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember); err != nil {
+		return fmt.Errorf("pubsub: %w", err)
+	}
+	return listen(h, p.opts.ClusterListen)
+}
+
+// openPublic builds the host of the IPFS network.
+func (p *Peer) openPublic(key crypto.PrivKey) error {
+	announce, err := parseAddrs(p.opts.Announce)
+	if err != nil {
+		return err
+	}
+	p.gate = newPublicGater(p.opts.AllowPrivateOrigins, p.opts.Routing == RoutingLAN, p.boot)
+	h, err := newPublicHost(key, p.gate, announce, p.opts.Routing, p.opts.HostOptions)
+	if err != nil {
+		return err
+	}
+	p.public = h
+	if p.dht, err = newDHT(h, p.opts.Routing, p.boot); err != nil {
+		return fmt.Errorf("routing: %w", err)
+	}
+	options := []bitswap.Option{
+		bitswap.WithTargetMessageSize(bitswapMessageTarget),
+		bitswap.MaxOutstandingBytesPerPeer(bitswapOutstandingPeer),
+		bitswap.TaskWorkerCount(bitswapSendWorkers),
+		bitswap.WithClientOption(bsclient.WithoutDuplicatedBlockStats()),
+	}
+	if allow := p.opts.AllowBlock; allow != nil {
+		options = append(options, bitswap.WithPeerBlockRequestFilter(func(id libp2ppeer.ID, c cid.Cid) bool {
+			return allow(id.String(), c)
+		}))
+	}
+	// A nil *IpfsDHT in the interface would not be a nil interface.
+	var providers routing.ContentDiscovery
+	if p.dht != nil {
+		providers = p.dht
+	}
+	p.bitswap = bitswap.New(p.ctx, bsnet.NewFromIpfsHost(h), providers, p.opts.Blocks, options...)
+	return listen(h, p.opts.Listen)
+}
+
+// Run keeps members connected, announces content, and sweeps idle streams
+// until ctx ends. It returns nil then.
+func (p *Peer) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	var g errgroup.Group
+	g.Go(func() error { p.keepMembers(ctx); return nil })
+	g.Go(func() error { p.sweepStreams(ctx); return nil })
+	if p.dht != nil {
+		g.Go(func() error { p.keepRouting(ctx); return nil })
+		g.Go(func() error { p.announce(ctx); return nil })
+	}
+	return g.Wait()
+}
+
+// Close ends both hosts and waits for every stream handler. It is safe to call
+// twice.
+func (p *Peer) Close() error {
+	var errs []error
+	p.closing.Do(func() {
+		p.stop()
+		p.streams.close()
+		p.pool.close()
+		if p.bitswap != nil {
+			errs = append(errs, p.bitswap.Close())
+		}
+		if p.dht != nil {
+			errs = append(errs, p.dht.Close())
+		}
+		if p.public != nil {
+			errs = append(errs, p.public.Close())
+		}
+		if p.cluster != nil {
+			errs = append(errs, p.cluster.Close())
+		}
+		p.streams.wait()
+		p.metrics.unregister(p.opts.Registerer)
+	})
+	return errors.Join(errs...)
+}
+
+// ID returns the node's peer id.
+func (p *Peer) ID() string { return p.id.String() }
+
+// Addrs returns the addresses of the public host with /p2p/: those announced,
+// or those listened on with the real ports, those of every interface when it
+// listens on all.
+func (p *Peer) Addrs() []string {
+	if len(p.opts.Announce) > 0 {
+		announced, err := parseAddrs(p.opts.Announce)
+		if err == nil {
+			return withID(announced, p.id)
+		}
+	}
+	return withID(listenAddrs(p.public), p.id)
+}
+
+// ClusterAddrs returns the addresses of the cluster host with /p2p/.
+func (p *Peer) ClusterAddrs() []string { return withID(listenAddrs(p.cluster), p.id) }
+
+// isMember tells whether id may speak on the cluster host. The node itself is
+// one, for its own gossip passes the same checks.
+func (p *Peer) isMember(id libp2ppeer.ID) bool {
+	return id == p.id || p.opts.Members(id.String())
+}
+
+// wait blocks until d has passed or ctx ends, and tells whether to go on.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

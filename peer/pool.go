@@ -1,0 +1,177 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+)
+
+const (
+	// maxStreamsPerMember bounds the block streams to one member, busy and
+	// idle; who wants one more waits.
+	maxStreamsPerMember = 16
+	// streamIdle is how long a stream is kept without use.
+	streamIdle = time.Minute
+	// streamSweepEvery is how often idle streams are looked for.
+	streamSweepEvery = 20 * time.Second
+)
+
+var errPoolClosed = errors.New("peer is closed")
+
+// pooledStream is a block stream that is used by one request at a time.
+type pooledStream struct {
+	member string
+	stream network.Stream
+	in     *bufio.Reader
+	frame  []byte // the last request, kept for its capacity
+	reused bool
+	idle   time.Time // since when
+}
+
+// streamPool keeps block streams to members open between requests: opening one
+// costs four times a request on an open one.
+type streamPool struct {
+	open func(ctx context.Context, member string) (network.Stream, error)
+
+	// mu guards members and closed. It is never held while opening.
+	mu      sync.Mutex
+	members map[string]*memberStreams
+	closed  bool
+}
+
+type memberStreams struct {
+	slots chan struct{} // one token per stream in use
+	idle  []*pooledStream
+}
+
+func newStreamPool(open func(context.Context, string) (network.Stream, error)) *streamPool {
+	return &streamPool{open: open, members: make(map[string]*memberStreams)}
+}
+
+func (o *streamPool) member(id string) (*memberStreams, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, errPoolClosed
+	}
+	m := o.members[id]
+	if m == nil {
+		m = &memberStreams{slots: make(chan struct{}, maxStreamsPerMember)}
+		o.members[id] = m
+	}
+	return m, nil
+}
+
+// get returns an idle stream or a new one. put gives it back.
+func (o *streamPool) get(ctx context.Context, id string) (*pooledStream, error) {
+	m, err := o.member(id)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case m.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	o.mu.Lock()
+	if n := len(m.idle); n > 0 {
+		s := m.idle[n-1] // the youngest, so that the others age
+		m.idle = m.idle[:n-1]
+		o.mu.Unlock()
+		s.reused = true
+		return s, nil
+	}
+	o.mu.Unlock()
+	stream, err := o.open(ctx, id)
+	if err != nil {
+		<-m.slots
+		return nil, err
+	}
+	return &pooledStream{
+		member: id,
+		stream: stream,
+		in:     bufio.NewReaderSize(stream, blockBuffer),
+	}, nil
+}
+
+// put gives a stream back. One that is not good, which has unread answers or
+// failed, is reset.
+func (o *streamPool) put(id string, s *pooledStream, good bool) {
+	o.mu.Lock()
+	m := o.members[id]
+	if m != nil && good && !o.closed {
+		s.idle = time.Now()
+		m.idle = append(m.idle, s)
+		s = nil
+	}
+	o.mu.Unlock()
+	if s != nil {
+		_ = s.stream.Reset()
+	}
+	if m != nil {
+		<-m.slots
+	}
+}
+
+// dropIdle resets the idle streams to a member.
+func (o *streamPool) dropIdle(id string) {
+	o.mu.Lock()
+	var old []*pooledStream
+	if m := o.members[id]; m != nil {
+		old, m.idle = m.idle, nil
+	}
+	o.mu.Unlock()
+	for _, s := range old {
+		_ = s.stream.Reset()
+	}
+}
+
+// forget resets the idle streams to a removed member. Its slots stay for the
+// requests that are still under way.
+func (o *streamPool) forget(id string) { o.dropIdle(id) }
+
+// sweep closes streams that have been idle since before the given time.
+func (o *streamPool) sweep(before time.Time) {
+	o.mu.Lock()
+	var old []*pooledStream
+	for _, m := range o.members {
+		n := 0
+		for n < len(m.idle) && m.idle[n].idle.Before(before) {
+			n++
+		}
+		old = append(old, m.idle[:n]...)
+		m.idle = append([]*pooledStream(nil), m.idle[n:]...)
+	}
+	o.mu.Unlock()
+	for _, s := range old {
+		_ = s.stream.Close()
+	}
+}
+
+func (o *streamPool) close() {
+	o.mu.Lock()
+	o.closed = true
+	var ids []string
+	for id := range o.members {
+		ids = append(ids, id)
+	}
+	o.mu.Unlock()
+	for _, id := range ids {
+		o.dropIdle(id)
+	}
+}
+
+func (p *Peer) openBlocks(ctx context.Context, member string) (network.Stream, error) {
+	return p.openMember(ctx, member, blocksProtocol)
+}
+
+// sweepStreams closes idle streams now and then.
+func (p *Peer) sweepStreams(ctx context.Context) {
+	for wait(ctx, streamSweepEvery) {
+		p.pool.sweep(time.Now().Add(-streamIdle))
+	}
+}

@@ -1,0 +1,171 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p-kad-dht/amino"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+)
+
+const (
+	// lanExtension is the name that IPFS uses for the DHT of private networks.
+	lanExtension = "/lan"
+
+	// maxProvideQueue bounds the roots that wait to be announced; what does not
+	// fit is announced with the next round of all roots.
+	maxProvideQueue = 4096
+	// provideWorkers announce at the same time.
+	provideWorkers = 4
+	// provideTimeout bounds one announcement.
+	provideTimeout = 2 * time.Minute
+	// reprovideEvery is how often all roots are announced; records live 48 h
+	// and are asked to be renewed every 22.
+	reprovideEvery = 22 * time.Hour
+	// bootstrapEvery is how often a node without routing peers looks for some.
+	bootstrapEvery   = 30 * time.Second
+	bootstrapTimeout = 10 * time.Second
+)
+
+// newDHT returns nil when routing is off.
+func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo) (*dht.IpfsDHT, error) {
+	options := []dht.Option{dht.BootstrapPeers(boot...)}
+	switch routing {
+	case RoutingLAN:
+		// Every node of a private network answers; ModeAuto would wait for a
+		// public address that never comes.
+		options = append(options, dht.Mode(dht.ModeServer), dht.ProtocolExtension(lanExtension))
+	case RoutingPublic:
+		options = append(options,
+			dht.Mode(dht.ModeAuto),
+			dht.QueryFilter(dht.PublicQueryFilter),
+			dht.RoutingTableFilter(dht.PublicRoutingTableFilter),
+			dht.RoutingTablePeerDiversityFilter(dht.NewRTPeerDiversityFilter(h, amino.DefaultMaxPeersPerIPGroupPerCpl, amino.DefaultMaxPeersPerIPGroup)),
+			dht.AddressFilter(func(addrs []ma.Multiaddr) []ma.Multiaddr { return ma.FilterAddrs(addrs, manet.IsPublicAddr) }),
+		)
+	default:
+		return nil, nil
+	}
+	return dht.New(h, options...)
+}
+
+// bootstrapPeers parses the configured ones, or takes the well-known ones.
+func bootstrapPeers(opts Options) ([]libp2ppeer.AddrInfo, error) {
+	if len(opts.Bootstrap) == 0 {
+		if opts.Routing == RoutingPublic {
+			return dht.GetDefaultBootstrapPeerAddrInfos(), nil
+		}
+		return nil, nil
+	}
+	addrs, err := parseAddrs(opts.Bootstrap)
+	if err != nil {
+		return nil, fmt.Errorf("peer: bootstrap: %w", err)
+	}
+	infos, err := libp2ppeer.AddrInfosFromP2pAddrs(addrs...)
+	if err != nil {
+		return nil, fmt.Errorf("peer: bootstrap: %w", err)
+	}
+	return infos, nil
+}
+
+// keepRouting joins the DHT and joins it again when its table has run empty.
+// Without a network it keeps trying and nothing else fails.
+func (p *Peer) keepRouting(ctx context.Context) {
+	for {
+		if p.dht.RoutingTable().Size() == 0 {
+			p.connectBootstrap(ctx)
+			if err := p.dht.Bootstrap(ctx); err != nil {
+				p.log.DebugContext(ctx, "routing not joined", "err", err)
+			}
+		}
+		if !wait(ctx, bootstrapEvery) {
+			return
+		}
+	}
+}
+
+func (p *Peer) connectBootstrap(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, info := range p.boot {
+		if info.ID == p.id {
+			continue
+		}
+		wg.Go(func() {
+			dial, cancel := context.WithTimeout(network.WithForceDirectDial(ctx, "bootstrap"), bootstrapTimeout)
+			defer cancel()
+			if err := p.public.Connect(dial, info); err != nil {
+				p.log.DebugContext(ctx, "bootstrap peer not reached", "peer", info.ID.String(), "err", err)
+			}
+		})
+	}
+}
+
+// Provide announces now that this node holds c. It is best effort: with routing
+// off it does nothing and returns nil.
+func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
+	if p.dht == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
+	defer cancel()
+	if err := p.dht.Provide(ctx, c, true); err != nil {
+		return fmt.Errorf("peer: provide %s: %w", c, err)
+	}
+	return nil
+}
+
+// Announce queues c for Provide and never waits. It tells whether there was
+// room; what found none is announced with the next round of all roots.
+func (p *Peer) Announce(c cid.Cid) bool {
+	if p.dht == nil {
+		return true
+	}
+	select {
+	case p.provide <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+// announce works off the queue and, from time to time, all roots.
+func (p *Peer) announce(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range provideWorkers {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case c := <-p.provide:
+					if err := p.Provide(ctx, c); err != nil {
+						p.log.DebugContext(ctx, "not announced", "cid", c, "err", err)
+					}
+				}
+			}
+		})
+	}
+	if p.opts.Roots == nil {
+		return
+	}
+	for wait(ctx, reprovideEvery) {
+		p.opts.Roots(func(c cid.Cid) bool {
+			select {
+			case p.provide <- c: // at the speed of the workers
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}
+}

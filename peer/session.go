@@ -1,0 +1,321 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ipfs/boxo/exchange"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+)
+
+const (
+	// MaxOrigins is how many origins of one session are dialled.
+	MaxOrigins = 20
+	// originDialTimeout bounds one attempt to reach an origin.
+	originDialTimeout = 15 * time.Second
+	// originRedialEvery is the pause before an origin that is not connected is
+	// tried again, as long as the session lives.
+	originRedialEvery = 10 * time.Second
+	// originHeadStart is how long the first request waits for an origin:
+	// bitswap asks those that are connected when it begins, and only after a
+	// pause those that come later.
+	originHeadStart = time.Second
+)
+
+// Session fetches blocks of one DAG from the IPFS network by bitswap, which
+// checks every hash. The origins stay connected, and their connections are
+// not trimmed, until Close.
+type Session struct {
+	p      *Peer
+	ctx    context.Context // ends with Close; a session is a scope, as bitswap's own is
+	cancel context.CancelFunc
+	dials  sync.WaitGroup
+
+	first     chan struct{} // closed when one origin is connected or all failed once
+	firstOnce sync.Once
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	fetcher exchange.Fetcher
+	end     context.CancelFunc // ends fetcher
+	reasons map[string]string  // per origin text, while it is not connected
+	pending int                // origins whose first dial is not over
+}
+
+// Session begins to dial the origins in the background and returns at once. It
+// ends with ctx or Close, and Close must be called.
+func (p *Peer) Session(ctx context.Context, origins []string) *Session {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Session{
+		p:       p,
+		ctx:     ctx,
+		cancel:  cancel,
+		first:   make(chan struct{}),
+		reasons: make(map[string]string),
+	}
+	targets := s.targets(origins)
+	s.pending = len(targets)
+	if s.pending == 0 {
+		s.firstOnce.Do(func() { close(s.first) })
+	}
+	for _, t := range targets {
+		p.gate.addOrigin(t.info.ID)
+		s.dials.Go(func() { s.keepOrigin(t) })
+	}
+	return s
+}
+
+// origin is a peer that a user named, perhaps by several addresses.
+type origin struct {
+	info  libp2ppeer.AddrInfo
+	texts []string
+}
+
+// targets parses origins, notes why some are refused, and joins those of one
+// peer.
+func (s *Session) targets(texts []string) []*origin {
+	var out []*origin
+	byID := make(map[libp2ppeer.ID]*origin)
+	for i, text := range texts {
+		if i >= MaxOrigins {
+			s.reasons[text] = fmt.Sprintf("more than %d origins", MaxOrigins)
+			continue
+		}
+		info, err := parseOrigin(text, s.p.opts.AllowPrivateOrigins)
+		switch {
+		case err != nil:
+			s.reasons[text] = err.Error()
+			continue
+		case info.ID == s.p.id:
+			continue
+		}
+		o := byID[info.ID]
+		if o == nil {
+			o = &origin{info: libp2ppeer.AddrInfo{ID: info.ID}}
+			byID[info.ID] = o
+			out = append(out, o)
+		}
+		o.info.Addrs = append(o.info.Addrs, info.Addrs...)
+		o.texts = append(o.texts, text)
+	}
+	return out
+}
+
+// keepOrigin keeps one origin connected until the session ends.
+func (s *Session) keepOrigin(o *origin) {
+	tag := fmt.Sprintf("session-%p", s)
+	manager := s.p.public.ConnManager()
+	manager.Protect(o.info.ID, tag)
+	defer func() {
+		manager.Unprotect(o.info.ID, tag)
+		if s.p.gate.removeOrigin(o.info.ID) {
+			// What the user gave is not to be dialled later for another reason.
+			s.p.public.Peerstore().UpdateAddrs(o.info.ID, peerstore.TempAddrTTL, 0)
+		}
+	}()
+	for attempt := 0; ; attempt++ {
+		err := s.dialOrigin(o)
+		s.note(o, err)
+		if attempt == 0 {
+			s.settle(err == nil)
+		}
+		if !wait(s.ctx, originRedialEvery) {
+			return
+		}
+	}
+}
+
+// dialOrigin connects to an origin unless it is connected.
+func (s *Session) dialOrigin(o *origin) error {
+	h := s.p.public
+	if h.Network().Connectedness(o.info.ID) == network.Connected {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, originDialTimeout)
+	defer cancel()
+	info := o.info
+	if len(info.Addrs) == 0 && len(h.Peerstore().Addrs(info.ID)) == 0 {
+		if s.p.dht == nil {
+			return errors.New("no address, and routing is off")
+		}
+		found, err := s.p.dht.FindPeer(ctx, info.ID)
+		if err != nil {
+			return fmt.Errorf("no address found: %w", err)
+		}
+		info.Addrs = found.Addrs
+	}
+	// A direct dial passes over the back-off that an earlier failure left.
+	return h.Connect(network.WithForceDirectDial(ctx, "origin"), info)
+}
+
+// note keeps the reason why an origin is not connected, in words for a user.
+func (s *Session) note(o *origin, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, text := range o.texts {
+		switch {
+		case err == nil:
+			delete(s.reasons, text)
+		case s.ctx.Err() == nil:
+			s.reasons[text] = dialReason(err)
+		}
+	}
+}
+
+// dialReason shortens libp2p's dial errors, which list every address.
+func dialReason(err error) string {
+	var dial *swarm.DialError
+	switch {
+	case errors.Is(err, swarm.ErrNoGoodAddresses), errors.Is(err, swarm.ErrGaterDisallowedConnection):
+		return ErrOriginRefused.Error() + ": no public address behind it"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.As(err, &dial) && len(dial.DialErrors) > 0:
+		return "not reachable: " + firstLine(dial.DialErrors[0].Cause.Error())
+	default:
+		return "not reachable: " + firstLine(err.Error())
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// settle counts the first attempts, so that the first request knows when there
+// is nothing more to wait for.
+func (s *Session) settle(connected bool) {
+	s.mu.Lock()
+	s.pending--
+	done := connected || s.pending == 0
+	s.mu.Unlock()
+	if done {
+		s.firstOnce.Do(func() { close(s.first) })
+	}
+}
+
+// OriginErrors returns one line for each origin that is refused or not reached
+// now: its address and the reason.
+func (s *Session) OriginErrors() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.reasons))
+	for text, reason := range s.reasons {
+		out = append(out, text+": "+reason)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Name tells what kind of source this is.
+func (s *Session) Name() string { return "the IPFS network" }
+
+// Renew drops the bitswap session; the next request begins a new one. That
+// is the cure for wants that bitswap has lost: a new session sends them again.
+// Requests that are under way end without their missing blocks.
+func (s *Session) Renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil {
+		s.end()
+	}
+	s.fetcher, s.end = nil, nil
+}
+
+// current returns the bitswap session, begun when it is first needed.
+func (s *Session) current(ctx context.Context) (exchange.Fetcher, error) {
+	t := time.NewTimer(originHeadStart)
+	defer t.Stop()
+	select {
+	case <-s.first:
+	case <-t.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.fetcher == nil {
+		scope, end := context.WithCancel(s.ctx)
+		s.fetcher, s.end = s.p.bitswap.NewSession(scope), end
+	}
+	return s.fetcher, nil
+}
+
+// GetBlock fetches one block; it waits until there is one or ctx ends.
+func (s *Session) GetBlock(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	f, err := s.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("peer: session: %w", err)
+	}
+	return f.GetBlock(ctx, c)
+}
+
+// GetBlocks fetches blocks as they come, in any order. The channel is closed
+// when all are there or ctx ends, and must be drained or ctx ended.
+func (s *Session) GetBlocks(ctx context.Context, cids []cid.Cid) (<-chan blocks.Block, error) {
+	f, err := s.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("peer: session: %w", err)
+	}
+	return f.GetBlocks(ctx, cids)
+}
+
+// Blocks hands every block to fn as it comes, never two at once, and returns
+// those that had not come when ctx, or the bitswap session by Renew, ended.
+// The network never says that it has not got a block, so an end of ctx is the
+// only limit.
+func (s *Session) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ch, err := s.GetBlocks(ctx, cids)
+	if err != nil {
+		return cids, err
+	}
+	got := make(map[string]bool, len(cids))
+	for b := range ch {
+		if err == nil && len(b.RawData()) > MaxBlock {
+			err = fmt.Errorf("peer: session: block %s of %d bytes, at most %d", b.Cid(), len(b.RawData()), MaxBlock)
+		}
+		if err == nil {
+			if err = fn(b); err == nil {
+				got[b.Cid().KeyString()] = true
+				continue
+			}
+		}
+		cancel() // and drain
+	}
+	for _, c := range cids {
+		if !got[c.KeyString()] {
+			missing = append(missing, c)
+		}
+	}
+	if err == nil && len(missing) > 0 {
+		err = errors.New("peer: session: ended before all blocks came")
+		if cause := ctx.Err(); cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+	}
+	return missing, err
+}
+
+// Close ends the session and waits for its dials.
+func (s *Session) Close() {
+	s.cancel()
+	s.Renew()
+	s.dials.Wait()
+}
