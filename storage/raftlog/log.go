@@ -1,0 +1,246 @@
+// Package raftlog keeps what Raft must not lose: its log and its votes in
+// raft-boltdb (bbolt, fsynced on every write) behind checksums, and its
+// snapshots as folders that hold a checkpoint of the state.
+//
+// Imports: storage/durable, storage/kv, hashicorp/raft, raft-boltdb.
+// Never:   libp2p, cluster, the meaning of an entry.
+package raftlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+const (
+	dirPerm = 0o700
+
+	// lockWait bounds how long Open waits for a process that is just ending.
+	lockWait = time.Second
+	// mapBytes is the size of the first memory map, so that a log of usual
+	// length never stops its readers to map again.
+	mapBytes = 64 << 20
+)
+
+var (
+	// ErrCorrupt wraps every error that says that an entry or a value is not
+	// the one that was stored. The text names which.
+	ErrCorrupt = errors.New("raftlog: corrupt")
+	// ErrBroken is the answer to every write after one that failed. Whether
+	// that one is on disk nobody knows (bbolt would accept the next and
+	// promise it), so the process has to end and recover.
+	ErrBroken = errors.New("raftlog: an earlier write failed")
+)
+
+var (
+	_ raft.LogStore          = (*Log)(nil)
+	_ raft.MonotonicLogStore = (*Log)(nil)
+	_ raft.StableStore       = (*Log)(nil)
+)
+
+// Log is Raft's log store and stable store. Its methods may be called
+// concurrently.
+type Log struct {
+	path string
+	bolt *raftboltdb.BoltStore
+
+	// mu guards broken and is not held during input or output.
+	mu     sync.Mutex
+	broken error
+	failed chan struct{} // closed once broken is set
+}
+
+// Open opens the log in the file path, or creates it and its folder.
+func Open(path string) (*Log, error) {
+	if err := durable.MkdirAll(filepath.Dir(path), dirPerm); err != nil {
+		return nil, fmt.Errorf("raftlog: open: %w", err)
+	}
+	l := &Log{path: path, failed: make(chan struct{})}
+	err := l.guard(func() (err error) {
+		l.bolt, err = raftboltdb.New(raftboltdb.Options{
+			Path: path,
+			BoltOptions: &bbolt.Options{
+				Timeout:         lockWait,
+				InitialMmapSize: mapBytes,
+				FreelistType:    bbolt.FreelistMapType,
+				// Rebuilt on open from the pages: less to write per commit.
+				NoFreelistSync: true,
+			},
+			MsgpackUseNewTimeFormat: true,
+		})
+		return err
+	})
+	if errors.Is(err, bbolt.ErrTimeout) {
+		err = durable.ErrLocked
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: open %s: %w", path, err)
+	}
+	// bbolt syncs the file; its name is ours to make durable.
+	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("raftlog: open: %w", err), l.bolt.Close())
+	}
+	return l, nil
+}
+
+// guard turns bbolt's panics, its answer to a rotten page, into ErrCorrupt.
+func (l *Log) guard(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: file %s: %v", ErrCorrupt, l.path, p)
+		}
+	}()
+	return fn()
+}
+
+func (l *Log) read(op string, fn func() error) error {
+	if err := l.guard(fn); err != nil {
+		return fmt.Errorf("raftlog: %s: %w", op, err)
+	}
+	return nil
+}
+
+// write runs one writing transaction, and none after a failed one.
+func (l *Log) write(op string, fn func() error) error {
+	l.mu.Lock()
+	broken := l.broken
+	l.mu.Unlock()
+	if broken != nil {
+		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrBroken, broken)
+	}
+	err := l.guard(fn)
+	if err == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+		close(l.failed)
+	}
+	return fmt.Errorf("raftlog: %s: %w", op, err)
+}
+
+// Failed is closed when a write has failed. From then on every write answers
+// ErrBroken, and the node should end.
+func (l *Log) Failed() <-chan struct{} { return l.failed }
+
+// IsMonotonic tells Raft that gaps are fine (they are, in a B-tree), so that
+// restoring a snapshot need not delete the whole log.
+func (l *Log) IsMonotonic() bool { return false }
+
+// FirstIndex returns the index of the oldest entry, 0 if there is none.
+func (l *Log) FirstIndex() (index uint64, err error) {
+	err = l.read("first index", func() (err error) { index, err = l.bolt.FirstIndex(); return err })
+	return index, err
+}
+
+// LastIndex returns the index of the newest entry, 0 if there is none.
+func (l *Log) LastIndex() (index uint64, err error) {
+	err = l.read("last index", func() (err error) { index, err = l.bolt.LastIndex(); return err })
+	return index, err
+}
+
+// GetLog fills entry with the one at index. It answers raft.ErrLogNotFound,
+// bare as Raft compares it, or an error that wraps ErrCorrupt and names the
+// index.
+func (l *Log) GetLog(index uint64, entry *raft.Log) error {
+	var stored raft.Log
+	err := l.guard(func() error { return l.bolt.GetLog(index, &stored) })
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return raft.ErrLogNotFound
+	}
+	if err != nil {
+		// The bytes are there but raft-boltdb cannot decode them.
+		return fmt.Errorf("raftlog: entry %d: %w: %w", index, ErrCorrupt, err)
+	}
+	if err := decodeEntry(stored.Data, index, entry); err != nil {
+		return fmt.Errorf("raftlog: entry %d: %w", index, err)
+	}
+	return nil
+}
+
+// StoreLog appends one entry, durable on return.
+func (l *Log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs appends entries in one transaction, durable on return.
+func (l *Log) StoreLogs(entries []*raft.Log) error {
+	size := 0
+	for _, e := range entries {
+		size += entryBytes(e)
+	}
+	frames := make([]byte, 0, size) // one buffer for all of them
+	logs := make([]raft.Log, len(entries))
+	wrapped := make([]*raft.Log, len(entries))
+	for i, e := range entries {
+		start := len(frames)
+		frames = appendEntry(frames, e)
+		logs[i] = raft.Log{Index: e.Index, Data: frames[start:len(frames):len(frames)]}
+		wrapped[i] = &logs[i]
+	}
+	return l.write("store entries", func() error { return l.bolt.StoreLogs(wrapped) })
+}
+
+// DeleteRange removes the entries from min to max, both included.
+func (l *Log) DeleteRange(minIndex, maxIndex uint64) error {
+	return l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) })
+}
+
+// Set stores one of Raft's own values, durable on return.
+func (l *Log) Set(key, value []byte) error {
+	return l.write("set "+string(key), func() error { return l.bolt.Set(key, sealValue(key, value)) })
+}
+
+// Get returns a value of Set. A missing one is raftboltdb.ErrKeyNotFound, bare
+// because Raft compares its text.
+func (l *Log) Get(key []byte) (value []byte, err error) {
+	var sealed []byte
+	err = l.guard(func() (err error) { sealed, err = l.bolt.Get(key); return err })
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return nil, raftboltdb.ErrKeyNotFound
+	}
+	if err == nil {
+		value, err = openValue(key, sealed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: get %s: %w", key, err)
+	}
+	return value, nil
+}
+
+// SetUint64 is Set for a number.
+func (l *Log) SetUint64(key []byte, value uint64) error {
+	return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
+}
+
+// GetUint64 is Get for a number of SetUint64.
+func (l *Log) GetUint64(key []byte) (uint64, error) {
+	value, err := l.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("raftlog: get %s: %w: %d bytes for a number", key, ErrCorrupt, len(value))
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// Close closes the file.
+func (l *Log) Close() error {
+	if err := l.bolt.Close(); err != nil {
+		return fmt.Errorf("raftlog: close: %w", err)
+	}
+	return nil
+}
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

@@ -1,0 +1,359 @@
+package raftlog
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+const (
+	metaFile      = "meta.json"
+	checkpointDir = "checkpoint"
+	streamFile    = "stream"
+	tmpSuffix     = ".tmp"
+	filePerm      = 0o600
+
+	// maxMetaBytes bounds what is read of a snapshot's description.
+	maxMetaBytes = 4 << 20
+)
+
+var snapshotID = regexp.MustCompile(`^[0-9]{20}-[0-9]{20}-[0-9]{13,}$`)
+
+var _ raft.SnapshotStore = (*Snapshots)(nil)
+
+// Snapshots is Raft's snapshot store. A snapshot is the folder
+//
+//	<index>-<term>-<milliseconds>/
+//	    meta.json     what Raft says of it, checksummed
+//	    checkpoint/   a checkpoint of storage/kv, taken on this node; or
+//	    stream        the archive of one, as a leader sent it
+//
+// which exists as a whole or not at all. Methods may be called concurrently.
+type Snapshots struct {
+	dir    string
+	retain int
+	log    *slog.Logger
+
+	// mu guards reading, and that nothing is removed between its being listed
+	// and opened.
+	mu      sync.Mutex
+	reading map[string]int // open readers per id: not to be removed
+}
+
+// OpenSnapshots opens the snapshots in dir, or creates the folder, and removes
+// what crashes left half made. The newest retain (at least 1) are kept.
+func OpenSnapshots(dir string, retain int, logger *slog.Logger) (*Snapshots, error) {
+	if retain < 1 {
+		return nil, fmt.Errorf("raftlog: snapshots: cannot retain %d", retain)
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if err := durable.MkdirAll(dir, dirPerm); err != nil {
+		return nil, fmt.Errorf("raftlog: snapshots: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), tmpSuffix) {
+			continue
+		}
+		logger.Info("removing unfinished snapshot", "folder", e.Name())
+		if err := durable.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return nil, fmt.Errorf("raftlog: snapshots: %w", err)
+		}
+	}
+	return &Snapshots{dir: dir, retain: retain, log: logger, reading: make(map[string]int)}, nil
+}
+
+// Create begins a snapshot. The sink is a *Sink.
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
+	if version != 1 {
+		return nil, fmt.Errorf("raftlog: create snapshot: version %d is not supported", version)
+	}
+	for at := time.Now().UnixMilli(); ; at++ {
+		id := fmt.Sprintf("%020d-%020d-%013d", index, term, at)
+		if _, err := os.Stat(filepath.Join(s.dir, id)); err == nil {
+			continue // two in one millisecond
+		}
+		tmp := filepath.Join(s.dir, id+tmpSuffix)
+		err := os.Mkdir(tmp, dirPerm)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("raftlog: create snapshot: %w", err)
+		}
+		return &Sink{store: s, tmp: tmp, meta: raft.SnapshotMeta{
+			Version: version, ID: id, Index: index, Term: term,
+			Configuration: configuration.Clone(), ConfigurationIndex: configurationIndex,
+		}}, nil
+	}
+}
+
+// List describes the snapshots, newest first. One whose description is damaged
+// is logged and left out.
+func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
+	ids, err := s.ids()
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: list snapshots: %w", err)
+	}
+	var metas []*raft.SnapshotMeta
+	for _, id := range ids {
+		meta, err := s.readMeta(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed since
+		}
+		if err != nil {
+			s.log.Error("snapshot is not readable", "snapshot", id, "err", err)
+			continue
+		}
+		metas = append(metas, meta)
+		if len(metas) == s.retain {
+			break
+		}
+	}
+	return metas, nil
+}
+
+// ids lists the folders, newest first: their names sort by index and term.
+func (s *Snapshots) ids() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && snapshotID.MatchString(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(b, a) })
+	return ids, nil
+}
+
+// Open returns the description of a snapshot, with the exact Size, and its
+// archive stream, which kv.Store.Restore reads. The snapshot is not removed
+// before the stream is closed.
+func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if !snapshotID.MatchString(id) {
+		return nil, nil, fmt.Errorf("raftlog: open snapshot: %q is not one", id)
+	}
+	s.mu.Lock()
+	s.reading[id]++
+	s.mu.Unlock()
+	meta, stream, err := s.open(id)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("raftlog: open snapshot %s: %w", id, err), s.release(id))
+	}
+	return meta, &snapshotReader{ReadCloser: stream, release: func() error { return s.release(id) }}, nil
+}
+
+func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, err := s.readMeta(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder := filepath.Join(s.dir, id, checkpointDir)
+	if _, err := os.Stat(folder); err == nil {
+		size, err := kv.ArchiveSize(folder)
+		if err != nil {
+			return nil, nil, err
+		}
+		if size != meta.Size {
+			return nil, nil, fmt.Errorf("%w: archive of %d bytes, described as %d", ErrCorrupt, size, meta.Size)
+		}
+		return meta, streamArchive(folder), nil
+	}
+	f, err := os.Open(filepath.Join(s.dir, id, streamFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != meta.Size {
+		err = fmt.Errorf("%w: stream of %d bytes, described as %d", ErrCorrupt, info.Size(), meta.Size)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return meta, f, nil
+}
+
+func (s *Snapshots) release(id string) error {
+	s.mu.Lock()
+	if s.reading[id]--; s.reading[id] == 0 {
+		delete(s.reading, id)
+	}
+	s.mu.Unlock()
+	return s.reap()
+}
+
+// reap removes the snapshots beyond the newest retain that nobody reads. Those
+// that cannot be read do not count: they must not push out good ones.
+func (s *Snapshots) reap() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids, err := s.ids()
+	if err != nil {
+		return fmt.Errorf("raftlog: remove old snapshots: %w", err)
+	}
+	kept := 0
+	for _, id := range ids {
+		if kept < s.retain {
+			if _, err := s.readMeta(id); err == nil {
+				kept++
+			}
+			continue
+		}
+		if s.reading[id] > 0 {
+			continue
+		}
+		s.log.Debug("removing old snapshot", "snapshot", id)
+		// The name goes first, so that a crash half way leaves no half snapshot.
+		dir := filepath.Join(s.dir, id)
+		if err := durable.Rename(dir, dir+tmpSuffix); err != nil {
+			return fmt.Errorf("raftlog: remove old snapshots: %w", err)
+		}
+		if err := durable.RemoveAll(dir + tmpSuffix); err != nil {
+			return fmt.Errorf("raftlog: remove old snapshots: %w", err)
+		}
+	}
+	return nil
+}
+
+// snapshotReader gives the snapshot free when it is closed.
+type snapshotReader struct {
+	io.ReadCloser
+	release func() error
+	once    sync.Once
+}
+
+func (r *snapshotReader) Close() error {
+	var err error
+	r.once.Do(func() { err = errors.Join(r.ReadCloser.Close(), r.release()) })
+	return err
+}
+
+// streamArchive makes the archive of a checkpoint folder while it is read.
+// Close waits for the goroutine that writes it.
+func streamArchive(folder string) io.ReadCloser {
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.CloseWithError(kv.WriteArchive(w, folder)) // always nil; EOF if no error
+	}()
+	return &archiveReader{PipeReader: r, done: done}
+}
+
+type archiveReader struct {
+	*io.PipeReader
+	done chan struct{}
+}
+
+func (r *archiveReader) Close() error {
+	err := r.PipeReader.Close()
+	<-r.done
+	return err
+}
+
+// storedMeta is the file meta.json: the description as JSON text and the CRC32C
+// of exactly that text.
+type storedMeta struct {
+	CRC32C string          `json:"crc32c"`
+	Meta   json.RawMessage `json:"meta"`
+}
+
+type metaFields struct {
+	Version            int           `json:"version"`
+	ID                 string        `json:"id"`
+	Index              uint64        `json:"index"`
+	Term               uint64        `json:"term"`
+	ConfigurationIndex uint64        `json:"configuration_index"`
+	Servers            []serverField `json:"servers"`
+	Size               int64         `json:"size"`
+}
+
+type serverField struct {
+	Suffrage int    `json:"suffrage"` // raft.ServerSuffrage
+	ID       string `json:"id"`
+	Address  string `json:"address"`
+}
+
+func encodeMeta(m *raft.SnapshotMeta) ([]byte, error) {
+	fields := metaFields{
+		Version: int(m.Version), ID: m.ID, Index: m.Index, Term: m.Term,
+		ConfigurationIndex: m.ConfigurationIndex, Servers: []serverField{}, Size: m.Size,
+	}
+	for _, s := range m.Configuration.Servers {
+		fields.Servers = append(fields.Servers, serverField{int(s.Suffrage), string(s.ID), string(s.Address)})
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(storedMeta{fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli())), text})
+}
+
+func decodeMeta(raw []byte) (*raft.SnapshotMeta, error) {
+	var stored storedMeta
+	if err := json.Unmarshal(raw, &stored); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if fmt.Sprintf("%08x", crc32.Checksum(stored.Meta, castagnoli())) != stored.CRC32C {
+		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	var fields metaFields
+	if err := json.Unmarshal(stored.Meta, &fields); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	m := &raft.SnapshotMeta{
+		Version: raft.SnapshotVersion(fields.Version), ID: fields.ID, Index: fields.Index, Term: fields.Term,
+		ConfigurationIndex: fields.ConfigurationIndex, Size: fields.Size,
+	}
+	for _, s := range fields.Servers {
+		m.Configuration.Servers = append(m.Configuration.Servers, raft.Server{
+			Suffrage: raft.ServerSuffrage(s.Suffrage), ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.Address),
+		})
+	}
+	return m, nil
+}
+
+func (s *Snapshots) readMeta(id string) (*raft.SnapshotMeta, error) {
+	f, err := os.Open(filepath.Join(s.dir, id, metaFile))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxMetaBytes))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	meta, err := decodeMeta(raw)
+	if err != nil {
+		return nil, err
+	}
+	if meta.ID != id {
+		return nil, fmt.Errorf("%w: describes %q", ErrCorrupt, meta.ID)
+	}
+	return meta, nil
+}
