@@ -1,0 +1,178 @@
+// Package content is files in and out by their CIDs, for the local operator: a
+// file becomes a DAG in this node's block store, and a DAG that any member
+// holds is read from here.
+//
+// Imports: consensus/state.
+// Never:   libp2p, boxo, HTTP.
+package content
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// State is what this package needs of consensus.
+type State interface {
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
+}
+
+// Store imports and reads DAGs.
+type Store interface {
+	// Import makes a DAG of r, whose blocks are durable here under owner.
+	Import(ctx context.Context, owner string, r io.Reader) (root cid.Cid, size uint64, err error)
+	// Drop lets go of everything under owner.
+	Drop(ctx context.Context, owner string) error
+	// Open reads the file root, from here or from members, holders first.
+	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
+}
+
+// LeasePrefix begins the owners of imported content that no pin holds yet.
+const LeasePrefix = "lease/"
+
+// Bounds of imports.
+const (
+	// LeaseTTL is how long imported content stays without a pin.
+	LeaseTTL = time.Hour
+	// maxLeases is how many imports may wait for their pins.
+	maxLeases = 1024
+	// checkLeases is how often leases are looked at.
+	checkLeases = 5 * time.Second
+)
+
+// Options are what Content is made of. All fields are required.
+type Options struct {
+	State  State
+	Store  Store
+	NewID  func() string // of a lease
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Content takes files in and gives them out.
+type Content struct {
+	opts Options
+
+	// mu guards leases. It is never held while calling out.
+	mu     sync.Mutex
+	leases map[string]lease
+}
+
+type lease struct {
+	root    state.RootKey // empty while the import runs
+	expires time.Time
+}
+
+// New returns the use cases of content. Run lets leases go.
+func New(opts Options) *Content {
+	return &Content{opts: opts, leases: map[string]lease{}}
+}
+
+// Add imports a file. Its blocks are durable on this node when Add returns, and
+// stay until a pin of the root is pinned, or for LeaseTTL.
+func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
+	owner := LeasePrefix + c.opts.NewID()
+	if !c.hold(owner, lease{expires: c.opts.Now().Add(LeaseTTL)}, true) {
+		return cid.Undef, 0, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
+	}
+	root, size, err = c.opts.Store.Import(ctx, owner, r)
+	if err != nil {
+		c.hold(owner, lease{}, false) // expired: Run drops it
+		return cid.Undef, 0, fmt.Errorf("import: %w", err)
+	}
+	c.hold(owner, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
+	return root, size, nil
+}
+
+func (c *Content) hold(owner string, l lease, fresh bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fresh && len(c.leases) >= maxLeases {
+		return false
+	}
+	c.leases[owner] = l
+	return true
+}
+
+// Open reads the file that a CID names from this node or any other member. The
+// caller closes it.
+func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error) {
+	root, err := cid.Decode(text)
+	if err != nil {
+		return nil, 0, state.Errorf(state.CodeInvalid, "cid %q is not valid", text)
+	}
+	view, release := c.opts.State.LocalView()
+	record, err := view.Root(state.RootOf(root))
+	release()
+	var holders []state.NodeID
+	if err == nil {
+		for _, copy := range record.Copies {
+			if copy.Phase == state.Held {
+				holders = append(holders, copy.Node)
+			}
+		}
+	}
+	return c.opts.Store.Open(ctx, root, holders)
+}
+
+// Run lets go of leases whose content is pinned, and of those that ran out.
+func (c *Content) Run(ctx context.Context) error {
+	tick := time.NewTicker(checkLeases)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			c.Sweep(ctx)
+		}
+	}
+}
+
+// Sweep is one pass of Run.
+func (c *Content) Sweep(ctx context.Context) {
+	for owner, l := range c.ended() {
+		if err := c.opts.Store.Drop(ctx, owner); err != nil {
+			c.opts.Logger.WarnContext(ctx, "lease not dropped", "owner", owner, "root", l.root, "err", err)
+			continue
+		}
+		c.mu.Lock()
+		delete(c.leases, owner)
+		c.mu.Unlock()
+	}
+}
+
+// ended returns the leases that nothing needs any more.
+func (c *Content) ended() map[string]lease {
+	c.mu.Lock()
+	all := make(map[string]lease, len(c.leases))
+	for owner, l := range c.leases {
+		all[owner] = l
+	}
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	view, release := c.opts.State.LocalView()
+	defer release()
+	now := c.opts.Now()
+	for owner, l := range all {
+		if !now.Before(l.expires) {
+			continue
+		}
+		if l.root != "" {
+			if root, err := view.Root(l.root); err == nil && root.Status == state.Pinned {
+				continue
+			}
+		}
+		delete(all, owner)
+	}
+	return all
+}

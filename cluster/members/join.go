@@ -1,0 +1,182 @@
+package members
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of the join protocol: one JSON message each way.
+const (
+	maxJoinRequest = 64 << 10
+	maxJoinReply   = 1 << 20
+	maxJoins       = 16 // at the same time
+	joinTimeout    = 20 * time.Second
+)
+
+type joinRequest struct {
+	Node joinNode `json:"node"`
+}
+
+type joinNode struct {
+	ID           string   `json:"id"`
+	Name         string   `json:"name"`
+	Addrs        []string `json:"addrs"`
+	ClusterAddrs []string `json:"cluster_addrs"`
+	Version      string   `json:"version"`
+}
+
+type joinReply struct {
+	Error     string     `json:"error,omitempty"`
+	Code      state.Code `json:"code,omitempty"`
+	ClusterID string     `json:"cluster_id,omitempty"`
+	Secret    []byte     `json:"secret,omitempty"`
+	Members   []joinNode `json:"members,omitempty"`
+}
+
+// Joined is what a new member takes away from joining.
+type Joined struct {
+	ClusterID string
+	Secret    []byte
+	Members   []state.Node
+}
+
+// ServeJoin admits joiners until ctx ends. Each connection is of a peer that
+// proved a secret by its identity, which is its remote address.
+func (m *Members) ServeJoin(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var joins errgroup.Group
+	joins.SetLimit(maxJoins)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			waitErr := joins.Wait()
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return waitErr
+			}
+			return fmt.Errorf("accept joiners: %w", err)
+		}
+		joins.Go(func() error {
+			defer func() { _ = conn.Close() }()
+			if err := m.serveJoin(ctx, conn); err != nil {
+				m.opts.Logger.InfoContext(ctx, "joiner left", "joiner", conn.RemoteAddr().String(), "err", err)
+			}
+			return nil
+		})
+	}
+}
+
+func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	if err := conn.SetDeadline(m.opts.Now().Add(joinTimeout)); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	var req joinRequest
+	if err := readMessage(conn, maxJoinRequest, &req); err != nil {
+		return err
+	}
+	reply, err := m.admit(ctx, conn.RemoteAddr().String(), req.Node)
+	if err != nil {
+		m.opts.Logger.WarnContext(ctx, "join refused", "node", req.Node.ID, "err", err)
+		reply = joinReply{Error: err.Error(), Code: state.CodeUnavailable}
+		var coded *state.Error
+		if errors.As(err, &coded) {
+			reply.Code = coded.Code
+		}
+	} else {
+		m.opts.Logger.InfoContext(ctx, "node joined", "node", req.Node.ID, "name", req.Node.Name)
+	}
+	return json.NewEncoder(conn).Encode(reply)
+}
+
+// admit makes the node a member, on the strength of the identity that asks.
+func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinReply, error) {
+	cmd := &state.JoinNode{
+		Node: state.Node{
+			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
+		},
+		At: state.MillisOf(m.opts.Now()),
+	}
+	if joiner != m.secretID {
+		cmd.Ticket = state.NodeID(joiner)
+	}
+	if len(n.ClusterAddrs) == 0 || slices.ContainsFunc(slices.Concat(n.Addrs, n.ClusterAddrs), func(a string) bool {
+		return !strings.HasSuffix(a, "/p2p/"+n.ID)
+	}) {
+		return joinReply{}, state.Errorf(state.CodeInvalid, "every address of a joiner ends in /p2p/ and its id, and one of the cluster host is needed")
+	}
+	if _, err := m.opts.State.Propose(ctx, cmd); err != nil {
+		return joinReply{}, err
+	}
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return joinReply{}, err
+	}
+	defer release()
+	c, err := view.Cluster()
+	if err != nil {
+		return joinReply{}, err
+	}
+	nodes, err := view.Nodes()
+	if err != nil {
+		return joinReply{}, err
+	}
+	reply := joinReply{ClusterID: c.ID, Secret: m.opts.Secret}
+	for _, n := range nodes {
+		reply.Members = append(reply.Members, joinNode{
+			ID: string(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
+		})
+	}
+	return reply, nil
+}
+
+// Join asks on conn, whose identity proves the secret, to make the node a
+// member. The error of a refusal is a *state.Error.
+func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return Joined{}, fmt.Errorf("join: %w", err)
+	}
+	req := joinRequest{Node: joinNode{
+		ID: string(node.ID), Name: node.Name, Addrs: node.Addrs, ClusterAddrs: node.ClusterAddrs, Version: node.Version,
+	}}
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
+		return Joined{}, fmt.Errorf("join: ask: %w", err)
+	}
+	var reply joinReply
+	if err := readMessage(conn, maxJoinReply, &reply); err != nil {
+		return Joined{}, fmt.Errorf("join: %w", err)
+	}
+	if reply.Error != "" {
+		return Joined{}, state.Errorf(reply.Code, "the cluster refused: %s", reply.Error)
+	}
+	if reply.ClusterID == "" || len(reply.Secret) == 0 || len(reply.Members) == 0 {
+		return Joined{}, state.Errorf(state.CodeInvalid, "the answer to the join is incomplete")
+	}
+	joined := Joined{ClusterID: reply.ClusterID, Secret: reply.Secret}
+	for _, n := range reply.Members {
+		joined.Members = append(joined.Members, state.Node{
+			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
+		})
+	}
+	return joined, nil
+}
+
+// readMessage reads one line of JSON of at most limit bytes.
+func readMessage(r io.Reader, limit int64, v any) error {
+	d := json.NewDecoder(io.LimitReader(r, limit))
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	return nil
+}

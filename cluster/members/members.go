@@ -1,0 +1,262 @@
+// Package members is who belongs to the cluster: tickets, joining, removal, and
+// the picture of all nodes that `holdfast status` shows.
+//
+// Imports: consensus/state.
+// Never:   libp2p, raft, storage, HTTP.
+package members
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// State is what this package needs of consensus.
+type State interface {
+	// View returns the state as it is now, anywhere in the cluster; release it.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
+	// Propose commits a command; a read that follows sees it.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+	// Leader returns the leader, if this node knows one.
+	Leader() (state.NodeID, bool)
+	// Roles returns "voter" or "nonvoter" for every server of the log.
+	Roles() map[state.NodeID]string
+	// Applied is the index of the newest entry in the local state.
+	Applied() uint64
+}
+
+// Load is what a node last said of itself.
+type Load struct {
+	State     string // alive, suspect or down
+	UsedBytes uint64
+	FreeBytes uint64
+	Queue     int
+	Version   string
+}
+
+// Gossip tells the newest load of a node; false when it was never heard of.
+type Gossip interface {
+	Load(state.NodeID) (Load, bool)
+}
+
+// Options are what Members is made of. All fields are required.
+type Options struct {
+	Self   state.NodeID
+	Name   string
+	State  State
+	Gossip Gossip
+	Secret []byte
+	// JoinID returns the peer id by which somebody proves a secret.
+	JoinID func(secret []byte) (string, error)
+	// Seed is the membership to go by until the state is here.
+	Seed   []state.Node
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Members answers who belongs to the cluster, and changes it.
+type Members struct {
+	opts     Options
+	secretID string // join identity of the cluster secret
+
+	// gate is what the connection gates go by; replaced whole by Refresh.
+	gate atomic.Pointer[gate]
+}
+
+type gate struct {
+	nodes   map[string]state.Node
+	tickets map[string]state.Millis // id -> end
+}
+
+// New returns the use cases of membership. Refresh them when the state's
+// members change.
+func New(opts Options) (*Members, error) {
+	id, err := opts.JoinID(opts.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("members: join identity: %w", err)
+	}
+	m := &Members{opts: opts, secretID: id}
+	if err := m.Refresh(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Refresh takes the membership over from the local state.
+func (m *Members) Refresh() error {
+	view, release := m.opts.State.LocalView()
+	defer release()
+	nodes, err := view.Nodes()
+	if err != nil {
+		return fmt.Errorf("members: read nodes: %w", err)
+	}
+	if len(nodes) == 0 {
+		nodes = m.opts.Seed
+	}
+	tickets, err := view.Tickets()
+	if err != nil {
+		return fmt.Errorf("members: read tickets: %w", err)
+	}
+	g := &gate{nodes: make(map[string]state.Node, len(nodes)), tickets: make(map[string]state.Millis, len(tickets))}
+	for _, n := range nodes {
+		g.nodes[string(n.ID)] = n
+	}
+	for _, t := range tickets {
+		g.tickets[string(t.ID)] = t.Expires
+	}
+	m.gate.Store(g)
+	return nil
+}
+
+// Is tells whether a peer id is a member. It never blocks.
+func (m *Members) Is(id string) bool {
+	_, ok := m.gate.Load().nodes[id]
+	return ok || id == string(m.opts.Self)
+}
+
+// MayJoin tells whether a peer id proves a secret that admits joiners now: the
+// cluster's or an open ticket's. It never blocks.
+func (m *Members) MayJoin(id string) bool {
+	if id == m.secretID {
+		return true
+	}
+	end, ok := m.gate.Load().tickets[id]
+	return ok && end > state.MillisOf(m.opts.Now())
+}
+
+// Nodes returns the members that the gate knows, by id.
+func (m *Members) Nodes() []state.Node {
+	g := m.gate.Load()
+	nodes := make([]state.Node, 0, len(g.nodes))
+	for _, n := range g.nodes {
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// Bounds of a ticket's life.
+const (
+	MinTicketTTL = time.Second
+	MaxTicketTTL = 30 * 24 * time.Hour
+)
+
+// ticketPrefix begins every ticket; the number is the version of its form.
+const ticketPrefix = "holdfast1."
+
+// maxTicketLen is the most characters of a ticket that is read.
+const maxTicketLen = 8 << 10
+
+// maxTicketAddrs is how many addresses of members a ticket carries.
+const maxTicketAddrs = 8
+
+// Ticket is what a joiner gets: a secret of its own, and where to show it.
+type Ticket struct {
+	Secret []byte   `json:"s"`
+	Addrs  []string `json:"a"` // cluster multiaddrs with /p2p/
+}
+
+func (t Ticket) String() string {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return "" // a struct of bytes and strings always marshals
+	}
+	return ticketPrefix + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseTicket reads a ticket; ok is false when text is something else.
+func ParseTicket(text string) (t Ticket, ok bool) {
+	body, found := strings.CutPrefix(strings.TrimSpace(text), ticketPrefix)
+	if !found || len(body) > maxTicketLen {
+		return t, false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil || json.Unmarshal(b, &t) != nil {
+		return t, false
+	}
+	return t, len(t.Secret) >= 16 && len(t.Addrs) > 0
+}
+
+// CreateTicket makes a ticket that admits one node until ttl is over.
+func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error) {
+	if ttl < MinTicketTTL || ttl > MaxTicketTTL {
+		return "", state.Errorf(state.CodeInvalid, "a ticket lives from %v to %v, not %v", MinTicketTTL, MaxTicketTTL, ttl)
+	}
+	t := Ticket{Secret: make([]byte, 32)}
+	random(t.Secret)
+	id, err := m.opts.JoinID(t.Secret)
+	if err != nil {
+		return "", fmt.Errorf("create ticket: %w", err)
+	}
+	nodes := m.gate.Load().nodes
+	if self, ok := nodes[string(m.opts.Self)]; ok {
+		t.Addrs = append(t.Addrs, self.ClusterAddrs...)
+	}
+	for _, n := range m.Nodes() {
+		if n.ID != m.opts.Self {
+			t.Addrs = append(t.Addrs, n.ClusterAddrs...)
+		}
+	}
+	t.Addrs = t.Addrs[:min(len(t.Addrs), maxTicketAddrs)]
+	now := m.opts.Now()
+	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Ticket: state.Ticket{
+		ID: state.NodeID(id), Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(ttl)),
+	}})
+	if err != nil {
+		return "", fmt.Errorf("create ticket: %w", err)
+	}
+	return t.String(), nil
+}
+
+// Remove ends a membership. Without force the node must be reachable and must
+// not be the only holder of anything: what it alone keeps would be lost.
+func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error {
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := view.Node(id); err != nil {
+		return err
+	}
+	if !force {
+		if load, heard := m.opts.Gossip.Load(id); id != m.opts.Self && (!heard || load.State == "down") {
+			return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
+		}
+		sole, err := soleHolder(ctx, view, id)
+		if err != nil {
+			return err
+		}
+		if sole > 0 {
+			return state.Errorf(state.CodeConflict, "node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
+		}
+	}
+	_, err = m.opts.State.Propose(ctx, &state.RemoveNode{ID: id})
+	return err
+}
+
+// soleHolder counts the roots that nobody but the node holds.
+func soleHolder(ctx context.Context, view state.View, id state.NodeID) (n int, err error) {
+	err = view.WantedOn(id, "", func(k state.RootKey, p state.Phase) (bool, error) {
+		if p != state.Held {
+			return true, ctx.Err()
+		}
+		root, err := view.Root(k)
+		if err != nil {
+			return false, err
+		}
+		if root.In(state.Held) == 1 {
+			n++
+		}
+		return true, ctx.Err()
+	})
+	return n, err
+}

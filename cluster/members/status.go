@@ -1,0 +1,71 @@
+package members
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Status is the cluster as this node sees it. It needs no majority.
+type Status struct {
+	ClusterID string
+	Leader    state.NodeID // empty when none is known
+	Index     uint64
+	Node      state.Node
+	Peers     []Peer
+	Pins      map[state.Status]uint64
+	// UnderReplicated counts pinned roots with fewer holders than they should have.
+	UnderReplicated uint64
+}
+
+// Peer is one member with its role and its newest load.
+type Peer struct {
+	state.Node
+	Load
+	Role   string // voter or nonvoter
+	Pins   uint64 // roots it holds
+	Wanted uint64 // roots allocated to it
+}
+
+// Status returns the picture of the cluster from the local state and gossip.
+func (m *Members) Status(_ context.Context) (Status, error) {
+	view, release := m.opts.State.LocalView()
+	defer release()
+	var s Status
+	s.Index = m.opts.State.Applied()
+	s.Leader, _ = m.opts.State.Leader()
+	if c, err := view.Cluster(); err == nil {
+		s.ClusterID = c.ID
+	}
+	s.Node = state.Node{ID: m.opts.Self, Name: m.opts.Name}
+	var err error
+	if s.Pins, s.UnderReplicated, err = view.Totals(); err != nil {
+		return Status{}, fmt.Errorf("status: %w", err)
+	}
+	roles := m.opts.State.Roles()
+	for _, n := range m.Nodes() {
+		p := Peer{Node: n, Role: roles[n.ID]}
+		if p.Role == "" {
+			p.Role = "nonvoter" // a member that the log does not know yet
+		}
+		var heard bool
+		if p.Load, heard = m.opts.Gossip.Load(n.ID); !heard {
+			p.Load.State = "suspect"
+		}
+		if p.Load.Version == "" {
+			p.Load.Version = n.Version
+		}
+		if p.Pins, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
+			return Status{}, fmt.Errorf("status: %w", err)
+		}
+		if n.ID == m.opts.Self {
+			s.Node = n
+		}
+		s.Peers = append(s.Peers, p)
+	}
+	slices.SortFunc(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	return s, nil
+}
