@@ -66,7 +66,8 @@ type Content struct {
 }
 
 type lease struct {
-	root    state.RootKey // empty while the import runs
+	running bool // the import is under way
+	root    state.RootKey
 	expires time.Time
 }
 
@@ -79,12 +80,12 @@ func New(opts Options) *Content {
 // stay until a pin of the root is pinned, or for LeaseTTL.
 func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
 	owner := LeasePrefix + c.opts.NewID()
-	if !c.hold(owner, lease{expires: c.opts.Now().Add(LeaseTTL)}, true) {
+	if !c.hold(owner, lease{running: true}, true) {
 		return cid.Undef, 0, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
 	}
 	root, size, err = c.opts.Store.Import(ctx, owner, r)
 	if err != nil {
-		c.hold(owner, lease{}, false) // expired: Run drops it
+		c.hold(owner, lease{}, false) // run out: Sweep drops it
 		return cid.Undef, 0, fmt.Errorf("import: %w", err)
 	}
 	c.hold(owner, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
@@ -164,10 +165,10 @@ func (c *Content) ended() map[string]lease {
 	defer release()
 	now := c.opts.Now()
 	for owner, l := range all {
-		if !now.Before(l.expires) {
+		if !l.running && !now.Before(l.expires) {
 			continue
 		}
-		if l.root != "" {
+		if !l.running {
 			if root, err := view.Root(l.root); err == nil && root.Status == state.Pinned {
 				continue
 			}
