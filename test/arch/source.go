@@ -76,7 +76,9 @@ var bans = []ban{
 
 // clock is what a pure package may not ask package time for.
 var clock = ban{
-	"time", []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}, false, nil,
+	"time",
+	[]string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"},
+	false, nil,
 	"pure", "time comes in the command",
 }
 

@@ -1,0 +1,109 @@
+# Holdfast. `make` lists the targets. Nothing needs to be there but Go, git and
+# make; race wants a C compiler, conformance npm. Tools are built into bin/tools.
+
+GO       ?= go
+TAGS     := hashicorpmetrics
+ALL_TAGS := $(TAGS),conformance
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+
+# Bounds of one run; raise them on the command line.
+TEST_TIMEOUT   ?= 10m
+RACE_TIMEOUT   ?= 15m
+LONG_TIMEOUT   ?= 20m
+FUZZTIME       ?= 10s
+BENCHTIME      ?= 1s
+CHAOS_ROUNDS   ?= 5
+
+# Packages whose tests run code of several goroutines at once.
+RACE ?= ./api/... ./cluster/... ./consensus/... ./peer/... ./storage/...
+BENCH ?= ./...
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
+
+# No cgo: the binary runs on any Linux, and no C compiler is needed to test.
+export CGO_ENABLED := 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/holdfast
+	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
+
+.PHONY: test
+test: ## every test that needs nothing but Go
+	$(GO) test -tags $(TAGS) -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: check
+check: test check-rest ## all that CI runs
+
+.PHONY: check-rest
+check-rest: build vet lint arch race fuzz-seeds smoke conformance
+
+.PHONY: vet
+vet: ## go vet, with every build tag
+	$(GO) vet -tags $(ALL_TAGS) ./...
+
+.PHONY: arch
+arch: ## the rules about the shape of the source
+	$(GO) test -tags $(TAGS) ./test/arch
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint, built on first use
+	GOMEMLIMIT=3GiB $(GOLANGCI) run --concurrency 2 ./...
+
+$(GOLANGCI):
+	mkdir -p bin/tools
+	GOBIN=$(CURDIR)/bin/tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/tools/golangci-lint $@
+
+.PHONY: race
+race: ## the packages with concurrency, under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout $(RACE_TIMEOUT) $(RACE)
+
+
+# Lines of file:declaration for every fuzz target. The path begins with ./
+FUZZ_FIND = grep -roE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]+' . | sort
+
+.PHONY: fuzz-seeds
+fuzz-seeds: ## the seeds and past finds of every fuzz target
+	@dirs=$$($(FUZZ_FIND) | cut -d: -f1 | xargs -r -n 1 dirname | sort -u); \
+	[ -z "$$dirs" ] || $(GO) test -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^Fuzz' $$dirs
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@$(FUZZ_FIND) | while IFS=: read -r file decl; do \
+		name=$${decl#func }; dir=$$(dirname "$$file"); \
+		echo "== $$dir $$name"; \
+		$(GO) test -tags $(TAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$dir" || exit 1; \
+	done
+
+.PHONY: demo
+demo: build ## three nodes on this machine, one tour, until Ctrl-C
+	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -o bin/foreign ./test/foreign
+	HOLDFAST_DEMO_PEER=$(CURDIR)/bin/foreign bin/holdfast demo
+
+.PHONY: smoke
+smoke: build ## one cluster of three processes, under a minute
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout 5m -run '^TestSmoke' ./test/conformance
+
+.PHONY: conformance
+conformance: build ## black-box suites against three processes (needs npm)
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) ./test/conformance/...
+
+.PHONY: chaos
+chaos: build ## the crash test, CHAOS_ROUNDS times over
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -run '^TestFirstLight' -v ./test/conformance
+
+.PHONY: bench
+bench: ## every Go benchmark, with allocations
+	$(GO) test -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(BENCH)
+
+.PHONY: clean
+clean: ## what make built
+	rm -rf bin
