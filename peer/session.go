@@ -288,9 +288,6 @@ func (s *Session) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Blo
 	}
 	got := make(map[string]bool, len(cids))
 	for b := range ch {
-		if err == nil && len(b.RawData()) > MaxBlock {
-			err = fmt.Errorf("peer: session: block %s of %d bytes, at most %d", b.Cid(), len(b.RawData()), MaxBlock)
-		}
 		if err == nil {
 			if err = fn(b); err == nil {
 				got[b.Cid().KeyString()] = true

@@ -1,0 +1,119 @@
+package dag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ipfs/go-cid"
+)
+
+// maxNotes bounds the remarks of the sources that a reason repeats.
+const maxNotes = 5
+
+// FetchError tells why a fetch failed and how far it came.
+type FetchError struct {
+	Kind   error   // ErrNotFound, ErrStalled, ErrTooLarge, ...
+	Cid    cid.Cid // the block it failed at, undefined when there is none
+	Blocks uint64  // got from the sources before
+	Bytes  uint64
+	After  time.Duration // without progress, for ErrNotFound, ErrStalled and ErrTimeout
+	Notes  []string      // what the sources have to say, such as origins not reached
+	Err    error         // the cause, may be nil
+}
+
+// Error returns the reason with the cause.
+func (e *FetchError) Error() string {
+	if e.Err == nil {
+		return "dag: fetch: " + e.Reason()
+	}
+	return fmt.Sprintf("dag: fetch: %s (%v)", e.Reason(), e.Err)
+}
+
+// Unwrap returns the kind and the cause.
+func (e *FetchError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// Reason says in one sentence, without internals, what went wrong.
+func (e *FetchError) Reason() string {
+	var s string
+	switch e.Kind {
+	case ErrNotFound:
+		s = "nobody offered the block " + e.Cid.String()
+		if e.After > 0 {
+			s += " within " + e.After.Round(time.Second).String()
+		}
+	case ErrStalled:
+		s = fmt.Sprintf("the provider vanished after %d blocks (%s); no new block within %s, waiting for %s",
+			e.Blocks, size(e.Bytes), e.After.Round(time.Second), e.Cid)
+	case ErrTimeout:
+		s = fmt.Sprintf("not complete within %s, after %d blocks (%s)", e.After.Round(time.Second), e.Blocks, size(e.Bytes))
+	case ErrStore:
+		s = "the node could not store or read a block"
+	default:
+		s = e.Kind.Error()
+		if e.Err != nil {
+			s = firstReason(e.Err)
+		}
+	}
+	if len(e.Notes) > 0 {
+		s += "; " + strings.Join(e.Notes[:min(len(e.Notes), maxNotes)], "; ")
+	}
+	return s
+}
+
+// Reason returns what a user may be told about an error of Fetch, "" for nil.
+func Reason(err error) string {
+	var fetch *FetchError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &fetch):
+		return fetch.Reason()
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "out of time"
+	default:
+		return firstReason(err)
+	}
+}
+
+// firstReason cuts long chains of causes.
+func firstReason(err error) string {
+	const maxReason = 300
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	if r := []rune(s); len(r) > maxReason {
+		s = string(r[:maxReason]) + "..."
+	}
+	return s
+}
+
+func size(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}
+
+// classify gives a plain error its kind.
+func classify(err error) error {
+	for _, kind := range []error{ErrNotFound, ErrTooLarge, ErrInvalidBlock, ErrUnsupportedCodec, ErrStore} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return ErrStore
+}

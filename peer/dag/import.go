@@ -1,0 +1,125 @@
+package dag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ipfs/boxo/chunker"
+	"github.com/ipfs/boxo/ipld/unixfs/importer/balanced"
+	"github.com/ipfs/boxo/ipld/unixfs/importer/helpers"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+	mh "github.com/multiformats/go-multihash"
+)
+
+// The shape of imported content.
+const (
+	ChunkSize    = 1 << 20 // bytes of a leaf
+	LinksPerNode = 1024
+
+	// importBatch is how many bytes are handed to put at once.
+	importBatch = 8 << 20
+	// importBatchBlocks bounds the blocks of a batch, for content of tiny ones.
+	importBatchBlocks = 256
+)
+
+// Import chunks r into a UnixFS file with raw leaves and BLAKE3-256 hashes,
+// CIDv1, and hands the blocks to put in batches, children before parents; the
+// root is in the last one. Content of at most ChunkSize is one raw block. put
+// owns the slice and the blocks. Memory is bounded whatever the size.
+func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
+	counted := &countingReader{ctx: ctx, r: r}
+	sink := &sink{put: put}
+	params := helpers.DagBuilderParams{
+		Maxlinks:   LinksPerNode,
+		RawLeaves:  true,
+		CidBuilder: cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength: 32},
+		Dagserv:    sink,
+	}
+	b, err := params.New(chunk.NewSizeSplitter(counted, ChunkSize))
+	if err != nil {
+		return cid.Undef, 0, fmt.Errorf("dag: import: %w", err)
+	}
+	node, err := balanced.Layout(b)
+	if err == nil {
+		err = sink.flush()
+	}
+	if err != nil {
+		return cid.Undef, counted.n, fmt.Errorf("dag: import: %w", err)
+	}
+	return node.Cid(), counted.n, nil
+}
+
+// countingReader counts bytes and ends with its context.
+type countingReader struct {
+	ctx context.Context // of the one Import
+	r   io.Reader
+	n   uint64
+}
+
+// Read implements io.Reader.
+func (c *countingReader) Read(b []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(b)
+	c.n += uint64(n)
+	return n, err
+}
+
+// sink is the DAG service that the importer writes to.
+type sink struct {
+	put   func([]blocks.Block) error
+	batch []blocks.Block
+	bytes int
+}
+
+var errWriteOnly = errors.New("the importer only adds nodes")
+
+// Add implements ipld.NodeAdder.
+func (s *sink) Add(_ context.Context, n ipld.Node) error {
+	s.batch = append(s.batch, n)
+	if s.bytes += len(n.RawData()); s.bytes >= importBatch || len(s.batch) >= importBatchBlocks {
+		return s.flush()
+	}
+	return nil
+}
+
+// AddMany implements ipld.NodeAdder.
+func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
+	for _, n := range nodes {
+		if err := s.Add(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sink) flush() error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	batch := s.batch
+	s.batch, s.bytes = nil, 0
+	return s.put(batch)
+}
+
+// Get implements ipld.NodeGetter; the importer does not call it.
+func (*sink) Get(context.Context, cid.Cid) (ipld.Node, error) { return nil, errWriteOnly }
+
+// GetMany implements ipld.NodeGetter; the importer does not call it.
+func (*sink) GetMany(context.Context, []cid.Cid) <-chan *ipld.NodeOption {
+	ch := make(chan *ipld.NodeOption, 1)
+	ch <- &ipld.NodeOption{Err: errWriteOnly}
+	close(ch)
+	return ch
+}
+
+// Remove implements ipld.DAGService; the importer does not call it.
+func (*sink) Remove(context.Context, cid.Cid) error { return errWriteOnly }
+
+// RemoveMany implements ipld.DAGService; the importer does not call it.
+func (*sink) RemoveMany(context.Context, []cid.Cid) error { return errWriteOnly }

@@ -1,0 +1,264 @@
+package dag
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+)
+
+// strikes counts what a source did not deliver.
+type strikes struct {
+	inRow int
+	skips int
+}
+
+// job makes its items present: those inside their CID, those that are here, and
+// the others from the sources. It returns nil when all are here or on their way
+// into the store.
+func (f *fetch) job(items []item) error {
+	var here []have
+	ask := make([]cid.Cid, 0, len(items))
+	want := make(map[cid.Cid]item, len(items))
+	for _, it := range items {
+		b, inlined, err := inline(it.cid)
+		if err != nil {
+			return err
+		}
+		if inlined {
+			links, err := Links(b)
+			if err != nil {
+				return err
+			}
+			here = append(here, have{item: it, links: links, inline: true})
+			continue
+		}
+		want[it.cid] = it
+		ask = append(ask, it.cid)
+	}
+	missing, err := f.req.Store.Adopt(f.ctx, f.req.Owner, ask)
+	if err != nil {
+		return fmt.Errorf("%w: adopt: %w", ErrStore, err)
+	}
+	absent := make(map[cid.Cid]bool, len(missing))
+	for _, c := range missing {
+		absent[c] = true
+	}
+	for _, c := range ask {
+		if absent[c] {
+			continue
+		}
+		h, err := f.local(want[c])
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			continue // here, but not readable: fetch it again
+		}
+		here = append(here, *h)
+		delete(want, c)
+	}
+	if len(here) > 0 {
+		f.tell(event{have: here})
+	}
+	return f.pull(want)
+}
+
+// local reads what is known of a block in the store; nil when it is not
+// readable.
+func (f *fetch) local(it item) (*have, error) {
+	h := have{item: it}
+	if s, ok := f.req.Store.(sizer); ok && it.cid.Prefix().Codec == cid.Raw {
+		n, err := s.GetSize(f.ctx, it.cid)
+		if err != nil {
+			return nil, f.ctx.Err()
+		}
+		h.bytes = n
+	} else {
+		b, err := get(f.ctx, f.req.Store, it.cid)
+		if err != nil {
+			return nil, f.ctx.Err()
+		}
+		if h.links, err = Links(b); err != nil {
+			return nil, err
+		}
+		h.bytes = len(b.RawData())
+	}
+	return &h, f.plan(h.bytes)
+}
+
+// plan counts bytes against MaxBytes before they are stored.
+func (f *fetch) plan(n int) error {
+	if sum := f.planned.Add(uint64(n)); f.limits.MaxBytes > 0 && sum > f.limits.MaxBytes {
+		return fmt.Errorf("%w: more than %s allowed", ErrTooLarge, size(f.limits.MaxBytes))
+	}
+	return nil
+}
+
+// pull asks the sources until they have given every block in want.
+func (f *fetch) pull(want map[cid.Cid]item) error {
+	for len(want) > 0 {
+		f.mu.Lock()
+		try := f.attempt
+		f.mu.Unlock()
+		absent, err := f.ask(try.ctx, want)
+		if err != nil {
+			return err
+		}
+		if len(want) == 0 {
+			return nil
+		}
+		if absent {
+			for c := range want {
+				return &FetchError{Kind: ErrNotFound, Cid: c}
+			}
+		}
+		if try.ctx.Err() != nil && f.ctx.Err() == nil {
+			continue // the next attempt has begun
+		}
+		t := time.NewTimer(retryEvery)
+		select {
+		case <-f.ctx.Done():
+			t.Stop()
+			return context.Cause(f.ctx)
+		case <-try.ctx.Done():
+			t.Stop()
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// ask goes once through the sources and removes from want what they give.
+// absent means that every one of them said that it has not got the rest. The
+// error is one that ends the fetch, not a failure of a source.
+func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, err error) {
+	absent = true
+	for i, s := range f.req.Sources {
+		if len(want) == 0 || ctx.Err() != nil {
+			return false, nil
+		}
+		if f.skip(i) {
+			absent = false
+			continue
+		}
+		cids := make([]cid.Cid, 0, len(want))
+		for c := range want {
+			cids = append(cids, c)
+		}
+		var fatal error
+		_, err := s.Blocks(ctx, cids, func(b blocks.Block) error {
+			it, ok := want[b.Cid()]
+			if !ok {
+				return nil // twice, or not asked for
+			}
+			if err := checkHash(it.cid, b); err != nil {
+				return err // this source is bad, the next may be good
+			}
+			if fatal = f.take(it, b); fatal != nil {
+				return fatal
+			}
+			delete(want, it.cid)
+			return nil
+		})
+		if fatal != nil {
+			return false, fatal
+		}
+		if ctx.Err() == nil {
+			f.judge(i, len(cids) > len(want))
+		}
+		if err != nil {
+			absent = false
+		}
+	}
+	return absent, nil
+}
+
+// take queues a block for the store; it waits while too much waits there.
+func (f *fetch) take(it item, b blocks.Block) error {
+	links, err := Links(b)
+	if err != nil {
+		return err
+	}
+	n := len(b.RawData())
+	if err := f.plan(n); err != nil {
+		return err
+	}
+	if err := f.buffer.Acquire(f.ctx, int64(n)); err != nil {
+		return context.Cause(f.ctx)
+	}
+	select {
+	case f.puts <- got{item: it, block: b, links: links}:
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	}
+	f.pulled.Add(1)
+	f.pulledBytes.Add(uint64(n))
+	return nil
+}
+
+// skip tells whether source i is passed over this time.
+func (f *fetch) skip(i int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.faults[i]
+	if s.inRow < maxStrikes || i == len(f.faults)-1 {
+		return false
+	}
+	s.skips++
+	return s.skips%strikePeriod != 0
+}
+
+func (f *fetch) judge(i int, delivered bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if delivered {
+		f.faults[i].inRow = 0
+		return
+	}
+	f.faults[i].inRow++
+}
+
+// store is one putter: it takes what waits, as much as fits in one Put, and
+// tells run when it is durable.
+func (f *fetch) store() {
+	for {
+		var first got
+		select {
+		case <-f.ctx.Done():
+			return
+		case first = <-f.puts:
+		}
+		batch := []got{first}
+		bytes := len(first.block.RawData())
+	gather:
+		for bytes < putBytes && len(batch) < putBlocks {
+			select {
+			case g := <-f.puts:
+				batch = append(batch, g)
+				bytes += len(g.block.RawData())
+			default:
+				break gather
+			}
+		}
+		f.put(batch, bytes)
+	}
+}
+
+func (f *fetch) put(batch []got, bytes int) {
+	blks := make([]blocks.Block, len(batch))
+	done := make([]have, len(batch))
+	for i, g := range batch {
+		blks[i] = g.block
+		done[i] = have{item: g.item, links: g.links, bytes: len(g.block.RawData())}
+	}
+	err := f.req.Store.Put(f.ctx, f.req.Owner, blks)
+	f.buffer.Release(int64(bytes))
+	if err != nil {
+		f.tell(event{err: fmt.Errorf("%w: put: %w", ErrStore, err)})
+		return
+	}
+	f.tell(event{have: done})
+}
