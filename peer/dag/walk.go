@@ -40,6 +40,7 @@ type frame struct {
 // seen.
 type frontier struct {
 	limits Limits
+	room   int // links that may be held
 	frames []frame
 	held   int // links in memory
 	low    int // frames below it have let go of their links
@@ -53,6 +54,7 @@ type frontier struct {
 func newFrontier(limits Limits) *frontier {
 	return &frontier{
 		limits: limits,
+		room:   maxHeldLinks,
 		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		nodes:  make(map[[2]uint64]struct{}),
 		leaves: make(map[[2]uint64]struct{}),
@@ -86,7 +88,7 @@ func (f *frontier) push(node item, links []cid.Cid) error {
 	}
 	f.frames = append(f.frames, frame{node: node.cid, depth: node.depth, count: len(links), links: links})
 	f.held += len(links)
-	for f.held > maxHeldLinks && f.low < len(f.frames)-1 {
+	for f.held > f.room && f.low < len(f.frames)-1 {
 		fr := &f.frames[f.low]
 		f.held -= len(fr.links)
 		fr.links = nil

@@ -1,0 +1,409 @@
+package dag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	mh "github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+// source is a Source with the ways in which one can fail.
+type source struct {
+	from   *peertest.Store
+	only   func(cid.Cid) bool // which it has, nil for all it has
+	after  int                // blocks after which it falls silent, 0 for never
+	silent bool               // never says that it lacks something
+	broken error              // what every call returns
+	spoil  bool               // sends wrong bytes
+
+	mu      sync.Mutex
+	given   int
+	asked   int
+	renewed int
+	lost    map[cid.Cid]int // wants that get lost before that many renewals
+}
+
+func (s *source) Name() string { return "test source" }
+
+func (s *source) Renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewed++
+}
+
+func (s *source) OriginErrors() []string { return []string{"/ip4/192.0.2.1/tcp/1: no answer in time"} }
+
+func (s *source) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) ([]cid.Cid, error) {
+	var missing []cid.Cid
+	for i, c := range cids {
+		b, ok := s.one(ctx, c)
+		if !ok {
+			missing = append(missing, c)
+			continue
+		}
+		if err := fn(b); err != nil {
+			return append(missing, cids[i:]...), err
+		}
+	}
+	if len(missing) > 0 && s.silent {
+		<-ctx.Done()
+		return missing, ctx.Err()
+	}
+	return missing, s.broken
+}
+
+func (s *source) one(ctx context.Context, c cid.Cid) (blocks.Block, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if s.broken != nil || (s.only != nil && !s.only(c)) || (s.after > 0 && s.given >= s.after) || s.renewed < s.lost[c] {
+		return nil, false
+	}
+	b, err := s.from.Get(ctx, c)
+	if err != nil {
+		return nil, false
+	}
+	s.given++
+	if s.spoil {
+		b, _ = blocks.NewBlockWithCid([]byte("not this"), c)
+	}
+	return b, true
+}
+
+type tree struct {
+	store       *peertest.Store
+	root        cid.Cid
+	count, size uint64
+}
+
+func newTree(tb testing.TB, codec uint64, width, depth, leaf int) tree {
+	tb.Helper()
+	s := peertest.NewStore()
+	root, count, size, err := s.AddTree(1, codec, width, depth, leaf)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return tree{s, root, count, size}
+}
+
+func TestFetchTakesAWholeDAG(t *testing.T) {
+	for _, codec := range []uint64{cid.DagProtobuf, cid.DagCBOR, cid.DagJSON} {
+		t.Run(fmt.Sprintf("codec 0x%x", codec), func(t *testing.T) {
+			want := newTree(t, codec, 12, 3, 200)
+			here := peertest.NewStore()
+			var last Progress
+			got, err := Fetch(t.Context(), FetchRequest{
+				Root: want.root, Owner: "pin", Store: here.Owned(),
+				Sources:  []Source{&source{from: want.store}},
+				Progress: func(p Progress) { last = p },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != (Result{want.size, want.count}) || last != (Progress{want.size, want.count, want.count}) {
+				t.Fatalf("result %+v, progress %+v, want %d bytes in %d blocks", got, last, want.size, want.count)
+			}
+			if owned := here.OwnedBy("pin"); uint64(len(owned)) != want.count {
+				t.Fatalf("%d blocks owned, want %d", len(owned), want.count)
+			}
+			if v, err := Verify(t.Context(), here, want.root, Limits{}); err != nil || v != got {
+				t.Fatalf("verify %+v, %v", v, err)
+			}
+			if blocks, batches := here.Puts(); batches*4 > blocks {
+				t.Fatalf("%d blocks in %d puts: not batched", blocks, batches)
+			}
+		})
+	}
+}
+
+func TestFetchAsksTheNextSourceForTheRest(t *testing.T) {
+	want := newTree(t, cid.DagProtobuf, 20, 2, 100)
+	half := &source{from: want.store, only: func(c cid.Cid) bool { return c.Hash()[10]%2 == 0 }}
+	broken := &source{from: want.store, broken: errors.New("connection refused")}
+	spoiled := &source{from: want.store, spoil: true}
+	rest := &source{from: want.store}
+	here := peertest.NewStore()
+	got, err := Fetch(t.Context(), FetchRequest{
+		Root: want.root, Owner: "pin", Store: here.Owned(),
+		Sources: []Source{broken, spoiled, half, rest},
+	})
+	if err != nil || got.Blocks != want.count {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if half.given == 0 || rest.given == 0 || uint64(half.given+rest.given) != want.count {
+		t.Fatalf("%d and %d blocks of %d", half.given, rest.given, want.count)
+	}
+	if _, err := Verify(t.Context(), here, want.root, Limits{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFetchAdoptsWhatIsHere(t *testing.T) {
+	want := newTree(t, cid.DagCBOR, 10, 3, 50)
+	got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "second", Store: want.store.Owned()})
+	if err != nil || got != (Result{want.size, want.count}) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if owned := want.store.OwnedBy("second"); uint64(len(owned)) != want.count {
+		t.Fatalf("%d blocks owned, want %d", len(owned), want.count)
+	}
+}
+
+func TestFetchFollowsIdentityLinks(t *testing.T) {
+	from := peertest.NewStore()
+	leaf := labelled(t, cid.Raw, []byte("leaf"))
+	middle := node(t, cid.DagCBOR, nil, leaf.Cid())
+	digest, err := mh.Sum(middle.RawData(), mh.IDENTITY, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inlined := cid.NewCidV1(cid.DagCBOR, digest)
+	root := node(t, cid.DagProtobuf, nil, inlined, inlined)
+	for _, b := range []blocks.Block{leaf, root} {
+		if err := from.Blockstore.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []cid.Cid{root.Cid(), inlined} {
+		here := peertest.NewStore()
+		if _, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from}}}); err != nil {
+			t.Fatal(err)
+		}
+		if has, _ := here.Has(t.Context(), leaf.Cid()); !has {
+			t.Fatal("the leaf behind the identity CID is missing")
+		}
+		if _, err := Verify(t.Context(), here, r, Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFetchFailsWithAReason(t *testing.T) {
+	big := labelled(t, cid.Raw, make([]byte, MaxBlock+1))
+	git := labelled(t, cid.GitRaw, []byte("blob 0"))
+	junk := labelled(t, cid.DagCBOR, []byte{0xff})
+	weak, err := cid.Prefix{Version: 1, Codec: cid.Raw, MhType: mh.MD5, MhLength: -1}.Sum([]byte("x"))
+	if err != nil {
+		t.Skip("md5 is not registered: ", err)
+	}
+	good := newTree(t, cid.DagProtobuf, 10, 2, 1000)
+	chain := peertest.NewStore()
+	deep, err := chain.AddChain(cid.DagCBOR, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(child cid.Cid, extra ...blocks.Block) tree {
+		s := peertest.NewStore()
+		root := node(t, cid.DagProtobuf, nil, child)
+		for _, b := range append(extra, root) {
+			if err := s.Blockstore.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tree{store: s, root: root.Cid()}
+	}
+	for _, tc := range []struct {
+		name   string
+		tree   tree
+		limits Limits
+		adapt  func(*source, *peertest.Store)
+		want   error
+		reason string
+	}{
+		{"nobody has it", with(good.root), Limits{}, nil, ErrNotFound, "nobody offered the block " + good.root.String()},
+		{"nobody answers", with(good.root), Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.only = true, func(cid.Cid) bool { return false } },
+			ErrNotFound, "within 1m0s; /ip4/192.0.2.1/tcp/1: no answer in time"},
+		{"provider vanishes", good, Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
+			ErrStalled, "vanished after 40 blocks"},
+		{"source fails for ever", good, Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.broken = errors.New("refused") },
+			ErrNotFound, "nobody offered"},
+		{"over the byte limit", good, Limits{MaxBytes: 50_000}, nil, ErrTooLarge, "more than 48.8 KiB allowed"},
+		{"over the block limit", good, Limits{MaxBlocks: 50}, nil, ErrTooLarge, "more than 50 blocks"},
+		{"too deep", tree{store: chain, root: deep}, Limits{MaxDepth: 200}, nil, ErrTooLarge, "more than 200 levels deep"},
+		{"block too large", with(big.Cid(), big), Limits{}, nil, ErrInvalidBlock, "at most 2097152"},
+		{"unsupported codec", with(git.Cid(), git), Limits{}, nil, ErrUnsupportedCodec, "codec 0x78"},
+		{"malformed block", with(junk.Cid(), junk), Limits{}, nil, ErrInvalidBlock, "invalid block: " + junk.Cid().String()},
+		{"hash that proves nothing", with(weak), Limits{}, nil, ErrInvalidBlock, "insecure hash"},
+		{"disk full", good, Limits{}, func(_ *source, here *peertest.Store) { here.Fail(peertest.ErrDiskFull) }, ErrStore, "could not store"},
+		{"time limit", good, Limits{Idle: time.Hour, Total: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
+			ErrTimeout, "not complete within 1m0s, after 40 blocks"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := &source{from: tc.tree.store}
+				here := peertest.NewStore()
+				if tc.adapt != nil {
+					tc.adapt(src, here)
+				}
+				_, err := Fetch(t.Context(), FetchRequest{
+					Root: tc.tree.root, Owner: "pin", Store: here.Owned(), Sources: []Source{src}, Limits: tc.limits,
+				})
+				if !errors.Is(err, tc.want) || !strings.Contains(Reason(err), tc.reason) {
+					t.Fatalf("error %v\nreason %q\nwant   %v, %q", err, Reason(err), tc.want, tc.reason)
+				}
+				for _, c := range here.OwnedBy("pin") {
+					if b, err := here.Get(t.Context(), c); err != nil || checkHash(c, b) != nil {
+						t.Fatalf("a bad block was stored: %v", c)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What bitswap does when it stalls: a want is lost until a new session asks.
+func TestFetchRenewsTheSourcesWhenNothingComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		want := newTree(t, cid.DagProtobuf, 30, 2, 10)
+		src := &source{from: want.store, silent: true, lost: make(map[cid.Cid]int)}
+		n := 0
+		err := Walk(t.Context(), want.store, want.root, Limits{}, func(b blocks.Block) error {
+			if n++; n%100 == 7 {
+				src.lost[b.Cid()] = 1 + n/400
+			}
+			return nil
+		})
+		if err != nil || len(src.lost) < 9 {
+			t.Fatal(len(src.lost), err)
+		}
+		start := time.Now()
+		here := peertest.NewStore()
+		got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: here.Owned(), Sources: []Source{src}})
+		if err != nil || got.Blocks != want.count {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if took := time.Since(start); src.renewed < 3 || took > 2*DefaultIdle {
+			t.Fatalf("%d renewals in %s", src.renewed, took)
+		}
+	})
+}
+
+func TestFetchEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		want := newTree(t, cid.DagProtobuf, 10, 2, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := Fetch(ctx, FetchRequest{
+			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(),
+			Sources: []Source{&source{from: want.store, silent: true, after: 20}},
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The same node by many paths is visited once; a DAG of n nodes has 2^n paths.
+func TestWalkVisitsSharedNodesOnce(t *testing.T) {
+	s := peertest.NewStore()
+	var below cid.Cid
+	for i := range 60 {
+		children := []cid.Cid{below, below}
+		if i == 0 {
+			children = nil
+		}
+		b := node(t, cid.DagCBOR, []byte{byte(i)}, children...)
+		if err := s.Blockstore.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		below = b.Cid()
+	}
+	if r, err := Verify(t.Context(), s, below, Limits{}); err != nil || r.Blocks != 60 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestWalkFindsWhatIsMissingOrRotten(t *testing.T) {
+	want := newTree(t, cid.DagProtobuf, 10, 2, 10)
+	var victim cid.Cid
+	if err := Walk(t.Context(), want.store, want.root, Limits{}, func(b blocks.Block) error { victim = b.Cid(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	rotten, err := blocks.NewBlockWithCid([]byte("rotten"), victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := want.store.DeleteBlock(t.Context(), victim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), want.store, want.root, Limits{}); !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+	if err := want.store.Blockstore.Put(t.Context(), rotten); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), want.store, want.root, Limits{}); !errors.Is(err, ErrInvalidBlock) {
+		t.Fatal(err)
+	}
+}
+
+// With room for few links the frontier reads nodes again and still visits all.
+func TestFrontierHoldsFewLinks(t *testing.T) {
+	want := newTree(t, cid.DagProtobuf, 8, 4, 5)
+	f := newFrontier(Limits{}.withDefaults())
+	f.room = 20
+	load := func(c cid.Cid) ([]cid.Cid, error) {
+		b, err := want.store.Get(t.Context(), c)
+		if err != nil {
+			return nil, err
+		}
+		return Links(b)
+	}
+	f.first(want.root)
+	if err := f.admit(want.root); err != nil {
+		t.Fatal(err)
+	}
+	// Expand many before visiting any further, as a fetch does.
+	batch := []item{{cid: want.root}}
+	visited, reloads, most := uint64(1), 0, 0
+	for len(batch) > 0 {
+		for _, it := range batch {
+			links, err := load(it.cid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.push(it, links); err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, f.held)
+		}
+		batch = batch[:0]
+		for len(batch) < 5 {
+			it, ok, err := f.pop(func(c cid.Cid) ([]cid.Cid, error) { reloads++; return load(c) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			batch = append(batch, it)
+			visited++
+		}
+	}
+	if visited != want.count || reloads == 0 || most > f.room+8 || f.held != 0 {
+		t.Fatalf("%d of %d visited, %d reloads, %d links held at most, %d at the end", visited, want.count, reloads, most, f.held)
+	}
+}
+
+func BenchmarkFetch(b *testing.B) {
+	want := newTree(b, cid.DagProtobuf, 16, 2, 1<<20)
+	b.SetBytes(int64(want.size))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Fetch(b.Context(), FetchRequest{
+			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Sources: []Source{&source{from: want.store}},
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package peertest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ipfs/boxo/blockstore"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	"github.com/ipfs/go-datastore"
+	dssync "github.com/ipfs/go-datastore/sync"
+)
+
+// Store is a block store in memory. It is boxo's Blockstore and, by owner, the
+// store that peer/dag fetches into.
+type Store struct {
+	blockstore.Blockstore
+	puts    atomic.Int64
+	batches atomic.Int64
+
+	// mu guards what follows.
+	mu     sync.Mutex
+	owners map[string]map[cid.Cid]bool
+	fail   error
+}
+
+// ErrDiskFull is what a Store answers after Fail.
+var ErrDiskFull = errors.New("no space left on device")
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	return &Store{
+		Blockstore: blockstore.NewBlockstore(dssync.MutexWrap(datastore.NewMapDatastore())),
+		owners:     make(map[string]map[cid.Cid]bool),
+	}
+}
+
+// Owned is the store as peer/dag sees it.
+func (s *Store) Owned() Owned { return Owned{s} }
+
+// Owned is a Store whose Put takes an owner.
+type Owned struct{ s *Store }
+
+// Get returns a block.
+func (o Owned) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return o.s.Get(ctx, c) }
+
+// Adopt references the blocks that are here and returns the others.
+func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.Cid, error) {
+	var missing []cid.Cid
+	for _, c := range cids {
+		has, err := o.s.Has(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			missing = append(missing, c)
+			continue
+		}
+		o.s.own(owner, c)
+	}
+	return missing, nil
+}
+
+// Put stores and references blocks.
+func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+	o.s.mu.Lock()
+	err := o.s.fail
+	o.s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, b := range blks {
+		if err := o.s.Blockstore.Put(ctx, b); err != nil {
+			return err
+		}
+		o.s.own(owner, b.Cid())
+	}
+	o.s.puts.Add(int64(len(blks)))
+	o.s.batches.Add(1)
+	return nil
+}
+
+// Fail makes every later Put of blocks by owner fail.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+func (s *Store) own(owner string, c cid.Cid) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owners[owner] == nil {
+		s.owners[owner] = make(map[cid.Cid]bool)
+	}
+	s.owners[owner][c] = true
+}
+
+// OwnedBy returns the blocks that an owner references.
+func (s *Store) OwnedBy(owner string) []cid.Cid {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.owners[owner]))
+}
+
+// Puts returns how many blocks were put by owner, and in how many batches.
+func (s *Store) Puts() (blocks, batches int64) { return s.puts.Load(), s.batches.Load() }
