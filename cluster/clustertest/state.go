@@ -1,0 +1,212 @@
+// Package clustertest has a stand-in for consensus that use cases are tested
+// with: the real state machine over an ordered map in memory, without a log, a
+// network or a disk. A proposal is applied before it returns; a view is a
+// snapshot that later changes do not touch.
+//
+// Imports: consensus/state, consensus/codec, testing.
+// Never:   raft, libp2p, storage, clocks; nothing but tests imports it.
+package clustertest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Operator is the account that New makes the operator's, and OperatorEmail its
+// e-mail.
+const (
+	Operator      state.AccountID = "operator"
+	OperatorEmail                 = "operator@localhost"
+)
+
+// State is a cluster's replicated state as one node sees it.
+type State struct {
+	// Watch is told of every change.
+	Watch *state.Watch
+
+	seed seed
+
+	// mu guards what follows. It is never held while calling out.
+	mu     sync.Mutex
+	root   *tree
+	index  uint64
+	failed error
+	before func(state.Command)
+	leader bool
+}
+
+// Setup is what a State starts as. Zero numbers are the defaults of a cluster:
+// 3 copies, of which 2 make a pin pinned.
+type Setup struct {
+	Replication, WriteCopies uint8
+	SealedSigningKey         []byte
+	Nodes                    []state.Node // at least one
+}
+
+// Members returns node records with the given ids and one public address each.
+func Members(ids ...state.NodeID) []state.Node {
+	nodes := make([]state.Node, len(ids))
+	for i, id := range ids {
+		nodes[i] = state.Node{
+			ID: id, Name: string(id), Version: "0.0.0",
+			Addrs:        []string{fmt.Sprintf("/ip4/198.51.100.%d/tcp/4001/p2p/%s", i+1, id)},
+			ClusterAddrs: []string{fmt.Sprintf("/ip4/198.51.100.%d/tcp/9096/p2p/%s", i+1, id)},
+		}
+	}
+	return nodes
+}
+
+// New returns the state of a new cluster with the members of s, which this node
+// leads.
+func New(tb testing.TB, s Setup) *State {
+	tb.Helper()
+	if s.Replication == 0 {
+		s.Replication = 3
+	}
+	if s.WriteCopies == 0 {
+		s.WriteCopies = min(2, s.Replication)
+	}
+	st := &State{Watch: new(state.Watch), seed: newSeed(), leader: true}
+	st.Apply(tb, &state.InitCluster{
+		Cluster: state.Cluster{
+			ID: "cluster", Created: 1, Replication: s.Replication, WriteCopies: s.WriteCopies,
+			SealedSigningKey: s.SealedSigningKey, Operator: Operator,
+		},
+		Node:     s.Nodes[0],
+		Operator: state.Account{ID: Operator, Email: OperatorEmail, Created: 1},
+	})
+	for _, n := range s.Nodes[1:] {
+		st.Apply(tb, &state.JoinNode{Node: n, At: 1})
+	}
+	return st
+}
+
+// Apply proposes commands that must succeed.
+func (s *State) Apply(tb testing.TB, cmds ...state.Command) {
+	tb.Helper()
+	for _, cmd := range cmds {
+		if _, err := s.Propose(context.Background(), cmd); err != nil {
+			tb.Fatalf("%T: %v", cmd, err)
+		}
+	}
+}
+
+// Fail makes every later proposal and linearizable view end in err, until it is
+// nil again: a node without a majority.
+func (s *State) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+}
+
+// Before calls fn before each proposal is applied, without a lock held: what
+// somebody else does between a read and the write that follows. Proposals made
+// by fn do not call it again.
+func (s *State) Before(fn func(state.Command)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = fn
+}
+
+// SetLeader says whether this node leads.
+func (s *State) SetLeader(leads bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leader = leads
+}
+
+// IsLeader tells whether this node leads.
+func (s *State) IsLeader() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leader
+}
+
+// View returns the newest state.
+func (s *State) View(ctx context.Context) (state.View, func(), error) {
+	s.mu.Lock()
+	failed := s.failed
+	s.mu.Unlock()
+	if err := errors.Join(ctx.Err(), failed); err != nil {
+		return state.View{}, nil, err
+	}
+	v, release := s.LocalView()
+	return v, release, nil
+}
+
+// LocalView returns the newest state too, and never fails: there is one node.
+func (s *State) LocalView() (state.View, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return state.NewView(snapshot{s.root}, s.index), func() {}
+}
+
+// Propose applies cmd as it comes out of its encoded form, and tells Watch.
+func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	s.mu.Lock()
+	failed, before := s.failed, s.before
+	s.mu.Unlock()
+	if err := errors.Join(ctx.Err(), failed); err != nil {
+		return state.Result{}, err
+	}
+	if before != nil {
+		s.Before(nil)
+		before(cmd)
+		s.Before(before)
+	}
+	received, err := transmit(cmd)
+	if err != nil {
+		return state.Result{}, err
+	}
+	index, fx, result, err := s.apply(received)
+	if fx != nil {
+		s.Watch.Publish(index, fx)
+	}
+	return result, err
+}
+
+func (s *State) apply(cmd state.Command) (uint64, *state.Effects, state.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tx := &transaction{snapshot: snapshot{s.root}, seed: s.seed}
+	index := s.index + 1
+	var op state.OpID
+	binary.BigEndian.PutUint64(op[:], index)
+	fx := new(state.Effects)
+	result, err := state.Apply(tx, index, op, cmd, fx)
+	var outcome *state.Error
+	if err != nil && !errors.As(err, &outcome) {
+		return 0, nil, state.Result{}, fmt.Errorf("the state machine is broken: %w", err)
+	}
+	s.root, s.index = tx.root, index
+	return index, fx, result, err
+}
+
+// transmit encodes and decodes cmd, so that a bound that its form has is met in
+// tests of use cases already, and so that nothing is shared with the proposer.
+func transmit(cmd state.Command) (state.Command, error) {
+	enc := codec.Encoder(nil)
+	cmd.Code(enc)
+	b, err := enc.Finish()
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", cmd, err)
+	}
+	received, ok := reflect.New(reflect.TypeOf(cmd).Elem()).Interface().(state.Command)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a pointer to a command", cmd)
+	}
+	dec := codec.Decoder(b)
+	received.Code(dec)
+	if _, err := dec.Finish(); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", cmd, err)
+	}
+	return received, nil
+}
