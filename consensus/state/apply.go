@@ -140,7 +140,7 @@ func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 
 func encodeOutcome(r Result, e *Error) ([]byte, error) {
 	c := codec.Encoder(nil)
-	CodeOutcome(c, &r, e)
+	_ = CodeOutcome(c, &r, e) // e itself
 	b, err := c.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("state: outcome: %w", err)

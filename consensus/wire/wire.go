@@ -218,7 +218,7 @@ type Outcome struct {
 func EncodeOutcome(o Outcome) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 256))
 	codec.Uint(c, &o.Index)
-	state.CodeOutcome(c, &o.Result, o.Err)
+	_ = state.CodeOutcome(c, &o.Result, o.Err) // o.Err itself
 	b, err := c.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("wire: encode outcome: %w", err)
