@@ -105,6 +105,14 @@ func (n *Node) Pid() int { return n.proc.cmd.Process.Pid }
 // Running says whether the process lives.
 func (n *Node) Running() bool { return n.proc != nil && !n.proc.ended() }
 
+// ExitCode is that of a process that has ended; -1 after a signal.
+func (n *Node) ExitCode() int { return n.proc.cmd.ProcessState.ExitCode() }
+
+// SetEnv adds NAME=VALUE settings for the next start.
+func (n *Node) SetEnv(settings ...string) {
+	n.env = append(slices.Clone(n.env), settings...)
+}
+
 // Log is the end of what the node wrote.
 func (n *Node) Log() string { return n.log.String() }
 

@@ -1,0 +1,215 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// badRequest is one request that must be refused, or at least must not hurt.
+type badRequest struct {
+	name, method, path, body string
+	want                     []int // status; one of
+}
+
+// maxBody is the documented bound of a JSON body.
+const maxBody = 1 << 20
+
+// badBodies are refused as a new pin and as a replacement alike.
+func badBodies() map[string]string {
+	c := nowhere().String()
+	with := func(member string) string { return `{"cid":"` + c + `",` + member + `}` }
+	origins := func(n int, text string) string {
+		return with(`"origins":[` + strings.TrimSuffix(strings.Repeat(`"`+text+`",`, n), ",") + `]`)
+	}
+	pairs := make([]string, 1001)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf(`"k%d":"v"`, i)
+	}
+	return map[string]string{
+		"24 nothing":                  "",
+		"24 not JSON":                 "cid=" + c,
+		"24 half an object":           `{"cid":"` + c,
+		"24 two values":               `{"cid":"` + c + `"} {}`,
+		"24 a trailing byte":          `{"cid":"` + c + `"}x`,
+		"24 a comma too many":         `{"cid":"` + c + `",}`,
+		"24 single quotes":            `{'cid':'` + c + `'}`,
+		"8 an array":                  `["` + c + `"]`,
+		"8 a string":                  `"` + c + `"`,
+		"8 null":                      "null",
+		"8 a number":                  "1",
+		"25 no cid":                   `{"name":"x"}`,
+		"25 an empty cid":             `{"cid":""}`,
+		"25 a null cid":               `{"cid":null}`,
+		"8 a cid that is a number":    `{"cid":1}`,
+		"8 a cid that is a list":      `{"cid":["` + c + `"]}`,
+		"8 a cid of dag-json":         `{"cid":{"/":"` + c + `"}}`,
+		"26 a cid of letters":         `{"cid":"hello"}`,
+		"26 a cid cut short":          `{"cid":"` + c[:len(c)-3] + `"}`,
+		"26 a cid with a letter more": `{"cid":"` + c + `a"}`,
+		"26 a cid with a blank":       `{"cid":" ` + c + `"}`,
+		"26 a path":                   `{"cid":"/ipfs/` + c + `"}`,
+		"26 a cid with a path":        `{"cid":"` + c + `/a"}`,
+		"26 a v0 CID cut short":       `{"cid":"QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbd"}`,
+		"26 a peer id":                `{"cid":"12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"}`,
+		"27 a name of 256 characters": with(`"name":"` + strings.Repeat("a", 256) + `"`),
+		"27 a name of 256 wide ones":  with(`"name":"` + strings.Repeat("🏔", 256) + `"`),
+		"8 a name that is a number":   with(`"name":5`),
+		"8 a name that is a list":     with(`"name":["a"]`),
+		"5 21 origins":                origins(21, "/ip4/192.0.2.1/tcp/4001"),
+		"5 an origin that is a URL":   origins(1, "https://example.org/x"),
+		"5 an empty origin":           origins(1, ""),
+		"5 an origin with a bad port": origins(1, "/ip4/192.0.2.1/tcp/99999"),
+		"8 origins that are text":     with(`"origins":"/ip4/192.0.2.1/tcp/4001"`),
+		"8 origins of numbers":        with(`"origins":[1]`),
+		"6 meta with a number":        with(`"meta":{"a":1}`),
+		"6 meta with a null":          with(`"meta":{"a":null}`),
+		"6 meta with an object":       with(`"meta":{"a":{"b":"c"}}`),
+		"6 meta that is a list":       with(`"meta":["a"]`),
+		"6 meta that is text":         with(`"meta":"a"`),
+		"6 meta with 1,001 pairs":     with(`"meta":{` + strings.Join(pairs, ",") + `}`),
+		"6 meta beyond its size":      with(`"meta":{"a":"` + strings.Repeat("x", 500_000) + `"}`),
+		"24 nesting without end":      strings.Repeat("[", 10_000),
+		"24 bytes that are not UTF-8": "{\"cid\":\"\xff\xfe\"}",
+		"24 a binary":                 "\x00\x01\x02",
+		"24 XML":                      "<pin/>",
+	}
+}
+
+// badQueries are refused as the query of a list.
+func badQueries() map[string]string {
+	eleven := make([]string, 11)
+	for i := range eleven {
+		eleven[i] = nowhere().String()
+	}
+	q := func(name, value string) string { return url.Values{name: {value}}.Encode() }
+	return map[string]string{
+		"32 an unknown status":           q("status", "done"),
+		"32 one unknown of two":          q("status", "pinned,done"),
+		"32 a status in capitals":        q("status", "Pinned"),
+		"33 eleven CIDs":                 q("cid", strings.Join(eleven, ",")),
+		"33 an invalid CID":              q("cid", "hello"),
+		"33 one invalid of two":          q("cid", eleven[0]+",x"),
+		"39 an unknown match":            q("match", "fuzzy") + "&name=x",
+		"39 a match in capitals":         q("match", "EXACT") + "&name=x",
+		"40 before is text":              q("before", "yesterday"),
+		"40 before is a date":            q("before", "2026-01-01"),
+		"40 before is a number":          q("before", "1767225600"),
+		"40 before is no date":           q("before", "2026-02-30T00:00:00Z"),
+		"40 before has no zone":          q("before", "2026-01-01T00:00:00"),
+		"41 after is text":               q("after", "x"),
+		"43 limit 0":                     q("limit", "0"),
+		"43 limit 1001":                  q("limit", "1001"),
+		"43 limit below zero":            q("limit", "-5"),
+		"43 limit in words":              q("limit", "ten"),
+		"43 limit with a point":          q("limit", "1.5"),
+		"43 limit in exponents":          q("limit", "1e2"),
+		"43 limit beyond any number":     q("limit", "99999999999999999999"),
+		"44 meta is not JSON":            q("meta", "a=b"),
+		"44 meta is a list":              q("meta", `["a"]`),
+		"44 meta is text":                q("meta", `"a"`),
+		"44 meta is null":                q("meta", "null"),
+		"44 meta has a number":           q("meta", `{"a":1}`),
+		"44 meta has more after the end": q("meta", `{"a":"b"}x`),
+	}
+}
+
+func corpus(id string) []badRequest {
+	var all []badRequest
+	bad := []int{http.StatusBadRequest}
+	for name, body := range badBodies() {
+		all = append(all,
+			badRequest{"new: " + name, http.MethodPost, "/pins", body, bad},
+			badRequest{"replace: " + name, http.MethodPost, "/pins/" + id, body, bad})
+	}
+	for name, q := range badQueries() {
+		all = append(all, badRequest{name, http.MethodGet, "/pins?" + q, "", bad})
+	}
+	// Within the JSON bound but for one byte.
+	big := func(n int) string {
+		head := `{"cid":"` + nowhere().String() + `","x":"`
+		return head + strings.Repeat("x", n-len(head)-2) + `"}`
+	}
+	unknown, method, large := []int{http.StatusNotFound}, []int{http.StatusMethodNotAllowed}, []int{http.StatusRequestEntityTooLarge}
+	return append(all,
+		badRequest{"100 108 a body of 1 MiB and a byte", http.MethodPost, "/pins", big(maxBody + 1), large},
+		badRequest{"100 108 a body of 3 MiB", http.MethodPost, "/pins", big(3 * maxBody), large},
+		badRequest{"100 108 a replacement of 3 MiB", http.MethodPost, "/pins/" + id, big(3 * maxBody), large},
+		badRequest{"96 an unknown id", http.MethodGet, "/pins/unknown", "", unknown},
+		badRequest{"96 an unknown id to replace", http.MethodPost, "/pins/unknown", `{"cid":"` + nowhere().String() + `"}`, unknown},
+		badRequest{"96 an unknown id to delete", http.MethodDelete, "/pins/unknown", "", unknown},
+		badRequest{"93 an unknown route", http.MethodGet, "/nothing/here", "", unknown},
+		badRequest{"93 a route below a pin", http.MethodGet, "/pins/" + id + "/more", "", unknown},
+		badRequest{"93 a version segment", http.MethodGet, "/v1/pins", "", unknown},
+		badRequest{"93 PUT of the list", http.MethodPut, "/pins", "{}", method},
+		badRequest{"93 DELETE of the list", http.MethodDelete, "/pins", "", method},
+		badRequest{"93 PATCH of a pin", http.MethodPatch, "/pins/" + id, "{}", method},
+	)
+}
+
+// reasons are the reasons that belong to a status.
+var reasons = map[int]string{
+	http.StatusBadRequest: "BAD_REQUEST", http.StatusNotFound: "NOT_FOUND",
+}
+
+func testBadRequests(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
+	s := newService(t, c, "bad@example.org")
+	stays := s.post(harness.Pin{CID: nowhere().String(), Name: "stays"})
+	if _, err := harness.WaitStatus(t.Context(), s.next(), stays.RequestID, "failed", pinnedWithin); err != nil {
+		t.Fatal(err)
+	}
+	before := s.all()
+	for _, tc := range corpus(stays.RequestID) {
+		t.Run(tc.name, func(t *testing.T) {
+			s := s.as(t)
+			r := s.raw(tc.method, tc.path, tc.body)
+			if !slices.Contains(tc.want, r.Status) {
+				t.Fatalf("%d %.300s, want %v", r.Status, r.Body, tc.want)
+			}
+			switch r.Status {
+			case http.StatusRequestEntityTooLarge:
+				var flat struct {
+					Error string `json:"error"`
+				}
+				if err := json.Unmarshal(r.Body, &flat); err != nil || flat.Error != "PAYLOAD_TOO_LARGE" {
+					t.Errorf("100: %s: %v", r.Body, err)
+				}
+			case http.StatusMethodNotAllowed:
+				if r.Reason() == "" {
+					t.Errorf("93: %s", r.Body)
+				}
+				errorBody(t, r, r.Reason())
+			default:
+				errorBody(t, r, reasons[r.Status])
+			}
+		})
+	}
+	if after := s.all(); len(after) != 1 || after[0].RequestID != before[0].RequestID || after[0].Pin.Name != "stays" || after[0].Created != before[0].Created {
+		t.Errorf("bad requests changed the state: %+v", after)
+	}
+	// A body of exactly the bound is not too large, only bad or good.
+	body := `{"cid":"` + nowhere().String() + `"}` + strings.Repeat(" ", maxBody)
+	if r := s.raw(http.MethodPost, "/pins", body[:maxBody]); r.Status != http.StatusAccepted {
+		t.Errorf("108: a body of 1 MiB: %d %s", r.Status, r.Body)
+	}
+	// What no text decides must at least be answered, and never by a 5xx.
+	for _, body := range []string{
+		`{"cid":"bafkqaaa"}`, // identity
+		`{"cid":"` + nowhere().String() + `","cid":"` + nowhere().String() + `"}`,
+		"\ufeff" + `{"cid":"` + nowhere().String() + `"}`,
+		`{"CID":"` + nowhere().String() + `"}`,
+		`{"cid":"` + nowhere().String() + `","x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`,
+	} {
+		if r := s.raw(http.MethodPost, "/pins", body); r.Status != http.StatusAccepted && r.Status != http.StatusBadRequest {
+			t.Errorf("%.60q: %d %s", body, r.Status, r.Body)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ipfs/boxo/pinning/remote/client"
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// TestBoxoClient drives every operation of the public Go client against a
+// node that does not lead.
+func TestBoxoClient(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	source := harness.StartBoxo(t)
+	node := c.Followers()[0]
+	pins := go_pinning_service_http_client.NewClient(node.URL(), c.Leader().UserKey("boxo@example.org").Token)
+	apis := go_pinning_service_http_client.PinOpts
+	var origins []multiaddr.Multiaddr
+	for _, a := range source.Addrs {
+		origins = append(origins, multiaddr.StringCast(a))
+	}
+	all := apis.FilterStatus(go_pinning_service_http_client.StatusQueued, go_pinning_service_http_client.StatusPinning, go_pinning_service_http_client.StatusPinned, go_pinning_service_http_client.StatusFailed)
+	var last string
+	for i, f := range source.AddRandom(12, 20_000) {
+		st, err := pins.Add(t.Context(), cid.MustParse(f.CID), apis.WithName(f.SHA256), apis.WithOrigins(origins...), apis.AddMeta(map[string]string{"i": string(rune('a' + i))}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.GetStatus() != go_pinning_service_http_client.StatusQueued || len(st.GetDelegates()) == 0 || st.GetPin().GetName() != f.SHA256 {
+			t.Fatalf("add: %s", st)
+		}
+		last = st.GetRequestId()
+	}
+	harness.Eventually(t, pinnedWithin, "twelve are pinned by the specified default", func() (bool, error) {
+		got, err := pins.LsSync(t.Context())
+		return len(got) == 12, err
+	})
+	page, count, err := pins.LsBatchSync(t.Context(), all, apis.Limit(5))
+	if err != nil || len(page) != 5 || count != 12 {
+		t.Fatalf("ls batch: %d of %d: %v", len(page), count, err)
+	}
+	got, err := pins.LsSync(t.Context(), all, apis.LsMeta(map[string]string{"i": "c"}))
+	if err != nil || len(got) != 1 {
+		t.Fatalf("ls by meta: %d: %v", len(got), err)
+	}
+	if got, err = pins.LsSync(t.Context(), all, apis.FilterCIDs(got[0].GetPin().GetCid())); err != nil || len(got) != 1 {
+		t.Fatalf("ls by CID: %d: %v", len(got), err)
+	}
+	if got, err = pins.LsSync(t.Context(), all, apis.FilterBefore(page[4].GetCreated())); err != nil || len(got) != 7 {
+		t.Fatalf("ls before: %d: %v", len(got), err)
+	}
+	st, err := pins.GetStatusByID(t.Context(), last)
+	if err != nil || st.GetInfo()["dag_size"] == "" {
+		t.Fatalf("get: %v %v", st, err)
+	}
+	now, err := pins.Replace(t.Context(), last, nowhere(), apis.WithName("replaced"))
+	if err != nil || now.GetRequestId() == last {
+		t.Fatalf("replace: %v %v", now, err)
+	}
+	if _, err := pins.GetStatusByID(t.Context(), last); err == nil {
+		t.Fatal("the replaced pin is still there")
+	}
+	if err := pins.DeleteByID(t.Context(), now.GetRequestId()); err != nil {
+		t.Fatal(err)
+	}
+	if _, count, err := pins.LsBatchSync(t.Context(), all); err != nil || count != 11 {
+		t.Fatalf("%d pins are left: %v", count, err)
+	}
+}
+
+// suiteTimeout bounds one run of the public suite, which takes about 45 s.
+const suiteTimeout = 4 * time.Minute
+
+// TestPublicSuite runs the public compliance suite against a node that does
+// not lead: all nine checks pass when lists show every status, and eight with
+// the specified default, which the check of name matching cannot pass.
+func TestPublicSuite(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		env    []string
+		passed int
+	}{
+		{"every status is listed", []string{"HOLDFAST_PINNING_DEFAULT_STATUS=all"}, 9},
+		{"the specified default", nil, 8},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := harness.Start(t, harness.Options{Env: tc.env})
+			node := c.Followers()[0]
+			passed, report := runSuite(t, node.URL(), node.UserKey("suite@example.org").Token)
+			if passed != tc.passed {
+				t.Errorf("%d of 9 checks pass, want %d\n%s", passed, tc.passed, report)
+			}
+		})
+	}
+}
+
+// specification matches the place where the suite keeps the address of the
+// specification file.
+var specification = regexp.MustCompile(`(const specLocation = )(process\.env\.PSA_SPEC \?\? )?`)
+
+// runSuite runs the suite and says how many of its nine checks passed.
+func runSuite(t *testing.T, url, token string) (passed int, report string) {
+	t.Helper()
+	modules := harness.NPM(t, suiteDir)
+	root := filepath.Join(modules, "node_modules", "@ipfs-shipyard", "pinning-service-compliance")
+	constants := filepath.Join(root, "dist", "src", "utils", "constants.js")
+	source, err := os.ReadFile(constants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched := specification.ReplaceAll(source, []byte("${1}process.env.PSA_SPEC ?? "))
+	if err := os.WriteFile(constants, patched, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	spec := os.Getenv("PSA_SPEC")
+	if spec == "" {
+		if spec, err = filepath.Abs(filepath.Join(suiteDir, "ipfs-pinning-service.v1.0.0.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := strings.Split(strings.TrimPrefix(url, "http://"), ":")[0]
+	result := filepath.Join(root, "dist", "docs", host+".json")
+	if err := os.Remove(result); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "dist", "src", "index.js"), "-s", url, token)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "PSA_SPEC="+spec)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("suite: %v\n%s", err, out)
+	}
+	data, err := os.ReadFile(result)
+	if err != nil {
+		t.Fatalf("suite: %v\n%s", err, out)
+	}
+	var r struct {
+		Total  int `json:"total"`
+		Passed int `json:"passed"`
+		Failed int `json:"failed"`
+	}
+	if err := json.Unmarshal(data, &r); err != nil || r.Total != 9 || r.Passed+r.Failed != 9 {
+		t.Fatalf("suite: %v in %s\n%s", err, data, out)
+	}
+	return r.Passed, string(out)
+}

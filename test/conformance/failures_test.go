@@ -1,0 +1,203 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// notForPeople matches what a program says to a programmer.
+var notForPeople = regexp.MustCompile(`context (deadline|canceled)|goroutine|%!|0x[0-9a-f]{6}|<nil>|panic`)
+
+// freedSlack is how much a node may use more after a failure than before it:
+// bookkeeping, not content.
+const freedSlack = 1 << 20
+
+// usedBytes is what every node says that it stores, by node id.
+func usedBytes(t *testing.T, c *harness.Cluster) map[string]int64 {
+	t.Helper()
+	used := map[string]int64{}
+	for _, n := range c.Nodes {
+		s := n.Status()
+		for _, p := range s.Peers {
+			if p.ID == s.Node.ID {
+				used[p.ID] = p.UsedBytes
+			}
+		}
+	}
+	return used
+}
+
+// TestContentThatCannotBeFetched shows that a pin whose content does not come
+// fails in bounded time with a reason for people, and leaves nothing behind.
+func TestContentThatCannotBeFetched(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	s := newService(t, c, "failures@example.org")
+	const size, chunk = 24 << 20, 256 << 10
+	silent := silentListener(t)
+	for _, tc := range []struct {
+		name  string
+		offer func(t *testing.T) harness.Pin
+	}{
+		{"nobody has it", func(*testing.T) harness.Pin {
+			return harness.Pin{CID: nowhere().String()}
+		}},
+		{"the provider vanishes half way", func(t *testing.T) harness.Pin {
+			p := harness.StartBoxo(t, "-vanish-after", "40")
+			return harness.Pin{CID: p.AddRandomChunked(1, size, chunk)[0].CID, Origins: p.Addrs}
+		}},
+		{"the origin never answers for a block", func(t *testing.T) harness.Pin {
+			p := harness.StartBoxo(t, "-hang")
+			return harness.Pin{CID: p.AddRandom(1, size)[0].CID, Origins: p.Addrs}
+		}},
+		{"the origin accepts connections and says nothing", func(*testing.T) harness.Pin {
+			return harness.Pin{CID: nowhere().String(), Origins: []string{silent}}
+		}},
+		{"the origin is not there", func(t *testing.T) harness.Pin {
+			p := harness.StartBoxo(t)
+			addrs := p.Addrs
+			p.Close()
+			return harness.Pin{CID: nowhere().String(), Origins: addrs}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := s.as(t)
+			before := usedBytes(t, c)
+			id := s.post(tc.offer(t)).RequestID
+			st, err := harness.WaitStatus(t.Context(), s.next(), id, "failed", 90*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			details := st.Info["status_details"]
+			t.Logf("status_details: %s", details)
+			if len(details) < 20 || notForPeople.MatchString(details) {
+				t.Errorf("%q is no reason that a person understands", details)
+			}
+			harness.Eventually(t, 30*time.Second, "the partial blocks are freed", func() (bool, error) {
+				for id, now := range usedBytes(t, c) {
+					if now > before[id]+freedSlack {
+						return false, fmt.Errorf("%s uses %d bytes, before %d", id, now, before[id])
+					}
+				}
+				return true, nil
+			})
+			// 65: a failed pin may be tried again by a replacement.
+			source := harness.StartBoxo(t)
+			f := source.AddRandom(1, 100_000)[0]
+			s.pinned(s.replace(id, harness.Pin{CID: f.CID, Origins: source.Addrs}).RequestID)
+		})
+	}
+}
+
+// silentListener is the multiaddr of a TCP port that takes connections and
+// never says a word.
+func silentListener(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var open []net.Conn
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				break
+			}
+			open = append(open, conn)
+		}
+		for _, conn := range open {
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-ended })
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "/ip4/127.0.0.1/tcp/" + port + "/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"
+}
+
+// TestDeletingFreesTheContent shows that the last pin's end frees the blocks
+// on every node and takes the content from the IPFS network.
+func TestDeletingFreesTheContent(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	s := newService(t, c, "free@example.org")
+	source := harness.StartBoxo(t)
+	before := usedBytes(t, c)
+	f := source.AddRandom(1, 20<<20)[0]
+	id := s.pinned(s.post(harness.Pin{CID: f.CID, Origins: source.Addrs}).RequestID).RequestID
+	harness.Eventually(t, pinnedWithin, "every node tells what it holds", func() (bool, error) {
+		for id, now := range usedBytes(t, c) {
+			if now < before[id]+int64(f.Size) {
+				return false, fmt.Errorf("%s uses %d bytes, before %d", id, now, before[id])
+			}
+		}
+		return true, nil
+	})
+	s.delete(id)
+	harness.Eventually(t, pinnedWithin, "every node has freed it", func() (bool, error) {
+		for id, now := range usedBytes(t, c) {
+			if now > before[id]+freedSlack {
+				return false, fmt.Errorf("%s uses %d bytes, before %d", id, now, before[id])
+			}
+		}
+		return true, nil
+	})
+}
+
+// refuseWithin is how long a node without a majority may think before it
+// refuses.
+const refuseWithin = 10 * time.Second
+
+// TestWithoutAMajorityNothingIsAnswered kills two of three nodes: the last one
+// must refuse reads and writes, not answer from what it remembers, and work
+// again when the others are back.
+func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	s := newService(t, c, "minority@example.org")
+	id := s.post(harness.Pin{CID: nowhere().String()}).RequestID
+	last := c.Nodes[0]
+	c.Nodes[1].Kill()
+	c.Nodes[2].Kill()
+	client := last.Pins(s.token)
+	refused := func(what string, call func() error) {
+		start := time.Now()
+		err := call()
+		var api *harness.APIError
+		if !errors.As(err, &api) || api.Status != http.StatusServiceUnavailable || api.RetryAfter <= 0 || api.Reason != "SERVICE_UNAVAILABLE" {
+			t.Errorf("102: %s: %v (%+v)", what, err, api)
+		}
+		if took := time.Since(start); took > refuseWithin {
+			t.Errorf("%s was refused after %s", what, took)
+		}
+	}
+	refused("a write", func() error { _, err := client.Post(t.Context(), harness.Pin{CID: nowhere().String()}); return err })
+	refused("a read", func() error { _, err := client.Get(t.Context(), id); return err })
+	refused("a list", func() error { _, err := client.List(t.Context(), nil); return err })
+	harness.Eventually(t, 30*time.Second, "/readyz says 503", func() (bool, error) {
+		resp, err := http.Get(last.URL() + "/readyz")
+		if err != nil {
+			return false, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode == http.StatusServiceUnavailable, errors.Join(err, resp.Body.Close())
+	})
+	c.Nodes[1].Restart()
+	c.Nodes[2].Restart()
+	c.Settle()
+	if st := s.get(id); st.RequestID != id {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// strangerProtocols are protocols that a libp2p host usually answers to
+// anybody, and those that members speak among themselves.
+var strangerProtocols = []protocol.ID{
+	"/ipfs/id/1.0.0", "/ipfs/ping/1.0.0", "/ipfs/bitswap/1.2.0", "/ipfs/kad/1.0.0",
+	"/meshsub/1.1.0", "/meshsub/1.2.0", "/floodsub/1.0.0",
+	"/holdfast/raft/1", "/holdfast/forward/1", "/holdfast/blocks/1", "/holdfast/join/1",
+}
+
+// TestAStrangerOnTheClusterPortGetsNothing connects with a key that nobody
+// knows: it learns no protocol, opens no stream and is cut off.
+func TestAStrangerOnTheClusterPortGetsNothing(t *testing.T) {
+	c := harness.Start(t, harness.Options{})
+	for _, n := range c.Nodes {
+		host, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { host.Close() })
+		a, err := multiaddr.NewMultiaddr(n.Status().Node.ClusterAddrs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := peer.AddrInfoFromP2pAddr(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		// The connection may seem to stand for a moment: the node learns who
+		// the stranger is only in the handshake.
+		_ = host.Connect(ctx, *info)
+		for _, id := range strangerProtocols {
+			s, err := host.NewStream(ctx, info.ID, id)
+			if err != nil {
+				continue
+			}
+			// NewStream is lazy: only an answered byte would prove a stream.
+			_ = s.SetDeadline(time.Now().Add(2 * time.Second))
+			_, _ = s.Write([]byte{0})
+			if got, err := s.Read(make([]byte, 1)); err == nil && got > 0 {
+				t.Errorf("%s answers a stranger on %s", n.Name, id)
+			}
+			_ = s.Reset()
+		}
+		cancel()
+		if known, err := host.Peerstore().GetProtocols(info.ID); err != nil || len(known) > 0 {
+			t.Errorf("%s tells a stranger its protocols %v: %v", n.Name, known, err)
+		}
+		harness.Eventually(t, 10*time.Second, n.Name+" cuts the stranger off", func() (bool, error) {
+			return host.Network().Connectedness(info.ID) != network.Connected, nil
+		})
+	}
+}
+
+// refusedWithin bounds how long a joiner may try before it gives up.
+const refusedWithin = 60 * time.Second
+
+// wantRefused starts the node and wants it to give up with exit code 1 and a
+// line that says why.
+func wantRefused(t *testing.T, c *harness.Cluster, n *harness.Node, members int) {
+	t.Helper()
+	n.Restart()
+	harness.Eventually(t, refusedWithin, n.Name+" gives up", func() (bool, error) { return !n.Running(), nil })
+	if code := n.ExitCode(); code != 1 || strings.TrimSpace(n.Log()) == "" {
+		t.Errorf("exit code %d and the log %q", code, n.Log())
+	}
+	if got := len(c.Nodes[0].Status().Peers); got != members {
+		t.Errorf("%d members, want %d", got, members)
+	}
+}
+
+// TestJoining shows the two ways into a cluster and what is not one.
+func TestJoining(t *testing.T) {
+	c := harness.Start(t, harness.Options{Nodes: 2, ByTicket: true})
+	first := c.Nodes[0]
+	address := first.Status().Node.ClusterAddrs[0]
+	t.Run("address and secret, from file or environment", func(t *testing.T) {
+		c.Add(c.JoinArgs(false)...)
+		c.Settle()
+		secret, err := os.ReadFile(c.SecretFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := c.Prepare("--join", address)
+		n.SetEnv("HOLDFAST_SECRET=" + strings.TrimSpace(string(secret)))
+		n.Restart()
+		c.Settle()
+	})
+	t.Run("joining twice changes nothing", func(t *testing.T) {
+		before := first.Status()
+		for _, n := range c.Nodes[1:] {
+			n.Stop()
+			n.Restart()
+		}
+		c.Settle()
+		if after := first.Status(); len(after.Peers) != len(before.Peers) || after.ClusterID != before.ClusterID {
+			t.Errorf("%+v, before %+v", after, before)
+		}
+	})
+	members := len(first.Status().Peers)
+	wrong := filepath.Join(t.TempDir(), "wrong.secret")
+	secret, err := os.ReadFile(c.SecretFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := []byte(string(secret))
+	changed[0] = map[bool]byte{true: '1', false: '0'}[changed[0] == '0']
+	if err := os.WriteFile(wrong, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used := strings.TrimSpace(first.CLI("token"))
+	c.Add("--join", used)
+	c.Settle()
+	members++
+	expired := strings.TrimSpace(first.CLI("token", "--ttl", "1s"))
+	harness.Eventually(t, 5*time.Second, "the ticket expires", expiry(2*time.Second))
+	for name, args := range map[string][]string{
+		"a wrong secret":       {"--join", address, "--secret-file", wrong},
+		"no secret":            {"--join", address},
+		"a ticket used before": {"--join", used},
+		"an expired ticket":    {"--join", expired},
+		"a changed ticket":     {"--join", used[:len(used)-4] + "AAAA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantRefused(t, c, c.Prepare(args...), members)
+		})
+	}
+}
+
+// expiry is a condition that becomes true after the time.
+func expiry(d time.Duration) func() (bool, error) {
+	end := time.Now().Add(d)
+	return func() (bool, error) { return time.Now().After(end), nil }
+}
+
+// TestContentSurvivesANode keeps two copies on three nodes and reads the
+// content everywhere: on the node that has none, with a holder dead, and after
+// a member has been removed for good.
+func TestContentSurvivesANode(t *testing.T) {
+	c := harness.Start(t, harness.Options{Replication: 2, Env: shortFetch})
+	s := newService(t, c, "copies@example.org")
+	source := harness.StartBoxo(t)
+	files := source.AddRandom(6, 1_500_000)
+	for _, f := range files {
+		st := s.pinned(s.post(harness.Pin{CID: f.CID, Origins: source.Addrs}).RequestID)
+		if n := holders(st); n != 2 {
+			t.Errorf("20: %d nodes are delegates of two copies: %v", n, st.Delegates)
+		}
+	}
+	source.Close()
+	read := func(nodes []*harness.Node) {
+		t.Helper()
+		for _, f := range files {
+			for _, n := range nodes {
+				if !f.Matches(n.Get(f.CID)) {
+					t.Errorf("%s gives other bytes for %s", n.Name, f.CID)
+				}
+			}
+		}
+	}
+	read(c.Nodes)
+	for i, dead := range c.Nodes {
+		dead.Kill()
+		read(without(c.Nodes, i))
+		dead.Restart()
+		c.Settle()
+	}
+
+	removed := c.Followers()[0]
+	id := removed.Status().Node.ID
+	removed.Kill()
+	leader := c.Leader()
+	leader.CLI("peers", "rm", id, "--force")
+	harness.Eventually(t, 30*time.Second, "two members are left", func() (bool, error) {
+		for _, n := range c.Live() {
+			st, err := n.StatusNow()
+			if err != nil || len(st.Peers) != 2 {
+				return false, fmt.Errorf("%s sees %d: %w", n.Name, len(st.Peers), err)
+			}
+		}
+		return true, nil
+	})
+	read(c.Live())
+	if st := s.post(harness.Pin{CID: nowhere().String()}); holders(st) == 0 {
+		t.Errorf("%+v", st)
+	}
+	removed.Restart()
+	// The removed node may run or end, but it is no member.
+	harness.Eventually(t, 10*time.Second, "the removed node has had its time", expiry(5*time.Second))
+	if n := len(leader.Status().Peers); n != 2 {
+		t.Errorf("the removed node is back: %d members", n)
+	}
+}
+
+// holders counts the nodes among the delegates.
+func holders(s harness.PinStatus) int {
+	nodes := map[string]bool{}
+	for _, d := range s.Delegates {
+		nodes[d[strings.LastIndexByte(d, '/')+1:]] = true
+	}
+	return len(nodes)
+}
+
+func without(nodes []*harness.Node, i int) []*harness.Node {
+	out := append([]*harness.Node{}, nodes[:i]...)
+	return append(out, nodes[i+1:]...)
+}
