@@ -124,8 +124,8 @@ func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, u *p
 func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, u *pull) (missing []cid.Cid, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.stream.Reset() })
 	defer func() {
-		if !stop() && err == nil {
-			err = ctx.Err() // the stream is gone, although every answer came
+		if !stop() {
+			err = ctx.Err() // the stream is gone, perhaps after the last answer
 		}
 	}()
 	frame, err := appendRequest(s.frame[:0], cids)

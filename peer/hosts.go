@@ -65,7 +65,10 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, extra []libp2p.Option
 		libp2p.Identity(key),
 		libp2p.UserAgent(userAgent),
 		libp2p.NoListenAddrs,
-		libp2p.Transport(tcp.NewTCPTransport),
+		// Dialling from the listening port makes two members that dial each
+		// other at the same moment open one TCP connection from both ends, and
+		// both speak as TLS clients.
+		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport()),
 		libp2p.Security(libp2ptls.ID, libp2ptls.New),
 		libp2p.Muxer(yamux.ID, &mux),
 		libp2p.ConnectionGater(gater),

@@ -15,9 +15,15 @@ import (
 	"github.com/ipld/go-ipld-prime/node/basicnode"
 )
 
-// maxNesting bounds lists and maps inside one dag-cbor or dag-json block; the
-// decoder recurses over them.
-const maxNesting = 1024
+const (
+	// maxNesting bounds lists and maps inside one dag-cbor or dag-json block;
+	// the decoder recurses over them.
+	maxNesting = 1024
+	// cborBudget is what the decoder may count for the nodes that it would
+	// build. Nothing is built here, so a full block of one-byte values passes;
+	// the default budget would refuse it.
+	cborBudget = 64 * MaxBlock
+)
 
 var errTooManyLinks = errors.New("too many links")
 
@@ -48,7 +54,7 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 		err = dagpb.DecodeBytes(&found, data)
 	case cid.DagCBOR:
 		// Relaxed, because old blocks with non-minimal integers are pinned too.
-		err = dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting}.Decode(&found, bytes.NewReader(data))
+		err = dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(&found, bytes.NewReader(data))
 	case cid.DagJSON:
 		err = dagjson.DecodeOptions{ParseLinks: true, ParseBytes: true, MaxDepth: maxNesting}.Decode(&found, bytes.NewReader(data))
 	default:

@@ -99,6 +99,8 @@ func TestLinksOfABombCostsLittleMemory(t *testing.T) {
 		data []byte
 	}{
 		{"nested lists that claim 2^63 entries", bytes.Repeat([]byte{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 6)},
+		{"a string that claims 1 GiB", []byte{0x7a, 0x40, 0, 0, 0, 'a'}},
+		{"bytes that claim 2^62", []byte{0x5b, 0x40, 0, 0, 0, 0, 0, 0, 0, 'a'}},
 		{"two million integers", append([]byte{0x9a, 0, 0x1f, 0xff, 0xf0}, make([]byte, 0x1ffff0)...)},
 		{"a million empty lists", append([]byte{0x9a, 0, 0x1f, 0xff, 0xf0}, bytes.Repeat([]byte{0x80}, 0x1ffff0)...)},
 	} {

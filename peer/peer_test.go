@@ -1,0 +1,530 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
+	"github.com/multiformats/go-multistream"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+const testProtocol = "/holdfast/test/1"
+
+// roster is the membership that test peers ask.
+type roster struct {
+	mu      sync.Mutex
+	members map[string]bool
+	joiners map[string]bool
+}
+
+func newRoster() *roster {
+	return &roster{members: make(map[string]bool), joiners: make(map[string]bool)}
+}
+
+func (r *roster) set(id string, member bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members[id] = member
+}
+
+func (r *roster) setJoiner(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.joiners[id] = true
+}
+
+func (r *roster) isMember(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members[id]
+}
+
+func (r *roster) isJoiner(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.joiners[id]
+}
+
+// testPeer is a Peer with its store.
+type testPeer struct {
+	*Peer
+	store *peertest.Store
+}
+
+// newTestPeer opens a peer on loopback and runs it until the test ends.
+func newTestPeer(tb testing.TB, r *roster, adapt ...func(*Options)) testPeer {
+	tb.Helper()
+	key, err := NewKey()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	store := peertest.NewStore()
+	opts := Options{
+		Key:                 key,
+		Listen:              []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
+		ClusterListen:       []string{"/ip4/127.0.0.1/tcp/0"},
+		Members:             r.isMember,
+		Joiners:             r.isJoiner,
+		Blocks:              store,
+		AllowPrivateOrigins: true,
+	}
+	for _, a := range adapt {
+		a(&opts)
+	}
+	p, err := Open(tb.Context(), opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+		if err := p.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return testPeer{p, store}
+}
+
+// newCluster opens n peers that are members of each other.
+func newCluster(tb testing.TB, n int, adapt ...func(*Options)) ([]testPeer, *roster) {
+	tb.Helper()
+	r := newRoster()
+	peers := make([]testPeer, n)
+	for i := range peers {
+		peers[i] = newTestPeer(tb, r, adapt...)
+		r.set(peers[i].ID(), true)
+	}
+	for _, p := range peers {
+		for _, q := range peers {
+			p.SetMember(q.ID(), q.ClusterAddrs())
+		}
+	}
+	return peers, r
+}
+
+// until waits for a condition that another goroutine brings about.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			tb.Fatal("in vain waited for: " + what)
+		case <-tick.C:
+		}
+	}
+}
+
+// newStranger is a libp2p host that knows nobody's secret.
+func newStranger(tb testing.TB, key []byte) host.Host {
+	tb.Helper()
+	options := []libp2p.Option{libp2p.NoListenAddrs, libp2p.DisableMetrics()}
+	if key != nil {
+		priv, _, err := parseKey(key)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		options = append(options, libp2p.Identity(priv))
+	}
+	h, err := libp2p.New(options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { h.Close() })
+	return h
+}
+
+func target(tb testing.TB, addrs []string) libp2ppeer.AddrInfo {
+	tb.Helper()
+	info, err := parseMemberAddr(addrs[0])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return info
+}
+
+func TestOnePeerHasOneIdentityOnBothHosts(t *testing.T) {
+	p := newTestPeer(t, newRoster())
+	if id, err := IDOf(p.opts.Key); err != nil || id != p.ID() {
+		t.Fatal(id, err)
+	}
+	public, cluster := p.Addrs(), p.ClusterAddrs()
+	if len(public) != 2 || len(cluster) != 1 {
+		t.Fatalf("addresses %v and %v", public, cluster)
+	}
+	for _, a := range append(public, cluster...) {
+		if !strings.HasSuffix(a, "/p2p/"+p.ID()) || strings.Contains(a, "/0/") {
+			t.Errorf("address %s", a)
+		}
+	}
+}
+
+func TestOpenRefusesBadOptions(t *testing.T) {
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", taken.Addr().(*net.TCPAddr).Port)
+	good := Options{Key: key, Members: func(string) bool { return false }, Blocks: peertest.NewStore()}
+	for _, tc := range []struct {
+		name  string
+		adapt func(*Options)
+		want  string
+	}{
+		{"no members", func(o *Options) { o.Members = nil }, "Members"},
+		{"bad key", func(o *Options) { o.Key = []byte("x") }, "private key"},
+		{"unknown routing", func(o *Options) { o.Routing = "magic" }, `"magic"`},
+		{"bad listen address", func(o *Options) { o.Listen = []string{"127.0.0.1:4001"} }, "127.0.0.1:4001"},
+		{"cluster port taken", func(o *Options) { o.ClusterListen = []string{busy} }, busy},
+		{"public port taken", func(o *Options) { o.Listen = []string{busy} }, busy},
+		{"bootstrap without an id", func(o *Options) { o.Bootstrap = []string{busy} }, "bootstrap"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			opts := good
+			tc.adapt(&opts)
+			p, err := Open(t.Context(), opts)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("%v, want something about %s", err, tc.want)
+			}
+			if p != nil {
+				t.Fatal("a peer besides the error")
+			}
+		})
+	}
+}
+
+func TestStreamsBetweenMembers(t *testing.T) {
+	peers, _ := newCluster(t, 2)
+	a, b := peers[0], peers[1]
+	l, err := b.Listen(testProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := a.Dial(t.Context(), b.ID(), testProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if out.RemoteAddr().String() != b.ID() || in.RemoteAddr().String() != a.ID() || l.Addr().String() != b.ID() {
+		t.Fatal(out.RemoteAddr(), in.RemoteAddr(), l.Addr())
+	}
+
+	if err := in.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if _, err := in.Read(make([]byte, 1)); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Fatalf("read past its deadline: %v", err)
+	}
+	if err := in.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := io.WriteString(out, "ping"); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); err != nil || string(got) != "ping" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := io.WriteString(in, "pong"); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(out); err != nil || string(got) != "pong" {
+		t.Fatalf("%q, %v", got, err)
+	}
+
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
+	}
+	if _, err := a.Dial(t.Context(), b.ID(), testProtocol); err == nil {
+		t.Fatal("dialled a protocol that nobody listens to")
+	}
+}
+
+func TestDialFailsAtOnceForWhoIsNoMember(t *testing.T) {
+	peers, r := newCluster(t, 2)
+	if _, err := peers[0].Dial(t.Context(), peers[0].ID(), testProtocol); err == nil {
+		t.Fatal("dialled itself")
+	}
+	r.set(peers[1].ID(), false)
+	if _, err := peers[0].Dial(t.Context(), peers[1].ID(), testProtocol); !errors.Is(err, ErrNotMember) {
+		t.Fatal(err)
+	}
+}
+
+// A hundred streams of one protocol to one member: libp2p's own limits would
+// reset the 76th.
+func TestMembersMayOpenManyStreams(t *testing.T) {
+	const many = 200
+	peers, _ := newCluster(t, 2)
+	l, err := peers[1].Listen(testProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		c, err := peers[0].Dial(t.Context(), peers[1].ID(), testProtocol)
+		if err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+		defer c.Close()
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write([]byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		var b [1]byte
+		if _, err := io.ReadFull(c, b[:]); err != nil || b[0] != byte(i) {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+}
+
+func TestRunConnectsMembersAndForgetCutsThem(t *testing.T) {
+	peers, r := newCluster(t, 3)
+	for _, p := range peers {
+		for _, q := range peers {
+			if p.ID() != q.ID() {
+				until(t, "a connection", func() bool { return p.Connected(q.ID()) })
+			}
+		}
+	}
+	gone := peers[2]
+	r.set(gone.ID(), false)
+	for _, p := range peers[:2] {
+		p.Forget(gone.ID())
+	}
+	for _, p := range peers[:2] {
+		until(t, "the end of a removed member's connection", func() bool { return !p.Connected(gone.ID()) })
+	}
+	if err := gone.cluster.Connect(t.Context(), target(t, peers[0].ClusterAddrs())); err == nil {
+		until(t, "the cut", func() bool { return !gone.Connected(peers[0].ID()) })
+	}
+}
+
+// A stranger comes through the handshake and no further.
+func TestStrangersSeeNothingOfTheCluster(t *testing.T) {
+	peers, r := newCluster(t, 2)
+	p := peers[0]
+	if _, err := p.Listen(testProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.ListenJoin(); err != nil {
+		t.Fatal(err)
+	}
+	_, joiner, err := JoinKey([]byte("right secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.setJoiner(joiner)
+	wrong, _, err := JoinKey([]byte("wrong secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string][]byte{"random key": nil, "key of a wrong secret": wrong} {
+		t.Run(name, func(t *testing.T) {
+			h := newStranger(t, key)
+			to := target(t, p.ClusterAddrs())
+			_ = h.Connect(t.Context(), to) // with TLS the dialler may learn of the cut only later
+			until(t, "the cut", func() bool { return h.Network().Connectedness(to.ID) != network.Connected })
+			if known, err := h.Peerstore().GetProtocols(to.ID); err != nil || len(known) != 0 {
+				t.Fatalf("the stranger learned %v, %v", known, err)
+			}
+			for _, proto := range append(p.cluster.Mux().Protocols(), joinProtocol) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				s, err := h.NewStream(ctx, to.ID, proto)
+				if err == nil {
+					_, err = s.Write([]byte("x"))
+				}
+				if err == nil {
+					_, err = s.Read(make([]byte, 1))
+				}
+				cancel()
+				if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: %v", proto, err)
+				}
+			}
+		})
+	}
+	if _, _, err := DialJoin(t.Context(), []byte("wrong secret"), p.ClusterAddrs()[0]); err == nil {
+		t.Fatal("joined with a wrong secret")
+	}
+	if conns := p.cluster.Network().Peers(); len(conns) > 1 {
+		t.Fatalf("connections stayed: %v", conns)
+	}
+}
+
+func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
+	secret := []byte("correct horse battery staple")
+	peers, r := newCluster(t, 2)
+	p := peers[0]
+	key, id, err := JoinKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.setJoiner(id)
+	if _, err := p.Listen(testProtocol); err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.ListenJoin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, end, err := DialJoin(t.Context(), secret, p.ClusterAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.RemoteAddr().String() != id || out.RemoteAddr().String() != p.ID() {
+		t.Fatal(in.RemoteAddr(), out.RemoteAddr())
+	}
+	if _, err := io.WriteString(out, "let me in"); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 9)
+	if _, err := io.ReadFull(in, got); err != nil || string(got) != "let me in" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	out.Close()
+	if err := end.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// With the same key and a host of its own, nothing else opens.
+	h := newStranger(t, key)
+	to := target(t, p.ClusterAddrs())
+	h.Peerstore().AddAddrs(to.ID, to.Addrs, peerstore.PermanentAddrTTL)
+	others := slices.DeleteFunc(p.cluster.Mux().Protocols(), func(id protocol.ID) bool { return id == joinProtocol })
+	if !slices.Contains(others, identify.ID) || !slices.Contains(others, blocksProtocol) || !slices.Contains(others, testProtocol) {
+		t.Fatalf("the test misses protocols: %v", others)
+	}
+	for _, proto := range others {
+		s, err := openStream(t.Context(), h, to.ID, string(proto))
+		if !errors.As(err, new(multistream.ErrNotSupported[protocol.ID])) {
+			t.Errorf("%s: %v, %v", proto, s, err)
+		}
+	}
+	if known, err := h.Peerstore().GetProtocols(to.ID); err != nil || len(known) != 0 {
+		t.Errorf("the joiner learned %v, %v", known, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := DialJoin(t.Context(), secret, p.ClusterAddrs()[0]); err == nil {
+		t.Error("joined where nobody listens")
+	}
+}
+
+func TestJoinKeyDependsOnTheSecretAlone(t *testing.T) {
+	_, a, err := JoinKey([]byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A format: nodes of different versions must derive the same id.
+	if want := "12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"; a != want {
+		t.Errorf("id %s, want %s", a, want)
+	}
+	_, b, err := JoinKey([]byte("secret2"))
+	if err != nil || a == b {
+		t.Fatal(b, err)
+	}
+	if _, _, err := JoinKey(nil); err == nil {
+		t.Fatal("a key of no secret")
+	}
+}
+
+func TestGossipReachesMembersOnly(t *testing.T) {
+	peers, r := newCluster(t, 3)
+	var topics []*Topic
+	for _, p := range peers {
+		topic, err := p.Topic("load", func(_ string, data []byte) bool { return !bytes.HasPrefix(data, []byte("bad")) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		topics = append(topics, topic)
+	}
+	for _, topic := range topics {
+		until(t, "everyone to listen", func() bool { return len(topic.Members()) == 2 })
+	}
+	if err := topics[0].Publish(t.Context(), make([]byte, MaxGossip+1)); !errors.Is(err, ErrGossipTooLarge) {
+		t.Fatal(err)
+	}
+	if err := topics[0].Publish(t.Context(), []byte("bad sample")); err == nil {
+		t.Fatal("published what the validator refuses")
+	}
+	large := peertest.Bytes(1, MaxGossip)
+	if err := topics[0].Publish(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range topics[1:] {
+		from, data, err := topic.Next(t.Context())
+		if err != nil || from != peers[0].ID() || !bytes.Equal(data, large) {
+			t.Fatal(from, len(data), err)
+		}
+	}
+	// A removed member is still connected here, but nobody takes its word.
+	r.set(peers[2].ID(), false)
+	if err := topics[2].Publish(t.Context(), []byte("I am still here")); err != nil {
+		t.Fatal(err)
+	}
+	if err := topics[1].Publish(t.Context(), []byte("sample")); err != nil {
+		t.Fatal(err)
+	}
+	if from, data, err := topics[0].Next(t.Context()); err != nil || from != peers[1].ID() || string(data) != "sample" {
+		t.Fatal(from, string(data), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := topics[0].Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
