@@ -1,0 +1,384 @@
+package blocks
+
+import (
+	"encoding/binary"
+
+	"github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+// change is what a run of records does to the index: one transaction, and what
+// it adds to the counts that are kept in memory. Live writes and recovery use
+// the same change, so recovery is the normal path.
+type change struct {
+	tx     *kv.Tx
+	loads  map[uint32]load // to be added
+	totals totals          // to be added
+	opened map[uint64]bool // incarnations that now need a sweep
+}
+
+func newChange(tx *kv.Tx) *change {
+	return &change{tx: tx, loads: make(map[uint32]load), opened: make(map[uint64]bool)}
+}
+
+// add counts one live record, or part of one, in a segment; sub takes it away.
+// Segment 0 stands for no record.
+func (c *change) add(segment uint32, bytes int64) {
+	l := c.loads[segment]
+	c.loads[segment] = load{l.records + 1, l.bytes + bytes}
+}
+
+func (c *change) sub(segment uint32, bytes int64) {
+	l := c.loads[segment]
+	c.loads[segment] = load{l.records - 1, l.bytes - bytes}
+}
+
+// apply enters the record that stands in segment.
+func (c *change) apply(rec record, segment uint32) error {
+	switch rec.kind {
+	case kindBlock:
+		return c.block(rec.hash, uint32(len(rec.data)), segment, uint32(rec.off))
+	case kindReference:
+		return c.references(rec.inc, rec.owner, rec.refs, segment)
+	case kindSeal:
+		return c.seal(rec.inc, rec.owner, rec.sealed, segment)
+	default:
+		return c.drop(rec.inc, rec.owner, segment)
+	}
+}
+
+// block says that the bytes of hash are at off in segment. An earlier place is
+// garbage from now on: the newest wins, because it is a compaction's copy, or
+// a repair.
+func (c *change) block(hash multihash.Multihash, size, segment, off uint32) error {
+	e, ok, err := getBlock(c.tx, hash)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !ok:
+		if err := c.tx.Set(orphanKey(hash), nil); err != nil {
+			return err
+		}
+		c.located(size, +1)
+	case e.segment == 0:
+		c.totals.missing--
+		c.located(size, +1)
+	case e.segment == segment && e.off == off:
+		return nil
+	default:
+		c.sub(e.segment, blockRecordBytes(hash, e.size))
+	}
+	c.add(segment, blockRecordBytes(hash, size))
+	e.segment, e.off, e.size = segment, off, size
+	return c.tx.Set(blockKey(hash), e.encode())
+}
+
+func (c *change) located(size uint32, n int64) {
+	c.totals.blocks += n
+	c.totals.bytes += n * int64(size)
+}
+
+// owner returns the entry for a record of inc, a new one if there is none.
+// dead says that the record belongs to an incarnation that was dropped.
+func (c *change) owner(inc uint64, owner string, segment uint32) (e ownerEntry, dead bool, err error) {
+	x, ok, err := getDropped(c.tx, inc)
+	if err != nil {
+		return e, false, err
+	}
+	if ok {
+		if err := c.kill(&x, inc, segment); err != nil {
+			return e, true, err
+		}
+		return e, true, c.tx.Set(droppedKey(inc), x.encode())
+	}
+	e, ok, err = getOwner(c.tx, owner)
+	if err != nil || !ok || e.inc == inc {
+		e.inc = inc
+		return e, false, err
+	}
+	// Two incarnations at once: the drop between them was lost to damage. The
+	// older is gone all the same.
+	if e.inc > inc {
+		x = droppedEntry{swept: true, owner: owner}
+		if err := c.kill(&x, inc, segment); err != nil {
+			return e, true, err
+		}
+		return e, true, c.tx.Set(droppedKey(inc), x.encode())
+	}
+	return ownerEntry{inc: inc}, false, c.drop(e.inc, owner, 0)
+}
+
+// kill notes that segment holds a dead record of inc, unless the drop record
+// is in the same segment and goes away together with it.
+func (c *change) kill(x *droppedEntry, inc uint64, segment uint32) error {
+	if segment == x.segment {
+		return nil
+	}
+	key := deadKey(segment, inc)
+	if _, ok, err := c.tx.Get(key); err != nil || ok {
+		return err
+	}
+	x.segments++
+	return c.tx.Set(key, nil)
+}
+
+func (c *change) references(inc uint64, owner string, refs []ref, segment uint32) error {
+	o, dead, err := c.owner(inc, owner, segment)
+	if err != nil || dead {
+		return err
+	}
+	for _, r := range refs {
+		isNew, err := c.reference(inc, r, segment)
+		if err != nil {
+			return err
+		}
+		if isNew {
+			o.blocks++
+			o.bytes += uint64(r.size)
+		}
+	}
+	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+func (c *change) reference(inc uint64, r ref, segment uint32) (isNew bool, err error) {
+	key := refKey(inc, r.hash)
+	v, ok, err := c.tx.Get(key)
+	if err != nil {
+		return false, err
+	}
+	place := binary.BigEndian.AppendUint32(nil, segment)
+	if ok {
+		if len(v) != 4 {
+			return false, badEntry(key)
+		}
+		c.sub(binary.BigEndian.Uint32(v), refBytes(r.hash))
+		c.add(segment, refBytes(r.hash))
+		return false, c.tx.Set(key, place)
+	}
+	c.add(segment, refBytes(r.hash))
+	if err := c.tx.Set(key, place); err != nil {
+		return false, err
+	}
+	e, ok, err := getBlock(c.tx, r.hash)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		e.size = r.size
+		c.totals.missing++
+	case e.refs == 0:
+		if err := c.tx.Delete(orphanKey(r.hash)); err != nil {
+			return false, err
+		}
+	}
+	e.refs++
+	return true, c.tx.Set(blockKey(r.hash), e.encode())
+}
+
+func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) error {
+	o, dead, err := c.owner(inc, owner, segment)
+	if err != nil || dead {
+		return err
+	}
+	if o.sealSegment != 0 {
+		c.sub(o.sealSegment, sealRecordBytes(owner))
+	}
+	c.add(segment, sealRecordBytes(owner))
+	o.sealSegment, o.sealed = segment, sealed
+	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// drop ends an incarnation. Its references are swept afterwards, in steps.
+// Segment 0 means that no drop record exists.
+func (c *change) drop(inc uint64, owner string, segment uint32) error {
+	x, ok, err := getDropped(c.tx, inc)
+	if err != nil {
+		return err
+	}
+	if ok { // a compaction's copy
+		if x.segment != 0 {
+			c.sub(x.segment, dropRecordBytes(owner))
+		}
+		c.add(segment, dropRecordBytes(owner))
+		x.segment = segment
+		return c.tx.Set(droppedKey(inc), x.encode())
+	}
+	x = droppedEntry{segment: segment, owner: owner}
+	if segment != 0 {
+		c.add(segment, dropRecordBytes(owner))
+	}
+	o, ok, err := getOwner(c.tx, owner)
+	if err != nil {
+		return err
+	}
+	if ok && o.inc == inc {
+		if o.sealSegment != 0 {
+			c.sub(o.sealSegment, sealRecordBytes(owner))
+			if err := c.kill(&x, inc, o.sealSegment); err != nil {
+				return err
+			}
+		}
+		if err := c.tx.Delete(ownerKey(owner)); err != nil {
+			return err
+		}
+	}
+	c.opened[inc] = true
+	return c.tx.Set(droppedKey(inc), x.encode())
+}
+
+// sweep removes up to limit references of a dropped incarnation, and the blocks
+// that nobody else references. It writes no record: after a crash it is done
+// again.
+func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err error) {
+	x, ok, err := getDropped(c.tx, inc)
+	if err != nil || !ok || x.swept {
+		return 0, true, err
+	}
+	prefix := refPrefix(inc)
+	type dead struct {
+		hash    multihash.Multihash
+		segment uint32
+	}
+	var found []dead
+	err = c.tx.Scan(prefix, after(prefix), false, func(key, v []byte) (bool, error) {
+		if len(v) != 4 {
+			return false, badEntry(key)
+		}
+		hash := append(multihash.Multihash(nil), key[len(prefix):]...)
+		found = append(found, dead{hash, binary.BigEndian.Uint32(v)})
+		return len(found) < limit, nil
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	for _, d := range found {
+		c.sub(d.segment, refBytes(d.hash))
+		if err := c.kill(&x, inc, d.segment); err != nil {
+			return 0, false, err
+		}
+		if err := c.tx.Delete(refKey(inc, d.hash)); err != nil {
+			return 0, false, err
+		}
+		n, err := c.unreference(d.hash)
+		if err != nil {
+			return 0, false, err
+		}
+		freed += n
+	}
+	x.swept = len(found) < limit
+	return freed, x.swept, c.settle(inc, x)
+}
+
+func (c *change) unreference(hash multihash.Multihash) (freed uint64, err error) {
+	e, ok, err := getBlock(c.tx, hash)
+	if err != nil {
+		return 0, err
+	}
+	if !ok || e.refs == 0 {
+		return 0, badEntry(blockKey(hash))
+	}
+	if e.refs--; e.refs > 0 {
+		return 0, c.tx.Set(blockKey(hash), e.encode())
+	}
+	return c.free(hash, e)
+}
+
+// free removes a block that has no reference.
+func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err error) {
+	if e.segment == 0 {
+		c.totals.missing--
+	} else {
+		c.sub(e.segment, blockRecordBytes(hash, e.size))
+		c.located(e.size, -1)
+		freed = uint64(e.size)
+	}
+	return freed, c.tx.Delete(blockKey(hash))
+}
+
+// settle stores x, or forgets it when its drop record has no dead record left
+// to kill.
+func (c *change) settle(inc uint64, x droppedEntry) error {
+	if !x.swept || x.segments > 0 {
+		return c.tx.Set(droppedKey(inc), x.encode())
+	}
+	if x.segment != 0 {
+		c.sub(x.segment, dropRecordBytes(x.owner))
+	}
+	return c.tx.Delete(droppedKey(inc))
+}
+
+// lose says that the bytes of hash at this place are no good.
+func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
+	e, ok, err := getBlock(c.tx, hash)
+	if err != nil || !ok || e.segment != segment || e.off != off {
+		return err
+	}
+	c.sub(segment, blockRecordBytes(hash, e.size))
+	c.located(e.size, -1)
+	c.totals.missing++
+	e.segment, e.off = 0, 0
+	return c.tx.Set(blockKey(hash), e.encode())
+}
+
+// gone says that the file of a segment is removed: drops that were needed for
+// its dead records alone are needed no longer.
+func (c *change) gone(segment uint32) error {
+	prefix := deadPrefix(segment)
+	var incs []uint64
+	err := c.tx.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
+		if len(key) != len(prefix)+8 {
+			return false, badEntry(key)
+		}
+		incs = append(incs, binary.BigEndian.Uint64(key[len(prefix):]))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, inc := range incs {
+		if err := c.tx.Delete(deadKey(segment, inc)); err != nil {
+			return err
+		}
+		x, ok, err := getDropped(c.tx, inc)
+		if err != nil {
+			return err
+		}
+		if !ok || x.segments == 0 {
+			continue
+		}
+		x.segments--
+		if err := c.settle(inc, x); err != nil {
+			return err
+		}
+	}
+	return c.tx.Delete(segmentKey(segment))
+}
+
+// orphans frees the blocks that recovery met and that no reference names.
+func (c *change) orphans(limit int) (done bool, err error) {
+	var hashes []multihash.Multihash
+	err = c.tx.Scan([]byte{keyOrphan}, []byte{keyOrphan + 1}, false, func(key, _ []byte) (bool, error) {
+		hashes = append(hashes, append(multihash.Multihash(nil), key[1:]...))
+		return len(hashes) < limit, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, hash := range hashes {
+		if err := c.tx.Delete(orphanKey(hash)); err != nil {
+			return false, err
+		}
+		e, ok, err := getBlock(c.tx, hash)
+		if err != nil {
+			return false, err
+		}
+		if ok && e.refs == 0 {
+			if _, err := c.free(hash, e); err != nil {
+				return false, err
+			}
+		}
+	}
+	return len(hashes) < limit, nil
+}

@@ -1,0 +1,282 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+const (
+	// maxQueuedOps and maxQueuedBytes bound what waits for its commit; who
+	// comes then waits to be allowed to wait.
+	maxQueuedOps   = 1024
+	maxQueuedBytes = 64 << 20
+	// maxBatchOps and maxBatchBytes bound what one fdatasync carries.
+	maxBatchOps   = 512
+	maxBatchBytes = 8 << 20
+)
+
+// op is one step that has to be the only one: it reads the index through the
+// batch and appends records to it. It may refuse with ErrNoSpace before it has
+// done anything; any other error breaks the store.
+type op struct {
+	bytes int64 // what it may append, roughly
+	run   func(b *batch) error
+
+	err  error
+	wake chan struct{} // one token: done, or chosen to lead
+	// Guarded by Store.mu.
+	chosen bool
+}
+
+// batch is what is committed together.
+type batch struct {
+	*change
+	s     *Store
+	base  int64 // where s.buf will stand in the active segment
+	start int   // of the record being built
+	low   bool  // no room for new blocks
+}
+
+// begin starts a record; its payload is then appended to s.buf.
+func (b *batch) begin() {
+	b.start = len(b.s.buf)
+	b.s.buf = beginRecord(b.s.buf)
+}
+
+// position is where the next record will stand, which is also the incarnation
+// of an owner that begins with it.
+func (b *batch) position() uint64 {
+	return uint64(b.s.active.number)<<32 | uint64(b.base+int64(len(b.s.buf)))
+}
+
+// end completes the record and enters it into the index.
+func (b *batch) end(rec record) error {
+	rec.off = b.base + int64(b.start)
+	endRecord(b.s.buf, b.start, b.s.active.seed, rec.off, rec.kind)
+	return b.apply(rec, b.s.active.number)
+}
+
+// do has fn run alone and returns when what it did is durable and readable.
+func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) error {
+	bytes = min(bytes, maxQueuedBytes)
+	if err := s.queueOps.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.queueOps.Release(1)
+	if err := s.queueBytes.Acquire(ctx, bytes); err != nil {
+		return err
+	}
+	defer s.queueBytes.Release(bytes)
+
+	o := &op{bytes: bytes, run: fn, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.queue = append(s.queue, o)
+	if !s.leading {
+		s.leading = true
+		o.chosen = true
+		o.wake <- struct{}{}
+	}
+	s.mu.Unlock()
+
+	select {
+	case <-o.wake:
+	case <-ctx.Done():
+		if s.withdraw(o) {
+			return ctx.Err()
+		}
+		<-o.wake // being committed, or chosen
+	}
+	s.mu.Lock()
+	chosen := o.chosen
+	s.mu.Unlock()
+	if chosen {
+		s.lead()
+	}
+	return o.err
+}
+
+// withdraw takes an op out of the queue, unless it is too late.
+func (s *Store) withdraw(o *op) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.chosen {
+		return false
+	}
+	for i, q := range s.queue {
+		if q == o {
+			s.queue = append(s.queue[:i], s.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// lead commits the batch at the head of the queue, the leader's own op first,
+// and hands the lead to the next that waits.
+func (s *Store) lead() {
+	s.mu.Lock()
+	n, bytes := 0, int64(0)
+	for n < len(s.queue) && n < maxBatchOps && (n == 0 || bytes+s.queue[n].bytes <= maxBatchBytes) {
+		bytes += s.queue[n].bytes
+		n++
+	}
+	ops := append([]*op(nil), s.queue[:n]...)
+	s.queue = append(s.queue[:0], s.queue[n:]...)
+	s.mu.Unlock()
+
+	s.commit(ops)
+
+	s.mu.Lock()
+	for _, o := range ops[1:] {
+		o.wake <- struct{}{}
+	}
+	if len(s.queue) > 0 {
+		s.queue[0].chosen = true
+		s.queue[0].wake <- struct{}{}
+	} else {
+		s.leading = false
+		s.idle.Broadcast()
+	}
+	s.mu.Unlock()
+}
+
+// commit runs the ops and makes what they did durable, then readable. The
+// caller leads.
+func (s *Store) commit(ops []*op) {
+	fail := func(err error) {
+		for _, o := range ops {
+			if o.err == nil {
+				o.err = err
+			}
+		}
+	}
+	if s.broken != nil {
+		fail(fmt.Errorf("%w: %w", ErrBroken, s.broken))
+		return
+	}
+	if err := s.roll(); err != nil {
+		fail(noSpace(err))
+		return
+	}
+	s.buf = s.buf[:0]
+	b := &batch{change: newChange(s.index.Begin()), s: s, base: s.active.size, low: s.lowSpace()}
+	defer b.tx.Discard()
+	for _, o := range ops {
+		err := o.run(b)
+		if errors.Is(err, ErrNoSpace) {
+			o.err = err
+		} else if err != nil {
+			// The index could not be read, and half a step cannot be taken out
+			// of the change again.
+			fail(s.breakdown(err))
+			return
+		}
+	}
+	if len(s.buf) > 0 {
+		if err := s.append(); err != nil {
+			fail(err)
+			return
+		}
+	}
+	// The blocks are durable. A crash here leaves them for recovery to index.
+	if err := s.publish(b.change, s.active.number, s.active.size); err != nil {
+		fail(s.breakdown(err))
+	}
+}
+
+// breakdown marks the store broken.
+func (s *Store) breakdown(err error) error {
+	err = s.distrustIndex(err)
+	s.broken = err
+	s.log.Error("block store is broken", "dir", s.dir, "err", err)
+	close(s.failed)
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}
+
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
+
+// append writes the batch to the active segment and makes it durable.
+func (s *Store) append() error {
+	a := s.active
+	if _, err := a.f.WriteAt(s.buf, a.size); err != nil {
+		// Nothing was promised of these bytes. If they can be cut off again the
+		// store is as before; a full disk is no reason to end.
+		if terr := a.f.Truncate(a.size); terr != nil {
+			return s.breakdown(errors.Join(err, terr))
+		}
+		return fmt.Errorf("blocks: write segment: %w", noSpace(err))
+	}
+	if err := durable.Datasync(a.f); err != nil {
+		return s.breakdown(err)
+	}
+	a.size += int64(len(s.buf))
+	return nil
+}
+
+// roll begins a new segment when the active one is full.
+func (s *Store) roll() error {
+	if s.active.size < s.opts.SegmentBytes {
+		return nil
+	}
+	next, err := createSegment(filepath.Join(s.dir, segmentsDir), s.active.number+1)
+	if err != nil {
+		return err
+	}
+	old := s.active
+	s.active = next
+	s.stats.Lock()
+	s.sizes[next.number] = next.size
+	s.stats.Unlock()
+	// Everything in it was synced by its own batch.
+	if err := old.f.Close(); err != nil {
+		s.log.Error("cannot close full segment", "file", old.f.Name(), "err", err)
+	}
+	return nil
+}
+
+// publish commits the change to the index, without fsync, and takes over its
+// counts.
+// number and off say up to where it covers the segments.
+func (s *Store) publish(c *change, number uint32, off int64) error {
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	if _, ok := c.loads[number]; !ok {
+		c.loads[number] = load{} // a segment without an entry would be a stranger
+	}
+	for segment, add := range c.loads {
+		l := s.loads[segment]
+		l = load{l.records + add.records, l.bytes + add.bytes}
+		if err := c.tx.Set(segmentKey(segment), l.encode()); err != nil {
+			return err
+		}
+		s.loads[segment] = l
+	}
+	s.totals.blocks += c.totals.blocks
+	s.totals.bytes += c.totals.bytes
+	s.totals.missing += c.totals.missing
+	s.sizes[number] = max(s.sizes[number], off)
+	m := meta{number, off, s.totals}
+	if err := c.tx.Set([]byte{keyMeta}, m.encode()); err != nil {
+		return err
+	}
+	for inc := range c.opened {
+		if _, ok := s.unswept[inc]; !ok {
+			s.unswept[inc] = false
+		}
+	}
+	return c.tx.Commit(false)
+}

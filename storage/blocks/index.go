@@ -1,0 +1,240 @@
+package blocks
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+// The index, in storage/kv, says where each block is and who references it. It
+// is a function of the segments and can be thrown away. Keys begin with a
+// letter; numbers are big endian:
+//
+//	b hash             -> segment, offset, size, references (uint32 each);
+//	                      segment 0: referenced, but its bytes are not here
+//	o owner            -> incarnation, seal's segment, counts
+//	r inc hash         -> segment of the reference
+//	x inc              -> a dropped incarnation whose drop record is needed
+//	y segment inc      -> the segment holds dead records of a dropped incarnation
+//	z hash             -> during recovery: a block seen before any reference
+//	s segment          -> live records and their bytes
+//	m                  -> how far into the segments the index reaches; totals
+//
+// A drop record is needed until no segment holds a record that it kills, or
+// recovery from the segments would bring the owner back to life.
+const (
+	indexVersion = 1
+
+	keyBlock   = 'b'
+	keyOwner   = 'o'
+	keyRef     = 'r'
+	keyDropped = 'x'
+	keyDead    = 'y'
+	keyOrphan  = 'z'
+	keySegment = 's'
+	keyMeta    = 'm'
+)
+
+func blockKey(hash multihash.Multihash) []byte {
+	return append(append(make([]byte, 0, 1+len(hash)), keyBlock), hash...)
+}
+
+func orphanKey(hash multihash.Multihash) []byte {
+	return append(append(make([]byte, 0, 1+len(hash)), keyOrphan), hash...)
+}
+
+func ownerKey(owner string) []byte {
+	return append(append(make([]byte, 0, 1+len(owner)), keyOwner), owner...)
+}
+
+func refPrefix(inc uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 9), keyRef), inc)
+}
+
+func refKey(inc uint64, hash multihash.Multihash) []byte {
+	b := append(make([]byte, 0, 9+len(hash)), keyRef)
+	return append(binary.BigEndian.AppendUint64(b, inc), hash...)
+}
+
+func droppedKey(inc uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyDropped}, inc)
+}
+
+func deadPrefix(segment uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{keyDead}, segment)
+}
+
+func deadKey(segment uint32, inc uint64) []byte {
+	return binary.BigEndian.AppendUint64(deadPrefix(segment), inc)
+}
+
+func segmentKey(segment uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{keySegment}, segment)
+}
+
+// after returns the smallest key above all that begin with prefix.
+func after(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+func badEntry(key []byte) error {
+	return fmt.Errorf("%w: index entry %q", kv.ErrCorrupt, key)
+}
+
+type blockEntry struct{ segment, off, size, refs uint32 }
+
+func (e blockEntry) encode() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 16), e.segment)
+	b = binary.BigEndian.AppendUint32(b, e.off)
+	b = binary.BigEndian.AppendUint32(b, e.size)
+	return binary.BigEndian.AppendUint32(b, e.refs)
+}
+
+func decodeBlockEntry(key, v []byte) (blockEntry, error) {
+	if len(v) != 16 {
+		return blockEntry{}, badEntry(key)
+	}
+	return blockEntry{
+		binary.BigEndian.Uint32(v), binary.BigEndian.Uint32(v[4:]),
+		binary.BigEndian.Uint32(v[8:]), binary.BigEndian.Uint32(v[12:]),
+	}, nil
+}
+
+type ownerEntry struct {
+	inc           uint64
+	sealSegment   uint32 // 0: not sealed
+	bytes, blocks uint64 // as referenced so far
+	sealed        Sealed
+}
+
+func (e ownerEntry) encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 44), e.inc)
+	b = binary.BigEndian.AppendUint32(b, e.sealSegment)
+	for _, n := range []uint64{e.bytes, e.blocks, e.sealed.Bytes, e.sealed.Blocks} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
+	if len(v) != 44 {
+		return ownerEntry{}, badEntry(key)
+	}
+	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
+	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36)}}, nil
+}
+
+func (e ownerEntry) info(owner string) OwnerInfo {
+	if e.sealSegment != 0 {
+		return OwnerInfo{Owner: owner, Sealed: true, Bytes: e.sealed.Bytes, Blocks: e.sealed.Blocks}
+	}
+	return OwnerInfo{Owner: owner, Bytes: e.bytes, Blocks: e.blocks}
+}
+
+type droppedEntry struct {
+	segment  uint32 // of the drop record; 0: there is none
+	segments uint32 // other segments that hold dead records
+	swept    bool   // no reference is left in the index
+	owner    string
+}
+
+func (e droppedEntry) encode() []byte {
+	b := binary.BigEndian.AppendUint32(nil, e.segment)
+	b = binary.BigEndian.AppendUint32(b, e.segments)
+	swept := byte(0)
+	if e.swept {
+		swept = 1
+	}
+	return append(append(b, swept), e.owner...)
+}
+
+func decodeDroppedEntry(key, v []byte) (droppedEntry, error) {
+	if len(v) < 9 {
+		return droppedEntry{}, badEntry(key)
+	}
+	return droppedEntry{binary.BigEndian.Uint32(v), binary.BigEndian.Uint32(v[4:]), v[8] == 1, string(v[9:])}, nil
+}
+
+// load is what a segment still holds that is needed.
+type load struct{ records, bytes int64 }
+
+func (l load) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(l.records))
+	return binary.BigEndian.AppendUint64(b, uint64(l.bytes))
+}
+
+func decodeLoad(key, v []byte) (load, error) {
+	if len(v) != 16 {
+		return load{}, badEntry(key)
+	}
+	return load{int64(binary.BigEndian.Uint64(v)), int64(binary.BigEndian.Uint64(v[8:]))}, nil
+}
+
+// totals are sums over all blocks of the index.
+type totals struct{ blocks, bytes, missing int64 }
+
+type meta struct {
+	segment uint32 // the index covers all before off in this segment
+	off     int64
+	totals  totals
+}
+
+func (m meta) encode() []byte {
+	b := binary.BigEndian.AppendUint32([]byte{indexVersion}, m.segment)
+	for _, n := range []int64{m.off, m.totals.blocks, m.totals.bytes, m.totals.missing} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+func decodeMeta(v []byte) (meta, error) {
+	if len(v) != 37 || v[0] != indexVersion {
+		return meta{}, badEntry([]byte{keyMeta})
+	}
+	n := func(at int) int64 { return int64(binary.BigEndian.Uint64(v[at:])) }
+	return meta{binary.BigEndian.Uint32(v[1:]), n(5), totals{n(13), n(21), n(29)}}, nil
+}
+
+// getter is what a kv view, transaction and store have in common.
+type getter interface {
+	Get(key []byte) (value []byte, ok bool, err error)
+}
+
+func getBlock(g getter, hash multihash.Multihash) (blockEntry, bool, error) {
+	key := blockKey(hash)
+	v, ok, err := g.Get(key)
+	if err != nil || !ok {
+		return blockEntry{}, false, err
+	}
+	e, err := decodeBlockEntry(key, v)
+	return e, err == nil, err
+}
+
+func getOwner(g getter, owner string) (ownerEntry, bool, error) {
+	key := ownerKey(owner)
+	v, ok, err := g.Get(key)
+	if err != nil || !ok {
+		return ownerEntry{}, false, err
+	}
+	e, err := decodeOwnerEntry(key, v)
+	return e, err == nil, err
+}
+
+func getDropped(g getter, inc uint64) (droppedEntry, bool, error) {
+	key := droppedKey(inc)
+	v, ok, err := g.Get(key)
+	if err != nil || !ok {
+		return droppedEntry{}, false, err
+	}
+	e, err := decodeDroppedEntry(key, v)
+	return e, err == nil, err
+}

@@ -1,0 +1,265 @@
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/ipfs/boxo/blockstore"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+	"github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+// readAttempts is how often Get looks again for a block that was just moved.
+const readAttempts = 4
+
+// readable checks what every reading call needs, and turns the index's own
+// errors into the store's.
+func readable(ctx context.Context, c cid.Cid) error {
+	if !c.Defined() {
+		return fmt.Errorf("%w: no CID", ErrBadBlock)
+	}
+	return ctx.Err()
+}
+
+func (s *Store) readError(err error) error {
+	if errors.Is(err, kv.ErrClosed) {
+		return ErrClosed
+	}
+	return s.distrustIndex(err)
+}
+
+// Get returns a block, its checksum and its hash verified. It answers
+// ipld.ErrNotFound if the block is not here. Bytes found bad are never
+// returned: the first who meets them gets ErrCorrupt, and from then on the
+// block is not here, until a Put brings it again.
+func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	if err := readable(ctx, c); err != nil {
+		return nil, err
+	}
+	hash := c.Hash()
+	if isIdentity(c) {
+		return identityBlock(c)
+	}
+	var last blockEntry
+	for attempt := range readAttempts {
+		e, ok, err := getBlock(s.index, hash)
+		if err != nil {
+			return nil, fmt.Errorf("blocks: get %s: %w", c, s.readError(err))
+		}
+		if !ok || e.segment == 0 {
+			return nil, ipld.ErrNotFound{Cid: c}
+		}
+		data, err := s.read(e, hash)
+		if err == nil {
+			return blocks.NewBlockWithCid(data, c)
+		}
+		bad := errors.Is(err, ErrCorrupt) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrNotExist)
+		if !bad {
+			return nil, fmt.Errorf("blocks: get %s: %w", c, err)
+		}
+		// Once may be a move by Compact in this moment, or the bus; the same
+		// place twice is the disk.
+		if attempt > 0 && e.segment == last.segment && e.off == last.off {
+			return nil, s.lost(ctx, c, e, err)
+		}
+		last = e
+	}
+	return nil, fmt.Errorf("blocks: get %s: %w", c, ErrCorrupt)
+}
+
+// lost notes that a block's bytes are no good, and returns the error to give.
+func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) error {
+	s.corrupt.Add(1)
+	s.log.ErrorContext(ctx, "stored block is bad", "cid", c, "segment", e.segment, "offset", e.off, "err", cause)
+	err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
+		return b.lose(c.Hash(), e.segment, e.off)
+	})
+	if !errors.Is(cause, ErrCorrupt) {
+		cause = fmt.Errorf("%w: %w", ErrCorrupt, cause)
+	}
+	return errors.Join(fmt.Errorf("blocks: get %s: %w", c, cause), err)
+}
+
+// read returns the bytes of a block from its place.
+func (s *Store) read(e blockEntry, hash multihash.Multihash) ([]byte, error) {
+	h, err := s.files.acquire(e.segment)
+	if err != nil {
+		return nil, err
+	}
+	defer s.files.release(h)
+	buf := make([]byte, blockRecordBytes(hash, e.size))
+	off := int64(e.off)
+	if _, err := h.f.ReadAt(buf, off); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: segment ends too early", ErrCorrupt)
+		}
+		return nil, err
+	}
+	kind, length, sum, ok := parseHead(buf, h.seed, off)
+	payload := buf[recordHeadBytes:]
+	if !ok || kind != kindBlock || length != int64(len(payload)) || recordSum(h.seed, off, payload) != sum {
+		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	names, data := payload[1:1+len(hash)], payload[1+len(hash):]
+	if int(payload[0]) != len(hash) || !bytes.Equal(names, hash) || !hasHash(data, hash) {
+		return nil, fmt.Errorf("%w: hash", ErrCorrupt)
+	}
+	return data, nil
+}
+
+func identityBlock(c cid.Cid) (blocks.Block, error) {
+	decoded, err := multihash.Decode(c.Hash())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
+	}
+	return blocks.NewBlockWithCid(decoded.Digest, c)
+}
+
+// Has says whether the block is here, from the index alone.
+func (s *Store) Has(ctx context.Context, c cid.Cid) (bool, error) {
+	_, err := s.GetSize(ctx, c)
+	if ipld.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// GetSize returns the size of a block in bytes, from the index alone, or
+// ipld.ErrNotFound.
+func (s *Store) GetSize(ctx context.Context, c cid.Cid) (int, error) {
+	if err := readable(ctx, c); err != nil {
+		return 0, err
+	}
+	if isIdentity(c) {
+		b, err := identityBlock(c)
+		if err != nil {
+			return 0, err
+		}
+		return len(b.RawData()), nil
+	}
+	e, ok, err := getBlock(s.index, c.Hash())
+	if err != nil {
+		return 0, fmt.Errorf("blocks: size of %s: %w", c, s.readError(err))
+	}
+	if !ok || e.segment == 0 {
+		return 0, ipld.ErrNotFound{Cid: c}
+	}
+	return int(e.size), nil
+}
+
+// Owner describes one owner, if it exists.
+func (s *Store) Owner(ctx context.Context, owner string) (OwnerInfo, bool, error) {
+	if err := errors.Join(checkOwner(owner), ctx.Err()); err != nil {
+		return OwnerInfo{}, false, err
+	}
+	e, ok, err := getOwner(s.index, owner)
+	if err != nil {
+		return OwnerInfo{}, false, fmt.Errorf("blocks: owner: %w", s.readError(err))
+	}
+	if !ok {
+		return OwnerInfo{}, false, nil
+	}
+	return e.info(owner), true, nil
+}
+
+// Owners calls fn for each owner whose name begins with prefix, in order, as
+// of one moment, until fn says that it needs no more or fails.
+func (s *Store) Owners(ctx context.Context, prefix string, fn func(OwnerInfo) (more bool, err error)) error {
+	v := s.index.View()
+	defer v.Close()
+	lower := ownerKey(prefix)
+	err := v.Scan(lower, after(lower), false, func(key, value []byte) (bool, error) {
+		e, err := decodeOwnerEntry(key, value)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return false, err
+		}
+		return fn(e.info(string(key[1:])))
+	})
+	if err != nil {
+		return fmt.Errorf("blocks: owners: %w", s.readError(err))
+	}
+	return nil
+}
+
+// Blocks calls fn for each block that owner references, here or missing, as of
+// one moment, until fn says that it needs no more or fails. The multihash is
+// fn's to keep.
+func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash.Multihash) (more bool, err error)) error {
+	if err := checkOwner(owner); err != nil {
+		return err
+	}
+	v := s.index.View()
+	defer v.Close()
+	o, ok, err := getOwner(v, owner)
+	if err == nil && ok {
+		prefix := refPrefix(o.inc)
+		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			return fn(append(multihash.Multihash(nil), key[len(prefix):]...))
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("blocks: blocks of owner: %w", s.readError(err))
+	}
+	return nil
+}
+
+// Blockstore is the store as boxo sees it: reads are verified, writes are
+// refused with ErrNoOwner.
+func (s *Store) Blockstore() blockstore.Blockstore { return face{s} }
+
+type face struct{ s *Store }
+
+func (f face) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return f.s.Get(ctx, c) }
+func (f face) Has(ctx context.Context, c cid.Cid) (bool, error)         { return f.s.Has(ctx, c) }
+func (f face) GetSize(ctx context.Context, c cid.Cid) (int, error)      { return f.s.GetSize(ctx, c) }
+func (f face) Put(context.Context, blocks.Block) error                  { return ErrNoOwner }
+func (f face) PutMany(context.Context, []blocks.Block) error            { return ErrNoOwner }
+func (f face) DeleteBlock(context.Context, cid.Cid) error               { return ErrNoOwner }
+
+// AllKeysChan sends the CID (raw, version 1) of every readable block, as of one
+// moment, until ctx or the store ends.
+func (f face) AllKeysChan(ctx context.Context) (<-chan cid.Cid, error) {
+	s := f.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.walks.Add(1) // Close waits for it
+	out := make(chan cid.Cid)
+	go func() {
+		defer s.walks.Done()
+		defer close(out)
+		v := s.index.View()
+		defer v.Close()
+		err := v.Scan([]byte{keyBlock}, []byte{keyBlock + 1}, false, func(key, value []byte) (bool, error) {
+			e, err := decodeBlockEntry(key, value)
+			if err != nil || e.segment == 0 {
+				return err == nil, err
+			}
+			select {
+			case out <- cid.NewCidV1(cid.Raw, append(multihash.Multihash(nil), key[1:]...)):
+				return true, nil
+			case <-ctx.Done():
+			case <-s.closing:
+			}
+			return false, nil
+		})
+		if err != nil {
+			s.log.ErrorContext(ctx, "listing of blocks ended early", "err", s.readError(err))
+		}
+	}()
+	return out, nil
+}

@@ -1,0 +1,357 @@
+package blocks
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/multiformats/go-multihash"
+)
+
+// The segment format, version 1. Numbers are big endian. Every checksum starts
+// from the segment's seed, CRC32C of its salt and number, which is random, xor
+// the record's offset: so bytes inside a block can never pass for a record,
+// whatever whoever made the block put there, and neither can a record in the
+// place of another.
+//
+//	segment  header twice, then records
+//	header   "HFSEG" 0x00 0x00 0x01, number uint32, salt uint64,
+//	         8 zero bytes, CRC32C uint32 (from zero) of all these
+//	record   magic uint32, kind uint8, 3 zero bytes, length uint32,
+//	         payload CRC uint32, CRC uint32 of the preceding 16 bytes; payload
+//
+// Payloads, where hash is its length uint8 and the multihash, and owner is its
+// length uint16 and the text:
+//
+//	block      hash, bytes
+//	reference  incarnation uint64, owner, count uint16, count × (hash, size uint32)
+//	drop       incarnation uint64, owner
+//	seal       incarnation uint64, owner, bytes uint64, blocks uint64
+//
+// An incarnation tells an owner from an earlier one of the same name: it is the
+// position of the owner's first record, so it grows and is never used again.
+// There are no tombstones of blocks: a block without a reference is garbage.
+const (
+	segmentMagic     = "HFSEG\x00\x00\x01"
+	headerCopyBytes  = 32
+	headerBytes      = 2 * headerCopyBytes
+	recordMagic      = 0xF5A3C91E
+	recordHeadBytes  = 20
+	maxPayloadBytes  = MaxBlockBytes + 256
+	maxRefsPerRecord = 1024
+	maxMultihash     = 255
+
+	kindBlock     = 1
+	kindReference = 2
+	kindDrop      = 3
+	kindSeal      = 4
+)
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// segmentHeader returns both copies.
+func segmentHeader(number uint32, salt uint64) []byte {
+	h := append(make([]byte, 0, headerBytes), segmentMagic...)
+	h = binary.BigEndian.AppendUint32(h, number)
+	h = binary.BigEndian.AppendUint64(h, salt)
+	h = append(h, make([]byte, 8)...)
+	h = binary.BigEndian.AppendUint32(h, crc32.Checksum(h, castagnoli()))
+	return append(h, h...)
+}
+
+// parseSegmentHeader returns the seed from the first good copy.
+func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
+	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
+		c := h[at : at+headerCopyBytes]
+		if string(c[:8]) == segmentMagic && binary.BigEndian.Uint32(c[8:]) == number &&
+			binary.BigEndian.Uint32(c[28:]) == crc32.Checksum(c[:28], castagnoli()) {
+			return crc32.Checksum(c[8:20], castagnoli()), true
+		}
+	}
+	return 0, false
+}
+
+func recordSum(seed uint32, off int64, b []byte) uint32 {
+	return crc32.Update(seed^uint32(off), castagnoli(), b)
+}
+
+// beginRecord reserves a record's head at the end of b.
+func beginRecord(b []byte) []byte {
+	var head [recordHeadBytes]byte
+	return append(b, head[:]...)
+}
+
+// endRecord fills in the head of the record that begins at b[start], which
+// will stand at off in its segment.
+func endRecord(b []byte, start int, seed uint32, off int64, kind byte) {
+	head, payload := b[start:start+recordHeadBytes], b[start+recordHeadBytes:]
+	binary.BigEndian.PutUint32(head, recordMagic)
+	head[4] = kind
+	binary.BigEndian.PutUint32(head[8:], uint32(len(payload)))
+	binary.BigEndian.PutUint32(head[12:], recordSum(seed, off, payload))
+	binary.BigEndian.PutUint32(head[16:], recordSum(seed, off, head[:16]))
+}
+
+// parseHead checks the head of a record that stands at off.
+func parseHead(head []byte, seed uint32, off int64) (kind byte, length int64, sum uint32, ok bool) {
+	if binary.BigEndian.Uint32(head) != recordMagic ||
+		binary.BigEndian.Uint32(head[16:]) != recordSum(seed, off, head[:16]) {
+		return 0, 0, 0, false
+	}
+	n := binary.BigEndian.Uint32(head[8:])
+	if n > maxPayloadBytes {
+		return 0, 0, 0, false
+	}
+	return head[4], int64(n), binary.BigEndian.Uint32(head[12:]), true
+}
+
+func blockRecordBytes(hash multihash.Multihash, size uint32) int64 {
+	return recordHeadBytes + 1 + int64(len(hash)) + int64(size)
+}
+
+func refBytes(hash multihash.Multihash) int64 { return 1 + int64(len(hash)) + 4 }
+
+func sealRecordBytes(owner string) int64 { return recordHeadBytes + 8 + 2 + int64(len(owner)) + 16 }
+
+func dropRecordBytes(owner string) int64 { return recordHeadBytes + 8 + 2 + int64(len(owner)) }
+
+func appendHash(b []byte, hash multihash.Multihash) []byte {
+	return append(append(b, byte(len(hash))), hash...)
+}
+
+func appendOwner(b []byte, inc uint64, owner string) []byte {
+	b = binary.BigEndian.AppendUint64(b, inc)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(owner)))
+	return append(b, owner...)
+}
+
+// ref is one block as a reference names it.
+type ref struct {
+	hash multihash.Multihash
+	size uint32
+}
+
+func appendRefs(b []byte, inc uint64, owner string, refs []ref) []byte {
+	b = appendOwner(b, inc, owner)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(refs)))
+	for _, r := range refs {
+		b = binary.BigEndian.AppendUint32(appendHash(b, r.hash), r.size)
+	}
+	return b
+}
+
+func appendSeal(b []byte, inc uint64, owner string, sealed Sealed) []byte {
+	b = appendOwner(b, inc, owner)
+	b = binary.BigEndian.AppendUint64(b, sealed.Bytes)
+	return binary.BigEndian.AppendUint64(b, sealed.Blocks)
+}
+
+// reader takes a payload apart. The first thing missing makes it bad for good.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n > len(r.b) {
+		r.bad = true
+		return nil
+	}
+	taken := r.b[:n:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *reader) uint(n int) (v uint64) {
+	for _, c := range r.take(n) {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+func (r *reader) hash() multihash.Multihash { return r.take(int(r.uint(1))) }
+
+func (r *reader) owner() (inc uint64, owner string) {
+	inc = r.uint(8)
+	n := int(r.uint(2))
+	if n == 0 || n > MaxOwnerBytes || inc == 0 {
+		r.bad = true
+	}
+	return inc, string(r.take(n))
+}
+
+// record is one record as it was read. Its slices are valid until the next.
+type record struct {
+	kind  byte
+	off   int64
+	bytes int64 // head and payload
+
+	inc    uint64
+	owner  string
+	hash   multihash.Multihash // block
+	data   []byte              // block
+	refs   []ref               // reference
+	sealed Sealed              // seal
+}
+
+// parsePayload takes a payload apart whose checksum was right.
+func parsePayload(kind byte, payload []byte) (rec record, err error) {
+	r := reader{b: payload}
+	rec.kind = kind
+	switch kind {
+	case kindBlock:
+		rec.hash = r.hash()
+		rec.data = r.take(len(r.b))
+		r.bad = r.bad || len(rec.hash) == 0 || len(rec.data) > MaxBlockBytes
+	case kindReference:
+		rec.inc, rec.owner = r.owner()
+		n := int(r.uint(2))
+		if n > maxRefsPerRecord {
+			r.bad = true
+		}
+		for i := 0; i < n && !r.bad; i++ {
+			hash := r.hash()
+			rec.refs = append(rec.refs, ref{hash, uint32(r.uint(4))})
+			r.bad = r.bad || len(hash) == 0
+		}
+	case kindDrop:
+		rec.inc, rec.owner = r.owner()
+	case kindSeal:
+		rec.inc, rec.owner = r.owner()
+		rec.sealed.Bytes = r.uint(8)
+		rec.sealed.Blocks = r.uint(8)
+	default:
+		return rec, fmt.Errorf("%w: record kind %d is unknown to this version", ErrCorrupt, kind)
+	}
+	if r.bad || len(r.b) != 0 {
+		return rec, fmt.Errorf("%w: malformed record of kind %d", ErrCorrupt, kind)
+	}
+	return rec, nil
+}
+
+// span is a stretch of a segment that holds no good record.
+type span struct{ from, to int64 }
+
+// scanWindowBytes is how much of a segment a scan holds at a time; a record
+// always fits.
+const scanWindowBytes = maxPayloadBytes + recordHeadBytes + 2<<20
+
+// scan walks the records of a segment, whose header was checked.
+type scan struct {
+	src  io.ReaderAt
+	seed uint32
+	size int64
+
+	buf   []byte // holds the bytes from start on
+	start int64
+	bad   []span
+}
+
+// at returns the n bytes at off, or nil if the segment ends before.
+func (s *scan) at(off, n int64) ([]byte, error) {
+	if off+n > s.size {
+		return nil, nil
+	}
+	if off < s.start || off+n > s.start+int64(len(s.buf)) {
+		if s.buf == nil {
+			s.buf = make([]byte, min(scanWindowBytes, s.size))
+		}
+		want := min(int64(cap(s.buf)), s.size-off)
+		s.buf, s.start = s.buf[:want], off
+		if _, err := s.src.ReadAt(s.buf, off); err != nil {
+			return nil, err
+		}
+	}
+	return s.buf[off-s.start : off-s.start+n], nil
+}
+
+// one reads the record at off. good says whether it is one; next is where the
+// record ends as far as its head can be trusted, else 0.
+func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
+	head, err := s.at(off, recordHeadBytes)
+	if head == nil || err != nil {
+		return rec, 0, false, err
+	}
+	kind, length, sum, ok := parseHead(head, s.seed, off)
+	if !ok {
+		return rec, 0, false, nil
+	}
+	payload, err := s.at(off+recordHeadBytes, length)
+	if payload == nil || err != nil {
+		return rec, 0, false, err
+	}
+	next = off + recordHeadBytes + length
+	if recordSum(s.seed, off, payload) != sum {
+		return rec, next, false, nil
+	}
+	if rec, err = parsePayload(kind, payload); err != nil {
+		return rec, next, false, nil
+	}
+	rec.off, rec.bytes = off, next-off
+	return rec, next, true, nil
+}
+
+// each calls fn for every good record from off on and collects in s.bad what
+// lies between them. A damaged payload is stepped over by its head; after a
+// damaged head the next good record is searched for.
+func (s *scan) each(off int64, fn func(record) error) error {
+	for off < s.size {
+		rec, next, good, err := s.one(off)
+		if err != nil {
+			return err
+		}
+		if good {
+			if err := fn(rec); err != nil {
+				return err
+			}
+			off = next
+			continue
+		}
+		if next == 0 {
+			if next, err = s.resync(off + 1); err != nil {
+				return err
+			}
+		}
+		if n := len(s.bad); n > 0 && s.bad[n-1].to == off {
+			s.bad[n-1].to = next
+		} else {
+			s.bad = append(s.bad, span{off, next})
+		}
+		off = next
+	}
+	return nil
+}
+
+// resync returns the offset of the next good record from off on, or the end.
+func (s *scan) resync(off int64) (int64, error) {
+	magic := binary.BigEndian.AppendUint32(nil, recordMagic)
+	for off+recordHeadBytes <= s.size {
+		n := min(s.size-off, 64<<10)
+		chunk, err := s.at(off, n)
+		if err != nil {
+			return 0, err
+		}
+		i := bytes.Index(chunk, magic)
+		if i < 0 {
+			off += n - int64(len(magic)) + 1
+			continue
+		}
+		off += int64(i)
+		_, _, good, err := s.one(off)
+		if err != nil || good {
+			return off, err
+		}
+		off++
+	}
+	return s.size, nil
+}
+
+// tail returns where the unreadable end of the segment begins, or its size.
+func (s *scan) tail() int64 {
+	if n := len(s.bad); n > 0 && s.bad[n-1].to == s.size {
+		return s.bad[n-1].from
+	}
+	return s.size
+}

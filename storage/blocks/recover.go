@@ -1,0 +1,282 @@
+package blocks
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+// replayStep is how many records recovery enters into the index at a time.
+const replayStep = 2048
+
+// recoverState makes the index and the counts what the segments say, and opens
+// the segment to append to.
+func (s *Store) recoverState() error {
+	dir := filepath.Join(s.dir, segmentsDir)
+	sizes, err := segmentFiles(dir)
+	if err != nil {
+		return err
+	}
+	s.sizes = sizes
+	covered, err := s.openIndex()
+	if err != nil {
+		return err
+	}
+	if err := s.loadCounts(); err != nil {
+		return err
+	}
+	s.totals = covered.totals
+	numbers := slices.Sorted(maps.Keys(sizes))
+	for i, number := range numbers {
+		if number < covered.segment {
+			continue
+		}
+		from := int64(headerBytes)
+		if number == covered.segment {
+			from = max(from, covered.off)
+		}
+		if err := s.replay(number, from, i == len(numbers)-1); err != nil {
+			return fmt.Errorf("replay %s: %w", segmentPath(dir, number), err)
+		}
+	}
+	if err := s.openActive(); err != nil {
+		return err
+	}
+	if err := s.finishReplay(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// openIndex opens the index, or an empty one in the place of one that is
+// damaged or does not belong to these segments, and says how far it reaches.
+func (s *Store) openIndex() (meta, error) {
+	dir, marker := filepath.Join(s.dir, indexDir), filepath.Join(s.dir, rebuildFile)
+	if fileExists(marker) {
+		// The index goes before the marker, so that no crash forgets it.
+		if err := errors.Join(durable.RemoveAll(dir), durable.RemoveAll(marker)); err != nil {
+			return meta{}, err
+		}
+	}
+	opts := kv.Options{Logger: s.log, CacheBytes: s.opts.CacheBytes, Fatal: s.opts.Fatal}
+	index, err := kv.Open(dir, opts)
+	if errors.Is(err, durable.ErrLocked) {
+		return meta{}, err
+	}
+	if err == nil {
+		s.index = index
+		var m meta
+		if m, err = s.readMeta(); err == nil {
+			return m, nil
+		}
+		s.index = nil
+		err = errors.Join(err, index.Close())
+	}
+	s.log.Warn("block index is rebuilt from the segments", "dir", dir, "why", err)
+	if err := durable.RemoveAll(dir); err != nil {
+		return meta{}, err
+	}
+	if s.index, err = kv.Open(dir, opts); err != nil {
+		return meta{}, err
+	}
+	return meta{}, nil
+}
+
+// readMeta says how far the index reaches, or why it does not fit the segments.
+func (s *Store) readMeta() (meta, error) {
+	raw, ok, err := s.index.Get([]byte{keyMeta})
+	if err != nil || !ok {
+		return meta{}, err
+	}
+	m, err := decodeMeta(raw)
+	if err != nil {
+		return meta{}, err
+	}
+	if size, ok := s.sizes[m.segment]; !ok || size < m.off {
+		return meta{}, fmt.Errorf("it reaches offset %d of segment %d, which has %d bytes", m.off, m.segment, size)
+	}
+	for number := range s.sizes {
+		if number > m.segment {
+			continue
+		}
+		if _, ok, err := s.index.Get(segmentKey(number)); err != nil || !ok {
+			return meta{}, errors.Join(err, fmt.Errorf("it does not know segment %d", number))
+		}
+	}
+	return m, nil
+}
+
+func (s *Store) loadCounts() error {
+	v := s.index.View()
+	defer v.Close()
+	err := v.Scan([]byte{keySegment}, []byte{keySegment + 1}, false, func(key, value []byte) (bool, error) {
+		r := reader{b: key[1:]}
+		number := uint32(r.uint(4))
+		l, err := decodeLoad(key, value)
+		if r.bad || err != nil {
+			return false, badEntry(key)
+		}
+		s.loads[number] = l
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.Scan([]byte{keyDropped}, []byte{keyDropped + 1}, false, func(key, value []byte) (bool, error) {
+		r := reader{b: key[1:]}
+		inc := r.uint(8)
+		x, err := decodeDroppedEntry(key, value)
+		if r.bad || err != nil {
+			return false, badEntry(key)
+		}
+		if !x.swept {
+			s.unswept[inc] = false
+		}
+		return true, nil
+	})
+}
+
+// replay enters the records of a segment from an offset on into the index. Of
+// the last one, what does not end in a good record is a write that a crash cut
+// short: it was acknowledged to nobody and is cut off.
+func (s *Store) replay(number uint32, from int64, last bool) (err error) {
+	dir := filepath.Join(s.dir, segmentsDir)
+	f, seed, err := openSegment(dir, number, os.O_RDWR)
+	if errors.Is(err, ErrCorrupt) {
+		if last && s.sizes[number] <= headerBytes {
+			s.log.Warn("removing segment that a crash left without content", "file", segmentPath(dir, number))
+			delete(s.sizes, number)
+			return durable.RemoveAll(segmentPath(dir, number))
+		}
+		s.damaged.Add(1)
+		s.log.Error("segment cannot be read", "file", segmentPath(dir, number), "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sc := &scan{src: f, seed: seed, size: s.sizes[number]}
+	if err := s.enter(sc, number, from); err != nil {
+		return err
+	}
+	if end := sc.tail(); last && end < sc.size {
+		s.log.Warn("cutting off an unfinished write", "file", f.Name(), "offset", end, "bytes", sc.size-end)
+		sc.bad = sc.bad[:len(sc.bad)-1]
+		if err := f.Truncate(end); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		s.sizes[number] = end
+	}
+	for _, bad := range sc.bad {
+		s.damaged.Add(1)
+		s.log.Error("segment holds unreadable bytes", "file", f.Name(), "offset", bad.from, "bytes", bad.to-bad.from)
+	}
+	return nil
+}
+
+func (s *Store) enter(sc *scan, number uint32, from int64) error {
+	c := newChange(s.index.Begin())
+	defer func() { c.tx.Discard() }()
+	n, end := 0, from
+	err := sc.each(from, func(rec record) error {
+		if err := c.apply(rec, number); err != nil {
+			return err
+		}
+		end = rec.off + rec.bytes
+		if n++; n%replayStep != 0 {
+			return nil
+		}
+		if err := s.publish(c, number, end); err != nil {
+			return err
+		}
+		c = newChange(s.index.Begin())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.publish(c, number, end)
+}
+
+// openActive opens the newest segment if it has room, else a new one.
+func (s *Store) openActive() error {
+	dir := filepath.Join(s.dir, segmentsDir)
+	newest := uint32(0)
+	for number := range s.sizes {
+		newest = max(newest, number)
+	}
+	room := newest != 0 && s.sizes[newest] < s.opts.SegmentBytes
+	for number := range s.loads {
+		// A lost file's number is not used again: the index still names it.
+		if number > newest {
+			newest, room = number, false
+		}
+	}
+	if room {
+		f, seed, err := openSegment(dir, newest, os.O_RDWR)
+		if err == nil {
+			s.active = &active{newest, f, seed, s.sizes[newest]}
+			return nil
+		}
+		if !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+	}
+	a, err := createSegment(dir, newest+1)
+	if err != nil {
+		return err
+	}
+	s.active = a
+	s.sizes[a.number] = a.size
+	return nil
+}
+
+// finishReplay frees the blocks that nobody references and clears away what the
+// index still says of segments whose files are gone.
+func (s *Store) finishReplay() error {
+	for done := false; !done; {
+		c := newChange(s.index.Begin())
+		var err error
+		if done, err = c.orphans(replayStep); err == nil {
+			err = s.publish(c, s.active.number, s.active.size)
+		}
+		c.tx.Discard()
+		if err != nil {
+			return err
+		}
+	}
+	for number, l := range maps.Clone(s.loads) {
+		if _, ok := s.sizes[number]; ok {
+			continue
+		}
+		if l.records > 0 {
+			s.damaged.Add(1)
+			s.log.Error("segment is missing", "file", segmentPath(filepath.Join(s.dir, segmentsDir), number), "records", l.records)
+			continue
+		}
+		if err := s.forget(number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) forget(number uint32) error {
+	c := newChange(s.index.Begin())
+	defer c.tx.Discard()
+	if err := c.gone(number); err != nil {
+		return err
+	}
+	delete(s.loads, number)
+	return s.publish(c, s.active.number, s.active.size)
+}

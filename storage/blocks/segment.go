@@ -1,0 +1,187 @@
+package blocks
+
+import (
+	"container/list"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+const (
+	segmentSuffix = ".seg"
+	filePerm      = 0o600
+
+	// maxOpenSegments bounds the files kept open for reading. More may be open
+	// while more are being read at one moment.
+	maxOpenSegments = 256
+)
+
+func segmentPath(dir string, number uint32) string {
+	return filepath.Join(dir, fmt.Sprintf("%08d%s", number, segmentSuffix))
+}
+
+// segmentFiles returns the sizes of the segments in dir by number.
+func segmentFiles(dir string) (map[uint32]int64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[uint32]int64, len(entries))
+	for _, e := range entries {
+		number, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), segmentSuffix), 10, 32)
+		if err != nil || number == 0 || e.Name() != filepath.Base(segmentPath(dir, uint32(number))) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		sizes[uint32(number)] = info.Size()
+	}
+	return sizes, nil
+}
+
+// active is the segment that is appended to.
+type active struct {
+	number uint32
+	f      *os.File
+	seed   uint32
+	size   int64
+}
+
+func createSegment(dir string, number uint32) (*active, error) {
+	var salt [8]byte
+	if _, err := rand.Read(salt[:]); err != nil {
+		return nil, fmt.Errorf("blocks: create segment: %w", err)
+	}
+	header := segmentHeader(number, binary.BigEndian.Uint64(salt[:]))
+	path := segmentPath(dir, number)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, filePerm)
+	if err != nil {
+		return nil, fmt.Errorf("blocks: create segment: %w", err)
+	}
+	if _, err = f.WriteAt(header, 0); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = durable.SyncDir(dir)
+	}
+	if err != nil {
+		// Without its header it must not stay: the next try wants the name.
+		return nil, errors.Join(fmt.Errorf("blocks: create segment: %w", err), f.Close(), os.Remove(path))
+	}
+	seed, _ := parseSegmentHeader(header, number)
+	return &active{number: number, f: f, seed: seed, size: headerBytes}, nil
+}
+
+func openSegment(dir string, number uint32, flag int) (f *os.File, seed uint32, err error) {
+	path := segmentPath(dir, number)
+	if f, err = os.OpenFile(path, flag, 0); err != nil {
+		return nil, 0, fmt.Errorf("blocks: open segment: %w", err)
+	}
+	header := make([]byte, headerBytes)
+	n, err := f.ReadAt(header, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, errors.Join(fmt.Errorf("blocks: open segment: %w", err), f.Close())
+	}
+	seed, ok := parseSegmentHeader(header[:n], number)
+	if !ok {
+		return nil, 0, errors.Join(fmt.Errorf("blocks: open segment %s: %w: header", path, ErrCorrupt), f.Close())
+	}
+	return f, seed, nil
+}
+
+// handle is a segment open for reading.
+type handle struct {
+	number  uint32
+	f       *os.File
+	seed    uint32
+	place   *list.Element
+	readers int
+	removed bool // no longer in the cache: the last reader closes it
+}
+
+// handles keeps segments open between reads, the longest unused go first.
+type handles struct {
+	dir string
+
+	// mu guards the rest, and is held while a file is opened.
+	mu   sync.Mutex
+	open map[uint32]*handle
+	used list.List // of *handle, newest first
+}
+
+func newHandles(dir string) *handles {
+	return &handles{dir: dir, open: make(map[uint32]*handle)}
+}
+
+// acquire returns the segment open for reading, to be released.
+func (h *handles) acquire(number uint32) (*handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if got, ok := h.open[number]; ok {
+		got.readers++
+		h.used.MoveToFront(got.place)
+		return got, nil
+	}
+	f, seed, err := openSegment(h.dir, number, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	got := &handle{number: number, f: f, seed: seed, readers: 1}
+	got.place = h.used.PushFront(got)
+	h.open[number] = got
+	for e := h.used.Back(); e != nil && len(h.open) > maxOpenSegments; {
+		old := e.Value.(*handle)
+		e = e.Prev()
+		if old.readers == 0 {
+			h.forget(old)
+		}
+	}
+	return got, nil
+}
+
+// forget takes the handle out of the cache. A file opened for reading has
+// nothing to lose in Close.
+func (h *handles) forget(got *handle) {
+	delete(h.open, got.number)
+	h.used.Remove(got.place)
+	got.removed = true
+	if got.readers == 0 {
+		_ = got.f.Close()
+	}
+}
+
+func (h *handles) release(got *handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if got.readers--; got.readers == 0 && got.removed {
+		_ = got.f.Close()
+	}
+}
+
+// remove forgets a segment; who reads it goes on reading.
+func (h *handles) remove(number uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if got, ok := h.open[number]; ok {
+		h.forget(got)
+	}
+}
+
+func (h *handles) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, got := range h.open {
+		h.forget(got)
+	}
+}

@@ -1,0 +1,319 @@
+// Package blocks keeps the blocks of a node in append-only segment files, each
+// block alive for as long as at least one owner references it.
+//
+// Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid,
+// go-multihash, go-block-format, go-ipld-format.
+// Never:   libp2p, raft, cluster, what an owner means.
+//
+// The segments are the truth: a journal of blocks, references, seals and
+// drops, each record under its own checksum. The index (storage/kv) is derived
+// from them; it is written without fsync together with the position that it
+// covers, so after a crash only the tail of the journal is read again, and
+// without an index, all of it.
+//
+// Writers at the same moment share one write and one fdatasync: whoever finds
+// nobody committing commits for all that wait. So a Store needs no goroutine
+// to be used; Run only collects garbage in the background.
+//
+// Ownership is the garbage collection. Put and Adopt reference blocks in the
+// name of an owner, Drop takes all references of one back, at a cost in
+// proportion to them. All three are ordered by the one committer, so a block
+// that Put or Adopt acknowledged cannot be freed by the Drop of another owner.
+package blocks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+const (
+	// MaxBlockBytes is the size of the largest block; bitswap cannot carry one
+	// of 4 MiB, and no sound IPFS peer makes one above this.
+	MaxBlockBytes = 2 << 20
+	// MaxOwnerBytes is the length of the longest owner.
+	MaxOwnerBytes = 256
+
+	// DefaultSegmentBytes is the size at which a segment is full.
+	DefaultSegmentBytes = 256 << 20
+	// MaxSegmentBytes bounds Options.SegmentBytes.
+	MaxSegmentBytes = 1 << 30
+	minSegmentBytes = 4 << 10
+	// DefaultMinFreeBytes is left free on the disk, so that a full store can
+	// still drop owners and everything else on the disk can go on.
+	DefaultMinFreeBytes = 256 << 20
+	// DefaultCompactBytesPerSecond is the rate at which Compact copies.
+	DefaultCompactBytesPerSecond = 32 << 20
+	// DefaultCompactEvery is how often Run looks for garbage without being told.
+	DefaultCompactEvery = time.Minute
+
+	dirPerm = 0o700
+
+	segmentsDir = "segments"
+	indexDir    = "index"
+	lockFile    = "LOCK"
+	// rebuildFile says that the index was found damaged, so that the next Open
+	// makes it anew.
+	rebuildFile = "index.rebuild"
+)
+
+var (
+	// ErrBroken is the answer to every write after a failed fsync or index
+	// commit. What is on disk is unknown; the process has to end and recover.
+	ErrBroken = errors.New("blocks: store is broken by an earlier failure")
+	// ErrClosed is the answer after Close.
+	ErrClosed = errors.New("blocks: store is closed")
+	// ErrTooLarge refuses a block of more than MaxBlockBytes.
+	ErrTooLarge = errors.New("blocks: block is too large")
+	// ErrCorrupt says that stored bytes are not those that were stored.
+	ErrCorrupt = errors.New("blocks: corrupt")
+	// ErrBadBlock refuses a block whose bytes do not have its hash, or whose
+	// hash is not one to trust.
+	ErrBadBlock = errors.New("blocks: block does not match its CID")
+	// ErrNoSpace refuses blocks when the disk is full or nearly so.
+	ErrNoSpace = errors.New("blocks: no space left")
+	// ErrNoOwner refuses writes through the Blockstore face.
+	ErrNoOwner = errors.New("blocks: a block needs an owner: use Put of the store")
+	// ErrBadOwner refuses an owner that is empty or longer than MaxOwnerBytes.
+	ErrBadOwner = errors.New("blocks: bad owner")
+)
+
+// Options are the settings of a store. The zero value is good.
+type Options struct {
+	Logger *slog.Logger
+	// SegmentBytes is the size at which a segment is full, in bytes.
+	SegmentBytes int64
+	// MinFreeBytes is left free on the disk; negative means nothing is.
+	MinFreeBytes int64
+	// CompactBytesPerSecond bounds how much Compact copies.
+	CompactBytesPerSecond int64
+	// CompactEvery is how often Run looks for garbage.
+	CompactEvery time.Duration
+	// CacheBytes is the cache of the index.
+	CacheBytes int64
+	// Fatal is kv.Options.Fatal of the index.
+	Fatal func(message string)
+}
+
+func (o *Options) setDefaults() error {
+	setDefault := func(v *int64, to int64) {
+		if *v == 0 {
+			*v = to
+		}
+	}
+	setDefault(&o.SegmentBytes, DefaultSegmentBytes)
+	setDefault(&o.MinFreeBytes, DefaultMinFreeBytes)
+	setDefault(&o.CompactBytesPerSecond, DefaultCompactBytesPerSecond)
+	if o.CompactEvery == 0 {
+		o.CompactEvery = DefaultCompactEvery
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > MaxSegmentBytes {
+		return fmt.Errorf("blocks: segment size %d is not within %d and %d", o.SegmentBytes, minSegmentBytes, MaxSegmentBytes)
+	}
+	if o.CompactBytesPerSecond < 0 || o.CompactEvery < 0 {
+		return errors.New("blocks: negative compaction setting")
+	}
+	return nil
+}
+
+// Sealed is what a complete owner declares of itself.
+type Sealed struct {
+	Bytes, Blocks uint64
+}
+
+// OwnerInfo describes an owner: what its seal says, or, before it is sealed,
+// the sum of what it references so far.
+type OwnerInfo struct {
+	Owner         string
+	Sealed        bool
+	Bytes, Blocks uint64
+}
+
+// Usage is the store at one moment.
+type Usage struct {
+	Blocks    uint64 // readable blocks
+	LiveBytes uint64 // their bytes
+	DiskBytes uint64 // size of all segments
+	FreeBytes uint64 // of the file system
+	Segments  uint64
+	Missing   uint64 // blocks that are referenced and not here (a repair's work)
+	Corrupt   uint64 // blocks found bad by reading since Open
+	Damaged   uint64 // stretches of segments found unreadable since Open
+}
+
+// Store is an open block store. Its methods may be called concurrently.
+type Store struct {
+	dir   string
+	opts  Options
+	log   *slog.Logger
+	lock  io.Closer
+	index *kv.Store
+	files *handles
+
+	// queueOps and queueBytes bound what waits to be committed.
+	queueOps   *semaphore.Weighted
+	queueBytes *semaphore.Weighted
+	// mu guards queue, leading and closed. It is not held during input or
+	// output.
+	mu      sync.Mutex
+	queue   []*op
+	leading bool
+	idle    sync.Cond // on mu: leading became false
+	closed  bool
+
+	// Owned by whoever leads (Open, before anyone can).
+	active *active
+	buf    []byte // the batch as it will stand in the segment
+	broken error
+
+	failed  chan struct{}  // closed when broken is set
+	closing chan struct{}  // closed by Close
+	walks   sync.WaitGroup // goroutines of AllKeysChan
+
+	// stats guards loads, sizes, totals and unswept; the leader alone changes
+	// the first three.
+	stats   sync.Mutex
+	loads   map[uint32]load
+	sizes   map[uint32]int64 // of the files
+	totals  totals
+	unswept map[uint64]bool // dropped incarnations; true: a Drop is at it
+
+	corrupt, damaged atomic.Uint64
+
+	garbage    chan struct{} // wakes Run
+	compacting chan struct{} // one pass at a time
+	copying    *rate.Limiter
+	stuck      map[uint32]bool // owned by the pass: segments it could not empty
+}
+
+// Open opens the store in dir, or creates it there, after recovering whatever
+// a crash left. It starts no goroutine. A second process gets an error that
+// wraps durable.ErrLocked.
+func Open(dir string, opts Options) (*Store, error) {
+	if err := opts.setDefaults(); err != nil {
+		return nil, err
+	}
+	segments := filepath.Join(dir, segmentsDir)
+	if err := durable.MkdirAll(segments, dirPerm); err != nil {
+		return nil, fmt.Errorf("blocks: open: %w", err)
+	}
+	lock, err := durable.Lock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("blocks: open: %w", err)
+	}
+	s := &Store{
+		dir: dir, opts: opts, log: opts.Logger, lock: lock,
+		files:      newHandles(segments),
+		queueOps:   semaphore.NewWeighted(maxQueuedOps),
+		queueBytes: semaphore.NewWeighted(maxQueuedBytes),
+		failed:     make(chan struct{}),
+		closing:    make(chan struct{}),
+		loads:      make(map[uint32]load),
+		unswept:    make(map[uint64]bool),
+		garbage:    make(chan struct{}, 1),
+		compacting: make(chan struct{}, 1),
+		copying:    rate.NewLimiter(rate.Limit(opts.CompactBytesPerSecond), copyBatchBytes+maxPayloadBytes),
+		stuck:      make(map[uint32]bool),
+	}
+	s.idle.L = &s.mu
+	if err := s.recoverState(); err != nil {
+		err = fmt.Errorf("blocks: open %s: %w", dir, err)
+		if s.index != nil {
+			err = errors.Join(err, s.index.Close())
+		}
+		if s.active != nil {
+			err = errors.Join(err, s.active.f.Close())
+		}
+		s.files.close()
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+// Usage returns the sizes of the store.
+func (s *Store) Usage() Usage {
+	u := Usage{Corrupt: s.corrupt.Load(), Damaged: s.damaged.Load()}
+	s.stats.Lock()
+	u.Blocks, u.LiveBytes, u.Missing = uint64(s.totals.blocks), uint64(s.totals.bytes), uint64(s.totals.missing)
+	u.Segments = uint64(len(s.sizes))
+	for _, size := range s.sizes {
+		u.DiskBytes += uint64(size)
+	}
+	s.stats.Unlock()
+	free, err := durable.FreeBytes(s.dir)
+	if err != nil {
+		s.log.Error("cannot tell free space", "dir", s.dir, "err", err)
+	}
+	u.FreeBytes = free
+	return u
+}
+
+// lowSpace says that the disk has no more room for blocks.
+func (s *Store) lowSpace() bool {
+	if s.opts.MinFreeBytes < 0 {
+		return false
+	}
+	free, err := durable.FreeBytes(s.dir)
+	return err == nil && free < uint64(min(s.opts.MinFreeBytes, math.MaxInt64))
+}
+
+// distrustIndex makes the next Open rebuild the index, if err says that the
+// index is damaged. It returns err.
+func (s *Store) distrustIndex(err error) error {
+	if !errors.Is(err, kv.ErrCorrupt) {
+		return err
+	}
+	s.log.Error("block index is damaged and will be rebuilt at the next start", "err", err)
+	if werr := durable.WriteFile(filepath.Join(s.dir, rebuildFile), nil, filePerm); werr != nil {
+		return errors.Join(err, werr)
+	}
+	return err
+}
+
+// Failed is closed when the store has broken: every write answers ErrBroken
+// from then on, and the node should end.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Close waits for the writes under way and closes the store. A Run should have
+// ended before; later calls answer ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.closing)
+	for s.leading {
+		s.idle.Wait()
+	}
+	s.mu.Unlock()
+	s.walks.Wait()
+	s.files.close()
+	err := errors.Join(s.index.Close(), s.active.f.Close(), s.lock.Close())
+	if err != nil {
+		return fmt.Errorf("blocks: close: %w", err)
+	}
+	return nil
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

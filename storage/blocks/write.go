@@ -1,0 +1,321 @@
+package blocks
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ipfs/boxo/verifcid"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+)
+
+const (
+	// putStepBytes and putStepBlocks bound what one step of Put carries.
+	putStepBytes  = 4 << 20
+	putStepBlocks = 512
+	// sweepStep is how many references one step of Drop takes back.
+	sweepStep = 1024
+	// recordSlack is counted for the head and the names of a record.
+	recordSlack = 512
+)
+
+func checkOwner(owner string) error {
+	if owner == "" || len(owner) > MaxOwnerBytes {
+		return fmt.Errorf("%w: %d bytes", ErrBadOwner, len(owner))
+	}
+	return nil
+}
+
+func isIdentity(c cid.Cid) bool { return c.Prefix().MhType == multihash.IDENTITY }
+
+// checkBlock says whether the block may be stored.
+func checkBlock(b blocks.Block) error {
+	c, data := b.Cid(), b.RawData()
+	if len(data) > MaxBlockBytes {
+		return fmt.Errorf("%w: %s has %d bytes, %d are allowed", ErrTooLarge, c, len(data), MaxBlockBytes)
+	}
+	if !c.Defined() {
+		return fmt.Errorf("%w: no CID", ErrBadBlock)
+	}
+	// A weak hash would let one account put other bytes under another's CID.
+	if err := verifcid.ValidateCid(verifcid.DefaultAllowlist, c); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
+	}
+	if !hasHash(data, c.Hash()) {
+		return fmt.Errorf("%w: %s", ErrBadBlock, c)
+	}
+	return nil
+}
+
+func hasHash(data []byte, hash multihash.Multihash) bool {
+	code, digest, ok := splitHash(hash)
+	if !ok {
+		return false
+	}
+	sum, err := multihash.Sum(data, code, digest)
+	return err == nil && string(sum) == string(hash)
+}
+
+// splitHash reads the function and the length of the digest.
+func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
+	code, n := binary.Uvarint(hash)
+	if n <= 0 {
+		return 0, 0, false
+	}
+	length, m := binary.Uvarint(hash[n:])
+	if m <= 0 || uint64(len(hash)-n-m) != length {
+		return 0, 0, false
+	}
+	return code, int(length), true
+}
+
+// Put stores blks and references them in the name of owner. On return all are
+// durable and readable. Blocks that are here already are only referenced, and
+// those with an identity hash need no storing. Every hash is checked first, so
+// a bad block means that nothing was stored; on any other error some may be.
+func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+	if err := checkOwner(owner); err != nil {
+		return err
+	}
+	stored := make([]blocks.Block, 0, len(blks))
+	for _, b := range blks {
+		if err := checkBlock(b); err != nil {
+			return err
+		}
+		if !isIdentity(b.Cid()) {
+			stored = append(stored, b)
+		}
+	}
+	for len(stored) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(stored) && n < putStepBlocks && (n == 0 || bytes+int64(len(stored[n].RawData())) <= putStepBytes) {
+			bytes += int64(len(stored[n].RawData())) + recordSlack
+			n++
+		}
+		step := stored[:n]
+		if err := s.do(ctx, bytes, func(b *batch) error { return b.put(owner, step) }); err != nil {
+			return fmt.Errorf("blocks: put: %w", err)
+		}
+		stored = stored[n:]
+	}
+	return nil
+}
+
+// put references first and stores then: so recovery meets no block of which it
+// does not know yet that it is wanted.
+func (b *batch) put(owner string, blks []blocks.Block) error {
+	refs := make([]ref, 0, len(blks))
+	absent := make([]blocks.Block, 0, len(blks))
+	for _, blk := range blks {
+		hash := blk.Cid().Hash()
+		e, ok, err := getBlock(b.tx, hash)
+		if err != nil {
+			return err
+		}
+		if !ok || e.segment == 0 {
+			absent = append(absent, blk)
+		}
+		refs = append(refs, ref{hash, uint32(len(blk.RawData()))})
+	}
+	if b.low && len(absent) > 0 {
+		return fmt.Errorf("%w: less than %d bytes are free", ErrNoSpace, b.s.opts.MinFreeBytes)
+	}
+	if err := b.reference(owner, refs); err != nil {
+		return err
+	}
+	for _, blk := range absent {
+		hash, data := blk.Cid().Hash(), blk.RawData()
+		e, ok, err := getBlock(b.tx, hash)
+		if err != nil {
+			return err
+		}
+		if ok && e.segment != 0 {
+			continue // twice in one call
+		}
+		b.begin()
+		b.s.buf = append(appendHash(b.s.buf, hash), data...)
+		if err := b.end(record{kind: kindBlock, hash: hash, data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reference writes down those of refs that owner does not have yet.
+func (b *batch) reference(owner string, refs []ref) error {
+	o, ok, err := getOwner(b.tx, owner)
+	if err != nil {
+		return err
+	}
+	fresh := refs
+	if ok {
+		fresh = make([]ref, 0, len(refs))
+		for _, r := range refs {
+			_, has, err := b.tx.Get(refKey(o.inc, r.hash))
+			if err != nil {
+				return err
+			}
+			if !has {
+				fresh = append(fresh, r)
+			}
+		}
+	} else {
+		o.inc = b.position()
+	}
+	for len(fresh) > 0 {
+		n := min(len(fresh), maxRefsPerRecord)
+		b.begin()
+		b.s.buf = appendRefs(b.s.buf, o.inc, owner, fresh[:n])
+		if err := b.end(record{kind: kindReference, inc: o.inc, owner: owner, refs: fresh[:n]}); err != nil {
+			return err
+		}
+		fresh = fresh[n:]
+	}
+	return nil
+}
+
+// Adopt references, in the name of owner, those of cids whose blocks are here,
+// durable on return, and returns the others.
+func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	if err := checkOwner(owner); err != nil {
+		return nil, err
+	}
+	for _, c := range cids {
+		if !c.Defined() {
+			return nil, fmt.Errorf("blocks: adopt: %w: no CID", ErrBadBlock)
+		}
+	}
+	for len(cids) > 0 {
+		step := cids[:min(len(cids), maxRefsPerRecord)]
+		cids = cids[len(step):]
+		var absent []cid.Cid
+		err := s.do(ctx, int64(len(step))*recordSlack/4, func(b *batch) (err error) {
+			absent, err = b.adopt(owner, step)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("blocks: adopt: %w", err)
+		}
+		missing = append(missing, absent...)
+	}
+	return missing, nil
+}
+
+func (b *batch) adopt(owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	refs := make([]ref, 0, len(cids))
+	for _, c := range cids {
+		if isIdentity(c) {
+			continue
+		}
+		e, ok, err := getBlock(b.tx, c.Hash())
+		if err != nil {
+			return nil, err
+		}
+		if !ok || e.segment == 0 {
+			missing = append(missing, c)
+			continue
+		}
+		refs = append(refs, ref{c.Hash(), e.size})
+	}
+	if len(refs) == 0 {
+		return missing, nil
+	}
+	return missing, b.reference(owner, refs)
+}
+
+// Seal declares owner complete, durable on return. An owner without blocks (a
+// root with an identity hash has none) exists by its seal. A later Seal
+// replaces the declaration.
+func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
+	if err := checkOwner(owner); err != nil {
+		return err
+	}
+	err := s.do(ctx, recordSlack, func(b *batch) error {
+		o, ok, err := getOwner(b.tx, owner)
+		if err != nil || (ok && o.sealSegment != 0 && o.sealed == sealed) {
+			return err
+		}
+		if !ok {
+			o.inc = b.position()
+		}
+		b.begin()
+		b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
+		return b.end(record{kind: kindSeal, inc: o.inc, owner: owner, sealed: sealed})
+	})
+	if err != nil {
+		return fmt.Errorf("blocks: seal: %w", err)
+	}
+	return nil
+}
+
+// Drop takes back all references of owner and frees the blocks that nobody
+// else references; freed is their bytes, as far as this call freed them. From
+// the first moment, durably, the owner does not exist; its references go in
+// steps between which other writes proceed, and if the call is cut short (by
+// ctx, by a crash) Compact or Run finishes them. An owner that does not exist
+// is no error.
+func (s *Store) Drop(ctx context.Context, owner string) (freed uint64, err error) {
+	if err := checkOwner(owner); err != nil {
+		return 0, err
+	}
+	var inc uint64
+	err = s.do(ctx, recordSlack, func(b *batch) error {
+		o, ok, err := getOwner(b.tx, owner)
+		if err != nil || !ok {
+			return err
+		}
+		inc = o.inc
+		b.begin()
+		b.s.buf = appendOwner(b.s.buf, inc, owner)
+		return b.end(record{kind: kindDrop, inc: inc, owner: owner})
+	})
+	if err == nil && inc != 0 {
+		freed, err = s.sweep(ctx, inc)
+	}
+	if err != nil {
+		return freed, fmt.Errorf("blocks: drop: %w", err)
+	}
+	return freed, nil
+}
+
+// sweep takes back the references of a dropped incarnation, step by step.
+func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error) {
+	s.stats.Lock()
+	busy, open := s.unswept[inc]
+	if open && !busy {
+		s.unswept[inc] = true
+	}
+	s.stats.Unlock()
+	if busy || !open {
+		return 0, nil // somebody else is at it, or was
+	}
+	done := false
+	for !done && err == nil {
+		var n uint64
+		err = s.do(ctx, recordSlack, func(b *batch) (err error) {
+			n, done, err = b.sweep(inc, sweepStep)
+			return err
+		})
+		if err == nil {
+			freed += n
+		}
+	}
+	s.stats.Lock()
+	if done && err == nil {
+		delete(s.unswept, inc)
+	} else {
+		s.unswept[inc] = false
+	}
+	s.stats.Unlock()
+	s.wakeRun()
+	return freed, err
+}
+
+func (s *Store) wakeRun() {
+	select {
+	case s.garbage <- struct{}{}:
+	default:
+	}
+}
