@@ -1,0 +1,322 @@
+// Package pins is the use case of the Pinning Service API: to create, replace,
+// read, list and delete an account's pins. A change is one command, checked here
+// for good error texts and again by the state machine with authority.
+//
+// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid.
+// Never:   raft, libp2p, storage, HTTP.
+package pins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxAttempts is how often a change is tried when the state moves on between
+// its placement and its commit, which takes a node leaving at that moment.
+const maxAttempts = 4
+
+// State is what this package needs of consensus.
+type State interface {
+	// View returns the state as it is now, anywhere in the cluster; release it.
+	// It fails with state.ErrUnavailable without a majority.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
+	// Propose commits a command. Whatever it returns, this node has applied the
+	// entry, so a local view that follows sees it.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+}
+
+// Nodes tells what is known of the members, for placement.
+type Nodes interface {
+	Candidates() []placement.Node
+}
+
+// Options are what Pins is made of. State and Nodes are required.
+type Options struct {
+	State  State
+	Nodes  Nodes
+	Now    func() time.Time       // nil: time.Now
+	NewID  func() state.RequestID // nil: random UUIDs
+	Logger *slog.Logger           // nil: none
+}
+
+// Pins answers for the pins of all accounts.
+type Pins struct {
+	state State
+	nodes Nodes
+	now   func() time.Time
+	newID func() state.RequestID
+	log   *slog.Logger
+}
+
+// New returns the use cases of pins.
+func New(o Options) *Pins {
+	p := &Pins{state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.newID == nil {
+		p.newID = func() state.RequestID { return state.RequestID(uuid.NewString()) }
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	return p
+}
+
+// Request is a pin as a client asks for it.
+type Request struct {
+	CID     string      // text of a CID, any version and base
+	Given   state.Given // optional fields that were submitted, empty ones too
+	Name    string
+	Origins []string // multiaddrs of hosts that have the content
+	Meta    map[string]string
+}
+
+// Create adds a pin to an account and returns it as accepted: queued, whatever
+// is here already.
+//
+// Errors: state.ErrInvalid with what is wrong in the request,
+// state.ErrUnauthorized when the account is gone, state.ErrUnavailable without a
+// majority.
+func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
+	return p.propose(ctx, account, "", r)
+}
+
+// Replace puts a new pin in the place of an old one: no reader ever sees both or
+// none. On any error the old pin stays.
+//
+// Errors: those of Create, and state.ErrNotFound when the account has no pin old.
+func (p *Pins) Replace(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
+	if _, err := r.Validate(); err != nil {
+		return Record{}, err
+	}
+	if !validID(old) {
+		return Record{}, notFound()
+	}
+	return p.propose(ctx, account, old, r)
+}
+
+// propose creates a pin, in the place of old if there is one.
+func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
+	c, err := r.Validate()
+	if err != nil {
+		return Record{}, err
+	}
+	root := state.RootOf(c)
+	pin := state.Pin{
+		ID: p.newID(), Account: account, Created: state.MillisOf(p.now()), Status: state.Queued,
+		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,
+	}
+	for attempt := 1; ; attempt++ {
+		nodes, err := p.place(account, old, root)
+		if err != nil {
+			return Record{}, fmt.Errorf("place pin: %w", err)
+		}
+		var cmd state.Command = &state.CreatePin{Pin: pin, Nodes: nodes}
+		if old != "" {
+			cmd = &state.ReplacePin{Old: old, Pin: pin, Nodes: nodes}
+		}
+		// The same id every time: should an attempt have been committed after
+		// all, the next one finds its pin and changes nothing.
+		result, err := p.state.Propose(ctx, cmd)
+		switch {
+		case err == nil && result.Pin == nil:
+			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
+		case err == nil:
+			return p.accepted(*result.Pin)
+		case errors.Is(err, state.ErrNotFound):
+			return Record{}, notFound()
+		case !errors.Is(err, state.ErrConflict):
+			return Record{}, fmt.Errorf("propose pin: %w", err)
+		case attempt == maxAttempts:
+			p.log.WarnContext(ctx, "pin could not be placed: the members keep changing", "root", root, "attempts", attempt)
+			return Record{}, fmt.Errorf("propose pin: %w", state.Errorf(state.CodeUnavailable, "the members of the cluster are changing, try again"))
+		}
+	}
+}
+
+// given adds the optional fields that are there to those that were submitted.
+func (r *Request) given() state.Given {
+	g := r.Given
+	if r.Name != "" {
+		g |= state.GivenName
+	}
+	if len(r.Origins) > 0 {
+		g |= state.GivenOrigins
+	}
+	if len(r.Meta) > 0 {
+		g |= state.GivenMeta
+	}
+	return g
+}
+
+// place chooses the nodes for a root, should it be new. A root that is here
+// stays where it is; one that replaces old prefers old's nodes, where the blocks
+// that both share are at hand.
+//
+// It reads the local state, for it decides nothing: Apply keeps a root that
+// exists in its place and refuses nodes that are no members. So a POST costs one
+// round of the cluster and not two.
+func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) ([]state.NodeID, error) {
+	view, release := p.state.LocalView()
+	defer release()
+	cluster, err := view.Cluster()
+	if err != nil {
+		return nil, err
+	}
+	keep, err := allocation(view, root)
+	if err != nil {
+		return nil, err
+	}
+	if keep == nil && old != "" {
+		if keep, err = allocationOf(view, account, old); err != nil {
+			return nil, err
+		}
+	}
+	nodes, err := p.candidates(view)
+	if err != nil {
+		return nil, err
+	}
+	return placement.Choose(root, int(cluster.Replication), nodes, keep), nil
+}
+
+// allocation returns the nodes that keep a root; nil when nobody does.
+func allocation(view state.View, root state.RootKey) ([]state.NodeID, error) {
+	r, err := view.Root(root)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.Nodes(), nil
+}
+
+// allocationOf returns the nodes that keep the root of a pin.
+func allocationOf(view state.View, account state.AccountID, id state.RequestID) ([]state.NodeID, error) {
+	pin, err := view.Pin(account, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil // Apply knows better
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseCID(pin.CID)
+	if err != nil {
+		return nil, fmt.Errorf("stored pin %s: %w", id, err)
+	}
+	return allocation(view, state.RootOf(c))
+}
+
+// candidates returns the members with what is known of them. A member that
+// nothing is known of, because it joined a moment ago or this node did, counts
+// as down: it is chosen when there is no other.
+func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
+	members, err := view.Nodes()
+	if err != nil {
+		return nil, err
+	}
+	known := p.nodes.Candidates()
+	nodes := make([]placement.Node, len(members))
+	for i, m := range members {
+		nodes[i] = placement.Node{ID: m.ID}
+		at := slices.IndexFunc(known, func(n placement.Node) bool { return n.ID == m.ID })
+		if at >= 0 {
+			nodes[i] = known[at]
+		}
+	}
+	return nodes, nil
+}
+
+// accepted describes a pin that was just committed.
+func (p *Pins) accepted(pin state.Pin) (Record, error) {
+	view, release := p.state.LocalView()
+	defer release()
+	return newDescriber(view).record(pin)
+}
+
+// Get returns a pin of an account, as it is now anywhere in the cluster.
+//
+// Errors: state.ErrNotFound, also for another account's pin;
+// state.ErrUnavailable without a majority.
+func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.RequestID) (Record, error) {
+	view, release, err := p.state.View(ctx)
+	if err != nil {
+		return Record{}, fmt.Errorf("read pin: %w", err)
+	}
+	defer release()
+	if !validID(id) {
+		return Record{}, notFound()
+	}
+	pin, err := view.Pin(account, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return Record{}, notFound()
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read pin %s: %w", id, err)
+	}
+	return newDescriber(view).record(pin)
+}
+
+// List returns the newest pins of an account that match q, newest first, and
+// how many match in all. Records of one list may share their delegates and info:
+// they are to be read only.
+//
+// Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable
+// without a majority.
+func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
+	if err := validateQuery(&q); err != nil {
+		return 0, nil, err
+	}
+	view, release, err := p.state.View(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("list pins: %w", err)
+	}
+	defer release()
+	total, found, err := view.ListPins(account, q)
+	if err != nil {
+		return 0, nil, fmt.Errorf("list pins: %w", err)
+	}
+	d := newDescriber(view)
+	records = make([]Record, len(found))
+	for i, pin := range found {
+		if records[i], err = d.record(pin); err != nil {
+			return 0, nil, err
+		}
+	}
+	return total, records, nil
+}
+
+// Delete removes a pin of an account.
+//
+// Errors: state.ErrNotFound, also for another account's pin;
+// state.ErrUnavailable without a majority.
+func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.RequestID) error {
+	if !validID(id) {
+		return notFound()
+	}
+	_, err := p.state.Propose(ctx, &state.DeletePin{Account: account, ID: id})
+	if errors.Is(err, state.ErrNotFound) {
+		return notFound()
+	}
+	if err != nil {
+		return fmt.Errorf("delete pin: %w", err)
+	}
+	return nil
+}
+
+// notFound is the one answer for a pin that is unknown, deleted, or somebody
+// else's. It does not repeat the id: it may be any text.
+func notFound() error {
+	return state.Errorf(state.CodeNotFound, "there is no such pin request")
+}

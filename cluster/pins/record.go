@@ -1,0 +1,276 @@
+package pins
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// MaxDelegates is the most delegates of a record, that of the Pinning Service
+// API 1.0.0.
+const MaxDelegates = 20
+
+// Keys of Record.Info, as the Pinning Service API names them.
+const (
+	InfoDetails = "status_details"
+	InfoSize    = "dag_size"
+)
+
+// Record is a pin with what the cluster knows of its content.
+type Record struct {
+	state.Pin
+	// Delegates are multiaddrs of the nodes that were told to keep the content,
+	// each ending in /p2p/ and a peer id: at least one, at most MaxDelegates,
+	// none twice.
+	Delegates []string
+	// Info tells a client more, by the Info keys; nil when there is nothing.
+	Info map[string]string
+}
+
+// content is what is known of one root within a describer.
+type content struct {
+	root      *state.Root // nil: nobody keeps it
+	delegates []string
+	info      map[state.Status]map[string]string
+}
+
+// describer turns pins into records at one view. What many rows of a list have
+// in common is read and made once.
+type describer struct {
+	view      state.View
+	byText    map[string]*content
+	byRoot    map[state.RootKey]*content
+	byNodes   map[string][]string // allocation, joined -> delegates
+	addresses map[state.NodeID][]string
+	anyone    []string // delegates where nobody is allocated
+}
+
+func newDescriber(view state.View) *describer {
+	return &describer{
+		view: view, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
+		byNodes: map[string][]string{}, addresses: map[state.NodeID][]string{},
+	}
+}
+
+// record describes one pin.
+func (d *describer) record(pin state.Pin) (Record, error) {
+	c, err := d.content(pin.CID)
+	if err != nil {
+		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
+	}
+	r := Record{Pin: pin, Delegates: c.delegates}
+	if pin.Status == state.Failed { // holds on to nothing, and its reason is its own
+		r.Info = map[string]string{InfoDetails: pin.Detail}
+		if pin.Detail == "" {
+			r.Info[InfoDetails] = "the content could not be fetched"
+		}
+		return r, nil
+	}
+	info, made := c.info[pin.Status]
+	if !made {
+		info = infoOf(pin.Status, c.root)
+		c.info[pin.Status] = info
+	}
+	r.Info = info
+	return r, nil
+}
+
+// content returns what is known of the root that a CID names.
+func (d *describer) content(text string) (*content, error) {
+	if c, ok := d.byText[text]; ok {
+		return c, nil
+	}
+	parsed, err := cid.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("stored cid %q: %w", text, err)
+	}
+	key := state.RootOf(parsed)
+	c, ok := d.byRoot[key]
+	if !ok {
+		if c, err = d.read(key); err != nil {
+			return nil, err
+		}
+		d.byRoot[key] = c
+	}
+	d.byText[text] = c
+	return c, nil
+}
+
+func (d *describer) read(key state.RootKey) (*content, error) {
+	c := &content{info: make(map[state.Status]map[string]string, 1)}
+	root, err := d.view.Root(key)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		c.delegates, err = d.strangers()
+	case err == nil:
+		c.root = &root
+		c.delegates, err = d.delegates(&root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("root %s: %w", key, err)
+	}
+	return c, nil
+}
+
+// delegates returns the public addresses of the nodes that a root is allocated
+// to, one of each node before a second of any.
+func (d *describer) delegates(root *state.Root) ([]string, error) {
+	joined := make([]byte, 0, 64*len(root.Copies))
+	for _, c := range root.Copies {
+		joined = append(append(joined, c.Node...), 0)
+	}
+	if known, ok := d.byNodes[string(joined)]; ok {
+		return known, nil
+	}
+	lists := make([][]string, 0, len(root.Copies))
+	for _, c := range root.Copies {
+		addrs, err := d.addressesOf(c.Node)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, addrs)
+	}
+	all := interleave(lists)
+	if len(all) == 0 { // every node of the allocation has left, and repair is to come
+		var err error
+		if all, err = d.strangers(); err != nil {
+			return nil, err
+		}
+	}
+	d.byNodes[string(joined)] = all
+	return all, nil
+}
+
+// strangers returns addresses of any members, for content that nobody is told
+// to keep: the API asks for at least one delegate.
+func (d *describer) strangers() ([]string, error) {
+	if d.anyone != nil {
+		return d.anyone, nil
+	}
+	members, err := d.view.Nodes()
+	if err != nil {
+		return nil, err
+	}
+	lists := make([][]string, len(members))
+	for i := range members {
+		lists[i] = public(&members[i])
+	}
+	d.anyone = interleave(lists)
+	return d.anyone, nil
+}
+
+// addressesOf returns the public addresses of a node; none when it has left.
+func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
+	if addrs, ok := d.addresses[id]; ok {
+		return addrs, nil
+	}
+	var addrs []string
+	n, err := d.view.Node(id)
+	switch {
+	case err == nil:
+		addrs = public(&n)
+	case !errors.Is(err, state.ErrNotFound):
+		return nil, err
+	}
+	d.addresses[id] = addrs
+	return addrs, nil
+}
+
+// public returns a member's public addresses. One that announces none is still
+// named by its peer id, which routing can resolve.
+func public(n *state.Node) []string {
+	if len(n.Addrs) > 0 {
+		return n.Addrs
+	}
+	return []string{"/p2p/" + string(n.ID)}
+}
+
+// interleave takes the first of each list, then the second of each, up to
+// MaxDelegates, none twice. It never returns nil.
+func interleave(lists [][]string) []string {
+	all := make([]string, 0, MaxDelegates)
+	seen := make(map[string]struct{}, MaxDelegates)
+	for i := 0; len(all) < MaxDelegates; i++ {
+		more := false
+		for _, list := range lists {
+			if i >= len(list) {
+				continue
+			}
+			more = true
+			if _, twice := seen[list[i]]; twice || len(all) == MaxDelegates {
+				continue
+			}
+			seen[list[i]] = struct{}{}
+			all = append(all, list[i])
+		}
+		if !more {
+			break
+		}
+	}
+	return all
+}
+
+// infoOf tells what is known of a pin that has not failed. root may be nil for
+// a moment: a pin that was accepted and deleted by somebody before we looked.
+func infoOf(s state.Status, root *state.Root) map[string]string {
+	if root == nil {
+		return nil
+	}
+	info := make(map[string]string, 2)
+	if text := progress(s, root); text != "" {
+		info[InfoDetails] = text
+	}
+	if root.Size > 0 || root.In(state.Held) > 0 {
+		info[InfoSize] = strconv.FormatUint(root.Size, 10)
+	}
+	if len(info) == 0 {
+		return nil
+	}
+	return info
+}
+
+// progress says in words how far the copies of a root are; empty when there is
+// nothing left to wait for.
+func progress(s state.Status, root *state.Root) string {
+	copies, held, fetching := len(root.Copies), root.In(state.Held), root.In(state.Fetching)
+	var text string
+	switch {
+	case s == state.Pinned && held == copies:
+		return ""
+	case s == state.Pinned:
+		text = fmt.Sprintf("kept on %d of %s", held, nodes(copies))
+	case held > 0 && fetching > 0:
+		text = fmt.Sprintf("kept on %d of %s, fetching on %d", held, nodes(copies), fetching)
+	case held > 0:
+		text = fmt.Sprintf("kept on %d of %s", held, nodes(copies))
+	case fetching > 0:
+		text = fmt.Sprintf("fetching on %d of %s", fetching, nodes(copies))
+	default:
+		text = "waiting for " + nodes(copies)
+	}
+	if reason := lastReason(root); reason != "" {
+		text += "; last error: " + reason
+	}
+	return text
+}
+
+// lastReason is the reason of a copy that is not held. The copies are in the
+// order of their nodes; which one failed last is not on record.
+func lastReason(root *state.Root) string {
+	for _, c := range root.Copies {
+		if c.Phase != state.Held && c.Reason != "" {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return strconv.Itoa(n) + " nodes"
+}
