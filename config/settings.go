@@ -17,7 +17,7 @@ const (
 	minTimeout     = 100 * time.Millisecond
 	maxTimeout     = 30 * 24 * time.Hour
 	minSegment     = 4 * MiB
-	maxSegment     = 4 * GiB
+	maxSegment     = GiB
 	minCache       = MiB
 	maxCache       = 64 * GiB
 	maxBytes       = 1 << 60
