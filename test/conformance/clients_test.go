@@ -88,6 +88,7 @@ const suiteTimeout = 4 * time.Minute
 // not lead: all nine checks pass when lists show every status, and eight with
 // the specified default, which the check of name matching cannot pass.
 func TestPublicSuite(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, tc := range []struct {
 		name   string
 		env    []string

@@ -40,6 +40,7 @@ func usedBytes(t *testing.T, c *harness.Cluster) map[string]int64 {
 // TestContentThatCannotBeFetched shows that a pin whose content does not come
 // fails in bounded time with a reason for people, and leaves nothing behind.
 func TestContentThatCannotBeFetched(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "failures@example.org")
 	const size, chunk = 24 << 20, 256 << 10

@@ -92,6 +92,7 @@ func wantRefused(t *testing.T, c *harness.Cluster, n *harness.Node, members int)
 
 // TestJoining shows the two ways into a cluster and what is not one.
 func TestJoining(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 2, ByTicket: true})
 	first := c.Nodes[0]
 	address := first.Status().Node.ClusterAddrs[0]

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // pinnedWithin bounds how long the content may take to be pinned.
 const pinnedWithin = 30 * time.Second
 
-func TestThreeProcessesPinForeignContentAndSurviveOne(t *testing.T) {
+func TestSmokeThreeProcessesPinForeignContentAndSurviveOne(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	source := harness.StartBoxo(t)
 	token := c.Nodes[0].UserKey("smoke@example.org").Token
