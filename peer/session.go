@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,11 @@ const (
 	MaxOrigins = 20
 	// originDialTimeout bounds one attempt to reach an origin.
 	originDialTimeout = 15 * time.Second
-	// originRedialEvery is the pause before an origin that is not connected is
-	// tried again, as long as the session lives.
-	originRedialEvery = 10 * time.Second
+	// originRedialFirst is the pause before an origin that is not connected is
+	// tried again, as long as the session lives; it doubles up to
+	// originRedialMost.
+	originRedialFirst = 500 * time.Millisecond
+	originRedialMost  = 16 * time.Second
 	// originHeadStart is how long the first request waits for an origin:
 	// bitswap asks those that are connected when it begins, and only after a
 	// pause those that come later.
@@ -40,6 +43,7 @@ type Session struct {
 	ctx    context.Context // ends with Close; a session is a scope, as bitswap's own is
 	cancel context.CancelFunc
 	dials  sync.WaitGroup
+	named  []*origin
 
 	first     chan struct{} // closed when one origin is connected or all failed once
 	firstOnce sync.Once
@@ -63,12 +67,12 @@ func (p *Peer) Session(ctx context.Context, origins []string) *Session {
 		first:   make(chan struct{}),
 		reasons: make(map[string]string),
 	}
-	targets := s.targets(origins)
-	s.pending = len(targets)
+	s.named = s.targets(origins)
+	s.pending = len(s.named)
 	if s.pending == 0 {
 		s.firstOnce.Do(func() { close(s.first) })
 	}
-	for _, t := range targets {
+	for _, t := range s.named {
 		p.gate.addOrigin(t.info.ID)
 		s.dials.Go(func() { s.keepOrigin(t) })
 	}
@@ -123,13 +127,13 @@ func (s *Session) keepOrigin(o *origin) {
 			s.p.public.Peerstore().UpdateAddrs(o.info.ID, peerstore.TempAddrTTL, 0)
 		}
 	}()
-	for attempt := 0; ; attempt++ {
+	for pause := originRedialFirst; ; pause = min(2*pause, originRedialMost) {
 		err := s.dialOrigin(o)
 		s.note(o, err)
-		if attempt == 0 {
+		if pause == originRedialFirst {
 			s.settle(err == nil)
 		}
-		if !wait(s.ctx, originRedialEvery) {
+		if !wait(s.ctx, pause) {
 			return
 		}
 	}
@@ -208,9 +212,20 @@ func (s *Session) settle(connected bool) {
 // now: its address and the reason.
 func (s *Session) OriginErrors() []string {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]string, 0, len(s.reasons))
-	for text, reason := range s.reasons {
+	reasons := maps.Clone(s.reasons)
+	s.mu.Unlock()
+	for _, o := range s.named {
+		if s.p.public.Network().Connectedness(o.info.ID) == network.Connected {
+			continue
+		}
+		for _, text := range o.texts {
+			if reasons[text] == "" {
+				reasons[text] = "not connected"
+			}
+		}
+	}
+	out := make([]string, 0, len(reasons))
+	for text, reason := range reasons {
 		out = append(out, text+": "+reason)
 	}
 	slices.Sort(out)

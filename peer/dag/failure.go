@@ -50,8 +50,11 @@ func (e *FetchError) Reason() string {
 			s += " within " + e.After.Round(time.Second).String()
 		}
 	case ErrStalled:
-		s = fmt.Sprintf("the provider vanished after %d blocks (%s); no new block within %s, waiting for %s",
-			e.Blocks, size(e.Bytes), e.After.Round(time.Second), e.Cid)
+		s = fmt.Sprintf("the provider vanished after %d blocks (%s); no new block within %s",
+			e.Blocks, size(e.Bytes), e.After.Round(time.Second))
+		if e.Cid.Defined() {
+			s += ", waiting for " + e.Cid.String()
+		}
 	case ErrTimeout:
 		s = fmt.Sprintf("not complete within %s, after %d blocks (%s)", e.After.Round(time.Second), e.Blocks, size(e.Bytes))
 	case ErrStore:

@@ -136,7 +136,6 @@ type fetch struct {
 	result      Result
 	jobs        int
 	outstanding int // blocks given to jobs and neither stored nor found here
-	waiting     item
 
 	pulled      atomic.Uint64 // blocks from the sources
 	pulledBytes atomic.Uint64
@@ -146,6 +145,7 @@ type fetch struct {
 	mu      sync.Mutex
 	attempt *attempt
 	faults  []strikes // per source
+	lack    cid.Cid   // a block that a job was still waiting for
 }
 
 // got is a block on its way into the store.
@@ -250,7 +250,6 @@ func (f *fetch) begin(batch []item) ([]item, error) {
 		}
 		f.jobs++
 		f.outstanding += len(batch)
-		f.waiting = batch[0]
 		work := batch
 		batch = nil
 		f.work.Go(func() {
@@ -294,7 +293,7 @@ func (f *fetch) tell(e event) {
 
 // idled is the error when nothing came for too long.
 func (f *fetch) idled() error {
-	e := &FetchError{Kind: ErrStalled, Cid: f.waiting.cid, After: f.limits.Idle}
+	e := &FetchError{Kind: ErrStalled, After: f.limits.Idle}
 	if f.pulled.Load() == 0 {
 		e.Kind = ErrNotFound
 	}
@@ -327,6 +326,9 @@ func (f *fetch) explain(ctx context.Context, err error) error {
 		e = &FetchError{Kind: classify(err), Err: err}
 	}
 	e.Blocks, e.Bytes = f.pulled.Load(), f.pulledBytes.Load()
+	if !e.Cid.Defined() {
+		e.Cid = f.lack
+	}
 	if e.Kind == ErrNotFound || e.Kind == ErrStalled {
 		for _, s := range f.req.Sources {
 			if x, ok := s.(explainer); ok {

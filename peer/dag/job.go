@@ -99,6 +99,14 @@ func (f *fetch) plan(n int) error {
 
 // pull asks the sources until they have given every block in want.
 func (f *fetch) pull(want map[cid.Cid]item) error {
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for c := range want {
+			f.lack = c
+			return
+		}
+	}()
 	for len(want) > 0 {
 		f.mu.Lock()
 		try := f.attempt

@@ -1,0 +1,451 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/routing"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+// fetch pins root from origins, as the tracker does.
+func fetch(ctx context.Context, p testPeer, root cid.Cid, limits dag.Limits, origins ...string) (dag.Result, error) {
+	s := p.Session(ctx, origins)
+	defer s.Close()
+	return dag.Fetch(ctx, dag.FetchRequest{
+		Root: root, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s}, Limits: limits,
+	})
+}
+
+func TestFetchFromAForeignPeer(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	data := peertest.Bytes(1, 20<<20)
+	file, err := f.AddFile(bytes.NewReader(data), 256<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		root   func() (cid.Cid, error)
+		origin string // which of the foreign peer's addresses
+	}{
+		{"a file over TCP", func() (cid.Cid, error) { return file, nil }, "/tcp/"},
+		{"a dag-cbor tree over QUIC", func() (cid.Cid, error) {
+			c, _, _, err := f.Store.AddTree(2, cid.DagCBOR, 15, 2, 500)
+			return c, err
+		}, "/quic-v1/"},
+		{"a dag-json tree", func() (cid.Cid, error) {
+			c, _, _, err := f.Store.AddTree(3, cid.DagJSON, 15, 2, 500)
+			return c, err
+		}, "/tcp/"},
+		{"a block of 2 MiB", func() (cid.Cid, error) {
+			b, err := peertest.Block(cid.Raw, peertest.Bytes(4, MaxBlock))
+			if err != nil {
+				return cid.Undef, err
+			}
+			return b.Cid(), f.Store.Blockstore.Put(t.Context(), b)
+		}, "/tcp/"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root, err := tc.root()
+			if err != nil {
+				t.Fatal(err)
+			}
+			addrs := f.Addrs()
+			i := slices.IndexFunc(addrs, func(a string) bool { return strings.Contains(a, tc.origin) })
+			if i < 0 {
+				t.Fatal(addrs)
+			}
+			got, err := fetch(t.Context(), p, root, dag.Limits{}, addrs[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := dag.Verify(t.Context(), p.store, root, dag.Limits{}); err != nil || v != got {
+				t.Fatalf("%+v, %v; fetched %+v", v, err, got)
+			}
+		})
+	}
+}
+
+func TestForeignPeersFetchWhatIsAllowed(t *testing.T) {
+	private := make(map[string]bool)
+	p := newTestPeer(t, newRoster(), func(o *Options) {
+		o.AllowBlock = func(_ string, c cid.Cid) bool { return !private[c.KeyString()] }
+	})
+	cids := addBlocks(t, p.store, 2, 1<<20)
+	private[cids[1].KeyString()] = true
+	f := peertest.NewForeign(t)
+	if err := f.Connect(t.Context(), p.Addrs()[0]); err != nil {
+		t.Fatal(err)
+	}
+	b, err := f.Block(t.Context(), cids[0])
+	if err != nil || len(b.RawData()) != 1<<20 {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := f.Block(ctx, cids[1]); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a private block: %v", err)
+	}
+}
+
+// vanish closes a foreign peer when it has given some blocks.
+func TestFetchTellsThatTheProviderVanished(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	root, count, _, err := f.Store.AddTree(1, cid.DagProtobuf, 30, 2, 20_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := f.Addrs()[0]
+	s := p.Session(t.Context(), []string{origin})
+	defer s.Close()
+	var have uint64
+	_, err = dag.Fetch(t.Context(), dag.FetchRequest{
+		Root: root, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s},
+		Limits: dag.Limits{Idle: 2 * time.Second, Renew: 500 * time.Millisecond},
+		Progress: func(at dag.Progress) {
+			if have = at.Blocks; have > 20 {
+				f.Close()
+			}
+		},
+	})
+	if !errors.Is(err, dag.ErrStalled) || have >= count {
+		t.Fatalf("%v, after %d of %d blocks", err, have, count)
+	}
+	reason := dag.Reason(err)
+	if !strings.Contains(reason, "the provider vanished after") || !strings.Contains(reason, origin+": ") {
+		t.Fatal(reason)
+	}
+}
+
+func TestFetchTellsThatNobodyHasIt(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	b, err := peertest.Block(cid.Raw, []byte("nobody has this"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fetch(t.Context(), p, b.Cid(), dag.Limits{Idle: time.Second, Renew: 300 * time.Millisecond}, f.Addrs()...)
+	if !errors.Is(err, dag.ErrNotFound) || !strings.Contains(dag.Reason(err), "nobody offered the block "+b.Cid().String()+" within 1s") {
+		t.Fatal(dag.Reason(err))
+	}
+}
+
+// A port that accepts and says nothing must not keep a second, good origin
+// from being used.
+func TestAnOriginThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
+	hang, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hang.Close()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := IDOf(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d/p2p/%s", hang.Addr().(*net.TCPAddr).Port, id)
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	root, _, _, err := f.Store.AddTree(1, cid.DagProtobuf, 10, 2, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := fetch(t.Context(), p, root, dag.Limits{}, append([]string{silent}, f.Addrs()...)...); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("took %s", took)
+	}
+}
+
+func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
+	closed, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := closed.Addr().(*net.TCPAddr).Port
+	closed.Close()
+	const id = "/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"
+	// Sorted, as OriginErrors is.
+	refused := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d%s", port, id)
+	p := newTestPeer(t, newRoster())
+	s := p.Session(t.Context(), []string{refused, "/ip4/127.0.0.1/udp/1/webrtc-direct" + id, "nonsense", p.Addrs()[0]})
+	defer s.Close()
+	until(t, "three reasons", func() bool { return len(s.OriginErrors()) == 3 })
+	for i, want := range []string{refused + ": not reachable: ", "webrtc-direct/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU: origin refused: only tcp", "nonsense: origin refused: "} {
+		if got := s.OriginErrors()[i]; !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Renew must make a session that asks again at once, whatever the old one was
+// doing.
+func TestRenewedSessionGoesOn(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	s := p.Session(t.Context(), f.Addrs())
+	defer s.Close()
+	late, err := peertest.Block(cid.Raw, []byte("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type outcome struct {
+		missing []cid.Cid
+		err     error
+	}
+	ended := make(chan outcome, 1)
+	begun := make(chan struct{})
+	go func() {
+		close(begun)
+		missing, err := s.Blocks(t.Context(), []cid.Cid{late.Cid()}, func(blocks.Block) error { return nil })
+		ended <- outcome{missing, err}
+	}()
+	<-begun
+	until(t, "the want to be sent", func() bool { return slices.Contains(p.bitswap.GetWantlist(), late.Cid()) })
+	if err := f.Store.Blockstore.Put(t.Context(), late); err != nil { // the foreign peer does not tell
+		t.Fatal(err)
+	}
+	s.Renew()
+	if o := <-ended; o.err == nil || len(o.missing) != 1 {
+		t.Fatalf("%+v", o)
+	}
+	got := 0
+	if missing, err := s.Blocks(t.Context(), []cid.Cid{late.Cid()}, func(blocks.Block) error { got++; return nil }); err != nil || got != 1 {
+		t.Fatal(missing, err)
+	}
+}
+
+func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	s := p.Session(t.Context(), f.Addrs())
+	until(t, "the origin", func() bool { return p.public.Network().Connectedness(f.Host.ID()) == network.Connected })
+	manager := p.public.ConnManager()
+	if !manager.IsProtected(f.Host.ID(), "") {
+		t.Error("the origin may be trimmed")
+	}
+	s.Close()
+	if manager.IsProtected(f.Host.ID(), "") || p.gate.isOrigin(f.Host.ID()) {
+		t.Error("the origin is protected after the session")
+	}
+}
+
+// Two nodes and a foreign peer find each other's content by the DHT of a
+// private network.
+func TestContentIsFoundByRouting(t *testing.T) {
+	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
+	holder := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Bootstrap = RoutingLAN, boot.Addrs() })
+	seeker := newTestPeer(t, newRoster(), func(o *Options) {
+		o.Routing, o.Bootstrap, o.AllowPrivateOrigins = RoutingLAN, boot.Addrs(), false
+	})
+	until(t, "a routing table", func() bool {
+		return holder.dht.RoutingTable().Size() > 0 && seeker.dht.RoutingTable().Size() > 0
+	})
+	root, count, _, err := holder.store.AddTree(1, cid.DagProtobuf, 5, 2, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Provide(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := fetch(t.Context(), seeker, root, dag.Limits{}); err != nil || r.Blocks != count {
+		t.Fatal(r, err)
+	}
+
+	// The same by the queue, and sought by somebody who is not Holdfast.
+	other, _, _, err := holder.store.AddTree(2, cid.DagCBOR, 5, 2, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !holder.Announce(other) {
+		t.Fatal("no room in an empty queue")
+	}
+	f := peertest.NewForeignRouted(t, func(h host.Host) (routing.ContentDiscovery, error) {
+		d, err := dht.New(h, dht.Mode(dht.ModeClient), dht.ProtocolExtension(lanExtension))
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { d.Close() })
+		return d, nil
+	})
+	if err := f.Connect(t.Context(), boot.Addrs()[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Block(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPublicRoutingWithoutANetworkDoesNotFail(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster(), func(o *Options) {
+		o.Routing = RoutingPublic
+		o.Bootstrap = []string{"/ip4/127.0.0.1/tcp/9/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"}
+	})
+	root, _, _, err := f.Store.AddTree(1, cid.DagProtobuf, 5, 2, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetch(t.Context(), p, root, dag.Limits{}, f.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	if off := newTestPeer(t, newRoster()); off.Provide(t.Context(), root) != nil || !off.Announce(root) {
+		t.Fatal("routing off is not an error")
+	}
+}
+
+const someID = "/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"
+
+func TestOriginsThatAreNotPublicAreRefused(t *testing.T) {
+	for _, addr := range []string{
+		"/ip4/127.0.0.1/tcp/4001", "/ip4/127.8.9.1/tcp/4001", "/ip4/0.0.0.0/tcp/4001", "/ip4/0.1.2.3/tcp/4001",
+		"/ip4/10.1.2.3/tcp/4001", "/ip4/172.16.0.1/tcp/4001", "/ip4/172.31.255.255/tcp/4001", "/ip4/192.168.1.1/tcp/4001",
+		"/ip4/100.64.0.1/tcp/4001", "/ip4/169.254.169.254/tcp/80", "/ip4/198.18.0.1/tcp/4001", "/ip4/198.19.255.1/tcp/4001",
+		"/ip4/192.0.0.8/tcp/4001", "/ip4/192.0.2.1/tcp/4001", "/ip4/198.51.100.1/tcp/4001", "/ip4/203.0.113.1/tcp/4001",
+		"/ip4/224.0.0.1/udp/4001/quic-v1", "/ip4/240.0.0.1/tcp/4001", "/ip4/255.255.255.255/tcp/4001", "/ip4/192.88.99.1/tcp/4001",
+		"/ip6/::1/tcp/4001", "/ip6/::/tcp/4001", "/ip6/::ffff:127.0.0.1/tcp/4001", "/ip6/::ffff:8.8.8.8/tcp/4001",
+		"/ip6/::127.0.0.1/tcp/4001", "/ip6/fe80::1/tcp/4001", "/ip6/fc00::1/tcp/4001", "/ip6/fd12::1/tcp/4001", "/ip6/ff02::1/tcp/4001",
+		"/ip6/64:ff9b::7f00:1/tcp/4001", "/ip6/64:ff9b:1::7f00:1/tcp/4001", "/ip6/2002:7f00:1::/tcp/4001", "/ip6/2002:a00:1::1/tcp/4001",
+		"/ip6/2001:db8::1/tcp/4001", "/ip6/2001::1/tcp/4001", "/ip6/2001:20::1/tcp/4001", "/ip6/3fff::1/tcp/4001", "/ip6/5f00::1/tcp/4001",
+	} {
+		if err := CheckOrigin(addr+someID, false); !errors.Is(err, ErrOriginRefused) {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err := CheckOrigin(addr+someID, true); err != nil {
+			t.Errorf("%s with private origins allowed: %v", addr, err)
+		}
+		// What a name resolved to is judged again before it is dialled, also
+		// on a private network when a user named the peer.
+		a, err := ma.NewMultiaddr(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if newPublicGater(false, false, nil).InterceptAddrDial("somebody", a) {
+			t.Errorf("%s would be dialled", addr)
+		}
+		lan := newPublicGater(false, true, nil)
+		lan.addOrigin("named")
+		if lan.InterceptAddrDial("named", a) || !lan.InterceptAddrDial("found by routing", a) {
+			t.Errorf("%s on a private network", addr)
+		}
+	}
+}
+
+func TestOriginsOfOtherKindsAreRefused(t *testing.T) {
+	for _, addr := range []string{
+		"/ip4/8.8.8.8/tcp/4001", // no peer id
+		"/ip4/8.8.8.8/tcp/0" + someID, "/ip4/8.8.8.8" + someID, "/ip4/8.8.8.8/udp/4001" + someID,
+		"/ip4/8.8.8.8/udp/4001/webrtc-direct" + someID, "/ip4/8.8.8.8/udp/4001/quic-v1/webtransport" + someID,
+		"/ip4/8.8.8.8/tcp/4001" + someID + "/p2p-circuit", "/ip4/8.8.8.8/tcp/4001" + someID + "/p2p-circuit" + someID,
+		"/unix/run/docker.sock" + someID, "/ip4/8.8.8.8/tcp/80/http" + someID, "/ip6zone/eth0/ip6/2600::1/tcp/1" + someID,
+		"/dnsaddr/example.org/tcp/4001" + someID, "/dns4/localhost" + someID, "", "x", "/ip4/8.8.8.8/tcp/4001/p2p/xyz",
+		"/dns4/" + strings.Repeat("a", maxOriginLength) + "/tcp/1" + someID,
+	} {
+		for _, private := range []bool{false, true} {
+			if err := CheckOrigin(addr, private); !errors.Is(err, ErrOriginRefused) {
+				t.Errorf("%.80s: %v", addr, err)
+			}
+		}
+	}
+	for _, addr := range []string{
+		"/ip4/8.8.8.8/tcp/4001", "/ip4/8.8.8.8/udp/4001/quic-v1", "/ip6/2606:4700::1111/tcp/4001", "/dns4/example.org/tcp/443/wss",
+		"/dns/example.org/tcp/443/tls/ws", "/dns6/example.org/tcp/443/tls/sni/example.org/ws", "/ip4/8.8.8.8/tcp/80/ws", "/dnsaddr/example.org", "",
+	} {
+		if err := CheckOrigin(addr+someID, false); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
+// A name that resolves to loopback is found out after resolving: the listener
+// behind it sees no connection.
+func TestANameForLoopbackIsNotDialled(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dialled := make(chan struct{})
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+			close(dialled)
+		}
+	}()
+	port := l.Addr().(*net.TCPAddr).Port
+	p := newTestPeer(t, newRoster(), func(o *Options) { o.AllowPrivateOrigins = false })
+	for _, form := range []string{"/dns4/localhost/tcp/%d", "/dns/localhost/tcp/%d/ws", "/dns4/localhost/tcp/%d/wss"} {
+		origin := fmt.Sprintf(form, port) + someID
+		s := p.Session(t.Context(), []string{origin})
+		until(t, "a reason", func() bool { return len(s.OriginErrors()) == 1 })
+		if got := s.OriginErrors()[0]; got != origin+": origin refused: no public address behind it" {
+			t.Errorf("%s", got)
+		}
+		s.Close()
+	}
+	select {
+	case <-dialled:
+		t.Fatal("loopback was dialled")
+	default:
+	}
+}
+
+func FuzzCheckOrigin(f *testing.F) {
+	f.Add("/ip4/8.8.8.8/tcp/4001" + someID)
+	f.Add("/dns4/example.org/tcp/443/wss" + someID)
+	f.Add("/ip6/::ffff:127.0.0.1/tcp/1" + someID)
+	f.Fuzz(func(t *testing.T, text string) {
+		if CheckOrigin(text, false) != nil {
+			return
+		}
+		info, err := parseOrigin(text, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range info.Addrs {
+			if ip, ok := ipOf(a); ok && (ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || ip.Is4In6()) {
+				t.Fatalf("%s passes", text)
+			}
+		}
+	})
+}
+
+func BenchmarkFetchByBitswap(b *testing.B) {
+	f := peertest.NewForeign(b)
+	root, _, size, err := f.Store.AddTree(1, cid.DagProtobuf, 16, 2, 1<<20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := newTestPeer(b, newRoster())
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		p.store = peertest.NewStore() // what is served is another, so nothing is here
+		if _, err := fetch(b.Context(), p, root, dag.Limits{}, f.Addrs()[0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
