@@ -89,7 +89,11 @@ type Request struct {
 // state.ErrUnauthorized when the account is gone, state.ErrUnavailable without a
 // majority.
 func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
-	return p.propose(ctx, account, "", r)
+	c, err := r.Validate()
+	if err != nil {
+		return Record{}, err
+	}
+	return p.propose(ctx, account, "", r, state.RootOf(c))
 }
 
 // Replace puts a new pin in the place of an old one: no reader ever sees both or
@@ -97,22 +101,18 @@ func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (
 //
 // Errors: those of Create, and state.ErrNotFound when the account has no pin old.
 func (p *Pins) Replace(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
-	if _, err := r.Validate(); err != nil {
+	c, err := r.Validate()
+	if err != nil {
 		return Record{}, err
 	}
 	if !validID(old) {
 		return Record{}, notFound()
 	}
-	return p.propose(ctx, account, old, r)
+	return p.propose(ctx, account, old, r, state.RootOf(c))
 }
 
-// propose creates a pin, in the place of old if there is one.
-func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
-	c, err := r.Validate()
-	if err != nil {
-		return Record{}, err
-	}
-	root := state.RootOf(c)
+// propose creates a pin of root, in the place of old if there is one.
+func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.RequestID, r Request, root state.RootKey) (Record, error) {
 	pin := state.Pin{
 		ID: p.newID(), Account: account, Created: state.MillisOf(p.now()), Status: state.Queued,
 		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,

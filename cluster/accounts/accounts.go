@@ -1,0 +1,180 @@
+// Package accounts is the use case of who may do what: accounts, their API keys,
+// and the judgement of a token on every request.
+//
+// An API key is a JWT signed with the cluster's Ed25519 key. Ed25519 signs the
+// same text the same way every time, so a key is not stored: it is signed again
+// from its record when it is shown. It is valid while its record is in the
+// replicated state as it is now anywhere in the cluster, so a key that was
+// revoked on one node is refused by all from that moment on.
+//
+// Imports: consensus/state, golang-jwt, golang.org/x/crypto/argon2.
+// Never:   raft, libp2p, storage, HTTP; secrets in logs or errors.
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// State is what this package needs of consensus.
+type State interface {
+	// View returns the state as it is now, anywhere in the cluster; release it.
+	// It fails with state.ErrUnavailable without a majority.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// Propose commits a command; a read that follows sees it.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+}
+
+// Options are what Accounts is made of. State and Secret are required.
+type Options struct {
+	State  State
+	Secret []byte           // the cluster's, which opens the signing key
+	Now    func() time.Time // nil: time.Now
+	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
+	Logger *slog.Logger     // nil: none
+}
+
+// Accounts answers for accounts and keys.
+type Accounts struct {
+	state  State
+	secret []byte
+	now    func() time.Time
+	newID  func() string
+	log    *slog.Logger
+
+	hashing  chan struct{}          // a place for each password that is hashed
+	verified *cache                 // tokens whose signature was found good
+	signer   atomic.Pointer[signer] // nil until the state was read once; then for good
+}
+
+// New returns the use cases of accounts.
+func New(o Options) *Accounts {
+	a := &Accounts{
+		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, log: o.Logger,
+		hashing: make(chan struct{}, maxHashing), verified: newCache(maxVerified),
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.newID == nil {
+		a.newID = func() string { return strings.ToLower(rand.Text()) }
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	return a
+}
+
+// NormalEmail returns the form of an e-mail address that an account has: without
+// white space around it and in lower case. It must be printable ASCII with one @
+// that is neither first nor last (domains of other scripts in their xn-- form),
+// of state.MaxEmailLen bytes at most, so that no two addresses look the same.
+// Errors are state.CodeInvalid.
+func NormalEmail(email string) (string, error) {
+	e := strings.ToLower(strings.TrimSpace(email))
+	at := strings.IndexByte(e, '@')
+	switch {
+	case len(e) > state.MaxEmailLen:
+		return "", state.Errorf(state.CodeInvalid, "the e-mail address is longer than %d bytes", state.MaxEmailLen)
+	case at < 1, at == len(e)-1, strings.Count(e, "@") != 1, strings.ContainsFunc(e, unprintable):
+		return "", state.Errorf(state.CodeInvalid, "%q is not an e-mail address", e)
+	}
+	return e, nil
+}
+
+func unprintable(r rune) bool { return r <= ' ' || r >= 0x7f }
+
+// CreateAccount adds an account. An empty password means that nobody signs in
+// with one. The password's hash is left out of what it returns.
+//
+// Errors: state.ErrInvalid, state.ErrExists when the e-mail has an account,
+// state.ErrUnavailable without a majority.
+func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (state.Account, error) {
+	email, err := NormalEmail(email)
+	if err != nil {
+		return state.Account{}, err
+	}
+	account := state.Account{ID: state.AccountID(a.newID()), Email: email, Created: state.MillisOf(a.now())}
+	if password != "" {
+		if account.PasswordHash, err = a.hashPassword(ctx, password); err != nil {
+			return state.Account{}, err
+		}
+	}
+	if _, err := a.state.Propose(ctx, &state.CreateAccount{Account: account}); err != nil {
+		return state.Account{}, fmt.Errorf("create account: %w", err)
+	}
+	a.log.InfoContext(ctx, "account created", "account", account.ID)
+	account.PasswordHash = ""
+	return account, nil
+}
+
+// List returns all accounts in the order of their ids, without password hashes.
+func (a *Accounts) List(ctx context.Context) ([]state.Account, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list accounts: %w", err)
+	}
+	defer release()
+	all, err := view.Accounts()
+	if err != nil {
+		return nil, fmt.Errorf("list accounts: %w", err)
+	}
+	for i := range all {
+		all[i].PasswordHash = ""
+	}
+	return all, nil
+}
+
+// ByEmail returns the account of an e-mail, without its password hash, or
+// state.ErrNotFound.
+func (a *Accounts) ByEmail(ctx context.Context, email string) (state.Account, error) {
+	return a.read(ctx, func(v state.View) (state.Account, error) { return byEmail(v, email) })
+}
+
+// Operator returns the account that local commands act as.
+func (a *Accounts) Operator(ctx context.Context) (state.Account, error) {
+	return a.read(ctx, func(v state.View) (state.Account, error) {
+		c, err := v.Cluster()
+		if err != nil {
+			return state.Account{}, err
+		}
+		return v.Account(c.Operator)
+	})
+}
+
+func (a *Accounts) read(ctx context.Context, find func(state.View) (state.Account, error)) (state.Account, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return state.Account{}, fmt.Errorf("read account: %w", err)
+	}
+	defer release()
+	account, err := find(view)
+	if err != nil {
+		return state.Account{}, fmt.Errorf("read account: %w", err)
+	}
+	account.PasswordHash = ""
+	return account, nil
+}
+
+// byEmail finds an account. Text that is no e-mail address names none.
+func byEmail(v state.View, email string) (state.Account, error) {
+	normal, err := NormalEmail(email)
+	if err == nil {
+		var account state.Account
+		if account, err = v.AccountByEmail(normal); err == nil {
+			return account, nil
+		}
+		if !errors.Is(err, state.ErrNotFound) {
+			return state.Account{}, err
+		}
+	}
+	return state.Account{}, state.Errorf(state.CodeNotFound, "there is no account with this e-mail address")
+}
