@@ -1,0 +1,115 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Answer is how an error is answered: the nested body of the Pinning Service
+// API, {"error":{"reason","details"}}, or for 413 and 429 the flat one that the
+// specification gives them.
+type Answer struct {
+	Status int
+	Reason string
+	Detail string // for people; never empty
+	// RetryAfter is sent when it is above zero, in whole seconds, rounded up.
+	RetryAfter time.Duration
+	// Allow are the methods of a path, for 405.
+	Allow []string
+}
+
+// Error is a mistake that HTTP itself knows: no state code stands for it.
+type Error struct{ Answer Answer }
+
+func (e *Error) Error() string { return e.Answer.Detail }
+
+// Errorf returns an Error of a status and a reason.
+func Errorf(status int, reason, format string, args ...any) *Error {
+	return &Error{Answer{Status: status, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// BadRequest returns the error of a request that breaks a rule of its format.
+func BadRequest(format string, args ...any) *Error {
+	return Errorf(http.StatusBadRequest, "BAD_REQUEST", format, args...)
+}
+
+// NoSuchRoute returns the error of a path that does not exist.
+func NoSuchRoute() *Error {
+	return Errorf(http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+}
+
+// MethodNotAllowed returns the error of a path that knows other methods.
+func MethodNotAllowed(allow ...string) *Error {
+	return &Error{Answer{
+		Status: http.StatusMethodNotAllowed, Reason: "METHOD_NOT_ALLOWED",
+		Detail: "this path knows " + strings.Join(allow, ", "), Allow: allow,
+	}}
+}
+
+type nested struct {
+	Error reason `json:"error"`
+}
+
+type reason struct {
+	Reason  string `json:"reason"`
+	Details string `json:"details"`
+}
+
+type flat struct {
+	Error      string `json:"error"`
+	Message    string `json:"message,omitempty"`
+	RetryAfter int64  `json:"retry_after,omitempty"` // seconds
+}
+
+// write sends the answer.
+func (a Answer) write(w http.ResponseWriter) error {
+	header := w.Header()
+	seconds := int64((a.RetryAfter + time.Second - 1) / time.Second)
+	if seconds > 0 {
+		header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	if len(a.Allow) > 0 {
+		header.Set("Allow", strings.Join(a.Allow, ", "))
+	}
+	var body any = nested{reason{a.Reason, a.Detail}}
+	switch a.Status {
+	case http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", "Bearer")
+	case http.StatusRequestEntityTooLarge:
+		header.Set("Connection", "close") // the rest of the body is not read
+		body = flat{Error: a.Reason, Message: a.Detail}
+	case http.StatusTooManyRequests:
+		body = flat{Error: a.Reason, RetryAfter: seconds}
+	}
+	return JSON(w, a.Status, body)
+}
+
+// JSON answers with v. Values that do not marshal are an error, and then
+// nothing is written.
+func JSON(w http.ResponseWriter, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+// Empty answers with a status and no body.
+func Empty(w http.ResponseWriter, status int) error {
+	if status != http.StatusNoContent {
+		w.Header().Set("Content-Length", "0")
+	}
+	w.WriteHeader(status)
+	return nil
+}

@@ -1,0 +1,37 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Health tells whether the node can serve.
+type Health interface {
+	// Ready returns nil once the node has joined, caught up and knows a leader,
+	// else why not, in words for people. It never waits for the network.
+	Ready(ctx context.Context) error
+}
+
+type healthy struct {
+	Status  string `json:"status"`
+	Version string `json:"version,omitempty"`
+}
+
+// Alive answers GET /healthz: 200 while the process lives.
+func Alive(version string) Handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		return JSON(w, http.StatusOK, healthy{"alive", version})
+	}
+}
+
+// Ready answers GET /readyz: 200 when the node can serve, else 503.
+func Ready(h Health, version string) Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := h.Ready(r.Context()); err != nil {
+			return state.Errorf(state.CodeUnavailable, "not ready: %v", err)
+		}
+		return JSON(w, http.StatusOK, healthy{"ready", version})
+	}
+}

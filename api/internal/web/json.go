@@ -1,0 +1,229 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of JSON bodies.
+const (
+	// MaxJSONBody is the most bytes of a JSON body.
+	MaxJSONBody = 1 << 20
+	// MaxJSONDepth is how deep arrays and objects may be nested.
+	MaxJSONDepth = 64
+)
+
+// Body reads a JSON body of at most MaxJSONBody bytes, whatever its length
+// header says. The media type must be JSON, or not be given.
+func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if err := isJSON(r.Header); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > MaxJSONBody {
+		return nil, tooLarge()
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxJSONBody))
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return buf.Bytes(), nil
+	case errors.As(err, &large):
+		return nil, tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the body did not arrive in time")
+	case r.Context().Err() != nil:
+		return nil, r.Context().Err() // the client left
+	default:
+		return nil, BadRequest("the body cannot be read")
+	}
+}
+
+func tooLarge() *Error {
+	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", MaxJSONBody)
+}
+
+// isJSON accepts application/json, also with parameters, and no type at all.
+func isJSON(h http.Header) error {
+	values := h.Values("Content-Type")
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(values[0])
+	if err != nil || len(values) > 1 || media != "application/json" {
+		return BadRequest("Content-Type must be application/json")
+	}
+	return nil
+}
+
+// Fields are the members of a JSON object by their exact names.
+type Fields map[string]json.RawMessage
+
+// Object reads one JSON object and nothing else. Members are known by their
+// exact names, and each may come once: what two of the same name mean differs
+// between programs. Text must be Unicode, so that an echo can say it again.
+// what names the value in errors.
+func Object(what string, data []byte) (Fields, error) {
+	if err := checkText(what, data); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil {
+		return nil, BadRequest("%s is not valid JSON", what)
+	} else if t != json.Delim('{') {
+		return nil, BadRequest("%s must be a JSON object", what)
+	}
+	fields := Fields{}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil, BadRequest("%s is not valid JSON", what)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, BadRequest("%s is not valid JSON", what)
+		}
+		if _, twice := fields[name]; twice {
+			return nil, BadRequest("%s has the member %q twice", what, name)
+		}
+		fields[name] = value
+	}
+	if _, err := d.Token(); err != nil { // the closing brace
+		return nil, BadRequest("%s is not valid JSON", what)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, BadRequest("%s has more after its end", what)
+	}
+	return fields, nil
+}
+
+// Text returns a member that must be a string; given is false when it is absent.
+func (f Fields) Text(name string) (text string, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return "", false, nil
+	}
+	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
+		return "", true, BadRequest("%s must be a string", name)
+	}
+	return text, true, nil
+}
+
+// Texts returns a member that must be an array of strings, not nil when given.
+func (f Fields) Texts(name string) (texts []string, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return nil, false, nil
+	}
+	var items []json.RawMessage
+	if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+		return nil, true, BadRequest("%s must be an array of strings", name)
+	}
+	texts = make([]string, len(items))
+	for i, item := range items {
+		if item[0] != '"' || json.Unmarshal(item, &texts[i]) != nil {
+			return nil, true, BadRequest("%s must be an array of strings", name)
+		}
+	}
+	return texts, true, nil
+}
+
+// Strings returns a member that must be an object of strings, not nil when given.
+func (f Fields) Strings(name string) (pairs map[string]string, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return nil, false, nil
+	}
+	pairs, err = Strings(name, raw)
+	return pairs, true, err
+}
+
+// Strings reads a JSON object whose members are all strings.
+func Strings(what string, data []byte) (map[string]string, error) {
+	fields, err := Object(what, data)
+	if err != nil {
+		return nil, err
+	}
+	pairs := make(map[string]string, len(fields))
+	for name, raw := range fields {
+		var value string
+		if raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
+			return nil, BadRequest("%s must have strings as values, but %q has another type", what, shorten(name))
+		}
+		pairs[name] = value
+	}
+	return pairs, nil
+}
+
+// shownRunes is how much of a client's text an error repeats.
+const shownRunes = 64
+
+func shorten(s string) string {
+	n := 0
+	for i := range s {
+		if n == shownRunes {
+			return s[:i] + "…"
+		}
+		n++
+	}
+	return s
+}
+
+// checkText refuses what encoding/json would take with a change: bytes that are
+// not UTF-8 and halves of surrogate pairs. It also bounds the nesting.
+func checkText(what string, data []byte) error {
+	if !utf8.Valid(data) {
+		return BadRequest("%s is not UTF-8", what)
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++ // what is escaped, or the u of \uXXXX
+			size, ok := surrogate(data[i:])
+			if !ok {
+				return BadRequest("%s has half a surrogate pair", what)
+			}
+			i += size
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxJSONDepth {
+				return BadRequest("%s is nested deeper than %d", what, MaxJSONDepth)
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return nil
+}
+
+// surrogate looks at what follows a backslash. It returns how many bytes more
+// belong to a surrogate pair, or false when half of one stands alone.
+func surrogate(data []byte) (size int, ok bool) {
+	if len(data) < 5 || data[0] != 'u' || data[1]|0x20 != 'd' || data[2] < '8' {
+		return 0, true
+	}
+	const pair = 4 + 6 // XXXX\uXXXX
+	high := strings.ContainsRune("89abAB", rune(data[2]))
+	if !high || len(data) < 1+pair {
+		return 0, false
+	}
+	low := data[5:]
+	if low[0] != '\\' || low[1] != 'u' || low[2]|0x20 != 'd' || !strings.ContainsRune("cdefCDEF", rune(low[3])) {
+		return 0, false
+	}
+	return pair, true
+}

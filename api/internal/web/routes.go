@@ -1,0 +1,91 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Route is one row of a surface's table. What no row allows is refused.
+type Route struct {
+	Method string // GET also serves HEAD
+	// Path is made of literal segments and of {name}, which stands for one
+	// whole segment that is not empty, given to the handler by PathValue.
+	Path  string
+	Serve Handler
+}
+
+type path struct {
+	segments []string
+	methods  map[string]Handler
+	allow    []string
+}
+
+// Routes answers by a table. It matches the path as it was sent, segment by
+// segment, and neither cleans nor redirects it: an escaped slash stays part of
+// its segment. OPTIONS answers with the methods of the path.
+func Routes(table []Route) Handler {
+	var paths []*path
+	for _, r := range table {
+		segments := strings.Split(r.Path, "/")
+		i := slices.IndexFunc(paths, func(p *path) bool { return slices.Equal(p.segments, segments) })
+		if i < 0 {
+			i = len(paths)
+			paths = append(paths, &path{segments, map[string]Handler{}, []string{http.MethodOptions}})
+		}
+		p := paths[i]
+		p.methods[r.Method] = r.Serve
+		p.allow = append(p.allow, r.Method)
+		if r.Method == http.MethodGet {
+			p.methods[http.MethodHead] = r.Serve
+			p.allow = append(p.allow, http.MethodHead)
+		}
+	}
+	for _, p := range paths {
+		slices.Sort(p.allow)
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		sent := r.URL.EscapedPath()
+		for _, p := range paths {
+			if !p.match(sent, r) {
+				continue
+			}
+			serve, ok := p.methods[r.Method]
+			switch {
+			case ok:
+				return serve(w, r)
+			case r.Method == http.MethodOptions:
+				w.Header().Set("Allow", strings.Join(p.allow, ", "))
+				return Empty(w, http.StatusNoContent)
+			default:
+				return MethodNotAllowed(p.allow...)
+			}
+		}
+		return NoSuchRoute()
+	}
+}
+
+// match compares a path with the pattern and hands the named segments over.
+func (p *path) match(sent string, r *http.Request) bool {
+	if strings.Count(sent, "/") != len(p.segments)-1 {
+		return false
+	}
+	for _, want := range p.segments {
+		var got string
+		got, sent, _ = strings.Cut(sent, "/")
+		name, named := strings.CutPrefix(want, "{")
+		if !named {
+			if got != want {
+				return false
+			}
+			continue
+		}
+		value, err := url.PathUnescape(got)
+		if err != nil || value == "" {
+			return false
+		}
+		r.SetPathValue(strings.TrimSuffix(name, "}"), value)
+	}
+	return true
+}

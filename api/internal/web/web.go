@@ -1,0 +1,183 @@
+// Package web is what the HTTP surfaces have in common: handlers that return
+// errors, the request id, the access log, recovery from panics, the bearer
+// token, strict reading of JSON, and the writing of answers. It knows no route
+// and no reason for an error: each surface has its own table of both.
+//
+// Imports: std, consensus/state.
+// Never:   other surfaces, use cases but accounts, listeners, clocks of the
+// state.
+package web
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+// Handler answers a request or returns why it cannot. It writes nothing before
+// it can no longer fail; an error after that cuts the connection, so that no
+// client takes half an answer for a whole one.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// RequestIDHeader carries the id of a request, from the client or minted here.
+const RequestIDHeader = "X-Request-Id"
+
+// maxRequestID bounds, in characters, the request ids that are taken over from clients.
+const maxRequestID = 64
+
+// Options are what a surface brings. All but Server are required.
+type Options struct {
+	// Name tells the surface apart in the log.
+	Name string
+	// Server is the value of the Server header; empty sends none.
+	Server string
+	// Answer is the surface's error table: how an error is answered.
+	Answer func(error) Answer
+	Logger *slog.Logger
+}
+
+// Wrap makes an http.Handler of h: it mints the request id, sets the headers
+// every answer has, answers errors and panics, and logs. A client's mistake is
+// logged at debug, as success is; ours at error, and full or leaderless at
+// warn. Tokens, queries and bodies are never logged.
+func Wrap(o Options, h Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		started := time.Now()
+		id := r.Header.Get(RequestIDHeader)
+		if !sane(id) {
+			id = rand.Text()
+		}
+		header := w.Header()
+		header.Set(RequestIDHeader, id)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if o.Server != "" {
+			header.Set("Server", o.Server)
+		}
+		rec := &recorder{ResponseWriter: w}
+		err := call(h, rec, r)
+		if err != nil {
+			err = o.fail(rec, r, id, err)
+		}
+		o.log(r, rec, id, time.Since(started), err)
+		if err != nil && rec.begun && !rec.failed {
+			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
+		}
+	})
+}
+
+// fail answers err when nothing is written yet, and returns what is to be logged.
+func (o Options) fail(w *recorder, r *http.Request, id string, err error) error {
+	if errors.Is(err, http.ErrAbortHandler) || w.begun {
+		return err
+	}
+	a := o.Answer(err)
+	if a.Status >= http.StatusInternalServerError && a.Status != http.StatusServiceUnavailable {
+		a.Detail = "internal error, see the log for request " + id // no internals
+	}
+	w.failed = true
+	if writing := a.write(w); writing != nil {
+		return errors.Join(err, writing)
+	}
+	return err
+}
+
+func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration, err error) {
+	level := slog.LevelDebug
+	switch {
+	case r.Context().Err() != nil: // the client left, or the server ends
+	case w.status == http.StatusServiceUnavailable, w.status == http.StatusTooManyRequests:
+		level = slog.LevelWarn
+	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
+		level = slog.LevelError
+	}
+	if !o.Logger.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("api", o.Name), slog.String("request", id), slog.String("method", r.Method),
+		slog.String("path", r.URL.EscapedPath()), slog.String("remote", r.RemoteAddr),
+		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	var p *panicked
+	if errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// panicked is a panic of a handler as an error.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// call runs h and makes an error of a panic.
+func call(h Handler, w http.ResponseWriter, r *http.Request) (err error) {
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			err = http.ErrAbortHandler
+		default:
+			err = &panicked{v, debug.Stack()}
+		}
+	}()
+	return h(w, r)
+}
+
+// sane tells whether a client's request id may go into logs and headers.
+func sane(id string) bool {
+	if id == "" || len(id) > maxRequestID {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// recorder notes what was answered. ResponseController reaches the real writer
+// through Unwrap.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	begun  bool // the header is out
+	failed bool // by an answer to an error, which is whole
+}
+
+// Unwrap returns the writer below.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader notes the status.
+func (w *recorder) WriteHeader(status int) {
+	if status >= http.StatusOK && !w.begun {
+		w.status, w.begun = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts bytes.
+func (w *recorder) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.status, w.begun = http.StatusOK, true
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}

@@ -1,0 +1,130 @@
+package pinning
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// readPin reads the Pin object of a body.
+func readPin(w http.ResponseWriter, r *http.Request) (pins.Request, error) {
+	body, err := web.Body(w, r)
+	if err != nil {
+		return pins.Request{}, err
+	}
+	return parsePin(body)
+}
+
+// parsePin reads a Pin object: types, and that there is a cid. What the fields
+// hold is the use case's to judge. Members that are not known are ignored; a
+// member that is null has the wrong type.
+func parsePin(body []byte) (p pins.Request, err error) {
+	fields, err := web.Object("the body", body)
+	if err != nil {
+		return p, err
+	}
+	var given bool
+	if p.CID, given, err = fields.Text("cid"); err != nil {
+		return p, err
+	} else if !given || p.CID == "" {
+		return p, web.BadRequest("cid is missing")
+	}
+	if p.Name, given, err = fields.Text("name"); err != nil {
+		return p, err
+	} else if given {
+		p.Given |= state.GivenName
+	}
+	if p.Origins, given, err = fields.Texts("origins"); err != nil {
+		return p, err
+	} else if given {
+		p.Given |= state.GivenOrigins
+	}
+	if p.Meta, given, err = fields.Strings("meta"); err != nil {
+		return p, err
+	} else if given {
+		p.Given |= state.GivenMeta
+	}
+	return p, nil
+}
+
+// createdForm is ISO 8601 with milliseconds in UTC. Every value has the same
+// length, so that text order is time order.
+const createdForm = "2006-01-02T15:04:05.000Z"
+
+// pinStatus is the PinStatus object of the specification.
+type pinStatus struct {
+	RequestID state.RequestID   `json:"requestid"`
+	Status    string            `json:"status"`
+	Created   string            `json:"created"`
+	Pin       pinObject         `json:"pin"`
+	Delegates []string          `json:"delegates"`
+	Info      map[string]string `json:"info,omitempty"`
+}
+
+// pinObject is the Pin object as it was submitted: what was absent stays
+// absent, what was empty stays empty.
+type pinObject struct {
+	CID     string            `json:"cid"`
+	Name    *string           `json:"name,omitempty"`
+	Origins []string          `json:"origins,omitzero"`
+	Meta    map[string]string `json:"meta,omitzero"`
+}
+
+func statusOf(r *pins.Record) pinStatus {
+	s := pinStatus{
+		RequestID: r.ID,
+		Status:    r.Status.String(),
+		Created:   r.Created.Time().Format(createdForm),
+		Pin:       pinObject{CID: r.CID},
+		Delegates: r.Delegates,
+		Info:      r.Info,
+	}
+	if r.Given&state.GivenName != 0 {
+		s.Pin.Name = &r.Name
+	}
+	if r.Given&state.GivenOrigins != 0 {
+		s.Pin.Origins = append([]string{}, r.Origins...)
+	}
+	if r.Given&state.GivenMeta != 0 {
+		if s.Pin.Meta = r.Meta; s.Pin.Meta == nil {
+			s.Pin.Meta = map[string]string{}
+		}
+	}
+	if s.Delegates == nil {
+		s.Delegates = []string{}
+	}
+	return s
+}
+
+// listBuffer is how much of a list is encoded before it is sent, in bytes. A
+// page of rows with all that a pin may carry has 100 MB: it is sent row by row.
+const listBuffer = 32 << 10
+
+// writeResults answers with a PinResults object. Rows are text and numbers,
+// which always encode; only the connection can fail.
+func writeResults(w http.ResponseWriter, total uint64, rows []pins.Record) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	out := bufio.NewWriterSize(w, listBuffer)
+	encoder := json.NewEncoder(out)
+	_, _ = out.WriteString(`{"count":` + strconv.FormatUint(total, 10) + `,"results":[`) // Flush tells
+	for i := range rows {
+		if i > 0 {
+			_ = out.WriteByte(',') // Flush tells
+		}
+		if err := encoder.Encode(statusOf(&rows[i])); err != nil {
+			return fmt.Errorf("write list: %w", err)
+		}
+	}
+	_, _ = out.WriteString("]}") // Flush tells
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write list: %w", err)
+	}
+	return nil
+}

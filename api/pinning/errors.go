@@ -1,0 +1,57 @@
+package pinning
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Waits that clients are asked for.
+const (
+	// retryUnavailable is about how long the cluster is without a leader.
+	retryUnavailable = time.Second
+	// retryLimited is the specification's example.
+	retryLimited = 60 * time.Second
+)
+
+// errorTable says how every code of the state is answered. An empty Detail
+// stands for the error's own, which is written for people; where one is given,
+// nothing of the error shows.
+var errorTable = map[state.Code]web.Answer{
+	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
+	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: "there is no such pin"},
+	state.CodeExists:       {Status: http.StatusConflict, Reason: "CONFLICT"},
+	state.CodeConflict:     {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
+	state.CodeUnauthorized: {Status: http.StatusUnauthorized, Reason: "UNAUTHORIZED", Detail: "access token is missing or invalid"},
+	state.CodeForbidden:    {Status: http.StatusForbidden, Reason: "FORBIDDEN"},
+	state.CodeQuota:        {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
+	state.CodeUnavailable:  {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
+	state.CodeTooLarge:     {Status: http.StatusRequestEntityTooLarge, Reason: "PAYLOAD_TOO_LARGE"},
+	state.CodeLimited:      {Status: http.StatusTooManyRequests, Reason: "RATE_LIMITED", RetryAfter: retryLimited},
+}
+
+// answer says how an error of any kind is answered.
+func answer(err error) web.Answer {
+	var own *web.Error
+	if errors.As(err, &own) {
+		return own.Answer
+	}
+	var coded *state.Error
+	if errors.As(err, &coded) {
+		if a, ok := errorTable[coded.Code]; ok {
+			if a.Detail == "" {
+				a.Detail = coded.Detail
+			}
+			return a
+		}
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		a := errorTable[state.CodeUnavailable]
+		a.Detail = "the cluster did not answer in time"
+		return a
+	}
+	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: "internal error"}
+}

@@ -1,0 +1,203 @@
+package pinning
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// Bounds of a list's query.
+const (
+	DefaultLimit = 10   // rows, without a limit
+	MaxLimit     = 1000 // rows, at the most
+	MaxCIDs      = 10   // of the cid filter
+)
+
+// parseQuery reads the query of a list. Parameters that are not known are
+// ignored; of one that is repeated the first counts, but cid and status add up.
+// A parameter that is there and empty is an error, but for the name.
+func parseQuery(raw string) (q state.PinQuery, err error) {
+	q.Limit = DefaultLimit
+	if raw == "" {
+		return q, nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return q, web.BadRequest("the query is not valid: %v", err)
+	}
+	for _, p := range []struct {
+		name  string
+		parse func(*state.PinQuery, []string) error
+	}{
+		{"cid", parseCIDs},
+		{"name", parseName},
+		{"match", parseMatch},
+		{"status", parseStatuses},
+		{"before", parseBefore},
+		{"after", parseAfter},
+		{"limit", parseLimit},
+		{"meta", parseMeta},
+	} {
+		if given, ok := values[p.name]; ok {
+			if err := p.parse(&q, given); err != nil {
+				return q, err
+			}
+		}
+	}
+	return q, nil
+}
+
+func parseCIDs(q *state.PinQuery, given []string) error {
+	for _, list := range given {
+		for text := range strings.SplitSeq(list, ",") {
+			if len(q.CIDs) == MaxCIDs {
+				return web.BadRequest("more than %d CIDs in cid", MaxCIDs)
+			}
+			if len(text) > state.MaxCIDLen {
+				return web.BadRequest("a CID in cid is longer than %d bytes", state.MaxCIDLen)
+			}
+			c, err := cid.Decode(text)
+			if err != nil {
+				return web.BadRequest("%q in cid is not a valid CID", text)
+			}
+			q.CIDs = append(q.CIDs, c)
+		}
+	}
+	return nil
+}
+
+func parseName(q *state.PinQuery, given []string) error {
+	if !utf8.ValidString(given[0]) {
+		return web.BadRequest("name is not UTF-8")
+	}
+	if utf8.RuneCountInString(given[0]) > state.MaxNameRunes {
+		return web.BadRequest("name is longer than %d characters", state.MaxNameRunes)
+	}
+	q.Name = given[0]
+	return nil
+}
+
+func parseMatch(q *state.PinQuery, given []string) error {
+	switch given[0] {
+	case "exact":
+		q.Match = state.Exact
+	case "iexact":
+		q.Match = state.IExact
+	case "partial":
+		q.Match = state.Partial
+	case "ipartial":
+		q.Match = state.IPartial
+	default:
+		return web.BadRequest("match must be one of exact, iexact, partial, ipartial")
+	}
+	return nil
+}
+
+func parseStatuses(q *state.PinQuery, given []string) error {
+	for _, list := range given {
+		for name := range strings.SplitSeq(list, ",") {
+			status, ok := parseStatus(name)
+			if !ok {
+				return web.BadRequest("status must be made of queued, pinning, pinned, failed")
+			}
+			known := false
+			for _, s := range q.Statuses {
+				known = known || s == status
+			}
+			if !known {
+				q.Statuses = append(q.Statuses, status)
+			}
+		}
+	}
+	return nil
+}
+
+func parseStatus(name string) (state.Status, bool) {
+	for _, s := range state.Statuses() {
+		if s.String() == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// parseBefore rounds up: what was created before a part of a millisecond was
+// created before the next whole one.
+func parseBefore(q *state.PinQuery, given []string) error {
+	t, err := parseTime("before", given[0])
+	if err != nil {
+		return err
+	}
+	q.Before = state.MillisOf(t)
+	if q.Before.Time().Before(t) {
+		q.Before++
+	}
+	q.Before = max(q.Before, 1) // zero would mean no bound
+	return nil
+}
+
+func parseAfter(q *state.PinQuery, given []string) error {
+	t, err := parseTime("after", given[0])
+	if err != nil {
+		return err
+	}
+	q.After = max(state.MillisOf(t), 0)
+	return nil
+}
+
+// timeForm is what RFC 3339 has at each place up to the seconds; 0 is a digit.
+const timeForm = "0000-00-00T00:00:00"
+
+// maxTimeLen bounds a time in bytes: more digits of a fraction say nothing.
+const maxTimeLen = 64
+
+// parseTime reads a date-time of RFC 3339, strictly: package time alone takes
+// hours of one digit and a comma before the fraction.
+func parseTime(name, text string) (time.Time, error) {
+	wrong := web.BadRequest("%s must be a date and time of RFC 3339, such as 2026-01-31T23:59:59.999Z; a + in a query is written %%2B", name)
+	upper := strings.ToUpper(text)
+	if len(upper) <= len(timeForm) || len(upper) > maxTimeLen {
+		return time.Time{}, wrong
+	}
+	for i := range len(timeForm) {
+		digit := upper[i] >= '0' && upper[i] <= '9'
+		if digit != (timeForm[i] == '0') || !digit && upper[i] != timeForm[i] {
+			return time.Time{}, wrong
+		}
+	}
+	if upper[len(timeForm)] == ',' {
+		return time.Time{}, wrong
+	}
+	t, err := time.Parse(time.RFC3339Nano, upper)
+	if err != nil {
+		return time.Time{}, wrong
+	}
+	return t, nil
+}
+
+func parseLimit(q *state.PinQuery, given []string) error {
+	n, err := strconv.ParseUint(given[0], 10, 16)
+	if err != nil || n < 1 || n > MaxLimit {
+		return web.BadRequest("limit must be a number from 1 to %d", MaxLimit)
+	}
+	q.Limit = int(n)
+	return nil
+}
+
+func parseMeta(q *state.PinQuery, given []string) error {
+	meta, err := web.Strings("meta", []byte(given[0]))
+	if err != nil {
+		return err
+	}
+	if len(meta) > state.MaxMetaPairs {
+		return web.BadRequest("meta has more than %d pairs", state.MaxMetaPairs)
+	}
+	q.Meta = meta
+	return nil
+}
