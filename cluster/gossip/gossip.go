@@ -1,0 +1,144 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/sync/errgroup"
+)
+
+// DefaultEvery is the time between two samples of a node.
+const DefaultEvery = 2 * time.Second
+
+// jitterParts is the share of the interval, as a divisor, by which samples are
+// spread so that nodes started together do not speak together.
+const jitterParts = 4
+
+// Topic carries samples among the members.
+type Topic interface {
+	// Publish sends data to the members that can be reached.
+	Publish(ctx context.Context, data []byte) error
+	// Next waits for a message of another member, whose authorship is proven.
+	Next(ctx context.Context) (from string, data []byte, err error)
+}
+
+// Options are what Gossip is made of. Every may be zero for DefaultEvery; the
+// other fields are required.
+type Options struct {
+	Self  state.NodeID
+	Topic Topic
+	// Measure returns this node's load; Node, Start and Seq are filled in here.
+	Measure func() Sample
+	// Members returns the members, this node included, to whom the table is
+	// kept. It is called once for every sample that is sent.
+	Members func() []state.NodeID
+	Now     func() time.Time
+	Every   time.Duration
+	Logger  *slog.Logger
+}
+
+// Gossip sends this node's samples and gathers the others'.
+type Gossip struct {
+	opts  Options
+	table *Table
+	start state.Millis
+
+	seq uint64 // owned by Run's publisher
+}
+
+// New returns a Gossip. Nothing is sent or heard before Run.
+func New(opts Options) *Gossip {
+	if opts.Every <= 0 {
+		opts.Every = DefaultEvery
+	}
+	g := &Gossip{opts: opts, table: newTable(opts.Self, opts.Now), start: max(1, state.MillisOf(opts.Now()))}
+	g.table.watch(opts.Members())
+	return g
+}
+
+// Table returns what was heard. It is up to date while Run runs.
+func (g *Gossip) Table() *Table { return g.table }
+
+// Run sends and receives until ctx ends, then returns nil. It fails when the
+// topic ends before.
+func (g *Gossip) Run(ctx context.Context) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return g.publish(ctx) })
+	work.Go(func() error { return g.receive(ctx) })
+	if err := work.Wait(); err != nil {
+		return fmt.Errorf("gossip: %w", err)
+	}
+	return nil
+}
+
+func (g *Gossip) publish(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	quiet := false // the last sample could not be sent, and that was said
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		timer.Reset(g.pause())
+		g.table.watch(g.opts.Members())
+		err := g.send(ctx)
+		if err != nil && !quiet && ctx.Err() == nil {
+			g.opts.Logger.WarnContext(ctx, "sample not sent", "err", err)
+		}
+		quiet = err != nil
+	}
+}
+
+// pause is the time to the next sample: Every, give or take a part of it that
+// depends on node and sequence.
+func (g *Gossip) pause() time.Duration {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s/%d", g.opts.Self, g.seq)
+	spread := g.opts.Every / jitterParts
+	if spread <= 0 {
+		return g.opts.Every
+	}
+	return g.opts.Every - spread/2 + time.Duration(h.Sum64()%uint64(spread))
+}
+
+func (g *Gossip) send(ctx context.Context) error {
+	g.seq++
+	s := g.opts.Measure()
+	s.Node, s.Start, s.Seq = g.opts.Self, g.start, g.seq
+	b, err := s.Encode()
+	for errors.Is(err, ErrSampleTooLarge) && len(s.Addrs)+len(s.ClusterAddrs) > 0 {
+		// Fewer addresses are better than none; the state has them all.
+		s.Addrs, s.ClusterAddrs = s.Addrs[:len(s.Addrs)/2], s.ClusterAddrs[:len(s.ClusterAddrs)/2]
+		b, err = s.Encode()
+	}
+	if err != nil {
+		return err
+	}
+	g.table.record(s)
+	return g.opts.Topic.Publish(ctx, b)
+}
+
+func (g *Gossip) receive(ctx context.Context) error {
+	for {
+		from, data, err := g.opts.Topic.Next(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("next sample: %w", err)
+		}
+		s, err := Decode(data)
+		if err != nil || s.Node != state.NodeID(from) {
+			g.opts.Logger.DebugContext(ctx, "sample refused", "from", from, "err", err)
+			continue
+		}
+		g.table.record(s)
+	}
+}
