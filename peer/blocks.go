@@ -90,7 +90,8 @@ func (u *pull) deliver(b blocks.Block) error {
 	if u.err != nil {
 		return u.err
 	}
-	return u.fn(b)
+	u.err = u.fn(b) // so that no other stream calls it after an error
+	return u.err
 }
 
 func (u *pull) fail(missing []cid.Cid, err error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 	"github.com/multiformats/go-multistream"
+	"go.uber.org/goleak"
 
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
@@ -182,6 +183,39 @@ func TestOnePeerHasOneIdentityOnBothHosts(t *testing.T) {
 		if !strings.HasSuffix(a, "/p2p/"+p.ID()) || strings.Contains(a, "/0/") {
 			t.Errorf("address %s", a)
 		}
+	}
+}
+
+func TestCloseLeavesNoGoroutines(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(t.Context(), Options{
+		Key:           key,
+		Listen:        []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
+		ClusterListen: []string{"/ip4/127.0.0.1/tcp/0"},
+		Routing:       RoutingLAN,
+		Members:       func(string) bool { return false },
+		Blocks:        peertest.NewStore(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := make(chan error)
+	go func() { run <- p.Run(context.Background()) }()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-run; err != nil { // Close ends Run too
+		t.Error(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
 	}
 }
 
