@@ -51,7 +51,7 @@ func newService(t *testing.T, c *harness.Cluster, email string) *service {
 
 // as is the same service in a subtest.
 func (s *service) as(t *testing.T) *service {
-	return &service{t: t, cluster: s.cluster, token: s.token, turn: s.turn}
+	return &service{t: t, cluster: s.cluster.As(t), token: s.token, turn: s.turn}
 }
 
 // next is a client of the next running node.

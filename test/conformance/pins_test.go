@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func TestPinningAPI(t *testing.T) {
 		"paging 41 46":        testPaging,
 		"bad requests":        testBadRequests,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, c, source) })
+		t.Run(name, func(t *testing.T) { test(t, c.As(t), source.As(t)) })
 	}
 }
 
@@ -110,7 +111,7 @@ func testCreate(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 		t.Run(name, func(t *testing.T) {
 			s := s.as(t)
 			st := s.post(pin)
-			checkStatus(t, c, st)
+			checkStatus(t, s.cluster, st)
 			if st.Status != "queued" {
 				t.Errorf("22: the 202 says %s", st.Status)
 			}
@@ -179,12 +180,12 @@ func testLife(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 	t.Run("14 16 64 content is fetched and measured", func(t *testing.T) {
 		s := s.as(t)
 		st := s.pinned(s.post(pin).RequestID)
-		checkStatus(t, c, st)
+		checkStatus(t, s.cluster, st)
 		size, err := strconv.Atoi(st.Info["dag_size"])
 		if err != nil || size < file.Size || size > file.Size+file.Size/50 {
 			t.Errorf("dag_size %q of a file of %d bytes", st.Info["dag_size"], file.Size)
 		}
-		for _, n := range c.Nodes {
+		for _, n := range s.cluster.Nodes {
 			if !file.Matches(n.Get(file.CID)) {
 				t.Errorf("%s gives other bytes", n.Name)
 			}
@@ -199,7 +200,7 @@ func testLife(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 		s.pinned(st.RequestID)
 	})
 	t.Run("62 another account's delete leaves the content", func(t *testing.T) {
-		s, other := s.as(t), newService(t, c, "life2@example.org")
+		s, other := s.as(t), newService(t, s.cluster, "life2@example.org")
 		one := source.AddRandom(1, 300_000)[0]
 		mine := s.post(harness.Pin{CID: one.CID, Origins: source.Addrs}).RequestID
 		theirs := other.post(harness.Pin{CID: one.CID, Origins: source.Addrs}).RequestID
@@ -209,7 +210,7 @@ func testLife(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 		if st := s.get(mine); st.Status != "pinned" {
 			t.Errorf("my pin is %s", st.Status)
 		}
-		for _, n := range c.Nodes {
+		for _, n := range s.cluster.Nodes {
 			if !one.Matches(n.Get(one.CID)) {
 				t.Errorf("%s gives other bytes", n.Name)
 			}
@@ -282,14 +283,14 @@ func testRead(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 	}
 }
 
-func testReplace(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
+func testReplace(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 	s := newService(t, c, "replace@example.org")
 	t.Run("53 54 one new pin stands for the old one", func(t *testing.T) {
 		s := s.as(t)
 		old := s.post(harness.Pin{CID: nowhere().String(), Name: "old", Meta: map[string]string{"a": "1"}})
 		want := harness.Pin{CID: nowhere().String(), Name: "new"}
 		now := s.replace(old.RequestID, want)
-		checkStatus(t, c, now)
+		checkStatus(t, s.cluster, now)
 		if now.Status != "queued" || now.RequestID == old.RequestID || now.Created <= old.Created {
 			t.Errorf("%+v after %+v", now, old)
 		}
@@ -344,16 +345,17 @@ func testReplace(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 			t.Errorf("%d won; %d pins, before %d", won, after, before)
 		}
 	})
-	t.Run("58 shared blocks outlive the replaced pin", func(t *testing.T) {
+	t.Run("58 a block that both pins need outlives the old one", func(t *testing.T) {
 		s := s.as(t)
-		one := harness.StartBoxo(t)
-		leaf := one.AddRandom(1, 100_000)[0] // one raw block
-		old := s.pinned(s.post(harness.Pin{CID: leaf.CID, Origins: one.Addrs}).RequestID)
-		one.Close()
-		now := s.replace(old.RequestID, harness.Pin{CID: leaf.CID})
-		s.pinned(now.RequestID)
-		for _, n := range c.Nodes {
-			if !leaf.Matches(n.Get(leaf.CID)) {
+		data := make([]byte, 512<<10) // two blocks
+		_, _ = rand.Read(data)        // never fails
+		shelf := harness.StartBoxo(t)
+		whole, half := shelf.AddBytes(data), shelf.AddBytes(data[:256<<10])
+		old := s.pinned(s.post(harness.Pin{CID: whole.CID, Origins: shelf.Addrs}).RequestID)
+		shelf.Close() // so the half can come from the old pin's blocks only
+		s.pinned(s.replace(old.RequestID, harness.Pin{CID: half.CID}).RequestID)
+		for _, n := range s.cluster.Nodes {
+			if !half.Matches(n.Get(half.CID)) {
 				t.Errorf("%s gives other bytes", n.Name)
 			}
 		}
@@ -413,23 +415,25 @@ func testAuthorization(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 		}
 	}
 	t.Run("71 a revoked key is refused by every node at once", func(t *testing.T) {
-		for _, n := range c.Nodes {
+		s := s.as(t)
+		for _, n := range s.cluster.Nodes {
 			if _, err := n.Pins(key.Token).Get(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.Nodes[1].CLI("key", "revoke", key.ID)
-		for _, n := range c.Nodes {
+		s.cluster.Nodes[1].CLI("key", "revoke", key.ID)
+		for _, n := range s.cluster.Nodes {
 			_, err := n.Pins(key.Token).Get(t.Context(), id)
 			if api := (*harness.APIError)(nil); !errors.As(err, &api) || api.Status != http.StatusUnauthorized {
 				t.Errorf("%s: %v", n.Name, err)
 			}
 		}
-		if got := s.as(t).get(id); got.RequestID != id {
+		if got := s.get(id); got.RequestID != id {
 			t.Errorf("the other key reads %+v", got)
 		}
 	})
 	t.Run("an expired key is refused", func(t *testing.T) {
+		s := s.as(t)
 		harness.Eventually(t, 10*time.Second, "the key expires", func() (bool, error) {
 			client := s.next()
 			client.Token = short.Token
@@ -439,7 +443,8 @@ func testAuthorization(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 		})
 	})
 	t.Run("75 a key that may only read writes nothing", func(t *testing.T) {
-		reader := c.Nodes[2].Key("auth@example.org", "--scope", "storage:read")
+		s := s.as(t)
+		reader := s.cluster.Nodes[2].Key("auth@example.org", "--scope", "storage:read")
 		for _, route := range routes {
 			client := s.next()
 			client.Token = reader.Token

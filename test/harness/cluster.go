@@ -102,7 +102,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
 	n := &Node{
 		Name: name, Dir: filepath.Join(c.dir, name),
-		tb: c.tb, http: c.http, env: c.opts.Env, log: &tail{},
+		tb: c.tb, http: c.http, log: &tail{}, run: &running{env: c.opts.Env},
 	}
 	if err := os.Mkdir(n.Dir, 0o700); err != nil {
 		c.tb.Fatal(err)
@@ -147,6 +147,17 @@ func (c *Cluster) ready(nodes ...*Node) {
 			c.tb.Fatal(err)
 		}
 	}
+}
+
+// As is the same cluster for a subtest, which must not add nodes to it.
+func (c *Cluster) As(tb testing.TB) *Cluster {
+	other := *c
+	other.tb = tb
+	other.Nodes = nil
+	for _, n := range c.Nodes {
+		other.Nodes = append(other.Nodes, n.As(tb))
+	}
+	return &other
 }
 
 // Live are the nodes whose process runs.
@@ -229,8 +240,8 @@ func (c *Cluster) end() {
 	for _, n := range c.Nodes {
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			if n.proc != nil {
-				n.proc.end(c.tb)
+			if n.run.proc != nil {
+				n.run.proc.end(c.tb)
 			}
 		}()
 	}

@@ -76,6 +76,13 @@ func StartBoxo(tb testing.TB, flags ...string) *Boxo {
 	return &Boxo{Addrs: line.Addrs, tb: tb, control: line.Control, proc: proc, http: &http.Client{Timeout: foreignTimeout}}
 }
 
+// As is the same peer for a subtest.
+func (b *Boxo) As(tb testing.TB) *Boxo {
+	other := *b
+	other.tb = tb
+	return &other
+}
+
 // startPiped starts cmd with its standard output as a stream and its standard
 // error kept, and ends it with the test.
 func startPiped(tb testing.TB, cmd *exec.Cmd) (io.Reader, *tail, *process) {

@@ -32,11 +32,24 @@ type Node struct {
 	tb      testing.TB
 	http    *http.Client
 	args    []string // of `holdfast run`, the same at every start
-	env     []string
-	pinning string // host:port
-	admin   string // host:port
+	pinning string   // host:port
+	admin   string   // host:port
 	log     *tail
-	proc    *process // of the last start
+	run     *running // shared by all that As makes
+}
+
+// running is what changes with the starts of a node.
+type running struct {
+	env  []string // of the next start
+	proc *process // of the last start; nil before the first
+}
+
+// As is the same node for a subtest, so that what goes wrong there fails the
+// subtest and not its parent.
+func (n *Node) As(tb testing.TB) *Node {
+	other := *n
+	other.tb = tb
+	return &other
 }
 
 // environment is what a child sees: nothing of the test's own settings, for
@@ -48,14 +61,14 @@ func environment(dir string, extra []string) []string {
 // start runs the node and returns at once.
 func (n *Node) start() error {
 	cmd := exec.Command(binary(n.tb, holdfastVariable), append([]string{"run"}, n.args...)...)
-	cmd.Env = environment(n.Dir, n.env)
+	cmd.Env = environment(n.Dir, n.run.env)
 	cmd.Dir = n.Dir
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	p, err := startProcess(cmd)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
-	n.proc = p
+	n.run.proc = p
 	return nil
 }
 
@@ -67,9 +80,9 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	err := Poll(ctx, pollEvery, func() (bool, error) {
-		if n.proc.ended() {
+		if n.run.proc.ended() {
 			cancel()
-			return false, fmt.Errorf("%w: exit code %d", errEnded, n.proc.cmd.ProcessState.ExitCode())
+			return false, fmt.Errorf("%w: exit code %d", errEnded, n.run.proc.cmd.ProcessState.ExitCode())
 		}
 		code, err := n.status(ctx, "http://"+n.pinning+"/readyz")
 		return code == http.StatusOK, errors.Join(err, fmt.Errorf("/readyz is %d", code))
@@ -100,17 +113,17 @@ func (n *Node) URL() string { return "http://" + n.pinning }
 func (n *Node) AdminURL() string { return "http://" + n.admin }
 
 // Pid is the process id of the last start.
-func (n *Node) Pid() int { return n.proc.cmd.Process.Pid }
+func (n *Node) Pid() int { return n.run.proc.cmd.Process.Pid }
 
 // Running says whether the process lives.
-func (n *Node) Running() bool { return n.proc != nil && !n.proc.ended() }
+func (n *Node) Running() bool { return n.run.proc != nil && !n.run.proc.ended() }
 
 // ExitCode is that of a process that has ended; -1 after a signal.
-func (n *Node) ExitCode() int { return n.proc.cmd.ProcessState.ExitCode() }
+func (n *Node) ExitCode() int { return n.run.proc.cmd.ProcessState.ExitCode() }
 
 // SetEnv adds NAME=VALUE settings for the next start.
 func (n *Node) SetEnv(settings ...string) {
-	n.env = append(slices.Clone(n.env), settings...)
+	n.run.env = append(slices.Clone(n.run.env), settings...)
 }
 
 // Log is the end of what the node wrote.
@@ -119,21 +132,21 @@ func (n *Node) Log() string { return n.log.String() }
 // Kill ends the process without a chance to clean up, as a power cut would.
 func (n *Node) Kill() {
 	n.tb.Helper()
-	if err := n.proc.signal(syscall.SIGKILL); err != nil {
+	if err := n.run.proc.signal(syscall.SIGKILL); err != nil {
 		n.tb.Fatal(err)
 	}
-	<-n.proc.done
+	<-n.run.proc.done
 }
 
 // Stop asks the process to end and wants exit code 0 in time.
 func (n *Node) Stop() {
 	n.tb.Helper()
-	if err := n.proc.signal(syscall.SIGTERM); err != nil {
+	if err := n.run.proc.signal(syscall.SIGTERM); err != nil {
 		n.tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
-	code, err := n.proc.wait(ctx)
+	code, err := n.run.proc.wait(ctx)
 	if err != nil {
 		n.tb.Fatalf("%s after SIGTERM: %v", n.Name, err)
 	}
