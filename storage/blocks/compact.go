@@ -2,7 +2,6 @@ package blocks
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -81,10 +80,15 @@ func (s *Store) compact(ctx context.Context) error {
 	if err := s.removeEmpty(ctx); err != nil {
 		return err
 	}
-	for _, number := range s.mostlyGarbage() {
-		if s.lowSpace() {
-			return nil // a copy needs room before it gives any
+	tried := make(map[uint32]bool)
+	for {
+		// Looked up again each time: removing one segment can end the need for
+		// another.
+		number, ok := s.mostGarbage(tried)
+		if !ok || s.lowSpace() { // a copy needs room before it gives any
+			return nil
 		}
+		tried[number] = true
 		if err := s.empty(ctx, number); err != nil {
 			return err
 		}
@@ -92,7 +96,6 @@ func (s *Store) compact(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // full lists the segments that are no longer appended to, with what they hold.
@@ -114,16 +117,18 @@ func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32
 	return picked
 }
 
-// mostlyGarbage lists the segments worth copying, those with the most garbage
-// first.
-func (s *Store) mostlyGarbage() []uint32 {
-	garbage := make(map[uint32]int64)
-	picked := s.full(func(number uint32, size int64, l load) bool {
-		garbage[number] = size - l.bytes
-		return !s.stuck[number] && float64(size-l.bytes) > garbagePart*float64(size)
+// mostGarbage returns the segment that is most worth copying, if any is and was
+// not tried.
+func (s *Store) mostGarbage(tried map[uint32]bool) (number uint32, ok bool) {
+	most := int64(0)
+	s.full(func(n uint32, size int64, l load) bool {
+		garbage := size - l.bytes
+		if !tried[n] && !s.stuck[n] && float64(garbage) > garbagePart*float64(size) && garbage > most {
+			number, most = n, garbage
+		}
+		return false
 	})
-	slices.SortStableFunc(picked, func(a, b uint32) int { return cmp.Compare(garbage[b], garbage[a]) })
-	return picked
+	return number, most > 0
 }
 
 // removeEmpty deletes segments in which nothing lives. Drops that were kept

@@ -1,0 +1,239 @@
+package blocks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+	"pgregory.net/rapid"
+)
+
+// machine drives a store and a map that says what it should hold.
+type machine struct {
+	dir    string
+	opts   Options
+	store  *Store
+	blks   []blocks.Block
+	owners map[string]*modelOwner
+}
+
+type modelOwner struct {
+	refs   map[int]bool // positions in blks
+	sealed bool
+	seal   Sealed
+}
+
+func (m *machine) alive() map[int]bool {
+	alive := make(map[int]bool)
+	for _, o := range m.owners {
+		for i := range o.refs {
+			alive[i] = true
+		}
+	}
+	return alive
+}
+
+func (m *machine) owner(name string) *modelOwner {
+	if m.owners[name] == nil {
+		m.owners[name] = &modelOwner{refs: make(map[int]bool)}
+	}
+	return m.owners[name]
+}
+
+func (m *machine) check(t *rapid.T) {
+	ctx := context.Background()
+	alive := m.alive()
+	bytes := uint64(0)
+	for i, b := range m.blks {
+		got, err := m.store.Get(ctx, b.Cid())
+		if alive[i] != (err == nil) {
+			t.Fatalf("block %d: %v, alive %v", i, err, alive[i])
+		}
+		if alive[i] {
+			bytes += uint64(len(got.RawData()))
+		}
+	}
+	seen := 0
+	if err := m.store.Owners(ctx, "", func(o OwnerInfo) (bool, error) {
+		want := m.owners[o.Owner]
+		if want == nil {
+			t.Fatalf("owner %q should not be", o.Owner)
+		}
+		seen++
+		refs := make(map[string]bool)
+		err := m.store.Blocks(ctx, o.Owner, func(h multihash.Multihash) (bool, error) { refs[string(h)] = true; return true, nil })
+		for i := range want.refs {
+			if !refs[string(m.blks[i].Cid().Hash())] {
+				t.Fatalf("owner %q lacks block %d", o.Owner, i)
+			}
+		}
+		if len(refs) != len(want.refs) || o.Sealed != want.sealed || (o.Sealed && o.Bytes != want.seal.Bytes) || (!o.Sealed && o.Blocks != uint64(len(refs))) {
+			t.Fatalf("owner %+v with %d references, want %+v", o, len(refs), want)
+		}
+		return true, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if u := m.store.Usage(); seen != len(m.owners) || u.Blocks != uint64(len(alive)) || u.LiveBytes != bytes || u.Missing != 0 || u.Damaged != 0 {
+		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
+	}
+	m.checkLoads(t)
+}
+
+// checkLoads compares the counts that decide about segments with the index.
+func (m *machine) checkLoads(t *rapid.T) {
+	s := m.store
+	want := make(map[uint32]int64)
+	v := s.index.View()
+	defer v.Close()
+	if err := v.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
+		switch key[0] {
+		case keyBlock:
+			e, err := decodeBlockEntry(key, value)
+			want[e.segment]++
+			return true, err
+		case keyRef:
+			want[uint32((&reader{b: value}).uint(4))]++
+		case keyOwner:
+			if e, err := decodeOwnerEntry(key, value); err != nil || e.sealSegment != 0 {
+				want[e.sealSegment]++
+				return true, err
+			}
+		case keyDropped:
+			e, err := decodeDroppedEntry(key, value)
+			want[e.segment]++
+			return true, err
+		}
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	for number, l := range s.loads {
+		if l.records != want[number] || l.bytes < 0 || l.bytes > s.sizes[number] || (l.records == 0) != (l.bytes == 0) {
+			t.Fatalf("segment %d of %d bytes counts %+v, the index %d", number, s.sizes[number], l, want[number])
+		}
+		delete(want, number)
+	}
+	if len(want) > 0 {
+		t.Fatalf("segments without counts: %v", want)
+	}
+}
+
+func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
+	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "holdfast-blocks-model")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		m := &machine{dir: filepath.Join(dir, "0"), opts: testOptions(), blks: blks, owners: make(map[string]*modelOwner)}
+		m.opts.SegmentBytes = 8 << 10
+		m.open(t)
+		defer func() { _ = m.store.Close() }()
+		ctx := context.Background()
+		name := rapid.SampledFrom([]string{"a", "b", "c", "root/1"})
+		some := rapid.SliceOfN(rapid.IntRange(0, len(blks)-1), 1, 6)
+		copies := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
+				var put []blocks.Block
+				for _, i := range which {
+					put = append(put, blks[i])
+					m.owner(owner).refs[i] = true
+				}
+				if err := m.store.Put(ctx, owner, put); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"adopt": func(t *rapid.T) {
+				owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
+				alive := m.alive()
+				var cids, want []cid.Cid
+				for _, i := range which {
+					cids = append(cids, blks[i].Cid())
+					if alive[i] {
+						m.owner(owner).refs[i] = true
+					} else {
+						want = append(want, blks[i].Cid())
+					}
+				}
+				missing, err := m.store.Adopt(ctx, owner, cids)
+				if err != nil || !slices.Equal(missing, want) {
+					t.Fatalf("missing %v, %v, want %v", missing, err, want)
+				}
+			},
+			"seal": func(t *rapid.T) {
+				owner := name.Draw(t, "owner")
+				o := m.owner(owner)
+				o.sealed, o.seal = true, Sealed{rapid.Uint64Range(0, 3).Draw(t, "bytes"), 1}
+				if err := m.store.Seal(ctx, owner, o.seal); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"drop": func(t *rapid.T) {
+				owner := name.Draw(t, "owner")
+				delete(m.owners, owner)
+				if _, err := m.store.Drop(ctx, owner); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"compact": func(t *rapid.T) {
+				if err := m.store.Compact(ctx); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"reopen": func(t *rapid.T) {
+				if err := m.store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				m.open(t)
+			},
+			"kill": func(t *rapid.T) {
+				copies++
+				next := filepath.Join(dir, fmt.Sprint(copies))
+				if err := copyStill(m.dir, next); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				m.dir = next
+				m.open(t)
+			},
+			"lose the index": func(t *rapid.T) {
+				if err := m.store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.RemoveAll(filepath.Join(m.dir, indexDir)); err != nil {
+					t.Fatal(err)
+				}
+				m.open(t)
+			},
+			"": m.check,
+		})
+	})
+}
+
+// open opens the store and ends the drops that a crash interrupted.
+func (m *machine) open(t *rapid.T) {
+	s, err := Open(m.dir, m.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.store = s
+	for inc := range s.unswept {
+		if _, err := s.sweep(context.Background(), inc); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,411 @@
+package blocks
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func segmentPaths(t testing.TB, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, segmentsDir, "*.seg"))
+	must(t, err)
+	slices.Sort(paths)
+	return paths
+}
+
+func editFile(t testing.TB, path string, edit func(b []byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, edit(b), 0o600))
+}
+
+// recordsOf returns the records of a segment, with their slices cloned.
+func recordsOf(t testing.TB, path string, number uint32) []record {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	seed, ok := parseSegmentHeader(b[:headerBytes], number)
+	if !ok {
+		t.Fatal("segment header")
+	}
+	var out []record
+	sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
+	must(t, sc.each(headerBytes, func(r record) error { out = append(out, r.clone()); return nil }))
+	if len(sc.bad) > 0 {
+		t.Fatalf("bad spans %v", sc.bad)
+	}
+	return out
+}
+
+// A store with some history: drops, adopted blocks, seals, compaction.
+func makeHistory(t testing.TB, s *Store) {
+	t.Helper()
+	blks := makeBlocks(t, 7, 60, 4_000)
+	for i := range 12 {
+		owner := fmt.Sprintf("root/%d", i)
+		mustPut(t, s, owner, blks[i*5:i*5+5]...)
+		mustPut(t, s, owner, blks[(i*7)%60])
+		if i%2 == 0 {
+			must(t, s.Seal(t.Context(), owner, Sealed{uint64(i), 5}))
+		}
+	}
+	for _, i := range []int{0, 1, 2, 3, 4, 8} {
+		mustDrop(t, s, fmt.Sprintf("root/%d", i))
+	}
+	must(t, s.Compact(t.Context()))
+	mustPut(t, s, "root/3", blks[0], blks[30])
+	mustDrop(t, s, "root/9")
+}
+
+func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	makeHistory(t, s)
+	want := describe(t, s)
+	must(t, s.Close())
+	for name, damage := range map[string]func(dir string) error{
+		"index is gone":        func(dir string) error { return os.RemoveAll(filepath.Join(dir, indexDir)) },
+		"marked as damaged":    func(dir string) error { return os.WriteFile(filepath.Join(dir, rebuildFile), nil, 0o600) },
+		"pointer file garbled": func(dir string) error { return os.WriteFile(filepath.Join(dir, indexDir, "live"), []byte("x"), 0o600) },
+		"manifest garbled": func(dir string) error {
+			found, err := filepath.Glob(filepath.Join(dir, indexDir, "gen-*", "MANIFEST-*"))
+			for _, path := range found {
+				err = errors.Join(err, os.WriteFile(path, []byte("garbage, not a manifest"), 0o600))
+			}
+			return err
+		},
+		"of another store": func(dir string) error {
+			other := t.TempDir()
+			o := openTest(t, other)
+			mustPut(t, o, "other", makeBlocks(t, 99, 200, 4_000)...)
+			if err := errors.Join(o.Close(), os.RemoveAll(filepath.Join(dir, indexDir))); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(other, indexDir), filepath.Join(dir, indexDir))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			copied := kill(t, dir)
+			must(t, damage(copied))
+			again := openTest(t, copied)
+			must(t, again.Compact(t.Context())) // ends drops
+			if got := describe(t, again); got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			if d := again.Usage().Damaged; d != 0 {
+				t.Errorf("%d damaged places", d)
+			}
+			if fileExists(filepath.Join(copied, rebuildFile)) {
+				t.Error("mark stays")
+			}
+		})
+	}
+}
+
+// A crash in the middle of writing leaves a file that ends anywhere.
+func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	first, second := makeBlocks(t, 1, 2, 100), makeBlocks(t, 2, 1, 150)
+	mustPut(t, s, "a", first...)
+	killed := kill(t, dir) // the index ends here
+	before := s.active.size
+	mustPut(t, s, "b", second...)
+	must(t, s.Seal(t.Context(), "b", Sealed{150, 1}))
+	whole, err := os.ReadFile(segmentPaths(t, dir)[0])
+	must(t, err)
+	records := recordsOf(t, segmentPaths(t, dir)[0], 1)
+	for _, index := range []string{"kept", "lost"} {
+		for cut := before; cut <= int64(len(whole)); cut++ {
+			copied := kill(t, killed)
+			must(t, os.WriteFile(segmentPaths(t, copied)[0], whole[:cut], 0o600))
+			if index == "lost" {
+				must(t, os.RemoveAll(filepath.Join(copied, indexDir)))
+			}
+			again, err := Open(copied, testOptions())
+			must(t, err)
+			wantHere(t, again, first...)
+			end := before
+			complete := 0
+			for _, r := range records {
+				if r.off >= before && r.off+r.bytes <= cut {
+					end, complete = r.off+r.bytes, complete+1
+				}
+			}
+			if complete >= 2 {
+				wantHere(t, again, second...)
+			} else {
+				wantGone(t, again, second...)
+			}
+			if o, ok, _ := again.Owner(t.Context(), "b"); ok != (complete >= 1) || o.Sealed != (complete >= 3) {
+				t.Errorf("cut at %d: owner %+v, %v", cut, o, ok)
+			}
+			if size := again.active.size; size != end || again.Usage().Damaged != 0 {
+				t.Errorf("cut at %d: goes on at %d, want %d; usage %+v", cut, size, end, again.Usage())
+			}
+			// What was cut off can be written again.
+			mustPut(t, again, "b", second...)
+			wantHere(t, again, second...)
+			must(t, again.Close())
+			if testing.Short() {
+				cut += 36
+			}
+		}
+	}
+}
+
+func TestFlippedBitIsNeverServedAndCanBeRepaired(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 3, 500)
+	mustPut(t, s, "a", blks...)
+	must(t, s.Close())
+	path := segmentPaths(t, dir)[0]
+	var at record
+	for _, r := range recordsOf(t, path, 1) {
+		if r.kind == kindBlock && bytes.Equal(r.hash, blks[1].Cid().Hash()) {
+			at = r
+		}
+	}
+	for i := at.off; i < at.off+at.bytes; i += 13 {
+		copied := kill(t, dir)
+		editFile(t, segmentPaths(t, copied)[0], func(b []byte) []byte { b[i] ^= 1 << (i % 8); return b })
+		again := openTest(t, copied)
+		if _, err := again.Get(t.Context(), blks[1].Cid()); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("flip at %d: %v, want ErrCorrupt", i, err)
+		}
+		wantGone(t, again, blks[1])
+		wantHere(t, again, blks[0], blks[2])
+		if u := again.Usage(); u.Corrupt != 1 || u.Missing != 1 || u.Blocks != 2 {
+			t.Errorf("usage %+v", u)
+		}
+		missing, err := again.Adopt(t.Context(), "b", []cid.Cid{blks[1].Cid()})
+		if err != nil || len(missing) != 1 {
+			t.Errorf("adopt of a bad block: %v, %v", missing, err)
+		}
+		mustPut(t, again, "a", blks[1])
+		wantHere(t, again, blks...)
+		if u := again.Usage(); u.Missing != 0 || u.Blocks != 3 {
+			t.Errorf("repaired: %+v", u)
+		}
+		must(t, again.Close())
+
+		// The same, found by rebuilding the index: everything else survives.
+		must(t, os.RemoveAll(filepath.Join(copied, indexDir)))
+		again = openTest(t, copied)
+		wantHere(t, again, blks...)
+		if u := again.Usage(); u.Damaged != 1 {
+			t.Errorf("rebuilt: %+v", u)
+		}
+	}
+}
+
+func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit    func(b []byte, r record) []byte
+		damaged uint64
+	}{
+		"head of a record":    {func(b []byte, r record) []byte { b[r.off+9] ^= 0x40; return b }, 1},
+		"payload of a record": {func(b []byte, r record) []byte { b[r.off+r.bytes-1] ^= 1; return b }, 1},
+		"a whole stretch":     {func(b []byte, r record) []byte { clear(b[r.off-40 : r.off+r.bytes+10]); return b }, 1},
+		"one header copy":     {func(b []byte, r record) []byte { b[3] ^= 1; return b }, 0},
+		"the other header":    {func(b []byte, r record) []byte { b[headerCopyBytes+20] ^= 1; return b }, 0},
+		"both headers":        {func(b []byte, r record) []byte { b[3] ^= 1; b[headerCopyBytes+20] ^= 1; return b }, 1},
+		"forged magic numbers": {func(b []byte, r record) []byte {
+			copy(b[r.off:], bytes.Repeat([]byte{0xF5, 0xA3, 0xC9, 0x1E}, 30))
+			return b
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			blks := makeBlocks(t, 1, 9, 700)
+			mustPut(t, s, "a", blks...)
+			must(t, s.Close())
+			path := segmentPaths(t, dir)[0]
+			records := recordsOf(t, path, 1)
+			editFile(t, path, func(b []byte) []byte { return tc.edit(b, records[4]) })
+			must(t, os.RemoveAll(filepath.Join(dir, indexDir)))
+			again := openTest(t, dir)
+			u := again.Usage()
+			if u.Damaged != tc.damaged {
+				t.Errorf("usage %+v, want %d damaged", u, tc.damaged)
+			}
+			if name == "both headers" {
+				if u.Blocks != 0 || !fileExists(path) {
+					t.Errorf("usage %+v; the file must stay", u)
+				}
+			} else if tc.damaged == 0 {
+				wantHere(t, again, blks...)
+			} else {
+				wantHere(t, again, blks[0], blks[7], blks[8])
+			}
+			// It goes on, and what was lost can be stored again.
+			mustPut(t, again, "a", blks...)
+			wantHere(t, again, blks...)
+			must(t, again.Compact(t.Context()))
+			wantHere(t, again, blks...)
+		})
+	}
+}
+
+// A block can hold anything, such as a record that drops its owner.
+func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		leaked  bool // whoever made the block knew the segment's salt
+		survive bool
+	}{{"salt unknown", false, true}, {"control: the place is right, so the salt is what counts", true, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			victim := makeBlocks(t, 1, 1, 100)[0]
+			mustPut(t, s, "victim", victim)
+			mustPut(t, s, "evil", victim)
+			o, _, err := getOwner(s.index, "victim")
+			must(t, err)
+			hash := victim.Cid().Hash() // as long as every other
+			place := s.active.size + dropRecordBytes("evil") + 2 + refBytes(hash) + blockRecordBytes(hash, 0)
+			seed := uint32(0)
+			if tc.leaked {
+				seed = s.active.seed
+			}
+			forged := appendOwner(beginRecord(nil), o.inc, "victim")
+			endRecord(forged, 0, seed, place, kindDrop)
+			mustPut(t, s, "evil", rawBlock(t, forged))
+			mustPut(t, s, "after", makeBlocks(t, 2, 1, 10)...)
+			must(t, s.Close())
+			path := segmentPaths(t, dir)[0]
+			for _, r := range recordsOf(t, path, 1) {
+				if r.kind == kindBlock && bytes.Equal(r.data, forged) {
+					editFile(t, path, func(b []byte) []byte { b[r.off] ^= 1; return b })
+				}
+			}
+			must(t, os.RemoveAll(filepath.Join(dir, indexDir)))
+			again := openTest(t, dir)
+			if _, ok, _ := again.Owner(t.Context(), "victim"); ok != tc.survive || again.Usage().Damaged == 0 {
+				t.Errorf("owner there %v, usage %+v", ok, again.Usage())
+			}
+		})
+	}
+}
+
+func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 2*sweepStep+10, 20)
+	mustPut(t, s, "a", blks...)
+	mustPut(t, s, "b", blks[0])
+	var inc uint64
+	must(t, s.do(t.Context(), 100, func(b *batch) error {
+		o, _, err := getOwner(b.tx, "a")
+		inc = o.inc
+		b.begin()
+		b.s.buf = appendOwner(b.s.buf, inc, "a")
+		return errors.Join(err, b.end(record{kind: kindDrop, inc: inc, owner: "a"}))
+	}))
+	must(t, s.do(t.Context(), 100, func(b *batch) error {
+		_, done, err := b.sweep(inc, sweepStep)
+		if done {
+			t.Error("one step was enough")
+		}
+		return err
+	}))
+	for name, s := range map[string]*Store{"same process": s, "after a crash": openTest(t, kill(t, dir))} {
+		// A new owner of the same name is not touched by the sweep of the old.
+		mustPut(t, s, "a", blks[5], blks[len(blks)-1])
+		must(t, s.Compact(t.Context()))
+		if u := s.Usage(); u.Blocks != 3 || u.Missing != 0 {
+			t.Errorf("%s: %+v", name, u)
+		}
+		wantHere(t, s, blks[0], blks[5], blks[len(blks)-1])
+	}
+}
+
+func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
+	b := segmentHeader(7, 0x0102030405060708)
+	seed, ok := parseSegmentHeader(b, 7)
+	if !ok {
+		t.Fatal("own header refused")
+	}
+	hash, err := multihash.Sum([]byte("block"), multihash.SHA2_256, -1)
+	must(t, err)
+	add := func(kind byte, payload []byte) {
+		start := len(b)
+		b = append(beginRecord(b), payload...)
+		endRecord(b, start, seed, int64(start), kind)
+	}
+	add(kindReference, appendRefs(nil, 7<<32|64, "root/x", []ref{{hash, 5}}))
+	add(kindBlock, append(appendHash(nil, hash), "block"...))
+	add(kindSeal, appendSeal(nil, 7<<32|64, "root/x", Sealed{5, 1}))
+	add(kindDrop, appendOwner(nil, 7<<32|64, "root/x"))
+	got, golden := hex.Dump(b), filepath.Join("testdata", "segment.golden")
+	if *update {
+		must(t, errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(golden, []byte(got), 0o644)))
+	}
+	want, err := os.ReadFile(golden)
+	must(t, err)
+	if got != string(want) {
+		t.Errorf("segment format changed:\n%s\nwant:\n%s", got, want)
+	}
+	sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
+	var kinds []byte
+	must(t, sc.each(headerBytes, func(r record) error { kinds = append(kinds, r.kind); return nil }))
+	if string(kinds) != "\x02\x01\x04\x03" || len(sc.bad) != 0 {
+		t.Errorf("kinds %v, bad %v", kinds, sc.bad)
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	seedBytes := segmentHeader(1, 42)
+	seed, _ := parseSegmentHeader(seedBytes, 1)
+	hash, _ := multihash.Sum([]byte("block"), multihash.SHA2_256, -1)
+	for kind, payload := range map[byte][]byte{
+		kindBlock:     append(appendHash(nil, hash), "block"...),
+		kindReference: appendRefs(nil, 1<<32, "o", []ref{{hash, 5}, {hash, 6}}),
+		kindSeal:      appendSeal(nil, 1<<32, "o", Sealed{1, 2}),
+		kindDrop:      appendOwner(nil, 1<<32, "o"),
+	} {
+		f.Add(append([]byte{kind}, payload...), []byte("between"))
+	}
+	f.Fuzz(func(t *testing.T, payload, garbage []byte) {
+		if len(payload) == 0 || len(payload) > maxPayloadBytes {
+			return
+		}
+		// The payload in a good record, garbage, and a record that must be found.
+		b := append(beginRecord(nil), payload[1:]...)
+		endRecord(b, 0, seed, 0, payload[0])
+		b = append(b, garbage...)
+		last := int64(len(b))
+		b = append(beginRecord(b), appendOwner(nil, 9, "last")...)
+		endRecord(b, int(last), seed, last, kindDrop)
+		found, end := false, int64(0)
+		sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
+		if err := sc.each(0, func(r record) error {
+			if r.off < end || r.bytes < recordHeadBytes {
+				t.Errorf("record at %d overlaps the one before, which ends at %d", r.off, end)
+			}
+			end = r.off + r.bytes
+			found = found || r.off == last && r.owner == "last"
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !found {
+			t.Error("the good record after the garbage was not found")
+		}
+	})
+}
