@@ -30,8 +30,12 @@ func (v *Cluster) Code(c *codec.Coder) {
 	codec.String(c, &v.Operator, MaxIDLen)
 }
 
-// need is the number of holders that makes a root with so many copies pinned.
-func (v *Cluster) need(copies int) int { return max(1, min(int(v.WriteCopies), copies)) }
+// need is the number of holders that makes a root pinned in a cluster of so many
+// members. A root that was given fewer copies, because nodes were down, waits
+// for repair to give it more.
+func (v *Cluster) need(members uint64) int {
+	return max(1, min(int(v.WriteCopies), int(min(members, MaxNodes))))
+}
 
 var clusterKey = metaKey("cluster")
 

@@ -408,7 +408,7 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 		return err
 	}
 	was := root.Status
-	root.Status = root.judge(cl.need(len(root.Copies)))
+	root.Status = root.judge(cl.need(members))
 	if root.Status == Failed {
 		root.Detail = failure(root)
 	}

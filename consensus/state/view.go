@@ -34,13 +34,17 @@ func (v View) Root(k RootKey) (Root, error) {
 	return *root, nil
 }
 
-// Need is the number of holders that makes the root pinned.
-func (v View) Need(root *Root) (int, error) {
+// Need is the number of holders that makes a root pinned.
+func (v View) Need() (int, error) {
 	c, err := cluster(v.r)
 	if err != nil {
 		return 0, err
 	}
-	return c.need(len(root.Copies)), nil
+	members, err := counter(v.r, nodeCount)
+	if err != nil {
+		return 0, err
+	}
+	return c.need(members), nil
 }
 
 // WantedOn calls fn for the roots allocated to a node, from a root on, in the
