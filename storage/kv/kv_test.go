@@ -186,11 +186,24 @@ func TestClosedStoreAnswersErrClosedAndOpensAgainOnce(t *testing.T) {
 
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
+	const attempts = 1000
 	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
+	var err error
+	// Pebble removes old files in the background: then the copy is of two
+	// moments and is made again.
+	for range attempts {
+		before, _ := filepath.Glob(filepath.Join(from, "*", "*"))
+		err = os.CopyFS(to, os.DirFS(from))
+		after, _ := filepath.Glob(filepath.Join(from, "*", "*"))
+		if err == nil && slices.Equal(before, after) {
+			return to
+		}
+		if rerr := os.RemoveAll(to); rerr != nil {
+			t.Fatal(rerr)
+		}
 	}
-	return to
+	t.Fatal("folder does not stand still: ", err)
+	return ""
 }
 
 func TestKilledStoreKeepsWhatWasSynced(t *testing.T) {
