@@ -21,20 +21,18 @@ func readPin(w http.ResponseWriter, r *http.Request) (pins.Request, error) {
 	return parsePin(body)
 }
 
-// parsePin reads a Pin object: types, and that there is a cid. What the fields
-// hold is the use case's to judge. Members that are not known are ignored; a
+// parsePin reads a Pin object by its types. What the fields hold, and that there
+// is a cid, is the use case's to judge. Members that are not known are ignored; a
 // member that is null has the wrong type.
 func parsePin(body []byte) (p pins.Request, err error) {
 	fields, err := web.Object("the body", body)
 	if err != nil {
 		return p, err
 	}
-	var given bool
-	if p.CID, given, err = fields.Text("cid"); err != nil {
+	if p.CID, _, err = fields.Text("cid"); err != nil {
 		return p, err
-	} else if !given || p.CID == "" {
-		return p, web.BadRequest("cid is missing")
 	}
+	var given bool
 	if p.Name, given, err = fields.Text("name"); err != nil {
 		return p, err
 	} else if given {

@@ -53,5 +53,5 @@ func answer(err error) web.Answer {
 		a.Detail = "the cluster did not answer in time"
 		return a
 	}
-	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: "internal error"}
+	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: "internal error; X-Request-Id names it in the log"}
 }

@@ -3,7 +3,7 @@
 // errors are those of the public specification; where it is silent, the limits
 // are named here.
 //
-// Imports: std, go-cid, api/internal/web, cluster/pins, cluster/accounts,
+// Imports: std, api/internal/web, cluster/pins, cluster/accounts,
 // consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package pinning
@@ -37,14 +37,10 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Authenticate tells who sent a request, or state.ErrUnauthorized. It does not
-// read the body.
-type Authenticate func(ctx context.Context, r *http.Request) (accounts.Principal, error)
-
 // Options are what the surface is made of. All but Version are required.
 type Options struct {
 	Pins         Pins
-	Authenticate Authenticate
+	Authenticate web.Authenticate
 	Health       web.Health
 	// DefaultStatus are the names of the statuses that a list without a status
 	// shows.
@@ -59,7 +55,7 @@ const caseTimeout = 7 * time.Second
 
 type surface struct {
 	pins         Pins
-	authenticate Authenticate
+	authenticate web.Authenticate
 	statuses     []state.Status // of a list without a status
 }
 

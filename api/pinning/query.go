@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/ipfs/go-cid"
 )
 
 // Bounds of a list's query.
 const (
-	DefaultLimit = 10   // rows, without a limit
-	MaxLimit     = 1000 // rows, at the most
-	MaxCIDs      = 10   // of the cid filter
+	DefaultLimit = 10               // rows, without a limit
+	MaxLimit     = pins.MaxList     // rows, at the most
+	MaxCIDs      = pins.MaxListCIDs // of the cid filter
 )
 
 // parseQuery reads the query of a list. Parameters that are not known are
@@ -59,12 +59,9 @@ func parseCIDs(q *state.PinQuery, given []string) error {
 			if len(q.CIDs) == MaxCIDs {
 				return web.BadRequest("more than %d CIDs in cid", MaxCIDs)
 			}
-			if len(text) > state.MaxCIDLen {
-				return web.BadRequest("a CID in cid is longer than %d bytes", state.MaxCIDLen)
-			}
-			c, err := cid.Decode(text)
+			c, err := pins.ParseCID(text)
 			if err != nil {
-				return web.BadRequest("%q in cid is not a valid CID", text)
+				return err
 			}
 			q.CIDs = append(q.CIDs, c)
 		}

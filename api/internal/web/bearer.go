@@ -1,26 +1,47 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxToken bounds a bearer token in bytes.
-const maxToken = 4 << 10
+// Authenticate tells who sent a request, or state.ErrUnauthorized. It does not
+// read the body.
+type Authenticate func(ctx context.Context, r *http.Request) (accounts.Principal, error)
+
+// Accounts judges tokens.
+type Accounts interface {
+	// Authenticate tells who a token speaks for, by the state as it is now
+	// anywhere in the cluster.
+	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+}
+
+// Tokens authenticates requests by their bearer tokens.
+func Tokens(a Accounts) Authenticate {
+	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
+		token, err := Bearer(r)
+		if err != nil {
+			return accounts.Principal{}, err
+		}
+		return a.Authenticate(ctx, token)
+	}
+}
 
 // Bearer returns the token of a request, or state.ErrUnauthorized. The form is
 // exact: one Authorization header, the word Bearer, one space, and a token of
-// visible ASCII. A token anywhere else, the query for one, does not count: it
-// would end up in logs.
+// visible ASCII. A token anywhere else, in the query for one, does not count:
+// it would end up in logs.
 func Bearer(r *http.Request) (string, error) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
 		return "", state.ErrUnauthorized
 	}
 	token, ok := strings.CutPrefix(values[0], "Bearer ")
-	if !ok || token == "" || len(token) > maxToken {
+	if !ok || token == "" || len(token) > accounts.MaxToken {
 		return "", state.ErrUnauthorized
 	}
 	for i := range len(token) {

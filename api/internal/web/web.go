@@ -3,9 +3,8 @@
 // token, strict reading of JSON, and the writing of answers. It knows no route
 // and no reason for an error: each surface has its own table of both.
 //
-// Imports: std, consensus/state.
-// Never:   other surfaces, use cases but accounts, listeners, clocks of the
-// state.
+// Imports: std, consensus/state, cluster/accounts.
+// Never:   the surfaces, other use cases, listeners, settings.
 package web
 
 import (
@@ -35,7 +34,9 @@ type Options struct {
 	Name string
 	// Server is the value of the Server header; empty sends none.
 	Server string
-	// Answer is the surface's error table: how an error is answered.
+	// Answer is the surface's error table: how an error is answered. What it
+	// says of errors of ours is for the surface to decide; the request id that
+	// is in the answer's header finds them in the log.
 	Answer func(error) Answer
 	Logger *slog.Logger
 }
@@ -62,7 +63,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		rec := &recorder{ResponseWriter: w}
 		err := call(h, rec, r)
 		if err != nil {
-			err = o.fail(rec, r, id, err)
+			err = o.fail(rec, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
 		if err != nil && rec.begun && !rec.failed {
@@ -72,16 +73,12 @@ func Wrap(o Options, h Handler) http.Handler {
 }
 
 // fail answers err when nothing is written yet, and returns what is to be logged.
-func (o Options) fail(w *recorder, r *http.Request, id string, err error) error {
+func (o Options) fail(w *recorder, err error) error {
 	if errors.Is(err, http.ErrAbortHandler) || w.begun {
 		return err
 	}
-	a := o.Answer(err)
-	if a.Status >= http.StatusInternalServerError && a.Status != http.StatusServiceUnavailable {
-		a.Detail = "internal error, see the log for request " + id // no internals
-	}
 	w.failed = true
-	if writing := a.write(w); writing != nil {
+	if writing := o.Answer(err).write(w); writing != nil {
 		return errors.Join(err, writing)
 	}
 	return err

@@ -1,0 +1,92 @@
+// Package admin is what an operator sees of a node: metrics and health on a TCP
+// listener, and the local API on the Unix socket in the data folder, which the
+// commands of the program speak. The socket asks for no key: whoever may open
+// it owns the node.
+//
+// Imports: std, prometheus, api/internal/web, cluster/members, cluster/content,
+// cluster/accounts, consensus/state.
+// Never:   other surfaces, consensus, storage, peer, listeners.
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds of the metrics page.
+const (
+	maxScrapes    = 4 // at the same time
+	scrapeTimeout = 10 * time.Second
+)
+
+// MonitorOptions are what the monitor is made of. All but Version are required.
+type MonitorOptions struct {
+	Gatherer prometheus.Gatherer
+	Health   web.Health
+	Version  string
+	Logger   *slog.Logger
+}
+
+// NewMonitor returns the handler of metrics and health, which asks for no key
+// and tells nothing of accounts.
+func NewMonitor(o MonitorOptions) http.Handler {
+	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
+	})
+	table := []web.Route{
+		{Method: http.MethodGet, Path: "/metrics", Serve: func(w http.ResponseWriter, r *http.Request) error {
+			metrics.ServeHTTP(w, r)
+			return nil
+		}},
+		{Method: http.MethodGet, Path: "/healthz", Serve: web.Alive(o.Version)},
+		{Method: http.MethodGet, Path: "/readyz", Serve: web.Ready(o.Health, o.Version)},
+	}
+	return web.Wrap(web.Options{Name: "admin", Answer: answer, Logger: o.Logger}, web.Routes(table))
+}
+
+// retryUnavailable is about how long the cluster is without a leader.
+const retryUnavailable = time.Second
+
+// errorTable says how every code of the state is answered. The details are the
+// errors' own: an operator is to see them.
+var errorTable = map[state.Code]web.Answer{
+	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
+	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
+	state.CodeExists:       {Status: http.StatusConflict, Reason: "EXISTS"},
+	state.CodeConflict:     {Status: http.StatusConflict, Reason: "CONFLICT"},
+	state.CodeUnauthorized: {Status: http.StatusUnauthorized, Reason: "UNAUTHORIZED"},
+	state.CodeForbidden:    {Status: http.StatusForbidden, Reason: "FORBIDDEN"},
+	state.CodeQuota:        {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
+	state.CodeUnavailable:  {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
+	state.CodeTooLarge:     {Status: http.StatusConflict, Reason: "LIMIT_REACHED"},
+	state.CodeLimited:      {Status: http.StatusServiceUnavailable, Reason: "BUSY", RetryAfter: retryUnavailable},
+}
+
+// answer says how an error of any kind is answered.
+func answer(err error) web.Answer {
+	var own *web.Error
+	if errors.As(err, &own) {
+		return own.Answer
+	}
+	var coded *state.Error
+	if errors.As(err, &coded) {
+		if a, ok := errorTable[coded.Code]; ok {
+			a.Detail = coded.Detail
+			return a
+		}
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		a := errorTable[state.CodeUnavailable]
+		a.Detail = "the node did not get it done in time"
+		return a
+	}
+	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: err.Error()}
+}

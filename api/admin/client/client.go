@@ -1,0 +1,251 @@
+// Package client speaks the local API of the node that runs on a data folder,
+// through the Unix socket in it. The commands of the program are built on it.
+//
+// Imports: std, api/admin for the bodies.
+// Never:   use cases, consensus, storage, peer, settings, terminals.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin"
+)
+
+// The bodies of the local API, under the names that commands use.
+type (
+	Status = admin.Status
+	Peer   = admin.Peer
+	User   = admin.User
+	Key    = admin.Key
+	KeyRow = admin.KeyRow
+	NewKey = admin.NewKey
+	// Content is an imported file.
+	Content = admin.Content
+)
+
+// ErrNotRunning means that no node runs on the data folder.
+var ErrNotRunning = errors.New("no node is running")
+
+// Bounds of calls.
+const (
+	callTimeout = 60 * time.Second // of a call without a file
+	dialTimeout = 10 * time.Second
+	maxAnswer   = 256 << 20 // bytes: a page of pins with all that a pin may carry
+)
+
+// Client speaks to one node. It is safe for use by many goroutines.
+type Client struct {
+	folder string
+	http   *http.Client
+}
+
+// New returns a client of the node that runs on a data folder. It does not
+// look whether there is one.
+func New(folder string) *Client {
+	socket := filepath.Join(folder, admin.SocketName)
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &Client{folder: folder, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConns: 4,
+	}}}
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Error is an answer of the node other than success, in its own words.
+type Error struct {
+	Status int // of HTTP
+	Reason string
+	Detail string
+}
+
+func (e *Error) Error() string {
+	if e.Detail != "" {
+		return e.Detail
+	}
+	return fmt.Sprintf("the node answered %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// Status returns the cluster as the node sees it.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	return s, c.call(ctx, http.MethodGet, "/status", nil, nil, &s)
+}
+
+// Peers returns the members.
+func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
+	return peers, c.call(ctx, http.MethodGet, "/peers", nil, nil, &peers)
+}
+
+// RemovePeer ends the membership of a node; force, when it is dead or alone
+// holds something.
+func (c *Client) RemovePeer(ctx context.Context, id string, force bool) error {
+	return c.call(ctx, http.MethodDelete, "/peers/"+url.PathEscape(id), url.Values{"force": {strconv.FormatBool(force)}}, nil, nil)
+}
+
+// CreateTicket returns a ticket that admits one node until ttl is over; 0 is
+// the node's default.
+func (c *Client) CreateTicket(ctx context.Context, ttl time.Duration) (string, error) {
+	var ask admin.NewTicket
+	if ttl != 0 {
+		ask.TTL = ttl.String()
+	}
+	var t admin.Ticket
+	err := c.call(ctx, http.MethodPost, "/tickets", nil, ask, &t)
+	return t.Ticket, err
+}
+
+// CreateUser adds an account; an empty password means none.
+func (c *Client) CreateUser(ctx context.Context, email, password string) (u User, err error) {
+	return u, c.call(ctx, http.MethodPost, "/users", nil, admin.NewUser{Email: email, Password: password}, &u)
+}
+
+// Users returns all accounts.
+func (c *Client) Users(ctx context.Context) (users []User, err error) {
+	return users, c.call(ctx, http.MethodGet, "/users", nil, nil, &users)
+}
+
+// CreateKey adds an API key and returns it with its secrets.
+func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {
+	return key, c.call(ctx, http.MethodPost, "/keys", nil, k, &key)
+}
+
+// Keys returns the keys of a user, or of all with an empty one.
+func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err error) {
+	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
+}
+
+// RevokeKey ends a key on every node.
+func (c *Client) RevokeKey(ctx context.Context, jti string) error {
+	return c.call(ctx, http.MethodDelete, "/keys/"+url.PathEscape(jti), nil, nil, nil)
+}
+
+// AddContent imports what r holds as a file. The node keeps its blocks for a
+// while; pin the CID to keep them.
+func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, err error) {
+	resp, err := c.send(ctx, http.MethodPost, "/content", nil, io.NopCloser(r))
+	if err != nil {
+		return added, err
+	}
+	return added, answered(resp, &added)
+}
+
+// OpenContent returns the bytes of the file that a CID names, and how many they
+// are. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
+// caller closes it.
+func (c *Client) OpenContent(ctx context.Context, cid string) (body io.ReadCloser, size int64, err error) {
+	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), nil, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, 0, answered(resp, nil)
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// as is the query that names whose account is meant; none for the operator's.
+func as(user string) url.Values {
+	if user == "" {
+		return nil
+	}
+	return url.Values{"user": {user}}
+}
+
+// call sends in as JSON, unless it is nil, and decodes the answer into out.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	resp, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	return answered(resp, out)
+}
+
+// send returns the answer to a request; the caller closes its body.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://holdfast"+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	resp, err := c.http.Do(req)
+	switch {
+	case err == nil:
+		return resp, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w on %s", ErrNotRunning, c.folder)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("the node on %s belongs to another user: %w", c.folder, fs.ErrPermission)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // its own text repeats the address, which says nothing here
+	}
+	return nil, fmt.Errorf("ask the node on %s: %w", c.folder, err)
+}
+
+// answered reads and closes an answer: a success into out, unless that is nil,
+// anything else as an Error.
+func answered(resp *http.Response, out any) error {
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the node's answer: %w", err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return errorOf(resp.StatusCode, data)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("read the node's answer: %w", err)
+	}
+	return nil
+}
+
+// errorOf reads both forms of an error's body.
+func errorOf(status int, data []byte) error {
+	var body struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+	}
+	e := &Error{Status: status}
+	if json.Unmarshal(data, &body) != nil {
+		return e
+	}
+	var inner struct{ Reason, Details string }
+	if json.Unmarshal(body.Error, &inner) == nil {
+		e.Reason, e.Detail = inner.Reason, inner.Details
+	} else if json.Unmarshal(body.Error, &e.Reason) == nil {
+		e.Detail = body.Message
+	}
+	return e
+}

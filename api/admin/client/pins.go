@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Pin is the Pin object of the Pinning Service API 1.0.0.
+type Pin struct {
+	CID     string            `json:"cid"`
+	Name    string            `json:"name,omitempty"`
+	Origins []string          `json:"origins,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
+}
+
+// PinStatus is its PinStatus object.
+type PinStatus struct {
+	RequestID string            `json:"requestid"`
+	Status    string            `json:"status"` // queued, pinning, pinned or failed
+	Created   string            `json:"created"`
+	Pin       Pin               `json:"pin"`
+	Delegates []string          `json:"delegates"`
+	Info      map[string]string `json:"info,omitempty"`
+}
+
+// Done tells whether the status will not change by itself any more.
+func (s PinStatus) Done() bool { return s.Status == "pinned" || s.Status == "failed" }
+
+// Bounds of reading pins.
+const (
+	pageSize  = 500
+	pollEvery = 250 * time.Millisecond
+)
+
+// AddPin pins a CID for a user, or for the operator with an empty one.
+func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, err error) {
+	return s, c.call(ctx, http.MethodPost, "/pins", as(user), p, &s)
+}
+
+// Pin returns one pin.
+func (c *Client) Pin(ctx context.Context, user, id string) (s PinStatus, err error) {
+	return s, c.call(ctx, http.MethodGet, "/pins/"+url.PathEscape(id), as(user), nil, &s)
+}
+
+// RemovePin removes one pin.
+func (c *Client) RemovePin(ctx context.Context, user, id string) error {
+	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), as(user), nil, nil)
+}
+
+// Pins returns the pins of a user, of all statuses, newest first, page by page.
+// An error ends it.
+func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, error] {
+	return func(yield func(PinStatus, error) bool) {
+		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		if user != "" {
+			query.Set("user", user)
+		}
+		for {
+			var page struct {
+				Results []PinStatus `json:"results"`
+			}
+			if err := c.call(ctx, http.MethodGet, "/pins", query, nil, &page); err != nil {
+				yield(PinStatus{}, err)
+				return
+			}
+			for _, s := range page.Results {
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if len(page.Results) < pageSize {
+				return
+			}
+			query.Set("before", page.Results[len(page.Results)-1].Created)
+		}
+	}
+}
+
+// WaitPin calls seen, unless it is nil, with each new state of a pin until it is
+// pinned or has failed, and returns the last. A pin that failed is no error.
+func (c *Client) WaitPin(ctx context.Context, user, id string, seen func(PinStatus)) (PinStatus, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	var last PinStatus
+	for {
+		s, err := c.Pin(ctx, user, id)
+		if err != nil {
+			return last, err
+		}
+		if seen != nil && (s.Status != last.Status || s.Info["status_details"] != last.Info["status_details"]) {
+			seen(s)
+		}
+		if last = s; s.Done() {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, fmt.Errorf("wait for pin %s: %w", id, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// The bodies of the local API. What programs read of the commands' --json is
+// these, so a field is never renamed or given another meaning.
+
+// Status is the cluster as the answering node sees it.
+type Status struct {
+	ClusterID string    `json:"cluster_id"`
+	Leader    string    `json:"leader"` // id of a node; empty when none is known
+	Index     uint64    `json:"index"`  // of the newest change in the node's state
+	Node      Node      `json:"node"`
+	Peers     []Peer    `json:"peers"`
+	Pins      PinCounts `json:"pins"`
+}
+
+// Node is the answering node.
+type Node struct {
+	ID           string   `json:"id"`
+	Name         string   `json:"name"`
+	Addrs        []string `json:"addrs"`         // public multiaddrs with /p2p/
+	ClusterAddrs []string `json:"cluster_addrs"` // multiaddrs with /p2p/
+	Pinning      string   `json:"pinning"`       // host:port; empty: off
+	S3           string   `json:"s3"`
+	Console      string   `json:"console"`
+}
+
+// Peer is one member.
+type Peer struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Role      string   `json:"role"`  // voter or nonvoter
+	State     string   `json:"state"` // alive, suspect, down or draining
+	Addrs     []string `json:"addrs"` // public multiaddrs with /p2p/
+	Version   string   `json:"version"`
+	Pins      uint64   `json:"pins"` // roots that it holds
+	UsedBytes uint64   `json:"used_bytes"`
+	FreeBytes uint64   `json:"free_bytes"`
+	Queue     int      `json:"queue"` // roots waiting to be fetched
+}
+
+// PinCounts counts the pins of all accounts.
+type PinCounts struct {
+	Queued          uint64 `json:"queued"`
+	Pinning         uint64 `json:"pinning"`
+	Pinned          uint64 `json:"pinned"`
+	Failed          uint64 `json:"failed"`
+	UnderReplicated uint64 `json:"under_replicated"` // pinned roots short of holders
+}
+
+// User is an account.
+type User struct {
+	ID      string `json:"id"`
+	Email   string `json:"email"`
+	Created string `json:"created"`
+}
+
+// NewUser asks for an account. An empty password means none.
+type NewUser struct {
+	Email    string `json:"email"`
+	Password string `json:"password,omitempty"`
+}
+
+// Key is a new API key with its secrets.
+type Key struct {
+	ID              string `json:"id"` // jti
+	Token           string `json:"token"`
+	AccessKeyID     string `json:"access_key_id"`
+	SecretAccessKey string `json:"secret_access_key"`
+	Scope           string `json:"scope"` // permissions with a space between them
+	Created         string `json:"created"`
+}
+
+// KeyRow is an API key in a list, without its secrets.
+type KeyRow struct {
+	ID      string `json:"id"` // jti
+	User    string `json:"user"`
+	Name    string `json:"name"`
+	Scope   string `json:"scope"`
+	Created string `json:"created"`
+	Expires string `json:"expires,omitempty"`
+}
+
+// NewKey asks for an API key. No scopes means all of them.
+type NewKey struct {
+	User   string   `json:"user"`
+	Name   string   `json:"name,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+	TTL    string   `json:"ttl,omitempty"` // a duration such as 24h; empty: it does not expire
+}
+
+// NewTicket asks for a join ticket.
+type NewTicket struct {
+	TTL string `json:"ttl,omitempty"` // a duration such as 24h, the default
+}
+
+// Ticket is a join ticket.
+type Ticket struct {
+	Ticket string `json:"ticket"`
+}
+
+// Content is an imported file.
+type Content struct {
+	CID  string `json:"cid"`
+	Size uint64 `json:"size"` // bytes of the file
+}
+
+// timeForm is ISO 8601 with milliseconds in UTC.
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// Addrs are the addresses that a node's HTTP listeners have, host:port, empty
+// for what is off.
+type Addrs struct {
+	Pinning, S3, Console string
+}
+
+func statusOf(s *members.Status, here Addrs) Status {
+	out := Status{
+		ClusterID: s.ClusterID,
+		Leader:    string(s.Leader),
+		Index:     s.Index,
+		Node: Node{
+			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console,
+		},
+		Peers: make([]Peer, len(s.Peers)),
+		Pins: PinCounts{
+			Queued: s.Pins[state.Queued], Pinning: s.Pins[state.Pinning], Pinned: s.Pins[state.Pinned], Failed: s.Pins[state.Failed],
+			UnderReplicated: s.UnderReplicated,
+		},
+	}
+	for i, p := range s.Peers {
+		out.Peers[i] = Peer{
+			ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
+			Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue,
+		}
+	}
+	return out
+}
+
+// array is never null in JSON.
+func array(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func userOf(a *state.Account) User {
+	return User{ID: string(a.ID), Email: a.Email, Created: a.Created.Time().Format(timeForm)}
+}
+
+func keyOf(k *accounts.Key) Key {
+	return Key{
+		ID: string(k.ID), Token: k.Token, AccessKeyID: k.AccessKeyID, SecretAccessKey: k.SecretAccessKey,
+		Scope: k.Scope, Created: k.Created.UTC().Format(timeForm),
+	}
+}
+
+func rowOf(k *accounts.Key) KeyRow {
+	row := KeyRow{ID: string(k.ID), User: k.Email, Name: k.Name, Scope: k.Scope, Created: k.Created.UTC().Format(timeForm)}
+	if !k.Expires.IsZero() {
+		row.Expires = k.Expires.UTC().Format(timeForm)
+	}
+	return row
+}
+
+// lifeOf reads a duration of a body; an empty one is other.
+func lifeOf(text string, other time.Duration) (time.Duration, error) {
+	if text == "" {
+		return other, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, state.Errorf(state.CodeInvalid, "ttl %q is not a duration such as 24h", text)
+	}
+	return d, nil
+}

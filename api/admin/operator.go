@@ -1,0 +1,308 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// Members are the use cases of membership that an operator has.
+type Members interface {
+	// Status returns the cluster as this node sees it; it needs no majority.
+	Status(ctx context.Context) (members.Status, error)
+	// CreateTicket makes a ticket that admits one node until ttl is over; random
+	// fills a slice with what nobody can guess.
+	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
+	// Remove ends a membership; without force not that of a node that is dead,
+	// nor of one that alone holds something.
+	Remove(ctx context.Context, id state.NodeID, force bool) error
+}
+
+// Accounts are the use cases of accounts and keys that an operator has.
+type Accounts interface {
+	// CreateAccount adds an account; an empty password means none.
+	CreateAccount(ctx context.Context, email, password string) (state.Account, error)
+	// List returns all accounts.
+	List(ctx context.Context) ([]state.Account, error)
+	// ByEmail returns the account of an e-mail, or state.ErrNotFound.
+	ByEmail(ctx context.Context, email string) (state.Account, error)
+	// Operator returns the account that local commands act as.
+	Operator(ctx context.Context) (state.Account, error)
+	// CreateKey adds an API key and returns it with its secrets; no scopes means
+	// all of them, no ttl that it does not expire.
+	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
+	// Keys returns the keys of an e-mail's account, or of all with an empty one.
+	Keys(ctx context.Context, email string) ([]accounts.Key, error)
+	// Revoke ends a key on every node before it returns.
+	Revoke(ctx context.Context, jti state.KeyID) error
+}
+
+// Files takes files in and gives them out by CID.
+type Files interface {
+	// Add imports a file whose blocks are durable on this node when it returns.
+	Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error)
+	// Open reads the file that a CID names, from this node or another member.
+	// Reads are bound to ctx.
+	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
+}
+
+// SocketName is the name of the local API's socket in the data folder.
+const SocketName = "holdfast.sock"
+
+// Bounds of the local API.
+const (
+	// callTimeout bounds what is not a file.
+	callTimeout = 30 * time.Second
+	// defaultTicketTTL is how long a ticket admits, unless asked for otherwise.
+	defaultTicketTTL = 24 * time.Hour
+	// fileBuffer is how much of a file is in memory on its way, in bytes.
+	fileBuffer = 256 << 10
+)
+
+// OperatorOptions are what the local API is made of. All are required.
+type OperatorOptions struct {
+	Members  Members
+	Accounts Accounts
+	Files    Files
+	// Pins serves /pins and what is below it for Local's principals.
+	Pins http.Handler
+	// Addrs are those of this node's listeners.
+	Addrs  Addrs
+	Logger *slog.Logger
+}
+
+// Local authenticates requests of the socket: the operator's account, or that
+// of the query's user, with every permission.
+func Local(a Accounts) web.Authenticate {
+	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
+		var account state.Account
+		var err error
+		if email := r.URL.Query().Get("user"); email != "" {
+			account, err = a.ByEmail(ctx, email)
+		} else {
+			account, err = a.Operator(ctx)
+		}
+		if errors.Is(err, state.ErrNotFound) {
+			return accounts.Principal{}, web.BadRequest("there is no account with this e-mail address")
+		}
+		if err != nil {
+			return accounts.Principal{}, err
+		}
+		return accounts.Principal{
+			Account: account.ID, Email: account.Email, Scopes: []string{state.ScopeRead, state.ScopeWrite},
+		}, nil
+	}
+}
+
+type operator struct{ opts OperatorOptions }
+
+// NewOperator returns the handler of the local API.
+func NewOperator(o OperatorOptions) http.Handler {
+	p := &operator{o}
+	own := web.Wrap(web.Options{Name: "operator", Answer: answer, Logger: o.Logger}, web.Routes(p.routes()))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
+			o.Pins.ServeHTTP(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
+	})
+}
+
+func (p *operator) routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/status", Serve: call(p.status)},
+		{Method: http.MethodGet, Path: "/peers", Serve: call(p.peers)},
+		{Method: http.MethodDelete, Path: "/peers/{id}", Serve: call(p.removePeer)},
+		{Method: http.MethodPost, Path: "/tickets", Serve: call(p.createTicket)},
+		{Method: http.MethodGet, Path: "/users", Serve: call(p.users)},
+		{Method: http.MethodPost, Path: "/users", Serve: call(p.createUser)},
+		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
+		{Method: http.MethodPost, Path: "/keys", Serve: call(p.createKey)},
+		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: call(p.revokeKey)},
+		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
+		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
+	}
+}
+
+// call bounds a handler in time and answers with what it returns; nil is an
+// answer without a body.
+func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		body, err := h(w, r.WithContext(ctx))
+		switch {
+		case err != nil:
+			return err
+		case body == nil:
+			return web.Empty(w, http.StatusNoContent)
+		case r.Method == http.MethodPost:
+			return web.JSON(w, http.StatusCreated, body)
+		default:
+			return web.JSON(w, http.StatusOK, body)
+		}
+	}
+}
+
+// read decodes a body into one of this package's own types.
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	body, err := web.Body(w, r)
+	if err != nil {
+		return err
+	}
+	if _, err := web.Object("the body", body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return web.BadRequest("the body has a member of the wrong type: %v", err)
+	}
+	return nil
+}
+
+func (p *operator) read(ctx context.Context) (Status, error) {
+	s, err := p.opts.Members.Status(ctx)
+	if err != nil {
+		return Status{}, fmt.Errorf("status: %w", err)
+	}
+	return statusOf(&s, p.opts.Addrs), nil
+}
+
+func (p *operator) status(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return p.read(r.Context())
+}
+
+func (p *operator) peers(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s, err := p.read(r.Context())
+	return s.Peers, err
+}
+
+func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var force bool
+	if text := r.URL.Query().Get("force"); text != "" {
+		var err error
+		if force, err = strconv.ParseBool(text); err != nil {
+			return nil, web.BadRequest("force must be true or false")
+		}
+	}
+	return nil, p.opts.Members.Remove(r.Context(), state.NodeID(r.PathValue("id")), force)
+}
+
+func (p *operator) createTicket(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewTicket
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	ttl, err := lifeOf(ask.TTL, defaultTicketTTL)
+	if err != nil {
+		return nil, err
+	}
+	random := func(b []byte) { _, _ = rand.Read(b) } // ends the process rather than fail
+	ticket, err := p.opts.Members.CreateTicket(r.Context(), ttl, random)
+	return Ticket{ticket}, err
+}
+
+func (p *operator) users(_ http.ResponseWriter, r *http.Request) (any, error) {
+	all, err := p.opts.Accounts.List(r.Context())
+	rows := make([]User, len(all))
+	for i := range all {
+		rows[i] = userOf(&all[i])
+	}
+	return rows, err
+}
+
+func (p *operator) createUser(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewUser
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	account, err := p.opts.Accounts.CreateAccount(r.Context(), ask.Email, ask.Password)
+	return userOf(&account), err
+}
+
+func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
+	all, err := p.opts.Accounts.Keys(r.Context(), r.URL.Query().Get("user"))
+	rows := make([]KeyRow, len(all))
+	for i := range all {
+		rows[i] = rowOf(&all[i])
+	}
+	return rows, err
+}
+
+func (p *operator) createKey(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewKey
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	ttl, err := lifeOf(ask.TTL, 0)
+	if err != nil {
+		return nil, err
+	}
+	key, err := p.opts.Accounts.CreateKey(r.Context(), ask.User, ask.Name, ask.Scopes, ttl)
+	return keyOf(&key), err
+}
+
+func (p *operator) revokeKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, p.opts.Accounts.Revoke(r.Context(), state.KeyID(r.PathValue("jti")))
+}
+
+// addFile imports the body. A body that breaks off is an error of its reader,
+// so that no half of a file is ever taken for a whole one.
+func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
+	root, size, err := p.opts.Files.Add(r.Context(), r.Body)
+	if err != nil {
+		return fmt.Errorf("add file: %w", err)
+	}
+	return web.JSON(w, http.StatusCreated, Content{CID: root.String(), Size: size})
+}
+
+// file streams a file. The header goes out when the first bytes are here; an
+// error after that cuts the connection short of its Content-Length.
+func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
+	f, size, err := p.opts.Files.Open(r.Context(), r.PathValue("cid"))
+	if err != nil {
+		return fmt.Errorf("open file: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	buf := make([]byte, fileBuffer)
+	for sent := uint64(0); sent < size; {
+		n, err := io.ReadFull(f, buf[:min(uint64(len(buf)), size-sent)])
+		if err != nil {
+			return fmt.Errorf("read file at %d of %d: %w", sent, size, err)
+		}
+		if sent == 0 {
+			begin(w, r.PathValue("cid"), size)
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return fmt.Errorf("write file at %d of %d: %w", sent, size, err)
+		}
+		sent += uint64(n)
+	}
+	if size == 0 {
+		begin(w, r.PathValue("cid"), size)
+	}
+	return nil
+}
+
+func begin(w http.ResponseWriter, root string, size uint64) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatUint(size, 10))
+	h.Set("X-Holdfast-Cid", url.PathEscape(root))
+	w.WriteHeader(http.StatusOK)
+}
