@@ -1,0 +1,631 @@
+package pins
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+)
+
+const (
+	alice state.AccountID = "alice"
+	bob   state.AccountID = "bob"
+)
+
+// load is what gossip says: settable, and read by any goroutine.
+type load struct {
+	mu    sync.Mutex
+	nodes []placement.Node
+}
+
+func (l *load) Candidates() []placement.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.nodes)
+}
+
+func (l *load) set(ids ...state.NodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes = nil
+	for _, id := range ids {
+		l.nodes = append(l.nodes, placement.Node{ID: id, Free: 1 << 40, Alive: true})
+	}
+}
+
+// world is the use case over a state machine, with two accounts.
+type world struct {
+	*Pins
+	state *clustertest.State
+	load  *load
+}
+
+func newWorld(tb testing.TB, setup clustertest.Setup) *world {
+	tb.Helper()
+	if setup.Nodes == nil {
+		setup.Nodes = clustertest.Members("n1", "n2", "n3", "n4", "n5")
+	}
+	st := clustertest.New(tb, setup)
+	for _, a := range []state.AccountID{alice, bob} {
+		st.Apply(tb, &state.CreateAccount{Account: state.Account{ID: a, Email: string(a) + "@example.org", Created: 1}})
+	}
+	l := new(load)
+	for _, n := range setup.Nodes {
+		l.nodes = append(l.nodes, placement.Node{ID: n.ID, Free: 1 << 40, Alive: true})
+	}
+	now := time.UnixMilli(1_800_000_000_000)
+	return &world{Pins: New(Options{State: st, Nodes: l, Now: func() time.Time { return now }}), state: st, load: l}
+}
+
+// report says that a node's copy of content is in a phase.
+func (w *world) report(tb testing.TB, text string, node state.NodeID, phase state.Phase, size uint64, reason string) {
+	tb.Helper()
+	root := w.root(tb, text)
+	w.state.Apply(tb, &state.ReportCopies{Node: node, Items: []state.CopyReport{{
+		Root: root.Key, Born: root.Born, Phase: phase, Size: size, Blocks: 1, Reason: reason,
+	}}})
+}
+
+func (w *world) root(tb testing.TB, text string) *state.Root {
+	tb.Helper()
+	c, err := cid.Decode(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	view, release := w.state.LocalView()
+	defer release()
+	root, err := view.Root(state.RootOf(c))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &root
+}
+
+func (w *world) create(tb testing.TB, account state.AccountID, text string) Record {
+	tb.Helper()
+	r, err := w.Create(tb.Context(), account, Request{CID: text})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) get(tb testing.TB, account state.AccountID, id state.RequestID) Record {
+	tb.Helper()
+	r, err := w.Get(tb.Context(), account, id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// raw is the CIDv1 of a raw block of some text.
+func raw(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	mh, err := multihash.Encode(sum[:], multihash.SHA2_256)
+	if err != nil {
+		panic(err)
+	}
+	return cid.NewCidV1(cid.Raw, mh).String()
+}
+
+const v0 = "QmdfTbBqBPQ7VNxZEYEj14VmRuZBkqFbiwReogJgS1zR1n"
+
+func TestCreateAnswersQueuedWithTheAllocation(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	in := Request{
+		CID: raw("a"), Given: state.GivenName | state.GivenMeta, Origins: []string{"/ip4/203.0.113.1/tcp/4001/p2p/" + v0},
+	}
+	got, err := w.Create(t.Context(), alice, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status != state.Queued || got.CID != in.CID || got.Account != alice || got.Created != 1_800_000_000_000 ||
+		got.Given != state.GivenName|state.GivenMeta|state.GivenOrigins || !slices.Equal(got.Origins, in.Origins) {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.ID) != 36 {
+		t.Errorf("id %q is no UUID", got.ID)
+	}
+	root := w.root(t, in.CID)
+	var want []string
+	for _, n := range root.Nodes() {
+		want = append(want, fmt.Sprintf("/ip4/198.51.100.%s/tcp/4001/p2p/%s", n[1:], n))
+	}
+	if len(want) != 3 || !slices.Equal(got.Delegates, want) {
+		t.Errorf("delegates %v, want %v", got.Delegates, want)
+	}
+	if got.Info[InfoDetails] != "waiting for 3 nodes" {
+		t.Errorf("info %v", got.Info)
+	}
+	if again := w.get(t, alice, got.ID); again.CID != got.CID || again.Created != got.Created || again.Status != state.Queued {
+		t.Errorf("read after write: %+v", again)
+	}
+}
+
+func TestCreateOfContentThatIsHere(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	first := w.create(t, alice, raw("a"))
+	nodes := w.root(t, raw("a")).Nodes()
+	for _, n := range nodes {
+		w.report(t, raw("a"), n, state.Held, 7, "")
+	}
+	w.load.set() // whatever placement would say now: the root stays
+	for _, account := range []state.AccountID{alice, bob} {
+		second := w.create(t, account, raw("a"))
+		if second.Status != state.Queued {
+			t.Errorf("the answer says %s, want queued", second.Status)
+		}
+		if second.ID == first.ID || !slices.Equal(second.Delegates, first.Delegates) || second.Info[InfoSize] != "7" {
+			t.Errorf("got %+v", second)
+		}
+		if now := w.get(t, account, second.ID); now.Status != state.Pinned {
+			t.Errorf("it is %s, want pinned", now.Status)
+		}
+	}
+	if root := w.root(t, raw("a")); root.Refs != 3 || !slices.Equal(root.Nodes(), nodes) {
+		t.Errorf("root %+v", root)
+	}
+}
+
+func TestCreatedIsUniqueInAnAccount(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	seen := map[state.Millis]bool{}
+	var last state.Millis
+	for range 50 {
+		r := w.create(t, alice, raw("a")) // the clock stands still
+		if seen[r.Created] || r.Created <= last {
+			t.Fatalf("created %d again or earlier than %d", r.Created, last)
+		}
+		seen[r.Created], last = true, r.Created
+	}
+}
+
+func TestAnAccountThatIsGone(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	if _, err := w.Create(t.Context(), "nobody", Request{CID: v0}); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPlacementPrefersLiveMembers(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	w.load.set("n2", "n4", "n5", "stranger") // n1 and n3 were not heard of
+	w.create(t, alice, v0)
+	if got := w.root(t, v0).Nodes(); !slices.Equal(got, []state.NodeID{"n2", "n4", "n5"}) {
+		t.Errorf("kept on %v", got)
+	}
+	w.load.set() // a node that has just started has heard of nobody
+	w.create(t, alice, raw("b"))
+	if got := w.root(t, raw("b")).Nodes(); len(got) != 3 {
+		t.Errorf("kept on %v", got)
+	}
+}
+
+// leave makes the nodes of a command leave the cluster before it is applied.
+func (w *world) leave(tb testing.TB, nodes []state.NodeID) {
+	for i, n := range nodes {
+		id := state.NodeID(fmt.Sprintf("new-%s-%d", n, i))
+		w.state.Apply(tb, &state.JoinNode{Node: state.Node{ID: id}, At: 2}, &state.RemoveNode{ID: n})
+	}
+}
+
+func TestNodesThatLeaveBetweenPlacementAndCommit(t *testing.T) {
+	setup := clustertest.Setup{Nodes: clustertest.Members("n1", "n2"), Replication: 1}
+	for _, tc := range []struct {
+		name  string
+		times int
+		want  error
+	}{
+		{"once: placed again", 1, nil},
+		{"always: given up", 100, state.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, setup)
+			seen := map[state.RequestID]bool{}
+			calls := 0
+			w.state.Before(func(cmd state.Command) {
+				c := cmd.(*state.CreatePin)
+				seen[c.Pin.ID] = true
+				if calls++; calls <= tc.times {
+					w.leave(t, c.Nodes)
+				}
+			})
+			r, err := w.Create(t.Context(), alice, Request{CID: v0})
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			if len(seen) != 1 || calls != min(tc.times+1, maxAttempts) {
+				t.Errorf("%d attempts under %d ids", calls, len(seen))
+			}
+			if err == nil && len(r.Delegates) != 1 {
+				t.Errorf("delegates %v", r.Delegates)
+			}
+		})
+	}
+}
+
+func TestReplace(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9")})
+	for i := range 20 { // different roots would be placed differently
+		old := w.create(t, alice, raw(fmt.Sprint("old", i)))
+		was := w.root(t, raw(fmt.Sprint("old", i))).Nodes()
+		got, err := w.Replace(t.Context(), alice, old.ID, Request{CID: raw(fmt.Sprint("new", i)), Name: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ID == old.ID || got.Status != state.Queued || got.Name != "n" || !slices.Equal(got.Delegates, old.Delegates) {
+			t.Fatalf("got %+v", got)
+		}
+		if now := w.root(t, raw(fmt.Sprint("new", i))).Nodes(); !slices.Equal(now, was) {
+			t.Fatalf("the new root is on %v, shared blocks are on %v", now, was)
+		}
+		if _, err := w.Get(t.Context(), alice, old.ID); !errors.Is(err, state.ErrNotFound) {
+			t.Fatalf("the old pin: %v", err)
+		}
+	}
+}
+
+func TestReplaceBySameContentFetchesNothing(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	old := w.create(t, alice, v0)
+	for _, n := range w.root(t, v0).Nodes() {
+		w.report(t, v0, n, state.Held, 7, "")
+	}
+	born := w.root(t, v0).Born
+	got, err := w.Replace(t.Context(), alice, old.ID, Request{CID: v0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root := w.root(t, v0); root.Born != born || root.Refs != 1 || root.In(state.Held) != 3 {
+		t.Errorf("root %+v", root)
+	}
+	if now := w.get(t, alice, got.ID); now.Status != state.Pinned {
+		t.Errorf("the new pin is %s", now.Status)
+	}
+}
+
+func TestReplaceKeepsTheOldPinOnAnyError(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	old := w.create(t, alice, v0)
+	for _, tc := range []struct {
+		name    string
+		account state.AccountID
+		old     state.RequestID
+		in      Request
+		fail    error
+		want    error
+	}{
+		{"bad cid", alice, old.ID, Request{CID: "nope"}, nil, state.ErrInvalid},
+		{"bad request before unknown id", alice, "none", Request{CID: ""}, nil, state.ErrInvalid},
+		{"unknown id", alice, "none", Request{CID: raw("n")}, nil, state.ErrNotFound},
+		{"empty id", alice, "", Request{CID: raw("n")}, nil, state.ErrNotFound},
+		{"long id", alice, state.RequestID(strings.Repeat("x", 129)), Request{CID: raw("n")}, nil, state.ErrNotFound},
+		{"another account's", bob, old.ID, Request{CID: raw("n")}, nil, state.ErrNotFound},
+		{"no majority", alice, old.ID, Request{CID: raw("n")}, state.ErrUnavailable, state.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.state.Fail(tc.fail)
+			_, err := w.Replace(t.Context(), tc.account, tc.old, tc.in)
+			w.state.Fail(nil)
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			if got := w.get(t, alice, old.ID); got.CID != v0 {
+				t.Errorf("the old pin is %+v", got)
+			}
+			if total, _, err := w.List(t.Context(), tc.account, state.PinQuery{}); err != nil || total > 1 {
+				t.Errorf("%d pins, %v", total, err)
+			}
+		})
+	}
+}
+
+func TestDelete(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, v0)
+	for _, tc := range []struct {
+		name    string
+		account state.AccountID
+		id      state.RequestID
+		want    error
+	}{
+		{"another account's", bob, pin.ID, state.ErrNotFound},
+		{"unknown", alice, "none", state.ErrNotFound},
+		{"empty", alice, "", state.ErrNotFound},
+		{"long", alice, state.RequestID(strings.Repeat("x", 10_000)), state.ErrNotFound},
+		{"own", alice, pin.ID, nil},
+		{"twice", alice, pin.ID, state.ErrNotFound},
+	} {
+		err := w.Delete(t.Context(), tc.account, tc.id)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
+		}
+		var coded *state.Error
+		if err != nil && (!errors.As(err, &coded) || coded.Detail != "there is no such pin request") {
+			t.Errorf("%s: %q tells more than that there is none", tc.name, err)
+		}
+	}
+	if total, _, err := w.List(t.Context(), alice, state.PinQuery{}); err != nil || total != 0 {
+		t.Errorf("%d pins, %v", total, err)
+	}
+}
+
+func TestNothingCrossesAccounts(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, v0)
+	_, other := w.Get(t.Context(), bob, pin.ID)
+	_, unknown := w.Get(t.Context(), bob, "00000000-0000-0000-0000-000000000000")
+	if other == nil || unknown == nil || other.Error() != unknown.Error() || !errors.Is(other, state.ErrNotFound) {
+		t.Errorf("another's pin answers %v, an unknown one %v", other, unknown)
+	}
+	if total, rows, err := w.List(t.Context(), bob, state.PinQuery{Limit: 10}); err != nil || total != 0 || len(rows) != 0 || rows == nil {
+		t.Errorf("bob lists %d %v %v", total, rows, err)
+	}
+}
+
+func TestNoMajorityIsUnavailable(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, v0)
+	w.state.Fail(state.ErrUnavailable)
+	_, create := w.Create(t.Context(), alice, Request{CID: v0})
+	_, get := w.Get(t.Context(), alice, pin.ID)
+	_, _, list := w.List(t.Context(), alice, state.PinQuery{Limit: 1})
+	for name, err := range map[string]error{"create": create, "get": get, "list": list, "delete": w.Delete(t.Context(), alice, pin.ID)} {
+		if !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestInfoTellsHowFarAPinIs(t *testing.T) {
+	type news struct {
+		node   int // of the allocation
+		phase  state.Phase
+		reason string
+	}
+	for _, tc := range []struct {
+		name   string
+		news   []news
+		status state.Status
+		want   map[string]string
+	}{
+		{"told", nil, state.Queued, map[string]string{InfoDetails: "waiting for 3 nodes"}},
+		{"one fetches", []news{{0, state.Fetching, ""}}, state.Pinning, map[string]string{InfoDetails: "fetching on 1 of 3 nodes"}},
+		{
+			"between attempts",
+			[]news{{0, state.Fetching, ""}, {1, state.Fetching, "no provider"}},
+			state.Pinning, map[string]string{InfoDetails: "fetching on 2 of 3 nodes; last error: no provider"},
+		},
+		{
+			"one holds it",
+			[]news{{0, state.Held, ""}, {1, state.Fetching, ""}},
+			state.Pinning, map[string]string{InfoDetails: "kept on 1 of 3 nodes, fetching on 1", InfoSize: "4096"},
+		},
+		{
+			"one holds it, the others wait",
+			[]news{{0, state.Held, ""}, {1, state.Assigned, "out of space"}},
+			state.Pinning, map[string]string{InfoDetails: "kept on 1 of 3 nodes; last error: out of space", InfoSize: "4096"},
+		},
+		{
+			"enough hold it",
+			[]news{{0, state.Held, ""}, {1, state.Held, ""}},
+			state.Pinned, map[string]string{InfoDetails: "kept on 2 of 3 nodes", InfoSize: "4096"},
+		},
+		{
+			"all hold it",
+			[]news{{0, state.Held, ""}, {1, state.Held, ""}, {2, state.Held, ""}},
+			state.Pinned, map[string]string{InfoSize: "4096"},
+		},
+		{
+			"all gave up",
+			[]news{{0, state.GaveUp, "nobody has it"}, {1, state.GaveUp, "timed out"}, {2, state.GaveUp, "nobody has it"}},
+			state.Failed, map[string]string{InfoDetails: "nobody has it; timed out"},
+		},
+		{
+			"all gave up without a word",
+			[]news{{0, state.GaveUp, ""}, {1, state.GaveUp, ""}, {2, state.GaveUp, ""}},
+			state.Failed, map[string]string{InfoDetails: "the content could not be fetched"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, clustertest.Setup{})
+			pin := w.create(t, alice, v0)
+			nodes := w.root(t, v0).Nodes()
+			for _, n := range tc.news {
+				w.report(t, v0, nodes[n.node], n.phase, 4096, n.reason)
+			}
+			got := w.get(t, alice, pin.ID)
+			if got.Status != tc.status || !maps.Equal(got.Info, tc.want) {
+				t.Errorf("%s %v, want %s %v", got.Status, got.Info, tc.status, tc.want)
+			}
+			_, rows, err := w.List(t.Context(), alice, state.PinQuery{Limit: 1})
+			if err != nil || len(rows) != 1 || !maps.Equal(rows[0].Info, tc.want) || !slices.Equal(rows[0].Delegates, got.Delegates) {
+				t.Errorf("the list says %+v, %v", rows, err)
+			}
+			if len(got.Delegates) == 0 {
+				t.Error("no delegate")
+			}
+		})
+	}
+}
+
+func TestAFailedPinKeepsItsReasonWhenTheContentIsPinnedAnew(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{Replication: 1})
+	failed := w.create(t, alice, v0)
+	w.report(t, v0, w.root(t, v0).Nodes()[0], state.GaveUp, 0, "nobody has it")
+	again := w.create(t, alice, v0)
+	w.report(t, v0, w.root(t, v0).Nodes()[0], state.Held, 5, "")
+	if got := w.get(t, alice, failed.ID); got.Status != state.Failed || !maps.Equal(got.Info, map[string]string{InfoDetails: "nobody has it"}) {
+		t.Errorf("the failed pin is %s %v", got.Status, got.Info)
+	}
+	if got := w.get(t, alice, again.ID); got.Status != state.Pinned || got.Info[InfoSize] != "5" {
+		t.Errorf("the new one is %s %v", got.Status, got.Info)
+	}
+}
+
+func TestDelegates(t *testing.T) {
+	addrs := func(id string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("/ip4/203.0.113.%d/tcp/4001/p2p/%s", i+1, id))
+		}
+		return list
+	}
+	node := func(id string, addrs ...string) state.Node {
+		return state.Node{ID: state.NodeID(id), Addrs: addrs}
+	}
+	for _, tc := range []struct {
+		name  string
+		nodes []state.Node
+		want  func(got []string) bool
+	}{
+		{"a node without addresses is named", []state.Node{node("n1")}, func(got []string) bool {
+			return slices.Equal(got, []string{"/p2p/n1"})
+		}},
+		{"each once", []state.Node{node("n1", "/a", "/a", "/b"), node("n2", "/b")}, func(got []string) bool {
+			return slices.Equal(got, []string{"/a", "/b"})
+		}},
+		{"bounded, every node in it", []state.Node{node("n1", addrs("n1", 30)...), node("n2", addrs("n2", 30)...), node("n3", addrs("n3", 1)...)}, func(got []string) bool {
+			return len(got) == MaxDelegates && strings.HasSuffix(got[0], "/n1") && strings.HasSuffix(got[1], "/n2") && strings.HasSuffix(got[2], "/n3") &&
+				len(slices.Compact(slices.Sorted(slices.Values(got)))) == MaxDelegates
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, clustertest.Setup{Nodes: tc.nodes})
+			if got := w.create(t, alice, v0).Delegates; !tc.want(got) {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+	t.Run("when every node of the allocation has left", func(t *testing.T) {
+		w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2"), Replication: 1})
+		pin := w.create(t, alice, v0)
+		gone := w.root(t, v0).Nodes()[0]
+		w.state.Apply(t, &state.RemoveNode{ID: gone})
+		got := w.get(t, alice, pin.ID).Delegates
+		if len(got) != 1 || strings.HasSuffix(got[0], string(gone)) {
+			t.Errorf("%s left, delegates %v", gone, got)
+		}
+	})
+}
+
+func TestListIsNewestFirstWithFullRows(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	const n = 120
+	for i := range n {
+		w.create(t, alice, raw(fmt.Sprint(i%7)))
+	}
+	for _, node := range w.root(t, raw("3")).Nodes() {
+		w.report(t, raw("3"), node, state.Held, 9, "")
+	}
+	total, rows, err := w.List(t.Context(), alice, state.PinQuery{Limit: MaxList})
+	if err != nil || total != n || len(rows) != n {
+		t.Fatalf("%d of %d rows, %v", len(rows), total, err)
+	}
+	if !slices.IsSortedFunc(rows, func(a, b Record) int { return cmp.Compare(b.Created, a.Created) }) {
+		t.Error("not newest first")
+	}
+	for _, r := range rows {
+		if one := w.get(t, alice, r.ID); !slices.Equal(one.Delegates, r.Delegates) || !maps.Equal(one.Info, r.Info) || one.Status != r.Status {
+			t.Fatalf("the list says %+v, the pin %+v", r, one)
+		}
+	}
+	total, rows, err = w.List(t.Context(), alice, state.PinQuery{Limit: 5, Statuses: []state.Status{state.Pinned}})
+	if err != nil || total != 17 || len(rows) != 5 || rows[0].CID != raw("3") {
+		t.Errorf("%d of %d pinned rows, %v", len(rows), total, err)
+	}
+}
+
+func TestListRefusesQueriesOutOfBounds(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	c := cid.MustParse(v0)
+	for name, q := range map[string]state.PinQuery{
+		"limit below zero": {Limit: -1},
+		"limit":            {Limit: MaxList + 1},
+		"11 cids":          {CIDs: slices.Repeat([]cid.Cid{c}, MaxListCIDs+1)},
+		"undefined cid":    {CIDs: []cid.Cid{cid.Undef}},
+		"status 0":         {Statuses: []state.Status{0}},
+		"status 5":         {Statuses: []state.Status{state.Failed + 1}},
+		"match":            {Name: "x", Match: state.IPartial + 1},
+	} {
+		if _, _, err := w.List(t.Context(), alice, q); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ten := state.PinQuery{Limit: MaxList, CIDs: slices.Repeat([]cid.Cid{c}, MaxListCIDs)}
+	if _, _, err := w.List(t.Context(), alice, ten); err != nil {
+		t.Errorf("at the bounds: %v", err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			account := []state.AccountID{alice, bob}[i%2]
+			for k := range 20 {
+				r, err := w.Create(t.Context(), account, Request{CID: raw(fmt.Sprint(k))})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if k%2 == 0 {
+					_, err = w.Replace(t.Context(), account, r.ID, Request{CID: raw(fmt.Sprint(k + 1))})
+				} else {
+					err = w.Delete(t.Context(), account, r.ID)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, account := range []state.AccountID{alice, bob} {
+		if total, _, err := w.List(t.Context(), account, state.PinQuery{Limit: 1}); err != nil || total != 40 {
+			t.Errorf("%s has %d pins, %v", account, total, err)
+		}
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	w := newWorld(b, clustertest.Setup{})
+	var texts []string
+	for i := range 1000 {
+		texts = append(texts, raw(fmt.Sprint(i)))
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w.create(b, alice, texts[i%len(texts)])
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	w := newWorld(b, clustertest.Setup{})
+	for i := range 20_000 {
+		w.create(b, alice, raw(fmt.Sprint(i)))
+	}
+	for _, limit := range []int{10, 1000} {
+		b.Run(fmt.Sprint(limit), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, rows, err := w.List(b.Context(), alice, state.PinQuery{Limit: limit}); err != nil || len(rows) != limit {
+					b.Fatal(len(rows), err)
+				}
+			}
+		})
+	}
+}
