@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestPollEndsWithTheLastReason(t *testing.T) {
 }
 
 func TestAProcessIsKilledAndReaped(t *testing.T) {
-	p, err := startProcess(exec.Command("cat")) // waits for input for ever
+	p, err := startProcess(exec.Command("tail", "-f", os.DevNull)) // never ends by itself
 	if err != nil {
 		t.Fatal(err)
 	}
