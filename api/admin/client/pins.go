@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -82,15 +83,21 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 }
 
 // WaitPin calls seen, unless it is nil, with each new state of a pin until it is
-// pinned or has failed, and returns the last. A pin that failed is no error.
+// pinned or has failed, and returns the last. A pin that failed is no error; a
+// node that says it cannot answer now is asked again.
 func (c *Client) WaitPin(ctx context.Context, user, id string, seen func(PinStatus)) (PinStatus, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var last PinStatus
 	for {
 		s, err := c.Pin(ctx, user, id)
-		if err != nil {
+		var refused *Error
+		busy := errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable
+		if err != nil && !busy {
 			return last, err
+		}
+		if busy {
+			s = last
 		}
 		if seen != nil && (s.Status != last.Status || s.Info["status_details"] != last.Info["status_details"]) {
 			seen(s)

@@ -1,0 +1,256 @@
+// Package api lays the HTTP surfaces over the use cases that it is handed: it
+// binds the listeners, mounts the handlers, bounds connections in number, size
+// and time, and ends gracefully.
+//
+// Imports: std, errgroup, x/net/netutil, prometheus, api/*.
+// Never:   consensus, storage, peer, cluster/node, settings.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin"
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/pinning"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of every listener.
+const (
+	// MaxConnections is how many connections a listener has at the same time;
+	// further ones wait in the system's queue.
+	MaxConnections = 4096
+	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431.
+	// net/http adds 4 KiB to what it is told.
+	MaxHeaderBytes = 32 << 10
+	// drainTimeout is how long requests under way may take when the node stops.
+	drainTimeout = 10 * time.Second
+	// cutTimeout is how long the handlers of requests that were cut then may
+	// take to notice, before what they use is closed.
+	cutTimeout = 2 * time.Second
+
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	// jsonReadTimeout and jsonWriteTimeout bound a whole request and a whole
+	// answer of a JSON surface. The local API has neither: files have any size.
+	jsonReadTimeout  = 30 * time.Second
+	jsonWriteTimeout = 2 * time.Minute
+)
+
+// Accounts are the use cases that tell who is who.
+type Accounts interface {
+	web.Accounts
+	admin.Accounts
+}
+
+// Health tells whether the node can serve.
+type Health interface {
+	// Ready returns nil once the node has joined, caught up and knows a leader,
+	// else why not, in words for people. It never waits for the network.
+	Ready(ctx context.Context) error
+}
+
+// Options are where to listen and what to serve there. An empty address is off.
+type Options struct {
+	Pinning string // host:port of the Pinning Service API
+	Admin   string // host:port of metrics and health
+	Folder  string // data folder, in which the socket of the local API is made
+
+	Pins     pinning.Pins
+	Accounts Accounts
+	Members  admin.Members
+	Files    admin.Files
+	Health   Health
+	Gatherer prometheus.Gatherer
+
+	// DefaultStatus are the names of the statuses that a list of pins without a
+	// status shows.
+	DefaultStatus []string
+	Version       string
+	Logger        *slog.Logger
+}
+
+// Addrs are the addresses that are listened on, host:port with the real port.
+// Empty means off.
+type Addrs struct {
+	Pinning, Admin string
+	Socket         string // path of the Unix socket
+}
+
+// Server holds the bound listeners.
+type Server struct {
+	addrs    Addrs
+	logger   *slog.Logger
+	services []service
+	flight   *flight // requests under way
+}
+
+// service is one listener with its server.
+type service struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// Listen binds every listener that is configured. An address that is taken is
+// an error that names the flag it came from. It serves nothing yet: connections
+// wait for Run, or end with Close.
+func Listen(o Options) (*Server, error) {
+	s := &Server{logger: o.Logger, flight: newFlight()}
+	if err := s.listen(o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) listen(o Options) (err error) {
+	if o.Pinning != "" {
+		h, err := pinning.New(pinning.Options{
+			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Health: o.Health,
+			DefaultStatus: o.DefaultStatus, Version: o.Version, Logger: o.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		if s.addrs.Pinning, err = s.bind("pinning", o.Pinning, h); err != nil {
+			return err
+		}
+	}
+	if o.Admin != "" {
+		h := admin.NewMonitor(admin.MonitorOptions{Gatherer: o.Gatherer, Health: o.Health, Version: o.Version, Logger: o.Logger})
+		if s.addrs.Admin, err = s.bind("admin", o.Admin, h); err != nil {
+			return err
+		}
+	}
+	if o.Folder == "" {
+		return nil
+	}
+	local, err := pinning.New(pinning.Options{
+		Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
+		DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Version: o.Version, Logger: o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.Folder, admin.SocketName)
+	listener, err := listenSocket(path)
+	if err != nil {
+		return err
+	}
+	s.addrs.Socket = path
+	s.add("operator", listener, admin.NewOperator(admin.OperatorOptions{
+		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Pins: local,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning}, Logger: o.Logger,
+	}))
+	return nil
+}
+
+// bind listens on a TCP address for a JSON surface.
+func (s *Server) bind(name, addr string, h http.Handler) (bound string, err error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		var call *os.SyscallError
+		var op *net.OpError
+		if errors.As(err, &call) {
+			err = call.Err
+		} else if errors.As(err, &op) {
+			err = op.Err
+		}
+		return "", fmt.Errorf("--%s-listen %s: %w", name, addr, err)
+	}
+	server := s.add(name, listener, h)
+	server.ReadTimeout, server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
+	return listener.Addr().String(), nil
+}
+
+func (s *Server) add(name string, l net.Listener, h http.Handler) *http.Server {
+	server := &http.Server{
+		Handler:           s.flight.count(h),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    MaxHeaderBytes - 4<<10,
+		ErrorLog:          slog.NewLogLogger(s.logger.With("api", name).Handler(), slog.LevelDebug),
+	}
+	s.services = append(s.services, service{name, netutil.LimitListener(l, MaxConnections), server})
+	return server
+}
+
+// Addrs returns the addresses that are listened on.
+func (s *Server) Addrs() Addrs { return s.addrs }
+
+// Close ends the listeners. Only a server that does not run needs it.
+func (s *Server) Close() error {
+	var all error
+	for _, svc := range s.services {
+		if err := svc.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			all = errors.Join(all, fmt.Errorf("close %s: %w", svc.name, err))
+		}
+	}
+	return all
+}
+
+// Run serves until ctx ends or a listener fails. Then no connection is taken
+// any more, and requests under way have drainTimeout to end; what is left is
+// cut. When it returns no handler uses the use cases any more. It returns nil
+// when ctx ended it.
+func (s *Server) Run(ctx context.Context) error {
+	// Requests outlive ctx: they are drained, not cancelled.
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	group, ended := errgroup.WithContext(ctx)
+	for _, svc := range s.services {
+		svc.server.BaseContext = func(net.Listener) context.Context { return base }
+		group.Go(func() error {
+			if err := svc.server.Serve(svc.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", svc.name, err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-ended.Done()
+		s.drain(base, cancel)
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	return nil
+}
+
+// drain ends all servers within drainTimeout; cancel ends the requests that are
+// left then.
+func (s *Server) drain(base context.Context, cancel context.CancelFunc) {
+	ctx, stop := context.WithTimeout(base, drainTimeout)
+	defer stop()
+	var group errgroup.Group
+	for _, svc := range s.services {
+		group.Go(func() error {
+			err := svc.server.Shutdown(ctx)
+			if err != nil {
+				s.logger.WarnContext(ctx, "requests were cut", "api", svc.name, "err", err)
+				cancel()
+				err = svc.server.Close()
+			}
+			if err != nil && !errors.Is(err, net.ErrClosed) {
+				s.logger.WarnContext(ctx, "listener did not close", "api", svc.name, "err", err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // they only log
+	if left := s.flight.end(cutTimeout); left > 0 {
+		s.logger.ErrorContext(ctx, "requests did not end", "requests", left)
+	}
+}

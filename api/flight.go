@@ -1,0 +1,68 @@
+package api
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// flight counts the requests under way: http.Server's Close does not wait for
+// the handlers of connections that it cuts.
+type flight struct {
+	mu    sync.Mutex
+	n     int
+	ended bool
+	idle  chan struct{} // closed when ended and n is zero
+}
+
+func newFlight() *flight { return &flight{idle: make(chan struct{})} }
+
+// count serves h and counts; once ended, it refuses.
+func (f *flight) count(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.enter() {
+			w.WriteHeader(http.StatusServiceUnavailable) // on a connection that was cut
+			return
+		}
+		defer f.leave()
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (f *flight) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return false
+	}
+	f.n++
+	return true
+}
+
+func (f *flight) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.ended && f.n == 0 {
+		close(f.idle)
+	}
+}
+
+// end lets no request begin any more and waits until none is under way, or the
+// time is over. It returns how many are left. It is called once.
+func (f *flight) end(within time.Duration) (left int) {
+	f.mu.Lock()
+	f.ended = true
+	if f.n == 0 {
+		close(f.idle)
+	}
+	f.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-f.idle:
+	case <-timer.C:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
