@@ -1,0 +1,423 @@
+package tracker
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"hash/fnv"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	// freshTurns is how many roots that have just changed are taken from the
+	// queue before one of the backlog is.
+	freshTurns = 3
+	// slotCheck is how often a full set of slots is looked at.
+	slotCheck = time.Second
+	// lostReason is reported of content that was held and is not there.
+	lostReason = "the node lost its copy and fetches it again"
+)
+
+// stage is where a known root is on its way. Exactly one party works on a root:
+// the dispatcher, a fetch, or a drop.
+type stage uint8
+
+const (
+	resting  stage = iota // nothing is under way
+	queued                // for a slot
+	fetching              // in a slot
+	delayed               // until due
+	dropping              // with the sweeper
+)
+
+// entry is a root that needs something here. Roots that are held, or not wanted
+// and not here, have none.
+type entry struct {
+	root  state.RootKey
+	stage stage
+
+	place *list.Element // in queue while queued
+	queue *list.List
+	due   time.Time // while delayed
+	heap  int       // index in the heap while delayed
+	run   *run      // while fetching
+
+	ticket uint64 // of a report that has not been answered; 0: none
+	verify bool   // look into the block store even when the state says Held
+
+	// Of the attempts so far, for one incarnation of the root.
+	born     uint64
+	attempts int           // failed in a row
+	waited   time.Duration // without a block, in turns that were cut short
+	reached  uint64        // blocks that a turn came to: fewer are no progress
+	holder   bool          // somebody held it when the last attempt failed
+	giveUp   string        // reason, while the parts are dropped
+}
+
+// dispatcher owns the known roots. Everything in it belongs to one goroutine,
+// which never waits for another: others wait for it.
+type dispatcher struct {
+	t       *Tracker
+	known   map[state.RootKey]*entry
+	fresh   *list.List // queued after a change
+	backlog *list.List // queued by an audit, a retry or a yield
+	picks   int
+	later   dueHeap
+	running map[*run]struct{}
+}
+
+// dispatch runs the dispatcher until ctx ends and its fetches have ended.
+func (t *Tracker) dispatch(ctx context.Context) error {
+	d := &dispatcher{
+		t:       t,
+		known:   map[state.RootKey]*entry{},
+		fresh:   list.New(),
+		backlog: list.New(),
+		running: map[*run]struct{}{},
+	}
+	sub := t.opts.Watch.Subscribe(t.opts.Self)
+	defer sub.Close()
+	var work sync.WaitGroup
+	defer work.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		d.begin(ctx, &work)
+		t.queue.Store(int64(d.queued() + len(d.running) + len(d.later)))
+		d.arm(timer)
+		offers := t.offers
+		if len(d.known) >= t.limits.Known-t.limits.Known/4 { // the rest is for changes
+			offers = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+			d.changed(ctx, sub.Take())
+		case o := <-offers:
+			d.offered(ctx, o)
+		case r := <-t.outcomes:
+			d.ended(ctx, r)
+		case acks := <-t.acks:
+			d.answered(ctx, acks)
+		case s := <-t.swept:
+			d.dropped(ctx, s)
+		case <-timer.C:
+			d.wake(ctx)
+		}
+	}
+}
+
+// arm sets the timer to when something is due.
+func (d *dispatcher) arm(timer *time.Timer) {
+	const never = time.Duration(math.MaxInt64)
+	next := never
+	if len(d.later) > 0 {
+		next = max(0, d.later[0].due.Sub(d.t.opts.Now()))
+	}
+	if d.queued() > 0 {
+		next = min(next, slotCheck)
+	}
+	if next == never {
+		timer.Stop()
+		return
+	}
+	timer.Reset(next)
+}
+
+// changed looks at the roots that the state machine has touched.
+func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
+	if ch.All {
+		token(d.t.audits)
+		view, release := d.t.opts.State.LocalView()
+		defer release()
+		for _, e := range d.known { // the whole state may be another one
+			d.look(ctx, view, e)
+		}
+		return
+	}
+	if len(ch.Roots) == 0 {
+		return
+	}
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	for _, k := range ch.Roots {
+		e := d.known[k]
+		if e == nil {
+			if len(d.known) >= d.t.limits.Known {
+				token(d.t.audits) // it is found again when there is room
+				continue
+			}
+			e = &entry{root: k}
+			d.known[k] = e
+		}
+		d.look(ctx, view, e)
+	}
+}
+
+// offered looks at what the auditor found.
+func (d *dispatcher) offered(ctx context.Context, o offer) {
+	e := d.known[o.root]
+	if e == nil {
+		e = &entry{root: o.root}
+		d.known[o.root] = e
+	}
+	e.verify = true
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	d.look(ctx, view, e)
+}
+
+// answered looks at the roots whose reports are part of the state now.
+func (d *dispatcher) answered(ctx context.Context, acks []ack) {
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	for _, a := range acks {
+		e := d.known[a.root]
+		if e == nil || e.ticket != a.ticket {
+			continue // there is newer news on its way
+		}
+		e.ticket = 0
+		if a.err != nil && e.stage == resting {
+			d.delay(e, d.t.limits.MaxBackoff)
+			continue
+		}
+		d.look(ctx, view, e)
+	}
+}
+
+// dropped goes on after a drop.
+func (d *dispatcher) dropped(ctx context.Context, s sweep) {
+	e := d.known[s.root]
+	if e == nil || e.stage != dropping {
+		return
+	}
+	e.stage = resting
+	reason, born := e.giveUp, e.born
+	e.giveUp = ""
+	if s.dropped {
+		d.t.metrics.drops.Inc()
+		e.renew(0)
+	}
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	if s.err != nil {
+		d.t.opts.Logger.ErrorContext(ctx, "blocks not dropped", "root", e.root, "err", s.err)
+	}
+	if reason != "" {
+		e.attempts = 0 // told to fetch it again, it begins afresh
+		if root, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own != nil && root.Born == born {
+			d.report(e, &root, state.CopyReport{Phase: state.GaveUp, Reason: reason})
+			return
+		}
+	}
+	if s.err != nil {
+		d.delay(e, d.t.limits.MaxBackoff)
+		return
+	}
+	d.look(ctx, view, e)
+}
+
+// wake looks at the roots that are due.
+func (d *dispatcher) wake(ctx context.Context) {
+	now := d.t.opts.Now()
+	if len(d.later) == 0 || d.later[0].due.After(now) {
+		return
+	}
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	for len(d.later) > 0 && !d.later[0].due.After(now) {
+		e := heap.Pop(&d.later).(*entry)
+		e.stage = resting
+		d.settle(ctx, view, e)
+	}
+}
+
+// look sees whether a change of the state changes what is under way for a root.
+func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
+	switch e.stage {
+	case dropping:
+		return // looked at when it has ended
+	case resting:
+		if e.ticket == 0 {
+			d.settle(ctx, view, e)
+		}
+		return
+	}
+	root, own, err := wanted(view, e.root, d.t.opts.Self)
+	if err != nil {
+		d.t.opts.Logger.ErrorContext(ctx, "root not looked at", "root", e.root, "err", err)
+		return
+	}
+	switch {
+	case own == nil && e.stage == fetching:
+		e.run.stop(errNotWanted)
+	case own == nil:
+		d.withdraw(e)
+		d.settle(ctx, view, e)
+	case e.stage == delayed && !e.holder && d.heldElsewhere(&root):
+		d.withdraw(e) // now there is a source: no need to wait
+		e.attempts, e.holder = 0, true
+		d.settle(ctx, view, e)
+	}
+}
+
+// settle decides what a resting root needs, and forgets one that needs nothing.
+func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
+	root, own, err := wanted(view, e.root, d.t.opts.Self)
+	if err != nil {
+		d.trouble(ctx, e, err)
+		return
+	}
+	if own != nil && own.Phase == state.Held && !e.verify {
+		d.forget(e)
+		return
+	}
+	sealed, bytes, blocks, here, err := d.t.opts.Blocks.Owner(ctx, Owner(e.root))
+	if err != nil {
+		d.trouble(ctx, e, wrap("read owner", err))
+		return
+	}
+	e.verify = false
+	switch {
+	case own == nil && here:
+		e.stage = dropping
+		d.t.sweeps.add(sweep{root: e.root})
+	case own == nil, sealed && own.Phase == state.Held:
+		d.forget(e)
+	case sealed:
+		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: bytes, Blocks: blocks})
+	case own.Phase == state.GaveUp && here:
+		e.stage = dropping
+		d.t.sweeps.add(sweep{root: e.root, partial: true})
+	case own.Phase == state.GaveUp:
+		d.forget(e)
+	default:
+		queue := d.fresh
+		if own.Phase == state.Held {
+			d.t.opts.Logger.WarnContext(ctx, "content is not here any more", "root", e.root)
+			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: lostReason})
+		}
+		if own.Phase != state.Assigned || e.attempts > 0 {
+			queue = d.backlog
+		}
+		d.enqueue(e, queue)
+	}
+}
+
+// trouble puts a root off that this node itself could not deal with.
+func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.t.opts.Logger.ErrorContext(ctx, "root put off", "root", e.root, "err", err)
+	e.verify = true
+	d.delay(e, d.t.limits.MaxBackoff)
+}
+
+// report hands news of a root to the reporter, in the place of older news.
+func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
+	r.Root, r.Born = root.Key, root.Born
+	e.ticket = d.t.reports.put(r)
+}
+
+// renew begins the count of attempts anew, for an incarnation of the root.
+func (e *entry) renew(born uint64) {
+	e.born, e.attempts, e.waited, e.reached, e.holder = born, 0, 0, 0, false
+}
+
+// forget lets go of an entry, unless an answer is awaited for it.
+func (d *dispatcher) forget(e *entry) {
+	e.stage = resting
+	if e.ticket == 0 {
+		delete(d.known, e.root)
+	}
+}
+
+func (d *dispatcher) queued() int { return d.fresh.Len() + d.backlog.Len() }
+
+func (d *dispatcher) enqueue(e *entry, q *list.List) {
+	e.stage, e.queue = queued, q
+	e.place = q.PushBack(e)
+}
+
+// pick takes the next root to fetch out of the queues.
+func (d *dispatcher) pick() *entry {
+	q := d.fresh
+	d.picks++
+	if q.Len() == 0 || d.backlog.Len() > 0 && d.picks%(freshTurns+1) == 0 {
+		q = d.backlog
+	}
+	e := q.Front().Value.(*entry)
+	d.withdraw(e)
+	return e
+}
+
+func (d *dispatcher) delay(e *entry, pause time.Duration) {
+	e.stage, e.due = delayed, d.t.opts.Now().Add(pause)
+	heap.Push(&d.later, e)
+}
+
+// withdraw takes a queued or delayed root back.
+func (d *dispatcher) withdraw(e *entry) {
+	switch e.stage {
+	case queued:
+		e.queue.Remove(e.place)
+		e.queue, e.place = nil, nil
+	case delayed:
+		heap.Remove(&d.later, e.heap)
+	}
+	e.stage = resting
+}
+
+// backoff is the pause after so many failed attempts: it doubles, up to
+// MaxBackoff, and is spread over its second half by node and root, so that the
+// nodes do not all ask the same provider at once.
+func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.Duration {
+	pause := l.Backoff
+	for i := 1; i < attempts && pause < l.MaxBackoff; i++ {
+		pause *= 2
+	}
+	pause = min(pause, l.MaxBackoff)
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, string(self)+string(k))
+	_, _ = h.Write([]byte{byte(attempts)})
+	half := uint64(pause/2) + 1
+	return pause - time.Duration(h.Sum64()%half)
+}
+
+// dueHeap orders delayed roots by when they are due.
+type dueHeap []*entry
+
+// Len implements heap.Interface.
+func (h dueHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+
+// Swap implements heap.Interface.
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heap, h[j].heap = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dueHeap) Push(x any) {
+	e := x.(*entry)
+	e.heap = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *dueHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return e
+}

@@ -1,0 +1,268 @@
+package tracker
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Defaults and bounds of the repairer.
+const (
+	DefaultRepairAfter = 10 * time.Minute
+	DefaultRepairEvery = time.Minute
+	DefaultRepairRate  = 1000 // roots placed anew, per second
+
+	// placeBatch is how many roots one command places.
+	placeBatch = 128
+	// repairRetry is the pause after a pass that could not be finished.
+	repairRetry = 2 * time.Second
+)
+
+// Repairer moves, on the leader, roots that have lost copies to nodes that can
+// keep them: those on members that have been down for too long, on nodes that
+// have left, and those with fewer copies than there could be. Zero numbers and
+// durations take the defaults; the other fields are required.
+type Repairer struct {
+	Self  state.NodeID
+	State State
+	Watch *state.Watch
+	// DownSince tells whether a member is down, and since when that was seen.
+	DownSince func(state.NodeID) (since time.Time, down bool)
+	// Place chooses the nodes for a root, of members that are not down for
+	// long. It keeps those of its copies that can stay.
+	Place  func(root state.Root) []state.NodeID
+	After  time.Duration // down for longer, a member counts as gone
+	Every  time.Duration // between two looks at who is down
+	Rate   int           // roots a second
+	Now    func() time.Time
+	Logger *slog.Logger
+
+	last topology // of the last pass that left nothing to do; Run's
+}
+
+// topology is what decides where roots can be.
+type topology struct {
+	replication int
+	members     []state.NodeID // in order
+	gone        []state.NodeID // of the members, down for too long
+}
+
+func (t *topology) live() int { return len(t.members) - len(t.gone) }
+
+func (t *topology) has(n state.NodeID) bool {
+	_, found := slices.BinarySearch(t.members, n)
+	return found
+}
+
+func (t *topology) equal(o *topology) bool {
+	return t.replication == o.replication && slices.Equal(t.members, o.members) && slices.Equal(t.gone, o.gone)
+}
+
+// Run works until ctx ends, then returns nil. On other nodes than the leader it
+// only waits.
+func (r *Repairer) Run(ctx context.Context) error {
+	orDefault(&r.After, DefaultRepairAfter)
+	orDefault(&r.Every, DefaultRepairEvery)
+	orDefault(&r.Rate, DefaultRepairRate)
+	sub := r.Watch.Subscribe(r.Self)
+	defer sub.Close()
+	timer := time.NewTimer(r.Every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+			if ch := sub.Take(); !ch.All && !ch.Members {
+				continue
+			}
+		case <-timer.C:
+		}
+		next := r.Every
+		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
+			r.Logger.WarnContext(ctx, "repair not finished", "err", err)
+			next = min(repairRetry, next)
+		}
+		timer.Reset(next)
+	}
+}
+
+// pass looks at all roots when there is a reason to: the nodes have changed
+// since the last one that left nothing to do, or roots are short of holders.
+func (r *Repairer) pass(ctx context.Context) error {
+	if !r.State.IsLeader() {
+		r.last = topology{} // whoever leads next begins with a whole pass
+		return nil
+	}
+	now, short, err := r.topology()
+	if err != nil {
+		return err
+	}
+	if 2*now.live() <= len(now.members) {
+		return nil // a leader that hears no majority knows nothing
+	}
+	if now.equal(&r.last) && short == 0 {
+		return nil
+	}
+	placed, pending, err := r.place(ctx, &now)
+	if placed > 0 {
+		r.Logger.InfoContext(ctx, "roots placed anew", "roots", placed, "pending", pending, "gone", len(now.gone))
+	}
+	if err != nil {
+		return err
+	}
+	r.last = now
+	if pending > 0 {
+		r.last = topology{}
+	}
+	return nil
+}
+
+func (r *Repairer) topology() (t topology, short uint64, err error) {
+	view, release := r.State.LocalView()
+	defer release()
+	c, err := view.Cluster()
+	if err != nil {
+		return t, 0, wrap("read cluster", err)
+	}
+	nodes, err := view.Nodes()
+	if err != nil {
+		return t, 0, wrap("read members", err)
+	}
+	if _, short, err = view.Totals(); err != nil {
+		return t, 0, wrap("read totals", err)
+	}
+	t.replication = int(c.Replication)
+	for _, n := range nodes {
+		t.members = append(t.members, n.ID)
+		if since, down := r.DownSince(n.ID); n.ID != r.Self && down && r.Now().Sub(since) > r.After {
+			t.gone = append(t.gone, n.ID)
+		}
+	}
+	return t, short, nil
+}
+
+// place pages through all roots and places those anew that need it. pending
+// counts the roots that a later pass has to look at again.
+func (r *Repairer) place(ctx context.Context, now *topology) (placed, pending int, err error) {
+	var from state.RootKey
+	for {
+		batch, wait, next, err := r.page(from, now)
+		if err != nil {
+			return placed, pending, err
+		}
+		pending += wait
+		if len(batch) > 0 {
+			if !r.State.IsLeader() {
+				return placed, pending, nil
+			}
+			if _, err := r.State.Propose(ctx, &state.PlaceRoots{Items: batch}); err != nil {
+				return placed, pending, wrap("place roots", err)
+			}
+			placed += len(batch)
+			if !r.rest(ctx, len(batch)) {
+				return placed, pending, ctx.Err()
+			}
+		}
+		if next == "" {
+			return placed, pending, ctx.Err()
+		}
+		from = next
+	}
+}
+
+// rest keeps to the rate. It returns false when ctx ends.
+func (r *Repairer) rest(ctx context.Context, roots int) bool {
+	timer := time.NewTimer(time.Duration(roots) * time.Second / time.Duration(r.Rate))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// page reads roots until it has a batch or a page of them.
+func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placement, pending int, next state.RootKey, err error) {
+	view, release := r.State.LocalView()
+	defer release()
+	read := 0
+	err = view.Roots(from, func(root state.Root) (bool, error) {
+		if read == pageRoots || len(batch) == placeBatch {
+			next = root.Key
+			return false, nil
+		}
+		read++
+		if root.Status == state.Failed {
+			return true, nil
+		}
+		nodes, whole := r.allocation(&root, now)
+		if !whole {
+			pending++
+		}
+		if nodes != nil {
+			batch = append(batch, state.Placement{Root: root.Key, Born: root.Born, Nodes: nodes})
+		}
+		return true, nil
+	})
+	return batch, pending, next, wrap("read roots", err)
+}
+
+// allocation returns where a root is to be kept, nil when it may stay as it is.
+// A copy on a member that is gone stays on record until as many others are held
+// as there should be: should the member come back before, its content counts,
+// and it does not drop what may be the last copy. whole is false while a later
+// pass has to look again.
+func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
+	var live, held, strangers, missing int
+	for _, c := range root.Copies {
+		switch {
+		case !now.has(c.Node):
+			strangers++
+		case slices.Contains(now.gone, c.Node):
+			missing++
+		default:
+			live++
+			if c.Phase == state.Held {
+				held++
+			}
+		}
+	}
+	target := min(now.replication, now.live())
+	if live >= target && strangers == 0 && (missing == 0 || held < target) {
+		return nil, missing == 0
+	}
+	nodes = slices.Clone(r.Place(*root))
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	if len(nodes) == 0 {
+		return nil, false
+	}
+	whole = true
+	for _, c := range root.Copies {
+		keep := c.Phase == state.Held && now.has(c.Node) && heldOn(root, nodes) < target
+		if keep && !slices.Contains(nodes, c.Node) && len(nodes) < state.MaxCopies {
+			nodes = append(nodes, c.Node)
+			whole = false
+		}
+	}
+	slices.Sort(nodes)
+	if slices.Equal(nodes, root.Nodes()) {
+		return nil, whole
+	}
+	return nodes, whole
+}
+
+// heldOn counts the copies of a root that some of the nodes hold.
+func heldOn(root *state.Root, nodes []state.NodeID) (held int) {
+	for _, c := range root.Copies {
+		if c.Phase == state.Held && slices.Contains(nodes, c.Node) {
+			held++
+		}
+	}
+	return held
+}

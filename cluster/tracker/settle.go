@@ -1,0 +1,71 @@
+package tracker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Times of the settler.
+const (
+	settleEvery = 5 * time.Second // between two looks when nothing is said to have changed
+	settleRetry = 200 * time.Millisecond
+)
+
+// Settler moves, on the leader, the pins that one log entry had no room for to
+// the status of their roots. All fields are required.
+type Settler struct {
+	Self   state.NodeID
+	State  State
+	Watch  *state.Watch
+	Logger *slog.Logger
+}
+
+// Run works until ctx ends, then returns nil. On other nodes than the leader it
+// only waits.
+func (s *Settler) Run(ctx context.Context) error {
+	sub := s.Watch.Subscribe(s.Self)
+	defer sub.Close()
+	timer := time.NewTimer(settleEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C:
+			if ch := sub.Take(); !ch.All && !ch.Settling {
+				continue
+			}
+		case <-timer.C: // this node may lead since
+		}
+		next := settleEvery
+		if s.State.IsLeader() {
+			if err := s.pass(ctx); err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "pins not moved to their roots' status", "err", err)
+				next = settleRetry
+			}
+		}
+		timer.Reset(next)
+	}
+}
+
+// pass proposes until nothing is left to move.
+func (s *Settler) pass(ctx context.Context) error {
+	for ctx.Err() == nil && s.State.IsLeader() {
+		view, release := s.State.LocalView()
+		roots, err := view.Settling(state.MaxReports)
+		release()
+		if err != nil {
+			return wrap("read settling roots", err)
+		}
+		if len(roots) == 0 {
+			return nil
+		}
+		if _, err := s.State.Propose(ctx, &state.SettleRoots{Roots: roots}); err != nil {
+			return wrap("settle roots", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of dropping.
+const (
+	dropsAtOnce = 8   // drops that run at the same time
+	sweepBatch  = 256 // roots that one linearizable view answers for
+	minViewWait = 100 * time.Millisecond
+	maxViewWait = 5 * time.Second
+)
+
+// sweep is one owner to drop. Parts of a fetch that was given up are no loss to
+// anybody; everything else is dropped only when the state of the whole cluster,
+// read after the wish arose, does not want it here.
+type sweep struct {
+	root    state.RootKey
+	partial bool // never complete, and the dispatcher lets nobody complete it
+
+	dropped bool  // of the answer
+	err     error // of the answer
+}
+
+// sweeps holds the owners that wait to be dropped. The dispatcher bounds it:
+// each is a root that it knows.
+type sweeps struct {
+	some chan struct{} // has a token while there may be some
+
+	// mu guards waiting. It is never held while calling out.
+	mu      sync.Mutex
+	waiting []sweep
+}
+
+func newSweeps() *sweeps { return &sweeps{some: make(chan struct{}, 1)} }
+
+func (s *sweeps) add(w sweep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, w)
+	token(s.some)
+}
+
+func (s *sweeps) take() []sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.waiting), sweepBatch)
+	batch := append([]sweep(nil), s.waiting[:n]...)
+	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
+	if len(s.waiting) > 0 {
+		token(s.some)
+	}
+	return batch
+}
+
+// sweep drops what is not wanted, until ctx ends and all drops have ended.
+func (t *Tracker) sweep(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	slots := make(chan struct{}, dropsAtOnce)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.sweeps.some:
+		}
+		batch, err := t.confirm(ctx, t.sweeps.take())
+		if err != nil {
+			return nil // ctx has ended
+		}
+		for _, s := range batch {
+			if s.err != nil {
+				t.answer(ctx, s)
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case slots <- struct{}{}:
+			}
+			work.Go(func() {
+				defer func() { <-slots }()
+				s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
+				s.dropped = s.err == nil
+				t.answer(ctx, s)
+			})
+		}
+	}
+}
+
+func (t *Tracker) answer(ctx context.Context, s sweep) {
+	select {
+	case t.swept <- s:
+	case <-ctx.Done():
+	}
+}
+
+// confirm keeps of a batch what the cluster does not want here. A local view
+// would not do: a node that starts applies the log's tail once more, and would
+// see, and obey, a removal that was undone long ago. It waits for a majority;
+// meanwhile everything stays. The error is ctx's.
+func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
+	keep := batch[:0]
+	var ask []sweep
+	for _, s := range batch {
+		if s.partial {
+			keep = append(keep, s)
+		} else {
+			ask = append(ask, s)
+		}
+	}
+	if len(ask) == 0 {
+		return keep, nil
+	}
+	view, release, err := t.linearizable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	for _, s := range ask {
+		_, own, err := wanted(view, s.root, t.opts.Self)
+		switch {
+		case err != nil:
+			s.err = err
+			keep = append(keep, s)
+		case own != nil:
+			t.answer(ctx, s) // it is wanted again
+		default:
+			keep = append(keep, s)
+		}
+	}
+	return keep, nil
+}
+
+func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) {
+	for wait := minViewWait; ; wait = min(2*wait, maxViewWait) {
+		view, release, err := t.opts.State.View(ctx)
+		if err == nil {
+			return view, release, nil
+		}
+		t.opts.Logger.DebugContext(ctx, "drops wait for a majority", "err", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return state.View{}, nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// wanted returns a root's record and this node's copy in it; no copy means that
+// the root is not wanted here. A failed root is on its way out.
+func wanted(view state.View, k state.RootKey, self state.NodeID) (state.Root, *state.Copy, error) {
+	root, err := view.Root(k)
+	if errors.Is(err, state.ErrNotFound) {
+		return state.Root{}, nil, nil
+	}
+	if err != nil {
+		return state.Root{}, nil, wrap("read root", err)
+	}
+	if root.Status == state.Failed {
+		return root, nil, nil
+	}
+	return root, root.Copy(self), nil
+}

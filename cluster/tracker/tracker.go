@@ -1,0 +1,257 @@
+// Package tracker makes one node hold what the replicated state wants it to
+// hold: it compares the two, fetches what is missing, drops what is not wanted
+// any more, and reports what became of it. It is woken by changes of the state
+// and looks at everything now and then; nothing of its own is stored. On the
+// leader, Settler and Repairer look after the roots of all nodes.
+//
+// Imports: consensus/state, go-cid, prometheus.
+// Never:   raft, libp2p, boxo, storage; it is never called from Apply.
+package tracker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// State is what this package needs of consensus.
+type State interface {
+	// View returns the state as it is now, anywhere in the cluster; release it.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
+	// Propose commits a command; a local view that follows holds its effects.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+	// IsLeader tells whether this node leads.
+	IsLeader() bool
+}
+
+// Blocks is the block store by owners. A block stays while an owner refers to it.
+type Blocks interface {
+	// Owner returns what is known of an owner; ok is false when there is none.
+	// The sizes are those of Seal.
+	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
+	// Owners calls fn for the owners that begin with prefix.
+	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
+	// Seal marks an owner's blocks as complete; that is durable on return.
+	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
+	// Drop removes an owner with all its references. An unknown one is no error.
+	Drop(ctx context.Context, owner string) error
+}
+
+// Job is one attempt to make a whole DAG durable here.
+type Job struct {
+	Root    cid.Cid
+	Owner   string         // to put the blocks under
+	Members []state.NodeID // who may have it: holders, other allocated nodes, others
+	Origins []string       // multiaddrs that users gave
+}
+
+// Fetcher makes DAGs durable in the block store. What an earlier attempt left
+// under the owner is not fetched again.
+type Fetcher interface {
+	// Fetch returns when the whole DAG is durable, with the bytes and the
+	// number of its blocks. It calls progress, from one goroutine at a time,
+	// after blocks have come.
+	Fetch(ctx context.Context, job Job, progress func(bytes, blocks uint64)) (bytes, blocks uint64, err error)
+	// Reason says to people why a fetch failed.
+	Reason(err error) string
+}
+
+// rootPrefix begins the owners of roots.
+const rootPrefix = "root/"
+
+// maxSources bounds the members that are asked for one root.
+const maxSources = 16
+
+// Owner is the owner of a root's blocks in the block store.
+func Owner(k state.RootKey) string { return rootPrefix + k.String() }
+
+// Limits are the bounds and times of a Tracker. A zero field takes the default.
+type Limits struct {
+	Moving     int           // fetches that have moved data lately
+	Waiting    int           // fetches that wait for their first, or next, block
+	Known      int           // roots in memory: to look at, to fetch, to drop or to report
+	Attempts   int           // fetches of a root that nobody holds, before this node gives up
+	Backoff    time.Duration // pause after the first failed attempt; it doubles each time
+	MaxBackoff time.Duration // longest pause
+	Turn       time.Duration // without data, after which a fetch yields to those that wait for a slot
+	Patience   time.Duration // without data in all turns together, after which an attempt has failed
+	Audit      time.Duration // between two looks at everything
+	Flush      time.Duration // that a report waits for company
+}
+
+// Defaults of Limits.
+const (
+	DefaultMoving     = 64
+	DefaultWaiting    = 512
+	DefaultKnown      = 16 << 10
+	DefaultAttempts   = 3
+	DefaultBackoff    = 5 * time.Second
+	DefaultMaxBackoff = time.Minute
+	DefaultTurn       = 15 * time.Second
+	DefaultPatience   = 5 * time.Minute
+	DefaultAudit      = 10 * time.Minute
+	DefaultFlush      = 20 * time.Millisecond
+)
+
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	orDefault(&l.Moving, DefaultMoving)
+	orDefault(&l.Waiting, DefaultWaiting)
+	orDefault(&l.Known, DefaultKnown)
+	orDefault(&l.Attempts, DefaultAttempts)
+	orDefault(&l.Backoff, DefaultBackoff)
+	orDefault(&l.MaxBackoff, DefaultMaxBackoff)
+	orDefault(&l.Turn, DefaultTurn)
+	orDefault(&l.Patience, DefaultPatience)
+	orDefault(&l.Audit, DefaultAudit)
+	orDefault(&l.Flush, DefaultFlush)
+	return l
+}
+
+// Options are what a Tracker is made of. Fields that say so may be zero, the
+// others are required.
+type Options struct {
+	Self    state.NodeID
+	State   State
+	Watch   *state.Watch
+	Blocks  Blocks
+	Fetcher Fetcher
+	Limits  Limits
+	// Leases begins the owners of imports, which end with the process that made
+	// them. Empty: there are none.
+	Leases string
+	// Down tells whether a member is known not to answer, so that it is not
+	// asked for blocks. nil: none is.
+	Down       func(state.NodeID) bool
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: no metrics
+}
+
+// Tracker is the reconciler of one node.
+type Tracker struct {
+	opts    Options
+	limits  Limits
+	metrics *metrics
+	reports *outbox
+	sweeps  *sweeps
+
+	offers   chan offer    // roots that the auditor found to need a look
+	audits   chan struct{} // asks for an audit; one waits at the most
+	outcomes chan *run     // fetches that have ended
+	acks     chan []ack    // reports that have been answered
+	swept    chan sweep    // drops that have ended
+
+	queue atomic.Int64
+
+	// mu guards runs and leased. It is never held while calling out.
+	mu     sync.Mutex
+	runs   map[state.RootKey]*run // the fetches under way
+	leased bool                   // leases of earlier runs are gone
+}
+
+// New returns a Tracker, which does nothing before Run.
+func New(opts Options) (*Tracker, error) {
+	limits := opts.Limits.withDefaults()
+	if opts.Down == nil {
+		opts.Down = func(state.NodeID) bool { return false }
+	}
+	t := &Tracker{
+		opts:     opts,
+		limits:   limits,
+		reports:  newOutbox(),
+		sweeps:   newSweeps(),
+		offers:   make(chan offer),
+		audits:   make(chan struct{}, 1),
+		outcomes: make(chan *run),
+		acks:     make(chan []ack),
+		swept:    make(chan sweep),
+		runs:     map[state.RootKey]*run{},
+	}
+	var err error
+	t.metrics, err = newMetrics(opts.Registerer, t.Queue)
+	return t, err
+}
+
+// Queue is the number of roots that this node knows it has yet to fetch.
+func (t *Tracker) Queue() int { return int(t.queue.Load()) }
+
+// Progress returns how far the running fetch of a root has come; ok is false
+// when none runs.
+func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.runs[root]
+	if r == nil {
+		return 0, 0, false
+	}
+	return r.bytes.Load(), r.blocks.Load(), true
+}
+
+// DropLeases drops the blocks of imports that an earlier process left: no
+// command can refer to them any more. It must have returned before this process
+// imports anything. Run calls it when nobody did.
+func (t *Tracker) DropLeases(ctx context.Context) error {
+	t.mu.Lock()
+	done := t.leased
+	t.leased = true
+	t.mu.Unlock()
+	if done || t.opts.Leases == "" {
+		return nil
+	}
+	var owners []string
+	for more := true; more; {
+		owners, more = owners[:0], false
+		err := t.opts.Blocks.Owners(ctx, t.opts.Leases, func(owner string, _ bool) (bool, error) {
+			more = len(owners) == pageRoots
+			if !more {
+				owners = append(owners, owner)
+			}
+			return !more, nil
+		})
+		if err != nil {
+			return wrap("list leases", err)
+		}
+		for _, owner := range owners {
+			if err := t.opts.Blocks.Drop(ctx, owner); err != nil {
+				return wrap("drop lease", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Run works until ctx ends and everything that it started has ended, then
+// returns nil. It fails only when it cannot begin.
+func (t *Tracker) Run(ctx context.Context) error {
+	if err := t.DropLeases(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return t.dispatch(ctx) })
+	work.Go(func() error { return t.audit(ctx) })
+	work.Go(func() error { return t.report(ctx) })
+	work.Go(func() error { return t.sweep(ctx) })
+	if err := work.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
