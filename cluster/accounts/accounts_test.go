@@ -1,0 +1,435 @@
+package accounts
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/crypto/argon2"
+)
+
+const email = "alice@example.org"
+
+// clusterSecret opens the fixed signing key of the tests.
+var clusterSecret = []byte("0123456789abcdef0123456789abcdef")
+
+func fixedSeed() []byte { return bytes.Repeat([]byte{7}, 32) }
+
+func fixedSealed(tb testing.TB) []byte {
+	tb.Helper()
+	sealed, err := seal(clusterSecret, fixedSeed(), bytes.Repeat([]byte{9}, sealNonce))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sealed
+}
+
+// world is the use case over a state machine, with a clock to turn.
+type world struct {
+	*Accounts
+	state *clustertest.State
+	logs  *bytes.Buffer
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	st := clustertest.New(tb, clustertest.Setup{Nodes: clustertest.Members("n1"), SealedSigningKey: fixedSealed(tb)})
+	w := &world{state: st, now: time.UnixMilli(1_800_000_000_123), logs: new(bytes.Buffer)}
+	w.Accounts = w.node()
+	return w
+}
+
+// node is the use case on one more node of the same cluster.
+func (w *world) node() *Accounts {
+	n := 0
+	return New(Options{
+		State: w.state, Secret: clusterSecret, Logger: slog.New(slog.NewTextHandler(w.logs, nil)),
+		Now: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.now
+		},
+		NewID: func() string {
+			n++
+			return fmt.Sprintf("abcdefghijklmnopqrstuvw%03d", n)
+		},
+	})
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+func (w *world) account(tb testing.TB, email string) state.Account {
+	tb.Helper()
+	a, err := w.CreateAccount(tb.Context(), email, "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+func (w *world) key(tb testing.TB, email string, scopes ...string) Key {
+	tb.Helper()
+	k, err := w.CreateKey(tb.Context(), email, "laptop", scopes, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+func TestNormalEmail(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"alice@example.org", "alice@example.org"},
+		{"  Alice@Example.ORG\n", "alice@example.org"},
+		{"a+b.c@xn--bcher-kva.example", "a+b.c@xn--bcher-kva.example"},
+		{strings.Repeat("a", 242) + "@example.org", strings.Repeat("a", 242) + "@example.org"},
+		{strings.Repeat("a", 243) + "@example.org", ""},
+		{"", ""},
+		{"alice", ""},
+		{"@example.org", ""},
+		{"alice@", ""},
+		{"alice@b@example.org", ""},
+		{"al ice@example.org", ""},
+		{"alice@exam\x00ple.org", ""},
+		{"älice@example.org", ""},
+		{"alice@example\u200b.org", ""},
+		{"\u212aelvin@example.org", "kelvin@example.org"}, // the Kelvin sign's lower case is k
+	} {
+		got, err := NormalEmail(tc.in)
+		if got != tc.want || (tc.want == "") != errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%q: got %q, %v, want %q", tc.in, got, err, tc.want)
+		}
+	}
+}
+
+func TestAccountsAreFoundByAnyFormOfTheirEmail(t *testing.T) {
+	w := newWorld(t)
+	made := w.account(t, " Alice@Example.org ")
+	if made.Email != email || made.ID == "" || made.Created != 1_800_000_000_123 {
+		t.Errorf("made %+v", made)
+	}
+	for _, form := range []string{email, "ALICE@EXAMPLE.ORG", " alice@example.org"} {
+		if got, err := w.ByEmail(t.Context(), form); err != nil || got != made {
+			t.Errorf("%q: %+v, %v", form, got, err)
+		}
+		if _, err := w.CreateAccount(t.Context(), form, ""); !errors.Is(err, state.ErrExists) {
+			t.Errorf("again as %q: %v", form, err)
+		}
+	}
+	for _, form := range []string{"", "bob@example.org", "no address", strings.Repeat("x", 10_000)} {
+		if _, err := w.ByEmail(t.Context(), form); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("%.20q: %v", form, err)
+		}
+	}
+	if _, err := w.CreateAccount(t.Context(), "no address", ""); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("no address: %v", err)
+	}
+	all, err := w.List(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if op, err := w.Operator(t.Context()); err != nil || op.ID != clustertest.Operator {
+		t.Errorf("operator %+v, %v", op, err)
+	}
+}
+
+func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
+	w := newWorld(t)
+	const password = "correct horse battery"
+	a, err := w.CreateAccount(t.Context(), email, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.PasswordHash != "" {
+		t.Error("the hash is handed out")
+	}
+	view, release := w.state.LocalView()
+	defer release()
+	stored, err := view.Account(a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(stored.PasswordHash, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" || parts[2] != "v=19" || parts[3] != "m=19456,t=2,p=1" {
+		t.Fatalf("stored as %q", stored.PasswordHash)
+	}
+	salt, err := base64.RawStdEncoding.DecodeString(parts[4])
+	if err != nil || len(salt) != 16 {
+		t.Fatalf("salt %q, %v", parts[4], err)
+	}
+	want := argon2.IDKey([]byte(password), salt, 2, 19456, 1, 32)
+	if got, err := base64.RawStdEncoding.DecodeString(parts[5]); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("hash %x, %v, want %x", got, err, want)
+	}
+	other, err := w.hashPassword(t.Context(), password)
+	if err != nil || other == stored.PasswordHash {
+		t.Errorf("the same salt twice: %v", err)
+	}
+	for name, bad := range map[string]string{
+		"short": "1234567", "long": strings.Repeat("x", MaxPassword+1), "no text": "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8",
+	} {
+		if _, err := w.CreateAccount(t.Context(), "bob@example.org", bad); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAtMostTwoPasswordsAreHashedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Secret: clusterSecret})
+		for range maxHashing {
+			a.hashing <- struct{}{} // somebody else hashes
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := a.hashPassword(ctx, "a password of some length")
+			done <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("a third one is hashed: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
+	w := newWorld(t)
+	account := w.account(t, email)
+	for _, tc := range []struct {
+		scopes      []string
+		scope       string
+		read, write bool
+	}{
+		{nil, "storage:read storage:write", true, true},
+		{[]string{"storage:write", "storage:read", "storage:write"}, "storage:read storage:write", true, true},
+		{[]string{"storage:read"}, "storage:read", true, false},
+		{[]string{"storage:write"}, "storage:write", false, true},
+	} {
+		key := w.key(t, email, tc.scopes...)
+		p, err := w.Authenticate(t.Context(), key.Token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Account != account.ID || p.Email != email || p.KeyID != key.ID || key.Scope != tc.scope {
+			t.Errorf("%v: %+v, key %q", tc.scopes, p, key.Scope)
+		}
+		if p.May(state.ScopeRead) != tc.read || p.May(state.ScopeWrite) != tc.write || p.May("") || p.May("storage:delete") {
+			t.Errorf("%v: may %v", tc.scopes, p.Scopes)
+		}
+	}
+}
+
+func TestCreateKeyRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	for _, tc := range []struct {
+		name, email, key string
+		scopes           []string
+		ttl              time.Duration
+		want             error
+	}{
+		{"unknown account", "bob@example.org", "", nil, 0, state.ErrNotFound},
+		{"no account", "", "", nil, 0, state.ErrNotFound},
+		{"unknown scope", email, "", []string{"storage:read", "admin"}, 0, state.ErrInvalid},
+		{"empty scope", email, "", []string{""}, 0, state.ErrInvalid},
+		{"negative life", email, "", nil, -1, state.ErrInvalid},
+		{"endless life", email, "", nil, 1<<63 - 1, state.ErrInvalid},
+		{"long name", email, strings.Repeat("ä", 256), nil, 0, state.ErrInvalid},
+		{"name that is no text", email, "\xff", nil, 0, state.ErrInvalid},
+	} {
+		if _, err := w.CreateKey(t.Context(), tc.email, tc.key, tc.scopes, tc.ttl); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	if keys, err := w.Keys(t.Context(), ""); err != nil || len(keys) != 0 {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if _, err := w.CreateKey(t.Context(), email, strings.Repeat("🦀", 255), nil, 0); err != nil {
+		t.Errorf("name of 255 large characters: %v", err)
+	}
+}
+
+func TestKeysAreShownAgainAndListedWithoutSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	w.account(t, "bob@example.org")
+	one, other := w.key(t, email), w.key(t, "bob@example.org", state.ScopeRead)
+	if got, err := w.node().Show(t.Context(), one.ID); err != nil || got != one {
+		t.Errorf("another node shows %#v, %v", got, err)
+	}
+	list, err := w.Keys(t.Context(), "")
+	if err != nil || len(list) != 2 || list[0].Email == list[1].Email {
+		t.Errorf("all keys: %v, %v", list, err)
+	}
+	list, err = w.Keys(t.Context(), "BOB@example.org")
+	want := other
+	want.Token, want.AccessKeyID, want.SecretAccessKey = "", "", ""
+	if err != nil || !slices.Equal(list, []Key{want}) {
+		t.Errorf("bob's keys: %v, %v", list, err)
+	}
+	if _, err := w.Keys(t.Context(), "nobody@example.org"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("nobody's keys: %v", err)
+	}
+	for _, id := range []state.KeyID{"", "unknown", state.KeyID(strings.Repeat("x", 200))} {
+		if _, err := w.Show(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("show %.10q: %v", id, err)
+		}
+		if err := w.Revoke(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("revoke %.10q: %v", id, err)
+		}
+	}
+}
+
+func TestARevokedKeyIsRefusedByEveryNodeAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	revoked, kept := w.key(t, email), w.key(t, email)
+	nodes := []*Accounts{w.Accounts, w.node(), w.node()}
+	for _, n := range nodes { // the signature is remembered everywhere
+		if _, err := n.Authenticate(t.Context(), revoked.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nodes[1].Revoke(t.Context(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range nodes {
+		if _, err := n.Authenticate(t.Context(), revoked.Token); !errors.Is(err, state.ErrUnauthorized) {
+			t.Errorf("node %d: %v", i, err)
+		}
+		if _, err := n.Authenticate(t.Context(), kept.Token); err != nil {
+			t.Errorf("node %d, the other key: %v", i, err)
+		}
+	}
+	if err := nodes[0].Revoke(t.Context(), revoked.ID); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("revoked twice: %v", err)
+	}
+	if _, err := w.Show(t.Context(), revoked.ID); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("shown after its end: %v", err)
+	}
+}
+
+func TestAKeyExpires(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	key, err := w.CreateKey(t.Context(), email, "", nil, 90*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Unix(1_800_000_091, 0).UTC(); !key.Expires.Equal(want) {
+		t.Errorf("expires %v, want the next whole second, %v", key.Expires, want)
+	}
+	w.pass(90 * time.Second)
+	if _, err := w.Authenticate(t.Context(), key.Token); err != nil {
+		t.Errorf("in its life: %v", err)
+	}
+	w.pass(877 * time.Millisecond)
+	if _, err := w.Authenticate(t.Context(), key.Token); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("after it: %v", err)
+	}
+	list, err := w.Keys(t.Context(), email)
+	if err != nil || len(list) != 1 || !list[0].Expires.Equal(key.Expires) {
+		t.Errorf("listed as %v, %v", list, err)
+	}
+}
+
+func TestWithoutAMajorityNothingIsKnown(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	key := w.key(t, email)
+	fresh := w.node()
+	w.state.Fail(state.ErrUnavailable)
+	for name, a := range map[string]*Accounts{"a node that knew the key": w.Accounts, "a node that has just started": fresh} {
+		if _, err := a.Authenticate(t.Context(), key.Token); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := w.Authenticate(t.Context(), "rubbish"); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("rubbish needs no majority: %v", err)
+	}
+	if err := w.Revoke(t.Context(), key.ID); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("revoke: %v", err)
+	}
+}
+
+func TestAnotherClusterSecretOpensNothing(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	key := w.key(t, email)
+	stranger := New(Options{State: w.state, Secret: []byte("another secret of some length")})
+	if _, err := stranger.Authenticate(t.Context(), key.Token); !errors.Is(err, ErrSealed) || errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSecretsStayOutOfLogsAndText(t *testing.T) {
+	w := newWorld(t)
+	const password = "canary in the mine"
+	if _, err := w.CreateAccount(t.Context(), email, password); err != nil {
+		t.Fatal(err)
+	}
+	key := w.key(t, email)
+	if _, err := w.Authenticate(t.Context(), key.Token+"x"); err == nil || strings.Contains(err.Error(), key.Token) {
+		t.Errorf("the error tells the token: %v", err)
+	}
+	if err := w.Revoke(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	slog.New(slog.NewTextHandler(w.logs, nil)).Info("a key", "key", key)
+	text := w.logs.String() + fmt.Sprintf("%v %+v %#v %s", key, key, key, []Key{key})
+	if !strings.Contains(text, string(key.ID)) {
+		t.Errorf("nothing was logged: %s", text)
+	}
+	for _, secret := range []string{password, key.Token, key.SecretAccessKey, "argon2id", string(clusterSecret)} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q is told by %s", secret, text)
+		}
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	keys := make([]Key, 16)
+	for i := range keys {
+		keys[i] = w.key(t, email)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			a := w.Accounts
+			for k := range 200 {
+				key := keys[(i+k)%len(keys)]
+				if p, err := a.Authenticate(t.Context(), key.Token); err != nil || p.KeyID != key.ID {
+					t.Error(p, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
