@@ -1,0 +1,132 @@
+package consensus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/transport"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+// What members ask each other for. Numbers are append-only.
+const (
+	askPropose   = 1 // commit this encoded command -> its encoded outcome
+	askReadIndex = 2 // -> an index that every read from now on must include
+	askApplied   = 3 // -> the index that the node has applied
+)
+
+// How it went. Numbers are append-only.
+const (
+	answerDone    = 1
+	answerRetry   = 2 // body: why, for people
+	answerRefused = 3 // body: an outcome with the error
+)
+
+// forwards is the calls from and to other members.
+type forwards struct {
+	client   *transport.Client
+	listener net.Listener
+}
+
+func openForwards(network Network) (*forwards, error) {
+	l, err := network.Listen(transport.ForwardProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("listen for forwarded requests: %w", err)
+	}
+	return &forwards{client: transport.NewClient(network, transport.ForwardProtocol), listener: l}, nil
+}
+
+func (f *forwards) close() error {
+	err := f.listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // Run has closed it
+	}
+	return errors.Join(err, f.client.Close())
+}
+
+// propose has the leader commit an encoded command; errors as batcher.submit's.
+func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte) (wire.Outcome, error) {
+	answer, err := f.call(ctx, leader, askPropose, body)
+	if err != nil {
+		return wire.Outcome{}, err
+	}
+	outcome, err := wire.DecodeOutcome(answer)
+	if err != nil {
+		return wire.Outcome{}, fmt.Errorf("%w: %w", errRetry, err)
+	}
+	return outcome, nil
+}
+
+// index asks a member for an index.
+func (f *forwards) index(ctx context.Context, node state.NodeID, kind uint8) (uint64, error) {
+	answer, err := f.call(ctx, node, kind, nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(answer) != 8 {
+		return 0, fmt.Errorf("%w: index of %d bytes", errRetry, len(answer))
+	}
+	return binary.BigEndian.Uint64(answer), nil
+}
+
+func (f *forwards) call(ctx context.Context, node state.NodeID, kind uint8, body []byte) ([]byte, error) {
+	how, answer, err := f.client.Call(ctx, string(node), kind, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRetry, err)
+	}
+	switch how {
+	case answerDone:
+		return answer, nil
+	case answerRefused:
+		refused, err := wire.DecodeOutcome(answer)
+		if err == nil && refused.Err != nil {
+			return nil, refused.Err
+		}
+	case answerRetry:
+		return nil, fmt.Errorf("%w: node %s: %s", errRetry, node, answer)
+	}
+	return nil, fmt.Errorf("%w: node %s answers %d, which is no answer", errRetry, node, how)
+}
+
+// serve answers one request of another member.
+func (n *Node) serve(ctx context.Context, _ string, kind uint8, body []byte) (uint8, []byte) {
+	switch kind {
+	case askPropose:
+		outcome, err := n.batcher.submit(ctx, body)
+		if err != nil {
+			return refusal(err)
+		}
+		encoded, err := wire.EncodeOutcome(outcome)
+		if err != nil {
+			return refusal(err)
+		}
+		return answerDone, encoded
+	case askReadIndex:
+		if !n.IsLeader() { // asking on would go round in circles
+			return refusal(fmt.Errorf("%w: not the leader", errRetry))
+		}
+		index, err := n.reads.join(ctx)
+		if err != nil {
+			return refusal(err)
+		}
+		return answerDone, binary.BigEndian.AppendUint64(nil, index)
+	case askApplied:
+		return answerDone, binary.BigEndian.AppendUint64(nil, n.Applied())
+	}
+	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
+}
+
+// refusal is the answer that carries an error.
+func refusal(err error) (uint8, []byte) {
+	var coded *state.Error
+	if errors.As(err, &coded) && !errors.Is(err, errRetry) {
+		if encoded, err := wire.EncodeOutcome(wire.Outcome{Err: coded}); err == nil {
+			return answerRefused, encoded
+		}
+	}
+	return answerRetry, []byte(err.Error())
+}

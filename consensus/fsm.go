@@ -1,0 +1,259 @@
+package consensus
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+// appliedKey holds the index of the newest entry in the state, 8 bytes big
+// endian. It is written with that entry's effects, so that neither is ever
+// there without the other. The byte 0x00 is this package's table in the store.
+func appliedKey() []byte { return []byte{0x00} }
+
+// checkpointPrefix begins the names of folders for checkpoints.
+const checkpointPrefix = "checkpoint-"
+
+// fsm is the state machine as Raft sees it. Raft calls it from one goroutine.
+type fsm struct {
+	store    Store
+	dir      string
+	watch    *state.Watch
+	fail     func(error)
+	log      *slog.Logger
+	progress *progress
+
+	// members has a token when the records of the members have changed.
+	members chan struct{}
+
+	// What follows belongs to Raft's goroutine.
+	broken      error  // nothing is applied any more
+	checkpoints uint64 // made so far, for their names
+}
+
+var _ raft.BatchingFSM = (*fsm)(nil)
+
+// applied is the answer of one entry to who proposed it.
+type applied struct {
+	outcomes []wire.Outcome
+}
+
+func openFSM(opts Options, fail func(error)) (*fsm, error) {
+	view := opts.Store.View()
+	defer view.Close()
+	index, err := readApplied(view)
+	if err != nil {
+		return nil, err
+	}
+	f := &fsm{
+		store: opts.Store, dir: opts.CheckpointDir, watch: opts.Watch, fail: fail, log: opts.Logger,
+		progress: newProgress(index), members: make(chan struct{}, 1),
+	}
+	return f, f.removeLeftovers()
+}
+
+// readApplied reads the index of the newest entry in the state.
+func readApplied(r state.Reader) (uint64, error) {
+	b, ok, err := r.Get(appliedKey())
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read applied index: %w", err)
+	case !ok:
+		return 0, nil
+	case len(b) != 8:
+		return 0, fmt.Errorf("%w: applied index of %d bytes", ErrBroken, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// removeLeftovers removes the checkpoints that a crash left.
+func (f *fsm) removeLeftovers() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("checkpoint folder: %w", err)
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("checkpoint folder: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), checkpointPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(f.dir, e.Name())); err != nil {
+			return fmt.Errorf("remove leftover checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+// holdsSnapshot tells whether the state has everything that the newest snapshot
+// has. It has not when a crash came between a snapshot's arrival and its use.
+func (f *fsm) holdsSnapshot(snapshots raft.SnapshotStore) (bool, error) {
+	metas, err := snapshots.List()
+	if err != nil {
+		return false, fmt.Errorf("list snapshots: %w", err)
+	}
+	return len(metas) == 0 || f.progress.index() >= metas[0].Index, nil
+}
+
+// Apply implements raft.FSM.
+func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
+
+// ApplyBatch implements raft.BatchingFSM: one transaction for all entries. The
+// answer to an entry is an *applied, or an error when this node is broken.
+//
+// The commit is not synced: the entries are in the log, which is, and the next
+// start applies again what a crash took away.
+func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
+	answers := make([]any, len(entries))
+	if f.broken == nil {
+		if err := f.apply(entries, answers); err != nil {
+			f.broken = fmt.Errorf("%w: %w", ErrBroken, err)
+			f.log.Error("state machine stops", "err", err)
+			f.fail(f.broken)
+		}
+	}
+	if f.broken != nil {
+		for i := range answers {
+			answers[i] = f.broken
+		}
+	}
+	return answers
+}
+
+func (f *fsm) apply(entries []*raft.Log, answers []any) error {
+	index := f.progress.index()
+	last := entries[len(entries)-1]
+	if last.Index <= index {
+		return nil // a restart tells what the state has
+	}
+	tx := f.store.Begin()
+	defer tx.Discard()
+	var fx state.Effects
+	for i, entry := range entries {
+		if entry.Index <= index || entry.Type != raft.LogCommand {
+			continue
+		}
+		outcomes, err := applyEntry(tx, entry, &fx)
+		if err != nil {
+			return err
+		}
+		answers[i] = &applied{outcomes: outcomes}
+	}
+	if err := tx.Set(appliedKey(), binary.BigEndian.AppendUint64(nil, last.Index)); err != nil {
+		return err
+	}
+	if err := tx.Commit(false); err != nil {
+		return err
+	}
+	f.progress.set(last.Index, last.Term)
+	f.watch.Publish(last.Index, &fx)
+	if fx.Members {
+		f.wakeMembers()
+	}
+	return nil
+}
+
+func (f *fsm) wakeMembers() {
+	select {
+	case f.members <- struct{}{}:
+	default:
+	}
+}
+
+func applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wire.Outcome, error) {
+	commands, err := wire.DecodeEntry(entry.Data)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w", entry.Index, err)
+	}
+	outcomes := make([]wire.Outcome, len(commands))
+	for i, cmd := range commands {
+		result, err := state.Apply(tx, entry.Index, cmd.Op, cmd.Body, fx)
+		outcomes[i] = wire.Outcome{Index: entry.Index, Result: result}
+		if err != nil && !errors.As(err, &outcomes[i].Err) {
+			return nil, fmt.Errorf("entry %d: %w", entry.Index, err)
+		}
+	}
+	return outcomes, nil
+}
+
+// Snapshot implements raft.FSM. The checkpoint costs the same whatever the
+// size of the state, and is durable, so the log before it may go.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	if err := f.store.Sync(); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	f.checkpoints++
+	dir := filepath.Join(f.dir, fmt.Sprintf("%s%d-%d", checkpointPrefix, f.progress.index(), f.checkpoints))
+	if err := f.store.Checkpoint(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("snapshot: %w", err), os.RemoveAll(dir))
+	}
+	return &checkpoint{dir: dir, log: f.log}, nil
+}
+
+// Restore implements raft.FSM: the state becomes that of a leader's snapshot.
+// One that cannot be read changes nothing, and Raft asks again.
+func (f *fsm) Restore(snapshot io.ReadCloser) error {
+	defer func() { _ = snapshot.Close() }()
+	if err := f.store.Restore(snapshot); err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	view := f.store.View()
+	defer view.Close()
+	index, err := readApplied(view)
+	if err != nil {
+		f.broken = fmt.Errorf("restore snapshot: %w", err)
+		f.fail(f.broken)
+		return f.broken
+	}
+	f.progress.set(index, 0)
+	f.watch.Replace(index)
+	f.wakeMembers()
+	return nil
+}
+
+// adopter is a snapshot sink that takes a checkpoint's folder over.
+type adopter interface {
+	Adopt(dir string) error
+}
+
+// checkpoint is a copy of the state in a folder of its own.
+type checkpoint struct {
+	dir string
+	log *slog.Logger
+}
+
+// Persist implements raft.FSMSnapshot.
+func (c *checkpoint) Persist(sink raft.SnapshotSink) error {
+	err := errors.New("the snapshot store takes no checkpoints")
+	if to, ok := sink.(adopter); ok {
+		err = to.Adopt(c.dir)
+	}
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("keep snapshot: %w", err), sink.Cancel())
+	}
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (c *checkpoint) Release() {
+	if err := os.RemoveAll(c.dir); err != nil {
+		c.log.Warn("cannot remove a checkpoint", "folder", c.dir, "err", err)
+	}
+}

@@ -1,0 +1,45 @@
+package consensus
+
+import (
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// leaderGate lets requests wait for another leader.
+type leaderGate struct {
+	lookup func() (state.NodeID, bool)
+
+	// mu guards what follows. Looking up under it keeps an older answer from
+	// coming after a newer one.
+	mu      sync.Mutex
+	leader  state.NodeID  // empty: none is known
+	changed chan struct{} // closed and replaced when leader changes
+}
+
+func newLeaderGate(lookup func() (state.NodeID, bool)) *leaderGate {
+	return &leaderGate{lookup: lookup, changed: make(chan struct{})}
+}
+
+// refresh looks who leads.
+func (g *leaderGate) refresh() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	leader, known := g.lookup()
+	if !known {
+		leader = ""
+	}
+	if leader == g.leader {
+		return
+	}
+	g.leader = leader
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// get returns the leader, if any, and a channel that closes when it is another.
+func (g *leaderGate) get() (state.NodeID, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leader, g.changed
+}

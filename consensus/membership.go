@@ -1,0 +1,291 @@
+package consensus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of the Raft membership.
+const (
+	// maxVoters is the most members that vote; the others follow.
+	maxVoters = 5
+	// promoteLag is how many entries a member may be behind to be given a vote.
+	promoteLag = 64
+	// changeTimeout is how long the leader waits for one change.
+	changeTimeout = 5 * time.Second
+	// askTimeout is how long it waits for a member to say how far it is.
+	askTimeout = time.Second
+	// removalGrace is how long a node that finds itself removed waits for word
+	// of the cluster that says otherwise.
+	removalGrace = 5 * time.Second
+)
+
+// The roles of servers, as Roles names them.
+const (
+	roleVoter    = "voter"
+	roleNonvoter = "nonvoter"
+)
+
+// Roles returns "voter" or "nonvoter" for each server of the Raft
+// configuration that this node knows.
+func (n *Node) Roles() map[state.NodeID]string {
+	roles := make(map[state.NodeID]string)
+	for _, s := range n.servers() {
+		roles[state.NodeID(s.ID)] = roleNonvoter
+		if s.Suffrage == raft.Voter {
+			roles[state.NodeID(s.ID)] = roleVoter
+		}
+	}
+	return roles
+}
+
+// servers is the newest Raft configuration, committed or not.
+func (n *Node) servers() []raft.Server {
+	future := n.raft.GetConfiguration()
+	if future.Error() != nil { // Raft never answers so
+		return nil
+	}
+	return future.Configuration().Servers
+}
+
+func (n *Node) otherVoters() (voters int) {
+	for id, role := range n.Roles() {
+		if id != n.opts.ID && role == roleVoter {
+			voters++
+		}
+	}
+	return voters
+}
+
+// reconcile makes the Raft configuration follow the records of the members, as
+// far as one look allows. It tells whether it has changed something, and so
+// should look again at once.
+func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
+	if !n.IsLeader() || n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
+		return false, nil // the local state may be an old one
+	}
+	view, release := n.LocalView()
+	nodes, err := view.Nodes()
+	release()
+	if err != nil {
+		return false, err
+	}
+	if len(nodes) == 0 {
+		return false, nil // the cluster is being founded
+	}
+	members := make([]raft.ServerID, len(nodes))
+	for i, node := range nodes {
+		members[i] = raft.ServerID(node.ID)
+	}
+	servers := n.servers()
+	if id, found := newcomer(members, servers); found {
+		n.log.InfoContext(ctx, "member follows the log from now on", "node", id)
+		return true, n.change(ctx, "add "+string(id), n.raft.AddNonvoter(id, raft.ServerAddress(id), 0, changeTimeout))
+	}
+	// Before a removal, so that a leaving leader has somebody to hand over to.
+	if done, err := n.promote(ctx, members, servers); done || err != nil {
+		return done, err
+	}
+	if done, err := n.expel(ctx, members, servers); done || err != nil {
+		return done, err
+	}
+	return n.demote(ctx, members, servers)
+}
+
+// change waits for one change of the configuration.
+func (n *Node) change(ctx context.Context, what string, future raft.Future) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	if err := n.await(ctx, future); err != nil {
+		return fmt.Errorf("membership: %s: %w", what, err)
+	}
+	return nil
+}
+
+// newcomer returns a member that is no server yet.
+func newcomer(members []raft.ServerID, servers []raft.Server) (raft.ServerID, bool) {
+	i := slices.IndexFunc(members, func(id raft.ServerID) bool { return !isServer(servers, id) })
+	if i < 0 {
+		return "", false
+	}
+	return members[i], true
+}
+
+func isServer(servers []raft.Server, id raft.ServerID) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == id })
+}
+
+// votersFor is how many of so many members vote: an odd number, for an even one
+// survives no more failures; but both of two, so that neither is a copy only.
+func votersFor(members int) int {
+	voters := min(members, maxVoters)
+	if voters > 2 && voters%2 == 0 {
+		voters--
+	}
+	return voters
+}
+
+// electorate returns the members that vote and those that do not, by id.
+func electorate(members []raft.ServerID, servers []raft.Server) (voters, others []raft.ServerID) {
+	for _, s := range servers {
+		switch {
+		case !slices.Contains(members, s.ID):
+		case s.Suffrage == raft.Voter:
+			voters = append(voters, s.ID)
+		default:
+			others = append(others, s.ID)
+		}
+	}
+	slices.Sort(voters)
+	slices.Sort(others)
+	return voters, others
+}
+
+// promote gives a vote to a member that has caught up, if one is missing.
+func (n *Node) promote(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
+	voters, others := electorate(members, servers)
+	if len(voters) >= votersFor(len(members)) {
+		return false, nil
+	}
+	commit := n.raft.CommitIndex()
+	for _, id := range others {
+		at, err := n.appliedOn(ctx, id)
+		if err != nil || at+promoteLag < commit {
+			n.log.DebugContext(ctx, "member is not ready for a vote", "node", id, "applied", at, "commit", commit, "err", err)
+			continue
+		}
+		n.log.InfoContext(ctx, "member votes from now on", "node", id)
+		return true, n.change(ctx, "promote "+string(id), n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout))
+	}
+	return false, nil
+}
+
+func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return n.forwards.index(ctx, state.NodeID(id), askApplied)
+}
+
+// expel removes a server that is no member; this node after it has handed over.
+func (n *Node) expel(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
+	// Itself last: it can remove the others first.
+	servers = slices.SortedStableFunc(slices.Values(servers), func(a, b raft.Server) int {
+		return cmp.Compare(n.rank(a.ID), n.rank(b.ID))
+	})
+	for _, s := range servers {
+		if slices.Contains(members, s.ID) {
+			continue
+		}
+		if s.ID == raft.ServerID(n.opts.ID) {
+			n.log.InfoContext(ctx, "this node was removed: handing leadership over")
+			return false, n.HandOver(ctx)
+		}
+		n.log.InfoContext(ctx, "server is no member: it leaves the log", "node", s.ID)
+		return true, n.change(ctx, "remove "+string(s.ID), n.raft.RemoveServer(s.ID, 0, changeTimeout))
+	}
+	return false, nil
+}
+
+func (n *Node) rank(id raft.ServerID) int {
+	if id == raft.ServerID(n.opts.ID) {
+		return 1
+	}
+	return 0
+}
+
+// demote takes a vote when one too many has it: from one that does not answer,
+// else from the last by id, never from the leader.
+func (n *Node) demote(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
+	voters, _ := electorate(members, servers)
+	if len(voters) <= votersFor(len(members)) {
+		return false, nil
+	}
+	voters = slices.DeleteFunc(voters, func(id raft.ServerID) bool { return id == raft.ServerID(n.opts.ID) })
+	chosen := voters[len(voters)-1]
+	for _, id := range voters {
+		if _, err := n.appliedOn(ctx, id); err != nil {
+			chosen = id
+			break
+		}
+	}
+	n.log.InfoContext(ctx, "member does not vote from now on", "node", chosen)
+	return true, n.change(ctx, "demote "+string(chosen), n.raft.DemoteVoter(chosen, 0, changeTimeout))
+}
+
+// keepMembership reconciles when members or leader change, and now and then.
+// It ends with ErrRemoved when this node is a member no more.
+func (n *Node) keepMembership(ctx context.Context) error {
+	every := time.NewTicker(n.timings.Reconcile)
+	defer every.Stop()
+	var self tenure
+	for {
+		for again := true; again && ctx.Err() == nil; {
+			var err error
+			if again, err = n.reconcile(ctx); err != nil {
+				n.log.WarnContext(ctx, "cannot change the membership now", "err", err)
+				again = false
+			}
+		}
+		removed, err := n.removed(ctx, &self)
+		if err != nil {
+			return err
+		}
+		if removed {
+			return ErrRemoved
+		}
+		_, changed := n.leaders.get()
+		select {
+		case <-n.fsm.members:
+		case <-n.ledTerm:
+		case <-changed:
+		case <-every.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tenure is what a node has seen of its own membership.
+type tenure struct {
+	member bool      // it was one, or has state of a cluster
+	absent time.Time // since when it is none and hears nothing else; zero: it is one
+	index  uint64    // applied at that time
+}
+
+// removed tells whether this node is a member no more. A node that joins again
+// reads of its earlier removal on the way, so absence from the local state
+// counts only when the leader has nothing newer, or nobody has said anything
+// for some time: a removed node is cut off.
+func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
+	view, release := n.LocalView()
+	defer release()
+	nodes, err := view.Nodes()
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	listed := slices.ContainsFunc(nodes, func(node state.Node) bool { return node.ID == n.opts.ID })
+	_, server := n.Roles()[n.opts.ID]
+	if listed || server || len(nodes) == 0 {
+		self.member = self.member || listed
+		self.absent = time.Time{}
+		return false, nil
+	}
+	if now := time.Now(); self.absent.IsZero() || self.index != view.Index() {
+		self.absent, self.index = now, view.Index()
+	}
+	if self.member {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if index, err := n.readIndex(ctx); err == nil {
+			return index <= view.Index(), nil
+		}
+	}
+	return time.Since(self.absent) > removalGrace, nil
+}

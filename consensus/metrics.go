@@ -1,0 +1,84 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// metrics are what this package counts.
+type metrics struct {
+	commits   prometheus.Histogram
+	proposals *prometheus.CounterVec
+	reads     prometheus.Counter
+
+	to         prometheus.Registerer // nil: nobody looks
+	registered []prometheus.Collector
+}
+
+func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
+	name := func(s string) string { return "holdfast_consensus_" + s }
+	m := &metrics{
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: name("propose_seconds"), Help: "Time from a proposal on this node to its outcome in the local state.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+		proposals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: name("proposals_total"), Help: "Proposals of this node by outcome: committed, refused, unavailable.",
+		}, []string{"outcome"}),
+		reads: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: name("read_rounds_total"), Help: "Rounds of this node to learn an index for linearizable reads.",
+		}),
+		to: to,
+	}
+	if to == nil {
+		return m, nil
+	}
+	gauge := func(what, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name(what), Help: help}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		m.commits, m.proposals, m.reads,
+		gauge("applied_index", "Index of the newest log entry in the local state.", func() float64 { return float64(n.Applied()) }),
+		gauge("is_leader", "1 on the node that leads, else 0.", func() float64 {
+			if n.IsLeader() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("log_write_seconds", "How long the write to the Raft log that is under way has taken.", func() float64 {
+			return n.disk.writing().Seconds()
+		}),
+	} {
+		if err := to.Register(c); err != nil {
+			m.unregister()
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+		m.registered = append(m.registered, c)
+	}
+	return m, nil
+}
+
+func (m *metrics) unregister() {
+	for _, c := range m.registered {
+		m.to.Unregister(c)
+	}
+	m.registered = nil
+}
+
+// proposed counts a proposal.
+func (m *metrics) proposed(took time.Duration, err error) {
+	outcome := "committed"
+	switch {
+	case errors.Is(err, state.ErrUnavailable):
+		outcome = "unavailable"
+	case err != nil:
+		outcome = "refused"
+	}
+	m.proposals.WithLabelValues(outcome).Inc()
+	m.commits.Observe(took.Seconds())
+}

@@ -1,0 +1,62 @@
+package consensus
+
+import (
+	"context"
+	"sync"
+)
+
+// progress is how far the local state is, and who waits for it.
+type progress struct {
+	// mu guards what follows.
+	mu      sync.Mutex
+	applied uint64
+	term    uint64        // of the newest entry that was applied
+	moved   chan struct{} // closed and replaced whenever the state moves
+}
+
+func newProgress(applied uint64) *progress {
+	return &progress{applied: applied, moved: make(chan struct{})}
+}
+
+func (p *progress) index() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.applied
+}
+
+// lastTerm is the term of the newest entry that was applied since the start.
+func (p *progress) lastTerm() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term
+}
+
+func (p *progress) set(applied, term uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applied, p.term = applied, max(p.term, term)
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+// changed returns the index, and a channel that closes when it is another.
+func (p *progress) changed() (uint64, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.applied, p.moved
+}
+
+// wait returns when the state holds the entry at index, or ctx ends.
+func (p *progress) wait(ctx context.Context, index uint64) error {
+	for {
+		at, moved := p.changed()
+		if at >= index {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

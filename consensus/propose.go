@@ -1,0 +1,156 @@
+package consensus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+// Bounds of a proposal.
+const (
+	// proposeTimeout is how long a proposal that may be under way is followed
+	// up until it is decided.
+	proposeTimeout = 10 * time.Second
+	// leaderlessTimeout is how long a proposal that nobody has taken waits for
+	// a leader.
+	leaderlessTimeout = 5 * time.Second
+	// firstBackoff and lastBackoff are the waits between two attempts, doubled
+	// from one to the next. A new leader ends every wait.
+	firstBackoff = 2 * time.Millisecond
+	lastBackoff  = 100 * time.Millisecond
+)
+
+// Propose commits a command, through this node or through the leader, and
+// returns its result once the local state holds it. The error is a *state.Error:
+// the outcome of the command, or an error that wraps state.ErrUnavailable when
+// it could not be decided within ten seconds or before ctx ended. Then it may
+// have been committed all the same. While a proposal is tried again it stays
+// the same operation, so it takes effect once.
+func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	began := time.Now()
+	result, err := n.propose(ctx, cmd)
+	n.metrics.proposed(time.Since(began), err)
+	return result, err
+}
+
+func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	op, err := newOperation(cmd)
+	if err != nil {
+		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
+	}
+	body, err := wire.EncodeCommand(wire.Command{Op: op, Body: cmd})
+	if err != nil {
+		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	outcome, err := n.commit(ctx, body)
+	if err != nil {
+		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
+	}
+	// It is decided. That this node lags behind makes it no failure, so when
+	// time runs out here the outcome is told all the same.
+	_ = n.fsm.progress.wait(ctx, outcome.Index)
+	if outcome.Err != nil {
+		return state.Result{}, outcome.Err
+	}
+	return outcome.Result, nil
+}
+
+// newOperation mints the id that makes a repeated command take effect once.
+// Commands that say how things are, instead of changing them, need none.
+func newOperation(cmd state.Command) (op state.OpID, err error) {
+	switch cmd.(type) {
+	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode:
+		return op, nil
+	}
+	_, err = rand.Read(op[:])
+	return op, err
+}
+
+// commit tries until a leader has decided the command, or time is up.
+func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
+	wait := retry{node: n, backoff: firstBackoff}
+	giveUp := time.Now().Add(leaderlessTimeout)
+	sent := false
+	last := errors.New("no leader is known")
+	for {
+		leader, changed := n.leaders.get()
+		if leader != "" {
+			outcome, err := n.attempt(ctx, leader, changed, body)
+			if err == nil {
+				return outcome, nil
+			}
+			if errors.Is(err, errStopping) {
+				// Nobody leads from here any more, and a new leader elsewhere
+				// is no business of a node that ends.
+				return wire.Outcome{}, unavailable("the write is not known to be done", err)
+			}
+			if !errors.Is(err, errRetry) {
+				return wire.Outcome{}, err
+			}
+			sent, last = true, err
+		} else if !sent && time.Now().After(giveUp) {
+			return wire.Outcome{}, unavailable("nothing was written", last)
+		}
+		if err := wait.pause(ctx, changed); err != nil {
+			return wire.Outcome{}, unavailable("the write is not known to be done", errors.Join(last, err))
+		}
+	}
+}
+
+// attempt asks one leader to commit a command, until there is another leader.
+func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
+	ctx, cancel := until(ctx, changed)
+	defer cancel()
+	if leader == n.opts.ID {
+		return n.batcher.submit(ctx, body)
+	}
+	return n.forwards.propose(ctx, leader, body)
+}
+
+// until returns a context that ends with ctx, or when a channel closes.
+func until(ctx context.Context, end <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-end:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-done }
+}
+
+// unavailable is the error of what could not be decided.
+func unavailable(what string, cause error) error {
+	return fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, %s", what), cause)
+}
+
+// retry paces the attempts of one request.
+type retry struct {
+	node    *Node
+	backoff time.Duration
+}
+
+// pause waits before the next attempt; changed ends it early.
+func (r *retry) pause(ctx context.Context, changed <-chan struct{}) error {
+	timer := time.NewTimer(r.backoff)
+	defer timer.Stop()
+	r.backoff = min(2*r.backoff, lastBackoff)
+	select {
+	case <-timer.C:
+	case <-changed:
+		r.backoff = firstBackoff
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

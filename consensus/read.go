@@ -1,0 +1,194 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of a linearizable read.
+const (
+	// viewTimeout is how long a read waits for a leader, a majority, and the
+	// local state.
+	viewTimeout = 5 * time.Second
+	// roundTimeout is how long one round waits for the leader.
+	roundTimeout = 2 * time.Second
+	// maxRounds is how many rounds are under way at a time. Requests that come
+	// meanwhile share the next one.
+	maxRounds = 4
+)
+
+// View returns the state as it is at some moment between call and return, on
+// any node: nothing that was acknowledged before the call is missing. The
+// caller releases it. The error wraps state.ErrUnavailable when there was no
+// majority within five seconds or before ctx ended.
+func (n *Node) View(ctx context.Context) (view state.View, release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if err := n.catchUp(ctx); err != nil {
+		return state.View{}, nil, fmt.Errorf("consensus: read: %w", err)
+	}
+	view, release = n.LocalView()
+	return view, release, nil
+}
+
+// LocalView returns what this node has applied. The caller releases it.
+func (n *Node) LocalView() (view state.View, release func()) {
+	snapshot := n.opts.Store.View()
+	index, err := readApplied(snapshot)
+	if err != nil {
+		// The reads of the view will fail as this one did; the node must end.
+		n.fail(fmt.Errorf("%w: %w", ErrBroken, err))
+	}
+	return state.NewView(snapshot, index), snapshot.Close
+}
+
+// catchUp returns when the local state has everything that was committed
+// anywhere before the call.
+func (n *Node) catchUp(ctx context.Context) error {
+	wait := retry{node: n, backoff: firstBackoff}
+	for {
+		_, changed := n.leaders.get()
+		index, err := n.reads.join(ctx)
+		if err == nil {
+			if err = n.fsm.progress.wait(ctx, index); err == nil {
+				return nil
+			}
+			return unavailable("this node is behind", err)
+		}
+		if errors.Is(err, errStopping) {
+			return unavailable("nothing can be read", err)
+		}
+		if perr := wait.pause(ctx, changed); perr != nil {
+			return unavailable("nothing can be read", errors.Join(err, perr))
+		}
+	}
+}
+
+// readRounds lets concurrent reads share what it costs to learn an index.
+type readRounds struct {
+	wake chan struct{} // has a token while a round waits to begin
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	next  *round
+	ended bool // no round begins any more
+}
+
+// round is one look for an index that includes everything committed before it
+// began.
+type round struct {
+	done  chan struct{} // closed when the rest is set
+	index uint64
+	err   error
+}
+
+func newReadRounds() *readRounds { return &readRounds{wake: make(chan struct{}, 1)} }
+
+// join waits for the result of a round that begins after the call.
+func (r *readRounds) join(ctx context.Context) (uint64, error) {
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return 0, errStopping
+	}
+	if r.next == nil {
+		r.next = &round{done: make(chan struct{})}
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+	joined := r.next
+	r.mu.Unlock()
+	select {
+	case <-joined.done:
+		return joined.index, joined.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", errRetry, ctx.Err())
+	}
+}
+
+// run begins a round whenever somebody waits for one, until ctx ends.
+func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64, error)) error {
+	var rounds errgroup.Group
+	rounds.SetLimit(maxRounds)
+	defer r.end()
+	for {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return rounds.Wait()
+		}
+		rounds.Go(func() error { // waits while as many as may are under way
+			r.mu.Lock()
+			begun := r.next
+			r.next = nil
+			r.mu.Unlock()
+			ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+			defer cancel()
+			begun.index, begun.err = look(ctx)
+			close(begun.done)
+			return nil
+		})
+	}
+}
+
+// end tells those who wait for a round that none will come.
+func (r *readRounds) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.next != nil {
+		r.next.err = errStopping
+		close(r.next.done)
+		r.next = nil
+	}
+}
+
+// readIndex asks who leads for an index that includes everything committed.
+func (n *Node) readIndex(ctx context.Context) (uint64, error) {
+	n.metrics.reads.Inc()
+	leader, changed := n.leaders.get()
+	ctx, cancel := until(ctx, changed)
+	defer cancel()
+	switch leader {
+	case "":
+		return 0, fmt.Errorf("%w: no leader is known", errRetry)
+	case n.opts.ID:
+		return n.leaderIndex(ctx)
+	}
+	return n.forwards.index(ctx, leader, askReadIndex)
+}
+
+// leaderIndex returns the commit index of a leader that is one still, and has
+// committed in its own term, without which its commit index may be an old one.
+//
+// The term is read first and last: who leads in a term leads in it alone, so
+// nobody else can have committed anything in between.
+func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
+	term := n.raft.CurrentTerm()
+	if n.fsm.progress.lastTerm() != term {
+		return 0, fmt.Errorf("%w: the leader is new", errRetry)
+	}
+	index := n.raft.CommitIndex()
+	verified := make(chan error, 1)
+	n.waits.Go(func() { verified <- n.raft.VerifyLeader().Error() })
+	select {
+	case err := <-verified:
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", errRetry, err)
+		}
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", errRetry, ctx.Err())
+	}
+	if n.raft.CurrentTerm() != term {
+		return 0, fmt.Errorf("%w: the leader has changed", errRetry)
+	}
+	return index, nil
+}

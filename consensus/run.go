@@ -1,0 +1,129 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/transport"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+// Run works until ctx ends, and then returns nil. Until it is called proposals
+// and linearizable reads wait. It returns earlier only when this node cannot go
+// on: ErrRemoved, ErrBroken or ErrStalled, wrapped. Call it once.
+func (n *Node) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return transport.Serve(ctx, n.forwards.listener, n.serve, n.log) })
+	group.Go(func() error { return n.batcher.run(ctx) })
+	group.Go(func() error { return n.reads.run(ctx, n.readIndex) })
+	group.Go(func() error { return n.watchLeaders(ctx) })
+	group.Go(func() error { return n.openTerms(ctx) })
+	group.Go(func() error { return n.keepMembership(ctx) })
+	group.Go(func() error { return n.catchUpOnce(ctx) })
+	group.Go(func() error { return n.watchDisk(ctx) })
+	group.Go(func() error {
+		select {
+		case err := <-n.fatal:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	err := group.Wait()
+	if err != nil {
+		err = fmt.Errorf("consensus: %w", err)
+		n.mu.Lock()
+		n.ended = err
+		n.mu.Unlock()
+	}
+	return err
+}
+
+// watchLeaders tells those who wait that another node leads.
+func (n *Node) watchLeaders(ctx context.Context) error {
+	every := time.NewTicker(n.timings.Heartbeat) // an observation can be lost
+	defer every.Stop()
+	for {
+		select {
+		case <-n.observed:
+		case <-every.C:
+		case <-ctx.Done():
+			return nil
+		}
+		n.leaders.refresh()
+	}
+}
+
+// openTerms commits an empty entry whenever this node begins to lead: with it
+// the commit index is known to include what earlier leaders committed.
+func (n *Node) openTerms(ctx context.Context) error {
+	empty, err := wire.EncodeEntry(nil)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-n.raft.LeaderCh():
+		case <-ctx.Done():
+			return nil
+		}
+		n.leaders.refresh()
+		wait := retry{node: n, backoff: firstBackoff}
+		for n.IsLeader() && n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
+			err := n.await(ctx, n.raft.Apply(empty, enqueueTimeout))
+			if err == nil {
+				break
+			}
+			n.log.DebugContext(ctx, "term is not open yet", "err", err)
+			if wait.pause(ctx, nil) != nil {
+				return nil
+			}
+		}
+		select {
+		case n.ledTerm <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// catchUpOnce makes the node ready when it has what was committed before it
+// first heard of a leader.
+func (n *Node) catchUpOnce(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if n.tryCatchUp(ctx) {
+			n.mu.Lock()
+			n.caughtUp = true
+			n.mu.Unlock()
+			n.log.InfoContext(ctx, "caught up with the cluster", "index", n.Applied())
+			return nil
+		}
+	}
+	return nil
+}
+
+func (n *Node) tryCatchUp(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	return n.catchUp(ctx) == nil
+}
+
+// watchDisk ends the node when a write to the Raft log hangs, so that another
+// one can lead: a leader sends heartbeats whatever its disk does.
+func (n *Node) watchDisk(ctx context.Context) error {
+	every := time.NewTicker(diskCheck)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if took := n.disk.writing(); took > stalledWrite {
+			return errors.Join(fmt.Errorf("%w: no answer for %s", ErrStalled, took.Round(time.Millisecond)), n.transport.Close())
+		}
+	}
+}

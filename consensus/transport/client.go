@@ -1,0 +1,299 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Bounds of the calls to other members.
+const (
+	// dialTimeout is how long one call waits for a new stream.
+	dialTimeout = 3 * time.Second
+	// writeTimeout is how long frames may wait for the other side to read.
+	writeTimeout = 5 * time.Second
+	// maxQueued is how many frames wait for their turn on one stream.
+	maxQueued = 64
+	// maxPending is how many calls on one stream may be without an answer.
+	maxPending = 4096
+	// bufferBytes is the size of a stream's buffers.
+	bufferBytes = 64 << 10
+)
+
+// ErrBusy says that as many calls to a node are waiting as may.
+var ErrBusy = errors.New("transport: too many calls are waiting")
+
+// Client calls other members. All calls to one member share one stream, which
+// is opened when it is needed, stays open while idle, and is replaced when it
+// breaks or stops answering.
+type Client struct {
+	network  Network
+	protocol string
+
+	// mu guards what follows. It is never held during input or output.
+	mu     sync.Mutex
+	closed bool
+	peers  map[string]*remote
+
+	streams sync.WaitGroup // goroutines of all links
+}
+
+// remote is one member that was called.
+type remote struct {
+	dialing chan struct{} // holds a token while nobody dials
+	link    *link         // guarded by Client.mu
+}
+
+// NewClient returns a client that calls over streams of a protocol.
+func NewClient(network Network, protocol string) *Client {
+	return &Client{network: network, protocol: protocol, peers: make(map[string]*remote)}
+}
+
+// Call sends a request to a node and returns the kind and body of its answer.
+// Without a deadline in ctx it waits as long as the stream lives. An error says
+// nothing about whether the request was carried out.
+func (c *Client) Call(ctx context.Context, node string, kind uint8, body []byte) (uint8, []byte, error) {
+	l, err := c.link(ctx, node)
+	if err != nil {
+		return 0, nil, fmt.Errorf("transport: call %s: %w", node, err)
+	}
+	answer, err := l.call(ctx, Frame{Kind: kind, Body: body})
+	if err != nil {
+		return 0, nil, fmt.Errorf("transport: call %s: %w", node, err)
+	}
+	return answer.Kind, answer.Body, nil
+}
+
+// Close breaks all streams and waits for what ran on them.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	var open []*link
+	for _, p := range c.peers {
+		if p.link != nil {
+			open = append(open, p.link)
+		}
+	}
+	c.mu.Unlock()
+	for _, l := range open {
+		l.fail(errClosed)
+	}
+	c.streams.Wait()
+	return nil
+}
+
+// link returns the working stream to a node; one caller at a time opens it.
+func (c *Client) link(ctx context.Context, node string) (*link, error) {
+	c.mu.Lock()
+	p := c.peers[node]
+	if p == nil {
+		p = &remote{dialing: make(chan struct{}, 1)}
+		p.dialing <- struct{}{}
+		c.peers[node] = p
+	}
+	c.mu.Unlock()
+	if l, err := c.working(p); l != nil || err != nil {
+		return l, err
+	}
+	select {
+	case <-p.dialing:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { p.dialing <- struct{}{} }()
+	if l, err := c.working(p); l != nil || err != nil {
+		return l, err // somebody else opened it meanwhile
+	}
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := c.network.Dial(dialing, node, c.protocol)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errors.Join(errClosed, conn.Close())
+	}
+	p.link = newLink(conn)
+	c.streams.Go(p.link.read)
+	c.streams.Go(p.link.write)
+	return p.link, nil
+}
+
+func (c *Client) working(p *remote) (*link, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	if p.link != nil && p.link.broken() {
+		p.link = nil
+	}
+	return p.link, nil
+}
+
+// link is one stream with the calls on it.
+type link struct {
+	conn net.Conn
+	out  chan []byte   // encoded frames
+	done chan struct{} // closed when the link is broken
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	err     error // why it broke
+	next    uint64
+	heard   time.Time // when the last answer came
+	pending map[uint64]chan Frame
+}
+
+func newLink(conn net.Conn) *link {
+	return &link{
+		conn: conn, out: make(chan []byte, maxQueued), done: make(chan struct{}), pending: make(map[uint64]chan Frame),
+	}
+}
+
+func (l *link) broken() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// fail breaks the link; the first reason stays.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	first := l.err == nil
+	if first {
+		l.err = err
+		close(l.done)
+	}
+	l.mu.Unlock()
+	if first {
+		// Whatever Close says, the link is given up already.
+		_ = l.conn.Close()
+	}
+}
+
+func (l *link) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *link) call(ctx context.Context, f Frame) (Frame, error) {
+	began := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		f.Budget = max(deadline.Sub(began), time.Millisecond)
+	}
+	answer := make(chan Frame, 1)
+	l.mu.Lock()
+	if len(l.pending) >= maxPending {
+		l.mu.Unlock()
+		return Frame{}, ErrBusy
+	}
+	l.next++
+	f.ID = l.next
+	l.pending[f.ID] = answer
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.pending, f.ID)
+		l.mu.Unlock()
+	}()
+	encoded, err := AppendFrame(make([]byte, 0, lengthBytes+headerBytes+len(f.Body)), f)
+	if err != nil {
+		return Frame{}, err
+	}
+	select {
+	case l.out <- encoded:
+	case <-l.done:
+		return Frame{}, l.reason()
+	case <-ctx.Done():
+		return Frame{}, ctx.Err()
+	}
+	select {
+	case f = <-answer:
+		return f, nil
+	case <-l.done:
+		return Frame{}, l.reason()
+	case <-ctx.Done():
+		l.suspect(ctx, began)
+		return Frame{}, ctx.Err()
+	}
+}
+
+// suspect breaks a link on which nothing came while a call waited until its
+// time was up: the other side may be gone without a word.
+func (l *link) suspect(ctx context.Context, since time.Time) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	l.mu.Lock()
+	silent := l.heard.Before(since)
+	l.mu.Unlock()
+	if silent {
+		l.fail(fmt.Errorf("no answer in time: %w", ctx.Err()))
+	}
+}
+
+func (l *link) read() {
+	r := bufio.NewReaderSize(l.conn, bufferBytes)
+	for {
+		f, err := ReadFrame(r)
+		if err != nil {
+			l.fail(fmt.Errorf("stream ended: %w", err))
+			return
+		}
+		l.mu.Lock()
+		l.heard = time.Now()
+		answer := l.pending[f.ID]
+		delete(l.pending, f.ID)
+		l.mu.Unlock()
+		if answer != nil { // else nobody waits for it any more
+			answer <- f
+		}
+	}
+}
+
+func (l *link) write() {
+	if err := writeFrames(l.conn, l.out, l.done); err != nil {
+		l.fail(fmt.Errorf("stream broke: %w", err))
+	}
+}
+
+// writeFrames writes what comes until done; frames that wait together go out
+// together.
+func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
+	w := bufio.NewWriterSize(conn, bufferBytes)
+	for {
+		var frame []byte
+		select {
+		case frame = <-out:
+		case <-done:
+			return nil
+		}
+		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return err
+		}
+		for more := true; more; {
+			if _, err := w.Write(frame); err != nil {
+				return err
+			}
+			select {
+			case frame = <-out:
+			default:
+				more = false
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+}

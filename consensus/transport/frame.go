@@ -1,0 +1,116 @@
+package transport
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+// MaxBody is the most bytes of a frame's body: a command, or its outcome.
+const MaxBody = wire.MaxCommand
+
+// ErrFrame is wrapped by every error about bytes that are no frame.
+var ErrFrame = errors.New("transport: malformed frame")
+
+// Frame is one message. Requests and answers have the same form:
+//
+//	length of the rest   4 bytes, big endian
+//	ID                   8 bytes
+//	Kind                 1 byte
+//	Budget               4 bytes, milliseconds
+//	Body                 what is left
+type Frame struct {
+	// ID ties an answer to its request; it is unique on a stream.
+	ID uint64
+	// Kind is what is asked for, or how it went.
+	Kind uint8
+	// Budget is how long the asker waits, in whole milliseconds. Answers
+	// have none.
+	Budget time.Duration
+	Body   []byte
+}
+
+const (
+	lengthBytes = 4
+	headerBytes = 8 + 1 + 4
+)
+
+// AppendFrame appends the bytes of f to buf.
+func AppendFrame(buf []byte, f Frame) ([]byte, error) {
+	if len(f.Body) > MaxBody {
+		return buf, fmt.Errorf("%w: a body of %d bytes, the most is %d", ErrFrame, len(f.Body), MaxBody)
+	}
+	budget := min(max(f.Budget.Milliseconds(), 0), math.MaxUint32)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(headerBytes+len(f.Body)))
+	buf = binary.BigEndian.AppendUint64(buf, f.ID)
+	buf = append(buf, f.Kind)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(budget))
+	return append(buf, f.Body...), nil
+}
+
+// ReadFrame reads one frame. It returns io.EOF bare at the end of a stream
+// between frames, and allocates no more than what has come allows.
+func ReadFrame(r *bufio.Reader) (Frame, error) {
+	var length [lengthBytes]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return Frame{}, io.EOF
+		}
+		return Frame{}, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n < headerBytes || n > headerBytes+MaxBody {
+		return Frame{}, fmt.Errorf("%w: length %d", ErrFrame, n)
+	}
+	var header [headerBytes]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return Frame{}, fmt.Errorf("%w: %w", ErrFrame, noEOF(err))
+	}
+	f := Frame{
+		ID:     binary.BigEndian.Uint64(header[:]),
+		Kind:   header[8],
+		Budget: time.Duration(binary.BigEndian.Uint32(header[9:])) * time.Millisecond,
+	}
+	body, err := readBody(r, int(n)-headerBytes)
+	if err != nil {
+		return Frame{}, err
+	}
+	f.Body = body
+	return f, nil
+}
+
+// firstBytes is what is allocated before any byte of a body is here.
+const firstBytes = 64 << 10
+
+func readBody(r io.Reader, n int) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	body := make([]byte, min(n, firstBytes))
+	got := 0
+	for {
+		if _, err := io.ReadFull(r, body[got:]); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, noEOF(err))
+		}
+		if got = len(body); got == n {
+			return body, nil
+		}
+		more := make([]byte, min(n, 2*got))
+		copy(more, body)
+		body = more
+	}
+}
+
+// noEOF makes an end in the middle of a frame what it is.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

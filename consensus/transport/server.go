@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Bounds of what other members may ask at the same time.
+const (
+	// maxStreams is how many streams are served.
+	maxStreams = 1024
+	// maxServed is how many requests of one stream are worked on; more wait
+	// unread.
+	maxServed = 512
+	// maxBudget is the longest that any request is worked on.
+	maxBudget = 30 * time.Second
+)
+
+// Handler answers one request of a node. ctx ends when the asker stops waiting.
+type Handler func(ctx context.Context, from string, kind uint8, body []byte) (answer uint8, result []byte)
+
+// Serve answers the requests on l until ctx ends, closes l, and returns when
+// all handlers have. The error is that of a listener that broke.
+func Serve(ctx context.Context, l net.Listener, handle Handler, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	slots := make(chan struct{}, maxStreams)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("transport: accept: %w", err)
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			log.WarnContext(ctx, "stream refused, as many as may are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
+			_ = conn.Close()
+			continue
+		}
+		streams.Go(func() {
+			defer func() { <-slots }()
+			if err := serveStream(ctx, conn, handle); err != nil {
+				log.DebugContext(ctx, "stream of a member ended", "node", conn.RemoteAddr().String(), "err", err)
+			}
+		})
+	}
+}
+
+// serveStream answers the requests of one stream, several at a time.
+func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel() // what the asker cannot hear any more need not be finished
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+
+	out := make(chan []byte, maxQueued)
+	work.Go(func() {
+		if err := writeFrames(conn, out, ctx.Done()); err != nil {
+			cancel()
+		}
+	})
+	slots := make(chan struct{}, maxServed)
+	from := conn.RemoteAddr().String()
+	r := bufio.NewReaderSize(conn, bufferBytes)
+	for {
+		f, err := ReadFrame(r)
+		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		work.Go(func() {
+			defer func() { <-slots }()
+			if answer := serveOne(ctx, from, f, handle); answer != nil {
+				select {
+				case out <- answer:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+}
+
+// serveOne returns the encoded answer to a request, nil when there is none.
+func serveOne(ctx context.Context, from string, f Frame, handle Handler) []byte {
+	budget := maxBudget
+	if f.Budget > 0 {
+		budget = min(budget, f.Budget)
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	kind, body := handle(ctx, from, f.Kind, f.Body)
+	answer, err := AppendFrame(make([]byte, 0, lengthBytes+headerBytes+len(body)), Frame{ID: f.ID, Kind: kind, Body: body})
+	if err != nil {
+		return nil // too large for a frame: the asker's time runs out
+	}
+	return answer
+}
