@@ -1,0 +1,406 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// plain answers every error that is not an Error with 500.
+func plain(err error) Answer {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Answer
+	}
+	return Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: "internal error"}
+}
+
+// wrapped is h with a log that the test reads.
+func wrapped(h Handler) (http.Handler, *bytes.Buffer) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return Wrap(Options{Name: "test", Server: "holdfast/0", Answer: plain, Logger: logger}, h), &log
+}
+
+func serve(h http.Handler, method, path string, header http.Header) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		err    error
+		status int
+		body   string
+		header map[string]string
+		level  string
+	}{
+		{"nested", BadRequest("no"), 400, `{"error":{"reason":"BAD_REQUEST","details":"no"}}`, nil, "DEBUG"},
+		{"wrapped", fmt.Errorf("more: %w", BadRequest("no")), 400, `{"error":{"reason":"BAD_REQUEST","details":"no"}}`, nil, "DEBUG"},
+		{"401", Errorf(401, "UNAUTHORIZED", "who?"), 401, `{"error":{"reason":"UNAUTHORIZED","details":"who?"}}`, map[string]string{"WWW-Authenticate": "Bearer"}, "DEBUG"},
+		{"405", MethodNotAllowed("GET", "HEAD"), 405, `{"error":{"reason":"METHOD_NOT_ALLOWED","details":"this path knows GET, HEAD"}}`, map[string]string{"Allow": "GET, HEAD"}, "DEBUG"},
+		{"413 flat", tooLarge(), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
+		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "WARN"},
+		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
+		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, log := wrapped(func(http.ResponseWriter, *http.Request) error { return tc.err })
+			w := serve(h, "GET", "/x", nil)
+			if w.Code != tc.status || w.Body.String() != tc.body {
+				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tc.status, tc.body)
+			}
+			want := map[string]string{
+				"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+				"Server": "holdfast/0", "Content-Length": fmt.Sprint(len(tc.body)),
+			}
+			for name, value := range tc.header {
+				want[name] = value
+			}
+			for name, value := range want {
+				if got := w.Header().Get(name); got != value {
+					t.Errorf("%s: %q, want %q", name, got, value)
+				}
+			}
+			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "level="+tc.level) || !strings.Contains(log.String(), w.Header().Get(RequestIDHeader)) {
+				t.Errorf("log, want one line of %s: %s", tc.level, log)
+			}
+		})
+	}
+}
+
+func TestPanicsAreAnsweredWithoutInternals(t *testing.T) {
+	h, log := wrapped(func(http.ResponseWriter, *http.Request) error { panic("secret") })
+	w := serve(h, "GET", "/", nil)
+	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if !strings.Contains(log.String(), "panic: secret") || !strings.Contains(log.String(), "stack=") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
+	h, log := wrapped(func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Length", "10")
+		if _, err := io.WriteString(w, "half"); err != nil {
+			return err
+		}
+		return errors.Join(http.NewResponseController(w).Flush(), errors.New("block is gone"))
+	})
+	s := httptest.NewServer(h)
+	resp, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("read %q to its end", body)
+	}
+	s.Close() // waits for the handler, which logs
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "block is gone") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestRequestIDsAreTakenOverOnlyWhenHarmless(t *testing.T) {
+	h, _ := wrapped(func(w http.ResponseWriter, _ *http.Request) error { return Empty(w, http.StatusAccepted) })
+	for id, kept := range map[string]bool{
+		"abc-DEF_1.2": true, strings.Repeat("a", 64): true,
+		"": false, strings.Repeat("a", 65): false, "a b": false, "a\nb": false, "ä": false, `"`: false,
+	} {
+		got := serve(h, "GET", "/", http.Header{RequestIDHeader: {id}}).Header().Get(RequestIDHeader)
+		if (got == id) != kept || !sane(got) {
+			t.Errorf("%q is answered as %q", id, got)
+		}
+	}
+}
+
+func TestTheLogHoldsNoSecrets(t *testing.T) {
+	h, log := wrapped(func(http.ResponseWriter, *http.Request) error { return errors.New("x") })
+	serve(h, "GET", "/pins?token=hidden", http.Header{"Authorization": {"Bearer hidden"}})
+	if strings.Contains(log.String(), "hidden") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestRoutesMatchThePathAsItWasSent(t *testing.T) {
+	say := func(text string) Handler {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			return JSON(w, http.StatusOK, text+" "+r.PathValue("id"))
+		}
+	}
+	h, _ := wrapped(Routes([]Route{
+		{"GET", "/pins", say("list")},
+		{"POST", "/pins", say("create")},
+		{"GET", "/pins/{id}", say("get")},
+		{"DELETE", "/pins/{id}", say("delete")},
+	}))
+	for _, tc := range []struct {
+		method, path string
+		status       int
+		body, allow  string
+	}{
+		{"GET", "/pins", 200, `"list "`, ""},
+		{"HEAD", "/pins", 200, `"list "`, ""}, // the server drops the body
+		{"POST", "/pins", 200, `"create "`, ""},
+		{"GET", "/pins/a", 200, `"get a"`, ""},
+		{"GET", "/pins/a%2Fb", 200, `"get a/b"`, ""},
+		{"GET", "/pins/..", 200, `"get .."`, ""},
+		{"DELETE", "/pins/%E2%82%AC", 200, `"delete €"`, ""},
+		{"PUT", "/pins", 405, "", "GET, HEAD, OPTIONS, POST"},
+		{"POST", "/pins/a", 405, "", "DELETE, GET, HEAD, OPTIONS"},
+		{"OPTIONS", "/pins/a", 204, "", "DELETE, GET, HEAD, OPTIONS"},
+		{"BREW", "/pins", 405, "", "GET, HEAD, OPTIONS, POST"},
+		{"GET", "/", 404, "", ""},
+		{"GET", "/pins/", 404, "", ""},
+		{"GET", "//pins", 404, "", ""},
+		{"GET", "/pins/a/b", 404, "", ""},
+		{"GET", "/v1/pins", 404, "", ""},
+		{"OPTIONS", "/other", 404, "", ""},
+		{"GET", "/%70ins", 404, "", ""},
+	} {
+		w := serve(h, tc.method, tc.path, nil)
+		if w.Code != tc.status || w.Header().Get("Allow") != tc.allow || tc.body != "" && w.Body.String() != tc.body {
+			t.Errorf("%s %s: %d %s, Allow %q, want %d %s %q", tc.method, tc.path, w.Code, w.Body, w.Header().Get("Allow"), tc.status, tc.body, tc.allow)
+		}
+	}
+}
+
+func TestBearerIsExact(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		values []string
+		want   string
+	}{
+		{"good", []string{"Bearer abc.def"}, "abc.def"},
+		{"as long as may be", []string{"Bearer " + strings.Repeat("a", 4096)}, strings.Repeat("a", 4096)},
+		{"no header", nil, ""},
+		{"empty", []string{""}, ""},
+		{"only the scheme", []string{"Bearer"}, ""},
+		{"no token", []string{"Bearer "}, ""},
+		{"no space", []string{"Bearerabc"}, ""},
+		{"two spaces", []string{"Bearer  abc"}, ""},
+		{"a space before", []string{" Bearer abc"}, ""},
+		{"a space behind", []string{"Bearer abc "}, ""},
+		{"two tokens", []string{"Bearer abc def"}, ""},
+		{"a tab", []string{"Bearer\tabc"}, ""},
+		{"a tab inside", []string{"Bearer a\tc"}, ""},
+		{"not ASCII", []string{"Bearer abcä"}, ""},
+		{"DEL", []string{"Bearer abc\x7f"}, ""},
+		{"lower case", []string{"bearer abc"}, ""},
+		{"upper case", []string{"BEARER abc"}, ""},
+		{"another scheme", []string{"Basic abc"}, ""},
+		{"two headers", []string{"Bearer abc", "Bearer abc"}, ""},
+		{"too long", []string{"Bearer " + strings.Repeat("a", 4097)}, ""},
+	} {
+		r := &http.Request{Header: http.Header{"Authorization": tc.values}}
+		token, err := Bearer(r)
+		if token != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s: %q, %v", tc.name, token, err)
+		}
+	}
+}
+
+func TestBodyIsBounded(t *testing.T) {
+	full := strings.Repeat("x", MaxJSONBody)
+	unknown := func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) } // no length known
+	for _, tc := range []struct {
+		name   string
+		body   io.Reader
+		types  []string
+		status int // 0: accepted
+	}{
+		{"at the bound", strings.NewReader(full), nil, 0},
+		{"at the bound, chunked", unknown(full), nil, 0},
+		{"one more", strings.NewReader(full + "x"), nil, 413},
+		{"one more, chunked", unknown(full + "x"), nil, 413},
+		{"empty", strings.NewReader(""), nil, 0},
+		{"breaks off", io.MultiReader(strings.NewReader("{"), brokenReader{}), nil, 400},
+		{"JSON", strings.NewReader("1"), []string{"application/json"}, 0},
+		{"JSON of a charset", strings.NewReader("1"), []string{"application/json; charset=utf-8"}, 0},
+		{"JSON in capitals", strings.NewReader("1"), []string{"Application/JSON"}, 0},
+		{"an empty type", strings.NewReader("1"), []string{""}, 0},
+		{"text", strings.NewReader("1"), []string{"text/plain"}, 400},
+		{"a form", strings.NewReader("1"), []string{"application/x-www-form-urlencoded"}, 400},
+		{"JSON of a kind", strings.NewReader("1"), []string{"application/ld+json"}, 400},
+		{"no media type", strings.NewReader("1"), []string{"json"}, 400},
+		{"two types", strings.NewReader("1"), []string{"application/json", "text/plain"}, 400},
+		{"garbage", strings.NewReader("1"), []string{";;;"}, 400},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := httptest.NewRequest("POST", "/", tc.body)
+			if tc.types != nil {
+				r.Header["Content-Type"] = tc.types
+			}
+			_, err := Body(httptest.NewRecorder(), r)
+			if status := statusOf(err); status != tc.status {
+				t.Errorf("%v, want %d", err, tc.status)
+			}
+		})
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequest("POST", "/", brokenReader{}).WithContext(gone)
+	if _, err := Body(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that left: %v", err)
+	}
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func statusOf(err error) int {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Answer.Status
+	}
+	return 0
+}
+
+func TestObjectIsStrict(t *testing.T) {
+	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
+	for _, tc := range []struct{ body, want string }{
+		{`{}`, ""},
+		{` { "a" : 1 , "b" : [ "c" ] } ` + "\r\n\t", ""},
+		{`{"a":"\u00e9\ud83d\ude00\n\\\""}`, ""},
+		{`{"a":"\\ud800"}`, ""}, // a backslash and letters
+		{`{"A":1,"a":2}`, ""},   // two names
+		{deep(MaxJSONDepth - 1), ""},
+		{deep(MaxJSONDepth), "nested deeper"},
+		{strings.Repeat("[", 10_000), "nested deeper"},
+		{`{"a":"[[[[` + strings.Repeat("[", 100) + `"}`, ""},
+		{``, "not valid JSON"},
+		{` `, "not valid JSON"},
+		{`null`, "must be a JSON object"},
+		{`[]`, "must be a JSON object"},
+		{`"a"`, "must be a JSON object"},
+		{`1`, "must be a JSON object"},
+		{`{`, "not valid JSON"},
+		{`{"a"}`, "not valid JSON"},
+		{`{"a":}`, "not valid JSON"},
+		{`{"a":1,}`, "not valid JSON"},
+		{`{,}`, "not valid JSON"},
+		{`{"a":1 "b":2}`, "not valid JSON"},
+		{`{a:1}`, "not valid JSON"},
+		{`{'a':1}`, "not valid JSON"},
+		{`{"a":01}`, "not valid JSON"},
+		{`{"a":NaN}`, "not valid JSON"},
+		{`{1:2}`, "not valid JSON"},
+		{`{} {}`, "more after its end"},
+		{`{}x`, "more after its end"},
+		{`{}]`, "more after its end"},
+		{"{}\x00", "more after its end"},
+		{`{"a":1,"a":1}`, `member "a" twice`},
+		{`{"a":1,"\u0061":1}`, `member "a" twice`},
+		{"\ufeff{}", "not valid JSON"},
+		{"{\"a\":\"\xff\"}", "not UTF-8"},
+		{"{\"a\":\"\n\"}", "not valid JSON"},
+		{`{"a":"\ud800"}`, "surrogate"},
+		{`{"a":"\udc00"}`, "surrogate"},
+		{`{"a":"\uD83D\uD83D"}`, "surrogate"},
+		{`{"a":"\ud83dx"}`, "surrogate"},
+		{`{"\ud800":1}`, "surrogate"},
+		{`{"a":"\x"}`, "not valid JSON"},
+		{"{} // comment", "more after its end"},
+	} {
+		_, err := Object("it", []byte(tc.body))
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || statusOf(err) != 400) {
+			t.Errorf("%.60q: %v, want %q", tc.body, err, tc.want)
+		}
+	}
+}
+
+func TestMembersHaveTheirTypes(t *testing.T) {
+	body := `{"text": "a\u0000b", "texts": [ "x" , "" ], "none": [], "pairs": {"a": "b", "": ""}, "empty": {},
+		"null": null, "number": 1, "mixed": ["a", 1], "nulls": [null], "values": {"a": 1}, "deep": {"a": {"b": "c"}}, "gone": {"a": null}}`
+	f, err := Object("it", []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, given, err := f.Text("text"); s != "a\x00b" || !given || err != nil {
+		t.Errorf("%q %v %v", s, given, err)
+	}
+	if s, given, err := f.Texts("texts"); len(s) != 2 || s[0] != "x" || !given || err != nil {
+		t.Errorf("%q %v %v", s, given, err)
+	}
+	if s, given, err := f.Texts("none"); s == nil || len(s) != 0 || !given || err != nil {
+		t.Errorf("%q %v %v", s, given, err)
+	}
+	if m, given, err := f.Strings("pairs"); len(m) != 2 || m["a"] != "b" || !given || err != nil {
+		t.Errorf("%q %v %v", m, given, err)
+	}
+	if m, given, err := f.Strings("empty"); m == nil || !given || err != nil {
+		t.Errorf("%q %v %v", m, given, err)
+	}
+	for name := range f {
+		_, _, text := f.Text(name)
+		_, _, texts := f.Texts(name)
+		_, _, pairs := f.Strings(name)
+		for what, err := range map[string]error{"text": text, "texts": texts, "pairs": pairs} {
+			right := name == what || name == "none" && what == "texts" || name == "empty" && what == "pairs"
+			if right == (err != nil) || err != nil && statusOf(err) != 400 {
+				t.Errorf("%s as %s: %v", name, what, err)
+			}
+		}
+	}
+	_, text, err1 := f.Text("absent")
+	_, texts, err2 := f.Texts("absent")
+	_, pairs, err3 := f.Strings("absent")
+	if text || texts || pairs || err1 != nil || err2 != nil || err3 != nil {
+		t.Error("what is absent is given")
+	}
+}
+
+// FuzzObject holds that what Object takes is JSON without surprises, and that
+// encoding/json reads the same members.
+func FuzzObject(f *testing.F) {
+	for _, seed := range []string{
+		`{"cid":"bafkqaaa","name":"n","origins":["/ip4/1.2.3.4/tcp/1"],"meta":{"a":"b"}}`, `{"a":1,"a":2}`, `{"a":"\ud83d\ude00"}`,
+		`{"a":"\ud800"}`, `{}{}`, `[{}]`, `{"a":[[[]]],"b":{}}`, "{\"\xff\":1}", `{"a":1,}`, ` {"\u0061":null} `, `{"a":"\\\ud800"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fields, err := Object("it", data)
+		if err != nil {
+			if statusOf(err) != 400 {
+				t.Fatalf("%v is no client's mistake", err)
+			}
+			return
+		}
+		var same map[string]json.RawMessage
+		if err := json.Unmarshal(data, &same); err != nil {
+			t.Fatalf("encoding/json refuses it: %v", err)
+		}
+		if len(same) != len(fields) {
+			t.Fatalf("%d members, encoding/json has %d", len(fields), len(same))
+		}
+		for name, raw := range fields {
+			if !json.Valid(raw) || !bytes.Equal(bytes.TrimSpace(same[name]), raw) {
+				t.Fatalf("member %q: %q, encoding/json has %q", name, raw, same[name])
+			}
+			if strings.ContainsRune(name, '\ufffd') && !bytes.Contains(data, []byte("\ufffd")) && !bytes.Contains(bytes.ToLower(data), []byte(`\ufffd`)) {
+				t.Fatalf("member %q was changed on the way", name)
+			}
+			if text, _, err := fields.Text(name); err == nil && raw[0] != '"' {
+				t.Fatalf("%q is no text, but read as %q", raw, text)
+			}
+		}
+	})
+}
