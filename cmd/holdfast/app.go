@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, as contract.md has them.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// app is one call of the program with everything that it touches.
+type app struct {
+	version string
+	environ []string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	connect func(dir string) operator // dials nothing yet
+
+	data string // value of --data
+}
+
+// usageError is a call that does not fit what the program can do.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// execute runs the program with args, without its name, and returns the exit
+// code.
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	a.say(a.stderr, "holdfast: %s\n", oneLine(err.Error()))
+	var usage *usageError
+	var settings *config.Error
+	if errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// oneLine joins the lines of an error of several parts.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// say writes for people. An output that is gone has nobody to tell.
+func (a *app) say(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...)
+}
+
+// printJSON writes v as one indented document on standard output.
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// folder is the data folder that the call means.
+func (a *app) folder() (string, error) {
+	return config.DataDir(a.data, a.environ)
+}
+
+// operator is the running node of the data folder.
+func (a *app) operator() (operator, error) {
+	dir, err := a.folder()
+	if err != nil {
+		return nil, err
+	}
+	return a.connect(dir), nil
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "A node of an IPFS pinning cluster",
+		Long: `Holdfast is one program that every node of an IPFS pinning cluster runs.
+Any node answers for the whole cluster. See it: holdfast demo`,
+		Example: `  holdfast run --data ~/node1                      # a node, and a cluster of one
+  holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"
+  holdfast status --data ~/node1`,
+		Version:                    a.version,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       subcommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("holdfast {{.Version}}\n")
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%s: %v (see %s --help)", cmd.CommandPath(), err, cmd.CommandPath())
+	})
+	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
+	root.AddCommand(
+		a.runCommand(), a.demoCommand(), a.versionCommand(),
+		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
+		a.userCommand(), a.keyCommand(),
+		a.pinCommand(), a.addCommand(), a.getCommand(),
+	)
+	return root
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  holdfast version",
+		Args:    arguments(),
+		RunE: func(*cobra.Command, []string) error {
+			a.say(a.stdout, "holdfast %s\n", a.version)
+			return nil
+		},
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                        use,
+		Short:                      short,
+		Example:                    example,
+		SuggestionsMinimumDistance: 2,
+		Args:                       subcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			return usagef("%s needs one of: %s (see %s --help)", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// subcommand refuses what is left over when no command below cmd has the name.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%s has no command %q (%s)", cmd.CommandPath(), args[0], hint)
+}
+
+// arguments accepts exactly one argument for each name.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usagef("%s: %s is missing (see %s --help)", cmd.CommandPath(), strings.Join(names[len(args):], " and "), cmd.CommandPath())
+		case len(args) > len(names):
+			return usagef("%s: %q is one argument too many (see %s --help)", cmd.CommandPath(), args[len(names)], cmd.CommandPath())
+		case slices.Contains(args, ""):
+			return usagef("%s: %s is empty (see %s --help)", cmd.CommandPath(), names[slices.Index(args, "")], cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+// copyBuffer is how many bytes of a file are in memory at once.
+const copyBuffer = 256 << 10
+
+func (a *app) addCommand() *cobra.Command {
+	var user, name string
+	cmd := &cobra.Command{
+		Use:   "add FILE",
+		Short: "Import a file, pin it, and print its CID",
+		Long: `Imports FILE on this node, pins it, and waits until enough copies are durable.
+The CID alone goes to standard output. A FILE of - is standard input.`,
+		Example: `  holdfast add holiday.jpg
+  tar c photos | holdfast add - --name photos.tar --user ann@example.org`,
+		Args: arguments("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			if name == "" && args[0] != "-" {
+				name = filepath.Base(args[0])
+			}
+			return a.addFile(cmd.Context(), o, args[0], user, name)
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that pins (the operator's own)")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (the file's)")
+	return cmd
+}
+
+func (a *app) addFile(ctx context.Context, o operator, path, user, name string) error {
+	var in io.Reader = a.stdin
+	size := int64(-1)
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // only read from
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			return fmt.Errorf("%s is a folder: add takes one file", path)
+		}
+		if info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		in = f
+	}
+	bar := a.newBar(size, "importing")
+	added, err := o.AddContent(ctx, io.TeeReader(in, bar))
+	_ = bar.Finish() // it is only for the eye
+	if err != nil {
+		return err
+	}
+	pin, err := o.AddPin(ctx, user, client.Pin{CID: added.CID, Name: name})
+	if err != nil {
+		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
+	}
+	if _, err := a.waitPinned(ctx, o, user, pin); err != nil {
+		return err
+	}
+	a.say(a.stdout, "%s\n", added.CID)
+	return nil
+}
+
+func (a *app) getCommand() *cobra.Command {
+	var output, user string
+	cmd := &cobra.Command{
+		Use:   "get CID",
+		Short: "Read a file from the cluster",
+		Long: `Reads the file from this node or from any other member, each block checked
+against its hash. With -o the file appears under its name only when it is whole.`,
+		Example: `  holdfast get bafkrei... -o holiday.jpg
+  holdfast get bafybei... | tar x`,
+		Args: arguments("CID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			return a.getFile(cmd.Context(), o, args[0], output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads; public content needs none")
+	return cmd
+}
+
+func (a *app) getFile(ctx context.Context, o operator, cid, output string) error {
+	content, size, err := o.OpenContent(ctx, cid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }() // read to its end or given up
+	if output == "" || output == "-" {
+		if _, err := io.CopyBuffer(a.stdout, content, make([]byte, copyBuffer)); err != nil {
+			return fmt.Errorf("get %s: %w", cid, err)
+		}
+		return nil
+	}
+	bar := a.newBar(size, "reading")
+	err = writeWhole(output, func(w io.Writer) error {
+		_, err := io.CopyBuffer(io.MultiWriter(w, bar), content, make([]byte, copyBuffer))
+		return err
+	})
+	_ = bar.Finish() // it is only for the eye
+	if err != nil {
+		return fmt.Errorf("get %s: %w", cid, err)
+	}
+	return nil
+}
+
+// writeWhole fills path by fill so that the name only ever stands for the whole
+// content: a file beside it is written, made durable and renamed. What is there
+// already and is no regular file, such as /dev/null, is written to directly. A
+// crash leaves a file named .NAME.partial-* behind.
+func writeWhole(path string, fill func(w io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInto(path, info, fill)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".partial-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // may be closed already
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := fill(f); err != nil {
+		return err
+	}
+	if err := f.Chmod(newFileMode(path)); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// newFileMode is the mode of a file that path replaces, or of a new one.
+func newFileMode(path string) fs.FileMode {
+	if info, err := os.Stat(path); err == nil {
+		return info.Mode().Perm()
+	}
+	return 0o644
+}
+
+func writeInto(path string, info fs.FileInfo, fill func(w io.Writer) error) error {
+	if info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f), f.Close())
+}

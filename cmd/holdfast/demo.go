@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// demoPeerVariable names the program of an IPFS peer that is not Holdfast. It
+// prints one JSON line, see demoPeer, and takes orders over HTTP.
+const demoPeerVariable = "HOLDFAST_DEMO_PEER"
+
+// Bounds of the demo.
+const (
+	demoNodes   = 3
+	demoFile    = 8 << 20          // bytes of the file that is pinned
+	demoStep    = 90 * time.Second // one step of the tour
+	demoPoll    = 50 * time.Millisecond
+	demoCall    = 10 * time.Second // one HTTP call
+	demoAccount = "ann@example.org"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Three nodes on this machine, one real tour, until Ctrl-C",
+		Long: `Starts three nodes as processes of their own on loopback, in a temporary
+folder, pins a file through one, reads it from the others, kills one, and reads
+it again. Then it keeps running for you to try things. Ctrl-C ends it and leaves
+nothing behind.
+
+` + demoPeerVariable + ` may name the program of an IPFS peer that is not
+Holdfast, which then offers the file; make demo builds one.`,
+		Example: "  holdfast demo\n  holdfast demo --once",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("data") {
+				return usagef("%s: --data is of no use here, the demo has a folder of its own", cmd.CommandPath())
+			}
+			return a.demo(cmd.Context(), once)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "end after the tour")
+	return cmd
+}
+
+// demo is one tour.
+type demo struct {
+	app     *app
+	palette palette
+	live    bool   // a person watches, lines may be rewritten
+	program string // this binary
+	dir     string // of everything
+	http    *http.Client
+
+	nodes []*demoNode
+	peer  *demoPeer // nil without demoPeerVariable
+	file  demoContent
+	token string
+	pin   string // request id
+}
+
+// demoNode is one node of the demo.
+type demoNode struct {
+	*child
+	name    string
+	dir     string
+	id      string
+	pinning string // host:port
+	op      operator
+}
+
+// demo runs the tour, then waits for the end, and cleans up in any case.
+func (a *app) demo(ctx context.Context, once bool) (err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "holdfast-demo-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	d := &demo{
+		app: a, palette: paletteOf(a.stdout, a.environ), live: isTerminal(a.stdout),
+		program: program, dir: dir, http: &http.Client{Timeout: demoCall},
+	}
+	defer func() {
+		if ctx.Err() != nil {
+			a.say(a.stdout, "\n  Ending the nodes ...\n")
+			err = nil // asked for
+		}
+		err = errors.Join(err, d.end())
+		if err == nil {
+			a.say(a.stdout, "  All ended, %s is gone.\n", dir)
+		}
+	}()
+	a.say(a.stdout, "\n  %s  %s\n\n", d.palette.bold("Holdfast demo"), d.palette.dim("three nodes on this machine, in "+dir))
+	if err := d.tour(ctx); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	d.sayWhatToTry(once)
+	if once {
+		return nil
+	}
+	return d.watch(ctx)
+}
+
+// watch waits for the end. A node that ends by itself is told of.
+func (d *demo) watch(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	told := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, n := range d.nodes {
+			if n.ended() && !told[n.name] {
+				told[n.name] = true
+				d.app.say(d.app.stdout, "  %s %v\n", d.palette.red("!"), n.failure())
+			}
+		}
+	}
+}
+
+// end stops every process, all at once, and removes the folder.
+func (d *demo) end() error {
+	var children []*child
+	for _, n := range d.nodes {
+		children = append(children, n.child)
+	}
+	if d.peer != nil {
+		children = append(children, d.peer.child)
+	}
+	ended := make(chan error)
+	for _, c := range children {
+		go func() { ended <- c.stop() }()
+	}
+	var errs []error
+	for range children {
+		errs = append(errs, <-ended)
+	}
+	d.http.CloseIdleConnections()
+	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+}
+
+// step does one thing, with its title, what came of it, and how long it took.
+func (d *demo) step(ctx context.Context, title string, do func(ctx context.Context) (details []string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, demoStep)
+	defer cancel()
+	if d.live {
+		d.app.say(d.app.stdout, "  %s %s", d.palette.yellow("…"), title)
+	}
+	begun := time.Now()
+	details, err := do(ctx)
+	mark := d.palette.green("✓")
+	if err != nil {
+		mark = d.palette.red("✗")
+	}
+	if d.live {
+		d.app.say(d.app.stdout, "\r\x1b[K")
+	}
+	d.app.say(d.app.stdout, "  %s %s  %s\n", mark, pad(title, titleWidth), d.palette.dim(humanTime(time.Since(begun))))
+	for _, line := range details {
+		d.app.say(d.app.stdout, "      %s\n", line)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", title, err)
+	}
+	return nil
+}
+
+// titleWidth lines the times of steps up.
+const titleWidth = 62
+
+// settings is the settings file of one of the demo's nodes: loopback only, free
+// ports, no network beyond this machine.
+func (n *demoNode) settings() string {
+	return fmt.Sprintf(`[node]
+name = %q
+[peer]
+listen = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"]
+cluster_listen = ["/ip4/127.0.0.1/tcp/0"]
+routing = "off"
+allow_private_origins = true
+[pinning]
+listen = "127.0.0.1:0"
+[s3]
+listen = ""
+[console]
+listen = ""
+[admin]
+listen = "127.0.0.1:0"
+`, n.name)
+}
+
+// addNode starts one more node, which joins with ticket unless that is empty.
+func (d *demo) addNode(ctx context.Context, ticket string) error {
+	name := fmt.Sprintf("node%d", len(d.nodes)+1)
+	n := &demoNode{name: name, dir: filepath.Join(d.dir, name)}
+	if err := os.Mkdir(n.dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, "config.toml"), []byte(n.settings()), 0o600); err != nil {
+		return err
+	}
+	n.op = d.app.connect(n.dir)
+	var join []string
+	if ticket != "" {
+		join = []string{"--join", ticket}
+	}
+	if err := d.start(n, join...); err != nil {
+		return err
+	}
+	d.nodes = append(d.nodes, n)
+	return d.ready(ctx, n)
+}
+
+// start runs the process of n.
+func (d *demo) start(n *demoNode, more ...string) (err error) {
+	cmd := exec.Command(d.program, append([]string{"run", "--data", n.dir}, more...)...)
+	cmd.Env = withoutSettings(d.app.environ)
+	n.child, err = startChild(n.name, filepath.Join(d.dir, n.name+".log"), cmd)
+	return err
+}
+
+// ready waits until n has joined and serves, and learns where.
+func (d *demo) ready(ctx context.Context, n *demoNode) error {
+	return until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
+		s, err := n.op.Status(ctx)
+		if err != nil || s.Node.Pinning == "" {
+			return false, err
+		}
+		n.id, n.pinning = s.Node.ID, s.Node.Pinning
+		code, err := d.get(ctx, "http://"+n.pinning+"/readyz", "", nil)
+		return code == http.StatusOK, err
+	})
+}
+
+// everyoneAlive waits until every running node sees as many living members.
+func (d *demo) everyoneAlive(ctx context.Context, members int) error {
+	for _, n := range d.nodes {
+		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
+			s, err := n.op.Status(ctx)
+			alive := 0
+			for _, p := range s.Peers {
+				if p.State == "alive" && p.FreeBytes > 0 {
+					alive++
+				}
+			}
+			return alive == members, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayWhatToTry ends the tour.
+func (d *demo) sayWhatToTry(once bool) {
+	a, p := d.app, d.palette
+	a.say(a.stdout, "\n  That was the Pinning Service API; the object gateway is not here yet.\n")
+	if once {
+		return
+	}
+	program := shellQuote(d.program)
+	first, last := d.nodes[0], d.nodes[len(d.nodes)-1]
+	a.say(a.stdout, "  The nodes keep running. Try, in another terminal:\n\n")
+	for _, line := range []string{
+		"export TOKEN=" + d.token,
+		`curl -H "Authorization: Bearer $TOKEN" http://` + first.pinning + "/pins",
+		`curl -H "Authorization: Bearer $TOKEN" http://` + last.pinning + "/pins/" + d.pin,
+		program + " status --data " + shellQuote(first.dir),
+		program + " add " + program + " --data " + shellQuote(first.dir),
+		program + " get " + d.file.CID + " -o copy --data " + shellQuote(last.dir),
+		program + " pin ls --user " + demoAccount + " --data " + shellQuote(last.dir),
+	} {
+		a.say(a.stdout, "  %s\n", p.cyan(line))
+	}
+	a.say(a.stdout, "\n  Logs: %s\n  %s\n", strings.ReplaceAll(filepath.Join(d.dir, "node1.log"), "node1.log", "node*.log"), p.bold("Ctrl-C ends everything and removes the folder."))
+}

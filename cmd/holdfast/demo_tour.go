@@ -1,0 +1,376 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+)
+
+// Bounds of what the demo reads.
+const (
+	maxDemoAnswer = 1 << 20 // bytes of one HTTP answer
+	maxReadyLine  = 64 << 10
+)
+
+// demoContent is a file as the foreign peer describes it.
+type demoContent struct {
+	CID    string `json:"cid"`
+	Size   int    `json:"size"`   // bytes
+	SHA256 string `json:"sha256"` // hex, of the bytes
+}
+
+// demoPeer is the IPFS peer that is not Holdfast: the line that it prints when
+// it is ready.
+type demoPeer struct {
+	*child  `json:"-"`
+	Addrs   []string `json:"addrs"`   // multiaddrs with /p2p/
+	Control string   `json:"control"` // URL that takes orders
+}
+
+// tour is what the demo shows, in order.
+func (d *demo) tour(ctx context.Context) error {
+	for _, step := range []struct {
+		title string
+		do    func(ctx context.Context) ([]string, error)
+	}{
+		{"node1 starts: a cluster of one", func(ctx context.Context) ([]string, error) { return nil, d.addNode(ctx, "") }},
+		{"node2 joins with a ticket of node1", d.join},
+		{"node3 joins with another", d.join},
+		{"all three see each other", d.meet},
+		{d.offerTitle(), d.offer},
+		{"an account and an API key, made on node1", d.account},
+		{"POST /pins at node2, with the key", d.post},
+		{"the cluster fetches it: pinned, asked at node3", d.pinned},
+		{"all three keep a copy", d.copies},
+		{d.leaveTitle(), d.leave},
+	} {
+		if step.title == "" {
+			continue
+		}
+		if err := d.step(ctx, step.title, step.do); err != nil {
+			return err
+		}
+	}
+	return d.failure(ctx)
+}
+
+func (d *demo) join(ctx context.Context) ([]string, error) {
+	ticket, err := d.nodes[0].op.CreateTicket(ctx, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	return nil, d.addNode(ctx, ticket)
+}
+
+func (d *demo) meet(ctx context.Context) ([]string, error) {
+	err := d.everyoneAlive(ctx, demoNodes)
+	var where []string
+	for _, n := range d.nodes {
+		where = append(where, fmt.Sprintf("%s  pinning API http://%s  %s", n.name, n.pinning, d.palette.dim(n.id)))
+	}
+	return where, err
+}
+
+// foreignProgram is the program of the foreign peer, or "".
+func (d *demo) foreignProgram() string {
+	for _, entry := range d.app.environ {
+		if value, ok := strings.CutPrefix(entry, demoPeerVariable+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (d *demo) offerTitle() string {
+	if d.foreignProgram() == "" {
+		return "a file is imported on node1 (no foreign peer was given)"
+	}
+	return "an IPFS peer that is not Holdfast offers a file of " + humanBytes(demoFile)
+}
+
+// offer makes the content that is pinned.
+func (d *demo) offer(ctx context.Context) ([]string, error) {
+	program := d.foreignProgram()
+	if program == "" {
+		data := make([]byte, demoFile)
+		_, _ = rand.Read(data) // never fails, see crypto/rand
+		added, err := d.nodes[0].op.AddContent(ctx, bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(data)
+		d.file = demoContent{CID: added.CID, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
+		return []string{d.file.CID}, nil
+	}
+	if err := d.startPeer(ctx, program); err != nil {
+		return nil, err
+	}
+	var files []demoContent
+	code, err := d.call(ctx, http.MethodPost, fmt.Sprintf("%s/add?size=%d", d.peer.Control, demoFile), "", nil, &files)
+	if err != nil {
+		return nil, err
+	}
+	if code != http.StatusOK || len(files) != 1 {
+		return nil, fmt.Errorf("the foreign peer answered %d with %d files", code, len(files))
+	}
+	d.file = files[0]
+	return []string{d.file.CID, d.palette.dim("at " + d.peer.Addrs[0])}, nil
+}
+
+// startPeer starts the foreign peer and reads its first line.
+func (d *demo) startPeer(ctx context.Context, program string) error {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the foreign peer: %w", err)
+	}
+	defer func() { _ = out.Close() }() // it prints no more than a line
+	cmd := exec.Command(program)
+	cmd.Env = withoutSettings(d.app.environ)
+	cmd.Stdout = in
+	c, err := startChild("the foreign peer", filepath.Join(d.dir, "foreign.log"), cmd)
+	_ = in.Close() // the process has its own
+	if err != nil {
+		return err
+	}
+	d.peer = &demoPeer{child: c}
+	// The process closes the pipe when it ends, so the read below ends too.
+	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
+	defer stop()
+	line, err := bufio.NewReader(io.LimitReader(out, maxReadyLine)).ReadBytes('\n')
+	if err != nil {
+		return errors.Join(fmt.Errorf("the foreign peer did not start: %w", err), c.kill(), c.failure())
+	}
+	if err := json.Unmarshal(line, d.peer); err != nil || len(d.peer.Addrs) == 0 {
+		return fmt.Errorf("the foreign peer printed %q: %w", line, err)
+	}
+	return nil
+}
+
+func (d *demo) account(ctx context.Context) ([]string, error) {
+	if _, err := d.nodes[0].op.CreateUser(ctx, demoAccount, ""); err != nil {
+		return nil, err
+	}
+	key, err := d.nodes[0].op.CreateKey(ctx, client.NewKey{User: demoAccount, Name: "demo"})
+	d.token = key.Token
+	return nil, err
+}
+
+// demoPin is a PinStatus of the Pinning Service API, as far as the demo reads it.
+type demoPin struct {
+	RequestID string            `json:"requestid"`
+	Status    string            `json:"status"`
+	Info      map[string]string `json:"info"`
+}
+
+// post pins the file over HTTP, as any client would.
+func (d *demo) post(ctx context.Context) ([]string, error) {
+	pin := map[string]any{"cid": d.file.CID, "name": "demo"}
+	if d.peer != nil {
+		pin["origins"] = d.peer.Addrs
+	}
+	body, err := json.Marshal(pin)
+	if err != nil {
+		return nil, fmt.Errorf("encode pin: %w", err)
+	}
+	var got demoPin
+	code, err := d.call(ctx, http.MethodPost, "http://"+d.nodes[1].pinning+"/pins", d.token, body, &got)
+	if err != nil {
+		return nil, err
+	}
+	if code != http.StatusAccepted {
+		return nil, fmt.Errorf("the answer is %d", code)
+	}
+	d.pin = got.RequestID
+	return []string{fmt.Sprintf("%d %s  %s", code, d.palette.state(got.Status), d.palette.dim("request "+got.RequestID))}, nil
+}
+
+// pinned waits for the pin, then asks every node for it.
+func (d *demo) pinned(ctx context.Context) ([]string, error) {
+	err := until(ctx, demoPoll, d.nodes[2].child, func(ctx context.Context) (bool, error) {
+		pin, err := d.ask(ctx, d.nodes[2])
+		return pin.Status == "pinned" || pin.Status == "failed", err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, n := range d.nodes {
+		pin, err := d.ask(ctx, n)
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, fmt.Sprintf("GET /pins/{id} at %s: %s", n.name, d.palette.state(pin.Status)))
+		if pin.Status != "pinned" {
+			return lines, fmt.Errorf("at %s the pin is %s: %s", n.name, pin.Status, pin.Info["status_details"])
+		}
+	}
+	return lines, nil
+}
+
+// ask gets the pin from a node.
+func (d *demo) ask(ctx context.Context, n *demoNode) (pin demoPin, err error) {
+	code, err := d.get(ctx, "http://"+n.pinning+"/pins/"+d.pin, d.token, &pin)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s answers %d", n.name, code)
+	}
+	return pin, err
+}
+
+// copies waits until every node holds the content.
+func (d *demo) copies(ctx context.Context) ([]string, error) {
+	err := until(ctx, demoPoll, nil, func(ctx context.Context) (bool, error) {
+		s, err := d.nodes[0].op.Status(ctx)
+		holders := 0
+		for _, p := range s.Peers {
+			if p.Pins > 0 {
+				holders++
+			}
+		}
+		return holders == demoNodes, err
+	})
+	return nil, err
+}
+
+func (d *demo) leaveTitle() string {
+	if d.foreignProgram() == "" {
+		return ""
+	}
+	return "the IPFS peer leaves: only the cluster has the file now"
+}
+
+func (d *demo) leave(context.Context) ([]string, error) { return nil, d.peer.stop() }
+
+// failure kills the leader, reads from the others, and brings it back.
+func (d *demo) failure(ctx context.Context) error {
+	victim := d.nodes[0]
+	if s, err := victim.op.Status(ctx); err == nil {
+		for _, n := range d.nodes {
+			if n.id == s.Leader {
+				victim = n
+			}
+		}
+	}
+	var left []*demoNode
+	for _, n := range d.nodes {
+		if n != victim {
+			left = append(left, n)
+		}
+	}
+	if err := d.step(ctx, victim.name+", the leader, is killed (kill -9)", func(context.Context) ([]string, error) {
+		return nil, victim.kill()
+	}); err != nil {
+		return err
+	}
+	for _, n := range left {
+		err := d.step(ctx, "the file is read from "+n.name+", each block checked", func(ctx context.Context) ([]string, error) {
+			return nil, d.read(ctx, n)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := d.step(ctx, left[0].name+" and "+left[1].name+" choose a leader, the API answers", func(ctx context.Context) ([]string, error) {
+		return d.answers(ctx, left)
+	}); err != nil {
+		return err
+	}
+	return d.step(ctx, victim.name+" comes back and catches up", func(ctx context.Context) ([]string, error) {
+		if err := d.start(victim); err != nil {
+			return nil, err
+		}
+		if err := d.ready(ctx, victim); err != nil {
+			return nil, err
+		}
+		if err := d.everyoneAlive(ctx, demoNodes); err != nil {
+			return nil, err
+		}
+		return d.answers(ctx, []*demoNode{victim})
+	})
+}
+
+// answers waits until each of nodes answers for the pin.
+func (d *demo) answers(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
+	for _, n := range nodes {
+		var pin demoPin
+		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
+			var err error
+			pin, err = d.ask(ctx, n)
+			return err == nil, err
+		})
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, fmt.Sprintf("GET /pins/{id} at %s: %s", n.name, d.palette.state(pin.Status)))
+	}
+	return lines, nil
+}
+
+// read gets the file from n and compares it with what was offered.
+func (d *demo) read(ctx context.Context, n *demoNode) error {
+	content, _, err := n.op.OpenContent(ctx, d.file.CID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }() // read to its end
+	sum := sha256.New()
+	size, err := io.Copy(sum, content)
+	if err != nil {
+		return err
+	}
+	if size != int64(d.file.Size) || hex.EncodeToString(sum.Sum(nil)) != d.file.SHA256 {
+		return fmt.Errorf("%d bytes that are not the file", size)
+	}
+	return nil
+}
+
+func (d *demo) get(ctx context.Context, url, token string, into any) (int, error) {
+	return d.call(ctx, http.MethodGet, url, token, nil, into)
+}
+
+// call makes one HTTP request. An answer of 2xx is decoded unless into is nil;
+// any other is an error with its text only when into is given.
+func (d *demo) call(ctx context.Context, method, url, token string, body []byte, into any) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDemoAnswer))
+	switch {
+	case err != nil:
+		return resp.StatusCode, fmt.Errorf("%s %s: %w", method, url, err)
+	case into == nil:
+		return resp.StatusCode, nil
+	case resp.StatusCode/100 != 2:
+		return resp.StatusCode, fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, bytes.TrimSpace(text))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return resp.StatusCode, fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	return resp.StatusCode, nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) keyCommand() *cobra.Command {
+	return group("key", "API keys", `  holdfast key create --user ann@example.org --name laptop
+  holdfast key ls
+  holdfast key revoke JTI`, a.keyCreateCommand(), a.keyListCommand(), a.keyRevokeCommand())
+}
+
+func (a *app) keyCreateCommand() *cobra.Command {
+	var (
+		request client.NewKey
+		scopes  []string
+		ttl     time.Duration
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "create --user EMAIL",
+		Short: "Create an API key and print it",
+		Long: `Creates an API key. The token is the Bearer value of the HTTP APIs; the access
+key pair signs requests to the object gateway.`,
+		Example: `  holdfast key create --user ann@example.org
+  holdfast key create --user ann@example.org --name backup --scope storage:read --ttl 720h --json`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case request.User == "":
+				return usagef("%s: --user is missing (see %s --help)", cmd.CommandPath(), cmd.CommandPath())
+			case ttl < 0:
+				return usagef("%s: --ttl %v is in the past", cmd.CommandPath(), ttl)
+			}
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			request.Scopes = scopes
+			if ttl > 0 {
+				request.TTL = ttl.String()
+			}
+			key, err := o.CreateKey(cmd.Context(), request)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(key)
+			}
+			p := paletteOf(a.stdout, a.environ)
+			for _, row := range [][2]string{
+				{"id", key.ID},
+				{"scope", key.Scope},
+				{"token", key.Token},
+				{"access key id", key.AccessKeyID},
+				{"secret access key", key.SecretAccessKey},
+			} {
+				a.say(a.stdout, "%s  %s\n", p.dim(pad(row[0], len("secret access key"))), row[1])
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (needed)")
+	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the key, for people")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do, `scopes` joined by commas")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "`time` until the key expires (0: never)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// pad fills text with spaces to width.
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-len([]rune(text))))
+}
+
+func (a *app) keyListCommand() *cobra.Command {
+	var (
+		user   string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List the API keys that are valid, without their secrets",
+		Example: "  holdfast key ls --user ann@example.org --json",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			keys, err := o.Keys(cmd.Context(), user)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(notNil(keys))
+			}
+			t := table{head: []string{"ID", "USER", "NAME", "SCOPE", "CREATED", "EXPIRES"}, states: -1}
+			for _, k := range keys {
+				t.add(k.ID, k.User, printable(k.Name), k.Scope, k.Created, k.Expires)
+			}
+			t.write(a.stdout, paletteOf(a.stdout, a.environ))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "`email` of one account (all)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) keyRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke JTI",
+		Short:   "Revoke an API key: every node refuses it from now on",
+		Example: "  holdfast key revoke 01JD3V5Q2Z8Y6W4T2R0P8N6M4K",
+		Args:    arguments("JTI"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			return o.RevokeKey(cmd.Context(), args[0])
+		},
+	}
+}

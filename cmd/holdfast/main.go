@@ -1,0 +1,36 @@
+// Command holdfast is the one program of a Holdfast cluster: it runs a node,
+// and it is what an operator types on the machine of a node.
+//
+// Commands are thin: one file for each noun, flags in, one call of the local
+// operator API, text or JSON out. Exit codes are 0, 2 for wrong usage and 1 for
+// everything else, with one line on standard error.
+//
+// Imports: config, cluster/node, api, api/admin/client.
+// Never:   use cases or islands directly; business rules.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	a := &app{
+		version: version,
+		environ: os.Environ(),
+		stdin:   os.Stdin,
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		connect: connect,
+	}
+	code := a.execute(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+)
+
+// operator is what the commands ask of the node that runs on this machine. No
+// call dials before it is made, and each fails with one clear line when no node
+// runs on the data folder. A user is an e-mail; an empty one is the operator.
+type operator interface {
+	Status(ctx context.Context) (client.Status, error)
+	Peers(ctx context.Context) ([]client.Peer, error)
+	RemovePeer(ctx context.Context, id string, force bool) error
+	CreateTicket(ctx context.Context, ttl time.Duration) (string, error)
+
+	CreateUser(ctx context.Context, email, password string) (client.User, error)
+	Users(ctx context.Context) ([]client.User, error)
+	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
+	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
+	RevokeKey(ctx context.Context, jti string) error
+
+	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
+	Pin(ctx context.Context, user, id string) (client.PinStatus, error)
+	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error] // newest first
+	RemovePin(ctx context.Context, user, id string) error
+	// WaitPin returns the pin once it is pinned or has failed; seen is told of
+	// each change before.
+	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
+
+	// AddContent imports a file. Its blocks are durable on the node, for a while.
+	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
+	// OpenContent reads a file of size bytes. One that breaks off is an error of
+	// the reader.
+	OpenContent(ctx context.Context, cid string) (body io.ReadCloser, size int64, err error)
+}
+
+func connect(dir string) operator { return client.New(dir) }

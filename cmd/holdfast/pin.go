@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) pinCommand() *cobra.Command {
+	return group("pin", "Pins, of the operator or of --user", `  holdfast pin add bafybei... --name first --wait
+  holdfast pin ls --status failed`,
+		a.pinAddCommand(), a.pinListCommand(), a.pinGetCommand(), a.pinRemoveCommand())
+}
+
+func userFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "user", "", "`email` of the account (the operator's own)")
+}
+
+func (a *app) pinAddCommand() *cobra.Command {
+	var (
+		user    string
+		request client.Pin
+		wait    bool
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "add CID",
+		Short: "Pin content of the IPFS network",
+		Long: `Pins the DAG of CID: nodes of the cluster fetch it and keep it. Prints the
+request id. With --wait it returns when enough copies are durable, or with the
+reason when the content cannot be fetched.`,
+		Example: `  holdfast pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi
+  holdfast pin add bafybei... --name first --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW... --wait`,
+		Args: arguments("CID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			request.CID = args[0]
+			pin, err := o.AddPin(cmd.Context(), user, request)
+			if err != nil {
+				return err
+			}
+			if wait {
+				if pin, err = a.waitPinned(cmd.Context(), o, user, pin); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return a.printJSON(pin)
+			}
+			a.say(a.stdout, "%s\n", pin.RequestID)
+			return nil
+		},
+	}
+	userFlag(cmd, &user)
+	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the pin")
+	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content, repeatable")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is pinned or has failed")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// waitPinned returns the pin once it is pinned. A pin that failed is an error
+// with its reason.
+func (a *app) waitPinned(ctx context.Context, o operator, user string, pin client.PinStatus) (client.PinStatus, error) {
+	bar := a.newSpinner(pin.Status)
+	pin, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
+		bar.Describe(printable(p.Status + " " + p.Info["status_details"]))
+	})
+	_ = bar.Finish() // it is only for the eye
+	if err == nil && pin.Status == "failed" {
+		err = fmt.Errorf("pin %s failed: %s", pin.RequestID, printable(pin.Info["status_details"]))
+	}
+	return pin, err
+}
+
+// pinStates are the states of a pin, in the order of its life.
+var pinStates = []string{"queued", "pinning", "pinned", "failed"}
+
+func (a *app) pinListCommand() *cobra.Command {
+	var (
+		user   string
+		states []string
+		limit  int
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List pins, newest first",
+		Example: `  holdfast pin ls
+  holdfast pin ls --status failed --user ann@example.org --json`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range states {
+				if !slices.Contains(pinStates, s) {
+					return usagef("%s: --status %q is not one of %s", cmd.CommandPath(), s, strings.Join(pinStates, ", "))
+				}
+			}
+			if limit < 0 {
+				return usagef("%s: --limit %d is less than none", cmd.CommandPath(), limit)
+			}
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			pins, more, err := listPins(o.Pins(cmd.Context(), user), states, limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(notNil(pins))
+			}
+			writePins(a.stdout, paletteOf(a.stdout, a.environ), pins)
+			if more {
+				a.say(a.stderr, "there are more; --limit 0 shows all\n")
+			}
+			return nil
+		},
+	}
+	userFlag(cmd, &user)
+	cmd.Flags().StringSliceVar(&states, "status", pinStates, "`states` to show, joined by commas")
+	cmd.Flags().IntVar(&limit, "limit", defaultPinLimit, "`number` of pins at most (0: all)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// defaultPinLimit is how many pins a list shows unless asked for more.
+const defaultPinLimit = 1000
+
+// listPins takes the pins in one of states until there are limit of them, or
+// all if it is 0; more says that some were left.
+func listPins(all iter.Seq2[client.PinStatus, error], states []string, limit int) (pins []client.PinStatus, more bool, err error) {
+	for pin, err := range all {
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !slices.Contains(states, pin.Status):
+			continue
+		case limit > 0 && len(pins) == limit:
+			return pins, true, nil
+		}
+		pins = append(pins, pin)
+	}
+	return pins, false, nil
+}
+
+func writePins(w io.Writer, p palette, pins []client.PinStatus) {
+	t := table{head: []string{"REQUEST ID", "STATUS", "CREATED", "CID", "NAME"}, states: 1}
+	for _, pin := range pins {
+		t.add(pin.RequestID, pin.Status, pin.Created, pin.Pin.CID, printable(pin.Pin.Name))
+	}
+	t.write(w, p)
+}
+
+// printable is text of a stranger made safe for a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+func (a *app) pinGetCommand() *cobra.Command {
+	var (
+		user   string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:     "get ID",
+		Short:   "Show one pin",
+		Example: "  holdfast pin get 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e --json",
+		Args:    arguments("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			pin, err := o.Pin(cmd.Context(), user, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(pin)
+			}
+			writePin(a.stdout, paletteOf(a.stdout, a.environ), pin)
+			return nil
+		},
+	}
+	userFlag(cmd, &user)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func writePin(w io.Writer, p palette, pin client.PinStatus) {
+	row := func(what, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(w, "%s  %s\n", p.dim(pad(what, len("delegate"))), value)
+		}
+	}
+	row("id", pin.RequestID)
+	row("cid", pin.Pin.CID)
+	row("name", printable(pin.Pin.Name))
+	row("status", p.state(pin.Status))
+	row("details", pin.Info["status_details"])
+	row("size", pin.Info["dag_size"])
+	row("created", pin.Created)
+	for _, k := range slices.Sorted(maps.Keys(pin.Pin.Meta)) {
+		row("meta", printable(k+"="+pin.Pin.Meta[k]))
+	}
+	for _, o := range pin.Pin.Origins {
+		row("origin", o)
+	}
+	for _, d := range pin.Delegates {
+		row("delegate", d)
+	}
+}
+
+func (a *app) pinRemoveCommand() *cobra.Command {
+	var user string
+	cmd := &cobra.Command{
+		Use:     "rm ID",
+		Short:   "Remove a pin",
+		Example: "  holdfast pin rm 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e",
+		Args:    arguments("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			return o.RemovePin(cmd.Context(), user, args[0])
+		},
+	}
+	userFlag(cmd, &user)
+	return cmd
+}

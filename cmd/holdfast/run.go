@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run a node in the foreground",
+		Long: `Runs a node in the foreground. On an empty data folder it first makes an
+identity, a cluster secret, a settings file and a cluster of one; with --join it
+joins a cluster instead. SIGTERM and SIGINT end it cleanly.
+
+Every flag is also a key of config.toml in the data folder and a variable
+HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
+		Example: `  holdfast run --data ~/node1
+  holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"
+  holdfast run --data ~/node3 --join /ip4/10.0.0.1/tcp/9096/p2p/12D3KooW... --secret-file cluster.secret`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := a.folder()
+			if err != nil {
+				return err
+			}
+			c, err := config.Load(dir, a.environ, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if err := writeTemplate(dir); err != nil {
+				return fmt.Errorf("data folder: %w", err)
+			}
+			return a.serve(cmd.Context(), c)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	config.Register(cmd.Flags())
+	return cmd
+}
+
+// writeTemplate puts a settings file into a new data folder: all comments, so
+// it changes nothing.
+func writeTemplate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, config.FileName)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err // nil when the file is there
+	}
+	return writeWhole(path, func(w io.Writer) error {
+		_, err := w.Write(config.Template())
+		return err
+	})
+}
+
+// newLogger logs as the settings say. Load has checked them.
+func newLogger(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// addresses are where a running node answers.
+type addresses struct {
+	Name    string
+	ID      string
+	Public  []string // multiaddrs with /p2p/
+	Cluster []string
+	Pinning string // host:port, empty is off
+	Admin   string
+}
+
+// board says where the node answers and what to do next.
+func (a *app) board(c config.Config, where addresses) {
+	if c.Log.Format != "text" && !isTerminal(a.stderr) {
+		return
+	}
+	p := paletteOf(a.stderr, a.environ)
+	var b strings.Builder
+	line := func(what, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s  %s\n", p.dim(pad(what, 8)), value)
+		}
+	}
+	fmt.Fprintf(&b, "\n  %s %s  %s\n", p.bold("Holdfast"), a.version, p.dim(where.Name+" "+where.ID))
+	line("data", c.Data)
+	for _, addr := range where.Cluster {
+		line("cluster", addr)
+	}
+	for _, addr := range where.Public {
+		line("public", addr)
+	}
+	line("pinning", link(where.Pinning, "/pins"))
+	line("metrics", link(where.Admin, "/metrics"))
+	data := shellQuote(c.Data)
+	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))
+	for _, next := range [][2]string{
+		{"another node", `holdfast run --data DIR --join "$(holdfast token --data ` + data + `)"`},
+		{"an account", "holdfast user add you@example.org --data " + data},
+		{"its API key", "holdfast key create --user you@example.org --data " + data},
+		{"the cluster", "holdfast status --data " + data},
+	} {
+		fmt.Fprintf(&b, "  %s  %s\n", p.dim(pad(next[0], 12)), p.cyan(next[1]))
+	}
+	a.say(a.stderr, "%s\n", b.String())
+}
+
+// link is the URL of path at a listener; empty when the listener is off.
+func link(hostPort, path string) string {
+	if hostPort == "" {
+		return ""
+	}
+	return "http://" + hostPort + path
+}
+
+// shellQuote makes text one word of a POSIX shell.
+func shellQuote(text string) string {
+	plain := func(r rune) bool {
+		return strings.ContainsRune("/._-+:@%,", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// stopped tells whether err is the end that was asked for.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api"
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+)
+
+// How a start is watched.
+const (
+	readyPoll = 50 * time.Millisecond
+	readyLate = 15 * time.Second // then the log says why the node is not ready
+)
+
+// health adapts the node to what the API asks.
+type health struct{ node *node.Node }
+
+// Ready implements api.Health.
+func (h health) Ready(context.Context) error { return h.node.Ready() }
+
+// serve opens a node and the API over its use cases, and runs both until ctx
+// ends. Then requests are drained while the node still answers them; only after
+// that the node ends, which hands its leadership over.
+func (a *app) serve(ctx context.Context, c config.Config) (err error) {
+	logger := newLogger(a.stderr, c.Log)
+	logger.DebugContext(ctx, "settings", "config", c)
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n, err := node.Open(ctx, node.Options{Config: c, Version: a.version, Logger: logger, Registerer: metrics})
+	if err != nil {
+		if stopped(ctx, err) {
+			return nil
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	server, err := api.Listen(api.Options{
+		Pinning: c.Pinning.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		Pins: n.Pins(), Accounts: n.Accounts(), Members: n.Members(), Files: n.Content(),
+		Health: health{n}, Gatherer: metrics,
+		DefaultStatus: c.Pinning.DefaultStatuses(), Version: a.version, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "admin", server.Addrs().Admin, "data", c.Data)
+
+	// The node outlives ctx until the API has drained.
+	nodeCtx, endNode := context.WithCancel(context.WithoutCancel(ctx))
+	defer endNode()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := n.Run(nodeCtx); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		defer endNode()
+		return server.Run(ctx)
+	})
+	g.Go(func() error {
+		a.welcome(ctx, c, n, server.Addrs(), logger)
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	logger.InfoContext(nodeCtx, "stopped")
+	return nil
+}
+
+// welcome shows the board once the node is ready, and says why when that takes
+// long.
+func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listening api.Addrs, logger *slog.Logger) {
+	begun := time.Now()
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for late := false; ; {
+		err := n.Ready()
+		if err == nil {
+			break
+		}
+		if !late && time.Since(begun) > readyLate {
+			late = true
+			logger.WarnContext(ctx, "not ready yet", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	s, err := n.Members().Status(ctx)
+	if err != nil {
+		return // the board is a courtesy
+	}
+	a.board(c, addresses{
+		Name: s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
+		Pinning: listening.Pinning, Admin: listening.Admin,
+	})
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the cluster as this node sees it",
+		Example: `  holdfast status --data ~/node1
+  holdfast status --json`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			s, err := o.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(s)
+			}
+			writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// writeStatus is status for people.
+func writeStatus(w io.Writer, p palette, s client.Status) {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+	leader := p.red("no leader")
+	for _, peer := range s.Peers {
+		if peer.ID == s.Leader {
+			leader = "leader " + peer.Name
+		}
+	}
+	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
+	say("%s    %s  %s\n", p.bold("node"), s.Node.Name, s.Node.ID)
+	for _, row := range []struct {
+		what  string
+		value string
+		url   bool
+	}{{"pinning", s.Node.Pinning, true}, {"s3", s.Node.S3, true}, {"console", s.Node.Console, true}} {
+		if row.value != "" {
+			say("  %s  http://%s\n", p.dim(pad(row.what, 7)), row.value)
+		}
+	}
+	for _, addr := range s.Node.Addrs {
+		say("  %s  %s\n", p.dim("public "), addr)
+	}
+	for _, addr := range s.Node.ClusterAddrs {
+		say("  %s  %s\n", p.dim("cluster"), addr)
+	}
+	say("\n")
+	writePeers(w, p, s.Peers, s.Node.ID)
+	say("\n%s    %d queued, %d pinning, %s, %s", p.bold("pins"), s.Pins.Queued, s.Pins.Pinning,
+		p.count("pinned", s.Pins.Pinned), p.count("failed", s.Pins.Failed))
+	if s.Pins.UnderReplicated > 0 {
+		say("; %s with too few copies", p.yellow(strconv.FormatUint(s.Pins.UnderReplicated, 10)))
+	}
+	say("\n")
+}
+
+// count is a count of pins in a state, painted when there are any.
+func (p palette) count(name string, n uint64) string {
+	text := strconv.FormatUint(n, 10) + " " + name
+	switch {
+	case n > 0 && name == "pinned":
+		return p.green(text)
+	case n > 0 && name == "failed":
+		return p.red(text)
+	}
+	return text
+}
+
+// writePeers is the members for people; own is marked.
+func writePeers(w io.Writer, p palette, peers []client.Peer, own string) {
+	t := table{
+		head:   []string{"", "NAME", "ROLE", "STATE", "PINS", "USED", "FREE", "QUEUE", "VERSION", "ID"},
+		right:  []int{4, 5, 6, 7},
+		states: 3,
+	}
+	for _, peer := range peers {
+		mark := ""
+		if peer.ID == own {
+			mark = "*"
+		}
+		t.add(mark, peer.Name, peer.Role, peer.State, strconv.FormatUint(peer.Pins, 10),
+			humanBytes(peer.UsedBytes), humanBytes(peer.FreeBytes), strconv.Itoa(peer.Queue), peer.Version, peer.ID)
+	}
+	t.write(w, p)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// isTerminal reports whether a person may be watching w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// palette paints text, or leaves it alone where colour is not wanted.
+type palette bool
+
+// paletteOf paints for w when it is a terminal and neither NO_COLOR nor
+// TERM=dumb says otherwise.
+func paletteOf(w io.Writer, environ []string) palette {
+	refused := slices.ContainsFunc(environ, func(entry string) bool {
+		value, found := strings.CutPrefix(entry, "NO_COLOR=")
+		return found && value != "" || entry == "TERM=dumb"
+	})
+	return palette(isTerminal(w) && !refused)
+}
+
+func (p palette) paint(code, text string) string {
+	if !p || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (p palette) bold(text string) string   { return p.paint("1", text) }
+func (p palette) dim(text string) string    { return p.paint("2", text) }
+func (p palette) red(text string) string    { return p.paint("31", text) }
+func (p palette) green(text string) string  { return p.paint("32", text) }
+func (p palette) yellow(text string) string { return p.paint("33", text) }
+func (p palette) cyan(text string) string   { return p.paint("36", text) }
+
+// state paints a state of a pin or a node by how good it is.
+func (p palette) state(padded string) string {
+	switch strings.TrimSpace(padded) {
+	case "pinned", "alive":
+		return p.green(padded)
+	case "failed", "down":
+		return p.red(padded)
+	case "queued", "pinning", "suspect", "draining":
+		return p.yellow(padded)
+	}
+	return padded
+}
+
+// table is rows of text in columns that line up.
+type table struct {
+	head []string
+	rows [][]string
+	// right are the columns of numbers; states the column to be painted, or -1.
+	right  []int
+	states int
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// write prints the table on w, with its head dimmed.
+func (t *table) write(w io.Writer, p palette) {
+	widths := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+	line := func(row []string, paint func(i int, padded string) string) {
+		var b strings.Builder
+		for i, cell := range row {
+			gap := strings.Repeat(" ", widths[i]-len([]rune(cell)))
+			switch {
+			case slices.Contains(t.right, i):
+				cell = gap + cell
+			case i < len(row)-1:
+				cell += gap
+			}
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			b.WriteString(paint(i, cell))
+		}
+		_, _ = fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+	line(t.head, func(_ int, padded string) string { return p.dim(padded) })
+	for _, row := range t.rows {
+		line(row, func(i int, padded string) string {
+			if i == t.states {
+				return p.state(padded)
+			}
+			return padded
+		})
+	}
+}
+
+// byteUnits are powers of 1024.
+var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
+// humanBytes writes n with three figures at most before the unit.
+func humanBytes[N int | int64 | uint64](n N) string {
+	value, unit := float64(n), 0
+	for value >= 1000 && unit < len(byteUnits)-1 {
+		value /= 1024
+		unit++
+	}
+	if unit == 0 || value >= 100 {
+		return strconv.FormatFloat(value, 'f', 0, 64) + " " + byteUnits[unit]
+	}
+	return strconv.FormatFloat(value, 'f', 1, 64) + " " + byteUnits[unit]
+}
+
+// humanTime writes d in seconds as a person would say it.
+func humanTime(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// redrawEvery bounds how often a progress bar is painted.
+const redrawEvery = 100 * time.Millisecond
+
+// newBar is a progress bar of size bytes on standard error when a person
+// watches, else one that shows nothing. A size of -1 is not known.
+func (a *app) newBar(size int64, what string) *progressbar.ProgressBar {
+	return a.progress(size, what, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
+		progressbar.OptionSetPredictTime(size > 0))
+}
+
+// newSpinner is newBar for what has no measure but a state.
+func (a *app) newSpinner(what string) *progressbar.ProgressBar {
+	return a.progress(-1, what, progressbar.OptionSetElapsedTime(true))
+}
+
+func (a *app) progress(size int64, what string, more ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(size, append(more,
+		progressbar.OptionSetVisibility(isTerminal(a.stderr)),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetWriter(a.stderr),
+		progressbar.OptionThrottle(redrawEvery),
+		progressbar.OptionFullWidth(),
+		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSpinnerType(spinner),
+		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░"}),
+	)...)
+}
+
+// spinner is the library's number for a small turning circle of dots.
+const spinner = 14

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// maxPasswordLine bounds the line that a password is read from, in bytes.
+const maxPasswordLine = 1 << 10
+
+func (a *app) userCommand() *cobra.Command {
+	return group("user", "Accounts", `  holdfast user add ann@example.org
+  holdfast user ls`, a.userAddCommand(), a.userListCommand())
+}
+
+func (a *app) userAddCommand() *cobra.Command {
+	var fromStdin bool
+	cmd := &cobra.Command{
+		Use:   "add EMAIL",
+		Short: "Create an account",
+		Long: `Creates an account. Without a password it is used through API keys only,
+see holdfast key create.`,
+		Example: `  holdfast user add ann@example.org
+  holdfast user add bob@example.org --password-stdin < password.txt`,
+		Args: arguments("EMAIL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			password := ""
+			if fromStdin {
+				if password, err = readPassword(a.stdin); err != nil {
+					return err
+				}
+			}
+			user, err := o.CreateUser(cmd.Context(), args[0], password)
+			if err != nil {
+				return err
+			}
+			a.say(a.stdout, "%s\n", user.Email)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input")
+	return cmd
+}
+
+// readPassword takes the first line of r.
+func readPassword(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, maxPasswordLine+1)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read password: %w", err)
+	}
+	if len(line) > maxPasswordLine {
+		return "", fmt.Errorf("the password is longer than %d bytes", maxPasswordLine)
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if line == "" {
+		return "", errors.New("no password on the first line of standard input")
+	}
+	return line, nil
+}
+
+func (a *app) userListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List the accounts",
+		Example: "  holdfast user ls --json",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			users, err := o.Users(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(notNil(users))
+			}
+			t := table{head: []string{"EMAIL", "CREATED"}, states: -1}
+			for _, u := range users {
+				t.add(u.Email, u.Created)
+			}
+			t.write(a.stdout, paletteOf(a.stdout, a.environ))
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func jsonFlag(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "json", false, "print JSON")
+}
+
+// notNil makes an empty list an empty array in JSON.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
