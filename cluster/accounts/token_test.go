@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,16 +119,17 @@ func signed(header, payload string) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// forgeries are tokens that name a live key and must all be refused.
-func forgeries(tb testing.TB, good Key, other Key) map[string]string {
+// refusedTokens are all tokens that name a live key and must open nothing.
+func refusedTokens(tb testing.TB, good, other Key) map[string]string {
+	all := forgeries(tb, good)
+	maps.Copy(all, misstatements(tb, good, other))
+	return all
+}
+
+// forgeries are tokens that the cluster's key did not sign as they are.
+func forgeries(tb testing.TB, good Key) map[string]string {
 	tb.Helper()
-	const header = `{"alg":"EdDSA","typ":"JWT"}`
 	parts := strings.Split(good.Token, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		tb.Fatal(err)
-	}
-	payload := string(raw)
 	with := func(method jwt.SigningMethod, key any) string {
 		t := jwt.NewWithClaims(method, jwt.MapClaims{"sub": good.Email, "scope": good.Scope, "jti": string(good.ID), "iat": good.Created.Unix()})
 		text, err := t.SignedString(key)
@@ -157,32 +159,46 @@ func forgeries(tb testing.TB, good Key, other Key) map[string]string {
 	sig := []byte(parts[2])
 	last := sig[len(sig)-1]
 	sig[len(sig)-1] = 'A' + (last-'A'+1)%26 // other bits, or the unused bits of the last character
+	return map[string]string{
+		"empty":                     "",
+		"one dot":                   ".",
+		"two dots":                  "..",
+		"three dots":                parts[0] + "." + parts[1] + "." + parts[2] + ".",
+		"no signature":              parts[0] + "." + parts[1] + ".",
+		"two parts":                 parts[0] + "." + parts[1],
+		"bad base64":                parts[0] + "." + parts[1] + ".!!!",
+		"padded base64":             parts[0] + "." + parts[1] + "." + parts[2] + "==",
+		"standard base64":           parts[0] + "." + parts[1] + ".++//" + parts[2][4:],
+		"last character changed":    parts[0] + "." + parts[1] + "." + string(sig),
+		"line break in it":          parts[0] + "." + parts[1] + "\n." + parts[2],
+		"blank after it":            good.Token + " ",
+		"above the bound":           good.Token + strings.Repeat("A", MaxToken),
+		"none":                      segment(`{"alg":"none","typ":"JWT"}`) + "." + parts[1] + ".",
+		"None":                      segment(`{"alg":"None","typ":"JWT"}`) + "." + parts[1] + ".",
+		"none with our signature":   segment(`{"alg":"none","typ":"JWT"}`) + "." + parts[1] + "." + parts[2],
+		"none by the library":       with(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType),
+		"HS256 with the public key": with(jwt.SigningMethodHS256, []byte(public)),
+		"HS256 with its PEM":        with(jwt.SigningMethodHS256, pemText),
+		"HS512 with the public key": with(jwt.SigningMethodHS512, []byte(public)),
+		"RS256":                     with(jwt.SigningMethodRS256, rsaKey),
+		"ES256":                     with(jwt.SigningMethodES256, ecKey),
+		"EdDSA of another key":      with(jwt.SigningMethodEdDSA, crypto.Signer(foreign)),
+	}
+}
+
+// misstatements are tokens that the cluster's own key signed, and that say
+// something else than the record of the live key that they name.
+func misstatements(tb testing.TB, good, other Key) map[string]string {
+	tb.Helper()
+	const header = `{"alg":"EdDSA","typ":"JWT"}`
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(good.Token, ".")[1])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	payload := string(raw)
 	now, email, jti := good.Created.Unix(), good.Email, string(good.ID)
 	otherPayload := fmt.Sprintf(`{"sub":%q,"scope":%q,"jti":%q,"iat":%d}`, other.Email, good.Scope, jti, now)
 	return map[string]string{
-		"empty":                        "",
-		"one dot":                      ".",
-		"two dots":                     "..",
-		"three dots":                   parts[0] + "." + parts[1] + "." + parts[2] + ".",
-		"no signature":                 parts[0] + "." + parts[1] + ".",
-		"two parts":                    parts[0] + "." + parts[1],
-		"bad base64":                   parts[0] + "." + parts[1] + ".!!!",
-		"padded base64":                parts[0] + "." + parts[1] + "." + parts[2] + "==",
-		"standard base64":              parts[0] + "." + parts[1] + ".++//" + parts[2][4:],
-		"last character changed":       parts[0] + "." + parts[1] + "." + string(sig),
-		"line break in it":             parts[0] + "." + parts[1] + "\n." + parts[2],
-		"blank after it":               good.Token + " ",
-		"above the bound":              good.Token + strings.Repeat("A", MaxToken),
-		"none":                         segment(`{"alg":"none","typ":"JWT"}`) + "." + parts[1] + ".",
-		"None":                         segment(`{"alg":"None","typ":"JWT"}`) + "." + parts[1] + ".",
-		"none with our signature":      segment(`{"alg":"none","typ":"JWT"}`) + "." + parts[1] + "." + parts[2],
-		"none by the library":          with(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType),
-		"HS256 with the public key":    with(jwt.SigningMethodHS256, []byte(public)),
-		"HS256 with its PEM":           with(jwt.SigningMethodHS256, pemText),
-		"HS512 with the public key":    with(jwt.SigningMethodHS512, []byte(public)),
-		"RS256":                        with(jwt.SigningMethodRS256, rsaKey),
-		"ES256":                        with(jwt.SigningMethodES256, ecKey),
-		"EdDSA of another key":         with(jwt.SigningMethodEdDSA, crypto.Signer(foreign)),
 		"signed, no alg":               signed(`{"typ":"JWT"}`, payload),
 		"signed, alg in lower case":    signed(`{"alg":"eddsa","typ":"JWT"}`, payload),
 		"signed, alg a number":         signed(`{"alg":1,"typ":"JWT"}`, payload),
@@ -228,7 +244,7 @@ func TestForgeriesAreRefusedWithOneText(t *testing.T) {
 	w.account(t, "bob@example.org")
 	good, other := w.key(t, email), w.key(t, "bob@example.org")
 	for round := range 2 { // the second time with whatever was remembered
-		for name, token := range forgeries(t, good, other) {
+		for name, token := range refusedTokens(t, good, other) {
 			p, err := w.Authenticate(t.Context(), token)
 			if !errors.Is(err, state.ErrUnauthorized) || err.Error() != state.ErrUnauthorized.Detail {
 				t.Errorf("round %d, %s: %+v, %v", round, name, p, err)
@@ -280,7 +296,7 @@ func FuzzAuthenticate(f *testing.F) {
 	w.account(f, email)
 	w.account(f, "bob@example.org")
 	good, other := w.key(f, email), w.key(f, "bob@example.org")
-	for _, token := range forgeries(f, good, other) {
+	for _, token := range refusedTokens(f, good, other) {
 		f.Add(token)
 	}
 	f.Add(good.Token)
