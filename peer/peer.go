@@ -48,6 +48,9 @@ const (
 	bitswapSendWorkers     = 16
 )
 
+// HostOption is an option of a libp2p host, by a name that the bridge may use.
+type HostOption = libp2p.Option
+
 // Options say what a Peer is made of. Key, Members and Blocks are required.
 type Options struct {
 	// Key is the node's private key as NewKey returns it.
@@ -74,8 +77,8 @@ type Options struct {
 	// Nil means that nothing is announced again.
 	Roots func(fn func(cid.Cid) bool)
 
-	AllowPrivateOrigins bool            // dial origins at addresses that are not public
-	HostOptions         []libp2p.Option // appended to those of both hosts, for tests
+	AllowPrivateOrigins bool         // dial origins at addresses that are not public
+	HostOptions         []HostOption // appended to those of both hosts, for tests
 	Registerer          prometheus.Registerer
 	Logger              *slog.Logger // nil discards
 }

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+)
+
+// member is one other node as a source of blocks.
+type member struct {
+	peer *peer.Peer
+	id   string
+}
+
+// Name implements dag.Source.
+func (m member) Name() string { return "cluster node " + m.id }
+
+// Blocks implements dag.Source.
+func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) ([]cid.Cid, error) {
+	return m.peer.GetBlocks(ctx, m.id, cids, fn)
+}
+
+// fetcher makes DAGs durable here, for the tracker: from members, then from
+// origins and the IPFS network.
+type fetcher struct {
+	peer   *peer.Peer
+	blocks *blocks.Store
+	limits dag.Limits
+}
+
+func fetchLimits(c config.Tracker) dag.Limits {
+	return dag.Limits{
+		MaxBlocks: uint64(c.MaxBlocks), MaxDepth: c.MaxDepth, MaxBytes: uint64(c.MaxBytes),
+		Idle: c.IdleTimeout, Total: c.TotalTimeout,
+	}
+}
+
+// Fetch implements tracker.Fetcher.
+func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
+	session := f.peer.Session(ctx, job.Origins)
+	defer session.Close()
+	sources := make([]dag.Source, 0, len(job.Members)+1)
+	for _, id := range job.Members {
+		sources = append(sources, member{peer: f.peer, id: string(id)})
+	}
+	got, err := dag.Fetch(ctx, dag.FetchRequest{
+		Root: job.Root, Owner: job.Owner, Store: f.blocks, Sources: append(sources, session), Limits: f.limits,
+		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
+	})
+	return got.Bytes, got.Blocks, err
+}
+
+// Reason implements tracker.Fetcher.
+func (f *fetcher) Reason(err error) string { return dag.Reason(err) }
+
+// files imports and reads files, for the content use case.
+type files struct {
+	peer    *peer.Peer
+	blocks  *blocks.Store
+	members func() []state.Node
+}
+
+// Import implements content.Store.
+func (f *files) Import(ctx context.Context, owner string, r io.Reader) (cid.Cid, uint64, error) {
+	return dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, owner, b) })
+}
+
+// Drop implements content.Store.
+func (f *files) Drop(ctx context.Context, owner string) error {
+	_, err := f.blocks.Drop(ctx, owner)
+	return err
+}
+
+// Open implements content.Store.
+func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	order := slices.Clone(holders)
+	for _, n := range f.members() {
+		if !slices.Contains(order, n.ID) {
+			order = append(order, n.ID)
+		}
+	}
+	order = slices.DeleteFunc(order, func(id state.NodeID) bool { return string(id) == f.peer.ID() })
+	file, err := dag.Open(ctx, &reader{files: f, order: order}, root)
+	if err != nil {
+		if ipld.IsNotFound(err) {
+			err = state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
+		}
+		return nil, 0, err
+	}
+	return file, file.Size(), nil
+}
+
+// reader gets blocks from here or from members. It stores nothing.
+type reader struct {
+	files *files
+	order []state.NodeID
+}
+
+// Get implements dag.Getter.
+func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
+	b, err := r.files.blocks.Get(ctx, c)
+	if err == nil {
+		return b, nil
+	}
+	cause := err // absent, or damaged here: another member may do better
+	for _, id := range r.order {
+		var found block.Block
+		_, err := r.files.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
+			found = b
+			return nil
+		})
+		if found != nil {
+			return found, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			cause = fmt.Errorf("block %s from node %s: %w", c, id, err)
+		}
+	}
+	if ipld.IsNotFound(cause) {
+		return nil, ipld.ErrNotFound{Cid: c}
+	}
+	return nil, cause
+}
+
+// held adapts the block store's owners to the tracker.
+type held struct{ *blocks.Store }
+
+// Owner implements tracker.Blocks.
+func (h held) Owner(ctx context.Context, owner string) (sealed bool, bytes, count uint64, ok bool, err error) {
+	o, ok, err := h.Store.Owner(ctx, owner)
+	return o.Sealed, o.Bytes, o.Blocks, ok, err
+}
+
+// Owners implements tracker.Blocks.
+func (h held) Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (bool, error)) error {
+	return h.Store.Owners(ctx, prefix, func(o blocks.OwnerInfo) (bool, error) { return fn(o.Owner, o.Sealed) })
+}
+
+// Seal implements tracker.Blocks.
+func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error {
+	return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count})
+}
+
+// Drop implements tracker.Blocks.
+func (h held) Drop(ctx context.Context, owner string) error {
+	_, err := h.Store.Drop(ctx, owner)
+	return err
+}

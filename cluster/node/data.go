@@ -1,0 +1,160 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// Names below the data folder. Other programs read SecretFile and SocketFile.
+const (
+	SecretFile   = "cluster.secret"
+	SocketFile   = "holdfast.sock"
+	identityFile = "identity.key"
+	membersFile  = "members.json"
+	lockFile     = "lock"
+	stateDir     = "state"
+	raftDir      = "raft"
+	blocksDir    = "blocks"
+)
+
+// Bounds of a cluster secret, in bytes.
+const (
+	secretLen    = 32
+	minSecretLen = 16
+)
+
+// folder is the data folder of one node, locked against a second process.
+type folder struct {
+	path string
+}
+
+func (f folder) file(name ...string) string {
+	return filepath.Join(append([]string{f.path}, name...)...)
+}
+
+// identity returns the node's private key, made on the first start.
+func (f folder) identity() ([]byte, error) {
+	key, err := os.ReadFile(f.file(identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if key, err = peer.NewKey(); err != nil {
+			return nil, fmt.Errorf("make identity: %w", err)
+		}
+		return key, durable.WriteFile(f.file(identityFile), key, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read identity: %w", err)
+	}
+	return key, nil
+}
+
+// secret reads the cluster secret; nil means that this node has none yet.
+func (f folder) secret() ([]byte, error) {
+	text, err := os.ReadFile(f.file(SecretFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cluster secret: %w", err)
+	}
+	return parseSecret(string(text))
+}
+
+func (f folder) writeSecret(secret []byte) error {
+	return durable.WriteFile(f.file(SecretFile), []byte(hex.EncodeToString(secret)+"\n"), 0o600)
+}
+
+// parseSecret reads a secret as it stands in files and in HOLDFAST_SECRET:
+// hexadecimal on one line.
+func parseSecret(text string) ([]byte, error) {
+	secret, err := hex.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(secret) < minSecretLen {
+		return nil, fmt.Errorf("the cluster secret is not %d or more bytes in hexadecimal", minSecretLen)
+	}
+	return secret, nil
+}
+
+func newSecret() []byte {
+	secret := make([]byte, secretLen)
+	_, _ = rand.Read(secret) // never fails, see crypto/rand
+	return secret
+}
+
+// joinSecret is the secret that the settings give for joining by an address.
+func joinSecret(c config.Cluster) ([]byte, error) {
+	text, err := c.JoinSecret()
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, errors.New("joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`")
+	}
+	return parseSecret(text)
+}
+
+// seed is what a node knows of its cluster before it holds the state.
+type seed struct {
+	ClusterID string       `json:"cluster_id"`
+	Founder   bool         `json:"founder,omitempty"` // this node founds the cluster
+	Members   []seedMember `json:"members"`
+}
+
+type seedMember struct {
+	ID           string   `json:"id"`
+	ClusterAddrs []string `json:"cluster_addrs"`
+}
+
+// nodes returns the members as records good enough to dial them.
+func (s *seed) nodes() []state.Node {
+	if s == nil {
+		return nil
+	}
+	nodes := make([]state.Node, len(s.Members))
+	for i, m := range s.Members {
+		nodes[i] = state.Node{ID: state.NodeID(m.ID), ClusterAddrs: m.ClusterAddrs}
+	}
+	return nodes
+}
+
+func newSeed(clusterID string, nodes []state.Node) *seed {
+	s := &seed{ClusterID: clusterID}
+	for _, n := range nodes {
+		s.Members = append(s.Members, seedMember{ID: string(n.ID), ClusterAddrs: n.ClusterAddrs})
+	}
+	return s
+}
+
+// seed reads what joining left here; nil means that this node never joined.
+func (f folder) seed() (*seed, error) {
+	b, err := os.ReadFile(f.file(membersFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read members: %w", err)
+	}
+	var s seed
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.file(membersFile), err)
+	}
+	return &s, nil
+}
+
+func (f folder) writeSeed(s *seed) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode members: %w", err)
+	}
+	return durable.WriteFile(f.file(membersFile), append(b, '\n'), 0o600)
+}

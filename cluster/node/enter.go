@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
+)
+
+// Bounds of joining.
+const (
+	// JoinTimeout is how long a new node tries to reach the cluster it joins.
+	JoinTimeout = 60 * time.Second
+	joinRetry   = time.Second // between two rounds over all addresses
+	joinDial    = 20 * time.Second
+)
+
+// enter returns the cluster secret and what the node knows of its cluster. In a
+// new folder it founds one, or joins the one that the settings name.
+func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
+	if secret, err = n.folder.secret(); err != nil {
+		return nil, nil, err
+	}
+	if known, err = n.folder.seed(); err != nil {
+		return nil, nil, err
+	}
+	if secret != nil && known != nil {
+		return secret, known, nil // a member already: --join is ignored
+	}
+	if len(n.opts.Config.Cluster.Join) == 0 {
+		secret = newSecret()
+		known = newSeed(uuid.NewString(), []state.Node{n.self})
+		known.Founder = true
+	} else if secret, known, err = n.join(ctx); err != nil {
+		return nil, nil, err
+	}
+	// The seed comes last: a folder with both files belongs to a cluster.
+	if err := n.folder.writeSecret(secret); err != nil {
+		return nil, nil, err
+	}
+	return secret, known, n.folder.writeSeed(known)
+}
+
+// join asks the members that the settings name, one after the other and again,
+// until one admits this node. A refusal ends it.
+func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
+	targets, err := n.joinTargets()
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
+	defer cancel()
+	retry := time.NewTicker(joinRetry)
+	defer retry.Stop()
+	for {
+		var failed []error
+		for _, t := range targets {
+			joined, err := n.joinAt(ctx, t)
+			if err == nil {
+				return joined.Secret, newSeed(joined.ClusterID, joined.Members), nil
+			}
+			var refused *state.Error
+			if errors.As(err, &refused) && refused.Code != state.CodeUnavailable {
+				return nil, nil, fmt.Errorf("join at %s: %w", t.addr, err)
+			}
+			failed = append(failed, fmt.Errorf("join at %s: %w", t.addr, err))
+		}
+		n.logger.WarnContext(ctx, "not joined yet, trying again", "err", errors.Join(failed...))
+		select {
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", errors.Join(failed...))
+		case <-retry.C:
+		}
+	}
+}
+
+// target is one address to join at and the secret to show there.
+type target struct {
+	addr   string
+	secret []byte
+}
+
+func (n *Node) joinTargets() ([]target, error) {
+	var targets []target
+	for _, where := range n.opts.Config.Cluster.Join {
+		if ticket, ok := members.ParseTicket(where); ok {
+			for _, addr := range ticket.Addrs {
+				targets = append(targets, target{addr, ticket.Secret})
+			}
+			continue
+		}
+		if !strings.HasPrefix(where, "/") {
+			return nil, errors.New("--join takes a ticket of `holdfast token` or a multiaddr such as /ip4/10.0.0.1/tcp/9096/p2p/12D3...")
+		}
+		secret, err := joinSecret(n.opts.Config.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, target{where, secret})
+	}
+	return targets, nil
+}
+
+func (n *Node) joinAt(ctx context.Context, t target) (members.Joined, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinDial)
+	defer cancel()
+	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr)
+	if err != nil {
+		return members.Joined{}, err
+	}
+	defer func() {
+		_ = conn.Close() // its work is done or has failed already
+		_ = host.Close()
+	}()
+	deadline, _ := ctx.Deadline()
+	return members.Join(conn, deadline, n.self)
+}

@@ -1,0 +1,314 @@
+// Package node is the bridge: it opens the islands of one node (storage, peer,
+// consensus), wires them to the use cases, runs everything, and closes it in
+// the right order. Two nodes can live in one process: there are no globals.
+//
+// Imports: all of cluster, config, consensus, peer and storage.
+// Never:   api, HTTP, flags, the environment.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
+	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// snapshotsKept is how many snapshots of the state stay on disk.
+const snapshotsKept = 2
+
+// Options say what a Node is made of.
+type Options struct {
+	Config     config.Config // Data is its folder
+	Version    string        // of this release
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: no metrics
+	// HostOptions go to both libp2p hosts, for tests.
+	HostOptions []peer.HostOption
+}
+
+// Node is one open node.
+type Node struct {
+	opts   Options
+	self   state.Node
+	logger *slog.Logger
+
+	// The islands, in the order in which they are opened; closers undoes that.
+	folder    folder
+	store     *kv.Store
+	log       *raftlog.Log
+	blocks    *blocks.Store
+	peer      *peer.Peer
+	consensus *consensus.Node
+	watch     *state.Watch
+	closers   []io.Closer
+
+	founder  *state.InitCluster // what to propose while the cluster has no state
+	gossip   *gossip.Gossip
+	tracker  *tracker.Tracker
+	settler  *tracker.Settler
+	repairer *tracker.Repairer
+
+	members  *members.Members
+	pins     *pins.Pins
+	accounts *accounts.Accounts
+	content  *content.Content
+}
+
+// Pins returns the use cases of pins.
+func (n *Node) Pins() *pins.Pins { return n.pins }
+
+// Accounts returns the use cases of accounts and API keys.
+func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
+
+// Members returns the use cases of membership.
+func (n *Node) Members() *members.Members { return n.members }
+
+// Content returns the use cases of files.
+func (n *Node) Content() *content.Content { return n.content }
+
+// Open opens the node in opts.Config.Data, found or joined to a cluster first
+// if the folder is new. It waits for the cluster that it joins, as long as ctx
+// and JoinTimeout allow, but for nothing else. Close the node after Run.
+func Open(ctx context.Context, opts Options) (n *Node, err error) {
+	n = &Node{opts: opts, logger: opts.Logger, folder: folder{opts.Config.Data}, watch: new(state.Watch)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+			n = nil
+		}
+	}()
+	if err := n.openFolder(); err != nil {
+		return n, err
+	}
+	if err := n.openStorage(); err != nil {
+		return n, err
+	}
+	gate := new(gate)
+	if err := n.openPeer(ctx, gate); err != nil {
+		return n, err
+	}
+	secret, known, err := n.enter(ctx)
+	if err != nil {
+		return n, err
+	}
+	if err := n.openConsensus(known); err != nil {
+		return n, err
+	}
+	return n, n.openUseCases(secret, known, gate)
+}
+
+func (n *Node) openFolder() error {
+	if err := durable.MkdirAll(n.folder.path, 0o700); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := durable.Lock(n.folder.file(lockFile))
+	if err != nil {
+		return fmt.Errorf("data folder %s: %w", n.folder.path, err)
+	}
+	n.closers = append(n.closers, lock)
+	return nil
+}
+
+func (n *Node) openStorage() error {
+	var err error
+	c := n.opts.Config.Storage
+	n.store, err = kv.Open(n.folder.file(stateDir), kv.Options{Logger: n.logger, CacheBytes: int64(c.Cache)})
+	if err != nil {
+		return fmt.Errorf("open state: %w", err)
+	}
+	n.closers = append(n.closers, n.store)
+	if n.log, err = raftlog.Open(n.folder.file(raftDir, "raft.db")); err != nil {
+		return fmt.Errorf("open raft log: %w", err)
+	}
+	n.closers = append(n.closers, n.log)
+	n.blocks, err = blocks.Open(n.folder.file(blocksDir), blocks.Options{SegmentBytes: int64(c.SegmentSize), Logger: n.logger})
+	if err != nil {
+		return fmt.Errorf("open blocks: %w", err)
+	}
+	n.closers = append(n.closers, n.blocks)
+	return nil
+}
+
+func (n *Node) openPeer(ctx context.Context, gate *gate) error {
+	key, err := n.folder.identity()
+	if err != nil {
+		return err
+	}
+	c := n.opts.Config.Peer
+	n.peer, err = peer.Open(ctx, peer.Options{
+		Key:                 key,
+		Listen:              c.Listen,
+		ClusterListen:       c.ClusterListen,
+		Announce:            c.Announce,
+		Bootstrap:           c.Bootstrap,
+		Routing:             c.Routing,
+		Members:             gate.member,
+		Joiners:             gate.joiner,
+		Blocks:              n.blocks.Blockstore(),
+		Roots:               n.heldRoots,
+		AllowPrivateOrigins: c.AllowPrivateOrigins,
+		HostOptions:         n.opts.HostOptions,
+		Registerer:          n.opts.Registerer,
+		Logger:              n.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("open peer: %w", err)
+	}
+	n.closers = append(n.closers, n.peer)
+	name := n.opts.Config.Node.Name
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("name of the host: %w", err)
+		}
+	}
+	n.self = state.Node{
+		ID: state.NodeID(n.peer.ID()), Name: name, Version: n.opts.Version,
+		Addrs: n.peer.Addrs(), ClusterAddrs: n.peer.ClusterAddrs(), Joined: state.MillisOf(time.Now()),
+	}
+	return nil
+}
+
+func (n *Node) openConsensus(known *seed) error {
+	snapshots, err := raftlog.OpenSnapshots(n.folder.file(raftDir), snapshotsKept, n.logger)
+	if err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	n.consensus, err = consensus.Open(consensus.Options{
+		ID:            n.self.ID,
+		Store:         ordered{n.store},
+		Log:           n.log,
+		Stable:        n.log,
+		Snapshots:     snapshots,
+		CheckpointDir: n.folder.file(raftDir, "checkpoints"),
+		Network:       n.peer,
+		Watch:         n.watch,
+		Logger:        n.logger,
+		Registerer:    n.opts.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("open consensus: %w", err)
+	}
+	n.closers = append(n.closers, n.consensus)
+	if known.Founder && !n.consensus.HasState() {
+		if err := n.consensus.Bootstrap(); err != nil {
+			return fmt.Errorf("found cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
+	topic, err := n.peer.Topic(gossipTopic, gossip.NewGate(time.Now).Accept)
+	if err != nil {
+		return fmt.Errorf("join gossip: %w", err)
+	}
+	n.gossip = gossip.New(gossip.Options{
+		Self: n.self.ID, Topic: topic, Measure: n.measure, Members: n.memberIDs, Now: time.Now, Logger: n.logger,
+	})
+	n.members, err = members.New(members.Options{
+		Self: n.self.ID, Name: n.self.Name, State: n.consensus, Gossip: loads{n.gossip.Table()}, Secret: secret,
+		JoinID: joinID, Seed: known.nodes(), Now: time.Now, Logger: n.logger,
+	})
+	if err != nil {
+		return err
+	}
+	gate.open(n.members)
+	n.pins = pins.New(pins.Options{State: n.consensus, Nodes: n, Logger: n.logger})
+	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Logger: n.logger})
+	n.content = content.New(content.Options{
+		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
+		NewID: uuid.NewString, Now: time.Now, Logger: n.logger,
+	})
+	if known.Founder {
+		if n.founder, err = n.founding(known.ClusterID, secret); err != nil {
+			return err
+		}
+	}
+	return n.openTracker()
+}
+
+// openTracker makes the parts that bring blocks to where the state wants them.
+func (n *Node) openTracker() error {
+	table := n.gossip.Table()
+	c := n.opts.Config
+	var err error
+	n.tracker, err = tracker.New(tracker.Options{
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks},
+		Fetcher: &fetcher{peer: n.peer, blocks: n.blocks, limits: fetchLimits(c.Tracker)},
+		Limits: tracker.Limits{
+			Moving: c.Tracker.Concurrency, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
+			Patience: c.Tracker.IdleTimeout,
+		},
+		Leases: content.LeasePrefix,
+		Down:   func(id state.NodeID) bool { _, down := table.DownSince(id); return down },
+		Now:    time.Now, Logger: n.logger, Registerer: n.opts.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("open tracker: %w", err)
+	}
+	n.settler = &tracker.Settler{Self: n.self.ID, State: n.consensus, Watch: n.watch, Logger: n.logger}
+	n.repairer = &tracker.Repairer{
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: table.DownSince, Place: n.place,
+		After: c.Repair.After, Now: time.Now, Logger: n.logger,
+	}
+	return n.tracker.DropLeases(context.Background())
+}
+
+// joinID returns the peer id by which somebody proves secret.
+func joinID(secret []byte) (string, error) {
+	_, id, err := peer.JoinKey(secret)
+	return id, err
+}
+
+// founding is the first command of a cluster that this node founds.
+func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, error) {
+	sealed, err := accounts.NewSigningKey(secret)
+	if err != nil {
+		return nil, err
+	}
+	now := state.MillisOf(time.Now())
+	c := n.opts.Config.Cluster
+	operator := state.Account{ID: state.AccountID(uuid.NewString()), Email: operatorEmail, Created: now}
+	return &state.InitCluster{
+		Cluster: state.Cluster{
+			ID: clusterID, Created: now, Operator: operator.ID, SealedSigningKey: sealed,
+			Replication: uint8(c.Replication), WriteCopies: uint8(min(c.WriteCopies, c.Replication)),
+		},
+		Node:     n.self,
+		Operator: operator,
+	}, nil
+}
+
+// operatorEmail names the account that local commands act as.
+const operatorEmail = "operator@localhost"
+
+// Close closes what Open opened, in the reverse order. consensus hands its
+// leadership over first, while the network still works.
+func (n *Node) Close() error {
+	var errs []error
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		errs = append(errs, n.closers[i].Close())
+	}
+	n.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,263 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"golang.org/x/sync/errgroup"
+)
+
+// gossipTopic is the subject of the samples of load and liveness.
+const gossipTopic = "/holdfast/samples/1"
+
+// How often a node looks whether its own record in the state says what is true
+// of it: until it does, and from then on.
+const (
+	registerRetry = 200 * time.Millisecond
+	registerEvery = 5 * time.Second
+)
+
+// gate answers the peer's admission questions. It admits nobody until the use
+// cases of membership are there.
+type gate struct {
+	members atomic.Pointer[members.Members]
+}
+
+func (g *gate) open(m *members.Members) { g.members.Store(m) }
+
+func (g *gate) member(id string) bool {
+	m := g.members.Load()
+	return m != nil && m.Is(id)
+}
+
+func (g *gate) joiner(id string) bool {
+	m := g.members.Load()
+	return m != nil && m.MayJoin(id)
+}
+
+// loads adapts the gossip table to membership.
+type loads struct{ table *gossip.Table }
+
+// Load implements members.Gossip.
+func (l loads) Load(id state.NodeID) (members.Load, bool) {
+	s, liveness, ok := l.table.Get(id)
+	return members.Load{
+		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version,
+	}, ok
+}
+
+// memberIDs returns the members, whose samples are kept.
+func (n *Node) memberIDs() []state.NodeID {
+	nodes := n.members.Nodes()
+	ids := make([]state.NodeID, len(nodes))
+	for i, m := range nodes {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// measure is what this node says of itself.
+func (n *Node) measure() gossip.Sample {
+	usage := n.blocks.Usage()
+	view, release := n.consensus.LocalView()
+	defer release()
+	held, _, err := view.CopiesOn(n.self.ID)
+	if err != nil {
+		n.logger.Error("held roots not counted", "err", err)
+	}
+	return gossip.Sample{
+		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
+		Version: n.self.Version, Addrs: n.self.Addrs, ClusterAddrs: n.self.ClusterAddrs,
+	}
+}
+
+// Candidates returns the members that content can be placed on, with their
+// load. Who is only suspect, or was not heard of yet, is thought alive.
+func (n *Node) Candidates() []placement.Node {
+	table := n.gossip.Table()
+	nodes := n.members.Nodes()
+	candidates := make([]placement.Node, len(nodes))
+	for i, m := range nodes {
+		s, _, _ := table.Get(m.ID)
+		_, down := table.DownSince(m.ID)
+		candidates[i] = placement.Node{
+			ID: m.ID, Free: s.FreeBytes, Used: s.UsedBytes, Queue: s.Queue,
+			Alive: m.ID == n.self.ID || !down, Draining: s.Draining,
+		}
+	}
+	return candidates
+}
+
+// place chooses the nodes for a root that is repaired: as for a new one, but
+// where it is already it stays, if it can.
+func (n *Node) place(root state.Root) []state.NodeID {
+	view, release := n.consensus.LocalView()
+	defer release()
+	c, err := view.Cluster()
+	if err != nil {
+		n.logger.Error("root not placed", "root", root.Key, "err", err)
+		return nil
+	}
+	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), root.Nodes())
+}
+
+// heldRoots calls fn with the roots that this node holds, to announce them.
+func (n *Node) heldRoots(fn func(cid.Cid) bool) {
+	view, release := n.consensus.LocalView()
+	defer release()
+	err := view.WantedOn(n.self.ID, "", func(k state.RootKey, p state.Phase) (bool, error) {
+		return p != state.Held || fn(k.Cid()), nil
+	})
+	if err != nil {
+		n.logger.Error("roots not announced", "err", err)
+	}
+}
+
+// Run works until ctx ends, or until something is broken for good: then it
+// returns why, and the process should end.
+func (n *Node) Run(ctx context.Context) error {
+	joins, err := n.peer.ListenJoin()
+	if err != nil {
+		return fmt.Errorf("listen for joiners: %w", err)
+	}
+	changes := n.watch.Subscribe(n.self.ID)
+	defer changes.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	for name, run := range map[string]func(context.Context) error{
+		"peer":      n.peer.Run,
+		"blocks":    n.blocks.Run,
+		"consensus": n.consensus.Run,
+		"gossip":    n.gossip.Run,
+		"tracker":   n.tracker.Run,
+		"settler":   n.settler.Run,
+		"repairer":  n.repairer.Run,
+		"content":   n.content.Run,
+		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
+		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
+		"log":       n.watchLog,
+	} {
+		g.Go(func() error {
+			if err := run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// watchLog ends the node when a write of the Raft log failed: nobody knows what
+// of it is on the disk, and only a new start can tell.
+func (n *Node) watchLog(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.log.Failed():
+		return errors.New("a write of the raft log failed, the disk cannot be trusted")
+	}
+}
+
+// follow keeps the peer's view of the membership, and this node's own record,
+// what they should be.
+func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
+	known := map[state.NodeID]bool{}
+	if err := n.takeMembers(known); err != nil {
+		return err
+	}
+	tick := time.NewTicker(registerRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes.C:
+			if c := changes.Take(); !c.Members && !c.All {
+				continue
+			}
+			if err := n.takeMembers(known); err != nil {
+				return err
+			}
+		case <-tick.C:
+		}
+		if err := n.register(ctx); err != nil {
+			n.logger.DebugContext(ctx, "own record not written yet", "err", err)
+			continue
+		}
+		tick.Reset(registerEvery)
+	}
+}
+
+// takeMembers hands the membership of the local state to the gates and to the
+// peer. known is who was told to the peer before.
+func (n *Node) takeMembers(known map[state.NodeID]bool) error {
+	if err := n.members.Refresh(); err != nil {
+		return err
+	}
+	now := map[state.NodeID]bool{}
+	for _, m := range n.members.Nodes() {
+		now[m.ID] = true
+		if m.ID != n.self.ID {
+			known[m.ID] = true
+			n.peer.SetMember(string(m.ID), m.ClusterAddrs)
+		}
+	}
+	for id := range known {
+		if !now[id] {
+			n.peer.Forget(string(id))
+			delete(known, id)
+		}
+	}
+	return nil
+}
+
+// register writes what is true of this node into the state: the whole cluster
+// when this node founds it, else its own record when it differs.
+func (n *Node) register(ctx context.Context) error {
+	if _, ok := n.consensus.Leader(); !ok {
+		return state.ErrUnavailable
+	}
+	view, release := n.consensus.LocalView()
+	_, clusterErr := view.Cluster()
+	record, err := view.Node(n.self.ID)
+	release()
+	switch {
+	case clusterErr != nil && n.founder != nil:
+		_, err := n.consensus.Propose(ctx, n.founder)
+		return err
+	case errors.Is(err, state.ErrNotFound):
+		return err // the state is not here yet, or this node was removed
+	case err != nil:
+		return err
+	}
+	own := n.self
+	own.Joined = record.Joined
+	if record.Name == own.Name && record.Version == own.Version &&
+		slices.Equal(record.Addrs, own.Addrs) && slices.Equal(record.ClusterAddrs, own.ClusterAddrs) {
+		return nil
+	}
+	_, err = n.consensus.Propose(ctx, &state.UpdateNode{Node: own})
+	return err
+}
+
+// Ready is nil once this node has joined, has caught up and knows a leader.
+func (n *Node) Ready(context.Context) error {
+	if err := n.consensus.Ready(); err != nil {
+		return err
+	}
+	view, release := n.consensus.LocalView()
+	defer release()
+	if _, err := view.Cluster(); err != nil {
+		return err
+	}
+	_, err := view.Node(n.self.ID)
+	return err
+}
