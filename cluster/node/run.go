@@ -249,7 +249,7 @@ func (n *Node) register(ctx context.Context) error {
 }
 
 // Ready is nil once this node has joined, has caught up and knows a leader.
-func (n *Node) Ready(context.Context) error {
+func (n *Node) Ready() error {
 	if err := n.consensus.Ready(); err != nil {
 		return err
 	}
