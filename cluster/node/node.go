@@ -222,17 +222,17 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if err != nil {
 		return fmt.Errorf("join gossip: %w", err)
 	}
-	n.gossip = gossip.New(gossip.Options{
-		Self: n.self.ID, Topic: topic, Measure: n.measure, Members: n.memberIDs, Now: time.Now, Logger: n.logger,
-	})
 	n.members, err = members.New(members.Options{
-		Self: n.self.ID, Name: n.self.Name, State: n.consensus, Gossip: loads{n.gossip.Table()}, Secret: secret,
+		Self: n.self.ID, Name: n.self.Name, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Now: time.Now, Logger: n.logger,
 	})
 	if err != nil {
 		return err
 	}
 	gate.open(n.members)
+	n.gossip = gossip.New(gossip.Options{
+		Self: n.self.ID, Topic: topic, Measure: n.measure, Members: n.memberIDs, Now: time.Now, Logger: n.logger,
+	})
 	n.pins = pins.New(pins.Options{State: n.consensus, Nodes: n, Logger: n.logger})
 	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Logger: n.logger})
 	n.content = content.New(content.Options{

@@ -44,12 +44,9 @@ func (g *gate) joiner(id string) bool {
 	return m != nil && m.MayJoin(id)
 }
 
-// loads adapts the gossip table to membership.
-type loads struct{ table *gossip.Table }
-
 // Load implements members.Gossip.
-func (l loads) Load(id state.NodeID) (members.Load, bool) {
-	s, liveness, ok := l.table.Get(id)
+func (n *Node) Load(id state.NodeID) (members.Load, bool) {
+	s, liveness, ok := n.gossip.Table().Get(id)
 	return members.Load{
 		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version,
 	}, ok
