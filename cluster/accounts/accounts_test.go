@@ -160,6 +160,14 @@ func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
 	if a.PasswordHash != "" {
 		t.Error("the hash is handed out")
 	}
+	byEmail, err := w.ByEmail(t.Context(), email)
+	if err != nil || byEmail.PasswordHash != "" {
+		t.Errorf("the hash is handed out by e-mail, %v", err)
+	}
+	all, err := w.List(t.Context())
+	if err != nil || slices.ContainsFunc(all, func(a state.Account) bool { return a.PasswordHash != "" }) {
+		t.Errorf("the hash is listed, %v", err)
+	}
 	view, release := w.state.LocalView()
 	defer release()
 	stored, err := view.Account(a.ID)

@@ -19,12 +19,12 @@ const (
 	MaxToken = 4 << 10
 
 	tokenAlg = "EdDSA"
-	// tokenHeader is base64url of {"alg":"EdDSA","typ":"JWT"}.
-	tokenHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
+	// jwtHeader is base64url of {"alg":"EdDSA","typ":"JWT"}.
+	jwtHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
 
-	s3SecretInfo = "holdfast s3 secret v1"
-	s3SecretLen  = 40
-	s3KeyPrefix  = "HF"
+	s3Info      = "holdfast s3 secret v1"
+	s3SecretLen = 40
+	s3KeyPrefix = "HF"
 )
 
 // errToken is why a token is not one of ours. It stays in this package: a client
@@ -102,7 +102,7 @@ func (s *signer) sign(c claims) (string, error) {
 // brings or names is not looked at. The claims are byte for byte those that sign
 // writes: no more, no fewer, none twice, each of its type.
 func (s *signer) verify(token string) (claims, error) {
-	if !strings.HasPrefix(token, tokenHeader+".") {
+	if !strings.HasPrefix(token, jwtHeader+".") {
 		return claims{}, errToken
 	}
 	var c claims
@@ -111,7 +111,7 @@ func (s *signer) verify(token string) (claims, error) {
 		return claims{}, errToken
 	}
 	payload, err := json.Marshal(c)
-	if err != nil || !strings.HasPrefix(token, tokenHeader+"."+base64.RawURLEncoding.EncodeToString(payload)+".") {
+	if err != nil || !strings.HasPrefix(token, jwtHeader+"."+base64.RawURLEncoding.EncodeToString(payload)+".") {
 		return claims{}, errToken
 	}
 	return c, nil
@@ -122,7 +122,7 @@ func (s *signer) verify(token string) (claims, error) {
 // first 40 characters of base64url(HMAC-SHA256(seed, "holdfast s3 secret v1" || jti)).
 func (s *signer) s3Pair(id state.KeyID) (accessKeyID, secret string) {
 	mac := hmac.New(sha256.New, s.seed)
-	mac.Write([]byte(s3SecretInfo))
+	mac.Write([]byte(s3Info))
 	mac.Write([]byte(id))
 	text := base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	return s3KeyPrefix + strings.ToUpper(string(id)), text[:s3SecretLen]

@@ -24,7 +24,7 @@ import (
 // e-mail.
 const (
 	Operator      state.AccountID = "operator"
-	OperatorEmail                 = "operator@localhost"
+	OperatorEmail string          = "operator@localhost"
 )
 
 // State is a cluster's replicated state as one node sees it.

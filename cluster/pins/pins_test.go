@@ -407,37 +407,44 @@ func TestInfoTellsHowFarAPinIs(t *testing.T) {
 		{
 			"between attempts",
 			[]news{{0, state.Fetching, ""}, {1, state.Fetching, "no provider"}},
-			state.Pinning, map[string]string{InfoDetails: "fetching on 2 of 3 nodes; last error: no provider"},
+			state.Pinning,
+			map[string]string{InfoDetails: "fetching on 2 of 3 nodes; last error: no provider"},
 		},
 		{
 			"one holds it",
 			[]news{{0, state.Held, ""}, {1, state.Fetching, ""}},
-			state.Pinning, map[string]string{InfoDetails: "kept on 1 of 3 nodes, fetching on 1", InfoSize: "4096"},
+			state.Pinning,
+			map[string]string{InfoDetails: "kept on 1 of 3 nodes, fetching on 1", InfoSize: "4096"},
 		},
 		{
 			"one holds it, the others wait",
 			[]news{{0, state.Held, ""}, {1, state.Assigned, "out of space"}},
-			state.Pinning, map[string]string{InfoDetails: "kept on 1 of 3 nodes; last error: out of space", InfoSize: "4096"},
+			state.Pinning,
+			map[string]string{InfoDetails: "kept on 1 of 3 nodes; last error: out of space", InfoSize: "4096"},
 		},
 		{
 			"enough hold it",
 			[]news{{0, state.Held, ""}, {1, state.Held, ""}},
-			state.Pinned, map[string]string{InfoDetails: "kept on 2 of 3 nodes", InfoSize: "4096"},
+			state.Pinned,
+			map[string]string{InfoDetails: "kept on 2 of 3 nodes", InfoSize: "4096"},
 		},
 		{
 			"all hold it",
 			[]news{{0, state.Held, ""}, {1, state.Held, ""}, {2, state.Held, ""}},
-			state.Pinned, map[string]string{InfoSize: "4096"},
+			state.Pinned,
+			map[string]string{InfoSize: "4096"},
 		},
 		{
 			"all gave up",
 			[]news{{0, state.GaveUp, "nobody has it"}, {1, state.GaveUp, "timed out"}, {2, state.GaveUp, "nobody has it"}},
-			state.Failed, map[string]string{InfoDetails: "nobody has it; timed out"},
+			state.Failed,
+			map[string]string{InfoDetails: "nobody has it; timed out"},
 		},
 		{
 			"all gave up without a word",
 			[]news{{0, state.GaveUp, ""}, {1, state.GaveUp, ""}, {2, state.GaveUp, ""}},
-			state.Failed, map[string]string{InfoDetails: "the content could not be fetched"},
+			state.Failed,
+			map[string]string{InfoDetails: "the content could not be fetched"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -55,6 +55,15 @@ func TestChooseByRank(t *testing.T) {
 	}
 }
 
+func TestFullBeginsBelowMinFree(t *testing.T) {
+	nodes := []Node{up("a", MinFree-1), up("b", MinFree)}
+	for i := range 50 {
+		if got := Choose(state.RootKey(fmt.Sprint(i)), 1, nodes, nil); !slices.Equal(got, ids("b")) {
+			t.Fatalf("root %d is placed on %v", i, got)
+		}
+	}
+}
+
 // The hash is a format: nodes of different releases must agree on it.
 func TestHashStaysAsItIs(t *testing.T) {
 	for _, tc := range []struct {
