@@ -30,8 +30,9 @@ type State interface {
 	View(ctx context.Context) (view state.View, release func(), err error)
 	// LocalView returns what this node has applied; release it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. Whatever it returns, this node has applied the
-	// entry, so a local view that follows sees it.
+	// Propose commits a command. When it tells the outcome this node has applied
+	// it too, so a local view that follows sees it; unless ctx ended first, and
+	// then the local view is older.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
@@ -238,7 +239,8 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 	return nodes, nil
 }
 
-// accepted describes a pin that was just committed.
+// accepted describes a pin that was just committed. Should this node lag behind
+// its own commit, it names other members as delegates.
 func (p *Pins) accepted(pin state.Pin) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
