@@ -29,7 +29,8 @@ type app struct {
 	stderr  io.Writer
 	connect func(dir string) operator // dials nothing yet
 
-	data string // value of --data
+	data    string // value of --data
+	started bool   // the call fits the program; what fails from here on is no wrong usage
 }
 
 // usageError is a call that does not fit what the program can do.
@@ -53,10 +54,10 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	a.say(a.stderr, "holdfast: %s\n", oneLine(err.Error()))
+	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
 	var usage *usageError
 	var settings *config.Error
-	if errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() {
+	if !a.started || errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() {
 		return exitUsage
 	}
 	return exitFailure
@@ -110,19 +111,21 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		Example: `  holdfast run --data ~/node1                      # a node, and a cluster of one
   holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"
   holdfast status --data ~/node1`,
-		Version:                    a.version,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
-		Args:                       subcommand,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:          a.version,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		Args:             subcommand,
+		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
+	root.CompletionOptions.DisableDefaultCmd = true // the commands are those of the contract
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%s: %v (see %s --help)", cmd.CommandPath(), err, cmd.CommandPath())
+		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how it was read is of no interest
+		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
 	root.AddCommand(
@@ -147,20 +150,28 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
+// called is the command as the user typed it, without the program's own name.
+func called(cmd *cobra.Command) string {
+	path := cmd.CommandPath()
+	if _, below, ok := strings.Cut(path, " "); ok {
+		return below
+	}
+	return path
+}
+
 // group is a command that only holds others.
 func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:                        use,
-		Short:                      short,
-		Example:                    example,
-		SuggestionsMinimumDistance: 2,
-		Args:                       subcommand,
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var names []string
 			for _, sub := range cmd.Commands() {
 				names = append(names, sub.Name())
 			}
-			return usagef("%s needs one of: %s (see %s --help)", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath())
+			return usagef("%s: one of %s is missing (see %s --help)", called(cmd), strings.Join(names, ", "), cmd.CommandPath())
 		},
 	}
 	cmd.AddCommand(below...)
@@ -173,10 +184,11 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = max(1, len(args[0])/3) // letters that may differ
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usagef("%s has no command %q (%s)", cmd.CommandPath(), args[0], hint)
+	return usagef("%s: no command %q (%s)", called(cmd), args[0], hint)
 }
 
 // arguments accepts exactly one argument for each name.
@@ -184,11 +196,11 @@ func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usagef("%s: %s is missing (see %s --help)", cmd.CommandPath(), strings.Join(names[len(args):], " and "), cmd.CommandPath())
+			return usagef("%s: %s is missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), cmd.CommandPath())
 		case len(args) > len(names):
-			return usagef("%s: %q is one argument too many (see %s --help)", cmd.CommandPath(), args[len(names)], cmd.CommandPath())
+			return usagef("%s: %q is one argument too many (see %s --help)", called(cmd), args[len(names)], cmd.CommandPath())
 		case slices.Contains(args, ""):
-			return usagef("%s: %s is empty (see %s --help)", cmd.CommandPath(), names[slices.Index(args, "")], cmd.CommandPath())
+			return usagef("%s: %s is empty (see %s --help)", called(cmd), names[slices.Index(args, "")], cmd.CommandPath())
 		}
 		return nil
 	}

@@ -44,7 +44,7 @@ Holdfast, which then offers the file; make demo builds one.`,
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("data") {
-				return usagef("%s: --data is of no use here, the demo has a folder of its own", cmd.CommandPath())
+				return usagef("%s: --data is of no use here, the demo has a folder of its own", called(cmd))
 			}
 			return a.demo(cmd.Context(), once)
 		},

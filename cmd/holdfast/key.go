@@ -32,9 +32,9 @@ key pair signs requests to the object gateway.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case request.User == "":
-				return usagef("%s: --user is missing (see %s --help)", cmd.CommandPath(), cmd.CommandPath())
+				return usagef("%s: --user is missing (see %s --help)", called(cmd), cmd.CommandPath())
 			case ttl < 0:
-				return usagef("%s: --ttl %v is in the past", cmd.CommandPath(), ttl)
+				return usagef("%s: --ttl %v is in the past", called(cmd), ttl)
 			}
 			o, err := a.operator()
 			if err != nil {

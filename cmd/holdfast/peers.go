@@ -74,7 +74,7 @@ once, until its time is over.`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ttl <= 0 {
-				return usagef("%s: --ttl %v is not in the future", cmd.CommandPath(), ttl)
+				return usagef("%s: --ttl %v is not in the future", called(cmd), ttl)
 			}
 			o, err := a.operator()
 			if err != nil {

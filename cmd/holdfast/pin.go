@@ -102,11 +102,11 @@ func (a *app) pinListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range states {
 				if !slices.Contains(pinStates, s) {
-					return usagef("%s: --status %q is not one of %s", cmd.CommandPath(), s, strings.Join(pinStates, ", "))
+					return usagef("%s: --status %q is not one of %s", called(cmd), s, strings.Join(pinStates, ", "))
 				}
 			}
 			if limit < 0 {
-				return usagef("%s: --limit %d is less than none", cmd.CommandPath(), limit)
+				return usagef("%s: --limit %d is less than none", called(cmd), limit)
 			}
 			o, err := a.operator()
 			if err != nil {

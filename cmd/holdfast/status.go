@@ -42,7 +42,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 	leader := p.red("no leader")
 	for _, peer := range s.Peers {
-		if peer.ID == s.Leader {
+		if peer.ID == s.Leader && peer.ID != "" {
 			leader = "leader " + peer.Name
 		}
 	}
@@ -94,7 +94,7 @@ func writePeers(w io.Writer, p palette, peers []client.Peer, own string) {
 	}
 	for _, peer := range peers {
 		mark := ""
-		if peer.ID == own {
+		if peer.ID == own && own != "" {
 			mark = "*"
 		}
 		t.add(mark, peer.Name, peer.Role, peer.State, strconv.FormatUint(peer.Pins, 10),

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+// TestWrongUsageIsCodeTwoAndNamed checks that what does not fit the program is
+// refused before anything happens, with one line that names it.
+func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
+	for _, tc := range []struct {
+		args  string
+		names string
+	}{
+		{"fly", `"fly"`},
+		{"statu", "status"},
+		{"peers", "ls, rm"},
+		{"peers fly", `"fly"`},
+		{"status --fast", "--fast"},
+		{"status extra", `"extra"`},
+		{"status --json=perhaps", "--json"},
+		{"pin get", "ID"},
+		{"pin get a b", `"b"`},
+		{"pin ls --status lost", "lost"},
+		{"pin ls --limit many", "--limit"},
+		{"pin ls --limit -1", "--limit"},
+		{"user add", "EMAIL"},
+		{"key create", "--user"},
+		{"key create --user a@b --ttl soon", "--ttl"},
+		{"key create --user a@b --ttl -1h", "--ttl"},
+		{"key revoke", "JTI"},
+		{"token --ttl 0s", "--ttl"},
+		{"peers rm", "ID"},
+		{"add", "FILE"},
+		{"get", "CID"},
+		{"get a -o", "-o"},
+		{"demo --data x", "--data"},
+		{"demo x", `"x"`},
+		{"run x", `"x"`},
+		{"run --replication many", "--replication"},
+		{"run --replication 0", "--replication"},
+		{"run --routing psychic", "--routing"},
+		{"run --pinning-listen nowhere", "--pinning-listen"},
+		{"run --listen 127.0.0.1:4001", "--listen"},
+	} {
+		got := call(t, &fakeNode{}, "", strings.Fields(tc.args)...)
+		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
+			t.Errorf("%s: %+v, want code %d and one line with %s", tc.args, got, exitUsage, tc.names)
+		}
+	}
+}
+
+// TestFailureIsCodeOneAndOneLine checks failures that are no wrong usage.
+func TestFailureIsCodeOneAndOneLine(t *testing.T) {
+	node := &fakeNode{files: map[string]fakeFile{}}
+	for _, args := range []string{
+		"pin get unknown",
+		"get unknown",
+		"add /no/such/file",
+		"add " + t.TempDir(),
+		"user add a@b --password-stdin",
+		"pin add bafynobody --wait",
+	} {
+		got := call(t, node, "", strings.Fields(args)...)
+		if got.code != exitFailure || strings.Count(got.errOut, "\n") != 1 || got.out != "" || strings.Contains(got.errOut, "Usage") {
+			t.Errorf("%s: %+v, want code %d and one line", args, got, exitFailure)
+		}
+	}
+}
+
+// TestSettingsThatAreNoFlagsAreNoWrongUsage checks that a bad variable is a
+// failure that names it.
+func TestSettingsThatAreNoFlagsAreNoWrongUsage(t *testing.T) {
+	var out, errs strings.Builder
+	a := &app{environ: []string{"HOLDFAST_DATA=" + t.TempDir(), "HOLDFAST_REPAIR_AFTER=soon"}, stdout: &out, stderr: &errs}
+	if code := a.execute(t.Context(), []string{"run"}); code != exitFailure || !strings.Contains(errs.String(), "HOLDFAST_REPAIR_AFTER") {
+		t.Errorf("code %d, %q", code, errs.String())
+	}
+}
+
+// TestEveryCommandExplainsItself walks the tree: help exits 0 on standard
+// output, says what the command does and shows an example of it.
+func TestEveryCommandExplainsItself(t *testing.T) {
+	var walk func(cmd *cobra.Command, path []string)
+	walk = func(cmd *cobra.Command, path []string) {
+		got := call(t, &fakeNode{}, "", append(path, "--help")...)
+		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:") {
+			t.Errorf("%v --help: %+v", path, got)
+		}
+		if cmd.Short == "" || !strings.Contains(cmd.Example, "holdfast "+strings.Join(path, " ")) {
+			t.Errorf("%v: short %q, example %q", path, cmd.Short, cmd.Example)
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub, append(path[:len(path):len(path)], sub.Name()))
+		}
+	}
+	walk((&app{}).root(), nil)
+}
+
+// TestOutputIsWhatScriptsRead checks what goes to standard output, and only there.
+func TestOutputIsWhatScriptsRead(t *testing.T) {
+	node := &fakeNode{
+		files: map[string]fakeFile{"bafyhave": {data: "x"}},
+		pins: []client.PinStatus{
+			{RequestID: "r2", Status: "failed", Created: "2026-11-20T10:00:01.000Z", Pin: client.Pin{CID: "bafy2"}},
+			{RequestID: "r1", Status: "pinned", Created: "2026-11-20T10:00:00.000Z", Pin: client.Pin{CID: "bafy1", Name: "a\x1b[31mb"}},
+		},
+	}
+	for _, tc := range []struct{ args, stdin, want string }{
+		{"version", "", "holdfast v1.2.3\n"},
+		{"--version", "", "holdfast v1.2.3\n"},
+		{"token", "", "ticket-24h0m0s\n"},
+		{"token --ttl 90m", "", "ticket-1h30m0s\n"},
+		{"user add a@b", "", "a@b\n"},
+		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
+		{"user ls --json", "", "[]\n"},
+		{"pin ls", "", "REQUEST ID  STATUS  CREATED                   CID    NAME\n" +
+			"r2          failed  2026-11-20T10:00:01.000Z  bafy2\n" +
+			"r1          pinned  2026-11-20T10:00:00.000Z  bafy1  a?[31mb\n"},
+		{"pin ls --status queued --json", "", "[]\n"},
+		{"pin get r2", "", "id        r2\ncid       bafy2\nstatus    failed\ncreated   2026-11-20T10:00:01.000Z\n"},
+		{"pin add bafyhave --wait", "", "rbafyhave\n"},
+		{"peers rm 12D3", "", ""},
+	} {
+		got := call(t, node, tc.stdin, strings.Fields(tc.args)...)
+		if got.code != exitOK || got.out != tc.want || got.errOut != "" {
+			t.Errorf("%s:\n got %+v\nwant %q", tc.args, got, tc.want)
+		}
+	}
+}
+
+// TestListOfPinsStopsAtItsLimit checks that a list tells when it is not whole.
+func TestListOfPinsStopsAtItsLimit(t *testing.T) {
+	node := &fakeNode{pins: []client.PinStatus{{RequestID: "r3", Status: "pinned"}, {RequestID: "r2", Status: "failed"}, {RequestID: "r1", Status: "pinned"}}}
+	for _, tc := range []struct {
+		args string
+		rows int
+		more bool
+	}{
+		{"--limit 2", 2, true},
+		{"--limit 3", 3, false},
+		{"--limit 0", 3, false},
+		{"--limit 2 --status pinned", 2, false},
+		{"--limit 1 --status failed,pinned", 1, true},
+	} {
+		got := call(t, node, "", append([]string{"pin", "ls"}, strings.Fields(tc.args)...)...)
+		if rows := strings.Count(got.out, "\n") - 1; rows != tc.rows || (got.errOut != "") != tc.more {
+			t.Errorf("%s: %+v, want %d rows", tc.args, got, tc.rows)
+		}
+	}
+}
+
+// TestKeyIsAskedForAsTyped checks the way from flags to the node.
+func TestKeyIsAskedForAsTyped(t *testing.T) {
+	node := &fakeNode{}
+	got := call(t, node, "", "key", "create", "--user", "a@b", "--name", "n", "--scope", "storage:read", "--ttl", "24h", "--json")
+	want := client.NewKey{User: "a@b", Name: "n", Scopes: []string{"storage:read"}, TTL: "24h0m0s"}
+	if len(node.keys) != 1 || node.keys[0].User != want.User || node.keys[0].Name != want.Name || node.keys[0].TTL != want.TTL || strings.Join(node.keys[0].Scopes, " ") != "storage:read" {
+		t.Errorf("asked for %+v, want %+v (%+v)", node.keys, want, got)
+	}
+	for _, field := range []string{`"id": "k1"`, `"token": "a.b.c"`, `"access_key_id"`, `"secret_access_key"`, `"scope": "storage:read"`, `"created"`} {
+		if !strings.Contains(got.out, field) {
+			t.Errorf("no %s in %s", field, got.out)
+		}
+	}
+}

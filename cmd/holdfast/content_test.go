@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGetLeavesWholeFilesOnly checks that a name never stands for a part of the
+// content: what was there stays, and nothing else is left in the folder.
+func TestGetLeavesWholeFilesOnly(t *testing.T) {
+	node := &fakeNode{files: map[string]fakeFile{
+		"whole": {data: "new content"},
+		"empty": {},
+		"half":  {data: "new", err: io.ErrUnexpectedEOF},
+	}}
+	for _, tc := range []struct {
+		name, cid, before string // before is the file's content; "" for no file
+		code              int
+		after             map[string]string
+	}{
+		{"a new file", "whole", "", exitOK, map[string]string{"f": "new content"}},
+		{"an empty file", "empty", "", exitOK, map[string]string{"f": ""}},
+		{"another file before", "whole", "old", exitOK, map[string]string{"f": "new content"}},
+		{"content that breaks off", "half", "", exitFailure, map[string]string{}},
+		{"content that breaks off over another file", "half", "old", exitFailure, map[string]string{"f": "old"}},
+		{"no such content", "none", "old", exitFailure, map[string]string{"f": "old"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "f")
+			if tc.before != "" {
+				if err := os.WriteFile(path, []byte(tc.before), 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := call(t, node, "", "get", tc.cid, "-o", path); got.code != tc.code || got.out != "" {
+				t.Errorf("%+v, want code %d", got, tc.code)
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(entries) != len(tc.after) {
+				t.Errorf("the folder holds %v", entries)
+			}
+			for name, want := range tc.after {
+				if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != want {
+					t.Errorf("%s holds %q, want %q: %v", name, data, want, err)
+				}
+			}
+			if info, err := os.Stat(path); tc.before != "" && (err != nil || info.Mode().Perm() != 0o640) {
+				t.Errorf("the mode has changed: %v %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// TestGetToStandardOutput checks that bytes pass as they are, and that content
+// that breaks off is told of.
+func TestGetToStandardOutput(t *testing.T) {
+	data := strings.Repeat("\x00\xff\n", copyBuffer)
+	node := &fakeNode{files: map[string]fakeFile{"whole": {data: data}, "half": {data: data, err: errors.New("gone")}}}
+	if got := call(t, node, "", "get", "whole"); got.code != exitOK || got.out != data || got.errOut != "" {
+		t.Errorf("code %d, %d bytes, %q", got.code, len(got.out), got.errOut)
+	}
+	if got := call(t, node, "", "get", "half"); got.code != exitFailure || !strings.Contains(got.errOut, "gone") {
+		t.Errorf("code %d, %q", got.code, got.errOut)
+	}
+	if got := call(t, node, "", "get", "whole", "-o", os.DevNull); got.code != exitOK {
+		t.Errorf("to %s: %+v", os.DevNull, got.errOut)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+		t.Errorf("%s is a file now", os.DevNull)
+	}
+}
+
+// TestAddPrintsTheCIDAlone checks a file and standard input, and the name that
+// the pin gets.
+func TestAddPrintsTheCIDAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "holiday.jpg")
+	if err := os.WriteFile(path, []byte("picture"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args      []string
+		stdin     string
+		pin, data string
+	}{
+		{[]string{"add", path}, "", "holiday.jpg", "picture"},
+		{[]string{"add", path, "--name", "other"}, "", "other", "picture"},
+		{[]string{"add", "-"}, "from a pipe", "", "from a pipe"},
+	} {
+		node := &fakeNode{files: map[string]fakeFile{}}
+		got := call(t, node, tc.stdin, tc.args...)
+		if got.code != exitOK || got.out != "bafyadded\n" || got.errOut != "" {
+			t.Errorf("%v: %+v", tc.args, got)
+		}
+		if len(node.pins) != 1 || node.pins[0].Pin.Name != tc.pin || node.files["bafyadded"].data != tc.data {
+			t.Errorf("%v: pins %+v of %q", tc.args, node.pins, node.files["bafyadded"].data)
+		}
+	}
+}

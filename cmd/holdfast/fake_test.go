@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+)
+
+// fakeNode is an operator API in memory. What it lacks fails the call.
+type fakeNode struct {
+	operator
+
+	status client.Status
+	pins   []client.PinStatus // newest first
+	files  map[string]fakeFile
+	keys   []client.NewKey // asked for
+}
+
+// fakeFile breaks off with err after data.
+type fakeFile struct {
+	data string
+	err  error
+}
+
+var errNotFound = errors.New("not found")
+
+func (f *fakeNode) Status(context.Context) (client.Status, error)  { return f.status, nil }
+func (f *fakeNode) Peers(context.Context) ([]client.Peer, error)   { return f.status.Peers, nil }
+func (f *fakeNode) Users(context.Context) ([]client.User, error)   { return nil, nil }
+func (f *fakeNode) RemovePeer(context.Context, string, bool) error { return nil }
+
+func (f *fakeNode) CreateTicket(_ context.Context, ttl time.Duration) (string, error) {
+	return "ticket-" + ttl.String(), nil
+}
+
+func (f *fakeNode) CreateUser(_ context.Context, email, password string) (client.User, error) {
+	return client.User{Email: email + password}, nil
+}
+
+func (f *fakeNode) CreateKey(_ context.Context, k client.NewKey) (client.Key, error) {
+	f.keys = append(f.keys, k)
+	return client.Key{ID: "k1", Token: "a.b.c", Scope: strings.Join(k.Scopes, " ")}, nil
+}
+
+func (f *fakeNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, error] {
+	return func(yield func(client.PinStatus, error) bool) {
+		for _, p := range f.pins {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fakeNode) Pin(_ context.Context, _, id string) (client.PinStatus, error) {
+	for _, p := range f.pins {
+		if p.RequestID == id {
+			return p, nil
+		}
+	}
+	return client.PinStatus{}, errNotFound
+}
+
+// AddPin pins what is there and fails the rest.
+func (f *fakeNode) AddPin(_ context.Context, _ string, p client.Pin) (client.PinStatus, error) {
+	s := client.PinStatus{RequestID: "r" + p.CID, Status: "queued", Pin: p}
+	done := s
+	if done.Status = "pinned"; f.files[p.CID].data == "" {
+		done.Status, done.Info = "failed", map[string]string{"status_details": "nobody has it"}
+	}
+	f.pins = append([]client.PinStatus{done}, f.pins...)
+	return s, nil
+}
+
+func (f *fakeNode) WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error) {
+	p, err := f.Pin(ctx, user, id)
+	seen(p)
+	return p, err
+}
+
+func (f *fakeNode) AddContent(_ context.Context, r io.Reader) (client.Content, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return client.Content{}, err
+	}
+	f.files["bafyadded"] = fakeFile{data: string(data)}
+	return client.Content{CID: "bafyadded", Size: uint64(len(data))}, nil
+}
+
+func (f *fakeNode) OpenContent(_ context.Context, cid string) (io.ReadCloser, int64, error) {
+	file, ok := f.files[cid]
+	if !ok {
+		return nil, 0, errNotFound
+	}
+	r := io.Reader(strings.NewReader(file.data))
+	if file.err != nil {
+		r = io.MultiReader(r, broken{file.err})
+	}
+	return io.NopCloser(r), int64(len(file.data)), nil
+}
+
+// broken is a reader that only fails.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+// outcome is what a call of the program left.
+type outcome struct {
+	code        int
+	out, errOut string
+}
+
+// call runs the program against node.
+func call(t *testing.T, node operator, stdin string, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{
+		version: "v1.2.3", environ: []string{"HOLDFAST_DATA=" + t.TempDir()},
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
+		connect: func(string) operator { return node },
+	}
+	code := a.execute(t.Context(), args)
+	return outcome{code, out.String(), errs.String()}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/holdfast-ipfs/holdfast/config"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs:\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// someStatus is a cluster of three in which not all is well.
+func someStatus() client.Status {
+	var s client.Status
+	s.ClusterID, s.Leader, s.Index = "5b0c6a54-1f0e-4a53-9a0c-1d2f3a4b5c6d", "12D3KooWBeta", 8123
+	s.Node.ID, s.Node.Name = "12D3KooWAlpha", "alpha"
+	s.Node.Addrs = []string{"/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWAlpha"}
+	s.Node.ClusterAddrs = []string{"/ip4/10.0.0.1/tcp/9096/p2p/12D3KooWAlpha"}
+	s.Node.Pinning = "127.0.0.1:9097"
+	s.Peers = []client.Peer{
+		{ID: "12D3KooWAlpha", Name: "alpha", Role: "voter", State: "alive", Version: "v0.1.0", Pins: 12, UsedBytes: 1 << 30, FreeBytes: 900 << 30, Queue: 3},
+		{ID: "12D3KooWBeta", Name: "beta-with-a-long-name", Role: "voter", State: "suspect", Version: "v0.1.0", Pins: 1200, UsedBytes: 999, FreeBytes: 1 << 20},
+		{ID: "12D3KooWGamma", Name: "gämma", Role: "nonvoter", State: "down"},
+	}
+	s.Pins.Queued, s.Pins.Pinning, s.Pins.Pinned, s.Pins.Failed, s.Pins.UnderReplicated = 4, 3, 1200, 1, 2
+	return s
+}
+
+func TestStatusForPeople(t *testing.T) {
+	var plain, painted, alone bytes.Buffer
+	writeStatus(&plain, false, someStatus())
+	golden(t, "status.txt", plain.Bytes())
+	writeStatus(&painted, true, someStatus())
+	golden(t, "status-colour.txt", painted.Bytes())
+	writeStatus(&alone, false, client.Status{Peers: []client.Peer{{}}})
+	golden(t, "status-no-leader.txt", alone.Bytes())
+}
+
+func TestBoardSaysWhereAndWhatNext(t *testing.T) {
+	where := addresses{
+		Name: "alpha", ID: "12D3KooWAlpha",
+		Public:  []string{"/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWAlpha"},
+		Cluster: []string{"/ip4/10.0.0.1/tcp/9096/p2p/12D3KooWAlpha"},
+		Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094",
+	}
+	c := config.Default()
+	c.Data = "/srv/my node"
+	var errs bytes.Buffer
+	a := &app{version: "v0.1.0", stderr: &errs}
+	a.board(c, where)
+	golden(t, "board.txt", errs.Bytes())
+	errs.Reset()
+	c.Log.Format = "json"
+	if a.board(c, where); errs.Len() > 0 {
+		t.Errorf("a board among JSON: %s", errs.String())
+	}
+}
+
+func TestColoursOnlyWhereWanted(t *testing.T) {
+	var b bytes.Buffer
+	if paletteOf(&b, nil) {
+		t.Error("a buffer is no terminal")
+	}
+	if got := palette(false).state("alive"); got != "alive" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWordsForPeople(t *testing.T) {
+	for _, tc := range []struct{ got, want string }{
+		{humanBytes(0), "0 B"},
+		{humanBytes(999), "999 B"},
+		{humanBytes(1000), "1.0 KiB"},
+		{humanBytes(8 << 20), "8.0 MiB"},
+		{humanBytes(uint64(1<<64 - 1)), "16.0 EiB"},
+		{humanTime(1500 * time.Microsecond), "1.5 ms"},
+		{humanTime(250 * time.Millisecond), "250 ms"},
+		{humanTime(2340 * time.Millisecond), "2.3 s"},
+		{humanTime(61 * time.Second), "1m1s"},
+		{shellQuote("/srv/node-1"), "/srv/node-1"},
+		{shellQuote("/srv/my node"), "'/srv/my node'"},
+		{shellQuote("it's"), `'it'\''s'`},
+		{shellQuote(""), "''"},
+		{oneLine("a\n  b\n\nc"), "a; b; c"},
+		{printable("a\x00\u009bb"), "a??b"},
+		{plural(1, "member"), "1 member"},
+		{plural(0, "member"), "0 members"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%q, want %q", tc.got, tc.want)
+		}
+	}
+}
+
+// TestNewFolderGetsSettingsThatChangeNothing checks the settings file of a new
+// data folder, and that one that is there stays.
+func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "node")
+	if err := writeTemplate(dir); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	c, err := config.Load(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := config.Default(); c.Pinning != want.Pinning || c.Cluster.Replication != want.Cluster.Replication {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	path := filepath.Join(dir, config.FileName)
+	if err := os.WriteFile(path, []byte("# mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeTemplate(dir); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "# mine\n" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
+func TestLogHasTheLevelAndFormOfTheSettings(t *testing.T) {
+	for _, tc := range []struct {
+		c     config.Log
+		begin string
+		debug bool
+	}{
+		{config.Log{Level: "debug", Format: "text"}, "time=", true},
+		{config.Log{Level: "warn", Format: "json"}, `{"time"`, false},
+	} {
+		var b bytes.Buffer
+		l := newLogger(&b, tc.c)
+		l.Warn("x")
+		if !bytes.HasPrefix(b.Bytes(), []byte(tc.begin)) || l.Enabled(t.Context(), slog.LevelDebug) != tc.debug {
+			t.Errorf("%+v: %s", tc.c, b.String())
+		}
+	}
+}
