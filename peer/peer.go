@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ipfs/boxo/bitswap"
@@ -101,6 +102,8 @@ type Peer struct {
 	redial  chan struct{} // wakes the loop that keeps members connected
 	metrics metrics
 	boot    []libp2ppeer.AddrInfo
+
+	sessionEnd atomic.Int64 // Unix nanoseconds, when a bitswap session last ended
 
 	// stop ends everything that Close waits for.
 	ctx     context.Context

@@ -33,6 +33,13 @@ const (
 	// bitswap asks those that are connected when it begins, and only after a
 	// pause those that come later.
 	originHeadStart = time.Second
+	// staleWindow is how long after the end of any bitswap session a request
+	// first makes sure that bitswap has let go of the old wants, staleLimit how
+	// long it waits for that at most, and stalePoll how often it looks; bitswap
+	// gives no signal.
+	staleWindow = 3 * time.Second
+	staleLimit  = 500 * time.Millisecond
+	stalePoll   = 2 * time.Millisecond
 )
 
 // Session fetches blocks of one DAG from the IPFS network by bitswap, which
@@ -243,8 +250,31 @@ func (s *Session) Renew() {
 	defer s.mu.Unlock()
 	if s.end != nil {
 		s.end()
+		s.p.sessionEnd.Store(time.Now().UnixNano())
 	}
 	s.fetcher, s.end = nil, nil
+}
+
+// letGo waits until bitswap has taken back the wants that an ended session
+// left, this one before Renew or another that failed a moment ago. They are taken back in the background, and a want that is repeated
+// before that is not sent: bitswap takes the peer to be asked already, and
+// nothing comes until it repeats all wants, which is 30 s or more later.
+// Another session that wants the same makes this wait in vain, for staleLimit.
+func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
+	if time.Since(time.Unix(0, s.p.sessionEnd.Load())) > staleWindow {
+		return
+	}
+	mine := make(map[string]bool, len(cids))
+	for _, c := range cids {
+		mine[string(c.Hash())] = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, staleLimit)
+	defer cancel()
+	for slices.ContainsFunc(s.p.bitswap.GetWantlist(), func(c cid.Cid) bool { return mine[string(c.Hash())] }) {
+		if !wait(ctx, stalePoll) {
+			return
+		}
+	}
 }
 
 // current returns the bitswap session, begun when it is first needed.
@@ -277,6 +307,7 @@ func (s *Session) GetBlock(ctx context.Context, c cid.Cid) (blocks.Block, error)
 	if err != nil {
 		return nil, fmt.Errorf("peer: session: %w", err)
 	}
+	s.letGo(ctx, []cid.Cid{c})
 	return f.GetBlock(ctx, c)
 }
 
@@ -287,6 +318,7 @@ func (s *Session) GetBlocks(ctx context.Context, cids []cid.Cid) (<-chan blocks.
 	if err != nil {
 		return nil, fmt.Errorf("peer: session: %w", err)
 	}
+	s.letGo(ctx, cids)
 	return f.GetBlocks(ctx, cids)
 }
 

@@ -245,6 +245,31 @@ func TestRenewedSessionGoesOn(t *testing.T) {
 	}
 }
 
+// A pin that failed is tried again at once, by a new session that wants what
+// the old one wanted.
+func TestASessionRightAfterAnotherGetsTheSameBlock(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster())
+	late, err := peertest.Block(cid.Raw, []byte("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := dag.Limits{Idle: 300 * time.Millisecond}
+	if _, err := fetch(t.Context(), p, late.Cid(), failed, f.Addrs()...); !errors.Is(err, dag.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if err := f.Store.Blockstore.Put(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := fetch(t.Context(), p, late.Cid(), dag.Limits{}, f.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Fatalf("took %s", took)
+	}
+}
+
 func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
