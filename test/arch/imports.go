@@ -59,6 +59,7 @@ var rows = []row{
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/node", []string{
 		"cluster/*", "config", "consensus", "consensus/*", "peer", "peer/*", "storage/*",
