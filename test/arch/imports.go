@@ -73,7 +73,7 @@ var rows = []row{
 	{"api/paid", surface, layerAPI},
 	{"api/admin", surface, layerAPI},
 	{"api/ipfs", surface, layerAPI},
-	{"api/admin/client", nil, layerAPI},
+	{"api/admin/client", []string{"api/admin"}, layerAPI}, // the bodies are described once
 	{"api/client", nil, layerAPI},
 
 	{"internal/*", nil, layerIsland},
