@@ -1,0 +1,343 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fake answers with fixed values, or with an error; calls are what it was asked.
+type fake struct {
+	err    error
+	status members.Status
+	file   []byte
+	breaks bool // the file, at its end
+	calls  []string
+}
+
+func (f *fake) called(format string, args ...any) {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+}
+
+func (f *fake) Status(context.Context) (members.Status, error) { return f.status, f.err }
+
+func (f *fake) CreateTicket(_ context.Context, ttl time.Duration, random func([]byte)) (string, error) {
+	secret := make([]byte, 8)
+	if random(secret); bytes.Equal(secret, make([]byte, 8)) {
+		return "", errors.New("nothing random")
+	}
+	f.called("ticket %v", ttl)
+	return "holdfast1.ticket", f.err
+}
+
+func (f *fake) Remove(_ context.Context, id state.NodeID, force bool) error {
+	f.called("remove %s %v", id, force)
+	return f.err
+}
+
+func (f *fake) CreateAccount(_ context.Context, email, password string) (state.Account, error) {
+	f.called("account %s %q", email, password)
+	return state.Account{ID: "a1", Email: email, PasswordHash: "secret", Created: 1_767_323_045_678}, f.err
+}
+
+func (f *fake) List(context.Context) ([]state.Account, error) {
+	return []state.Account{{ID: "a1", Email: "alice@example.org", PasswordHash: "secret", Created: 1}}, f.err
+}
+
+func (f *fake) ByEmail(_ context.Context, email string) (state.Account, error) {
+	if email != "alice@example.org" {
+		return state.Account{}, state.ErrNotFound
+	}
+	return state.Account{ID: "a1", Email: email}, f.err
+}
+
+func (f *fake) Operator(context.Context) (state.Account, error) {
+	return state.Account{ID: "operator", Email: "operator@localhost"}, f.err
+}
+
+var created = time.Date(2026, 1, 2, 4, 4, 5, 678_900_000, time.FixedZone("", 3600))
+
+func (f *fake) CreateKey(_ context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error) {
+	f.called("key %s %s %v %v", email, name, scopes, ttl)
+	return accounts.Key{
+		ID: "jti-1", Email: email, Name: name, Scope: "storage:read storage:write", Token: "a.b.c",
+		AccessKeyID: "HFjti", SecretAccessKey: "hidden", Created: created,
+	}, f.err
+}
+
+func (f *fake) Keys(_ context.Context, email string) ([]accounts.Key, error) {
+	f.called("keys %s", email)
+	return []accounts.Key{
+		{ID: "jti-1", Email: "alice@example.org", Name: "laptop", Scope: "storage:read", Created: created, Token: "hidden", SecretAccessKey: "hidden"},
+		{ID: "jti-2", Email: "alice@example.org", Scope: "storage:read", Created: created, Expires: created.Add(time.Hour)},
+	}, f.err
+}
+
+func (f *fake) Revoke(_ context.Context, jti state.KeyID) error {
+	f.called("revoke %s", jti)
+	return f.err
+}
+
+const fileCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+
+func (f *fake) Add(_ context.Context, r io.Reader) (cid.Cid, uint64, error) {
+	data, err := io.ReadAll(r)
+	if err = errors.Join(err, f.err); err != nil {
+		return cid.Undef, 0, err
+	}
+	f.file = data
+	c, err := cid.Decode(fileCID)
+	return c, uint64(len(data)), err
+}
+
+func (f *fake) Open(_ context.Context, text string) (io.ReadSeekCloser, uint64, error) {
+	if text != fileCID {
+		return nil, 0, state.Errorf(state.CodeInvalid, "cid %q is not valid", text)
+	}
+	size := uint64(len(f.file))
+	if f.breaks {
+		size++
+	}
+	return nopCloser{bytes.NewReader(f.file)}, size, f.err
+}
+
+func (f *fake) Ready(context.Context) error { return f.err }
+
+type nopCloser struct{ io.ReadSeeker }
+
+func (nopCloser) Close() error { return nil }
+
+func (f *fake) handler() http.Handler {
+	return NewOperator(OperatorOptions{
+		Members: f, Accounts: f, Files: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
+		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
+	})
+}
+
+func do(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Header.Set("X-Request-Id", "golden")
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	return rec
+}
+
+func fullStatus() members.Status {
+	node := state.Node{ID: "12D3KooWone", Name: "one", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWone"}, ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWone"}, Version: "0.0.1"}
+	return members.Status{
+		ClusterID: "cluster", Leader: "12D3KooWone", Index: 42, Node: node,
+		Peers: []members.Peer{
+			{Node: node, Role: "voter", Pins: 7, Wanted: 9, Load: members.Load{State: "alive", UsedBytes: 1, FreeBytes: 2, Queue: 3, Version: "1.2.3"}},
+			{Node: state.Node{ID: "12D3KooWtwo"}, Role: "nonvoter", Load: members.Load{State: "down"}},
+		},
+		Pins: map[state.Status]uint64{state.Queued: 1, state.Pinning: 2, state.Pinned: 3, state.Failed: 4}, UnderReplicated: 5,
+	}
+}
+
+func TestAnswersKeepTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		fake               fake
+		method, path, body string
+		calls              string
+	}{
+		{"status", fake{status: fullStatus()}, "GET", "/status", "", ""},
+		{"status_alone", fake{}, "GET", "/status", "", ""},
+		{"peers", fake{status: fullStatus()}, "GET", "/peers", "", ""},
+		{"peers_none", fake{}, "GET", "/peers", "", ""},
+		{"peers_remove", fake{}, "DELETE", "/peers/12D3KooWtwo", "", "remove 12D3KooWtwo false"},
+		{"peers_remove_force", fake{}, "DELETE", "/peers/12D3KooWtwo?force=true", "", "remove 12D3KooWtwo true"},
+		{"peers_remove_refused", fake{err: state.Errorf(state.CodeConflict, "node 12D3KooWtwo does not answer: remove a dead node with --force")}, "DELETE", "/peers/12D3KooWtwo", "", "remove 12D3KooWtwo false"},
+		{"ticket", fake{}, "POST", "/tickets", "{}", "ticket 24h0m0s"},
+		{"ticket_ttl", fake{}, "POST", "/tickets", `{"ttl":"90m"}`, "ticket 1h30m0s"},
+		{"user_create", fake{}, "POST", "/users", `{"email":"bob@example.org","password":"p"}`, `account bob@example.org "p"`},
+		{"users", fake{}, "GET", "/users", "", ""},
+		{"key_create", fake{}, "POST", "/keys", `{"user":"alice@example.org","name":"n","scopes":["storage:read"],"ttl":"1h"}`, "key alice@example.org n [storage:read] 1h0m0s"},
+		{"key_create_plain", fake{}, "POST", "/keys", `{"user":"alice@example.org"}`, "key alice@example.org  [] 0s"},
+		{"keys", fake{}, "GET", "/keys", "", "keys "},
+		{"keys_user", fake{}, "GET", "/keys?user=alice@example.org", "", "keys alice@example.org"},
+		{"key_revoke", fake{}, "DELETE", "/keys/jti-1", "", "revoke jti-1"},
+		{"content_add", fake{}, "POST", "/content", "some bytes", ""},
+		{"content_get", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID, "", ""},
+		{"content_get_empty", fake{}, "GET", "/content/" + fileCID, "", ""},
+		{"content_bad_cid", fake{}, "GET", "/content/hello", "", ""},
+		{"error_internal", fake{err: errors.New("open blocks: input/output error")}, "GET", "/status", "", ""},
+		{"error_unavailable", fake{err: state.ErrUnavailable}, "GET", "/users", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rec := do(tc.fake.handler(), tc.method, tc.path, tc.body)
+			if got := strings.Join(tc.fake.calls, "; "); got != tc.calls {
+				t.Errorf("asked for %q, want %q", got, tc.calls)
+			}
+			var got bytes.Buffer
+			fmt.Fprintf(&got, "%s %s\n%d\n", tc.method, tc.path, rec.Code)
+			for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
+				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
+			}
+			fmt.Fprintf(&got, "\n%s\n", rec.Body)
+			path := filepath.Join("testdata", tc.name+".http")
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("got\n%s\nwant\n%s", &got, want)
+			}
+			if tc.name != "key_create" && tc.name != "key_create_plain" && strings.Contains(got.String(), "hidden") || strings.Contains(got.String(), `secret"`) {
+				t.Errorf("a secret shows: %s", &got)
+			}
+		})
+	}
+}
+
+func TestBadRequestsReachNoUseCase(t *testing.T) {
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/tickets", "", 400},
+		{"POST", "/tickets", "[]", 400},
+		{"POST", "/tickets", `{"ttl":1}`, 400},
+		{"POST", "/tickets", `{"ttl":"soon"}`, 400},
+		{"POST", "/tickets", `{"ttl":"-1h"}`, 400},
+		{"POST", "/tickets", `{"ttl":"0s"}`, 400},
+		{"POST", "/users", `{"email":["a"]}`, 400},
+		{"POST", "/users", `{"email":"a"} {}`, 400},
+		{"POST", "/users", `{"email":"` + strings.Repeat("a", 1<<20) + `"}`, 413},
+		{"POST", "/keys", `{"user":"a","scopes":"storage:read"}`, 400},
+		{"POST", "/keys", `{"user":"a","ttl":"x"}`, 400},
+		{"DELETE", "/peers/x?force=perhaps", "", 400},
+		{"DELETE", "/peers/", "", 404},
+		{"DELETE", "/keys", "", 405},
+		{"PUT", "/status", "", 405},
+		{"GET", "/nothing", "", 404},
+		{"GET", "/content", "", 405},
+		{"GET", "/pinsx", "", 404},
+	} {
+		f := &fake{}
+		rec := do(f.handler(), tc.method, tc.path, tc.body)
+		if rec.Code != tc.status || len(f.calls) != 0 {
+			t.Errorf("%s %s %.40s: %d %s, want %d; asked for %q", tc.method, tc.path, tc.body, rec.Code, rec.Body, tc.status, f.calls)
+		}
+	}
+}
+
+func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
+	for _, code := range state.Codes() {
+		a := answer(fmt.Errorf("wrapped: %w", state.Errorf(code, "words for people")))
+		if _, ok := errorTable[code]; !ok || a.Status < 400 || a.Reason == "" || a.Detail != "words for people" {
+			t.Errorf("code %d: %+v", code, a)
+		}
+	}
+	if a := answer(fmt.Errorf("more: %w", context.DeadlineExceeded)); a.Status != 503 {
+		t.Errorf("a call that took too long: %+v", a)
+	}
+}
+
+func TestPinsAreServedByTheirOwnSurface(t *testing.T) {
+	h := (&fake{}).handler()
+	for _, path := range []string{"/pins", "/pins/id"} {
+		if got := do(h, "GET", path, "").Body.String(); got != "pins "+path {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+func TestLocalRequestsActAsTheOperatorOrAUser(t *testing.T) {
+	for _, tc := range []struct {
+		path    string
+		err     error
+		account state.AccountID
+		status  int
+	}{
+		{"/pins", nil, "operator", 0},
+		{"/pins?user=alice@example.org", nil, "a1", 0},
+		{"/pins?user=nobody@example.org", nil, "", 400},
+		{"/pins", state.ErrUnavailable, "", 503},
+	} {
+		p, err := Local(&fake{err: tc.err})(t.Context(), httptest.NewRequest("GET", tc.path, nil))
+		if p.Account != tc.account || (err != nil) != (tc.status != 0) {
+			t.Errorf("%s: %+v, %v", tc.path, p, err)
+		}
+		if err != nil && answer(err).Status != tc.status {
+			t.Errorf("%s is answered %+v", tc.path, answer(err))
+		}
+		if err == nil && (!p.May(state.ScopeRead) || !p.May(state.ScopeWrite)) {
+			t.Errorf("%s: %+v may not do all", tc.path, p)
+		}
+	}
+}
+
+func TestAFileThatBreaksOffIsNotTakenForWhole(t *testing.T) {
+	big := bytes.Repeat([]byte("0123456789abcdef"), 3*fileBuffer/16)
+	for name, f := range map[string]*fake{"whole": {file: big}, "broken": {file: big, breaks: true}} {
+		s := httptest.NewServer(f.handler())
+		resp, err := http.Get(s.URL + "/content/" + fileCID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		s.Close()
+		if whole := err == nil && bytes.Equal(got, big); whole != (name == "whole") {
+			t.Errorf("%s: %d of %d bytes, %v", name, len(got), len(big), err)
+		}
+	}
+	// Nothing is here yet when the first bytes fail, so it is an answer.
+	rec := do((&fake{breaks: true}).handler(), "GET", "/content/"+fileCID, "")
+	if rec.Code != 500 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestTheMonitorShowsMetricsAndHealth(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_test_total", Help: "A test."})
+	registry.MustRegister(counter)
+	counter.Add(3)
+	for _, tc := range []struct {
+		path   string
+		err    error
+		status int
+		has    string
+	}{
+		{"/metrics", nil, 200, "holdfast_test_total 3"},
+		{"/metrics", errors.New("not ready"), 200, "holdfast_test_total 3"},
+		{"/healthz", errors.New("not ready"), 200, `"alive"`},
+		{"/readyz", nil, 200, `"ready"`},
+		{"/readyz", errors.New("no leader is known"), 503, "no leader is known"},
+		{"/status", nil, 404, "NOT_FOUND"},
+		{"/users", nil, 404, "NOT_FOUND"},
+	} {
+		h := NewMonitor(MonitorOptions{Gatherer: registry, Health: &fake{err: tc.err}, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler)})
+		if rec := do(h, "GET", tc.path, ""); rec.Code != tc.status || !strings.Contains(rec.Body.String(), tc.has) {
+			t.Errorf("%s: %d %s, want %d %s", tc.path, rec.Code, rec.Body, tc.status, tc.has)
+		}
+	}
+}
