@@ -96,7 +96,7 @@ func (n *Node) joinTargets() ([]target, error) {
 			continue
 		}
 		if !strings.HasPrefix(where, "/") {
-			return nil, errors.New("--join takes a ticket of `holdfast token` or a multiaddr such as /ip4/10.0.0.1/tcp/9096/p2p/12D3...")
+			return nil, errors.New("--join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID")
 		}
 		secret, err := joinSecret(n.opts.Config.Cluster)
 		if err != nil {
