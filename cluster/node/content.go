@@ -58,6 +58,9 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		Root: job.Root, Owner: job.Owner, Store: f.blocks, Sources: append(sources, session), Limits: f.limits,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
+	if err == nil {
+		f.peer.Announce(job.Root) // what finds no room is announced with all roots
+	}
 	return got.Bytes, got.Blocks, err
 }
 
