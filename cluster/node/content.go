@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -66,6 +67,12 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 
 // Reason implements tracker.Fetcher.
 func (f *fetcher) Reason(err error) string { return dag.Reason(err) }
+
+// Final tells the tracker which failures another attempt cannot cure: those
+// that lie in the content itself.
+func (f *fetcher) Final(err error) bool {
+	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
+}
 
 // files imports and reads files, for the content use case.
 type files struct {
