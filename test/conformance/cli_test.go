@@ -109,7 +109,7 @@ func TestWrongUseIsTold(t *testing.T) {
 		{"an argument missing", nil, []string{"pin", "get", "--data", t.TempDir()}, 2, ""},
 		{"an argument too many", nil, []string{"status", "extra", "--data", t.TempDir()}, 2, ""},
 		{"a bad value of a flag", nil, append(dir(""), "--replication", "many"), 2, "replication"},
-		{"a choice that a setting does not have", nil, append(dir(""), "--routing", "psychic"), 1, "routing"},
+		{"a choice that a setting does not have", nil, append(dir(""), "--routing", "psychic"), 2, "routing"},
 		{"an unknown key in the file", nil, dir("[pinning]\ncolour = \"red\"\n"), 1, "pinning.colour"},
 		{"an unknown section in the file", nil, dir("[colour]\nred = 1\n"), 1, "colour"},
 		{"a bad value in the file", nil, dir("[repair]\nafter = \"soon\"\n"), 1, "repair.after"},
