@@ -140,7 +140,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"content":   n.content.Run,
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
-		"log":       n.watchLog,
+		"disk":      n.watchDisk,
 	} {
 		g.Go(func() error {
 			if err := run(ctx); err != nil {
@@ -152,14 +152,16 @@ func (n *Node) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// watchLog ends the node when a write of the Raft log failed: nobody knows what
-// of it is on the disk, and only a new start can tell.
-func (n *Node) watchLog(ctx context.Context) error {
+// watchDisk ends the node when a write of the Raft log or of blocks failed:
+// nobody knows what of it is on the disk, and only a new start can tell.
+func (n *Node) watchDisk(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-n.log.Failed():
 		return errors.New("a write of the raft log failed, the disk cannot be trusted")
+	case <-n.blocks.Failed():
+		return errors.New("a write of blocks failed, the disk cannot be trusted")
 	}
 }
 
