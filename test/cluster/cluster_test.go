@@ -1,0 +1,226 @@
+// Package cluster runs whole nodes side by side in one process, which shows
+// that a node has no globals, and drives their use cases without HTTP.
+//
+// Imports: cluster/node, its use cases, config.
+// Never:   cmd, api.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// patience bounds every wait of these tests.
+const patience = 60 * time.Second
+
+// running is a node that runs until the test ends, or stop is called.
+type running struct {
+	*node.Node
+	dir    string
+	config config.Config
+	stop   func() error
+}
+
+func start(t *testing.T, dir, join, secretFile string) *running {
+	t.Helper()
+	c := config.Default()
+	c.Data = dir
+	c.Node.Name = filepath.Base(dir)
+	c.Peer.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
+	c.Peer.ClusterListen = []string{"/ip4/127.0.0.1/tcp/0"}
+	c.Peer.Routing = config.RoutingOff
+	if join != "" {
+		c.Cluster.Join, c.Cluster.SecretFile = []string{join}, secretFile
+	}
+	return run(t, c)
+}
+
+func run(t *testing.T, c config.Config) *running {
+	t.Helper()
+	n, err := node.Open(t.Context(), node.Options{
+		Config: c, Version: "test", Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatalf("open %s: %v", c.Data, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	r := &running{Node: n, dir: c.Data, config: c}
+	r.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return errors.Join(<-ended, n.Close())
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("stop %s: %v", c.Data, err)
+		}
+	})
+	await(t, "ready "+c.Node.Name, func() bool { return n.Ready() == nil })
+	return r
+}
+
+// await polls until cond holds.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	late := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// three starts a cluster of three nodes.
+func three(t *testing.T) []*running {
+	t.Helper()
+	base := t.TempDir()
+	first := start(t, filepath.Join(base, "node1"), "", "")
+	s, err := first.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(first.dir, node.SecretFile)
+	nodes := []*running{first}
+	for _, name := range []string{"node2", "node3"} {
+		nodes = append(nodes, start(t, filepath.Join(base, name), s.Node.ClusterAddrs[0], secret))
+	}
+	for _, n := range nodes {
+		await(t, "all are voters", func() bool {
+			s, err := n.Members().Status(t.Context())
+			voters := 0
+			for _, p := range s.Peers {
+				if p.Role == "voter" {
+					voters++
+				}
+			}
+			return err == nil && voters == 3
+		})
+	}
+	return nodes
+}
+
+func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
+	nodes := three(t)
+	want := make([]byte, 5<<20+123)
+	_, _ = rand.Read(want)
+	root, size, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(want))
+	if err != nil || size != uint64(len(want)) {
+		t.Fatalf("add: %d bytes, %v", size, err)
+	}
+	operator, err := nodes[1].Accounts().Operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, err := nodes[1].Pins().Create(t.Context(), operator.ID, pins.Request{CID: root.String()})
+	if err != nil || pin.Status != state.Queued || len(pin.Delegates) == 0 {
+		t.Fatalf("create: %+v, %v", pin, err)
+	}
+	await(t, "held on all three", func() bool {
+		s, err := nodes[2].Members().Status(t.Context())
+		held := uint64(0)
+		for _, p := range s.Peers {
+			held += p.Pins
+		}
+		return err == nil && held == 3
+	})
+	for _, n := range nodes {
+		got, err := n.Pins().Get(t.Context(), operator.ID, pin.ID)
+		if err != nil || got.Status != state.Pinned {
+			t.Fatalf("%s: %s, %v", n.config.Node.Name, got.Status, err)
+		}
+		read(t, n, root.String(), want)
+	}
+
+	if err := nodes[0].stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := nodes[0].config
+	again.Cluster.Join = nil // a member already
+	read(t, run(t, again), root.String(), want)
+	if err := nodes[1].Pins().Delete(t.Context(), operator.ID, pin.ID); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "nothing is held", func() bool {
+		s, err := nodes[2].Members().Status(t.Context())
+		var used uint64
+		for _, p := range s.Peers {
+			used += p.Pins + p.UsedBytes
+		}
+		return err == nil && used == 0
+	})
+}
+
+// read checks that a node reads the file whole, and from its middle.
+func read(t *testing.T, n *running, root string, want []byte) {
+	t.Helper()
+	f, size, err := n.Content().Open(t.Context(), root)
+	if err != nil || size != uint64(len(want)) {
+		t.Fatalf("%s: open: %d bytes, %v", n.config.Node.Name, size, err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}()
+	middle := int64(len(want) / 2)
+	if _, err := f.Seek(middle, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(f)
+	if err != nil || !bytes.Equal(got, want[middle:]) {
+		t.Fatalf("%s: %d bytes from the middle differ, %v", n.config.Node.Name, len(got), err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%s: %d bytes differ, %v", n.config.Node.Name, len(got), err)
+	}
+}
+
+func TestAStrangerWithAWrongSecretDoesNotJoin(t *testing.T) {
+	base := t.TempDir()
+	first := start(t, filepath.Join(base, "node1"), "", "")
+	s, err := first.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Data = filepath.Join(base, "stranger")
+	c.Peer.Listen, c.Peer.ClusterListen = nil, []string{"/ip4/127.0.0.1/tcp/0"}
+	c.Peer.Routing = config.RoutingOff
+	c.Cluster.Join = s.Node.ClusterAddrs[:1]
+	c.Cluster.Secret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	n, err := node.Open(ctx, node.Options{Config: c, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		t.Fatal("joined with a wrong secret", n.Close())
+	}
+	if s, err = first.Members().Status(t.Context()); err != nil || len(s.Peers) != 1 {
+		t.Fatalf("members: %v, %v", s.Peers, err)
+	}
+}
