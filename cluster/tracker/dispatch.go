@@ -216,11 +216,14 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 			return
 		}
 	}
-	if s.err != nil {
+	switch _, own, err := wanted(view, e.root, d.t.opts.Self); {
+	case s.err != nil:
 		d.delay(e, d.t.limits.MaxBackoff)
-		return
+	case err == nil && own == nil && !s.dropped:
+		d.forget(e) // wanted by entries that are not applied here yet; they will tell
+	default:
+		d.look(ctx, view, e)
 	}
-	d.look(ctx, view, e)
 }
 
 // wake looks at the roots that are due.
@@ -283,6 +286,7 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 		d.trouble(ctx, e, wrap("read owner", err))
 		return
 	}
+	audited := e.verify
 	e.verify = false
 	switch {
 	case own == nil && here:
@@ -303,7 +307,7 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 			d.t.opts.Logger.WarnContext(ctx, "content is not here any more", "root", e.root)
 			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: lostReason})
 		}
-		if own.Phase != state.Assigned || e.attempts > 0 {
+		if audited || own.Phase != state.Assigned || e.attempts > 0 {
 			queue = d.backlog
 		}
 		d.enqueue(e, queue)

@@ -40,7 +40,9 @@ type Repairer struct {
 	Now    func() time.Time
 	Logger *slog.Logger
 
-	last topology // of the last pass that left nothing to do; Run's
+	// Of the last pass that left nothing to do; Run's.
+	last  topology
+	short uint64 // roots short of holders then
 }
 
 // topology is what decides where roots can be.
@@ -90,8 +92,9 @@ func (r *Repairer) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at all roots when there is a reason to: the nodes have changed
-// since the last one that left nothing to do, or roots are short of holders.
+// pass looks at all roots when there is a reason to: the nodes, or the number
+// of roots short of holders, have changed since the last one that left nothing
+// to do.
 func (r *Repairer) pass(ctx context.Context) error {
 	if !r.State.IsLeader() {
 		r.last = topology{} // whoever leads next begins with a whole pass
@@ -101,10 +104,11 @@ func (r *Repairer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if 2*now.live() <= len(now.members) {
-		return nil // a leader that hears no majority knows nothing
+	if now.equal(&r.last) && (short == 0 || short == r.short) {
+		return nil
 	}
-	if now.equal(&r.last) && short == 0 {
+	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
+		r.Logger.WarnContext(ctx, "no repair while half of the members are down", "down", len(now.gone))
 		return nil
 	}
 	placed, pending, err := r.place(ctx, &now)
@@ -114,7 +118,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.last = now
+	r.last, r.short = now, short
 	if pending > 0 {
 		r.last = topology{}
 	}
@@ -213,18 +217,19 @@ func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placem
 }
 
 // allocation returns where a root is to be kept, nil when it may stay as it is.
-// A copy on a member that is gone stays on record until as many others are held
-// as there should be: should the member come back before, its content counts,
-// and it does not drop what may be the last copy. whole is false while a later
-// pass has to look again.
+// whole is false when a later pass has to look again.
+//
+// A copy on a member that is gone stays on record until others hold as many as
+// there should be with every member there. Should that member come back before,
+// its content counts: it does not drop what may be the last copy, and a cluster
+// that has no other node to use does not fetch everything again.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
-	var live, held, strangers, missing int
+	var live, held, strangers int
 	for _, c := range root.Copies {
 		switch {
 		case !now.has(c.Node):
 			strangers++
 		case slices.Contains(now.gone, c.Node):
-			missing++
 		default:
 			live++
 			if c.Phase == state.Held {
@@ -232,27 +237,28 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 			}
 		}
 	}
-	target := min(now.replication, now.live())
-	if live >= target && strangers == 0 && (missing == 0 || held < target) {
-		return nil, missing == 0
+	target, full := min(now.replication, now.live()), min(now.replication, len(now.members))
+	lacking := live < target || strangers > 0
+	surplus := len(root.Copies) > full && held >= full
+	if !lacking && !surplus {
+		return nil, len(root.Copies) <= full || held == live
 	}
 	nodes = slices.Clone(r.Place(*root))
-	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
 	if len(nodes) == 0 {
 		return nil, false
 	}
 	whole = true
 	for _, c := range root.Copies {
-		keep := c.Phase == state.Held && now.has(c.Node) && heldOn(root, nodes) < target
-		if keep && !slices.Contains(nodes, c.Node) && len(nodes) < state.MaxCopies {
+		last := c.Phase == state.Held && now.has(c.Node) && heldOn(root, nodes) < full
+		if last && !slices.Contains(nodes, c.Node) && len(nodes) < state.MaxCopies {
 			nodes = append(nodes, c.Node)
 			whole = false
 		}
 	}
 	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
 	if slices.Equal(nodes, root.Nodes()) {
-		return nil, whole
+		return nil, !lacking
 	}
 	return nodes, whole
 }

@@ -1,0 +1,318 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// running runs something until the returned function is called.
+func running(w *world, run func(context.Context) error) (stop func()) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func (w *world) totals() map[state.Status]uint64 {
+	w.Helper()
+	view, release := w.state.State.LocalView()
+	defer release()
+	pins, _, err := view.Totals()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return pins
+}
+
+func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		const pins = 3*state.MaxSettle + 10
+		for range pins {
+			w.pin(1)
+		}
+		w.state.SetLeader(false)
+		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		defer running(w, s.Run)()
+		w.says(self, 1, state.Held)
+		w.pass(time.Minute)
+		if n := w.totals()[state.Pinned]; n != state.MaxSettle {
+			w.Fatalf("%d pins moved by a node that does not lead", n)
+		}
+		w.state.SetLeader(true)
+		w.state.Fail(state.ErrUnavailable)
+		w.pass(time.Minute)
+		w.state.Fail(nil)
+		w.pass(settleEvery)
+		if n := w.totals()[state.Pinned]; n != pins {
+			w.Fatalf("%d of %d pins are pinned", n, pins)
+		}
+	})
+}
+
+// repairs is a cluster of many nodes with a repairer on the leader.
+type repairs struct {
+	*world
+	down map[state.NodeID]time.Time
+}
+
+func repairWorld(t *testing.T, members []state.NodeID, fn func(r *repairs)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members(members...), Replication: 3, WriteCopies: 2})
+		r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}}
+		repairer := &Repairer{
+			Self: self, State: r.state, Watch: st.Watch, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			DownSince: func(n state.NodeID) (time.Time, bool) { since, ok := r.down[n]; return since, ok },
+			Place:     r.choose,
+		}
+		defer running(r.world, repairer.Run)()
+		fn(r)
+	})
+}
+
+// choose keeps the copies on nodes that are up and adds others in order.
+func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
+	view, release := r.state.State.LocalView()
+	defer release()
+	members, err := view.Nodes()
+	if err != nil {
+		r.Error(err)
+	}
+	for _, first := range []bool{true, false} {
+		for _, m := range members {
+			_, down := r.down[m.ID]
+			if len(nodes) < 3 && !down && (root.Copy(m.ID) != nil) == first {
+				nodes = append(nodes, m.ID)
+			}
+		}
+	}
+	return nodes
+}
+
+func (r *repairs) fall(n state.NodeID) { r.down[n] = time.Now() }
+
+func (r *repairs) wantOn(n int, want ...state.NodeID) {
+	r.Helper()
+	root := r.root(n)
+	if got := root.Nodes(); !slices.Equal(got, want) {
+		r.Fatalf("root %d is on %v, want %v", n, got, want)
+	}
+}
+
+func (r *repairs) held(n int, nodes ...state.NodeID) {
+	for _, node := range nodes {
+		r.says(node, n, state.Held)
+	}
+}
+
+func TestRepairAfterAMemberIsDownForTooLong(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
+		for n := range 300 {
+			r.pin(n, "a", "b", "c")
+			r.held(n, "a", "b", "c")
+		}
+		r.fall("c")
+		r.pass(DefaultRepairAfter - time.Second)
+		r.wantOn(0, "a", "b", "c")
+		r.pass(DefaultRepairEvery + 10*time.Second)
+		for n := range 300 {
+			r.wantOn(n, "a", "b", "c", "d") // c's copy counts until d's is whole
+			r.held(n, "d")
+		}
+		r.pass(DefaultRepairEvery + 10*time.Second)
+		for n := range 300 {
+			r.wantOn(n, "a", "b", "d")
+		}
+	})
+}
+
+func TestAMemberThatComesBackInTimeKeepsItsCopies(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.fall("b")
+		r.fall("c")
+		r.pass(DefaultRepairAfter + 2*DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "c", "d", "e")
+		delete(r.down, "b")
+		delete(r.down, "c")
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "c") // nothing was lost, the new ones are not needed
+	})
+}
+
+// With no other node to use, a member's copies wait for it: it would have to
+// fetch everything again.
+func TestThreeNodesWaitForTheThird(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.fall("c")
+		r.pin(2, "a", "b")
+		r.held(2, "a", "b")
+		r.pass(24 * time.Hour)
+		r.wantOn(1, "a", "b", "c")
+		r.wantOn(2, "a", "b")
+		delete(r.down, "c")
+		r.pass(DefaultRepairEvery + time.Second)
+		r.wantOn(2, "a", "b", "c")
+	})
+}
+
+func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.pass(time.Second)
+		r.state.Apply(r, &state.RemoveNode{ID: "c"})
+		r.pass(time.Second)
+		r.wantOn(1, "a", "b", "d")
+		r.state.Apply(r, &state.RemoveNode{ID: "d"})
+		r.pass(time.Second)
+		r.wantOn(1, "a", "b")
+		r.state.Apply(r, &state.JoinNode{Node: clustertest.Members("e")[0], At: 1})
+		r.pass(time.Second)
+		r.wantOn(1, "a", "b", "e")
+	})
+}
+
+func TestNoRepairWithoutAView(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		setup func(r *repairs)
+	}{
+		{"another node leads", func(r *repairs) { r.state.SetLeader(false); r.fall("c") }},
+		{"half of the members are down", func(r *repairs) { r.fall("b"); r.fall("c") }},
+		{"no majority", func(r *repairs) { r.state.Fail(errors.New("no leader")); r.fall("c") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+				r.pin(1, "a", "b", "c")
+				r.held(1, "a", "b", "c")
+				r.pass(DefaultRepairEvery)
+				tc.setup(r)
+				r.pass(time.Hour)
+				r.wantOn(1, "a", "b", "c")
+				r.down = map[state.NodeID]time.Time{"c": r.down["c"]}
+				r.state.SetLeader(true)
+				r.state.Fail(nil)
+				r.pass(2 * DefaultRepairEvery)
+				r.wantOn(1, "a", "b", "c", "d")
+			})
+		})
+	}
+}
+
+func TestRepairKeepsToItsRate(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+		const roots = 5 * DefaultRepairRate
+		for n := range roots {
+			r.pin(n, "a", "b", "c")
+		}
+		r.pass(time.Second)
+		r.state.Apply(r, &state.RemoveNode{ID: "c"})
+		moved := func() (n int) {
+			view, release := r.state.State.LocalView()
+			defer release()
+			_, wanted, err := view.CopiesOn("d")
+			if err != nil {
+				r.Fatal(err)
+			}
+			return int(wanted)
+		}
+		r.pass(2 * time.Second)
+		if n := moved(); n < DefaultRepairRate || n > 3*DefaultRepairRate {
+			r.Fatalf("%d roots placed in two seconds", n)
+		}
+		r.pass(4 * time.Second)
+		if n := moved(); n != roots {
+			r.Fatalf("%d of %d roots placed", n, roots)
+		}
+	})
+}
+
+func TestAllocation(t *testing.T) {
+	const H, A = state.Held, state.Assigned
+	for _, tc := range []struct {
+		name    string
+		copies  []state.Copy
+		members string
+		gone    string
+		place   string
+		want    string // empty: stays
+		whole   bool
+	}{
+		{"complete", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}}, "abcd", "", "abd", "", true},
+		{"being fetched", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: A}, {Node: "c", Phase: A}}, "abcd", "", "abd", "", true},
+		{"too few", []state.Copy{{Node: "a", Phase: H}}, "abcd", "", "abc", "abc", true},
+		{"fewer than there could be, no place", []state.Copy{{Node: "a", Phase: H}}, "ab", "", "a", "", false},
+		{"nobody to place on", []state.Copy{{Node: "a", Phase: H}}, "bc", "", "", "", false},
+		{"gone and not held", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}}, "abcd", "c", "abd", "abd", true},
+		{"gone and held", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}}, "abcd", "c", "abd", "abcd", false},
+		{"replaced, being fetched", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: A}}, "abcd", "c", "abd", "", false},
+		{"replaced, whole", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: H}}, "abcd", "c", "abd", "abd", true},
+		{"left", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "x", Phase: H}}, "abc", "", "abc", "abc", true},
+		{"left, no other", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "x", Phase: H}}, "ab", "", "ab", "ab", true},
+		{"placed away from the only holder", []state.Copy{{Node: "a", Phase: H}}, "abcd", "", "bcd", "abcd", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ids := func(s string) (nodes []state.NodeID) {
+				for _, c := range s {
+					nodes = append(nodes, state.NodeID(c))
+				}
+				return nodes
+			}
+			r := &Repairer{Place: func(state.Root) []state.NodeID { return ids(tc.place) }}
+			got, whole := r.allocation(&state.Root{Copies: tc.copies}, &topology{replication: 3, members: ids(tc.members), gone: ids(tc.gone)})
+			if !slices.Equal(got, ids(tc.want)) || whole != tc.whole {
+				t.Errorf("got %v (whole %t), want %v (whole %t)", got, whole, ids(tc.want), tc.whole)
+			}
+		})
+	}
+}
+
+// BenchmarkRoots is a root's whole way: told, fetched, sealed, reported. The
+// fetch itself and the state machine in memory cost something too.
+func BenchmarkRoots(b *testing.B) {
+	b.ReportAllocs()
+	w := newWorld(b, Limits{Flush: time.Millisecond})
+	w.start()
+	defer w.stop()
+	last := ""
+	for n := range b.N {
+		last = fmt.Sprintf("pin-%d", n+1)
+		w.pin(n)
+	}
+	deadline := time.After(time.Minute)
+	for {
+		view, release := w.state.State.LocalView()
+		held, _, err := view.CopiesOn(self)
+		release()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if held == uint64(b.N) {
+			return
+		}
+		select {
+		case <-deadline:
+			b.Fatalf("%d of %d held, up to %s", held, b.N, last)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

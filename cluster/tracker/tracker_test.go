@@ -1,0 +1,622 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const moment = 100 * time.Millisecond // for a report to be flushed
+
+func TestHoldsWhatIsPinned(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.start()
+		defer w.stop()
+		id := w.pin(1, self, other)
+		w.pass(moment)
+		w.wantPhase(1, state.Held)
+		w.wantSealed(1, true)
+		if root := w.root(1); root.Size != 100 || root.Blocks != 10 {
+			w.Fatalf("size %d in %d blocks, want 100 in 10", root.Size, root.Blocks)
+		}
+		if s, _ := w.status(id); s != state.Pinned {
+			w.Fatalf("status %s, want pinned", s)
+		}
+		w.wantIdle()
+		w.unpin(id)
+		w.pass(moment)
+		w.wantNothingHere(1)
+	})
+}
+
+func TestIgnoresWhatOthersKeep(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.pin(1, other, third)
+		w.start()
+		defer w.stop()
+		w.pin(2, other)
+		w.pass(moment)
+		if len(w.net.jobs) != 0 {
+			w.Fatalf("fetched %v", w.net.jobs)
+		}
+	})
+}
+
+// What a node finds when it starts is brought in order, whatever it was doing
+// when it was stopped.
+func TestRestartReconciles(t *testing.T) {
+	sealed, partial := &owned{true, 100, 10}, &owned{false, 30, 3}
+	for _, tc := range []struct {
+		name    string
+		here    *owned
+		phase   state.Phase // 0: not wanted
+		want    state.Phase
+		fetches int
+		kept    bool
+		reports []state.Phase
+	}{
+		{"sealed, not reported", sealed, state.Assigned, state.Held, 0, true, []state.Phase{state.Held}},
+		{"sealed, reported as fetching", sealed, state.Fetching, state.Held, 0, true, []state.Phase{state.Held}},
+		{"sealed after all was given up", sealed, state.GaveUp, state.Held, 0, true, []state.Phase{state.Held}},
+		{"sealed and reported", sealed, state.Held, state.Held, 0, true, nil},
+		{"begun", partial, state.Fetching, state.Held, 1, true, []state.Phase{state.Held}},
+		{"not begun", nil, state.Assigned, state.Held, 1, true, []state.Phase{state.Held}},
+		{"lost in part", partial, state.Held, state.Held, 1, true, []state.Phase{state.Held}},
+		{"given up, parts left", partial, state.GaveUp, state.GaveUp, 0, false, nil},
+		{"given up", nil, state.GaveUp, state.GaveUp, 0, false, nil},
+		{"not wanted, complete", sealed, 0, 0, 0, false, nil},
+		{"not wanted, begun", partial, 0, 0, 0, false, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, Limits{}, func(w *world) {
+				if tc.here != nil {
+					w.store.put(Owner(key(1)), *tc.here)
+				}
+				nodes := []state.NodeID{other, third}
+				if tc.phase != 0 {
+					nodes = append(nodes, self)
+				}
+				w.pin(1, nodes...)
+				if tc.phase > state.Assigned {
+					w.says(self, 1, tc.phase)
+				}
+				w.start()
+				defer w.stop()
+				w.pass(moment)
+				if tc.want != 0 {
+					w.wantPhase(1, tc.want)
+				}
+				if got := len(w.net.fetched(key(1))); got != tc.fetches {
+					w.Errorf("%d fetches, want %d", got, tc.fetches)
+				}
+				if got := w.state.reported(key(1)); tc.name != "lost in part" && !slices.Equal(got, tc.reports) {
+					w.Errorf("reported %v, want %v", got, tc.reports)
+				}
+				if _, here := w.store.get(Owner(key(1))); here != tc.kept {
+					w.Errorf("blocks here: %t, want %t", here, tc.kept)
+				}
+				w.wantIdle()
+			})
+		})
+	}
+}
+
+func TestLostContentIsReportedAndFetchedAgain(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		id := w.pin(1, self, other)
+		w.says(self, 1, state.Held)
+		w.net.set(key(1), slow(3))
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		w.wantPhase(1, state.Fetching)
+		w.pass(5 * time.Second)
+		w.wantPhase(1, state.Held)
+		if s, _ := w.status(id); s != state.Pinned {
+			w.Fatalf("status %s, want pinned", s)
+		}
+	})
+}
+
+func TestDeleteStopsTheFetchAndFreesItsParts(t *testing.T) {
+	for _, state := range []struct {
+		name string
+		does behaviour
+	}{{"moving", slow(1000)}, {"stalled", stalls(3)}, {"silent", silent}, {"between attempts", vanishes(2)}} {
+		t.Run(state.name, func(t *testing.T) {
+			bubble(t, Limits{}, func(w *world) {
+				w.net.set(key(1), state.does)
+				w.start()
+				defer w.stop()
+				id := w.pin(1)
+				w.pass(3 * time.Second)
+				w.unpin(id)
+				w.pass(moment)
+				w.wantNothingHere(1)
+				w.wantIdle()
+				if !w.gone(1) {
+					w.Fatal("the root is still on record")
+				}
+				if _, _, ok := w.tracker.Progress(key(1)); ok {
+					w.Fatal("a fetch still runs")
+				}
+			})
+		})
+	}
+}
+
+func TestDeleteOfOneOfTwoPinsKeepsTheFetch(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), slow(5))
+		w.start()
+		defer w.stop()
+		first := w.pin(1)
+		w.pin(1)
+		w.pass(2 * time.Second)
+		w.unpin(first)
+		w.pass(10 * time.Second)
+		w.wantPhase(1, state.Held)
+		if n := len(w.net.fetched(key(1))); n != 1 {
+			w.Fatalf("%d fetches, want 1", n)
+		}
+	})
+}
+
+func TestReplaceKeepsTheOldUntilTheNewIsPinned(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(2), slow(20))
+		w.net.set(key(3), slow(3))
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(moment)
+		replace := func(old, with state.RequestID, n int) {
+			w.state.Apply(w, &state.ReplacePin{Old: old, Pin: w.newPin(with, n), Nodes: []state.NodeID{self}})
+		}
+		replace("pin-1", "two", 2)
+		w.pass(2 * time.Second)
+		w.wantSealed(1, true) // shared blocks are at hand
+		w.wantPhase(2, state.Fetching)
+		replace("two", "three", 3) // replaced while it is fetched
+		w.pass(moment)
+		w.wantNothingHere(2)
+		w.wantSealed(1, true)
+		w.pass(5 * time.Second)
+		w.wantPhase(3, state.Held)
+		w.wantNothingHere(1)
+		w.wantIdle()
+	})
+}
+
+func TestGivesUpAfterItsAttempts(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), vanishes(2))
+		w.start()
+		defer w.stop()
+		id := w.pin(1, self, other)
+		w.pass(moment)
+		root := w.root(1)
+		if c := root.Copy(self); c.Phase != state.Assigned || !strings.Contains(c.Reason, "no luck") {
+			w.Fatalf("after the first attempt: %+v", c)
+		}
+		if o, ok := w.store.get(Owner(key(1))); !ok || o.blocks != 2 {
+			w.Fatal("the parts are gone before the last attempt")
+		}
+		w.pass(DefaultBackoff + moment)
+		if n := len(w.net.fetched(key(1))); n != 2 {
+			w.Fatalf("%d attempts after the first pause, want 2", n)
+		}
+		w.pass(2*DefaultBackoff + moment)
+		w.wantPhase(1, state.GaveUp)
+		w.wantNothingHere(1)
+		w.wantIdle()
+		w.pass(time.Hour)
+		if n := len(w.net.fetched(key(1))); n != DefaultAttempts {
+			w.Fatalf("%d attempts, want %d", n, DefaultAttempts)
+		}
+		w.says(other, 1, state.GaveUp)
+		if s, detail := w.status(id); s != state.Failed || !strings.Contains(detail, "no luck: nobody offered the block") {
+			w.Fatalf("status %s, %q", s, detail)
+		}
+	})
+}
+
+func TestPinningAgainAfterFailureBeginsAfresh(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.start()
+		defer w.stop()
+		id := w.pin(1)
+		w.pass(time.Minute)
+		if s, _ := w.status(id); s != state.Failed {
+			w.Fatalf("status %s, want failed", s)
+		}
+		w.net.set(key(1), good)
+		again := w.pin(1)
+		w.pass(moment)
+		if s, _ := w.status(again); s != state.Pinned {
+			w.Fatalf("status %s, want pinned", s)
+		}
+	})
+}
+
+// The pin is deleted and made again while the parts of its failed fetch are
+// dropped: the new one is not failed for what the old one went through.
+func TestGivingUpDoesNotMeetTheNextIncarnation(t *testing.T) {
+	bubble(t, Limits{Attempts: 1}, func(w *world) {
+		w.net.set(key(1), func(_ context.Context, f *network, _ Job, _ func(uint64, uint64)) error {
+			f.set(key(1), good)
+			w.unpin("pin-1")
+			w.state.Apply(w, &state.CreatePin{Pin: w.newPin("again", 1), Nodes: []state.NodeID{self}})
+			return errNobody
+		})
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(time.Minute)
+		if s, detail := w.status("again"); s != state.Pinned {
+			w.Fatalf("status %s, %q, want pinned", s, detail)
+		}
+	})
+}
+
+func TestNeverGivesUpWhileSomebodyHoldsIt(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.pin(1, self, other)
+		w.says(other, 1, state.Held)
+		w.start()
+		defer w.stop()
+		w.pass(time.Hour)
+		root := w.root(1)
+		if c := root.Copy(self); c.Phase != state.Assigned || c.Reason == "" {
+			w.Fatalf("copy %+v, want assigned with a reason", c)
+		}
+		jobs := w.net.fetched(key(1))
+		if len(jobs) < 60 || len(jobs) > 130 {
+			w.Fatalf("%d attempts in an hour, want one or two a minute", len(jobs))
+		}
+		w.net.set(key(1), good)
+		w.pass(DefaultMaxBackoff)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestAHolderEndsThePause(t *testing.T) {
+	bubble(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.start()
+		defer w.stop()
+		w.pin(1, self, other)
+		w.pass(moment)
+		w.net.set(key(1), good)
+		w.says(other, 1, state.Held)
+		w.pass(moment)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestAHolderRevivesWhatWasGivenUp(t *testing.T) {
+	bubble(t, Limits{Attempts: 1}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.start()
+		defer w.stop()
+		w.pin(1, self, other)
+		w.pass(moment)
+		w.wantPhase(1, state.GaveUp)
+		w.net.set(key(1), good)
+		w.says(other, 1, state.Held)
+		w.pass(moment)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestSourcesAreHoldersThenAllocatedThenOthers(t *testing.T) {
+	bubble(t, Limits{Backoff: time.Second}, func(w *world) {
+		w.state.Apply(w, &state.JoinNode{Node: clustertest.Members("0")[0], At: 1})
+		w.pin(1, self, other, third)
+		w.says(third, 1, state.Held)
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		jobs := w.net.fetched(key(1))
+		if want := []state.NodeID{third, other, "0"}; len(jobs) != 1 || !slices.Equal(jobs[0].Members, want) {
+			w.Fatalf("jobs %+v, want one from %v", jobs, want)
+		}
+		if jobs[0].Owner != "root/"+key(1).Cid().String() {
+			w.Fatalf("owner %q", jobs[0].Owner)
+		}
+	})
+}
+
+func TestContentNobodyHasDoesNotKeepOthersOut(t *testing.T) {
+	limits := Limits{Moving: 4, Waiting: 16, Attempts: 2, Patience: time.Minute}
+	bubble(t, limits, func(w *world) {
+		for n := range 100 {
+			w.net.set(key(n), silent)
+			w.pin(n)
+		}
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		for n := 100; n < 150; n++ {
+			w.pin(n)
+		}
+		w.pass(4 * DefaultTurn)
+		for n := 100; n < 150; n++ {
+			w.wantPhase(n, state.Held)
+		}
+		if most := w.net.atMost(); most > limits.Moving+limits.Waiting {
+			w.Fatalf("%d fetches at the same time", most)
+		}
+		w.pass(2 * time.Hour)
+		failed := 0
+		for n := range 100 {
+			s, detail := w.status(state.RequestID(fmt.Sprintf("pin-%d", n+1)))
+			if s != state.Failed {
+				continue
+			}
+			failed++
+			if !strings.Contains(detail, "no block of it has come within 1m") {
+				w.Fatalf("pin %d: %q", n, detail)
+			}
+		}
+		if failed < 100-limits.Waiting { // the last ones need not yield to anybody
+			w.Fatalf("%d failed", failed)
+		}
+	})
+}
+
+func TestFetchesThatStallMakeRoom(t *testing.T) {
+	bubble(t, Limits{Moving: 2, Waiting: 8}, func(w *world) {
+		for n := range 2 {
+			w.net.set(key(n), stalls(5))
+			w.pin(n)
+		}
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		w.pin(10)
+		w.pass(moment)
+		if bytes, blocks, ok := w.tracker.Progress(key(0)); !ok || bytes != 50 || blocks != 5 {
+			w.Fatalf("progress %d bytes in %d blocks, %t", bytes, blocks, ok)
+		}
+		w.wantPhase(10, state.Assigned) // both moving slots are taken
+		w.pass(DefaultTurn + 2*slotCheck)
+		w.wantPhase(10, state.Held)
+	})
+}
+
+func TestMovingFetchesAreBounded(t *testing.T) {
+	bubble(t, Limits{Moving: 3, Waiting: 1}, func(w *world) {
+		w.net.rest = slow(5)
+		for n := range 20 {
+			w.pin(n)
+		}
+		w.start()
+		defer w.stop()
+		w.pass(5 * time.Minute)
+		for n := range 20 {
+			w.wantPhase(n, state.Held)
+			if jobs := len(w.net.fetched(key(n))); jobs != 1 {
+				w.Fatalf("root %d fetched %d times", n, jobs)
+			}
+		}
+		if most := w.net.atMost(); most > 4 {
+			w.Fatalf("%d fetches at the same time, want 4 at the most", most)
+		}
+	})
+}
+
+func TestReportsAreBatchedAndSuperseded(t *testing.T) {
+	bubble(t, Limits{Waiting: 4096}, func(w *world) {
+		const roots = 2000
+		for n := range roots {
+			w.pin(n)
+		}
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		if n := w.state.commands(); n > 2*roots/state.MaxReports+2 {
+			w.Fatalf("%d commands for %d roots", n, roots)
+		}
+		fetching := 0
+		for n := range roots {
+			got := w.state.reported(key(n))
+			if len(got) == 0 || got[len(got)-1] != state.Held {
+				w.Fatalf("root %d reported %v", n, got)
+			}
+			fetching += len(got) - 1
+		}
+		if fetching > roots/2 {
+			w.Fatalf("%d reports were superseded before they were sent, and sent", fetching)
+		}
+	})
+}
+
+func TestFetchingIsReportedOfWhatTakesTime(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), slow(3))
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(time.Second)
+		w.wantPhase(1, state.Fetching)
+		w.pass(3 * time.Second)
+		if got, want := w.state.reported(key(1)), []state.Phase{state.Fetching, state.Held}; !slices.Equal(got, want) {
+			w.Fatalf("reported %v, want %v", got, want)
+		}
+	})
+}
+
+func TestWithoutMajorityNothingIsLostOrDropped(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.rest = slow(3)
+		w.start()
+		defer w.stop()
+		gone := w.pin(1)
+		w.pin(2)
+		w.pass(10 * time.Second)
+		w.pin(3)
+		w.unpin(gone) // committed; at once the majority is gone
+		w.state.Fail(state.ErrUnavailable)
+		w.pass(time.Minute)
+		w.wantSealed(1, true)
+		w.wantSealed(3, true)
+		w.wantPhase(3, state.Assigned)
+		w.state.Fail(nil)
+		w.pass(maxViewWait + maxReportPause)
+		w.wantNothingHere(1)
+		w.wantPhase(3, state.Held)
+		if got := w.state.reported(key(3)); !slices.Equal(got, []state.Phase{state.Held}) {
+			w.Fatalf("reported %v, want only the newest phase", got)
+		}
+		w.wantIdle()
+	})
+}
+
+// A node that starts may know less than the cluster: what looks like garbage
+// there may be wanted since.
+func TestAStaleLocalStateDeletesNothing(t *testing.T) {
+	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
+		w.state.lag(true)
+		w.pin(1, self, other)
+		w.says(self, 1, state.Held)
+		w.store.put(Owner(key(1)), owned{true, 100, 10})
+		w.store.put(Owner(key(2)), owned{true, 100, 10})
+		w.start()
+		defer w.stop()
+		w.pass(5 * time.Minute)
+		w.wantSealed(1, true)
+		w.wantNothingHere(2)
+		w.state.lag(false)
+		w.pass(5 * time.Minute)
+		w.wantSealed(1, true)
+		if got := w.store.dropped(); !slices.Equal(got, []string{Owner(key(2))}) {
+			w.Fatalf("dropped %v", got)
+		}
+	})
+}
+
+func TestTenThousandRootsInLittleMemory(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before bool
+	}{{"found at the start", true}, {"told one by one", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, Limits{Known: 256, Waiting: 32}, func(w *world) {
+				const roots = 10_000
+				if !tc.before {
+					w.start()
+				}
+				for n := range roots {
+					w.pin(n)
+				}
+				if tc.before {
+					w.start()
+				}
+				defer w.stop()
+				w.pass(time.Minute)
+				view, release := w.state.State.LocalView()
+				held, wanted, err := view.CopiesOn(self)
+				release()
+				if err != nil || held != roots || wanted != roots {
+					w.Fatalf("%d of %d held, %v", held, wanted, err)
+				}
+				w.wantIdle()
+			})
+		})
+	}
+}
+
+func TestRestartInTheMiddle(t *testing.T) {
+	bubble(t, Limits{Waiting: 8, Moving: 8}, func(w *world) {
+		w.net.rest = slow(2)
+		for n := range 100 {
+			w.pin(n)
+		}
+		for range 5 {
+			w.start()
+			w.pass(5 * time.Second)
+			w.stop()
+		}
+		w.start()
+		w.pass(time.Minute)
+		w.stop()
+		for n := range 100 {
+			w.wantPhase(n, state.Held)
+			w.wantSealed(n, true)
+		}
+	})
+}
+
+func TestLeasesOfEarlierRunsAreDropped(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		for n := range pageRoots + 10 {
+			w.store.put(fmt.Sprintf("lease/%d", n), owned{})
+		}
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		if n := len(w.store.dropped()); n != pageRoots+10 {
+			w.Fatalf("%d leases dropped", n)
+		}
+		w.store.put("lease/new", owned{})
+		if err := w.tracker.DropLeases(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		w.pass(time.Hour)
+		if _, ok := w.store.get("lease/new"); !ok {
+			w.Fatal("a lease of this run was dropped")
+		}
+	})
+}
+
+func TestABlockStoreInTroubleIsAskedAgain(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.store.setFail(errors.New("disk"))
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(moment)
+		w.wantPhase(1, state.Assigned)
+		w.store.setFail(nil)
+		w.pass(DefaultMaxBackoff)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestBackoffDoublesWithinItsBounds(t *testing.T) {
+	l := Limits{}.withDefaults()
+	for attempts, want := range map[int]time.Duration{
+		1: DefaultBackoff, 2: 2 * DefaultBackoff, 3: 4 * DefaultBackoff, 5: DefaultMaxBackoff, 1000: DefaultMaxBackoff,
+	} {
+		got := l.backoff(self, key(1), attempts)
+		if got < want/2 || got > want {
+			t.Errorf("attempt %d: pause %s, want within %s and %s", attempts, got, want/2, want)
+		}
+	}
+	if l.backoff(self, key(1), 1) == l.backoff(other, key(1), 1) {
+		t.Error("two nodes pause for the same time")
+	}
+}
+
+func TestReasonsFitTheState(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"short", "short"},
+		{strings.Repeat("x", 2000), strings.Repeat("x", state.MaxReasonLen)},
+		{strings.Repeat("x", state.MaxReasonLen-1) + "é", strings.Repeat("x", state.MaxReasonLen-1)},
+		{"bad \xff byte", "bad  byte"},
+	} {
+		if got := clip(tc.in); got != tc.want {
+			t.Errorf("%.20q...: %d bytes, want %d", tc.in, len(got), len(tc.want))
+		}
+	}
+}
