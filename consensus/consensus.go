@@ -134,7 +134,7 @@ type Node struct {
 	fsm       *fsm
 	disk      *watchedLog
 	raft      *raft.Raft
-	transport *raft.NetworkTransport
+	transport *transport.Raft
 	forwards  *forwards
 	batcher   *batcher
 	reads     *readRounds
@@ -199,13 +199,7 @@ const (
 	// without reading the log.
 	cachedEntries = 128
 	// maxAppend is the most entries of one message to a follower.
-	maxAppend = 128
-	// rpcTimeout is Raft's patience with one message.
-	rpcTimeout = 10 * time.Second
-	// raftPool is how many idle streams Raft keeps to each member.
-	raftPool = 3
-	// raftInFlight is how many messages Raft has under way to each follower.
-	raftInFlight = 2
+	maxAppend = 64
 	// maxObserved is how many leader changes wait to be looked at.
 	maxObserved = 64
 )
@@ -219,15 +213,11 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return err
 	}
-	layer, err := transport.ListenRaft(n.opts.Network)
+	logger := raftLogger(n.log)
+	n.transport, err = transport.NewRaft(n.opts.Network, string(n.opts.ID), raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
 		return err
 	}
-	logger := raftLogger(n.log)
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: &addressedLayer{RaftLayer: layer, self: raft.ServerAddress(n.opts.ID)}, MaxPool: raftPool,
-		MaxRPCsInFlight: raftInFlight, Timeout: rpcTimeout, Logger: logger, MsgpackUseNewTimeFormat: true,
-	})
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.opts.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout = n.timings.Heartbeat, n.timings.Election
@@ -247,12 +237,6 @@ func (n *Node) startRaft() error {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
 	return nil
-}
-
-// addressedLayer makes the node's id the address that Raft tells others.
-type addressedLayer struct {
-	*transport.RaftLayer
-	self raft.ServerAddress
 }
 
 // Bootstrap makes this node the first of a new cluster, its only voter.
@@ -372,19 +356,22 @@ func (n *Node) close() error {
 
 // stopRaft waits until Raft has stopped, as long as that may take.
 func (n *Node) stopRaft() error {
+	future := n.raft.Shutdown()
+	// Raft waits for its streams to other members, and they may hang.
+	err := n.transport.Close()
 	stopped := make(chan error, 1)
 	go func() {
-		err := n.raft.Shutdown().Error()
+		err := future.Error()
 		n.waits.Wait()
-		stopped <- errors.Join(err, n.transport.Close())
+		stopped <- err
 	}()
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
-	case err := <-stopped:
-		return err
+	case serr := <-stopped:
+		return errors.Join(err, serr)
 	case <-timer.C:
-		return errors.Join(errors.New("raft does not stop"), n.transport.Close())
+		return errors.Join(err, errors.New("raft does not stop"))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Bounds of the calls to other members.
 const (
-	// dialTimeout is how long one call waits for a new stream.
-	dialTimeout = 3 * time.Second
+	// dialTimeout is how long a new stream may take.
+	dialTimeout = 2 * time.Second
 	// writeTimeout is how long frames may wait for the other side to read.
 	writeTimeout = 5 * time.Second
 	// maxQueued is how many frames wait for their turn on one stream.

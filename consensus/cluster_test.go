@@ -1,0 +1,335 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// account is the operator's, which all pins of these tests belong to.
+const account = state.AccountID("operator")
+
+// cids are of contents that tests pin.
+var cids = []string{
+	"bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
+	"bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
+}
+
+// testCluster is several nodes in one process and in virtual time: it passes
+// only while all of them wait, so nothing here depends on a machine's speed.
+type testCluster struct {
+	t       *testing.T
+	network *memNetwork
+	timings Timings
+	nodes   map[state.NodeID]*testNode
+}
+
+// testNode is one node, with the disks that outlive it.
+type testNode struct {
+	*Node
+	cluster *testCluster
+	id      state.NodeID
+	store   *memStore
+	disk    *raft.InmemStore
+	log     raft.LogStore // disk, unless a test puts something over it
+	snaps   *memSnapshots
+	watch   *state.Watch
+
+	stop  context.CancelFunc // ends Run
+	ended chan error         // the error of Run
+}
+
+// inVirtualTime runs a test of n nodes, all members and voters at its start.
+func inVirtualTime(t *testing.T, n int, timings Timings, test func(t *testing.T, c *testCluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &testCluster{t: t, network: newMemNetwork(), timings: timings, nodes: map[state.NodeID]*testNode{}}
+		defer c.stopAll()
+		for i := range n {
+			node := c.add(state.NodeID(fmt.Sprintf("n%d", i+1)))
+			if i == 0 {
+				c.found(node)
+				continue
+			}
+			c.join(node.id)
+		}
+		c.until("everybody has a role", func() bool { return c.voters() == votersFor(n) && c.ready() == n })
+		test(t, c)
+	})
+}
+
+func member(id state.NodeID) state.Node {
+	return state.Node{ID: id, Name: string(id), ClusterAddrs: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(id)}}
+}
+
+func (c *testCluster) ids() []state.NodeID {
+	var ids []state.NodeID
+	for id := range c.nodes {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// add starts a node on empty disks.
+func (c *testCluster) add(id state.NodeID) *testNode {
+	c.t.Helper()
+	disk := raft.NewInmemStore()
+	node := &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: disk, snaps: &memSnapshots{}}
+	c.nodes[id] = node
+	node.start()
+	return node
+}
+
+// found makes a node the first of a cluster.
+func (c *testCluster) found(node *testNode) {
+	c.t.Helper()
+	if err := node.Bootstrap(); err != nil {
+		c.t.Fatal(err)
+	}
+	_, err := node.Propose(c.t.Context(), &state.InitCluster{
+		Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
+		Node:     member(node.id),
+		Operator: state.Account{ID: account, Email: "operator@localhost"},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// join makes a node a member.
+func (c *testCluster) join(id state.NodeID) {
+	c.t.Helper()
+	if _, err := c.running().Propose(c.t.Context(), &state.JoinNode{Node: member(id), At: 1}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// start opens and runs a node on its disks.
+func (n *testNode) start() {
+	t := n.cluster.t
+	t.Helper()
+	n.watch = &state.Watch{}
+	logger := quiet()
+	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("on", n.id)
+	}
+	node, err := Open(Options{
+		ID: n.id, Store: n.store, Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
+		Network: n.cluster.network.of(n.id), Watch: n.watch, Timings: n.cluster.timings, Logger: logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.Node, n.stop, n.ended = node, cancel, make(chan error, 1)
+	go func() { n.ended <- node.Run(ctx) }()
+}
+
+// shutdown ends a node in order. It returns what Run ended in.
+func (n *testNode) shutdown() error {
+	n.stop()
+	err := <-n.ended
+	if cerr := n.Close(); cerr != nil {
+		n.cluster.t.Errorf("close %s: %v", n.id, cerr)
+	}
+	n.Node = nil
+	return err
+}
+
+// kill ends a node without a word to the others.
+func (n *testNode) kill() {
+	others := n.cluster.others(n.id)
+	n.cluster.network.isolate(n.id, others...)
+	n.cluster.network.crash(n.id)
+	if err := n.shutdown(); err != nil {
+		n.cluster.t.Errorf("killed %s: %v", n.id, err)
+	}
+	n.cluster.network.heal()
+}
+
+func (c *testCluster) others(id state.NodeID) []state.NodeID {
+	return slices.DeleteFunc(c.ids(), func(o state.NodeID) bool { return o == id })
+}
+
+func (c *testCluster) stopAll() {
+	for _, id := range c.ids() {
+		if n := c.nodes[id]; n.Node != nil {
+			n.shutdown() // a test that cares has looked
+		}
+	}
+}
+
+// running returns some node that runs.
+func (c *testCluster) running() *testNode {
+	for _, id := range c.ids() {
+		if n := c.nodes[id]; n.Node != nil {
+			return n
+		}
+	}
+	c.t.Fatal("no node runs")
+	return nil
+}
+
+// leader waits until one running node leads and all follow it.
+func (c *testCluster) leader(among ...state.NodeID) *testNode {
+	c.t.Helper()
+	var leader *testNode
+	if len(among) == 0 {
+		among = c.ids()
+	}
+	c.until("one leader", func() bool {
+		leader = nil
+		for _, id := range among {
+			n := c.nodes[id]
+			if n.Node == nil {
+				continue
+			}
+			at, known := n.Leader()
+			if !known || c.nodes[at].Node == nil || !slices.Contains(among, at) || leader != nil && leader.id != at {
+				return false
+			}
+			leader = c.nodes[at]
+		}
+		return leader != nil && leader.IsLeader()
+	})
+	return leader
+}
+
+// follower returns a running node that does not lead.
+func (c *testCluster) follower() *testNode {
+	c.t.Helper()
+	leader := c.leader()
+	for _, id := range c.others(leader.id) {
+		if c.nodes[id].Node != nil {
+			return c.nodes[id]
+		}
+	}
+	c.t.Fatal("no follower runs")
+	return nil
+}
+
+func (c *testCluster) voters() (voters int) {
+	for _, role := range c.leader().Roles() {
+		if role == roleVoter {
+			voters++
+		}
+	}
+	return voters
+}
+
+func (c *testCluster) ready() (ready int) {
+	for _, n := range c.nodes {
+		if n.Node != nil && n.Ready() == nil {
+			ready++
+		}
+	}
+	return ready
+}
+
+// until waits for a condition, five minutes of virtual time at the most.
+func (c *testCluster) until(what string, holds func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(5 * time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("in vain: %s", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func pin(id string) *state.CreatePin {
+	return &state.CreatePin{
+		Pin:   state.Pin{ID: state.RequestID(id), Account: account, Created: 1, CID: cids[0], Name: id},
+		Nodes: []state.NodeID{"n1", "n2", "n3", "n4", "n5", "n6"},
+	}
+}
+
+// mustPin pins through a node.
+func (n *testNode) mustPin(id string) {
+	n.cluster.t.Helper()
+	if _, err := n.Propose(context.Background(), pin(id)); err != nil {
+		n.cluster.t.Fatalf("pin %s through %s: %v", id, n.id, err)
+	}
+}
+
+// pins lists the names of all pins, oldest first, by a linearizable read.
+func (n *testNode) pins() ([]string, error) {
+	view, release, err := n.View(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	total, pins, err := view.ListPins(account, state.PinQuery{Limit: 1 << 20})
+	if err == nil && int(total) != len(pins) {
+		err = fmt.Errorf("%d pins listed, %d counted", len(pins), total)
+	}
+	names := make([]string, len(pins))
+	for i, p := range pins {
+		names[len(pins)-1-i] = p.Name
+	}
+	return names, err
+}
+
+func (n *testNode) wantPins(want ...string) {
+	n.cluster.t.Helper()
+	got, err := n.pins()
+	if err != nil {
+		n.cluster.t.Fatalf("read on %s: %v", n.id, err)
+	}
+	if !slices.Equal(got, want) {
+		n.cluster.t.Fatalf("%s shows pins %v, want %v", n.id, got, want)
+	}
+}
+
+// sameEverywhere waits until all running nodes have the same, whole state.
+func (c *testCluster) sameEverywhere() {
+	c.t.Helper()
+	c.until("the same index everywhere", func() bool {
+		at := c.running().Applied()
+		for _, n := range c.nodes {
+			if n.Node != nil && n.Applied() != at {
+				return false
+			}
+		}
+		return true
+	})
+	first := c.running().store.contents()
+	for _, n := range c.nodes {
+		if n.Node != nil && !slices.Equal(n.store.contents(), first) {
+			c.t.Fatalf("%s has another state than %s", n.id, c.running().id)
+		}
+	}
+}
+
+// faultyLog is a Raft log that can be made to fail or hang.
+type faultyLog struct {
+	raft.LogStore
+	fault func() error
+}
+
+func (l *faultyLog) StoreLogs(entries []*raft.Log) error {
+	if err := l.fault(); err != nil {
+		return err
+	}
+	return l.LogStore.StoreLogs(entries)
+}
+
+var errInjected = errors.Join(errors.New("injected"), io.ErrUnexpectedEOF)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

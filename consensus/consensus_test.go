@@ -1,0 +1,557 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+func TestWriteThroughAFollowerIsReadOnEveryNode(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		c.follower().mustPin("a")
+		c.leader().mustPin("b")
+		for _, n := range c.nodes {
+			n.wantPins("a", "b")
+		}
+		c.sameEverywhere()
+	})
+}
+
+func TestClusterGoesOnWithoutItsLeader(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		old.mustPin("before")
+		began := time.Now()
+		old.kill()
+		survivor := c.running()
+		survivor.mustPin("after")
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("first write after the leader's end took %s", took)
+		}
+		for _, id := range c.others(old.id) {
+			c.nodes[id].wantPins("before", "after")
+		}
+		old.start()
+		c.until("the old leader is back", func() bool { return old.Ready() == nil })
+		old.wantPins("before", "after")
+		c.sameEverywhere()
+	})
+}
+
+func TestLeaderThatStopsHandsOverFirst(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old, follower := c.leader(), c.follower()
+		began := time.Now()
+		if err := old.HandOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		follower.mustPin("a")
+		if err := old.shutdown(); err != nil {
+			t.Error(err)
+		}
+		follower.mustPin("b")
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("a graceful stop cost the others %s", took)
+		}
+	})
+}
+
+func TestAnOperationTakesEffectOnceWhateverWayItComes(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		propose := func(op byte, cmd state.Command) (outcomes []wire.Outcome) {
+			body, err := wire.EncodeCommand(wire.Command{Op: state.OpID{op}, Body: cmd})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range c.ids() {
+				outcome, err := c.nodes[id].commit(t.Context(), body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				outcomes = append(outcomes, outcome)
+			}
+			return outcomes
+		}
+		for _, o := range propose(1, pin("a")) {
+			if o.Err != nil || o.Result.Pin == nil || o.Result.Pin.ID != "a" || o.Result.Pin.Created != 1 {
+				t.Errorf("outcome %+v", o)
+			}
+		}
+		c.running().wantPins("a")
+		for _, o := range propose(2, &state.DeletePin{Account: account, ID: "a"}) {
+			if o.Err != nil {
+				t.Errorf("deleted once, told %v", o.Err)
+			}
+		}
+		for _, o := range propose(3, &state.DeletePin{Account: account, ID: "a"}) {
+			if !errors.Is(o.Err, state.ErrNotFound) {
+				t.Errorf("nothing to delete, told %v", o.Err)
+			}
+		}
+		c.running().wantPins()
+	})
+}
+
+func TestRefusedCommandTellsItsProposerWhy(t *testing.T) {
+	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
+		for _, n := range c.nodes {
+			_, err := n.Propose(t.Context(), &state.DeletePin{Account: account, ID: "none"})
+			if !errors.Is(err, state.ErrNotFound) {
+				t.Errorf("through %s: %v", n.id, err)
+			}
+		}
+	})
+}
+
+func TestMinorityRefusesReadsAndWritesInTime(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		old.mustPin("a")
+		c.network.isolate(old.id, c.others(old.id)...)
+		for what, request := range map[string]func() error{
+			"write": func() error { _, err := old.Propose(t.Context(), pin("lost")); return err },
+			"read":  func() error { _, err := old.pins(); return err },
+		} {
+			began := time.Now()
+			err := request()
+			if !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("%s in a minority: %v", what, err)
+			}
+			if took := time.Since(began); took > 10*time.Second+100*time.Millisecond {
+				t.Errorf("%s in a minority was refused after %s", what, took)
+			}
+		}
+		if old.Ready() == nil {
+			t.Error("a node in a minority says that it is ready")
+		}
+		majority := c.nodes[c.leader(c.others(old.id)...).id]
+		majority.mustPin("b")
+		majority.wantPins("a", "b")
+
+		c.network.heal()
+		c.until("the old leader follows", func() bool { return old.Ready() == nil })
+		old.wantPins("a", "b")
+		old.mustPin("c")
+		c.sameEverywhere()
+	})
+}
+
+func TestReadOnAnOldLeaderIsNotStale(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		c.network.isolate(old.id, c.others(old.id)...)
+		read := make(chan error, 1) // begins while the old leader still leads
+		var names []string
+		go func() {
+			var err error
+			names, err = old.pins()
+			read <- err
+		}()
+		began := time.Now()
+		majority := c.leader(c.others(old.id)...)
+		majority.mustPin("new")
+		if took := time.Since(began); took > viewTimeout {
+			t.Fatalf("the read is over before anything was written, after %s", took)
+		}
+		c.network.heal()
+		if err := <-read; err == nil && !slices.Equal(names, []string{"new"}) && len(names) != 0 {
+			t.Errorf("read %v", names)
+		}
+		old.wantPins("new")
+	})
+}
+
+func TestContextEndsAProposalEarly(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		lonely := c.follower()
+		c.network.isolate(lonely.id, c.others(lonely.id)...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := lonely.Propose(ctx, pin("a"))
+		if !errors.Is(err, state.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestThousandProposalsWhileLeadersFailAreDoneOnce(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		const total, each = 1000, 20
+		var writers sync.WaitGroup
+		progress := make(chan struct{}, total)
+		want := make([]string, 0, total)
+		for w := range total / each {
+			n := c.nodes[c.ids()[w%3]]
+			for i := range each {
+				want = append(want, fmt.Sprintf("%03d-%02d", w, i))
+			}
+			writers.Go(func() {
+				for i := range each {
+					name := fmt.Sprintf("%03d-%02d", w, i)
+					for { // one retry more often than a client would
+						_, err := n.Propose(context.Background(), pin(name))
+						if err == nil {
+							break
+						}
+						if !errors.Is(err, state.ErrUnavailable) {
+							t.Errorf("%s: %v", name, err)
+							break
+						}
+					}
+					progress <- struct{}{}
+				}
+			})
+		}
+		for range 4 { // lose a leader for a second after every 200 pins
+			for range 200 {
+				<-progress
+			}
+			leader := c.leader()
+			c.network.isolate(leader.id, c.others(leader.id)...)
+			c.leader(c.others(leader.id)...)
+			c.network.heal()
+		}
+		writers.Wait()
+		for _, n := range c.nodes {
+			got, err := n.pins()
+			slices.Sort(got)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s has %d pins, want %d, each once: %v", n.id, len(got), total, err)
+			}
+		}
+		c.sameEverywhere()
+	})
+}
+
+func TestVotersAreOddAndFollowTheMembers(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		for i, want := range []int{2, 3, 3, 5, 5} {
+			id := state.NodeID(fmt.Sprintf("n%d", i+2))
+			c.add(id)
+			c.join(id)
+			c.until(fmt.Sprintf("%s is ready, %d vote", id, want), func() bool {
+				return c.nodes[id].Ready() == nil && c.voters() == want && len(c.leader().Roles()) == i+2
+			})
+		}
+		// Down again: 5, 4, 3 members.
+		for _, want := range []int{5, 3, 3} {
+			gone := c.follower()
+			if _, err := c.leader().Propose(t.Context(), &state.RemoveNode{ID: gone.id}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-gone.ended; !errors.Is(err, ErrRemoved) {
+				t.Errorf("removed %s ended with %v", gone.id, err)
+			}
+			gone.ended <- nil
+			gone.shutdown()
+			delete(c.nodes, gone.id)
+			c.until(fmt.Sprintf("%d vote", want), func() bool {
+				return c.voters() == want && len(c.leader().Roles()) == len(c.nodes)
+			})
+		}
+	})
+}
+
+func TestRemovedLeaderLeaves(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		if _, err := old.Propose(t.Context(), &state.RemoveNode{ID: old.id}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-old.ended; !errors.Is(err, ErrRemoved) {
+			t.Errorf("ended with %v", err)
+		}
+		if err := old.Ready(); !errors.Is(err, ErrRemoved) {
+			t.Errorf("ready says %v", err)
+		}
+		old.ended <- nil
+		old.shutdown()
+		delete(c.nodes, old.id)
+		c.until("two vote", func() bool { return c.voters() == 2 && len(c.leader().Roles()) == 2 })
+		c.follower().mustPin("a")
+	})
+}
+
+func TestNodeRemovedWhileCutOffFindsOut(t *testing.T) {
+	inVirtualTime(t, 4, Timings{}, func(t *testing.T, c *testCluster) {
+		gone := c.follower()
+		c.network.isolate(gone.id, c.others(gone.id)...)
+		leader := c.leader(c.others(gone.id)...)
+		if _, err := leader.Propose(t.Context(), &state.RemoveNode{ID: gone.id}); err != nil {
+			t.Fatal(err)
+		}
+		c.until("its server is gone", func() bool { return len(leader.Roles()) == 3 })
+		c.network.heal()
+		// Nobody tells it: it is no server any more. It must not disturb.
+		leader.mustPin("a")
+		c.until("it is not ready", func() bool { return gone.Ready() != nil })
+		if got := c.leader(c.others(gone.id)...); got.id != leader.id {
+			t.Errorf("leadership went from %s to %s", leader.id, got.id)
+		}
+	})
+}
+
+func TestNodeThatJoinsLateGetsASnapshot(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
+		var want []string
+		for i := range 100 {
+			want = append(want, fmt.Sprintf("p%02d", i))
+			c.running().mustPin(want[i])
+		}
+		c.until("the log is short", func() bool {
+			first, err := c.running().disk.FirstIndex()
+			return err == nil && first > 50
+		})
+		late := c.add("n2")
+		changes := late.watch.Subscribe("")
+		defer changes.Close()
+		changes.Take()
+		c.join("n2")
+		c.until("n2 is ready", func() bool { return late.Ready() == nil && c.voters() == 2 })
+		late.wantPins(want...)
+		if !changes.Take().All {
+			t.Error("the watch was not told that the state was replaced")
+		}
+		if metas, err := late.snaps.List(); err != nil || len(metas) == 0 {
+			t.Errorf("no snapshot came: %v", err)
+		}
+		c.sameEverywhere()
+	})
+}
+
+func TestRestartAppliesOnlyWhatTheStateLacks(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.follower()
+		for i := range 50 {
+			c.leader().mustPin(fmt.Sprintf("a%02d", i))
+		}
+		c.sameEverywhere()
+		if err := n.store.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		c.leader().mustPin("b")
+		c.sameEverywhere()
+
+		n.shutdown()
+		before := n.store.transactions()
+		n.start()
+		c.until("it is back", func() bool { return n.Ready() == nil })
+		if did := n.store.transactions() - before; did > 2 {
+			t.Errorf("%d transactions after a clean restart", did)
+		}
+		n.wantPins(pinsOf(t, c.leader())...)
+
+		n.shutdown()
+		n.store.losePower() // everything since the last sync
+		n.start()
+		c.until("it is back", func() bool { return n.Ready() == nil })
+		c.sameEverywhere()
+	})
+}
+
+func pinsOf(t *testing.T, n *testNode) []string {
+	t.Helper()
+	pins, err := n.pins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pins
+}
+
+func TestAllNodesRestartAfterLosingPower(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
+		for i := range 60 {
+			c.nodes[c.ids()[i%3]].mustPin(fmt.Sprintf("p%02d", i))
+			<-time.After(50 * time.Millisecond)
+		}
+		want := pinsOf(t, c.leader())
+		for _, id := range c.ids() {
+			c.nodes[id].kill()
+			c.nodes[id].store.losePower()
+		}
+		for _, id := range c.ids() {
+			c.nodes[id].start()
+		}
+		c.until("all are back", func() bool { return c.ready() == 3 })
+		for _, n := range c.nodes {
+			n.wantPins(want...)
+		}
+		c.sameEverywhere()
+	})
+}
+
+func TestStateThatASnapshotIsAheadOfIsRestoredFromIt(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 8, TrailingLogs: 1}
+	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
+		n := c.running()
+		for i := range 20 {
+			n.mustPin(fmt.Sprintf("p%02d", i))
+		}
+		c.until("a snapshot is there", func() bool { metas, _ := n.snaps.List(); return len(metas) > 0 })
+		want := pinsOf(t, n)
+		n.shutdown()
+		n.store = newMemStore() // as if a crash had come before the snapshot's use
+		n.start()
+		c.until("it is back", func() bool { return n.Ready() == nil })
+		n.wantPins(want...)
+	})
+}
+
+func TestNodeThatCannotTrustItsDiskEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		harm func(*testNode, func(func() error))
+	}{
+		{"state is not written", func(n *testNode, _ func(func() error)) { n.store.breakWrites(errInjected) }},
+		{"log is not written", func(_ *testNode, logFault func(func() error)) {
+			logFault(func() error { return errInjected })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+				sick := c.leader()
+				var mu sync.Mutex
+				fault := func() error { return nil }
+				sick.shutdown()
+				sick.log = &faultyLog{LogStore: sick.disk, fault: func() error { mu.Lock(); defer mu.Unlock(); return fault() }}
+				sick.start()
+				c.until("it is back", func() bool { return sick.Ready() == nil })
+				tc.harm(sick, func(f func() error) { mu.Lock(); defer mu.Unlock(); fault = f })
+
+				healthy := c.nodes[c.others(sick.id)[0]]
+				healthy.mustPin("a")
+				if err := <-sick.ended; !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
+					t.Errorf("ended with %v", err)
+				}
+				if err := sick.Ready(); !errors.Is(err, ErrBroken) {
+					t.Errorf("ready says %v", err)
+				}
+				sick.ended <- nil
+				sick.shutdown()
+				healthy.mustPin("b")
+				healthy.wantPins("a", "b")
+			})
+		})
+	}
+}
+
+func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		hang := make(chan struct{})
+		var once sync.Once
+		thaw := func() { once.Do(func() { close(hang) }) }
+		defer thaw()
+		frozen := make(chan struct{})
+		sick := c.follower()
+		sick.shutdown()
+		sick.log = &faultyLog{LogStore: sick.disk, fault: func() error {
+			select {
+			case <-frozen:
+				<-hang
+			default:
+			}
+			return nil
+		}}
+		sick.start()
+		c.until("it leads", func() bool {
+			if leader := c.leader(); leader.id != sick.id {
+				_ = leader.HandOver(t.Context())
+			}
+			return c.leader().id == sick.id
+		})
+		close(frozen)
+		began := time.Now()
+		healthy := c.nodes[c.others(sick.id)[0]]
+		healthy.mustPin("a") // through the frozen leader at first
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("the others went on after %s", took)
+		}
+		thaw()
+		if err := <-sick.ended; !errors.Is(err, ErrStalled) {
+			t.Errorf("ended with %v", err)
+		}
+		sick.ended <- nil
+	})
+}
+
+func TestEntryThatCannotBeReadStopsTheStateMachine(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"garbage":      []byte("garbage"),
+		"unknown kind": unknownKind(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failed []error
+			f, err := openFSM(Options{Store: newMemStore(), CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
+				func(err error) { failed = append(failed, err) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := f.ApplyBatch([]*raft.Log{{Index: 7, Term: 1, Type: raft.LogCommand, Data: data}})
+			if err, ok := answers[0].(error); !ok || !errors.Is(err, ErrBroken) {
+				t.Errorf("answered %v", answers[0])
+			}
+			empty, err := wire.EncodeEntry(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.ApplyBatch([]*raft.Log{{Index: 8, Term: 1, Type: raft.LogCommand, Data: empty}})
+			if len(failed) != 1 || !errors.Is(failed[0], ErrBroken) {
+				t.Errorf("failed with %v", failed)
+			}
+			if at := f.progress.index(); at != 0 {
+				t.Errorf("went on to %d", at)
+			}
+		})
+	}
+}
+
+func unknownKind(t *testing.T) []byte {
+	t.Helper()
+	b, err := wire.EncodeEntry([][]byte{append([]byte{0x7f}, make([]byte, 20)...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestLeaderTakesNoCommandThatItCannotRead(t *testing.T) {
+	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
+		last := c.leader().raft.LastIndex()
+		for _, n := range c.nodes {
+			_, err := n.commit(t.Context(), []byte("garbage"))
+			if !errors.Is(err, state.ErrInvalid) {
+				t.Errorf("through %s: %v", n.id, err)
+			}
+		}
+		if now := c.leader().raft.LastIndex(); now != last {
+			t.Errorf("the log went from %d to %d", last, now)
+		}
+	})
+}
+
+func TestBootstrapHappensOnce(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.running()
+		if err := n.Bootstrap(); !errors.Is(err, ErrBootstrapped) {
+			t.Errorf("second bootstrap: %v", err)
+		}
+		if !n.HasState() {
+			t.Error("a founded cluster has no state")
+		}
+		if empty := c.add("n2"); empty.HasState() || empty.Ready() == nil {
+			t.Error("an empty node has state, or is ready")
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// memNetwork connects the nodes of one test by pipes, and can lose what they
+// send: without a word, as networks do.
+type memNetwork struct {
+	mu        sync.Mutex
+	listeners map[string]*memListener // by node and protocol
+	lost      map[[2]state.NodeID]bool
+	conns     map[*memConn]struct{}
+}
+
+func newMemNetwork() *memNetwork {
+	return &memNetwork{
+		listeners: map[string]*memListener{}, lost: map[[2]state.NodeID]bool{}, conns: map[*memConn]struct{}{},
+	}
+}
+
+// isolate loses everything between a node and the others from now on.
+func (m *memNetwork) isolate(id state.NodeID, others ...state.NodeID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range others {
+		m.lost[[2]state.NodeID{id, other}] = true
+		m.lost[[2]state.NodeID{other, id}] = true
+	}
+}
+
+// heal loses nothing any more. Streams that lost something end.
+func (m *memNetwork) heal() {
+	m.mu.Lock()
+	m.lost = map[[2]state.NodeID]bool{}
+	var tainted []*memConn
+	for c := range m.conns {
+		if c.tainted {
+			tainted = append(tainted, c)
+		}
+	}
+	m.mu.Unlock()
+	for _, c := range tainted {
+		_ = c.Close()
+	}
+}
+
+// crash ends all streams of a node, as the end of its process would.
+func (m *memNetwork) crash(id state.NodeID) {
+	m.mu.Lock()
+	var ended []*memConn
+	for c := range m.conns {
+		if c.from == id || c.to == id {
+			ended = append(ended, c)
+		}
+	}
+	m.mu.Unlock()
+	for _, c := range ended {
+		_ = c.Close()
+	}
+}
+
+// of returns the network as one node sees it.
+func (m *memNetwork) of(id state.NodeID) Network { return &memHost{network: m, id: id} }
+
+type memHost struct {
+	network *memNetwork
+	id      state.NodeID
+}
+
+func (h *memHost) Listen(protocol string) (net.Listener, error) {
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	name := string(h.id) + protocol
+	if h.network.listeners[name] != nil {
+		return nil, fmt.Errorf("%s listens already", name)
+	}
+	l := &memListener{network: h.network, name: name, id: h.id, accepted: make(chan net.Conn), closed: make(chan struct{})}
+	h.network.listeners[name] = l
+	return l, nil
+}
+
+func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, error) {
+	h.network.mu.Lock()
+	l := h.network.listeners[node+protocol]
+	lost := h.network.lost[[2]state.NodeID{h.id, state.NodeID(node)}]
+	h.network.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if l == nil {
+		return nil, errors.New("connection refused")
+	}
+	near, far := net.Pipe()
+	ours := h.network.conn(near, h.id, state.NodeID(node))
+	theirs := h.network.conn(far, state.NodeID(node), h.id)
+	select {
+	case l.accepted <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, errors.Join(errors.New("connection refused"), ours.Close(), theirs.Close())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), ours.Close(), theirs.Close())
+	}
+}
+
+func (m *memNetwork) conn(c net.Conn, from, to state.NodeID) *memConn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	conn := &memConn{Conn: c, network: m, from: from, to: to}
+	m.conns[conn] = struct{}{}
+	return conn
+}
+
+type memListener struct {
+	network  *memNetwork
+	name     string
+	id       state.NodeID
+	accepted chan net.Conn
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func (l *memListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memListener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.network.mu.Lock()
+		defer l.network.mu.Unlock()
+		delete(l.network.listeners, l.name)
+	})
+	return nil
+}
+
+func (l *memListener) Addr() net.Addr { return nodeAddr(l.id) }
+
+type nodeAddr state.NodeID
+
+func (nodeAddr) Network() string  { return "mem" }
+func (a nodeAddr) String() string { return string(a) }
+
+// memConn is one end of a stream.
+type memConn struct {
+	net.Conn
+	network  *memNetwork
+	from, to state.NodeID
+	tainted  bool // something was lost; guarded by network.mu
+}
+
+func (c *memConn) Write(p []byte) (int, error) {
+	c.network.mu.Lock()
+	lost := c.tainted || c.network.lost[[2]state.NodeID{c.from, c.to}]
+	c.tainted = lost
+	c.network.mu.Unlock()
+	if lost {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *memConn) Close() error {
+	c.network.mu.Lock()
+	delete(c.network.conns, c)
+	c.network.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (c *memConn) LocalAddr() net.Addr  { return nodeAddr(c.from) }
+func (c *memConn) RemoteAddr() net.Addr { return nodeAddr(c.to) }

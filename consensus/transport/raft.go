@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Bounds of Raft's streams.
+const (
+	// raftTimeout is Raft's patience with one message.
+	raftTimeout = 5 * time.Second
+	// raftPool is how many idle streams Raft keeps to each member.
+	raftPool = 3
+	// raftInFlight is how many messages Raft has under way to each follower.
+	raftInFlight = 2
+)
+
+// Raft is the transport of Raft between members. Server ids and addresses are
+// node ids. Closing it makes the node silent: the library's own leaves streams
+// open, and can leave a pipeline that waits for ever.
+type Raft struct {
+	*raft.NetworkTransport
+	streams *streamLayer
+
+	// mu guards what follows. It is never held during input or output.
+	mu        sync.Mutex
+	closed    bool
+	pipelines map[*pipeline]struct{}
+}
+
+var (
+	_ raft.Transport = (*Raft)(nil)
+	_ raft.WithClose = (*Raft)(nil)
+)
+
+// NewRaft returns the transport of the node self. As the library does it, it
+// accepts streams from now on.
+func NewRaft(network Network, self string, config raft.NetworkTransportConfig) (*Raft, error) {
+	l, err := network.Listen(RaftProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("transport: listen for raft: %w", err)
+	}
+	layer := &streamLayer{
+		self: nodeAddr(self), network: network, listener: l, streams: make(map[*raftStream]struct{}),
+	}
+	config.Stream, config.Timeout = layer, raftTimeout
+	config.MaxPool, config.MaxRPCsInFlight = raftPool, raftInFlight
+	config.MsgpackUseNewTimeFormat = true
+	return &Raft{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, pipelines: make(map[*pipeline]struct{}),
+	}, nil
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{AppendPipeline: inner, transport: t}
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.pipelines[p] = struct{}{}
+	}
+	t.mu.Unlock()
+	if closed {
+		return nil, errors.Join(errClosed, inner.Close())
+	}
+	return p, nil
+}
+
+// Close ends every stream and pipeline, and accepts and opens none any more.
+func (t *Raft) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	var open []*pipeline
+	for p := range t.pipelines {
+		open = append(open, p)
+	}
+	t.mu.Unlock()
+	err := t.NetworkTransport.Close()
+	for _, p := range open {
+		err = errors.Join(err, p.AppendPipeline.Close())
+	}
+	t.streams.closeStreams()
+	return err
+}
+
+// pipeline is one that its transport knows until it is closed.
+type pipeline struct {
+	raft.AppendPipeline
+	transport *Raft
+}
+
+// AppendEntries implements raft.AppendPipeline. When a stream breaks while its
+// follower is being removed, the library hands the message to a reader that is
+// gone, waits for ever, and goes on with heartbeats to who is no member. It may
+// wait for one message to be written and one to be answered.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	stuck := time.AfterFunc(2*raftTimeout, func() { _ = p.AppendPipeline.Close() })
+	defer stuck.Stop()
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+func (p *pipeline) Close() error {
+	p.transport.mu.Lock()
+	delete(p.transport.pipelines, p)
+	p.transport.mu.Unlock()
+	return p.AppendPipeline.Close()
+}
+
+// nodeAddr is a node id as a net.Addr.
+type nodeAddr string
+
+func (nodeAddr) Network() string  { return "holdfast" }
+func (a nodeAddr) String() string { return string(a) }
+
+// streamLayer is Raft's stream layer over a network of members. It knows its
+// streams, to end them.
+type streamLayer struct {
+	self     nodeAddr
+	network  Network
+	listener net.Listener
+
+	// mu guards what follows. It is never held during input or output.
+	mu      sync.Mutex
+	closed  bool
+	streams map[*raftStream]struct{}
+}
+
+var _ raft.StreamLayer = (*streamLayer)(nil)
+
+// Accept implements net.Listener.
+func (l *streamLayer) Accept() (net.Conn, error) {
+	conn, err := l.listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.track(conn)
+}
+
+// Addr implements net.Listener: it is the address that Raft tells others.
+func (l *streamLayer) Addr() net.Addr { return l.self }
+
+// Close implements net.Listener.
+func (l *streamLayer) Close() error { return l.listener.Close() }
+
+// Dial implements raft.StreamLayer.
+func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
+	defer cancel()
+	conn, err := l.network.Dial(ctx, string(address), RaftProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("transport: dial %s: %w", address, err)
+	}
+	return l.track(conn)
+}
+
+// closeStreams closes all streams, and those that are opened from now on.
+func (l *streamLayer) closeStreams() {
+	l.mu.Lock()
+	l.closed = true
+	var open []*raftStream
+	for s := range l.streams {
+		open = append(open, s)
+	}
+	l.mu.Unlock()
+	for _, s := range open {
+		_ = s.Close() // what is on its way is lost either way
+	}
+}
+
+func (l *streamLayer) track(conn net.Conn) (net.Conn, error) {
+	s := &raftStream{Conn: conn, layer: l}
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.streams[s] = struct{}{}
+	}
+	l.mu.Unlock()
+	if closed {
+		return nil, errors.Join(errClosed, conn.Close())
+	}
+	return s, nil
+}
+
+// raftStream is a stream that its layer knows until it is closed.
+type raftStream struct {
+	net.Conn
+	layer *streamLayer
+}
+
+func (s *raftStream) Close() error {
+	s.layer.mu.Lock()
+	delete(s.layer.streams, s)
+	s.layer.mu.Unlock()
+	return s.Conn.Close()
+}
