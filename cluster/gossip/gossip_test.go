@@ -1,0 +1,496 @@
+package gossip
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
+	return Sample{Node: node, Start: start, Seq: seq}
+}
+
+// full has a value in every field.
+func full() Sample {
+	return Sample{
+		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,
+		Version: "0.1.0", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWA"},
+		ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWA"}, Draining: true,
+	}
+}
+
+func TestSampleKeepsItsForm(t *testing.T) {
+	golden := filepath.Join("testdata", "sample.json")
+	s := full()
+	got, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, bytes.TrimSpace(want)) {
+		t.Errorf("encoded as\n%s\nwant\n%s", got, want)
+	}
+	back, err := Decode(bytes.TrimSpace(want))
+	if err != nil || !reflect.DeepEqual(back, s) {
+		t.Errorf("decoded as %+v, %v, want %+v", back, err, s)
+	}
+}
+
+func TestDecodeRefusesWhatIsOutOfBounds(t *testing.T) {
+	const ok = `{"v":1,"node":"a","start":1,"seq":1}`
+	for _, tc := range []struct {
+		name, in string
+		want     error
+	}{
+		{"least sample", ok, nil},
+		{"field of a newer release", `{"v":2,"node":"a","start":1,"seq":1,"new":[1,{"x":2}]}`, nil},
+		{"nothing", ``, ErrBadSample},
+		{"no object", `[1]`, ErrBadSample},
+		{"null", `null`, ErrBadSample},
+		{"no version", `{"node":"a","start":1,"seq":1}`, ErrBadSample},
+		{"no node", `{"v":1,"start":1,"seq":1}`, ErrBadSample},
+		{"long node", `{"v":1,"node":"` + strings.Repeat("n", 129) + `","start":1,"seq":1}`, ErrBadSample},
+		{"no start", `{"v":1,"node":"a","seq":1}`, ErrBadSample},
+		{"no sequence", `{"v":1,"node":"a","start":1}`, ErrBadSample},
+		{"negative queue", `{"v":1,"node":"a","start":1,"seq":1,"queue":-1}`, ErrBadSample},
+		{"negative size", `{"v":1,"node":"a","start":1,"seq":1,"free":-1}`, ErrBadSample},
+		{"number too large", `{"v":1,"node":"a","start":1,"seq":18446744073709551616}`, ErrBadSample},
+		{"too many addresses", `{"v":1,"node":"a","start":1,"seq":1,"addrs":["x"` + strings.Repeat(`,"x"`, 32) + `]}`, ErrBadSample},
+		{"long address", `{"v":1,"node":"a","start":1,"seq":1,"addrs":["` + strings.Repeat("x", 1025) + `"]}`, ErrBadSample},
+		{"bytes after the end", ok + ok, ErrBadSample},
+		{"no UTF-8", "{\"v\":1,\"node\":\"\xff\",\"start\":1,\"seq\":1}", ErrBadSample},
+		{"too large", ok + strings.Repeat(" ", MaxSample), ErrSampleTooLarge},
+		{"deep", strings.Repeat("[", 8000), ErrBadSample},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := Decode([]byte(tc.in)); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	s := full()
+	b, err := s.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"v":1,"node":"a","start":1,"seq":1,"addrs":[null]}`))
+	f.Add([]byte(`{"v":1,"NODE":"a","start":1e3,"seq":1}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		s, err := Decode(in)
+		if err != nil {
+			return
+		}
+		out, err := s.Encode()
+		if errors.Is(err, ErrSampleTooLarge) {
+			return // all fields are written, also those that in left out
+		}
+		if err != nil {
+			t.Fatalf("decoded and not encoded: %v", err)
+		}
+		if back, err := Decode(out); err != nil || !reflect.DeepEqual(back, s) {
+			t.Fatalf("%+v came back as %+v, %v", s, back, err)
+		}
+	})
+}
+
+func TestGate(t *testing.T) {
+	now := time.Unix(0, 0)
+	g := NewGate(func() time.Time { return now })
+	b, err := (&Sample{Node: "a", Start: 1, Seq: 1}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Accept("b", b) {
+		t.Error("a sample that speaks for another node was passed on")
+	}
+	if g.Accept("c", []byte("{")) {
+		t.Error("what is no sample was passed on")
+	}
+	passed := 0
+	for range 10_000 {
+		if g.Accept("a", b) {
+			passed++
+		}
+	}
+	if passed != gateBurst {
+		t.Errorf("%d of a flood were passed on, want %d", passed, gateBurst)
+	}
+	now = now.Add(2 * gateEvery)
+	if !g.Accept("a", b) || !g.Accept("a", b) || g.Accept("a", b) {
+		t.Error("the allowance does not come back at its rate")
+	}
+	for i := range 2 * state.MaxNodes {
+		g.Accept(strings.Repeat("x", i), b)
+	}
+	if len(g.spent) > state.MaxNodes {
+		t.Errorf("%d authors are remembered", len(g.spent))
+	}
+	now = now.Add(time.Hour)
+	if !g.Accept("a", b) {
+		t.Error("authors that are silent keep others out")
+	}
+}
+
+// clock is a clock that a test moves.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+func watching(c *clock, members ...state.NodeID) *Table {
+	t := newTable("self", c.now)
+	t.watch(members)
+	return t
+}
+
+func TestStatesByAge(t *testing.T) {
+	for _, tc := range []struct {
+		age  time.Duration
+		want State
+	}{
+		{0, Alive},
+		{SuspectAfter - 1, Alive},
+		{SuspectAfter, Suspect},
+		{DownAfter, Suspect},
+		{DownAfter + 1, Down},
+		{time.Hour, Down},
+	} {
+		for _, heard := range []bool{true, false} {
+			c := &clock{time.Unix(1000, 0)}
+			table := watching(c, "a")
+			if heard {
+				table.record(sample("a", 1, 1))
+			}
+			c.at = c.at.Add(tc.age)
+			_, got, ok := table.Get("a")
+			if got != tc.want || ok != heard {
+				t.Errorf("age %s, heard %t: %s, %t, want %s", tc.age, heard, got, ok, tc.want)
+			}
+		}
+	}
+	c := &clock{time.Unix(1000, 0)}
+	if _, s, ok := watching(c, "a").Get("stranger"); s != Suspect || ok {
+		t.Errorf("a stranger is %s, %t", s, ok)
+	}
+}
+
+func TestOutdatedSamplesAreDropped(t *testing.T) {
+	type arrival struct {
+		after time.Duration
+		s     Sample
+		want  bool
+	}
+	for _, tc := range []struct {
+		name string
+		came []arrival
+	}{
+		{"in order", []arrival{{0, sample("a", 5, 1), true}, {time.Second, sample("a", 5, 2), true}}},
+		{"repeated", []arrival{{0, sample("a", 5, 1), true}, {time.Second, sample("a", 5, 1), false}}},
+		{"overtaken", []arrival{{0, sample("a", 5, 3), true}, {0, sample("a", 5, 2), false}}},
+		{"restarted", []arrival{{0, sample("a", 5, 9), true}, {0, sample("a", 6, 1), true}, {0, sample("a", 5, 10), false}}},
+		{"an old process replayed", []arrival{{0, sample("a", 5, 1), true}, {time.Second, sample("a", 4, 99), false}}},
+		{"the same process replayed while silent", []arrival{{0, sample("a", 5, 3), true}, {time.Hour, sample("a", 5, 2), false}}},
+		{"restarted with a clock that went back", []arrival{
+			{0, sample("a", 5, 1), true}, {time.Second, sample("a", 4, 1), false}, {DownAfter, sample("a", 4, 2), true},
+			{time.Second, sample("a", 4, 3), true}, {time.Second, sample("a", 5, 2), true},
+		}},
+		{"stranger", []arrival{{0, sample("x", 5, 1), false}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &clock{time.Unix(1000, 0)}
+			table := watching(c, "a", "b")
+			for i, a := range tc.came {
+				c.at = c.at.Add(a.after)
+				if got := table.record(a.s); got != a.want {
+					t.Fatalf("arrival %d, %d/%d: recorded %t, want %t", i, a.s.Start, a.s.Seq, got, a.want)
+				}
+			}
+		})
+	}
+}
+
+func TestTableFollowsTheMembers(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	table := watching(c, "a", "b")
+	table.record(sample("a", 1, 1))
+	c.at = c.at.Add(time.Hour)
+	table.watch([]state.NodeID{"b", "new"})
+	if _, _, ok := table.Get("a"); ok {
+		t.Error("a node that has left is remembered")
+	}
+	if _, s, _ := table.Get("new"); s != Alive {
+		t.Errorf("a node that has just joined is %s", s)
+	}
+	var all []state.NodeID
+	for _, p := range table.All() {
+		all = append(all, p.Node)
+	}
+	if want := []state.NodeID{"b", "new"}; !slices.Equal(all, want) {
+		t.Errorf("watched %v, want %v", all, want)
+	}
+	many := make([]state.NodeID, 2*maxEntries)
+	for i := range many {
+		many[i] = state.NodeID(strings.Repeat("n", i+1))
+	}
+	table.watch(many)
+	if n := len(table.All()); n != maxEntries {
+		t.Errorf("%d nodes are watched", n)
+	}
+}
+
+func TestDownSinceCountsOnlyWhatThisNodeCouldHear(t *testing.T) {
+	members := []state.NodeID{"self", "a", "b"}
+	for _, tc := range []struct {
+		name string
+		run  func(table *Table, c *clock, tick func(seconds int, heard ...state.NodeID))
+		want time.Duration // how long b has been down; 0: it is not
+	}{
+		{"silent", func(_ *Table, _ *clock, tick func(int, ...state.NodeID)) { tick(100, "a") }, 100 * time.Second},
+		{"just silent", func(_ *Table, _ *clock, tick func(int, ...state.NodeID)) { tick(15, "a") }, 0},
+		{"this process was stopped", func(table *Table, c *clock, tick func(int, ...state.NodeID)) {
+			tick(10, "a")
+			c.at = c.at.Add(time.Hour)
+			tick(20, "a")
+		}, 18 * time.Second},
+		{"this node was cut off", func(table *Table, c *clock, tick func(int, ...state.NodeID)) {
+			tick(3600)
+			tick(20, "a")
+		}, 18 * time.Second},
+		{"heard again", func(_ *Table, _ *clock, tick func(int, ...state.NodeID)) {
+			tick(3600, "a")
+			tick(2, "b")
+		}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &clock{time.Unix(1000, 0)}
+			table := watching(c, members...)
+			seq := uint64(0)
+			tick := func(seconds int, heard ...state.NodeID) {
+				for i := 2; i <= seconds+1; i += 2 {
+					c.at = c.at.Add(min(2, time.Duration(seconds-i+2)) * time.Second)
+					table.watch(members)
+					for _, n := range heard {
+						seq++
+						table.record(sample(n, 1, seq))
+					}
+				}
+			}
+			tc.run(table, c, tick)
+			since, down := table.DownSince("b")
+			if down != (tc.want > 0) || down && c.at.Sub(since) != tc.want {
+				t.Errorf("down %t for %s, want %s", down, c.at.Sub(since), tc.want)
+			}
+		})
+	}
+}
+
+// air carries messages between the topics of one bubble.
+type air struct {
+	mu     sync.Mutex
+	topics map[string]*topic
+	mute   bool
+}
+
+type topic struct {
+	air  *air
+	id   string
+	in   chan message
+	end  chan struct{}
+	sent int
+}
+
+type message struct {
+	from string
+	data []byte
+}
+
+func (a *air) join(id string) *topic {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := &topic{air: a, id: id, in: make(chan message, 1024), end: make(chan struct{})}
+	a.topics[id] = t
+	return t
+}
+
+func (t *topic) Publish(_ context.Context, data []byte) error {
+	t.air.mu.Lock()
+	defer t.air.mu.Unlock()
+	if t.air.mute {
+		return errors.New("nobody is connected")
+	}
+	t.sent++
+	for id, o := range t.air.topics {
+		if id != t.id {
+			o.in <- message{t.id, data}
+		}
+	}
+	return nil
+}
+
+func (t *topic) Next(ctx context.Context) (string, []byte, error) {
+	select {
+	case m := <-t.in:
+		return m.from, m.data, nil
+	case <-t.end:
+		return "", nil, errors.New("topic closed")
+	case <-ctx.Done():
+		return "", nil, ctx.Err()
+	}
+}
+
+func node(id state.NodeID, topic Topic, members []state.NodeID, queue int) *Gossip {
+	return New(Options{
+		Self: id, Topic: topic, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Measure: func() Sample {
+			return Sample{Queue: queue, Version: "1", Addrs: slices.Repeat([]string{strings.Repeat("x", 900)}, 32)}
+		},
+		Members: func() []state.NodeID { return members },
+	})
+}
+
+func start(t *testing.T, g *Gossip) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestNodesHearOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members := []state.NodeID{"a", "b", "late"}
+		air := &air{topics: map[string]*topic{}}
+		a := node("a", air.join("a"), members, 1)
+		stopA := start(t, a)
+		defer stopA()
+		stopB := start(t, node("b", air.join("b"), members, 2))
+		pass(time.Minute)
+		late := node("late", air.join("late"), members, 3)
+		defer start(t, late)()
+		pass(2 * DefaultEvery)
+		for _, want := range []struct {
+			id    state.NodeID
+			queue int
+		}{{"a", 1}, {"b", 2}, {"late", 3}} {
+			for _, g := range []*Gossip{a, late} {
+				s, alive, ok := g.Table().Get(want.id)
+				if !ok || alive != Alive || s.Queue != want.queue || s.Version != "1" || len(s.Addrs) == 0 {
+					t.Fatalf("%s knows of %s: %+v, %s, %t", g.opts.Self, want.id, s, alive, ok)
+				}
+			}
+		}
+		stopB()
+		pass(DownAfter + DefaultEvery)
+		if _, alive, _ := a.Table().Get("b"); alive != Down {
+			t.Fatalf("a stopped node is %s", alive)
+		}
+		defer start(t, node("b", air.topics["b"], members, 5))()
+		pass(time.Second)
+		if s, alive, _ := a.Table().Get("b"); alive != Alive || s.Queue != 5 {
+			t.Fatalf("a restarted node is %s, %+v", alive, s)
+		}
+	})
+}
+
+func TestGossipIsQuietAndGoesOnWithoutANetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		air := &air{topics: map[string]*topic{}}
+		own := air.join("a")
+		g := node("a", own, []state.NodeID{"a", "b"}, 0)
+		defer start(t, g)()
+		pass(time.Minute)
+		if own.sent < 25 || own.sent > 36 {
+			t.Fatalf("%d samples in a minute", own.sent)
+		}
+		air.mu.Lock()
+		air.mute = true
+		air.mu.Unlock()
+		pass(time.Minute)
+		if _, alive, ok := g.Table().Get("a"); !ok || alive != Alive {
+			t.Fatalf("the node takes itself for %s", alive)
+		}
+	})
+}
+
+func TestSamplesForOthersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		air := &air{topics: map[string]*topic{}}
+		own := air.join("a")
+		g := node("a", own, []state.NodeID{"a", "b"}, 0)
+		defer start(t, g)()
+		forged, err := (&Sample{Node: "b", Start: 1, Seq: 1}).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.in <- message{"x", forged}
+		own.in <- message{"b", []byte("{}")}
+		pass(time.Second)
+		if _, _, ok := g.Table().Get("b"); ok {
+			t.Fatal("a forged sample was recorded")
+		}
+	})
+}
+
+func TestRunFailsWithItsTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := (&air{topics: map[string]*topic{}}).join("a")
+		close(own.end)
+		if err := node("a", own, []state.NodeID{"a"}, 0).Run(t.Context()); err == nil {
+			t.Fatal("Run ended without an error")
+		}
+	})
+}
+
+func BenchmarkSample(b *testing.B) {
+	s := full()
+	data, err := s.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := &clock{time.Unix(1000, 0)}
+	table := watching(c, s.Node)
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := Decode(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		table.record(s)
+	}
+}
