@@ -43,7 +43,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	leader := p.red("no leader")
 	for _, peer := range s.Peers {
 		if peer.ID == s.Leader && peer.ID != "" {
-			leader = "leader " + peer.Name
+			leader = "leader " + peer.Name + " (…" + tail(peer.ID) + ")"
 		}
 	}
 	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
@@ -102,6 +102,11 @@ func writePeers(w io.Writer, p palette, peers []client.Peer, own string) {
 	}
 	t.write(w, p)
 }
+
+// idTail is how many characters at the end of an id tell nodes apart.
+const idTail = 6
+
+func tail(id string) string { return id[max(0, len(id)-idTail):] }
 
 func plural(n int, what string) string {
 	if n == 1 {
