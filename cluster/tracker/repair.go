@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -31,8 +32,8 @@ type Repairer struct {
 	Watch *state.Watch
 	// DownSince tells whether a member is down, and since when that was seen.
 	DownSince func(state.NodeID) (since time.Time, down bool)
-	// Place chooses the nodes for a root, of members that are not down for
-	// long. It keeps those of its copies that can stay.
+	// Place chooses the nodes for a root as if it were new, but for keeping it
+	// where it is if it can stay there.
 	Place  func(root state.Root) []state.NodeID
 	After  time.Duration // down for longer, a member counts as gone
 	Every  time.Duration // between two looks at who is down
@@ -243,7 +244,8 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	if !lacking && !surplus {
 		return nil, len(root.Copies) <= full || held == live
 	}
-	nodes = slices.Clone(r.Place(*root))
+	nodes = r.choose(root, now)
+	nodes = nodes[:min(target, len(nodes))]
 	if len(nodes) == 0 {
 		return nil, false
 	}
@@ -256,11 +258,43 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 		}
 	}
 	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
 	if slices.Equal(nodes, root.Nodes()) {
 		return nil, !lacking
 	}
 	return nodes, whole
+}
+
+// choose lists the nodes that can keep a root, best first: those that hold it,
+// those that were told to, and those that are new to it. So a
+// member that is down for a moment, where nothing would be placed now, loses
+// nothing.
+func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
+	placed := r.Place(*root)
+	rank := func(c state.Copy) int {
+		n := 0
+		if c.Phase != state.Held {
+			n += 2
+		}
+		if !slices.Contains(placed, c.Node) {
+			n++
+		}
+		return n
+	}
+	copies := slices.Clone(root.Copies)
+	slices.SortStableFunc(copies, func(a, b state.Copy) int { return cmp.Compare(rank(a), rank(b)) })
+	var nodes []state.NodeID
+	add := func(n state.NodeID) {
+		if now.has(n) && !slices.Contains(now.gone, n) && !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, c := range copies {
+		add(c.Node)
+	}
+	for _, n := range placed {
+		add(n)
+	}
+	return nodes
 }
 
 // heldOn counts the copies of a root that some of the nodes hold.

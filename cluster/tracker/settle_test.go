@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,7 +68,28 @@ func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 // repairs is a cluster of many nodes with a repairer on the leader.
 type repairs struct {
 	*world
+
+	mu   sync.Mutex
 	down map[state.NodeID]time.Time
+}
+
+func (r *repairs) downSince(n state.NodeID) (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, ok := r.down[n]
+	return since, ok
+}
+
+func (r *repairs) fall(n state.NodeID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down[n] = time.Now()
+}
+
+func (r *repairs) rise(n state.NodeID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.down, n)
 }
 
 func repairWorld(t *testing.T, members []state.NodeID, fn func(r *repairs)) {
@@ -77,7 +99,7 @@ func repairWorld(t *testing.T, members []state.NodeID, fn func(r *repairs)) {
 		r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}}
 		repairer := &Repairer{
 			Self: self, State: r.state, Watch: st.Watch, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-			DownSince: func(n state.NodeID) (time.Time, bool) { since, ok := r.down[n]; return since, ok },
+			DownSince: r.downSince,
 			Place:     r.choose,
 		}
 		defer running(r.world, repairer.Run)()
@@ -95,7 +117,7 @@ func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
 	}
 	for _, first := range []bool{true, false} {
 		for _, m := range members {
-			_, down := r.down[m.ID]
+			_, down := r.downSince(m.ID)
 			if len(nodes) < 3 && !down && (root.Copy(m.ID) != nil) == first {
 				nodes = append(nodes, m.ID)
 			}
@@ -103,8 +125,6 @@ func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
 	}
 	return nodes
 }
-
-func (r *repairs) fall(n state.NodeID) { r.down[n] = time.Now() }
 
 func (r *repairs) wantOn(n int, want ...state.NodeID) {
 	r.Helper()
@@ -149,8 +169,8 @@ func TestAMemberThatComesBackInTimeKeepsItsCopies(t *testing.T) {
 		r.fall("c")
 		r.pass(DefaultRepairAfter + 2*DefaultRepairEvery)
 		r.wantOn(1, "a", "b", "c", "d", "e")
-		delete(r.down, "b")
-		delete(r.down, "c")
+		r.rise("b")
+		r.rise("c")
 		r.pass(2 * DefaultRepairEvery)
 		r.wantOn(1, "a", "b", "c") // nothing was lost, the new ones are not needed
 	})
@@ -168,7 +188,7 @@ func TestThreeNodesWaitForTheThird(t *testing.T) {
 		r.pass(24 * time.Hour)
 		r.wantOn(1, "a", "b", "c")
 		r.wantOn(2, "a", "b")
-		delete(r.down, "c")
+		r.rise("c")
 		r.pass(DefaultRepairEvery + time.Second)
 		r.wantOn(2, "a", "b", "c")
 	})
@@ -208,7 +228,7 @@ func TestNoRepairWithoutAView(t *testing.T) {
 				tc.setup(r)
 				r.pass(time.Hour)
 				r.wantOn(1, "a", "b", "c")
-				r.down = map[state.NodeID]time.Time{"c": r.down["c"]}
+				r.rise("b")
 				r.state.SetLeader(true)
 				r.state.Fail(nil)
 				r.pass(2 * DefaultRepairEvery)
@@ -268,7 +288,9 @@ func TestAllocation(t *testing.T) {
 		{"replaced, whole", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: H}}, "abcd", "c", "abd", "abd", true},
 		{"left", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "x", Phase: H}}, "abc", "", "abc", "abc", true},
 		{"left, no other", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "x", Phase: H}}, "ab", "", "ab", "ab", true},
-		{"placed away from the only holder", []state.Copy{{Node: "a", Phase: H}}, "abcd", "", "bcd", "abcd", false},
+		{"placed away from a holder that is down for a moment", []state.Copy{{Node: "a", Phase: H}}, "abcd", "", "bcd", "abc", true},
+		{"too many", []state.Copy{{Node: "a", Phase: A}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: H}}, "abcd", "", "abc", "bcd", true},
+		{"placed on a stranger and on one that is gone", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}}, "abcde", "d", "xde", "abe", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ids := func(s string) (nodes []state.NodeID) {
