@@ -43,7 +43,7 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 }
 
 func (a *app) addFile(ctx context.Context, o operator, path, user, name string) error {
-	var in io.Reader = a.stdin
+	in := a.stdin
 	size := int64(-1)
 	if path != "-" {
 		f, err := os.Open(path)
