@@ -185,8 +185,11 @@ func (w *world) unauthorized(id string) []bad {
 		}
 	}
 	for _, r := range []request{
-		{method: "GET", path: "/pins", token: w.writer}, {method: "GET", path: "/pins/" + id, token: w.writer},
-		{method: "POST", path: "/pins", token: w.reader, body: "{"}, {method: "POST", path: "/pins/" + id, token: w.reader, body: "{"}, {method: "DELETE", path: "/pins/" + id, token: w.reader},
+		{method: "GET", path: "/pins", token: w.writer},
+		{method: "GET", path: "/pins/" + id, token: w.writer},
+		{method: "POST", path: "/pins", token: w.reader, body: "{"},
+		{method: "POST", path: "/pins/" + id, token: w.reader, body: "{"},
+		{method: "DELETE", path: "/pins/" + id, token: w.reader},
 	} {
 		all = append(all, bad{"403 " + r.method + " " + r.path, r, 403, "FORBIDDEN"})
 	}

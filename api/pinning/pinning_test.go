@@ -201,8 +201,11 @@ func TestEveryOperationHasAScope(t *testing.T) {
 
 func TestANodeWithoutAMajorityAnswersInTime(t *testing.T) {
 	for _, r := range []request{
-		{method: "GET", path: "/pins"}, {method: "GET", path: "/pins/id"}, {method: "DELETE", path: "/pins/id"},
-		{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`}, {method: "POST", path: "/pins/id", body: `{"cid":"` + cidOne + `"}`},
+		{method: "GET", path: "/pins"},
+		{method: "GET", path: "/pins/id"},
+		{method: "DELETE", path: "/pins/id"},
+		{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`},
+		{method: "POST", path: "/pins/id", body: `{"cid":"` + cidOne + `"}`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rec := do((&fake{hangs: true}).handler(t), r)

@@ -24,17 +24,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 )
 
-// The bodies of the local API, under the names that commands use.
-type (
-	Status = admin.Status
-	Peer   = admin.Peer
-	User   = admin.User
-	Key    = admin.Key
-	KeyRow = admin.KeyRow
-	NewKey = admin.NewKey
-	// Content is an imported file.
-	Content = admin.Content
-)
+// Status is the cluster as the answering node sees it.
+type Status = admin.Status
+
+// Peer is one member.
+type Peer = admin.Peer
+
+// User is an account.
+type User = admin.User
+
+// Key is a new API key with its secrets.
+type Key = admin.Key
+
+// KeyRow is an API key in a list, without its secrets.
+type KeyRow = admin.KeyRow
+
+// NewKey asks for an API key.
+type NewKey = admin.NewKey
+
+// Content is an imported file.
+type Content = admin.Content
 
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
