@@ -211,6 +211,17 @@ func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
 	})
 }
 
+// A pin is proposed by a node that has not heard of the newest members yet.
+func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		r.pass(DefaultRepairEvery)
+		r.pin(1, "a", "b")
+		r.held(1, "a", "b")
+		r.pass(DefaultRepairEvery + time.Second)
+		r.wantOn(1, "a", "b", "c")
+	})
+}
+
 func TestNoRepairWithoutAView(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

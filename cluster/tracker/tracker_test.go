@@ -247,23 +247,55 @@ func TestPinningAgainAfterFailureBeginsAfresh(t *testing.T) {
 	})
 }
 
-// The pin is deleted and made again while the parts of its failed fetch are
-// dropped: the new one is not failed for what the old one went through.
+// A pin is deleted and made again while its failed fetch is cleared away: the
+// new one is not failed for what the old one went through.
 func TestGivingUpDoesNotMeetTheNextIncarnation(t *testing.T) {
-	bubble(t, Limits{Attempts: 1}, func(w *world) {
-		w.net.set(key(1), func(_ context.Context, f *network, _ Job, _ func(uint64, uint64)) error {
-			f.set(key(1), good)
-			w.unpin("pin-1")
-			w.state.Apply(w, &state.CreatePin{Pin: w.newPin("again", 1), Nodes: []state.NodeID{self}})
-			return errNobody
+	for _, when := range []string{"at the end of the fetch", "while the parts are dropped"} {
+		t.Run(when, func(t *testing.T) {
+			bubble(t, Limits{Attempts: 1}, func(w *world) {
+				again := func() {
+					w.net.set(key(1), good)
+					w.unpin("pin-1")
+					w.state.Apply(w, &state.CreatePin{Pin: w.newPin("again", 1), Nodes: []state.NodeID{self}})
+				}
+				w.net.set(key(1), func(context.Context, *network, Job, func(uint64, uint64)) error {
+					if when == "at the end of the fetch" {
+						again()
+					}
+					return errNobody
+				})
+				if when == "while the parts are dropped" {
+					w.store.onDrop = again
+				}
+				w.start()
+				defer w.stop()
+				w.pin(1)
+				w.pass(time.Minute)
+				if s, detail := w.status("again"); s != state.Pinned {
+					w.Fatalf("status %s, %q, want pinned", s, detail)
+				}
+			})
 		})
+	}
+}
+
+func TestWhatWasGivenUpRestsUntilThatIsKnown(t *testing.T) {
+	bubble(t, Limits{Attempts: 1}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.state.cutOff(true)
 		w.start()
 		defer w.stop()
-		w.pin(1)
+		w.pin(1, self, other)
+		w.pass(moment)
+		w.says(other, 1, state.Fetching) // the state still says that this node is to fetch it
 		w.pass(time.Minute)
-		if s, detail := w.status("again"); s != state.Pinned {
-			w.Fatalf("status %s, %q, want pinned", s, detail)
+		if n := len(w.net.fetched(key(1))); n != 1 {
+			w.Fatalf("%d fetches, want 1", n)
 		}
+		w.state.cutOff(false)
+		w.pass(maxReportPause)
+		w.wantPhase(1, state.GaveUp)
+		w.wantIdle()
 	})
 }
 
@@ -370,6 +402,24 @@ func TestContentNobodyHasDoesNotKeepOthersOut(t *testing.T) {
 		}
 		if failed < 100-limits.Waiting { // the last ones need not yield to anybody
 			w.Fatalf("%d failed", failed)
+		}
+	})
+}
+
+// What an attempt finds here already is no progress: content that a provider
+// left half way fails like any other, however many wait for its slot.
+func TestHalfContentFailsAmongMany(t *testing.T) {
+	limits := Limits{Moving: 8, Waiting: 8, Attempts: 1, Patience: time.Minute}
+	bubble(t, limits, func(w *world) {
+		w.net.rest = stalls(3)
+		for n := range 40 {
+			w.pin(n)
+		}
+		w.start()
+		defer w.stop()
+		w.pass(2 * time.Hour)
+		if n := int(w.totals()[state.Failed]); n < 40-limits.Moving-limits.Waiting {
+			w.Fatalf("%d of 40 failed", n)
 		}
 	})
 }

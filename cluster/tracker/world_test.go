@@ -42,7 +42,8 @@ type store struct {
 	mu     sync.Mutex
 	owners map[string]owned
 	drops  []string
-	fail   error // of Owner
+	fail   error  // of Owner
+	onDrop func() // called before the next drop
 }
 
 type owned struct {
@@ -104,6 +105,13 @@ func (s *store) Seal(_ context.Context, owner string, bytes, blocks uint64) erro
 }
 
 func (s *store) Drop(_ context.Context, owner string) error {
+	s.mu.Lock()
+	before := s.onDrop
+	s.onDrop = nil
+	s.mu.Unlock()
+	if before != nil {
+		before()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owners, owner)
@@ -226,9 +234,23 @@ type consensus struct {
 	mu        sync.Mutex
 	proposals []*state.ReportCopies
 	old       *state.View
+	cut       bool
+}
+
+// cutOff makes this node unable to propose, while others go on.
+func (c *consensus) cutOff(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
 }
 
 func (c *consensus) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	if cut {
+		return state.Result{}, fmt.Errorf("propose: %w", state.ErrUnavailable)
+	}
 	result, err := c.State.Propose(ctx, cmd)
 	if r, ok := cmd.(*state.ReportCopies); ok && err == nil {
 		c.mu.Lock()
