@@ -244,7 +244,10 @@ func (d *demo) ready(ctx context.Context, n *demoNode) error {
 		}
 		n.id, n.pinning = s.Node.ID, s.Node.Pinning
 		code, err := d.get(ctx, "http://"+n.pinning+"/readyz", "", nil)
-		return code == http.StatusOK, err
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%s is not ready, /readyz answers %d", n.name, code)
+		}
+		return err == nil, err
 	})
 }
 
