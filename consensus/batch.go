@@ -24,10 +24,9 @@ const (
 	entryBytes = 1 << 20
 	// maxEntries is how many entries are under way to the log at a time.
 	maxEntries = 8
-	// enqueueTimeout is Raft's patience before it takes an entry.
-	enqueueTimeout = time.Second
-	// drainTimeout is how long Run waits, at its end, for entries under way.
-	drainTimeout = 2 * time.Second
+	// enqueueTimeout is how long an entry waits until Raft takes it: it does
+	// when it has written the one before.
+	enqueueTimeout = stalledWrite
 )
 
 // errRetry is wrapped by what a proposal can be tried again after, through the
@@ -74,7 +73,7 @@ func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error)
 		return wire.Outcome{}, state.Errorf(state.CodeInvalid, "the leader cannot read the command: %v", err)
 	}
 	if took := b.node.disk.writing(); took > slowWrite {
-		return wire.Outcome{}, state.Errorf(state.CodeUnavailable, "the leader's disk has not answered for %s", took.Round(time.Millisecond))
+		return wire.Outcome{}, fmt.Errorf("%w: the leader's disk has not answered for %s", errRetry, took.Round(time.Millisecond))
 	}
 	w := waiting{body: body, answer: make(chan decision, 1)}
 	if err := b.enqueue(w); err != nil {
@@ -125,8 +124,6 @@ func (e batch) answer(outcomes []wire.Outcome, err error) {
 
 // run packs and proposes until ctx ends, then answers everybody who waits.
 func (b *batcher) run(ctx context.Context) error {
-	draining, cancel := lingering(ctx, drainTimeout)
-	defer cancel()
 	slots := make(chan struct{}, maxEntries)
 	var underway sync.WaitGroup
 	defer underway.Wait()
@@ -152,25 +149,10 @@ func (b *batcher) run(ctx context.Context) error {
 		// waited for side by side.
 		future := b.node.raft.Apply(e.data, enqueueTimeout)
 		underway.Go(func() {
-			e.answer(b.outcomes(draining, future, len(e.members)))
+			e.answer(b.outcomes(ctx, future, len(e.members)))
 			<-slots
 		})
 	}
-}
-
-// lingering returns a context that ends some time after ctx does.
-func lingering(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(after)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-late.Done():
-		}
-	})
-	return late, func() { stop(); cancel() }
 }
 
 // pack takes what waits into one entry, within its bounds. An error is a bug:

@@ -17,6 +17,7 @@ const (
 	askPropose   = 1 // commit this encoded command -> its encoded outcome
 	askReadIndex = 2 // -> an index that every read from now on must include
 	askApplied   = 3 // -> the index that the node has applied
+	askTerm      = 4 // -> the newest term that the node knows
 )
 
 // How it went. Numbers are append-only.
@@ -61,14 +62,14 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
-// index asks a member for an index.
-func (f *forwards) index(ctx context.Context, node state.NodeID, kind uint8) (uint64, error) {
+// number asks a member for an index or a term.
+func (f *forwards) number(ctx context.Context, node state.NodeID, kind uint8) (uint64, error) {
 	answer, err := f.call(ctx, node, kind, nil)
 	if err != nil {
 		return 0, err
 	}
 	if len(answer) != 8 {
-		return 0, fmt.Errorf("%w: index of %d bytes", errRetry, len(answer))
+		return 0, fmt.Errorf("%w: a number of %d bytes", errRetry, len(answer))
 	}
 	return binary.BigEndian.Uint64(answer), nil
 }
@@ -116,6 +117,8 @@ func (n *Node) serve(ctx context.Context, _ string, kind uint8, body []byte) (ui
 		return answerDone, binary.BigEndian.AppendUint64(nil, index)
 	case askApplied:
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.Applied())
+	case askTerm:
+		return answerDone, binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 	}
 	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
 }

@@ -112,8 +112,10 @@ func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry
 // ApplyBatch implements raft.BatchingFSM: one transaction for all entries. The
 // answer to an entry is an *applied, or an error when this node is broken.
 //
-// The commit is not synced: the entries are in the log, which is, and the next
-// start applies again what a crash took away.
+// A commit is not synced: the entries are in the log, which is, and the next
+// start applies again what a crash took away. Only who is a member must be here
+// after a crash, because a node that does not know the others can neither reach
+// them nor let them in, and so would never learn what to apply again.
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
 	if f.broken == nil {
@@ -153,7 +155,7 @@ func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 	if err := tx.Set(appliedKey(), binary.BigEndian.AppendUint64(nil, last.Index)); err != nil {
 		return err
 	}
-	if err := tx.Commit(false); err != nil {
+	if err := tx.Commit(fx.Members); err != nil {
 		return err
 	}
 	f.progress.set(last.Index, last.Term)

@@ -170,7 +170,7 @@ func (n *Node) promote(ctx context.Context, members []raft.ServerID, servers []r
 func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return n.forwards.index(ctx, state.NodeID(id), askApplied)
+	return n.forwards.number(ctx, state.NodeID(id), askApplied)
 }
 
 // expel removes a server that is no member; this node after it has handed over.
@@ -254,15 +254,17 @@ func (n *Node) keepMembership(ctx context.Context) error {
 
 // tenure is what a node has seen of its own membership.
 type tenure struct {
-	member bool      // it was one, or has state of a cluster
-	absent time.Time // since when it is none and hears nothing else; zero: it is one
+	member bool      // it was one since the start
+	absent time.Time // since when it is none and nothing else is heard; zero: it is one
 	index  uint64    // applied at that time
 }
 
-// removed tells whether this node is a member no more. A node that joins again
-// reads of its earlier removal on the way, so absence from the local state
-// counts only when the leader has nothing newer, or nobody has said anything
-// for some time: a removed node is cut off.
+// removed tells whether this node is a member no more. Absence from the local
+// state is not enough: a node that joins again reads of its earlier removal on
+// the way, and one that is leaving still has a part in what the leader does.
+// So it counts when Raft has let go of the node and the leader has nothing
+// newer, or when nobody has said anything for some time: a removed node is cut
+// off, and may not have been told that Raft let go of it.
 func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 	view, release := n.LocalView()
 	defer release()
@@ -271,16 +273,17 @@ func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 		return false, fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	listed := slices.ContainsFunc(nodes, func(node state.Node) bool { return node.ID == n.opts.ID })
+	self.member = self.member || listed
+	_, led := n.Leader()
 	_, server := n.Roles()[n.opts.ID]
-	if listed || server || len(nodes) == 0 {
-		self.member = self.member || listed
+	if listed || len(nodes) == 0 || server && led {
 		self.absent = time.Time{}
 		return false, nil
 	}
-	if now := time.Now(); self.absent.IsZero() || self.index != view.Index() {
-		self.absent, self.index = now, view.Index()
+	if self.absent.IsZero() || self.index != view.Index() {
+		self.absent, self.index = time.Now(), view.Index()
 	}
-	if self.member {
+	if self.member && !server {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		if index, err := n.readIndex(ctx); err == nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"golang.org/x/sync/errgroup"
 )
@@ -163,32 +165,67 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	case n.opts.ID:
 		return n.leaderIndex(ctx)
 	}
-	return n.forwards.index(ctx, leader, askReadIndex)
+	return n.forwards.number(ctx, leader, askReadIndex)
 }
 
 // leaderIndex returns the commit index of a leader that is one still, and has
 // committed in its own term, without which its commit index may be an old one.
-//
-// The term is read first and last: who leads in a term leads in it alone, so
-// nobody else can have committed anything in between.
 func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 	term := n.raft.CurrentTerm()
 	if n.fsm.progress.lastTerm() != term {
 		return 0, fmt.Errorf("%w: the leader is new", errRetry)
 	}
 	index := n.raft.CommitIndex()
-	verified := make(chan error, 1)
-	n.waits.Go(func() { verified <- n.raft.VerifyLeader().Error() })
-	select {
-	case err := <-verified:
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", errRetry, err)
-		}
-	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", errRetry, ctx.Err())
-	}
-	if n.raft.CurrentTerm() != term {
-		return 0, fmt.Errorf("%w: the leader has changed", errRetry)
+	if err := n.confirmTerm(ctx, term); err != nil {
+		return 0, err
 	}
 	return index, nil
+}
+
+// confirmTerm returns nil when a majority of voters, asked from now on, knows
+// of no later term: then nobody has been elected in one before the question,
+// and nobody else has committed anything.
+//
+// Raft's own VerifyLeader is not enough. It counts answers to heartbeats that
+// were sent before it was called; a leader that was paused with such an answer
+// on its way would take itself for one still, and serve an old state.
+func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the answers beyond a majority are not waited for
+	voters, confirmed := 0, 0
+	servers := n.servers()
+	answers := make(chan error, len(servers))
+	for _, server := range servers {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if server.ID == raft.ServerID(n.opts.ID) {
+			answers <- sameTerm(n.raft.CurrentTerm(), term)
+			continue
+		}
+		n.waits.Go(func() {
+			known, err := n.forwards.number(ctx, state.NodeID(server.ID), askTerm)
+			if err == nil {
+				err = sameTerm(known, term)
+			}
+			answers <- err
+		})
+	}
+	var missing error
+	for range voters {
+		if err := <-answers; err != nil {
+			missing = err
+		} else if confirmed++; confirmed > voters/2 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %d of %d voters confirm the leader: %w", errRetry, confirmed, voters, missing)
+}
+
+func sameTerm(known, term uint64) error {
+	if known > term {
+		return fmt.Errorf("term %d has begun, after %d", known, term)
+	}
+	return nil
 }

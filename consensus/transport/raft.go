@@ -47,7 +47,7 @@ func NewRaft(network Network, self string, config raft.NetworkTransportConfig) (
 		return nil, fmt.Errorf("transport: listen for raft: %w", err)
 	}
 	layer := &streamLayer{
-		self: nodeAddr(self), network: network, listener: l, streams: make(map[*raftStream]struct{}),
+		self: nodeAddr(self), network: network, listener: l, ended: make(chan struct{}), streams: make(map[*raftStream]struct{}),
 	}
 	config.Stream, config.Timeout = layer, raftTimeout
 	config.MaxPool, config.MaxRPCsInFlight = raftPool, raftInFlight
@@ -128,6 +128,7 @@ type streamLayer struct {
 	self     nodeAddr
 	network  Network
 	listener net.Listener
+	ended    chan struct{} // closed by closeStreams
 
 	// mu guards what follows. It is never held during input or output.
 	mu      sync.Mutex
@@ -155,8 +156,18 @@ func (l *streamLayer) Close() error { return l.listener.Close() }
 // Dial implements raft.StreamLayer.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
-	defer cancel()
+	dialed := make(chan struct{})
+	go func() { // ends before Dial does
+		defer close(dialed)
+		select {
+		case <-l.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	conn, err := l.network.Dial(ctx, string(address), RaftProtocol)
+	cancel()
+	<-dialed
 	if err != nil {
 		return nil, fmt.Errorf("transport: dial %s: %w", address, err)
 	}
@@ -166,7 +177,10 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 // closeStreams closes all streams, and those that are opened from now on.
 func (l *streamLayer) closeStreams() {
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed = true
+		close(l.ended)
+	}
 	var open []*raftStream
 	for s := range l.streams {
 		open = append(open, s)
