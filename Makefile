@@ -90,7 +90,7 @@ demo: build ## three nodes on this machine, one tour, until Ctrl-C
 
 .PHONY: smoke
 smoke: build ## one cluster of three processes, under a minute
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout 5m -run '^TestSmoke' ./test/conformance
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout 5m ./test/smoke
 
 .PHONY: conformance
 conformance: build ## black-box suites against three processes (needs npm)
