@@ -24,8 +24,10 @@ const (
 
 // Repairer moves, on the leader, roots that have lost copies to nodes that can
 // keep them: those on members that have been down for too long, on nodes that
-// have left, and those with fewer copies than there could be. Zero numbers and
-// durations take the defaults; the other fields are required.
+// have left, and those with fewer copies than there could be. Roots that are not
+// pinned yet do not wait for a member that is down at all: there is nothing of
+// them to lose. Zero numbers and durations take the defaults; the other fields
+// are required.
 type Repairer struct {
 	Self  state.NodeID
 	State State
@@ -51,9 +53,18 @@ type topology struct {
 	replication int
 	members     []state.NodeID // in order
 	gone        []state.NodeID // of the members, down for too long
+	down        []state.NodeID // of the members, down now, while pins wait
 }
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
+
+// without returns the members that a root does not count on.
+func (t *topology) without(root *state.Root) []state.NodeID {
+	if root.Status == state.Pinned {
+		return t.gone
+	}
+	return t.down
+}
 
 func (t *topology) has(n state.NodeID) bool {
 	_, found := slices.BinarySearch(t.members, n)
@@ -61,7 +72,8 @@ func (t *topology) has(n state.NodeID) bool {
 }
 
 func (t *topology) equal(o *topology) bool {
-	return t.replication == o.replication && slices.Equal(t.members, o.members) && slices.Equal(t.gone, o.gone)
+	return t.replication == o.replication && slices.Equal(t.members, o.members) &&
+		slices.Equal(t.gone, o.gone) && slices.Equal(t.down, o.down)
 }
 
 // Run works until ctx ends, then returns nil. On other nodes than the leader it
@@ -137,13 +149,22 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	if err != nil {
 		return t, 0, wrap("read members", err)
 	}
-	if _, short, err = view.Totals(); err != nil {
+	pins, short, err := view.Totals()
+	if err != nil {
 		return t, 0, wrap("read totals", err)
 	}
+	waiting := pins[state.Queued]+pins[state.Pinning] > 0
 	t.replication = int(c.Replication)
 	for _, n := range nodes {
 		t.members = append(t.members, n.ID)
-		if since, down := r.DownSince(n.ID); n.ID != r.Self && down && r.Now().Sub(since) > r.After {
+		since, down := r.DownSince(n.ID)
+		if n.ID == r.Self || !down {
+			continue
+		}
+		if waiting {
+			t.down = append(t.down, n.ID)
+		}
+		if r.Now().Sub(since) > r.After {
 			t.gone = append(t.gone, n.ID)
 		}
 	}
@@ -226,11 +247,12 @@ func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placem
 // that has no other node to use does not fetch everything again.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
 	var live, held, strangers int
+	without := now.without(root)
 	for _, c := range root.Copies {
 		switch {
 		case !now.has(c.Node):
 			strangers++
-		case slices.Contains(now.gone, c.Node):
+		case slices.Contains(without, c.Node):
 		default:
 			live++
 			if c.Phase == state.Held {
@@ -238,7 +260,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 			}
 		}
 	}
-	target, full := min(now.replication, now.live()), min(now.replication, len(now.members))
+	target, full := min(now.replication, len(now.members)-len(without)), min(now.replication, len(now.members))
 	lacking := live < target || strangers > 0
 	surplus := len(root.Copies) > full && held >= full
 	if !lacking && !surplus {
@@ -284,7 +306,7 @@ func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	slices.SortStableFunc(copies, func(a, b state.Copy) int { return cmp.Compare(rank(a), rank(b)) })
 	var nodes []state.NodeID
 	add := func(n state.NodeID) {
-		if now.has(n) && !slices.Contains(now.gone, n) && !slices.Contains(nodes, n) {
+		if now.has(n) && !slices.Contains(now.without(root), n) && !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
 	}

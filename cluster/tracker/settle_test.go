@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -283,7 +284,7 @@ func TestAllocation(t *testing.T) {
 		name    string
 		copies  []state.Copy
 		members string
-		gone    string
+		gone    string // down for too long; those of the rows with pinning are down now
 		place   string
 		want    string // empty: stays
 		whole   bool
@@ -301,6 +302,8 @@ func TestAllocation(t *testing.T) {
 		{"left, no other", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "x", Phase: H}}, "ab", "", "ab", "ab", true},
 		{"placed away from a holder that is down for a moment", []state.Copy{{Node: "a", Phase: H}}, "abcd", "", "bcd", "abc", true},
 		{"too many", []state.Copy{{Node: "a", Phase: A}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: H}}, "abcd", "", "abc", "bcd", true},
+		{"pinning, one is down", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: A}}, "abc", "b", "ac", "ac", true},
+		{"pinning, one is down and no other is there", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: A}}, "ab", "b", "a", "", true},
 		{"placed on a stranger and on one that is gone", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}}, "abcde", "d", "xde", "abe", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -311,7 +314,13 @@ func TestAllocation(t *testing.T) {
 				return nodes
 			}
 			r := &Repairer{Place: func(state.Root) []state.NodeID { return ids(tc.place) }}
-			got, whole := r.allocation(&state.Root{Copies: tc.copies}, &topology{replication: 3, members: ids(tc.members), gone: ids(tc.gone)})
+			root, now := state.Root{Status: state.Pinned, Copies: tc.copies}, topology{replication: 3, members: ids(tc.members)}
+			if strings.HasPrefix(tc.name, "pinning") {
+				root.Status, now.down = state.Pinning, ids(tc.gone)
+			} else {
+				now.gone = ids(tc.gone)
+			}
+			got, whole := r.allocation(&root, &now)
 			if !slices.Equal(got, ids(tc.want)) || whole != tc.whole {
 				t.Errorf("got %v (whole %t), want %v (whole %t)", got, whole, ids(tc.want), tc.whole)
 			}
