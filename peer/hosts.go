@@ -135,6 +135,18 @@ func newPublicHost(key crypto.PrivKey, gater *publicGater, announce []ma.Multiad
 	return libp2p.New(append(options, extra...)...)
 }
 
+// ListenError says which address a host could not listen on.
+type ListenError struct {
+	Cluster bool   // the cluster host's, not the public one's
+	Addr    string // multiaddr
+	Err     error
+}
+
+func (e *ListenError) Error() string { return fmt.Sprintf("listen on %s: %v", e.Addr, e.Err) }
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
 // listen makes h listen on every address. All or none: the caller closes h.
 func listen(h host.Host, addrs []string) error {
 	parsed, err := parseAddrs(addrs)
@@ -143,7 +155,7 @@ func listen(h host.Host, addrs []string) error {
 	}
 	for _, a := range parsed {
 		if err := h.Network().Listen(a); err != nil {
-			return fmt.Errorf("listen on %s: %w", a, err)
+			return &ListenError{Addr: a.String(), Err: err}
 		}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/libp2p/go-libp2p"
 	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
@@ -19,6 +18,10 @@ import (
 
 // joinProtocol is the only one that a joiner finds on the cluster host.
 const joinProtocol = "/holdfast/join/1"
+
+// ErrJoinRefused says that a member was reached and cut the joiner: the secret
+// is wrong, or the member is not ready to admit anybody.
+var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 
 // ListenJoin accepts the streams of joiners: those who proved by their
 // identity that they know the secret that Options.Joiners accepts. The remote
@@ -44,8 +47,8 @@ func (p *Peer) ListenJoin() (net.Listener, error) {
 
 // DialJoin opens the join stream to a member whose cluster host is at addr (a
 // multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
-// cut after the handshake and ends in an error. The closer ends the short-lived
-// host behind the connection; close both.
+// cut after the handshake and ends in ErrJoinRefused. The closer ends the
+// short-lived host behind the connection; close both.
 func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Closer, error) {
 	key, _, err := JoinKey(secret)
 	if err != nil {
@@ -74,10 +77,12 @@ func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Clo
 	if err != nil {
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}
-	h.Peerstore().AddAddrs(member.ID, member.Addrs, peerstore.PermanentAddrTTL)
+	if err := h.Connect(ctx, member); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
+	}
 	s, err := openStream(ctx, h, member.ID, joinProtocol)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
+		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w: %w", addr, ErrJoinRefused, err), h.Close())
 	}
 	return conn{s}, h, nil
 }

@@ -199,7 +199,12 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember); err != nil {
 		return fmt.Errorf("pubsub: %w", err)
 	}
-	return listen(h, p.opts.ClusterListen)
+	err = listen(h, p.opts.ClusterListen)
+	var taken *ListenError
+	if errors.As(err, &taken) {
+		taken.Cluster = true
+	}
+	return err
 }
 
 // openPublic builds the host of the IPFS network.

@@ -50,8 +50,7 @@ type Gossip interface {
 
 // Options are what Members is made of. All fields are required.
 type Options struct {
-	Self   state.NodeID
-	Name   string
+	Self   state.Node // as this node is now
 	State  State
 	Gossip Gossip
 	Secret []byte
@@ -120,7 +119,7 @@ func (m *Members) Refresh() error {
 // Is tells whether a peer id is a member. It never blocks.
 func (m *Members) Is(id string) bool {
 	_, ok := m.gate.Load().nodes[id]
-	return ok || id == string(m.opts.Self)
+	return ok || id == string(m.opts.Self.ID)
 }
 
 // MayJoin tells whether a peer id proves a secret that admits joiners now: the
@@ -196,12 +195,9 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	if err != nil {
 		return "", fmt.Errorf("create ticket: %w", err)
 	}
-	nodes := m.gate.Load().nodes
-	if self, ok := nodes[string(m.opts.Self)]; ok {
-		t.Addrs = append(t.Addrs, self.ClusterAddrs...)
-	}
+	t.Addrs = append(t.Addrs, m.opts.Self.ClusterAddrs...)
 	for _, n := range m.Nodes() {
-		if n.ID != m.opts.Self {
+		if n.ID != m.opts.Self.ID {
 			t.Addrs = append(t.Addrs, n.ClusterAddrs...)
 		}
 	}
@@ -228,7 +224,7 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 		return err
 	}
 	if !force {
-		if load, heard := m.opts.Gossip.Load(id); id != m.opts.Self && (!heard || load.State == "down") {
+		if load, heard := m.opts.Gossip.Load(id); id != m.opts.Self.ID && (!heard || load.State == "down") {
 			return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
 		}
 		sole, err := soleHolder(ctx, view, id)

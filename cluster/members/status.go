@@ -40,7 +40,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if c, err := view.Cluster(); err == nil {
 		s.ClusterID = c.ID
 	}
-	s.Node = state.Node{ID: m.opts.Self, Name: m.opts.Name}
+	s.Node = m.opts.Self // what is true, whatever the state still says
 	var err error
 	if s.Pins, s.UnderReplicated, err = view.Totals(); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
@@ -61,8 +61,8 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 		if p.Pins, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
 			return Status{}, fmt.Errorf("status: %w", err)
 		}
-		if n.ID == m.opts.Self {
-			s.Node = n
+		if n.ID == m.opts.Self.ID {
+			p.Node = m.opts.Self
 		}
 		s.Peers = append(s.Peers, p)
 	}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -119,14 +118,15 @@ type reader struct {
 
 // Get implements dag.Getter.
 func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
-	b, err := r.files.blocks.Get(ctx, c)
-	if err == nil {
+	b, here := r.files.blocks.Get(ctx, c)
+	if here == nil {
 		return b, nil
 	}
-	cause := err // absent, or damaged here: another member may do better
+	// Absent, or damaged here: a member may do better. One that does not answer
+	// is passed over like one that has not got it.
 	for _, id := range r.order {
 		var found block.Block
-		_, err := r.files.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
+		_, _ = r.files.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
 			found = b
 			return nil
 		})
@@ -136,14 +136,8 @@ func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err != nil {
-			cause = fmt.Errorf("block %s from node %s: %w", c, id, err)
-		}
 	}
-	if ipld.IsNotFound(cause) {
-		return nil, ipld.ErrNotFound{Cid: c}
-	}
-	return nil, cause
+	return nil, here
 }
 
 // held adapts the block store's owners to the tracker.

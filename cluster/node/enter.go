@@ -19,6 +19,10 @@ const (
 	JoinTimeout = 60 * time.Second
 	joinRetry   = time.Second // between two rounds over all addresses
 	joinDial    = 20 * time.Second
+	// joinRefusals is after how many rounds in which every member cut the
+	// joiner it is believed that the secret is wrong. A member that is only
+	// starting cuts joiners too.
+	joinRefusals = 5
 )
 
 // enter returns the cluster secret and what the node knows of its cluster. In a
@@ -48,7 +52,8 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 }
 
 // join asks the members that the settings name, one after the other and again,
-// until one admits this node. A refusal ends it.
+// until one admits this node. A refusal that says why ends it, and so do
+// joinRefusals rounds of being cut.
 func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	targets, err := n.joinTargets()
 	if err != nil {
@@ -58,8 +63,9 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	defer cancel()
 	retry := time.NewTicker(joinRetry)
 	defer retry.Stop()
-	for {
+	for refusals := 0; ; {
 		var failed []error
+		cut := 0
 		for _, t := range targets {
 			joined, err := n.joinAt(ctx, t)
 			if err == nil {
@@ -69,7 +75,16 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 			if errors.As(err, &refused) && refused.Code != state.CodeUnavailable {
 				return nil, nil, fmt.Errorf("join at %s: %w", t.addr, err)
 			}
+			if errors.Is(err, peer.ErrJoinRefused) {
+				cut++
+			}
 			failed = append(failed, fmt.Errorf("join at %s: %w", t.addr, err))
+		}
+		if refusals++; cut < len(targets) {
+			refusals = 0
+		}
+		if refusals == joinRefusals {
+			return nil, nil, fmt.Errorf("the cluster does not admit this node: the secret is wrong, or the ticket is spent or expired: %w", errors.Join(failed...))
 		}
 		n.logger.WarnContext(ctx, "not joined yet, trying again", "err", errors.Join(failed...))
 		select {

@@ -171,6 +171,14 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Registerer:          n.opts.Registerer,
 		Logger:              n.logger,
 	})
+	var taken *peer.ListenError
+	if errors.As(err, &taken) {
+		flag := "--listen"
+		if taken.Cluster {
+			flag = "--cluster-listen"
+		}
+		return fmt.Errorf("%s %s: %w", flag, taken.Addr, taken.Err)
+	}
 	if err != nil {
 		return fmt.Errorf("open peer: %w", err)
 	}
@@ -223,7 +231,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		return fmt.Errorf("join gossip: %w", err)
 	}
 	n.members, err = members.New(members.Options{
-		Self: n.self.ID, Name: n.self.Name, State: n.consensus, Gossip: n, Secret: secret,
+		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Now: time.Now, Logger: n.logger,
 	})
 	if err != nil {
