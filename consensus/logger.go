@@ -5,42 +5,99 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger hands Raft's log lines to a slog.Logger.
+// Bounds of Raft's own log lines. It says the same of a member that is down
+// several times a second.
+const (
+	// logQuiet is how long a line is not said again.
+	logQuiet = 30 * time.Second
+	// logKinds is how many different lines are told apart.
+	logKinds = 256
+)
+
+// raftLogger hands Raft's log lines to a slog.Logger. What Raft finds worth
+// telling about itself is debug here: who leads, and who is a member, this
+// package says itself.
 func raftLogger(log *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
-	l.RegisterSink(slogSink{log: log})
+	l.RegisterSink(&slogSink{log: log, said: map[string]*said{}})
 	return l
 }
 
-type slogSink struct{ log *slog.Logger }
+type slogSink struct {
+	log *slog.Logger
+
+	// mu guards said: what was said lately, by message and member.
+	mu   sync.Mutex
+	said map[string]*said
+}
+
+type said struct {
+	at    time.Time
+	since int // how often it was not said since
+}
 
 // Accept implements hclog.SinkAdapter.
-func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
+func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
 	switch level {
 	case hclog.Error:
 		to = slog.LevelError
 	case hclog.Warn:
 		to = slog.LevelWarn
-	case hclog.Info:
-		to = slog.LevelInfo
 	}
 	ctx := context.Background()
 	if !s.log.Enabled(ctx, to) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 1+len(args)/2)
+	repeated := 0
+	if to > slog.LevelDebug {
+		var quiet bool
+		if repeated, quiet = s.quiet(msg, args, time.Now()); quiet {
+			return
+		}
+	}
+	attrs := make([]slog.Attr, 0, 2+len(args)/2)
 	if name != "" {
 		attrs = append(attrs, slog.String("part", name))
 	}
 	for i := 0; i+1 < len(args); i += 2 {
 		attrs = append(attrs, slog.Any(fmt.Sprint(args[i]), plain(args[i+1])))
 	}
+	if repeated > 0 {
+		attrs = append(attrs, slog.Int("repeated", repeated))
+	}
 	s.log.LogAttrs(ctx, to, "raft: "+msg, attrs...)
+}
+
+// quiet tells whether a line was said lately, and how often it was kept quiet
+// since it was said last.
+func (s *slogSink) quiet(msg string, args []any, now time.Time) (repeated int, quiet bool) {
+	kind := msg
+	for i := 0; i+1 < len(args); i += 2 {
+		if key := fmt.Sprint(args[i]); key == "peer" || key == "target" {
+			kind += " " + fmt.Sprint(args[i+1])
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.said[kind]
+	if last != nil && now.Sub(last.at) < logQuiet {
+		last.since++
+		return 0, true
+	}
+	if last != nil {
+		repeated = last.since
+	} else if len(s.said) >= logKinds {
+		clear(s.said)
+	}
+	s.said[kind] = &said{at: now}
+	return repeated, false
 }
 
 // plain turns what only hclog can print into text.

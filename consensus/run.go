@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
@@ -47,6 +48,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) watchLeaders(ctx context.Context) error {
 	every := time.NewTicker(n.timings.Heartbeat) // an observation can be lost
 	defer every.Stop()
+	var last state.NodeID
 	for {
 		select {
 		case <-n.observed:
@@ -55,6 +57,10 @@ func (n *Node) watchLeaders(ctx context.Context) error {
 			return nil
 		}
 		n.leaders.refresh()
+		if leader, _ := n.leaders.get(); leader != last {
+			last = leader
+			n.log.InfoContext(ctx, "leader changed", "leader", leader, "here", leader == n.opts.ID)
+		}
 	}
 }
 

@@ -143,8 +143,10 @@ func TestGate(t *testing.T) {
 		t.Errorf("%d of a flood were passed on, want %d", passed, gateBurst)
 	}
 	now = now.Add(2 * gateEvery)
-	if !g.Accept("a", b) || !g.Accept("a", b) || g.Accept("a", b) {
-		t.Error("the allowance does not come back at its rate")
+	for i, want := range []bool{true, true, false} {
+		if g.Accept("a", b) != want {
+			t.Errorf("the allowance does not come back at its rate: message %d", i)
+		}
 	}
 	for i := range 2 * state.MaxNodes {
 		g.Accept(strings.Repeat("x", i), b)
@@ -217,8 +219,11 @@ func TestOutdatedSamplesAreDropped(t *testing.T) {
 		{"an old process replayed", []arrival{{0, sample("a", 5, 1), true}, {time.Second, sample("a", 4, 99), false}}},
 		{"the same process replayed while silent", []arrival{{0, sample("a", 5, 3), true}, {time.Hour, sample("a", 5, 2), false}}},
 		{"restarted with a clock that went back", []arrival{
-			{0, sample("a", 5, 1), true}, {time.Second, sample("a", 4, 1), false}, {DownAfter, sample("a", 4, 2), true},
-			{time.Second, sample("a", 4, 3), true}, {time.Second, sample("a", 5, 2), true},
+			{0, sample("a", 5, 1), true},
+			{time.Second, sample("a", 4, 1), false},
+			{DownAfter, sample("a", 4, 2), true},
+			{time.Second, sample("a", 4, 3), true},
+			{time.Second, sample("a", 5, 2), true},
 		}},
 		{"stranger", []arrival{{0, sample("x", 5, 1), false}}},
 	} {

@@ -43,21 +43,21 @@ func (e *FetchError) Unwrap() []error {
 // Reason says in one sentence, without internals, what went wrong.
 func (e *FetchError) Reason() string {
 	var s string
-	switch e.Kind {
-	case ErrNotFound:
+	switch {
+	case errors.Is(e.Kind, ErrNotFound):
 		s = "nobody offered the block " + e.Cid.String()
 		if e.After > 0 {
 			s += " within " + e.After.Round(time.Second).String()
 		}
-	case ErrStalled:
+	case errors.Is(e.Kind, ErrStalled):
 		s = fmt.Sprintf("the provider vanished after %d blocks (%s); no new block within %s",
 			e.Blocks, size(e.Bytes), e.After.Round(time.Second))
 		if e.Cid.Defined() {
 			s += ", waiting for " + e.Cid.String()
 		}
-	case ErrTimeout:
+	case errors.Is(e.Kind, ErrTimeout):
 		s = fmt.Sprintf("not complete within %s, after %d blocks (%s)", e.After.Round(time.Second), e.Blocks, size(e.Bytes))
-	case ErrStore:
+	case errors.Is(e.Kind, ErrStore):
 		s = "the node could not store or read a block"
 	default:
 		s = e.Kind.Error()

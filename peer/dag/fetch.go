@@ -329,7 +329,7 @@ func (f *fetch) explain(ctx context.Context, err error) error {
 	if !e.Cid.Defined() {
 		e.Cid = f.lack
 	}
-	if e.Kind == ErrNotFound || e.Kind == ErrStalled {
+	if errors.Is(e.Kind, ErrNotFound) || errors.Is(e.Kind, ErrStalled) {
 		for _, s := range f.req.Sources {
 			if x, ok := s.(explainer); ok {
 				e.Notes = append(e.Notes, x.OriginErrors()...)

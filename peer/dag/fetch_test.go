@@ -221,12 +221,24 @@ func TestFetchFailsWithAReason(t *testing.T) {
 		reason string
 	}{
 		{"nobody has it", with(good.root), Limits{}, nil, ErrNotFound, "nobody offered the block " + good.root.String()},
-		{"nobody answers", with(good.root), Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.only = true, func(cid.Cid) bool { return false } },
-			ErrNotFound, "within 1m0s; /ip4/192.0.2.1/tcp/1: no answer in time"},
-		{"provider vanishes", good, Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
-			ErrStalled, "vanished after 40 blocks"},
-		{"source fails for ever", good, Limits{Idle: time.Minute}, func(s *source, _ *peertest.Store) { s.broken = errors.New("refused") },
-			ErrNotFound, "nobody offered"},
+		{
+			"nobody answers", with(good.root),
+			Limits{Idle: time.Minute},
+			func(s *source, _ *peertest.Store) { s.silent, s.only = true, func(cid.Cid) bool { return false } },
+			ErrNotFound, "within 1m0s; /ip4/192.0.2.1/tcp/1: no answer in time",
+		},
+		{
+			"provider vanishes", good,
+			Limits{Idle: time.Minute},
+			func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
+			ErrStalled, "vanished after 40 blocks",
+		},
+		{
+			"source fails for ever", good,
+			Limits{Idle: time.Minute},
+			func(s *source, _ *peertest.Store) { s.broken = errors.New("refused") },
+			ErrNotFound, "nobody offered",
+		},
 		{"over the byte limit", good, Limits{MaxBytes: 50_000}, nil, ErrTooLarge, "more than 48.8 KiB allowed"},
 		{"over the block limit", good, Limits{MaxBlocks: 50}, nil, ErrTooLarge, "more than 50 blocks"},
 		{"too deep", tree{store: chain, root: deep}, Limits{MaxDepth: 200}, nil, ErrTooLarge, "more than 200 levels deep"},
@@ -235,8 +247,12 @@ func TestFetchFailsWithAReason(t *testing.T) {
 		{"malformed block", with(junk.Cid(), junk), Limits{}, nil, ErrInvalidBlock, "invalid block: " + junk.Cid().String()},
 		{"hash that proves nothing", with(weak), Limits{}, nil, ErrInvalidBlock, "insecure hash"},
 		{"disk full", good, Limits{}, func(_ *source, here *peertest.Store) { here.Fail(peertest.ErrDiskFull) }, ErrStore, "could not store"},
-		{"time limit", good, Limits{Idle: time.Hour, Total: time.Minute}, func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
-			ErrTimeout, "not complete within 1m0s, after 40 blocks"},
+		{
+			"time limit", good,
+			Limits{Idle: time.Hour, Total: time.Minute},
+			func(s *source, _ *peertest.Store) { s.silent, s.after = true, 40 },
+			ErrTimeout, "not complete within 1m0s, after 40 blocks",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

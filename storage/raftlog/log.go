@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
@@ -80,7 +81,7 @@ func Open(path string) (*Log, error) {
 		})
 		return err
 	})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		err = durable.ErrLocked
 	}
 	if err != nil {
