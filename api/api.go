@@ -102,61 +102,115 @@ type service struct {
 	server   *http.Server
 }
 
-// Listen binds every listener that is configured. An address that is taken is
-// an error that names the flag it came from. It serves nothing yet: connections
-// wait for Run, or end with Close.
+// Bound holds listeners that nothing serves yet: connections to them wait.
+type Bound struct {
+	addrs                  Addrs
+	pinning, admin, socket net.Listener // nil is off
+}
+
+// Bind listens on every address that is configured: where to listen, of
+// Options, is all that it reads. An address that is taken is an error that
+// names the flag it came from. New or Close takes the listeners over.
+func Bind(o Options) (*Bound, error) {
+	b := new(Bound)
+	if err := b.listen(o); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *Bound) listen(o Options) (err error) {
+	if o.Pinning != "" {
+		if b.pinning, err = bind("pinning", o.Pinning); err != nil {
+			return err
+		}
+		b.addrs.Pinning = b.pinning.Addr().String()
+	}
+	if o.Admin != "" {
+		if b.admin, err = bind("admin", o.Admin); err != nil {
+			return err
+		}
+		b.addrs.Admin = b.admin.Addr().String()
+	}
+	if o.Folder != "" {
+		path := filepath.Join(o.Folder, admin.SocketName)
+		if b.socket, err = listenSocket(path); err != nil {
+			return err
+		}
+		b.addrs.Socket = path
+	}
+	return nil
+}
+
+// Addrs returns the addresses that are listened on.
+func (b *Bound) Addrs() Addrs { return b.addrs }
+
+// Close ends the listeners, unless New has taken them over.
+func (b *Bound) Close() error {
+	var all error
+	for _, l := range []net.Listener{b.pinning, b.admin, b.socket} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			all = errors.Join(all, fmt.Errorf("close listener: %w", err))
+		}
+	}
+	*b = Bound{}
+	return all
+}
+
+// Listen is Bind and New in one.
 func Listen(o Options) (*Server, error) {
-	s := &Server{logger: o.Logger, flight: newFlight()}
-	if err := s.listen(o); err != nil {
-		return nil, errors.Join(err, s.Close())
+	b, err := Bind(o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(b, o)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return s, nil
 }
 
-func (s *Server) listen(o Options) (err error) {
-	if o.Pinning != "" {
+// New lays the HTTP surfaces over the use cases and takes the listeners over.
+// It serves nothing yet: connections wait for Run, or end with Close.
+func New(b *Bound, o Options) (*Server, error) {
+	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight()}
+	if b.pinning != nil {
 		h, err := pinning.New(pinning.Options{
 			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Health: o.Health,
 			DefaultStatus: o.DefaultStatus, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if s.addrs.Pinning, err = s.bind("pinning", o.Pinning, h); err != nil {
-			return err
+		s.addJSON("pinning", b.pinning, h)
+	}
+	if b.admin != nil {
+		s.addJSON("admin", b.admin, admin.NewMonitor(admin.MonitorOptions{
+			Gatherer: o.Gatherer, Health: o.Health, Version: o.Version, Logger: o.Logger,
+		}))
+	}
+	if b.socket != nil {
+		local, err := pinning.New(pinning.Options{
+			Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
+			DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Version: o.Version, Logger: o.Logger,
+		})
+		if err != nil {
+			return nil, err
 		}
+		s.add("operator", b.socket, admin.NewOperator(admin.OperatorOptions{
+			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Pins: local,
+			Addrs: admin.Addrs{Pinning: b.addrs.Pinning}, Logger: o.Logger,
+		}))
 	}
-	if o.Admin != "" {
-		h := admin.NewMonitor(admin.MonitorOptions{Gatherer: o.Gatherer, Health: o.Health, Version: o.Version, Logger: o.Logger})
-		if s.addrs.Admin, err = s.bind("admin", o.Admin, h); err != nil {
-			return err
-		}
-	}
-	if o.Folder == "" {
-		return nil
-	}
-	local, err := pinning.New(pinning.Options{
-		Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
-		DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Version: o.Version, Logger: o.Logger,
-	})
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(o.Folder, admin.SocketName)
-	listener, err := listenSocket(path)
-	if err != nil {
-		return err
-	}
-	s.addrs.Socket = path
-	s.add("operator", listener, admin.NewOperator(admin.OperatorOptions{
-		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning}, Logger: o.Logger,
-	}))
-	return nil
+	*b = Bound{}
+	return s, nil
 }
 
-// bind listens on a TCP address for a JSON surface.
-func (s *Server) bind(name, addr string, h http.Handler) (bound string, err error) {
+// bind listens on a TCP address; errors name the flag.
+func bind(name, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -167,11 +221,15 @@ func (s *Server) bind(name, addr string, h http.Handler) (bound string, err erro
 		} else if errors.As(err, &op) {
 			err = op.Err
 		}
-		return "", fmt.Errorf("--%s-listen %s: %w", name, addr, err)
+		return nil, fmt.Errorf("--%s-listen %s: %w", name, addr, err)
 	}
-	server := s.add(name, listener, h)
+	return listener, nil
+}
+
+// addJSON adds a surface whose requests and answers are small.
+func (s *Server) addJSON(name string, l net.Listener, h http.Handler) {
+	server := s.add(name, l, h)
 	server.ReadTimeout, server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
-	return listener.Addr().String(), nil
 }
 
 func (s *Server) add(name string, l net.Listener, h http.Handler) *http.Server {

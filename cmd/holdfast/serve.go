@@ -35,6 +35,13 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	logger.DebugContext(ctx, "settings", "config", c)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	surfaces := api.Options{Pinning: c.Pinning.Listen, Admin: c.Admin.Listen, Folder: c.Data, Logger: logger, Version: a.version}
+	// Before the node enters a cluster: one that cannot serve is no member.
+	bound, err := api.Bind(surfaces)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bound.Close()) }()
 	n, err := node.Open(ctx, node.Options{Config: c, Version: a.version, Logger: logger, Registerer: metrics})
 	if err != nil {
 		if stopped(ctx, err) {
@@ -43,12 +50,9 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	server, err := api.Listen(api.Options{
-		Pinning: c.Pinning.Listen, Admin: c.Admin.Listen, Folder: c.Data,
-		Pins: n.Pins(), Accounts: n.Accounts(), Members: n.Members(), Files: n.Content(),
-		Health: health{n}, Gatherer: metrics,
-		DefaultStatus: c.Pinning.DefaultStatuses(), Version: a.version, Logger: logger,
-	})
+	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
+	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
+	server, err := api.New(bound, surfaces)
 	if err != nil {
 		return err
 	}
