@@ -62,7 +62,7 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 			return decodeOutcome(b)
 		}
 	}
-	result, err := cmd.apply(tx, &entry{index: index, settle: MaxSettle, fx: fx})
+	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx})
 	var outcome *Error
 	if err != nil && !errors.As(err, &outcome) {
 		return Result{}, fmt.Errorf("apply %T at %d: %w", cmd, index, err)
@@ -73,6 +73,18 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 		}
 	}
 	return result, err
+}
+
+// run applies a command to a cluster that was founded; InitCluster founds it.
+func run(tx Tx, cmd Command, e *entry) (Result, error) {
+	if _, founding := cmd.(*InitCluster); !founding {
+		if founded, err := has(tx, clusterKey); err != nil {
+			return Result{}, err
+		} else if !founded {
+			return Result{}, Errorf(CodeUnavailable, "the cluster has no state yet")
+		}
+	}
+	return cmd.apply(tx, e)
 }
 
 func opKey(op OpID) key { return append(table(tableOp), op[:]...) }

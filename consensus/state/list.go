@@ -41,9 +41,10 @@ func (v View) ListPins(a AccountID, q PinQuery) (total uint64, pins []Pin, err e
 		q.Statuses = Statuses()
 	}
 	q.Statuses = slices.Compact(slices.Sorted(slices.Values(q.Statuses)))
-	if q.Before <= 0 {
+	if q.Before == 0 {
 		q.Before = maxMillis
 	}
+	q.After = max(q.After, 0) // nothing is older
 	if q.After+1 >= q.Before {
 		return 0, nil, nil
 	}

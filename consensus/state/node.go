@@ -114,16 +114,25 @@ func (v *CreateTicket) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "a ticket needs an id and an end after its beginning")
 	}
 	var expired []NodeID
+	open := false
 	prefix := table(tableTicket)
 	err := tx.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
 		old, err := decode[Ticket](value)
-		if err == nil && old.Expires <= t.Created {
+		switch {
+		case err != nil:
+			return false, err
+		case old.Expires <= t.Created:
 			expired = append(expired, old.ID)
+		case old.ID == t.ID:
+			open = true
 		}
-		return err == nil, err
+		return true, nil
 	})
 	if err != nil {
 		return Result{}, err
+	}
+	if open {
+		return Result{}, Errorf(CodeExists, "a join ticket %s is open already", t.ID)
 	}
 	n, err := counter(tx, ticketCount)
 	if err != nil {

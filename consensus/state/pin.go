@@ -79,7 +79,7 @@ func (v *Pin) Code(c *codec.Coder) {
 
 // check returns the parsed CID of a pin that keeps every bound.
 func (v *Pin) check() (cid.Cid, error) {
-	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
 		return cid.Undef, Errorf(CodeInvalid, "a pin needs an id and a time")
 	}
 	if len(v.CID) > MaxCIDLen {
@@ -112,6 +112,10 @@ func (v *Pin) check() (cid.Cid, error) {
 	}
 	return c, nil
 }
+
+// maxCreated is the end of the year 9999. What is proposed later than that would
+// leave no later times for the account's next pins.
+const maxCreated = Millis(253_402_300_799_999)
 
 func pinKey(a AccountID, part1 byte) key { return part(table(tablePins), a).byte(part1) }
 
@@ -221,7 +225,7 @@ func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	return p, err
 }
 
-// newest returns the creation time for a pin proposed at t: later than every
+// nextCreated returns the creation time for a pin proposed at t: later than every
 // earlier one of the account, whatever the proposers' clocks say.
 func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
 	k := pinKey(a, pinLast)

@@ -1,0 +1,201 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/ipfs/go-cid"
+)
+
+// check recomputes from the records alone everything that the state keeps for
+// speed, and compares.
+func (m *machine) check() {
+	m.t.Helper()
+	pins, roots := m.allPins(), m.allRoots()
+	want := newMemory()
+	for i := range pins {
+		wantPin(m.t, want, &pins[i])
+	}
+	m.wantRoots(want, pins, roots)
+
+	nodes, err := m.view().Nodes()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	tickets, err := m.view().Tickets()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	bump(m.t, want, nodeCount, len(nodes))
+	bump(m.t, want, ticketCount, len(tickets))
+
+	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta} {
+		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
+			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext)
+		})
+		compare(m.t, table, got, want.rows(table))
+	}
+}
+
+func compare(t reporter, table byte, got, want []row) {
+	t.Helper()
+	for _, r := range got {
+		if !slices.Contains(want, r) {
+			t.Errorf("table %c: %q = %x is there and should not be", table, r.key, r.value)
+		}
+	}
+	for _, r := range want {
+		if !slices.Contains(got, r) {
+			t.Errorf("table %c: %q = %x is missing", table, r.key, r.value)
+		}
+	}
+}
+
+func bump(t reporter, m *memory, k key, by int) {
+	t.Helper()
+	if by == 0 {
+		return
+	}
+	n, err := counter(m, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(t, m, k, binary.BigEndian.AppendUint64(nil, n+uint64(by)))
+}
+
+func set(t reporter, m *memory, k key, value []byte) {
+	t.Helper()
+	if err := m.Set(k, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allPins reads every row that looks like a pin's.
+func (m *machine) allPins() (pins []Pin) {
+	m.t.Helper()
+	accounts, err := m.view().Accounts()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, a := range accounts {
+		prefix := pinKey(a.ID, pinRow)
+		err := m.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+			p, err := decode[Pin](value)
+			if err == nil {
+				pins = append(pins, *p)
+			}
+			return true, err
+		})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return pins
+}
+
+func (m *machine) allRoots() (roots []Root) {
+	m.t.Helper()
+	if err := m.view().Roots("", func(r Root) (bool, error) { roots = append(roots, r); return true, nil }); err != nil {
+		m.t.Fatal(err)
+	}
+	return roots
+}
+
+// wantPin writes what a pin should have in the pin table.
+func wantPin(t reporter, want *memory, p *Pin) {
+	t.Helper()
+	c, err := cid.Decode(p.CID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := put(want, rowKey(p), p); err != nil {
+		t.Fatal(err)
+	}
+	set(t, want, locatorKey(p.Account, p.ID), binary.BigEndian.AppendUint64([]byte{byte(p.Status)}, uint64(p.Created)))
+	set(t, want, cidIndex(p.Account, c).descending(p.Created), []byte(p.ID))
+	if p.Name != "" {
+		set(t, want, nameIndex(p.Account, p.Name).descending(p.Created), []byte(p.ID))
+	}
+	for level := range counterShifts {
+		bump(t, want, counterKey(p.Account, p.Status, level, p.Created), 1)
+	}
+	bump(t, want, totalKey(p.Status), 1)
+}
+
+// wantRoots writes what roots should have in their tables, and checks them
+// against the pins.
+func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root) {
+	m.t.Helper()
+	refs := map[RootKey]uint64{}
+	for i := range pins {
+		p := &pins[i]
+		c, _ := cid.Decode(p.CID)
+		k := RootOf(c)
+		attached, err := has(m, attachedKey(p, k))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if !attached {
+			if p.Status != Failed {
+				m.t.Errorf("pin %s is %s and holds nothing", p.ID, p.Status)
+			}
+			continue
+		}
+		refs[k]++
+		set(m.t, want, attachedKey(p, k), nil)
+		root, err := m.view().Root(k)
+		if err != nil {
+			m.t.Errorf("pin %s holds root %s: %v", p.ID, k, err)
+			continue
+		}
+		settling, _ := has(m, settlingKey(k))
+		if p.Status != root.Status && !settling {
+			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
+		}
+		if root.Status == Failed && !settling {
+			m.t.Errorf("pin %s holds on to a failed root", p.ID)
+		}
+	}
+	guards := map[RootKey]uint64{}
+	for i := range roots {
+		r := &roots[i]
+		guarded, err := guardedBy(m, r.Key)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(guarded) > 0 && (r.Status == Pinned || r.Status == Failed) {
+			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(guarded))
+		}
+		for _, old := range guarded {
+			guards[old]++
+			set(m.t, want, part(guardsOf(r.Key), old), nil)
+		}
+	}
+	for i := range roots {
+		r := &roots[i]
+		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Refs+r.Guards == 0 {
+			m.t.Errorf("root %s says %d refs and %d guards, has %d and %d", r.Key, r.Refs, r.Guards, refs[r.Key], guards[r.Key])
+		}
+		if err := put(want, rootKey(r.Key), r); err != nil {
+			m.t.Fatal(err)
+		}
+		if from, settling, _ := m.Get(settlingKey(r.Key)); settling {
+			set(m.t, want, settlingKey(r.Key), from)
+		}
+		for _, c := range r.Copies {
+			set(m.t, want, part(wantedOn(c.Node), r.Key), []byte{byte(c.Phase)})
+			bump(m.t, want, wantedCount(c.Node), 1)
+			if c.Phase == Held {
+				bump(m.t, want, heldKey(c.Node), 1)
+			}
+		}
+		if short, _ := has(m, shortKey(r.Key)); short {
+			set(m.t, want, shortKey(r.Key), nil)
+			bump(m.t, want, shortCount, 1)
+			if r.Status != Pinned {
+				m.t.Errorf("root %s is %s and counts as short", r.Key, r.Status)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ipfs/go-cid"
+	"pgregory.net/rapid"
+)
+
+// contents are CIDs of four DAGs; two are versions of one.
+var contents = []string{
+	"QmdfTbBqBPQ7VNxZEYEj14VmRuZBkqFbiwReogJgS1zR1n",
+	"bafybeihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
+	"bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
+	"bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
+	"bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
+}
+
+func rootOf(t reporter, text string) RootKey {
+	t.Helper()
+	c, err := cid.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return RootOf(c)
+}
+
+// anyCommand draws a command out of a small world, so that commands meet.
+func anyCommand(t *rapid.T, m *machine) Command {
+	account := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(t, "account")
+	id := func(label string) RequestID {
+		return RequestID(fmt.Sprintf("p%d", rapid.IntRange(0, 7).Draw(t, label)))
+	}
+	nodes := rapid.SliceOfDistinct(rapid.SampledFrom([]NodeID{"n1", "n2", "n3", "n4", "n5"}), rapid.ID)
+	node := rapid.SampledFrom([]NodeID{"n1", "n2", "n3", "n4"})
+	pin := func() Pin {
+		return Pin{
+			ID: id("pin"), Account: account, CID: rapid.SampledFrom(contents).Draw(t, "cid"),
+			Created: Millis(rapid.IntRange(1, 1<<24).Draw(t, "created")),
+			Name:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"),
+			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"o1", "o2", "o3"}), 0, 2).Draw(t, "origins"),
+		}
+	}
+	root := func() (RootKey, uint64) {
+		k := rootOf(m.t, rapid.SampledFrom(contents).Draw(t, "root"))
+		r, err := m.view().Root(k)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+		return k, r.Born - uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(t, "age"))
+	}
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	case 0, 1, 2:
+		return &CreatePin{Pin: pin(), Nodes: nodes.Draw(t, "nodes")}
+	case 3, 4:
+		return &ReplacePin{Old: id("old"), Pin: pin(), Nodes: nodes.Draw(t, "nodes")}
+	case 5:
+		return &DeletePin{Account: account, ID: id("pin")}
+	case 6, 7, 8, 9:
+		r := &ReportCopies{Node: node.Draw(t, "node")}
+		for range rapid.IntRange(1, 3).Draw(t, "reports") {
+			k, born := root()
+			r.Items = append(r.Items, CopyReport{
+				Root: k, Born: born, Phase: rapid.SampledFrom([]Phase{Fetching, Held, Held, GaveUp, GaveUp}).Draw(t, "phase"),
+				Size: 1, Blocks: 1, Reason: rapid.SampledFrom([]string{"", "nobody has it"}).Draw(t, "reason"),
+			})
+		}
+		return r
+	case 10:
+		k, born := root()
+		return &PlaceRoots{Items: []Placement{{Root: k, Born: born, Nodes: nodes.Draw(t, "nodes")}}}
+	case 11:
+		k, _ := root()
+		return &SettleRoots{Roots: []RootKey{k}}
+	case 12:
+		return &JoinNode{Node: Node{ID: node.Draw(t, "node")}}
+	default:
+		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
+	}
+}
+
+// After any commands: every index and counter is what the records say, refused
+// commands changed nothing, and a machine that got each command twice, as a
+// retry through another node would, is the same to the byte.
+func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := found(rt)
+		twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
+		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
+		for step := range steps {
+			cmd := anyCommand(rt, m)
+			before := m.fork()
+			result, err := m.apply(cmd)
+			var refused *Error
+			if err != nil && !errors.As(err, &refused) {
+				rt.Fatalf("step %d, %+v: %v", step, cmd, err)
+			}
+			if refused != nil && !slices.Equal(m.rows(), before.rows()) {
+				rt.Fatalf("step %d: %+v was refused (%v) and changed something", step, cmd, err)
+			}
+			first, ferr := twice.apply(cmd)
+			second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
+			twice.index-- // the other machine has no such entry
+			for _, other := range []struct {
+				result Result
+				err    error
+			}{{first, ferr}, {second, serr}} {
+				if fmt.Sprint(other.err) != fmt.Sprint(err) || (other.result.Pin == nil) != (result.Pin == nil) ||
+					result.Pin != nil && fmt.Sprint(*other.result.Pin) != fmt.Sprint(*result.Pin) {
+					rt.Fatalf("step %d: %+v gave %+v, %v; then %+v, %v", step, cmd, result, err, other.result, other.err)
+				}
+			}
+			m.check()
+			if rt.Failed() {
+				rt.Fatalf("after step %d: %+v", step, cmd)
+			}
+		}
+		if !slices.Equal(m.rows(), twice.rows()) || !slices.Equal(m.rows(tableOp, tableOpOrder), twice.rows(tableOp, tableOpOrder)) {
+			rt.Fatal("applying every command twice gave another state")
+		}
+	})
+}

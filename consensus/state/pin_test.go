@@ -1,0 +1,429 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Names of the contents that tests pin.
+const (
+	contentA = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
+	contentB = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
+	contentC = "bafybeihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
+)
+
+func create(a AccountID, id RequestID, content string) *CreatePin {
+	return &CreatePin{Pin: Pin{ID: id, Account: a, Created: 1000, CID: content}, Nodes: []NodeID{"n1", "n2", "n3"}}
+}
+
+func replace(a AccountID, old, id RequestID, content string) *ReplacePin {
+	return &ReplacePin{Old: old, Pin: create(a, id, content).Pin, Nodes: []NodeID{"n1", "n2", "n3"}}
+}
+
+func TestRefusals(t *testing.T) {
+	pinWith := func(change func(*Pin)) Command {
+		c := create(alice, "new", contentA)
+		change(&c.Pin)
+		return c
+	}
+	for _, tc := range []struct {
+		name string
+		cmd  Command
+		want error
+	}{
+		{"cluster founded again", &InitCluster{Cluster: Cluster{ID: "other"}}, ErrExists},
+		{"pin without id", pinWith(func(p *Pin) { p.ID = "" }), ErrInvalid},
+		{"pin without time", pinWith(func(p *Pin) { p.Created = 0 }), ErrInvalid},
+		{"pin after the year 9999", pinWith(func(p *Pin) { p.Created = maxCreated + 1 }), ErrInvalid},
+		{"pin of no cid", pinWith(func(p *Pin) { p.CID = "x" }), ErrInvalid},
+		{"pin of a long cid", pinWith(func(p *Pin) { p.CID = strings.Repeat("b", MaxCIDLen+1) }), ErrInvalid},
+		{"name of 256 characters", pinWith(func(p *Pin) { p.Name = strings.Repeat("ä", 256) }), ErrInvalid},
+		{"21 origins", pinWith(func(p *Pin) { p.Origins = make([]string, 21) }), ErrInvalid},
+		{"large meta", pinWith(func(p *Pin) { p.Meta = map[string]string{"k": strings.Repeat("v", MaxMetaBytes)} }), ErrInvalid},
+		{"pin of no account", create("nobody", "new", contentA), ErrUnauthorized},
+		{"new content on no member", &CreatePin{Pin: create(alice, "new", contentB).Pin, Nodes: []NodeID{"gone"}}, ErrConflict},
+		{"other account's pin replaced", replace(bob, "a", "new", contentB), ErrNotFound},
+		{"unknown pin replaced", replace(alice, "none", "new", contentB), ErrNotFound},
+		{"replaced by an invalid pin", replace(alice, "a", "new", "x"), ErrInvalid},
+		{"other account's pin deleted", &DeletePin{Account: bob, ID: "a"}, ErrNotFound},
+		{"unknown pin deleted", &DeletePin{Account: alice, ID: "none"}, ErrNotFound},
+		{"unknown phase", &ReportCopies{Node: "n1", Items: []CopyReport{{Phase: 9}}}, ErrInvalid},
+		{"e-mail in other letters", &CreateAccount{Account{ID: "c", Email: "Alice@Example.org"}}, ErrExists},
+		{"no e-mail", &CreateAccount{Account{ID: "c", Email: "x"}}, ErrInvalid},
+		{"key of no account", &CreateKey{APIKey{ID: "k2", Account: "nobody", Scope: []string{ScopeRead}}}, ErrNotFound},
+		{"key with an unknown scope", &CreateKey{APIKey{ID: "k2", Account: alice, Scope: []string{"all"}}}, ErrInvalid},
+		{"key with a taken id", &CreateKey{APIKey{ID: "k", Account: bob, Scope: []string{ScopeRead}}}, ErrExists},
+		{"other account's key revoked", &RevokeKey{Account: bob, ID: "k"}, ErrNotFound},
+		{"stranger updates its record", &UpdateNode{Node{ID: "n9"}}, ErrNotFound},
+		{"stranger removed", &RemoveNode{ID: "n9"}, ErrNotFound},
+		{"joined by no ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "none", At: 1}, ErrUnauthorized},
+		{"joined by an expired ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "ticket", At: 200}, ErrUnauthorized},
+		{"ticket that is open", &CreateTicket{Ticket{ID: "ticket", Created: 50, Expires: 300}}, ErrExists},
+		{"ticket that never opens", &CreateTicket{Ticket{ID: "t2", Created: 5, Expires: 5}}, ErrInvalid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := found(t)
+			m.must(create(alice, "a", contentA))
+			m.must(&CreateKey{APIKey{ID: "k", Account: alice, Scope: []string{ScopeRead}, Created: 1}})
+			m.must(&CreateTicket{Ticket{ID: "ticket", Created: 1, Expires: 100}})
+			before := m.rows()
+			if _, err := m.apply(tc.cmd); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if !slices.Equal(m.rows(), before) {
+				t.Error("a refused command changed something")
+			}
+		})
+	}
+}
+
+func TestNothingHappensBeforeTheCluster(t *testing.T) {
+	m := &machine{memory: newMemory(), t: t}
+	if _, err := m.apply(&CreateAccount{Account{ID: "a", Email: "a@b"}}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("an account before the cluster: %v", err)
+	}
+}
+
+func TestPinFollowsItsRoot(t *testing.T) {
+	a := rootOf(t, contentA)
+	type step struct {
+		node   NodeID
+		phase  Phase
+		status string // of the pin then
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+	}{
+		{"two of three hold it", []step{
+			{"n1", Fetching, "pinning"}, {"n1", Held, "pinning"}, {"n2", Held, "pinned"}, {"n3", Held, "pinned"},
+		}},
+		{"one holder loses it", []step{{"n1", Held, "pinning"}, {"n2", Held, "pinned"}, {"n2", Fetching, "pinned"}}},
+		{"all give up", []step{{"n1", Fetching, "pinning"}, {"n1", GaveUp, "pinning"}, {"n2", GaveUp, "pinning"}, {"n3", GaveUp, "failed"}}},
+		{"some give up", []step{{"n1", GaveUp, "queued"}, {"n2", GaveUp, "queued"}, {"n3", Held, "pinning"}, {"n1", Held, "pinned"}}},
+		{"nobody gives up what somebody holds", []step{{"n1", Held, "pinning"}, {"n2", GaveUp, "pinning"}, {"n3", GaveUp, "pinning"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := found(t)
+			m.must(create(alice, "a", contentA))
+			for i, s := range tc.steps {
+				m.report(s.node, a, s.phase, "no reason")
+				if got := m.status(alice, "a"); got != s.status {
+					t.Fatalf("step %d: the pin is %s, want %s", i+1, got, s.status)
+				}
+				m.check()
+			}
+		})
+	}
+}
+
+func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
+	m := found(t)
+	a := rootOf(t, contentA)
+	m.must(create(alice, "a", contentA))
+	m.report("n1", a, GaveUp, "nobody offered it")
+	m.report("n2", a, GaveUp, "nobody offered it")
+	m.report("n3", a, GaveUp, "the disk is full")
+	p, err := m.view().Pin(alice, "a")
+	if err != nil || p.Status != Failed || p.Detail != "nobody offered it; the disk is full" {
+		t.Errorf("pin %+v, %v", p, err)
+	}
+	if m.kept(a) {
+		t.Error("the root of a failed pin is kept")
+	}
+	// Pinning it again is a new attempt, and the old pin stays failed.
+	m.must(create(alice, "b", contentA))
+	m.hold(a)
+	if m.status(alice, "a") != "failed" || m.status(alice, "b") != "pinned" {
+		t.Errorf("pins are %s and %s", m.status(alice, "a"), m.status(alice, "b"))
+	}
+	m.must(&DeletePin{Account: alice, ID: "a"})
+	if !m.kept(a) {
+		t.Error("deleting the failed pin took the root of the other")
+	}
+	m.check()
+}
+
+func TestReportOfAnEarlierIncarnationIsIgnored(t *testing.T) {
+	m := found(t)
+	a := rootOf(t, contentA)
+	m.must(create(alice, "a", contentA))
+	old, err := m.view().Root(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.must(&DeletePin{Account: alice, ID: "a"})
+	m.must(create(alice, "b", contentA))
+	m.must(&ReportCopies{Node: "n1", Items: []CopyReport{{Root: a, Born: old.Born, Phase: Held}}})
+	if got := m.status(alice, "b"); got != "queued" {
+		t.Errorf("the new pin is %s by word of the old one", got)
+	}
+}
+
+func TestAccountsShareContentAndNothingElse(t *testing.T) {
+	m := found(t)
+	a := rootOf(t, contentA)
+	m.must(create(alice, "same", contentA))
+	m.must(create(bob, "same", contentA))
+	m.hold(a)
+	if m.status(alice, "same") != "pinned" || m.status(bob, "same") != "pinned" {
+		t.Error("one fetch did not serve both")
+	}
+	m.must(&DeletePin{Account: alice, ID: "same"})
+	if m.status(alice, "same") != "gone" || m.status(bob, "same") != "pinned" || !m.kept(a) {
+		t.Error("deleting one account's pin reached the other's")
+	}
+	m.must(&DeletePin{Account: bob, ID: "same"})
+	if m.kept(a) {
+		t.Error("nobody pins it and it is kept")
+	}
+	m.check()
+}
+
+func TestCreationTimesRiseWhateverTheClocksSay(t *testing.T) {
+	m := found(t)
+	var last Millis
+	for i, at := range []Millis{1000, 1000, 5, 2000, 1999} {
+		c := create(alice, RequestID(fmt.Sprintf("p%d", i)), contentA)
+		c.Pin.Created = at
+		got := m.must(c).Pin.Created
+		if got <= last || got < at {
+			t.Errorf("pin %d proposed at %d got %d after %d", i, at, got, last)
+		}
+		last = got
+	}
+}
+
+func TestReplacedContentStaysUntilTheNewIsSettled(t *testing.T) {
+	a, b, c := rootOf(t, contentA), rootOf(t, contentB), rootOf(t, contentC)
+	pinned := func(t *testing.T) *machine {
+		m := found(t)
+		m.must(create(alice, "a", contentA))
+		m.hold(a)
+		m.must(replace(alice, "a", "b", contentB))
+		if m.status(alice, "a") != "gone" || m.status(alice, "b") != "queued" || !m.kept(a) {
+			t.Fatal("the old content is not kept while the new is fetched")
+		}
+		m.check()
+		return m
+	}
+	for _, tc := range []struct {
+		name string
+		then func(*machine)
+	}{
+		{"until it is pinned", func(m *machine) { m.hold(b) }},
+		{"until it has failed", func(m *machine) { m.giveUp(b, "nobody has it") }},
+		{"until it is deleted", func(m *machine) { m.must(&DeletePin{Account: alice, ID: "b"}) }},
+		{"until what replaces it in turn is pinned", func(m *machine) {
+			m.must(replace(alice, "b", "c", contentC))
+			if m.kept(b) || !m.kept(a) {
+				m.t.Errorf("half-fetched content kept: %t, whole content kept: %t", m.kept(b), m.kept(a))
+			}
+			m.hold(c)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := pinned(t)
+			tc.then(m)
+			if m.kept(a) {
+				t.Error("the old content is still kept")
+			}
+			m.check()
+		})
+	}
+	t.Run("and beyond while somebody else pins it", func(t *testing.T) {
+		m := pinned(t)
+		m.must(create(bob, "a", contentA))
+		m.hold(b)
+		if !m.kept(a) || m.status(bob, "a") != "pinned" {
+			t.Error("content that somebody pins is gone")
+		}
+		m.check()
+	})
+	t.Run("replaced by itself", func(t *testing.T) {
+		m := pinned(t)
+		m.must(replace(alice, "b", "b2", contentB))
+		m.hold(b)
+		if m.kept(a) || m.status(alice, "b2") != "pinned" {
+			t.Error("replacing a pin by one of the same content lost its way")
+		}
+		m.check()
+	})
+}
+
+func TestChainOfReplacementsDoesNotGrow(t *testing.T) {
+	m := found(t)
+	a := rootOf(t, contentA)
+	m.must(create(alice, "p0", contentA))
+	m.hold(a)
+	for i := range 200 {
+		content := []string{contentB, contentC}[i%2]
+		m.must(replace(alice, RequestID(fmt.Sprintf("p%d", i)), RequestID(fmt.Sprintf("p%d", i+1)), content))
+	}
+	if roots := m.allRoots(); len(roots) != 2 || !m.kept(a) {
+		t.Errorf("%d roots after 200 replacements", len(roots))
+	}
+	m.check()
+}
+
+// More pins of one root than one command may move are moved step by step.
+func TestPinsOfPopularContentMoveInBoundedSteps(t *testing.T) {
+	for _, want := range []string{"pinned", "failed"} {
+		t.Run(want, func(t *testing.T) {
+			const total = 2*MaxSettle + 100
+			m := found(t)
+			a := rootOf(t, contentA)
+			for i := range total {
+				m.must(create(alice, RequestID(fmt.Sprintf("p%05d", i)), contentA))
+			}
+			if want == "pinned" {
+				m.hold(a)
+			} else {
+				m.giveUp(a, "nobody has it")
+			}
+			moved := func() uint64 {
+				pins, _, err := m.view().Totals()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return maps.Collect(func(yield func(string, uint64) bool) {
+					for s, n := range pins {
+						if !yield(s.String(), n) {
+							return
+						}
+					}
+				})[want]
+			}
+			steps := 0
+			for ; ; steps++ {
+				if got := moved(); got != uint64(min(total, (steps+1)*MaxSettle)) {
+					t.Fatalf("after %d steps %d pins are %s", steps, got, want)
+				}
+				roots, err := m.view().Settling(10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(roots) == 0 {
+					break
+				}
+				m.must(&SettleRoots{Roots: roots})
+			}
+			if steps != 2 || m.kept(a) != (want == "pinned") {
+				t.Errorf("%d further steps, root kept: %t", steps, m.kept(a))
+			}
+			m.check()
+		})
+	}
+}
+
+// The same with steps of one pin, in any history.
+func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := found(rt)
+		apply := func(cmd Command) {
+			m.index++
+			m.fx = Effects{}
+			_, err := run(m.memory, cmd, &entry{index: m.index, settle: 1, fx: &m.fx})
+			var refused *Error
+			if err != nil && !errors.As(err, &refused) {
+				rt.Fatalf("%+v: %v", cmd, err)
+			}
+			m.check()
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			apply(anyCommand(rt, m))
+		}
+		for range 1000 {
+			roots, err := m.view().Settling(10)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(roots) == 0 {
+				return
+			}
+			apply(&SettleRoots{Roots: roots})
+		}
+		rt.Fatal("it never ends")
+	})
+}
+
+func TestOldestOperationsAreForgotten(t *testing.T) {
+	m := found(t)
+	drop := &DeletePin{Account: alice, ID: "none"}
+	first := m.op + 1
+	for range MaxOps + 10 {
+		if _, err := m.apply(drop); !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if ops := len(m.rows(tableOp)); ops != MaxOps {
+		t.Errorf("%d operations on record, want %d", ops, MaxOps)
+	}
+	if order := len(m.rows(tableOpOrder)); order != MaxOps {
+		t.Errorf("%d operations in order, want %d", order, MaxOps)
+	}
+	if known, _ := has(m, opKey(OpID{byte(first), byte(first >> 8), byte(first >> 16), 1})); known {
+		t.Error("the oldest is still on record")
+	}
+}
+
+func TestRepeatedOperationGivesTheFirstAnswer(t *testing.T) {
+	m := found(t)
+	op := OpID{1, 2, 3}
+	first, err := m.applyOp(op, create(alice, "a", contentA))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.must(&DeletePin{Account: alice, ID: "a"})
+	again, err := m.applyOp(op, create(alice, "a", contentA))
+	if err != nil || again.Pin == nil || again.Pin.Created != first.Pin.Created {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if m.status(alice, "a") != "gone" {
+		t.Error("the repeat made the pin again")
+	}
+}
+
+func TestWatchTellsWhomItConcerns(t *testing.T) {
+	var w Watch
+	n1, n9, all := w.Subscribe("n1"), w.Subscribe("n9"), w.Subscribe("")
+	for _, s := range []*Subscription{n1, n9, all} {
+		<-s.C
+		if !s.Take().All {
+			t.Error("a new subscription has not looked at anything yet")
+		}
+	}
+	m := found(t)
+	m.must(create(alice, "a", contentA))
+	w.Publish(m.index, &m.fx)
+	w.Publish(m.index, &m.fx)
+	a := rootOf(t, contentA)
+	for _, tc := range []struct {
+		s    *Subscription
+		want []RootKey
+	}{{n1, []RootKey{a}}, {n9, nil}, {all, []RootKey{a}}} {
+		<-tc.s.C
+		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || got.Index != m.index {
+			t.Errorf("told %+v, want roots %v", got, tc.want)
+		}
+		if again := tc.s.Take(); len(again.Roots) != 0 {
+			t.Errorf("told twice: %v", again.Roots)
+		}
+	}
+	n1.Close()
+	w.Replace(m.index)
+	select {
+	case <-n1.C:
+		t.Error("a closed subscription is told")
+	default:
+	}
+	if !all.Take().All {
+		t.Error("not told that the state was replaced")
+	}
+}
