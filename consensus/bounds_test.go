@@ -1,0 +1,189 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+)
+
+func TestReadsShareRoundsThatBeginAfterThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := newReadRounds()
+		ctx, stop := context.WithCancel(t.Context())
+		begun := make(chan chan uint64) // of each round, to give its result
+		ended := make(chan error, 1)
+		go func() {
+			ended <- rounds.run(ctx, func(context.Context) (uint64, error) {
+				result := make(chan uint64)
+				begun <- result
+				return <-result, nil
+			})
+		}()
+		var readers sync.WaitGroup
+		read := func(n int, want uint64) {
+			for range n {
+				readers.Go(func() {
+					if got, err := rounds.join(ctx); err != nil || got != want {
+						t.Errorf("read at %d, want %d: %v", got, want, err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		// As many rounds as may are under way, each with one reader; a thousand
+		// more share the next.
+		var under []chan uint64
+		for i := range maxRounds {
+			read(1, uint64(i+1))
+			under = append(under, <-begun)
+		}
+		read(1000, 100)
+		for i, result := range under {
+			result <- uint64(i + 1)
+		}
+		next := <-begun
+		read(1, 200) // too late for the one that has begun
+		last := <-begun
+		next <- 100
+		last <- 200
+		readers.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := rounds.join(t.Context()); !errors.Is(err, errStopping) {
+			t.Errorf("joined when all is over: %v", err)
+		}
+	})
+}
+
+func TestManyReadsCostFewRounds(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.follower()
+		before := counted(t, n.metrics.reads)
+		var readers sync.WaitGroup
+		for range 1000 {
+			readers.Go(func() {
+				if _, err := n.pins(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		readers.Wait()
+		if did := counted(t, n.metrics.reads) - before; did > 100 {
+			t.Errorf("1000 reads at a time took %v rounds", did)
+		}
+	})
+}
+
+func counted(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+func TestFullQueueRefusesAndGrowsNoMore(t *testing.T) {
+	body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBatcher(&Node{disk: &watchedLog{}})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range maxWaiting {
+		if _, err := b.submit(ended, body); !errors.Is(err, context.Canceled) {
+			t.Fatalf("command %d: %v", i, err)
+		}
+	}
+	if _, err := b.submit(t.Context(), body); !errors.Is(err, state.ErrUnavailable) || errors.Is(err, errRetry) {
+		t.Errorf("one too many: %v", err)
+	}
+	if got, want := b.bytes.Load(), int64(maxWaiting*len(body)); got != want {
+		t.Errorf("%d bytes wait, counted %d", want, got)
+	}
+	b.refuse()
+	if left := b.bytes.Load(); left != 0 || len(b.queue) != 0 {
+		t.Errorf("%d bytes left of an empty queue", left)
+	}
+	if _, err := b.submit(t.Context(), body); !errors.Is(err, errStopping) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestEntriesStayWithinTheirBounds(t *testing.T) {
+	b := newBatcher(&Node{disk: &watchedLog{}})
+	large := make([]byte, wire.MaxCommand)
+	wait := func(body []byte) waiting { return waiting{body: body, answer: make(chan decision, 1)} }
+	for range 10 {
+		if err := b.enqueue(wait(large)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1000 {
+		if err := b.enqueue(wait([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed := 0
+	for len(b.queue) > 0 {
+		e, err := b.pack(<-b.queue)
+		if err != nil || len(e.data) > wire.MaxEntry || len(e.members) > wire.MaxBatch {
+			t.Fatalf("an entry of %d commands and %d bytes: %v", len(e.members), len(e.data), err)
+		}
+		packed += len(e.members)
+	}
+	if packed != 1010 || b.bytes.Load() != 0 {
+		t.Errorf("%d commands packed, %d bytes counted as waiting", packed, b.bytes.Load())
+	}
+}
+
+// A term that one of two voters knows ends a leader's right to answer reads.
+func TestLeaderAsksVotersWhetherItsTermIsTheNewest(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		leader := c.leader()
+		term := leader.raft.CurrentTerm()
+		if err := leader.confirmTerm(t.Context(), term); err != nil {
+			t.Errorf("a leader in office: %v", err)
+		}
+		if err := leader.confirmTerm(t.Context(), term-1); !errors.Is(err, errRetry) {
+			t.Errorf("by an old term: %v", err)
+		}
+		c.network.isolate(leader.id, c.others(leader.id)...)
+		ctx, cancel := context.WithTimeout(t.Context(), roundTimeout)
+		defer cancel()
+		if err := leader.confirmTerm(ctx, term); !errors.Is(err, errRetry) {
+			t.Errorf("a leader that nobody hears: %v", err)
+		}
+	})
+}
+
+func TestMetricsComeAndGoWithTheNode(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	n := &Node{fsm: &fsm{progress: newProgress(7)}, disk: &watchedLog{}}
+	m, err := registerMetrics(n, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registerMetrics(n, registry); err == nil {
+		t.Error("two nodes share one registry")
+	}
+	m.unregister()
+	if m, err = registerMetrics(n, registry); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	m.unregister()
+}
