@@ -37,7 +37,11 @@ type fetcher struct {
 	peer   *peer.Peer
 	blocks *blocks.Store
 	limits dag.Limits
+	buffer *dag.Buffer // of all fetches together
 }
+
+// fetchBuffer bounds the bytes of blocks that have come and are not stored yet.
+const fetchBuffer = 256 << 20
 
 func fetchLimits(c config.Tracker) dag.Limits {
 	return dag.Limits{
@@ -56,6 +60,7 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
 		Root: job.Root, Owner: job.Owner, Store: f.blocks, Sources: append(sources, session), Limits: f.limits,
+		Buffer:   f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
 	if err == nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
@@ -262,7 +263,7 @@ func (n *Node) openTracker() error {
 	var err error
 	n.tracker, err = tracker.New(tracker.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks},
-		Fetcher: &fetcher{peer: n.peer, blocks: n.blocks, limits: fetchLimits(c.Tracker)},
+		Fetcher: &fetcher{peer: n.peer, blocks: n.blocks, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer)},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
 			Patience: c.Tracker.IdleTimeout,

@@ -26,6 +26,7 @@ const (
 	DefaultIdle      = 5 * time.Minute
 	DefaultTotal     = 24 * time.Hour
 	DefaultRenew     = 15 * time.Second
+	DefaultBuffer    = 64 << 20 // bytes that wait for the store
 
 	// MaxLinks is how many links one node may have.
 	MaxLinks = 100_000

@@ -21,8 +21,8 @@ const (
 	fetchJobs = 8
 	// maxOutstanding bounds the blocks asked for and not yet stored.
 	maxOutstanding = 2 * jobBlocks * fetchJobs
-	// maxBuffered bounds the bytes that wait for the store.
-	maxBuffered = 64 << 20
+	// minBuffer is the least size of a Buffer, with which every block fits.
+	minBuffer = 4 * MaxBlock
 	// putBytes and putBlocks bound what one Put of the store takes.
 	putBytes  = 8 << 20
 	putBlocks = 256
@@ -77,6 +77,15 @@ type Progress struct {
 	Found  uint64 // blocks known of so far
 }
 
+// Buffer bounds the bytes that wait for the store, of all fetches that share it.
+// What waits is written without waiting for more, so sharing it cannot lock.
+type Buffer struct{ free *semaphore.Weighted }
+
+// NewBuffer returns a buffer of so many bytes, at least four times MaxBlock.
+func NewBuffer(bytes int64) *Buffer {
+	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer))}
+}
+
 // FetchRequest says what to fetch, for whom, and from where.
 type FetchRequest struct {
 	Root    cid.Cid
@@ -84,6 +93,8 @@ type FetchRequest struct {
 	Store   Store
 	Sources []Source // asked in this order for what the ones before lack
 	Limits  Limits
+	// Buffer is shared with other fetches; nil is one of DefaultBuffer bytes.
+	Buffer *Buffer
 	// Progress is called from one goroutine after something was stored; nil is
 	// fine. It must not block.
 	Progress func(Progress)
@@ -96,13 +107,15 @@ type FetchRequest struct {
 func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	limits := req.Limits.withDefaults()
 	scope, cancel := context.WithCancelCause(ctx)
+	if req.Buffer == nil {
+		req.Buffer = NewBuffer(DefaultBuffer)
+	}
 	f := &fetch{
 		req:    req,
 		limits: limits,
 		ctx:    scope,
 		cancel: cancel,
 		front:  newFrontier(limits),
-		buffer: semaphore.NewWeighted(maxBuffered),
 		puts:   make(chan got, putBlocks),
 		events: make(chan event, fetchJobs+putters),
 		faults: make([]strikes, len(req.Sources)),
@@ -112,6 +125,7 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	cancel(err)
 	f.work.Wait()
 	f.attempt.end()
+	req.Buffer.free.Release(f.buffered.Load()) // what an end left unwritten
 	if err != nil {
 		return f.result, f.explain(ctx, err)
 	}
@@ -126,10 +140,11 @@ type fetch struct {
 	limits Limits
 	ctx    context.Context // ends with Fetch
 	cancel context.CancelCauseFunc
-	buffer *semaphore.Weighted // bytes that wait for the store
 	puts   chan got
 	events chan event
 	work   sync.WaitGroup
+
+	buffered atomic.Int64 // bytes of req.Buffer that this fetch has taken
 
 	// Only run's.
 	front       *frontier

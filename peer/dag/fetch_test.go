@@ -423,3 +423,37 @@ func BenchmarkFetch(b *testing.B) {
 		}
 	}
 }
+
+func TestFetchesGiveASharedBufferBack(t *testing.T) {
+	buffer := NewBuffer(0)
+	whole := func() bool {
+		if !buffer.free.TryAcquire(minBuffer) {
+			return false
+		}
+		buffer.free.Release(minBuffer)
+		return true
+	}
+	from := peertest.NewStore()
+	root, _, _, err := from.AddTree(1, cid.DagProtobuf, 8, 3, 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		put  error
+	}{{"complete", nil}, {"the store fails", errors.New("disk full")}} {
+		t.Run(tc.name, func(t *testing.T) {
+			here := peertest.NewStore()
+			here.Fail(tc.put)
+			_, err := Fetch(t.Context(), FetchRequest{
+				Root: root, Owner: "o", Store: here.Owned(), Sources: []Source{&source{from: from}}, Buffer: buffer,
+			})
+			if (err != nil) != (tc.put != nil) {
+				t.Fatalf("fetch: %v", err)
+			}
+			if !whole() {
+				t.Error("bytes of the buffer are still taken")
+			}
+		})
+	}
+}

@@ -194,9 +194,10 @@ func (f *fetch) take(it item, b blocks.Block) error {
 	if err := f.plan(n); err != nil {
 		return err
 	}
-	if err := f.buffer.Acquire(f.ctx, int64(n)); err != nil {
+	if err := f.req.Buffer.free.Acquire(f.ctx, int64(n)); err != nil {
 		return context.Cause(f.ctx)
 	}
+	f.buffered.Add(int64(n))
 	select {
 	case f.puts <- got{item: it, block: b, links: links}:
 	case <-f.ctx.Done():
@@ -263,7 +264,8 @@ func (f *fetch) put(batch []got, bytes int) {
 		done[i] = have{item: g.item, links: g.links, bytes: len(g.block.RawData())}
 	}
 	err := f.req.Store.Put(f.ctx, f.req.Owner, blks)
-	f.buffer.Release(int64(bytes))
+	f.buffered.Add(-int64(bytes))
+	f.req.Buffer.free.Release(int64(bytes))
 	if err != nil {
 		f.tell(event{err: fmt.Errorf("%w: put: %w", ErrStore, err)})
 		return
