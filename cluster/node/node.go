@@ -280,7 +280,10 @@ func (n *Node) openTracker() error {
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: table.DownSince, Place: n.place,
 		After: c.Repair.After, Now: time.Now, Logger: n.logger,
 	}
-	return n.tracker.DropLeases(context.Background())
+	if err := n.tracker.DropLeases(context.Background()); err != nil {
+		return err
+	}
+	return n.registerMetrics()
 }
 
 // joinID returns the peer id by which somebody proves secret.

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
 	"golang.org/x/sync/errgroup"
@@ -149,7 +150,11 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	err = g.Wait()
+	if errors.Is(err, consensus.ErrRemoved) {
+		err = fmt.Errorf("%w: to join again, start it on an empty data folder with --join", err)
+	}
+	return err
 }
 
 // watchDisk ends the node when a write of the Raft log or of blocks failed:

@@ -32,6 +32,8 @@ type running struct {
 	dir    string
 	config config.Config
 	stop   func() error
+
+	metrics *prometheus.Registry
 }
 
 func start(t *testing.T, dir, join, secretFile string) *running {
@@ -50,8 +52,9 @@ func start(t *testing.T, dir, join, secretFile string) *running {
 
 func run(t *testing.T, c config.Config) *running {
 	t.Helper()
+	metrics := prometheus.NewRegistry()
 	n, err := node.Open(t.Context(), node.Options{
-		Config: c, Version: "test", Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Config: c, Version: "test", Registerer: metrics, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatalf("open %s: %v", c.Data, err)
@@ -60,7 +63,7 @@ func run(t *testing.T, c config.Config) *running {
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
 	stopped := false
-	r := &running{Node: n, dir: c.Data, config: c}
+	r := &running{Node: n, dir: c.Data, config: c, metrics: metrics}
 	r.stop = func() error {
 		if stopped {
 			return nil
@@ -152,6 +155,9 @@ func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 			t.Fatalf("%s: %s, %v", n.config.Node.Name, got.Status, err)
 		}
 		read(t, n, root.String(), want)
+		if pinned, live := n.gauge(t, "holdfast_pins", "pinned"), n.gauge(t, "holdfast_blocks_live_bytes", ""); pinned != 1 || live < float64(len(want)) {
+			t.Errorf("%s: metrics say %v pins and %v bytes", n.config.Node.Name, pinned, live)
+		}
 	}
 
 	if err := nodes[0].stop(); err != nil {
@@ -171,6 +177,24 @@ func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 		}
 		return err == nil && used == 0
 	})
+}
+
+// gauge reads a metric, with the status if there is one.
+func (r *running) gauge(t *testing.T, name, status string) float64 {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (status == "" || m.GetLabel()[0].GetValue() == status) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // read checks that a node reads the file whole, and from its middle.

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerMetrics adds what this node knows of its disk and of the cluster's pins to
+// the metrics. The values are read when somebody asks.
+func (n *Node) registerMetrics() error {
+	if n.opts.Registerer == nil {
+		return nil
+	}
+	disk := func(name, help string, value func(blocks.Usage) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "holdfast", Subsystem: "blocks", Name: name, Help: help,
+		}, func() float64 { return value(n.blocks.Usage()) })
+	}
+	collectors := []prometheus.Collector{
+		disk("stored", "Blocks that an owner refers to.", func(u blocks.Usage) float64 { return float64(u.Blocks) }),
+		disk("live_bytes", "Bytes of the blocks that an owner refers to.", func(u blocks.Usage) float64 { return float64(u.LiveBytes) }),
+		disk("disk_bytes", "Bytes of the segment files.", func(u blocks.Usage) float64 { return float64(u.DiskBytes) }),
+		disk("free_bytes", "Bytes free on the disk of the blocks.", func(u blocks.Usage) float64 { return float64(u.FreeBytes) }),
+		disk("missing", "Blocks that an owner refers to and that are not here, or damaged.", func(u blocks.Usage) float64 { return float64(u.Missing) }),
+		disk("corrupt", "Reads since the start that found a block damaged.", func(u blocks.Usage) float64 { return float64(u.Corrupt) }),
+	}
+	for _, s := range state.Statuses() {
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "holdfast", Name: "pins", Help: "Pins of the whole cluster by status, as this node has applied it.",
+			ConstLabels: prometheus.Labels{"status": s.String()},
+		}, func() float64 { return n.total(func(pins map[state.Status]uint64, _ uint64) uint64 { return pins[s] }) }))
+	}
+	collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "holdfast", Name: "roots_under_replicated", Help: "Pinned roots with fewer holders than they should have.",
+	}, func() float64 { return n.total(func(_ map[state.Status]uint64, short uint64) uint64 { return short }) }))
+	for _, c := range collectors {
+		if err := n.opts.Registerer.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// total picks one of the cluster's totals; 0 when they cannot be read.
+func (n *Node) total(pick func(pins map[state.Status]uint64, short uint64) uint64) float64 {
+	view, release := n.consensus.LocalView()
+	defer release()
+	pins, short, err := view.Totals()
+	if err != nil {
+		return 0
+	}
+	return float64(pick(pins, short))
+}
