@@ -74,7 +74,11 @@ type Timings struct {
 	Heartbeat time.Duration // without a leader's word before an election, 500 ms
 	Election  time.Duration // of one candidacy, 500 ms
 	Lease     time.Duration // of a leader without a majority's word, 400 ms
-	Commit    time.Duration // before a commit index goes out by itself, 20 ms
+	// Commit is after what time, or twice that, followers are told what was
+	// committed if no further entry tells them, 2 ms. Proposals through them
+	// and reads on them wait for it; three idle nodes pay with some 5 % of one
+	// processor.
+	Commit    time.Duration
 	Reconcile time.Duration // between looks at who should be a member, 2 s
 
 	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min
@@ -90,7 +94,7 @@ func (t Timings) withDefaults() Timings {
 		{&t.Heartbeat, 500 * time.Millisecond},
 		{&t.Election, 500 * time.Millisecond},
 		{&t.Lease, 400 * time.Millisecond},
-		{&t.Commit, 20 * time.Millisecond},
+		{&t.Commit, 2 * time.Millisecond},
 		{&t.Reconcile, 2 * time.Second},
 		{&t.SnapshotInterval, time.Minute},
 	} {
