@@ -53,7 +53,7 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ReadFrame(bufio.NewReader(bytes.NewReader(nil))); err != io.EOF {
+	if _, err := ReadFrame(bufio.NewReader(bytes.NewReader(nil))); !errors.Is(err, io.EOF) || errors.Is(err, ErrFrame) {
 		t.Errorf("nothing: %v", err)
 	}
 	if _, err := AppendFrame(nil, Frame{Body: make([]byte, MaxBody+1)}); !errors.Is(err, ErrFrame) {
@@ -72,7 +72,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := ReadFrame(bufio.NewReader(bytes.NewReader(b)))
 		if err != nil {
-			if err != io.EOF && !errors.Is(err, ErrFrame) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, ErrFrame) {
 				t.Fatal(err)
 			}
 			return
