@@ -162,6 +162,12 @@ func TestLeaderAsksVotersWhetherItsTermIsTheNewest(t *testing.T) {
 		if err := leader.confirmTerm(t.Context(), term-1); !errors.Is(err, errRetry) {
 			t.Errorf("by an old term: %v", err)
 		}
+		young := &Node{
+			opts: leader.opts, raft: leader.raft, forwards: leader.forwards, fsm: &fsm{progress: newProgress(leader.Applied())},
+		}
+		if _, err := young.leaderIndex(t.Context()); !errors.Is(err, errRetry) {
+			t.Errorf("a leader that has not committed in its term: %v", err)
+		}
 		c.network.isolate(leader.id, c.others(leader.id)...)
 		ctx, cancel := context.WithTimeout(t.Context(), roundTimeout)
 		defer cancel()

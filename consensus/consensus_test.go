@@ -17,7 +17,13 @@ import (
 
 func TestWriteThroughAFollowerIsReadOnEveryNode(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-		c.follower().mustPin("a")
+		follower := c.follower()
+		follower.mustPin("a")
+		view, release := follower.LocalView()
+		defer release()
+		if _, err := view.Pin(account, "a"); err != nil {
+			t.Errorf("its own state lacks what a node has just proposed: %v", err)
+		}
 		c.leader().mustPin("b")
 		for _, n := range c.nodes {
 			n.wantPins("a", "b")
@@ -514,6 +520,45 @@ func TestEntryThatCannotBeReadStopsTheStateMachine(t *testing.T) {
 				t.Errorf("went on to %d", at)
 			}
 		})
+	}
+}
+
+func TestEntriesThatTheStateHasAreSkipped(t *testing.T) {
+	store := newMemStore()
+	f, err := openFSM(Options{Store: store, CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
+		func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []*raft.Log
+	for i := range uint64(5) {
+		body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := wire.EncodeEntry([][]byte{body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, &raft.Log{Index: 10 + i, Term: 1, Type: raft.LogCommand, Data: data})
+	}
+	f.ApplyBatch(entries[:3])
+	began := store.transactions()
+	for i, answer := range f.ApplyBatch(entries[1:3]) {
+		if answer != nil {
+			t.Errorf("entry %d was applied again", entries[1+i].Index)
+		}
+	}
+	if store.transactions() != began {
+		t.Error("a transaction for nothing new")
+	}
+	for i, answer := range f.ApplyBatch(entries[1:]) {
+		if applied := answer != nil; applied != (i >= 2) {
+			t.Errorf("entry %d applied: %t", entries[1+i].Index, applied)
+		}
+	}
+	if at := f.progress.index(); at != 14 {
+		t.Errorf("the state is at %d", at)
 	}
 }
 

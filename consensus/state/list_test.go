@@ -20,9 +20,11 @@ import (
 func crowd(t reporter, rng *rand.Rand, pins int) *machine {
 	m := found(t)
 	roots := map[string]RootKey{}
+	at := Millis(0)
 	for i := range pins {
+		at += Millis(1 + rng.Int64N(1<<rng.IntN(24))) // creation times rise
 		p := create([]AccountID{alice, bob}[rng.IntN(2)], RequestID(fmt.Sprintf("p%d", i)), contents[rng.IntN(len(contents))])
-		p.Pin.Created = Millis(1 + rng.Int64N(1<<rng.IntN(34)))
+		p.Pin.Created = at
 		p.Pin.Name = []string{"", "alpha", "Alpha", "ALPHABET", "beta", "straße"}[rng.IntN(6)]
 		if rng.IntN(2) == 0 {
 			p.Pin.Meta = map[string]string{"app": []string{"x", "y"}[rng.IntN(2)]}
