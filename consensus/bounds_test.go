@@ -64,38 +64,6 @@ func TestReadsShareRoundsThatBeginAfterThem(t *testing.T) {
 	})
 }
 
-func TestManyReadsCostFewRounds(t *testing.T) {
-	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-		n := c.follower()
-		before := counted(t, n.metrics.reads)
-		var readers sync.WaitGroup
-		for range 1000 {
-			readers.Go(func() {
-				if _, err := n.pins(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		readers.Wait()
-		if did := counted(t, n.metrics.reads) - before; did > 100 {
-			t.Errorf("1000 reads at a time took %v rounds", did)
-		}
-	})
-}
-
-func counted(t *testing.T, c prometheus.Counter) float64 {
-	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(c); err != nil {
-		t.Fatal(err)
-	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return families[0].GetMetric()[0].GetCounter().GetValue()
-}
-
 func TestFullQueueRefusesAndGrowsNoMore(t *testing.T) {
 	body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
 	if err != nil {

@@ -111,6 +111,28 @@ func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
 	})
 }
 
+// Windows of time are counted without reading the rows in their middle.
+func TestCountsBetweenAnyTwoTimes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	m := crowd(t, rng, 1500)
+	pins := m.allPins()
+	at := func() Millis { return pins[rng.IntN(len(pins))].Created + Millis(rng.IntN(3)-1) }
+	for range 300 {
+		q := PinQuery{After: at(), Before: at()}
+		q.After, q.Before = min(q.After, q.Before), max(q.After, q.Before)
+		if rng.IntN(4) == 0 {
+			q.After &^= 1<<22 - 1 // at the edge of a bucket
+		}
+		if rng.IntN(4) == 0 {
+			q.Before &^= 1<<12 - 1
+		}
+		want, _ := listed(m, alice, q)
+		if got, _, err := m.view().ListPins(alice, q); err != nil || got != want {
+			t.Fatalf("between %d and %d: %d pins, want %d: %v", q.After, q.Before, got, want, err)
+		}
+	}
+}
+
 func TestNegativeTimesSelectNothingOlder(t *testing.T) {
 	m := found(t)
 	m.must(create(alice, "a", contentA))
