@@ -48,8 +48,9 @@ func (p *Peer) ListenJoin() (net.Listener, error) {
 // DialJoin opens the join stream to a member whose cluster host is at addr (a
 // multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
 // cut after the handshake and ends in ErrJoinRefused. The closer ends the
-// short-lived host behind the connection; close both.
-func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Closer, error) {
+// short-lived host behind the connection; close both. extra is appended to that
+// host's options, for tests.
+func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOption) (net.Conn, io.Closer, error) {
 	key, _, err := JoinKey(secret)
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +63,7 @@ func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Clo
 	if err != nil {
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}
-	h, err := libp2p.New(
+	h, err := libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(priv),
 		libp2p.UserAgent(userAgent),
 		libp2p.NoListenAddrs,
@@ -73,7 +74,7 @@ func DialJoin(ctx context.Context, secret []byte, addr string) (net.Conn, io.Clo
 		libp2p.DisableIdentifyAddressDiscovery(),
 		libp2p.Ping(false),
 		libp2p.DisableMetrics(),
-	)
+	}, extra...)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}

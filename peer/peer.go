@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,7 @@ type Options struct {
 
 	AllowPrivateOrigins bool         // dial origins at addresses that are not public
 	HostOptions         []HostOption // appended to those of both hosts, for tests
+	ClusterOptions      []HostOption // appended to those of the cluster host, for tests
 	Registerer          prometheus.Registerer
 	Logger              *slog.Logger // nil discards
 }
@@ -187,7 +189,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 
 // openCluster builds the host of the members.
 func (p *Peer) openCluster(key crypto.PrivKey) error {
-	h, err := newClusterHost(key, memberGater{p}, p.opts.HostOptions)
+	h, err := newClusterHost(key, memberGater{p}, slices.Concat(p.opts.HostOptions, p.opts.ClusterOptions))
 	if err != nil {
 		return err
 	}

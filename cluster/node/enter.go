@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,7 +126,7 @@ func (n *Node) joinTargets() ([]target, error) {
 func (n *Node) joinAt(ctx context.Context, t target) (members.Joined, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
-	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr)
+	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
 	if err != nil {
 		return members.Joined{}, err
 	}

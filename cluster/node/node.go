@@ -43,8 +43,15 @@ type Options struct {
 	Version    string        // of this release
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
-	// HostOptions go to both libp2p hosts, for tests.
-	HostOptions []peer.HostOption
+
+	// HostOptions go to every libp2p host and ClusterOptions to those that
+	// members speak with, for tests: a simulated network.
+	HostOptions, ClusterOptions []peer.HostOption
+	// Timings of Raft; zero values take its defaults.
+	Timings consensus.Timings
+	// PinState wraps what the use cases of pins see of consensus. Tests build a
+	// mistake in, to show that it would be found. Nil: nothing.
+	PinState func(pins.State) pins.State
 }
 
 // Node is one open node.
@@ -169,6 +176,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Roots:               n.heldRoots,
 		AllowPrivateOrigins: c.AllowPrivateOrigins,
 		HostOptions:         n.opts.HostOptions,
+		ClusterOptions:      n.opts.ClusterOptions,
 		Registerer:          n.opts.Registerer,
 		Logger:              n.logger,
 	})
@@ -211,6 +219,7 @@ func (n *Node) openConsensus(known *seed) error {
 		CheckpointDir: n.folder.file(raftDir, "checkpoints"),
 		Network:       n.peer,
 		Watch:         n.watch,
+		Timings:       n.opts.Timings,
 		Logger:        n.logger,
 		Registerer:    n.opts.Registerer,
 	})
@@ -242,7 +251,11 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.gossip = gossip.New(gossip.Options{
 		Self: n.self.ID, Topic: topic, Measure: n.measure, Members: n.memberIDs, Now: time.Now, Logger: n.logger,
 	})
-	n.pins = pins.New(pins.Options{State: n.consensus, Nodes: n, Logger: n.logger})
+	var pinState pins.State = n.consensus
+	if n.opts.PinState != nil {
+		pinState = n.opts.PinState(pinState)
+	}
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Logger: n.logger})
 	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Logger: n.logger})
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
