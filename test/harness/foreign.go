@@ -130,6 +130,9 @@ func readLine(tb testing.TB, proc *process, r *bufio.Reader, logs *tail, into an
 // Origins are the peer's multiaddrs.
 func (b *Boxo) Origins() []string { return b.Addrs }
 
+// Pid is the process id.
+func (b *Boxo) Pid() int { return b.proc.cmd.Process.Pid }
+
 // Close ends the process.
 func (b *Boxo) Close() { b.proc.end(b.tb) }
 

@@ -64,7 +64,7 @@ func StartHelia(tb testing.TB, dir string) *Helia {
 	if err := local.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(nodeProgram(modules), local.Name())
+	cmd := exec.Command(NodeProgram(modules), local.Name())
 	cmd.Dir, cmd.Env = modules, environment(tb.TempDir(), nil)
 	read, input, err := os.Pipe()
 	if err != nil {

@@ -25,12 +25,24 @@ const buildTimeout = 15 * time.Minute
 // binaries once into a folder of its own, runs the tests, removes the folder
 // and returns the exit code.
 func Main(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast-test-bin-")
+	remove, err := Build()
+	defer remove()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "harness:", err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	return m.Run()
+}
+
+// Build builds the binaries that are not set from outside into a folder of its
+// own. The caller calls remove when no process of them runs any more, whatever
+// the error.
+func Build() (remove func(), err error) {
+	dir, err := os.MkdirTemp("", "holdfast-test-bin-")
+	remove = func() { os.RemoveAll(dir) }
+	if err != nil {
+		return remove, err
+	}
 	for _, b := range []struct{ variable, pkg string }{
 		{holdfastVariable, "./cmd/holdfast"},
 		{foreignVariable, "./test/foreign"},
@@ -40,12 +52,11 @@ func Main(m *testing.M) int {
 		}
 		path := filepath.Join(dir, filepath.Base(b.pkg))
 		if err := build(path, b.pkg); err != nil {
-			fmt.Fprintln(os.Stderr, "harness:", err)
-			return 1
+			return remove, err
 		}
 		os.Setenv(b.variable, path)
 	}
-	return m.Run()
+	return remove, nil
 }
 
 func build(path, pkg string) error {

