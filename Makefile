@@ -100,8 +100,21 @@ conformance: build ## black-box suites against three processes (needs npm)
 chaos: build ## the crash test, CHAOS_ROUNDS times over
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -run '^TestFirstLight' -v ./test/conformance
 
+# -only GROUP, -pins 1000000 and -url URL -token TOKEN go into BENCH_FLAGS.
 .PHONY: bench
-bench: ## every Go benchmark, with allocations
+bench: bench-table bench-go ## all figures: real processes, then the Go benchmarks
+
+.PHONY: bench-table
+bench-table: build ## the table of real processes over HTTP, some minutes
+	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -o bin/foreign ./test/foreign
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast HOLDFAST_FOREIGN_BIN=$(CURDIR)/bin/foreign $(GO) run -tags $(TAGS) ./test/bench $(BENCH_FLAGS)
+
+.PHONY: bench-short
+bench-short: ## the same in about a minute, with less of everything
+	$(MAKE) bench-table BENCH_FLAGS=-short
+
+.PHONY: bench-go
+bench-go: ## every Go benchmark, with allocations
 	$(GO) test -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(BENCH)
 
 .PHONY: clean

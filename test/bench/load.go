@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// service is a pinning service at one base URL.
+type service struct {
+	base  *url.URL
+	token string
+}
+
+func newService(base, token string) (service, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return service{}, fmt.Errorf("%q is not a base URL", base)
+	}
+	return service{u, token}, nil
+}
+
+// Bounds of one request.
+const (
+	requestTimeout = 30 * time.Second
+	readBuffer     = 64 << 10
+)
+
+// conn is one HTTP/1.1 connection that is used again and again. net/http's
+// client takes several times the processor time, which on a small machine is
+// taken from the service that is measured.
+type conn struct {
+	service
+	net net.Conn
+	in  *bufio.Reader
+	out []byte
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	body   []byte
+}
+
+func (s service) dial(ctx context.Context) (*conn, error) {
+	host := s.base.Host
+	if s.base.Port() == "" {
+		host = net.JoinHostPort(s.base.Hostname(), s.base.Scheme)
+	}
+	var d interface {
+		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
+	} = &net.Dialer{Timeout: requestTimeout}
+	if s.base.Scheme == "https" {
+		d = &tls.Dialer{}
+	}
+	c, err := d.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{service: s, net: c, in: bufio.NewReaderSize(c, readBuffer)}, nil
+}
+
+// do sends a request and reads the whole answer.
+func (c *conn) do(method, path string, body []byte) (answer, error) {
+	b := append(c.out[:0], method...)
+	b = append(append(append(b, ' '), c.base.Path...), path...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), c.base.Host...)
+	b = append(append(b, "\r\nAuthorization: Bearer "...), c.token...)
+	if body != nil {
+		b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, int64(len(body)), 10)
+	}
+	b = append(append(b, "\r\n\r\n"...), body...)
+	c.out = b
+	if err := c.net.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return answer{}, err
+	}
+	if _, err := c.net.Write(b); err != nil {
+		return answer{}, err
+	}
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, data}, err
+}
+
+// request is the n-th request of a load.
+type request struct {
+	method, path string
+	body         []byte
+	want         int
+}
+
+// outcome is what a load came to.
+type outcome struct {
+	lat    latencies
+	took   time.Duration
+	bodies [][]byte // of the answers, when kept
+}
+
+func (o outcome) rate() float64 { return float64(len(o.lat)) / o.took.Seconds() }
+
+// load is requests from several clients at a time, each with a connection of
+// its own. It ends after count requests, or after the time.
+type load struct {
+	clients int
+	count   int           // 0: no bound
+	time    time.Duration // 0: no bound
+	keep    bool          // the bodies of the answers
+	make    func(n int) request
+}
+
+func (l load) run(ctx context.Context, to service) (outcome, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if l.time > 0 {
+		defer time.AfterFunc(l.time, stop).Stop()
+	}
+	var next atomic.Int64
+	results := make([]outcome, l.clients)
+	errs := make([]error, l.clients)
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range l.clients {
+		all.Go(func() {
+			if errs[i] = l.client(ctx, to, &next, &results[i]); errs[i] != nil {
+				stop() // one failure tells enough
+			}
+		})
+	}
+	all.Wait()
+	total := outcome{took: time.Since(began)}
+	for _, r := range results {
+		total.lat = append(total.lat, r.lat...)
+		total.bodies = append(total.bodies, r.bodies...)
+	}
+	slices.Sort(total.lat)
+	return total, cmp.Or(errs...)
+}
+
+func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *outcome) error {
+	c, err := to.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.net.Close()
+	for ctx.Err() == nil {
+		n := int(next.Add(1)) - 1
+		if l.count > 0 && n >= l.count {
+			return nil
+		}
+		r := l.make(n)
+		began := time.Now()
+		a, err := c.do(r.method, r.path, r.body)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		}
+		if a.status != r.want {
+			return fmt.Errorf("%s %s: HTTP %d, want %d: %.300s", r.method, r.path, a.status, r.want, a.body)
+		}
+		into.lat = append(into.lat, time.Since(began))
+		if l.keep {
+			into.bodies = append(into.bodies, a.body)
+		}
+	}
+	return nil
+}
+
+// pinBody is the body of a POST.
+func pinBody(cid, name string, origins []string) []byte {
+	pin := map[string]any{"cid": cid, "name": name}
+	if len(origins) > 0 {
+		pin["origins"] = origins
+	}
+	data, err := json.Marshal(pin)
+	if err != nil {
+		panic(err) // strings and lists of them always encode
+	}
+	return data
+}
+
+// requestIDs are the ids in answers to POST.
+func requestIDs(bodies [][]byte) ([]string, error) {
+	ids := make([]string, len(bodies))
+	for i, body := range bodies {
+		var s struct{ RequestID string }
+		if err := json.Unmarshal(body, &s); err != nil || s.RequestID == "" {
+			return nil, fmt.Errorf("no requestid in %.300s: %w", body, err)
+		}
+		ids[i] = s.RequestID
+	}
+	return ids, nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// row is one line of the table.
+type row struct {
+	work   string
+	result string // what is compared with the target
+	target string
+	lat    latencies // empty: none were measured
+	used   usage
+	note   string
+}
+
+func printHead() {
+	fmt.Println("| work | measured | target | p50 | p99 | worst | processor s: nodes, source, client | MiB resident of each node |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
+}
+
+func (r row) print() {
+	p50, p99, worst := "", "", ""
+	if len(r.lat) > 0 {
+		p50, p99, worst = ms(r.lat.at(0.50)), ms(r.lat.at(0.99)), ms(r.lat.at(1))
+	}
+	work := r.work
+	if r.note != "" {
+		work += " (" + r.note + ")"
+	}
+	fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", work, r.result, r.target, p50, p99, worst, r.used, r.used.memory())
+}
+
+func ms(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + " ms"
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s" }
+
+// latencies are sorted before they are read.
+type latencies []time.Duration
+
+// at is the latency below which the given share lies.
+func (l latencies) at(share float64) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	return l[min(int(share*float64(len(l))), len(l)-1)]
+}
+
+// ticksPerSecond is USER_HZ, which Linux fixes at 100 for what /proc tells.
+const ticksPerSecond = 100
+
+// usage is what processes took.
+type usage struct {
+	nodes, source, client time.Duration // processor time
+	resident              []int64       // bytes, of each node at the end
+}
+
+// String is the processor time of each kind of process.
+func (u usage) String() string {
+	if u.nodes == 0 && u.resident == nil {
+		return ""
+	}
+	s := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) }
+	return s(u.nodes) + ", " + s(u.source) + ", " + s(u.client)
+}
+
+func (u usage) memory() string {
+	var out []string
+	for _, r := range u.resident {
+		out = append(out, strconv.FormatInt(r>>20, 10))
+	}
+	return strings.Join(out, ", ")
+}
+
+// meter measures usage from a moment on. Nodes that end meanwhile are not in it.
+type meter struct {
+	nodes  []*harness.Node
+	source *harness.Boxo
+	before usage
+}
+
+func newMeter(nodes []*harness.Node, source *harness.Boxo) *meter {
+	m := &meter{nodes: nodes, source: source}
+	m.before = m.now()
+	return m
+}
+
+func (m *meter) now() usage {
+	u := usage{client: processorTime(os.Getpid())}
+	if m.source != nil {
+		u.source = processorTime(m.source.Pid())
+	}
+	for _, n := range m.nodes {
+		u.nodes += processorTime(n.Pid())
+		u.resident = append(u.resident, resident(n.Pid()))
+	}
+	return u
+}
+
+func (m *meter) used() usage {
+	u := m.now()
+	u.nodes -= m.before.nodes
+	u.source -= m.before.source
+	u.client -= m.before.client
+	return u
+}
+
+// processorTime is user and system time of a process; 0 when it is gone.
+// Format: proc(5), /proc/PID/stat, fields 14 and 15.
+func processorTime(pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The second field is a name in parentheses and may hold spaces.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticksPerSecond
+}
+
+// resident is the memory of a process in bytes; 0 when it is gone.
+// Format: proc(5), /proc/PID/statm, field 2 in pages.
+func resident(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// machine says where the figures come from, and what else ran there.
+func machine(ctx context.Context) string {
+	model := "unknown processor"
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	commit := "unknown"
+	if out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
+		commit = strings.TrimSpace(string(out))
+	}
+	busy := "unknown"
+	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
+		busy = strings.Join(strings.Fields(string(data))[:2], ", ")
+	}
+	return fmt.Sprintf("%s, %d processors, %s, commit %s, load average before %s", model, runtime.NumCPU(), runtime.Version(), commit, busy)
+}
+
+// median of unsorted durations.
+func median(all []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return latencies(sorted).at(0.5)
+}

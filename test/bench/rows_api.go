@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Shape of the load.
+const (
+	writers    = 32 // clients that create pins
+	readers    = 8  // clients that read single pins
+	heldRoots  = 256
+	heldBytes  = 1 << 10 // of one small file
+	listRounds = 200
+)
+
+// allPinned bounds how long content may take to be pinned.
+const allPinned = 10 * time.Minute
+
+// lookEvery is how often progress is looked at; it bounds the error of what is
+// timed that way.
+const lookEvery = 10 * time.Millisecond
+
+// user is an account of a cluster with a service for each of its nodes.
+type user struct {
+	b        *bench
+	cluster  *harness.Cluster
+	token    string
+	leader   service
+	follower service // the leader when it is alone
+}
+
+// newUser makes an account. Clusters keep their leader while none is killed.
+func newUser(b *bench, c *harness.Cluster, name string) *user {
+	u := &user{b: b, cluster: c, token: c.Nodes[0].UserKey(name + "@example.org").Token}
+	var err error
+	u.leader, err = newService(c.Leader().URL(), u.token)
+	b.must(err)
+	u.follower = u.leader
+	if followers := c.Followers(); len(followers) > 0 {
+		u.follower, err = newService(followers[0].URL(), u.token)
+		b.must(err)
+	}
+	return u
+}
+
+// post creates count pins of these files, again and again, through to.
+func (u *user) post(to service, count int, within time.Duration, files []harness.Offered, origins []string) outcome {
+	bodies := make([][]byte, len(files))
+	for i, f := range files {
+		bodies[i] = pinBody(f.CID, "bench", origins)
+	}
+	o, err := load{clients: writers, count: count, time: within, keep: true, make: func(n int) request {
+		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted}
+	}}.run(u.b.ctx, to)
+	u.b.must(err)
+	return o
+}
+
+// count is how many pins have a status.
+func (u *user) count(c *conn, status string) (int, error) {
+	a, err := c.do(http.MethodGet, "/pins?limit=1&status="+status, nil)
+	if err != nil {
+		return 0, err
+	}
+	var list struct{ Count int }
+	if err := json.Unmarshal(a.body, &list); err != nil || a.status != http.StatusOK {
+		return 0, fmt.Errorf("count: HTTP %d: %.300s", a.status, a.body)
+	}
+	return list.Count, nil
+}
+
+// waitPinned returns once the account has this many pinned pins.
+func (u *user) waitPinned(want int) {
+	ctx, cancel := context.WithTimeout(u.b.ctx, allPinned)
+	defer cancel()
+	c, err := u.leader.dial(ctx)
+	u.b.must(err)
+	defer c.net.Close()
+	u.b.must(harness.Poll(ctx, lookEvery, func() (bool, error) {
+		got, err := u.count(c, "pinned")
+		return got >= want, cmp.Or(err, fmt.Errorf("%d of %d pins are pinned", got, want))
+	}))
+}
+
+// measureAPI is what the pinning API costs, with content that is here already.
+func measureAPI(b *bench) {
+	c := harness.Start(b, harness.Options{Replication: 2})
+	measureIdle(b, c)
+	source := harness.StartBoxo(b)
+	u := newUser(b, c, "api")
+	files := source.AddRandom(heldRoots, heldBytes)
+	u.post(u.leader, len(files), 0, files, source.Addrs)
+	u.waitPinned(len(files))
+
+	pins := len(files)
+	var last outcome
+	for _, at := range []struct {
+		name, target string
+		to           service
+	}{
+		{"leader", "8,000/s, p99 25 ms", u.leader}, {"follower", "5,500/s", u.follower},
+	} {
+		m := newMeter(c.Nodes, source)
+		last = u.post(at.to, 0, b.load, files, nil)
+		pins += len(last.lat)
+		row{work: "POST /pins, 32 clients, through the " + at.name, result: perSecond(last), target: at.target, lat: last.lat, used: m.used()}.print()
+	}
+	if more := b.pins - pins; more > 0 {
+		last = u.post(u.leader, more, 0, files, nil)
+		pins = b.pins
+	}
+	measureReads(b, c, u, last.bodies, pins)
+	measureStart(b, c, pins)
+}
+
+func perSecond(o outcome) string { return strconv.Itoa(int(o.rate())) + "/s" }
+
+// measureIdle is what a cluster takes that nobody asks anything.
+func measureIdle(b *bench, c *harness.Cluster) {
+	b.pause(b.idle) // what starting left behind is done first
+	m := newMeter(c.Nodes, nil)
+	began := time.Now()
+	b.pause(b.idle)
+	used := m.used()
+	each := used.nodes.Seconds() / time.Since(began).Seconds() / float64(len(c.Nodes)) * 100
+	most := int64(0)
+	for _, r := range used.resident {
+		most = max(most, r)
+	}
+	row{
+		work: "idle node, " + b.idle.String(), target: "90 MiB, 1 % of a core", used: used,
+		result: fmt.Sprintf("%d MiB, %.1f %% of a core", most>>20, each),
+	}.print()
+}
+
+// pause lets time pass: that nothing happens is what is measured.
+func (b *bench) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-b.ctx.Done():
+	}
+}
+
+// measureReads reads single pins and pages.
+func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins int) {
+	ids, err := requestIDs(created[:min(len(created), 1000)])
+	b.must(err)
+	for _, at := range []struct {
+		name string
+		to   service
+	}{{"leader", u.leader}, {"follower", u.follower}} {
+		m := newMeter(c.Nodes, nil)
+		o, err := load{clients: readers, time: b.load, make: func(n int) request {
+			return request{http.MethodGet, "/pins/" + ids[n%len(ids)], nil, http.StatusOK}
+		}}.run(b.ctx, at.to)
+		b.must(err)
+		row{work: "GET /pins/{id}, 8 clients, at the " + at.name, result: perSecond(o), target: "8,000/s", lat: o.lat, used: m.used()}.print()
+	}
+	for _, page := range []struct {
+		limit  int
+		target string
+	}{{10, "p50 2 ms"}, {1000, "p50 25 ms"}} {
+		m := newMeter(c.Nodes, nil)
+		path := "/pins?limit=" + strconv.Itoa(page.limit)
+		o, err := load{clients: 1, count: listRounds, time: b.load, make: func(int) request {
+			return request{http.MethodGet, path, nil, http.StatusOK}
+		}}.run(b.ctx, u.leader)
+		b.must(err)
+		row{
+			work: "GET " + path, result: "p50 " + ms(o.lat.at(0.5)), target: page.target, lat: o.lat, used: m.used(),
+			note: strconv.Itoa(pins) + " pins",
+		}.print()
+	}
+}
+
+// measureStart stops a node and starts it again.
+func measureStart(b *bench, c *harness.Cluster, pins int) {
+	n := c.Followers()[0]
+	n.Stop()
+	began := time.Now()
+	n.Restart()
+	b.must(n.WaitReady(b.ctx))
+	took := time.Since(began)
+	used := newMeter([]*harness.Node{n}, nil)
+	row{
+		work: "start, until ready", result: fmt.Sprintf("%s, %d MiB", seconds(took), used.before.resident[0]>>20),
+		target: "3 s, 250 MiB with 1,000,000", note: strconv.Itoa(pins) + " pins",
+		used: usage{nodes: processorTime(n.Pid()), resident: used.before.resident},
+	}.print()
+}
