@@ -161,3 +161,26 @@ func TestMetricsComeAndGoWithTheNode(t *testing.T) {
 	}
 	m.unregister()
 }
+
+func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
+	for _, tc := range []struct {
+		cmd  state.Command
+		want bool
+	}{
+		{&state.CreatePin{}, true}, {&state.ReplacePin{}, true}, {&state.DeletePin{}, true}, {&state.RevokeKey{}, true},
+		{&state.RemoveNode{}, true}, {&state.JoinNode{}, true},
+		{&state.ReportCopies{}, false}, {&state.PlaceRoots{}, false}, {&state.SettleRoots{}, false}, {&state.UpdateNode{}, false},
+	} {
+		a, err := newOperation(tc.cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := newOperation(tc.cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := a != state.OpID{}; has != tc.want || has && a == b {
+			t.Errorf("%T: operations %x and %x", tc.cmd, a, b)
+		}
+	}
+}
