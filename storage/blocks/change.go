@@ -101,13 +101,25 @@ func (c *change) owner(inc uint64, owner string, segment uint32) (e ownerEntry, 
 	// Two incarnations at once: the drop between them was lost to damage. The
 	// older is gone all the same.
 	if e.inc > inc {
-		x = droppedEntry{swept: true, owner: owner}
+		x = droppedEntry{owner: owner}
+		c.opened[inc] = true
 		if err := c.kill(&x, inc, segment); err != nil {
 			return e, true, err
 		}
 		return e, true, c.tx.Set(droppedKey(inc), x.encode())
 	}
 	return ownerEntry{inc: inc}, false, c.drop(e.inc, owner, 0)
+}
+
+// outdate notes that segment holds a record of a living owner that a later one
+// replaced. Only a drop has to know.
+func (c *change) outdate(o *ownerEntry, owner string, segment uint32) error {
+	key := deadKey(segment, o.inc)
+	if _, ok, err := c.tx.Get(key); err != nil || ok {
+		return err
+	}
+	o.outdated++
+	return c.tx.Set(key, []byte(owner))
 }
 
 // kill notes that segment holds a dead record of inc, unless the drop record
@@ -130,7 +142,7 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 		return err
 	}
 	for _, r := range refs {
-		isNew, err := c.reference(inc, r, segment)
+		isNew, err := c.reference(&o, owner, r, segment)
 		if err != nil {
 			return err
 		}
@@ -142,8 +154,8 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 	return c.tx.Set(ownerKey(owner), o.encode())
 }
 
-func (c *change) reference(inc uint64, r ref, segment uint32) (isNew bool, err error) {
-	key := refKey(inc, r.hash)
+func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (isNew bool, err error) {
+	key := refKey(o.inc, r.hash)
 	v, ok, err := c.tx.Get(key)
 	if err != nil {
 		return false, err
@@ -153,8 +165,15 @@ func (c *change) reference(inc uint64, r ref, segment uint32) (isNew bool, err e
 		if len(v) != 4 {
 			return false, badEntry(key)
 		}
-		c.sub(binary.BigEndian.Uint32(v), refBytes(r.hash))
+		from := binary.BigEndian.Uint32(v)
+		if from == segment {
+			return false, nil
+		}
+		c.sub(from, refBytes(r.hash))
 		c.add(segment, refBytes(r.hash))
+		if err := c.outdate(o, owner, from); err != nil {
+			return false, err
+		}
 		return false, c.tx.Set(key, place)
 	}
 	c.add(segment, refBytes(r.hash))
@@ -184,6 +203,11 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	}
 	if o.sealSegment != 0 {
 		c.sub(o.sealSegment, sealRecordBytes(owner))
+		if o.sealSegment != segment {
+			if err := c.outdate(&o, owner, o.sealSegment); err != nil {
+				return err
+			}
+		}
 	}
 	c.add(segment, sealRecordBytes(owner))
 	o.sealSegment, o.sealed = segment, sealed
@@ -197,23 +221,19 @@ func (c *change) drop(inc uint64, owner string, segment uint32) error {
 	if err != nil {
 		return err
 	}
-	if ok { // a compaction's copy
-		if x.segment != 0 {
-			c.sub(x.segment, dropRecordBytes(owner))
+	if ok { // a copy, or the first that recovery meets of a known drop
+		if err := c.dropRecord(&x, inc, segment); err != nil {
+			return err
 		}
-		c.add(segment, dropRecordBytes(owner))
-		x.segment = segment
-		return c.tx.Set(droppedKey(inc), x.encode())
+		return c.settle(inc, x)
 	}
-	x = droppedEntry{segment: segment, owner: owner}
-	if segment != 0 {
-		c.add(segment, dropRecordBytes(owner))
-	}
+	x = droppedEntry{owner: owner}
 	o, ok, err := getOwner(c.tx, owner)
 	if err != nil {
 		return err
 	}
 	if ok && o.inc == inc {
+		x.segments = o.outdated
 		if o.sealSegment != 0 {
 			c.sub(o.sealSegment, sealRecordBytes(owner))
 			if err := c.kill(&x, inc, o.sealSegment); err != nil {
@@ -224,8 +244,29 @@ func (c *change) drop(inc uint64, owner string, segment uint32) error {
 			return err
 		}
 	}
+	if segment != 0 {
+		if err := c.dropRecord(&x, inc, segment); err != nil {
+			return err
+		}
+	}
 	c.opened[inc] = true
 	return c.tx.Set(droppedKey(inc), x.encode())
+}
+
+// dropRecord notes that the drop record is in segment, where what it kills now
+// goes away together with it.
+func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
+	if x.segment != 0 {
+		c.sub(x.segment, dropRecordBytes(x.owner))
+	}
+	c.add(segment, dropRecordBytes(x.owner))
+	x.segment = segment
+	key := deadKey(segment, inc)
+	if _, ok, err := c.tx.Get(key); err != nil || !ok {
+		return err
+	}
+	x.segments--
+	return c.tx.Delete(key)
 }
 
 // sweep removes up to limit references of a dropped incarnation, and the blocks
@@ -326,34 +367,44 @@ func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 // its dead records alone are needed no longer.
 func (c *change) gone(segment uint32) error {
 	prefix := deadPrefix(segment)
-	var incs []uint64
-	err := c.tx.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
+	owners := make(map[uint64]string) // by incarnation
+	err := c.tx.Scan(prefix, after(prefix), false, func(key, owner []byte) (bool, error) {
 		if len(key) != len(prefix)+8 {
 			return false, badEntry(key)
 		}
-		incs = append(incs, binary.BigEndian.Uint64(key[len(prefix):]))
+		owners[binary.BigEndian.Uint64(key[len(prefix):])] = string(owner)
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, inc := range incs {
+	for inc, owner := range owners {
 		if err := c.tx.Delete(deadKey(segment, inc)); err != nil {
 			return err
 		}
-		x, ok, err := getDropped(c.tx, inc)
-		if err != nil {
-			return err
-		}
-		if !ok || x.segments == 0 {
-			continue
-		}
-		x.segments--
-		if err := c.settle(inc, x); err != nil {
+		if err := c.forgotten(inc, owner); err != nil {
 			return err
 		}
 	}
 	return c.tx.Delete(segmentKey(segment))
+}
+
+// forgotten says that one segment less holds dead or outdated records of inc.
+func (c *change) forgotten(inc uint64, owner string) error {
+	x, ok, err := getDropped(c.tx, inc)
+	if err != nil {
+		return err
+	}
+	if ok {
+		x.segments -= min(x.segments, 1)
+		return c.settle(inc, x)
+	}
+	o, ok, err := getOwner(c.tx, owner)
+	if err != nil || !ok || o.inc != inc {
+		return err
+	}
+	o.outdated -= min(o.outdated, 1)
+	return c.tx.Set(ownerKey(owner), o.encode())
 }
 
 // orphans frees the blocks that recovery met and that no reference names.

@@ -15,18 +15,22 @@ import (
 //
 //	b hash             -> segment, offset, size, references (uint32 each);
 //	                      segment 0: referenced, but its bytes are not here
-//	o owner            -> incarnation, seal's segment, counts
+//	o owner            -> incarnation, seal's segment, counts, segments with
+//	                      outdated records
 //	r inc hash         -> segment of the reference
 //	x inc              -> a dropped incarnation whose drop record is needed
-//	y segment inc      -> the segment holds dead records of a dropped incarnation
+//	y segment inc      -> owner, if not yet dropped: the segment holds dead or
+//	                      outdated records of the incarnation
 //	z hash             -> during recovery: a block seen before any reference
 //	s segment          -> live records and their bytes
 //	m                  -> how far into the segments the index reaches; totals
 //
 // A drop record is needed until no segment holds a record that it kills, or
-// recovery from the segments would bring the owner back to life.
+// recovery from the segments would bring the owner back to life. Among them are
+// those that were outdated before the drop: a seal that another replaced, and
+// what a compaction has copied without getting to remove the segment.
 const (
-	indexVersion = 1
+	indexVersion = 2
 
 	keyBlock   = 'b'
 	keyOwner   = 'o'
@@ -114,23 +118,24 @@ type ownerEntry struct {
 	sealSegment   uint32 // 0: not sealed
 	bytes, blocks uint64 // as referenced so far
 	sealed        Sealed
+	outdated      uint32 // segments that hold outdated records
 }
 
 func (e ownerEntry) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 44), e.inc)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 48), e.inc)
 	b = binary.BigEndian.AppendUint32(b, e.sealSegment)
 	for _, n := range []uint64{e.bytes, e.blocks, e.sealed.Bytes, e.sealed.Blocks} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
-	return b
+	return binary.BigEndian.AppendUint32(b, e.outdated)
 }
 
 func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
-	if len(v) != 44 {
+	if len(v) != 48 {
 		return ownerEntry{}, badEntry(key)
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
-	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36)}}, nil
+	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36)}, binary.BigEndian.Uint32(v[44:])}, nil
 }
 
 func (e ownerEntry) info(owner string) OwnerInfo {
@@ -142,7 +147,7 @@ func (e ownerEntry) info(owner string) OwnerInfo {
 
 type droppedEntry struct {
 	segment  uint32 // of the drop record; 0: there is none
-	segments uint32 // other segments that hold dead records
+	segments uint32 // other segments that hold dead or outdated records
 	swept    bool   // no reference is left in the index
 	owner    string
 }

@@ -2,10 +2,12 @@ package blocks
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
@@ -84,6 +86,7 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
 	}
 	m.checkLoads(t)
+	m.checkDrops(t)
 }
 
 // checkLoads compares the counts that decide about segments with the index.
@@ -127,8 +130,85 @@ func (m *machine) checkLoads(t *rapid.T) {
 	}
 }
 
+// checkDrops reads the segments: whatever names an incarnation that does not
+// live must be killed by a drop record, there or where the index keeps one.
+func (m *machine) checkDrops(t *rapid.T) {
+	v := m.store.index.View()
+	defer v.Close()
+	places, counted := make(map[uint64]uint32), make(map[uint64]uint32)
+	if err := v.Scan([]byte{keyDead}, []byte{keyDead + 1}, false, func(key, _ []byte) (bool, error) {
+		places[(&reader{b: key[5:]}).uint(8)]++
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	living := make(map[uint64]bool)
+	if err := v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
+		e, err := decodeOwnerEntry(key, value)
+		living[e.inc], counted[e.inc] = true, e.outdated
+		return true, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	kept := make(map[uint64]bool)
+	if err := v.Scan([]byte{keyDropped}, []byte{keyDropped + 1}, false, func(key, value []byte) (bool, error) {
+		e, err := decodeDroppedEntry(key, value)
+		inc := (&reader{b: key[1:]}).uint(8)
+		kept[inc], counted[inc] = e.segment != 0, e.segments
+		return true, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for inc := range counted {
+		if counted[inc] != places[inc] {
+			t.Fatalf("incarnation %x: %d segments with dead records counted, the index names %d", inc, counted[inc], places[inc])
+		}
+		delete(places, inc)
+	}
+	if len(places) > 0 {
+		t.Fatalf("incarnations %v are nowhere counted", places)
+	}
+	for number := range m.store.sizes {
+		dead, here := make(map[uint64]bool), make(map[uint64]bool)
+		for _, r := range m.records(t, number) {
+			if r.kind == kindDrop {
+				here[r.inc] = true
+			} else if r.kind != kindBlock && !living[r.inc] {
+				dead[r.inc] = true
+			}
+		}
+		for inc := range dead {
+			if !kept[inc] && !here[inc] {
+				t.Fatalf("segment %d holds records of incarnation %x that nothing keeps dead", number, inc)
+			}
+		}
+	}
+}
+
+func (m *machine) records(t *rapid.T, number uint32) (out []record) {
+	h, err := m.store.files.acquire(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.store.files.release(h)
+	sc := &scan{src: h.f, seed: h.seed, size: m.store.sizes[number]}
+	if err := sc.each(headerBytes, func(r record) error { r.data = nil; out = append(out, r); return nil }); err != nil || len(sc.bad) > 0 {
+		t.Fatalf("segment %d: %v, bad %v", number, err, sc.bad)
+	}
+	return out
+}
+
+// modelChecks is how many histories the model test tries unless -rapid.checks
+// says otherwise.
+const modelChecks = 40
+
 func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		must(t, flag.Set("rapid.checks", strconv.Itoa(modelChecks)))
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "holdfast-blocks-model")
 		if err != nil {

@@ -272,6 +272,83 @@ func TestDropOutlivesTheCompactionOfItsSegment(t *testing.T) {
 	}
 }
 
+// rebuild opens the store again from its segments alone and ends all drops.
+func rebuild(t *testing.T, s *Store) *Store {
+	t.Helper()
+	must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(s.dir, indexDir))))
+	again := openTest(t, s.dir)
+	must(t, again.Compact(t.Context()))
+	return again
+}
+
+// Segment 1 stays and holds records of an owner that were outdated before its
+// drop, while all that followed them goes. A rebuild must not take them for
+// the owner.
+func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		blocks  int // of the owner, in segment 1
+		outdate func(t *testing.T, s *Store) *Store
+	}{
+		"sealed again": {0, func(t *testing.T, s *Store) *Store {
+			must(t, s.Seal(t.Context(), "dropped", Sealed{20_000, 4}))
+			return s
+		}},
+		"compaction stopped between copy and removal": {2, func(t *testing.T, s *Store) *Store {
+			var moved []record
+			for _, r := range recordsOf(t, segmentPaths(t, s.dir)[0], 1) {
+				if r.owner == "dropped" {
+					moved = append(moved, r)
+				}
+			}
+			must(t, s.do(t.Context(), recordSlack, func(b *batch) error { return b.relocate(1, moved) }))
+			return s
+		}},
+		"drop record of an earlier owner of that name damaged": {2, func(t *testing.T, s *Store) *Store {
+			mustDrop(t, s, "dropped")
+			end := s.active.size
+			mustPut(t, s, "dropped", makeBlocks(t, 3, 1, 100)...)
+			editFile(t, segmentPaths(t, s.dir)[1], func(b []byte) []byte { b[end-1] ^= 1; return b })
+			return rebuild(t, s)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openTest(t, t.TempDir())
+			keep, garbage := makeBlocks(t, 1, 16, 5_000), makeBlocks(t, 2, 16, 5_000)
+			mustPut(t, s, "dropped", keep[:tc.blocks]...)
+			must(t, s.Seal(t.Context(), "dropped", Sealed{10_000, 2}))
+			mustPut(t, s, "keep", keep...) // fills segment 1
+			s = tc.outdate(t, s)           // in segment 2
+			mustDrop(t, s, "dropped")
+			mustPut(t, s, "garbage", garbage...)
+			mustDrop(t, s, "garbage") // in segment 3
+			must(t, s.Compact(t.Context()))
+			var left []string
+			for _, path := range segmentPaths(t, s.dir) {
+				left = append(left, filepath.Base(path))
+			}
+			if !slices.Equal(left, []string{"00000001.seg", "00000003.seg"}) {
+				t.Fatalf("segments %v, want the first and the third", left)
+			}
+			s = rebuild(t, s)
+			if o, ok, err := s.Owner(t.Context(), "dropped"); ok || err != nil {
+				t.Errorf("dropped owner is back: %+v, %v", o, err)
+			}
+			wantHere(t, s, keep...)
+			// With the first segment goes all that was kept because of it.
+			mustDrop(t, s, "keep")
+			must(t, s.Compact(t.Context()))
+			v := s.index.View()
+			defer v.Close()
+			must(t, v.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
+				if key[0] != keyMeta && key[0] != keySegment {
+					t.Errorf("the index of an empty store holds %q: %x", key, value)
+				}
+				return true, nil
+			}))
+		})
+	}
+}
+
 func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit    func(b []byte, r record) []byte

@@ -295,7 +295,9 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	for !done && err == nil {
 		var n uint64
 		err = s.do(ctx, recordSlack, func(b *batch) (err error) {
-			n, done, err = b.sweep(inc, sweepStep)
+			if n, done, err = b.sweep(inc, sweepStep); err == nil && done {
+				err = b.restoreDrop(inc)
+			}
 			return err
 		})
 		if err == nil {
@@ -311,6 +313,18 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	s.stats.Unlock()
 	s.wakeRun()
 	return freed, err
+}
+
+// restoreDrop writes the drop record of an incarnation again, if it was lost to
+// damage and the dead records are still there.
+func (b *batch) restoreDrop(inc uint64) error {
+	x, ok, err := getDropped(b.tx, inc)
+	if err != nil || !ok || x.segment != 0 {
+		return err
+	}
+	b.begin()
+	b.s.buf = appendOwner(b.s.buf, inc, x.owner)
+	return b.end(record{kind: kindDrop, inc: inc, owner: x.owner})
 }
 
 func (s *Store) wakeRun() {
