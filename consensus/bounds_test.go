@@ -179,7 +179,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if has := a != state.OpID{}; has != tc.want || has && a == b {
+		if has := a != (state.OpID{}); has != tc.want || has && a == b {
 			t.Errorf("%T: operations %x and %x", tc.cmd, a, b)
 		}
 	}
