@@ -227,9 +227,9 @@ func (s *Store) append() error {
 	return nil
 }
 
-// roll begins a new segment when the active one is full.
+// roll begins a new segment when the active one is full, or damaged.
 func (s *Store) roll() error {
-	if s.active.size < s.opts.SegmentBytes {
+	if s.active.size < s.opts.SegmentBytes && s.active.number != s.retired {
 		return nil
 	}
 	next, err := createSegment(filepath.Join(s.dir, segmentsDir), s.active.number+1)

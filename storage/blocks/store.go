@@ -181,6 +181,8 @@ type Store struct {
 	active *active
 	buf    []byte // the batch as it will stand in the segment
 	broken error
+	// retired is a damaged segment that must not be appended to.
+	retired uint32
 
 	failed  chan struct{}  // closed when broken is set
 	closing chan struct{}  // closed by Close
@@ -197,6 +199,7 @@ type Store struct {
 	corrupt, damaged atomic.Uint64
 
 	garbage    chan struct{} // wakes Run
+	losses     chan struct{} // see Lost
 	compacting chan struct{} // one pass at a time
 	copying    *rate.Limiter
 	stuck      map[uint32]bool // owned by the pass: segments it could not empty
@@ -227,6 +230,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		loads:      make(map[uint32]load),
 		unswept:    make(map[uint64]bool),
 		garbage:    make(chan struct{}, 1),
+		losses:     make(chan struct{}, 1),
 		compacting: make(chan struct{}, 1),
 		copying:    rate.NewLimiter(rate.Limit(opts.CompactBytesPerSecond), copyBatchBytes+maxPayloadBytes),
 		stuck:      make(map[uint32]bool),

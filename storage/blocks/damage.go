@@ -1,0 +1,124 @@
+package blocks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	// maxMissing bounds the missing blocks that one Damaged keeps in memory.
+	maxMissing = 1 << 18
+	// maxDamaged bounds the owners that one Damaged tells of.
+	maxDamaged = 1 << 17
+)
+
+// scanner is what a kv view and a transaction have in common.
+type scanner interface {
+	getter
+	Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error
+}
+
+// Lost has a token after reading or Scrub has found a block that is no good.
+func (s *Store) Lost() <-chan struct{} { return s.losses }
+
+func (s *Store) tellLost() {
+	select {
+	case s.losses <- struct{}{}:
+	default:
+	}
+}
+
+// missing is how many blocks are referenced and not here.
+func (s *Store) missing() int64 {
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	return s.totals.missing
+}
+
+// Damaged calls fn for each sealed owner that refers to blocks that are not
+// here, with their number, until fn says that it needs no more or fails. When
+// nothing is missing it costs nothing, else one walk over the index. After very
+// much damage it tells of a part, and of the rest when that is repaired.
+func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error {
+	if s.missing() == 0 {
+		return ctx.Err()
+	}
+	v := s.index.View()
+	defer v.Close()
+	hurt, err := damagedIncarnations(ctx, v)
+	if err == nil && len(hurt) > 0 {
+		err = v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
+			o, err := decodeOwnerEntry(key, value)
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				return false, err
+			}
+			n := hurt[o.inc]
+			if n == 0 || o.sealSegment == 0 {
+				return true, nil
+			}
+			return fn(string(key[1:]), n)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("blocks: damaged: %w", s.readError(err))
+	}
+	return nil
+}
+
+// damagedIncarnations counts, by incarnation, the references to what is missing.
+func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, error) {
+	missing := make(map[string]struct{})
+	err := v.Scan([]byte{keyBlock}, []byte{keyBlock + 1}, false, func(key, value []byte) (bool, error) {
+		e, err := decodeBlockEntry(key, value)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return false, err
+		}
+		if e.segment == 0 {
+			missing[string(key[1:])] = struct{}{}
+		}
+		return len(missing) < maxMissing, nil
+	})
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+	hurt := make(map[uint64]uint64)
+	const head = 1 + 8 // letter, incarnation
+	err = v.Scan([]byte{keyRef}, []byte{keyRef + 1}, false, func(key, _ []byte) (bool, error) {
+		if len(key) <= head {
+			return false, badEntry(key)
+		}
+		if _, ok := missing[string(key[head:])]; ok {
+			hurt[binary.BigEndian.Uint64(key[1:])]++
+		}
+		return len(hurt) < maxDamaged, ctx.Err()
+	})
+	return hurt, err
+}
+
+// Whole says whether every block that owner refers to is here, by the index.
+func (s *Store) Whole(ctx context.Context, owner string) (bool, error) {
+	if err := checkOwner(owner); err != nil {
+		return false, err
+	}
+	if s.missing() == 0 {
+		return true, ctx.Err()
+	}
+	v := s.index.View()
+	defer v.Close()
+	whole := true
+	o, ok, err := getOwner(v, owner)
+	if err == nil && ok {
+		prefix := refPrefix(o.inc)
+		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
+			e, _, err := getBlock(v, append([]byte(nil), key[len(prefix):]...))
+			whole = e.segment != 0
+			return whole, errors.Join(err, ctx.Err())
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("blocks: whole: %w", s.readError(err))
+	}
+	return whole, nil
+}

@@ -1,0 +1,197 @@
+package blocks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/multiformats/go-multihash"
+)
+
+const (
+	// loseStep is how many blocks one step notes as lost.
+	loseStep = 1024
+	// salvageReads is how often a block is tried to be read.
+	salvageReads = 2
+)
+
+// salvage empties a segment whose file is damaged or gone: what can be read is
+// written again at the end of the journal, what the index knows of references,
+// seals and drops too, and the blocks that cannot be read are lost. Then the
+// file goes, so that the damage is dealt with once. A crash in between leaves a
+// segment with less in it.
+func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err error) {
+	select {
+	case s.compacting <- struct{}{}: // Compact moves the same records
+		defer func() { <-s.compacting }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if _, needed := s.live(number); !needed {
+		return 0, nil
+	}
+	s.damaged.Add(1)
+	s.log.WarnContext(ctx, "segment is damaged, what is good is moved", "segment", number)
+	if err := s.retire(ctx, number); err != nil {
+		return 0, err
+	}
+	s.fitSize(number)
+	room := !s.lowSpace() // copies need room before they give any
+	if room {
+		if err := s.empty(ctx, number); err != nil && !unreadable(err) {
+			return 0, err
+		}
+		delete(s.stuck, number)
+	}
+	if lost, err = s.salvageBlocks(ctx, number, room); err != nil || !room {
+		return lost, err
+	}
+	if err := s.salvageOwners(ctx, number); err != nil {
+		return lost, err
+	}
+	return lost, s.removeEmpty(ctx)
+}
+
+// retire makes sure that nothing is appended to a segment any more.
+func (s *Store) retire(ctx context.Context, number uint32) error {
+	err := s.do(ctx, recordSlack, func(b *batch) error {
+		s.retired = number
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// The next batch begins with a new segment, if it has to.
+	return s.do(ctx, recordSlack, func(*batch) error { return nil })
+}
+
+// fitSize makes the size of a segment that of its file, so that reading ends
+// where the file does. A file that is gone can be read as long as it is open
+// here; else it has no size, and is counted until its segment is removed.
+func (s *Store) fitSize(number uint32) {
+	size := int64(0)
+	if h, err := s.files.acquire(number); err == nil {
+		if info, err := h.f.Stat(); err == nil {
+			size = info.Size()
+		}
+		s.files.release(h)
+	}
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	if known, ok := s.sizes[number]; !ok || known > size {
+		s.sizes[number] = size
+	}
+}
+
+// salvageBlocks deals with the blocks that the index still has in a segment.
+func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lost uint64, err error) {
+	v := s.index.View()
+	defer v.Close()
+	var bad []record
+	flush := func() error {
+		lost += uint64(len(bad))
+		step := bad
+		bad = nil
+		return s.lose(ctx, number, step)
+	}
+	err = v.Scan([]byte{keyBlock}, []byte{keyBlock + 1}, false, func(key, value []byte) (bool, error) {
+		e, err := decodeBlockEntry(key, value)
+		if err = errors.Join(err, ctx.Err()); err != nil || e.segment != number {
+			return err == nil, err
+		}
+		rec := record{kind: kindBlock, off: int64(e.off), hash: append(multihash.Multihash(nil), key[1:]...)}
+		if rec.data, err = s.readAgain(e, rec.hash); err == nil {
+			if !room {
+				return true, nil
+			}
+			size := int64(len(rec.data)) + recordSlack
+			if err := s.copying.WaitN(ctx, int(size)); err != nil {
+				return false, err
+			}
+			return true, s.do(ctx, size, func(b *batch) error { return b.relocateBlock(number, rec) })
+		}
+		if !unreadable(err) {
+			return false, err
+		}
+		if bad = append(bad, rec); len(bad) < loseStep {
+			return true, nil
+		}
+		return true, flush()
+	})
+	return lost, errors.Join(err, flush())
+}
+
+// readAgain reads a block, more than once if it has to.
+func (s *Store) readAgain(e blockEntry, hash multihash.Multihash) (data []byte, err error) {
+	for range salvageReads {
+		if data, err = s.read(e, hash); err == nil || !unreadable(err) {
+			break
+		}
+	}
+	return data, err
+}
+
+// salvageOwners writes again what the journal says of owners in a segment and
+// nowhere else. The index knows all of it.
+func (s *Store) salvageOwners(ctx context.Context, number uint32) error {
+	v := s.index.View()
+	defer v.Close()
+	err := v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
+		o, err := decodeOwnerEntry(key, value)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return false, err
+		}
+		rec := record{kind: kindReference, inc: o.inc, owner: string(key[1:])}
+		if err := s.salvageRefs(ctx, v, number, rec); err != nil || o.sealSegment != number {
+			return err == nil, err
+		}
+		rec.kind, rec.sealed = kindSeal, o.sealed
+		return true, s.do(ctx, recordSlack, func(b *batch) error { return b.relocateSeal(number, rec) })
+	})
+	if err != nil {
+		return err
+	}
+	return v.Scan([]byte{keyDropped}, []byte{keyDropped + 1}, false, func(key, value []byte) (bool, error) {
+		x, err := decodeDroppedEntry(key, value)
+		if err != nil || len(key) != 9 {
+			return false, badEntry(key)
+		}
+		if x.segment != number {
+			return true, nil
+		}
+		rec := record{kind: kindDrop, inc: binary.BigEndian.Uint64(key[1:]), owner: x.owner}
+		return true, s.do(ctx, recordSlack, func(b *batch) error { return b.relocateDrop(number, rec) })
+	})
+}
+
+// salvageRefs writes again the references of one owner, named by rec, that
+// stand in a segment.
+func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec record) error {
+	flush := func() error {
+		if len(rec.refs) == 0 {
+			return nil
+		}
+		step := rec
+		rec.refs = nil
+		return s.do(ctx, int64(len(step.refs))*recordSlack/4, func(b *batch) error { return b.relocateRefs(number, step) })
+	}
+	prefix := refPrefix(rec.inc)
+	err := v.Scan(prefix, after(prefix), false, func(key, value []byte) (bool, error) {
+		if len(value) != 4 {
+			return false, badEntry(key)
+		}
+		if binary.BigEndian.Uint32(value) != number {
+			return true, nil
+		}
+		hash := append(multihash.Multihash(nil), key[len(prefix):]...)
+		e, ok, err := getBlock(v, hash)
+		if err != nil || !ok {
+			return false, errors.Join(err, badEntry(key))
+		}
+		if rec.refs = append(rec.refs, ref{hash, e.size}); len(rec.refs) < maxRefsPerRecord {
+			return true, nil
+		}
+		return true, flush()
+	})
+	return errors.Join(err, flush())
+}

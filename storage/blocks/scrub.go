@@ -1,0 +1,266 @@
+package blocks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// scrubFile says how far the resumable pass has come. It may be lost: then the
+// next pass begins at the first segment.
+const scrubFile = "scrub.json"
+
+// ScrubOptions say how one pass of Scrub goes.
+type ScrubOptions struct {
+	BytesPerSecond int64 // bound of reading; 0: none
+	Resume         bool  // go on where the last pass with Resume was cut short
+}
+
+// Scrubbed is what a pass has looked at.
+type Scrubbed struct {
+	Blocks, Bytes uint64 // found good
+	Damaged       uint64 // blocks found damaged or gone
+}
+
+// scrubState is what scrubFile holds.
+type scrubState struct {
+	Next      uint32    `json:"next"`      // segment to begin with
+	Completed time.Time `json:"completed"` // of the last whole pass
+}
+
+// ScrubCompleted returns when the last whole pass ended; zero: never.
+func (s *Store) ScrubCompleted() time.Time { return s.scrubState().Completed }
+
+func (s *Store) scrubState() (st scrubState) {
+	raw, err := os.ReadFile(filepath.Join(s.dir, scrubFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &st)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("place of the scrub is lost", "err", err)
+		return scrubState{}
+	}
+	return st
+}
+
+func (s *Store) saveScrub(st scrubState) error {
+	raw, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(s.dir, scrubFile), raw, filePerm)
+}
+
+// Scrub is one pass over the segments: it reads every record, checks its
+// checksum and, for a block that is referenced, its hash. Whatever is good in a
+// segment with damage is moved out of it, and the file removed; a block whose
+// bytes are no good is not here from then on, as Damaged tells. Reads and
+// writes go on meanwhile.
+func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
+	limit := rate.NewLimiter(rate.Inf, scanWindowBytes)
+	if o.BytesPerSecond > 0 {
+		limit.SetLimit(rate.Limit(o.BytesPerSecond))
+	}
+	st := s.scrubState()
+	from := uint32(0)
+	if o.Resume {
+		from = st.Next
+	}
+	var sum Scrubbed
+	for _, number := range s.segments() {
+		if number < from {
+			continue
+		}
+		err := s.scrubSegment(ctx, number, limit, &sum)
+		if err == nil && o.Resume {
+			err = s.saveScrub(scrubState{Next: number + 1, Completed: st.Completed})
+		}
+		if err != nil {
+			return sum, fmt.Errorf("blocks: scrub segment %d: %w", number, s.readError(err))
+		}
+	}
+	if err := s.saveScrub(scrubState{Completed: time.Now()}); err != nil {
+		return sum, fmt.Errorf("blocks: scrub: %w", err)
+	}
+	return sum, nil
+}
+
+// CheckSegments looks whether the file of each segment is there with its full
+// length, without reading it, and deals with one that is not as Scrub does. It
+// returns how many blocks were found gone.
+func (s *Store) CheckSegments(ctx context.Context) (gone uint64, err error) {
+	for _, number := range s.segments() {
+		if s.fileWhole(number) {
+			continue
+		}
+		n, err := s.salvage(ctx, number)
+		gone += n
+		if err != nil {
+			return gone, fmt.Errorf("blocks: check segment %d: %w", number, s.readError(err))
+		}
+	}
+	return gone, nil
+}
+
+// segments lists the segments in which something lives, and the newest.
+func (s *Store) segments() []uint32 {
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	var numbers []uint32
+	newest := uint32(0)
+	for number := range s.sizes {
+		newest = max(newest, number)
+	}
+	for number, l := range s.loads {
+		if l.records > 0 && number != newest {
+			numbers = append(numbers, number)
+		}
+	}
+	if newest > 0 {
+		numbers = append(numbers, newest)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// live says whether the segment is needed, and how long its file should be.
+func (s *Store) live(number uint32) (size int64, needed bool) {
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	newest := uint32(0)
+	for n := range s.sizes {
+		newest = max(newest, n)
+	}
+	return s.sizes[number], s.loads[number].records > 0 || number == newest
+}
+
+// fileWhole says whether the segment's file is there and not too short. One
+// that Compact has removed in this moment is not needed any more.
+func (s *Store) fileWhole(number uint32) bool {
+	size, _ := s.live(number)
+	info, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), number))
+	if err == nil && info.Size() >= size {
+		return true
+	}
+	_, needed := s.live(number)
+	return !needed
+}
+
+func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) error {
+	good, err := s.verify(ctx, number, limit, sum)
+	if err != nil || good {
+		return err
+	}
+	lost, err := s.salvage(ctx, number)
+	sum.Damaged += lost
+	return err
+}
+
+// unreadable says that an error is about the file, not about the store.
+func unreadable(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrNotExist) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// verify reads a segment and says whether all of it is good.
+func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (good bool, err error) {
+	if !s.fileWhole(number) {
+		return false, nil
+	}
+	size, _ := s.live(number) // all of it is durable
+	h, err := s.files.acquire(number)
+	if err != nil {
+		if !unreadable(err) {
+			return false, err
+		}
+		_, needed := s.live(number)
+		return !needed, nil
+	}
+	defer s.files.release(h)
+	if !s.same(h) {
+		return false, nil
+	}
+	header := make([]byte, headerBytes)
+	if _, err := h.f.ReadAt(header, 0); err != nil {
+		return false, nil
+	}
+	for copied := 0; copied < headerBytes; copied += headerCopyBytes {
+		if seed, ok := parseSegmentHeader(header[copied:copied+headerCopyBytes], number); !ok || seed != h.seed {
+			return false, nil
+		}
+	}
+	sc := &scan{src: h.f, seed: h.seed, size: size}
+	var stopped error // by us, not by the file
+	err = sc.each(headerBytes, func(rec record) error {
+		if stopped = limit.WaitN(ctx, int(rec.bytes)); stopped == nil {
+			stopped = s.verifyRecord(ctx, rec, number, sum)
+		}
+		return stopped
+	})
+	switch {
+	case stopped != nil:
+		return false, stopped
+	case err != nil && !unreadable(err):
+		return false, err
+	}
+	return err == nil && len(sc.bad) == 0, nil
+}
+
+// same says whether the file that is open is the one that has its name.
+func (s *Store) same(h *handle) bool {
+	named, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), h.number))
+	if err != nil {
+		_, needed := s.live(h.number)
+		return !needed
+	}
+	opened, err := h.f.Stat()
+	return err == nil && os.SameFile(named, opened)
+}
+
+// verifyRecord checks the hash of a block whose checksum is right.
+func (s *Store) verifyRecord(ctx context.Context, rec record, number uint32, sum *Scrubbed) error {
+	if rec.kind != kindBlock {
+		return nil
+	}
+	alive, err := s.looksAlive(rec, number)
+	if err != nil || !alive {
+		return err
+	}
+	if hasHash(rec.data, rec.hash) {
+		sum.Blocks++
+		sum.Bytes += uint64(len(rec.data))
+		return nil
+	}
+	sum.Damaged++
+	return s.lose(ctx, number, []record{rec.clone()})
+}
+
+// lose notes that the blocks of records are no good at their places.
+func (s *Store) lose(ctx context.Context, number uint32, records []record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	s.corrupt.Add(uint64(len(records)))
+	s.log.ErrorContext(ctx, "stored blocks are bad", "segment", number, "blocks", len(records), "first", records[0].hash.B58String())
+	err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
+		for _, rec := range records {
+			if err := b.lose(rec.hash, number, uint32(rec.off)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.tellLost()
+	return err
+}
