@@ -167,9 +167,16 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		cmd  state.Command
 		want bool
 	}{
-		{&state.CreatePin{}, true}, {&state.ReplacePin{}, true}, {&state.DeletePin{}, true}, {&state.RevokeKey{}, true},
-		{&state.RemoveNode{}, true}, {&state.JoinNode{}, true},
-		{&state.ReportCopies{}, false}, {&state.PlaceRoots{}, false}, {&state.SettleRoots{}, false}, {&state.UpdateNode{}, false},
+		{&state.CreatePin{}, true},
+		{&state.ReplacePin{}, true},
+		{&state.DeletePin{}, true},
+		{&state.RevokeKey{}, true},
+		{&state.RemoveNode{}, true},
+		{&state.JoinNode{}, true},
+		{&state.ReportCopies{}, false},
+		{&state.PlaceRoots{}, false},
+		{&state.SettleRoots{}, false},
+		{&state.UpdateNode{}, false},
 	} {
 		a, err := newOperation(tc.cmd)
 		if err != nil {

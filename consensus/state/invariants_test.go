@@ -40,15 +40,18 @@ func (m *machine) check() {
 
 func compare(t reporter, table byte, got, want []row) {
 	t.Helper()
+	missing := make(map[row]bool, len(want))
+	for _, r := range want {
+		missing[r] = true
+	}
 	for _, r := range got {
-		if !slices.Contains(want, r) {
+		if !missing[r] {
 			t.Errorf("table %c: %q = %x is there and should not be", table, r.key, r.value)
 		}
+		delete(missing, r)
 	}
-	for _, r := range want {
-		if !slices.Contains(got, r) {
-			t.Errorf("table %c: %q = %x is missing", table, r.key, r.value)
-		}
+	for r := range missing {
+		t.Errorf("table %c: %q = %x is missing", table, r.key, r.value)
 	}
 }
 
