@@ -1,0 +1,250 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	accountsUsed      = 2
+	clientsPerAccount = 4
+	// minPatience and maxPatience bound a client's patience with one call.
+	minPatience = 300 * time.Millisecond
+	maxPatience = 6 * time.Second
+	// thinking is the longest pause of a client between two calls.
+	thinking = 90 * time.Millisecond
+	// pinsWanted is about how many pins an account has.
+	pinsWanted = 24
+	// maxFile and bigFile bound the bytes of a file; one in bigEvery is of
+	// several blocks.
+	maxFile  = 2 << 10
+	bigFile  = 700 << 10
+	bigEvery = 24
+)
+
+// known is a pin that somebody was told of.
+type known struct {
+	pin int
+	id  state.RequestID
+}
+
+// tenant is one account with its clients.
+type tenant struct {
+	id      state.AccountID
+	history *history
+
+	// mu guards pins.
+	mu   sync.Mutex
+	pins []known // that may be there
+}
+
+// library is the content that was imported, by CID.
+type library struct {
+	// mu guards what follows.
+	mu    sync.Mutex
+	cids  []string
+	bytes map[string][]byte
+}
+
+func (l *library) add(cid string, b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, twice := l.bytes[cid]; !twice {
+		l.cids = append(l.cids, cid)
+		l.bytes[cid] = b
+	}
+}
+
+func (l *library) any(rng *rand.Rand) (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.cids) == 0 {
+		return "", false
+	}
+	return l.cids[rng.IntN(len(l.cids))], true
+}
+
+// tally is what clients asked for and what was answered.
+type tally struct {
+	asked, answered atomic.Int64
+}
+
+// client asks one thing after the other, of any node.
+type client struct {
+	number  int
+	rng     *rand.Rand
+	cluster *cluster
+	tenant  *tenant
+	library *library
+	tally   *tally
+	// unexpected gets what no client should be told.
+	unexpected func(error)
+}
+
+// run asks until ctx ends.
+func (c *client) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.once(ctx)
+		pause(ctx, time.Duration(c.rng.Int64N(int64(thinking))))
+	}
+}
+
+// once asks one thing. The draws do not depend on the answers, as far as that
+// is possible, so that a seed asks much the same again.
+func (c *client) once(ctx context.Context) {
+	at, what, which := c.rng.IntN(nodes), c.rng.IntN(100), c.rng.IntN(1<<16)
+	l := c.cluster.members[at].call()
+	if l == nil {
+		return // nobody answers
+	}
+	defer l.calls.Done()
+	call, cancel := context.WithTimeout(l.ctx, minPatience+time.Duration(c.rng.Int64N(int64(maxPatience-minPatience))))
+	defer cancel()
+	t := c.tenant
+	t.mu.Lock()
+	var target known
+	have := len(t.pins)
+	if have > 0 {
+		target = t.pins[which%have]
+	}
+	t.mu.Unlock()
+	o := &op{client: c.number, at: at, when: time.Now()}
+	switch {
+	case what < 15:
+		o.kind = list
+	case have == 0 || (what < 40 && have < pinsWanted):
+		o.kind = create
+	case what < 50:
+		o.kind = replace
+	case what < 70:
+		o.kind = remove
+	default:
+		o.kind = get
+	}
+	c.perform(call, l, o, target)
+}
+
+// perform makes a call and records what came of it.
+func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
+	t := c.tenant
+	var request pins.Request
+	if o.kind == create || o.kind == replace {
+		cid, err := c.content(ctx, l)
+		if err != nil {
+			return // content that is nowhere is not pinned
+		}
+		o.pin = t.history.number()
+		request = pins.Request{CID: cid, Name: strconv.Itoa(o.pin)}
+	}
+	c.tally.asked.Add(1)
+	o.call = t.history.clock.Add(1)
+	var record pins.Record
+	var err error
+	switch o.kind {
+	case create:
+		record, err = l.Pins().Create(ctx, t.id, request)
+	case replace:
+		o.old = target.pin
+		record, err = l.Pins().Replace(ctx, t.id, target.id, request)
+	case remove:
+		o.pin = target.pin
+		err = l.Pins().Delete(ctx, t.id, target.id)
+	case get:
+		o.pin = target.pin
+		record, err = l.Pins().Get(ctx, t.id, target.id)
+	case list:
+		err = o.list(ctx, l, t.id)
+	}
+	switch {
+	case l.crashed.Load():
+		o.outcome = unknown // the answer was never sent
+	case err == nil:
+		o.outcome, o.created = done, record.Created
+	case errors.Is(err, state.ErrNotFound) && o.kind != create && o.kind != list:
+		o.outcome = missing
+	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		o.outcome = unknown
+	default:
+		c.unexpected(fmt.Errorf("%v: %w", o, err))
+		o.outcome = unknown
+	}
+	if o.outcome != unknown {
+		c.tally.answered.Add(1)
+	}
+	t.history.record(o)
+	t.learn(o, record.ID, target)
+}
+
+// learn keeps the list of pins that clients ask about.
+func (t *tenant) learn(o *op, id state.RequestID, target known) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.outcome == done && (o.kind == create || o.kind == replace) {
+		t.pins = append(t.pins, known{o.pin, id})
+	}
+	// A pin that is gone is asked for a little longer: it has to stay gone.
+	if o.outcome == missing && len(t.pins) > pinsWanted/2 {
+		for i, p := range t.pins {
+			if p == target {
+				t.pins = append(t.pins[:i], t.pins[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// list reads the account's pins in one page.
+func (o *op) list(ctx context.Context, l *life, account state.AccountID) error {
+	total, records, err := l.Pins().List(ctx, account, state.PinQuery{Limit: 1000})
+	if err != nil {
+		return err
+	}
+	if total != uint64(len(records)) {
+		return fmt.Errorf("a list of %d pins counts %d", len(records), total)
+	}
+	for _, r := range records {
+		pin, err := strconv.Atoi(r.Name)
+		if err != nil {
+			return fmt.Errorf("a pin that nobody asked for: %w", err)
+		}
+		o.pins, o.times = append(o.pins, pin), append(o.times, r.Created)
+	}
+	return nil
+}
+
+// content returns the CID of a file that was imported: now, at this node, or
+// earlier.
+func (c *client) content(ctx context.Context, l *life) (string, error) {
+	size := 1 + c.rng.IntN(maxFile)
+	if c.rng.IntN(bigEvery) == 0 {
+		size = bigFile
+	}
+	seed := c.rng.Uint64()
+	if c.rng.IntN(2) == 0 {
+		if cid, ok := c.library.any(c.rng); ok {
+			return cid, nil
+		}
+	}
+	file := make([]byte, size)
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	_, _ = rand.NewChaCha8(key).Read(file) // never fails
+	root, _, err := l.Content().Add(ctx, bytes.NewReader(file))
+	if err != nil {
+		return "", err
+	}
+	c.library.add(root.String(), file)
+	return root.String(), nil
+}

@@ -1,0 +1,285 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	nodes = 3
+	// patience is how long, in virtual time, the cluster may take to start, and
+	// to be of one mind again when all faults are over.
+	patience = 2 * time.Minute
+	// pollEvery is how often conditions are looked at, in virtual time.
+	pollEvery = 100 * time.Millisecond
+	// commitEvery is Timings.Commit here: idle nodes cost the test more than
+	// latency does.
+	commitEvery = 10 * time.Millisecond
+)
+
+// life is one node between a start and its end.
+type life struct {
+	*node.Node
+	host *host
+
+	calls   sync.WaitGroup // of clients, under way
+	ctx     context.Context
+	hangUp  context.CancelFunc // ends the calls
+	crashed atomic.Bool        // its answers do not reach anybody any more
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// member is the place of one node, through its lives.
+type member struct {
+	number int
+	folder string
+	lives  int
+
+	// mu guards life.
+	mu   sync.Mutex
+	life *life // nil while the node is down
+}
+
+// call begins a client's call; nil says that nobody answers there. The caller
+// ends it with calls.Done.
+func (m *member) call() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != nil {
+		m.life.calls.Add(1)
+	}
+	return m.life
+}
+
+// cluster is three nodes on a simulated network.
+type cluster struct {
+	base    string
+	log     *slog.Logger
+	network *network
+	bug     func(pins.State) pins.State
+	members [nodes]*member
+	ids     map[state.NodeID]int
+	join    string
+}
+
+// start opens and runs a node. It does not wait until it is ready.
+func (c *cluster) start(ctx context.Context, m *member) error {
+	conf := config.Default()
+	conf.Data = m.folder
+	conf.Node.Name = fmt.Sprintf("node%d", m.number+1)
+	conf.Peer.Listen = nil // no IPFS network here: content comes from members
+	conf.Peer.ClusterListen = []string{clusterAddr(m.number)}
+	conf.Peer.Routing = config.RoutingOff
+	if m.number > 0 && m.lives == 0 {
+		conf.Cluster.Join = []string{c.join}
+		conf.Cluster.SecretFile = filepath.Join(c.members[0].folder, node.SecretFile)
+	}
+	m.lives++
+	l := &life{host: c.network.host(m.number), ended: make(chan error, 1)}
+	all, clusterOnly := l.host.options()
+	n, err := node.Open(ctx, node.Options{
+		Config: conf, Version: "chaos", Logger: c.log.With("at", m.number+1), HostOptions: all, ClusterOptions: clusterOnly,
+		Timings: consensus.Timings{Commit: commitEvery}, PinState: c.bug,
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("open node %d: %w", m.number+1, err), l.host.close())
+	}
+	l.Node = n
+	l.ctx, l.hangUp = context.WithCancel(context.Background())
+	running, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	go func() { l.ended <- n.Run(running) }()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life = l
+	return nil
+}
+
+// found starts all nodes and waits until they vote.
+func (c *cluster) found(ctx context.Context) error {
+	for i := range c.members {
+		m := &member{number: i, folder: filepath.Join(c.base, fmt.Sprintf("node%d", i+1))}
+		c.members[i] = m
+		if err := c.start(ctx, m); err != nil {
+			return err
+		}
+		if err := await(ctx, fmt.Sprintf("node %d is ready", i+1), func() bool { return m.life.Ready() == nil }); err != nil {
+			return err
+		}
+		s, err := m.life.Members().Status(ctx)
+		if err != nil {
+			return err
+		}
+		c.ids[s.Node.ID] = i
+		if i == 0 {
+			c.join = s.Node.ClusterAddrs[0]
+		}
+	}
+	return await(ctx, "all vote", func() bool {
+		for _, m := range c.members {
+			s, err := m.life.Members().Status(ctx)
+			if err != nil || len(s.Peers) != nodes {
+				return false
+			}
+			for _, p := range s.Peers {
+				if p.Role != "voter" {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// leader is the number of the node that leads, as a node that runs believes.
+func (c *cluster) leader(ctx context.Context) (int, bool) {
+	for _, m := range c.members {
+		if m.life == nil {
+			continue
+		}
+		s, err := m.life.Members().Status(ctx)
+		if number, known := c.ids[s.Leader]; err == nil && known {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
+// await polls until cond holds, in virtual time.
+func await(ctx context.Context, what string, cond func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %v: %w", what, patience, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// isolate cuts a node off, or mends it.
+func (c *cluster) isolate(number int, cut bool) {
+	for other := range nodes {
+		if other != number {
+			c.network.set(link{number, other}, cut)
+			c.network.set(link{other, number}, cut)
+		}
+	}
+}
+
+// restart ends a node as a signal would, handing leadership over, and starts it
+// again.
+func (c *cluster) restart(ctx context.Context, number int, down time.Duration) error {
+	m := c.members[number]
+	m.mu.Lock()
+	l := m.life
+	m.life = nil
+	m.mu.Unlock()
+	l.calls.Wait()
+	if err := l.end(); err != nil {
+		return fmt.Errorf("restart node %d: %w", number+1, err)
+	}
+	pause(ctx, down)
+	return c.start(ctx, m)
+}
+
+// crash takes the power from some nodes at one moment and starts them again
+// after a while. Their lives go on with what was in the files at that moment,
+// synced or not, as after a kill -9; nobody hears of their end.
+func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int) error {
+	lives := make([]*life, len(numbers))
+	for i, number := range numbers {
+		m := c.members[number]
+		c.isolate(number, true)
+		m.mu.Lock()
+		lives[i], m.life = m.life, nil
+		m.mu.Unlock()
+		lives[i].crashed.Store(true)
+	}
+	synctest.Wait() // nothing runs, so nothing is being written
+	for _, number := range numbers {
+		m := c.members[number]
+		left := m.folder
+		m.folder = filepath.Join(c.base, fmt.Sprintf("node%d.%d", number+1, m.lives))
+		if err := os.CopyFS(m.folder, os.DirFS(left)); err != nil {
+			return fmt.Errorf("copy what a crash leaves: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(left) }() // all of base goes at the end
+	}
+	// What is left of the old lives ends cut off from everything, and whatever
+	// they say of it does not count.
+	var ends sync.WaitGroup
+	for _, l := range lives {
+		ends.Go(func() {
+			l.hangUp()
+			l.calls.Wait()
+			if err := l.end(); err != nil {
+				c.log.Info("the old life ended", "err", err)
+			}
+		})
+	}
+	ends.Wait()
+	pause(ctx, down)
+	for _, number := range numbers {
+		c.isolate(number, false)
+		if err := c.start(ctx, c.members[number]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end stops a node that nobody calls any more.
+func (l *life) end() error {
+	l.hangUp()
+	l.stop()
+	return errors.Join(<-l.ended, l.Close(), l.host.close())
+}
+
+// close ends what still runs. All links are cut first, so that no node writes
+// anything because another one left.
+func (c *cluster) close() error {
+	for i := range nodes {
+		c.isolate(i, true)
+	}
+	var ends sync.WaitGroup
+	var errs [nodes]error
+	for i, m := range c.members {
+		if m == nil || m.life == nil {
+			continue
+		}
+		ends.Go(func() { errs[i] = m.life.end() })
+	}
+	ends.Wait()
+	c.network.sim.Close()
+	return errors.Join(errs[:]...)
+}
+
+// pause waits in virtual time.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+)
+
+// compareNodes reads the folders of the nodes, which have ended: all hold the
+// same state, and each the content that it says it holds.
+func (r *run) compareNodes(ctx context.Context, got *report) error {
+	var first [sha256.Size]byte
+	for i, m := range r.cluster.members {
+		sum, err := r.examine(ctx, m, got)
+		if err != nil {
+			return fmt.Errorf("node %d: %w", i+1, err)
+		}
+		if i == 0 {
+			first = sum
+		} else if sum != first {
+			return fmt.Errorf("the states of nodes 1 and %d differ", i+1)
+		}
+	}
+	return nil
+}
+
+// examine returns the hash of everything in a node's state, after it has looked
+// for the content that the state says is there.
+func (r *run) examine(ctx context.Context, m *member, got *report) (sum [sha256.Size]byte, err error) {
+	store, err := kv.Open(filepath.Join(m.folder, "state"), kv.Options{})
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	content, err := blocks.Open(filepath.Join(m.folder, "blocks"), blocks.Options{})
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	view := store.View()
+	defer view.Close()
+	if sum, err = hash(view); err != nil {
+		return sum, err
+	}
+	s := state.NewView(view, 0)
+	if err := r.holds(ctx, s, m.number, content); err != nil {
+		return sum, err
+	}
+	if m.number > 0 {
+		return sum, nil
+	}
+	return sum, r.count(s, got)
+}
+
+// hash is over all keys and values, in their order, with their lengths.
+func hash(view *kv.View) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	err = view.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
+		var lengths [8]byte
+		binary.BigEndian.PutUint32(lengths[:4], uint32(len(key)))
+		binary.BigEndian.PutUint32(lengths[4:], uint32(len(value)))
+		_, err := h.Write(bytes.Join([][]byte{lengths[:], key, value}, nil))
+		return true, err
+	})
+	return [sha256.Size]byte(h.Sum(nil)), err
+}
+
+// holds reads whole every file that the state says this node holds.
+func (r *run) holds(ctx context.Context, s state.View, number int, content *blocks.Store) error {
+	return s.Roots("", func(root state.Root) (bool, error) {
+		for _, c := range root.Copies {
+			if c.Phase != state.Held || r.cluster.ids[c.Node] != number {
+				continue
+			}
+			want, known := r.library.bytes[root.Key.Cid().String()]
+			if !known {
+				return false, fmt.Errorf("root %s is nothing that was pinned", root.Key)
+			}
+			file, err := dag.Open(ctx, content, root.Key.Cid())
+			if err != nil {
+				return false, fmt.Errorf("root %s is not here: %w", root.Key, err)
+			}
+			have, err := io.ReadAll(file)
+			if err = errors.Join(err, file.Close()); err != nil {
+				return false, fmt.Errorf("root %s is not whole: %w", root.Key, err)
+			}
+			if !bytes.Equal(have, want) {
+				return false, fmt.Errorf("root %s has other bytes", root.Key)
+			}
+		}
+		return true, nil
+	})
+}
+
+// count counts the pins, and checks that who holds a pinned one is on record.
+func (r *run) count(s state.View, got *report) error {
+	need, err := s.Need()
+	if err != nil {
+		return err
+	}
+	pinned := map[string]bool{}
+	err = s.Roots("", func(root state.Root) (bool, error) {
+		pinned[root.Key.Cid().String()] = root.In(state.Held) >= need
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range r.tenants {
+		_, all, err := s.ListPins(t.id, state.PinQuery{Limit: t.history.count})
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			got.pins++
+			if p.Status == state.Pinned {
+				got.pinned++
+				if !pinned[p.CID] {
+					return fmt.Errorf("pin %s is pinned, and fewer than %d nodes hold %s", p.Name, need, p.CID)
+				}
+			}
+		}
+	}
+	return nil
+}
