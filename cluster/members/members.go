@@ -74,7 +74,12 @@ type Members struct {
 type gate struct {
 	nodes   map[string]state.Node
 	tickets map[string]state.Millis // id -> end
+	leaving map[string]time.Time    // removed members -> when they are cut off
 }
+
+// LeaveGrace is how long a removed member is still admitted: in that time it
+// hears of its removal, and ends, instead of knocking for ever.
+const LeaveGrace = 5 * time.Second
 
 // New returns the use cases of membership. Refresh them when the state's
 // members change.
@@ -105,21 +110,43 @@ func (m *Members) Refresh() error {
 	if err != nil {
 		return fmt.Errorf("members: read tickets: %w", err)
 	}
-	g := &gate{nodes: make(map[string]state.Node, len(nodes)), tickets: make(map[string]state.Millis, len(tickets))}
+	g := &gate{
+		nodes:   make(map[string]state.Node, len(nodes)),
+		tickets: make(map[string]state.Millis, len(tickets)),
+		leaving: map[string]time.Time{},
+	}
 	for _, n := range nodes {
 		g.nodes[string(n.ID)] = n
 	}
 	for _, t := range tickets {
 		g.tickets[string(t.ID)] = t.Expires
 	}
+	if before := m.gate.Load(); before != nil {
+		now := m.opts.Now()
+		for id, end := range before.leaving {
+			if _, back := g.nodes[id]; !back && now.Before(end) {
+				g.leaving[id] = end
+			}
+		}
+		for id := range before.nodes {
+			if _, stays := g.nodes[id]; !stays {
+				g.leaving[id] = now.Add(LeaveGrace)
+			}
+		}
+	}
 	m.gate.Store(g)
 	return nil
 }
 
-// Is tells whether a peer id is a member. It never blocks.
+// Is tells whether a peer id is a member, or was one until LeaveGrace ago. It
+// never blocks.
 func (m *Members) Is(id string) bool {
-	_, ok := m.gate.Load().nodes[id]
-	return ok || id == string(m.opts.Self.ID)
+	g := m.gate.Load()
+	if _, ok := g.nodes[id]; ok || id == string(m.opts.Self.ID) {
+		return true
+	}
+	end, leaving := g.leaving[id]
+	return leaving && m.opts.Now().Before(end)
 }
 
 // MayJoin tells whether a peer id proves a secret that admits joiners now: the

@@ -187,10 +187,10 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 			if c := changes.Take(); !c.Members && !c.All {
 				continue
 			}
-			if err := n.takeMembers(known); err != nil {
-				return err
-			}
 		case <-tick.C:
+		}
+		if err := n.takeMembers(known); err != nil {
+			return err
 		}
 		if err := n.register(ctx); err != nil {
 			n.logger.DebugContext(ctx, "own record not written yet", "err", err)
@@ -215,7 +215,7 @@ func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 		}
 	}
 	for id := range known {
-		if !now[id] {
+		if !now[id] && !n.members.Is(string(id)) {
 			n.peer.Forget(string(id))
 			delete(known, id)
 		}

@@ -1,0 +1,251 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// world is membership as node "a" sees it, over the real state machine.
+type world struct {
+	*Members
+	state *clustertest.State
+	now   time.Time
+	loads map[state.NodeID]Load
+}
+
+// consensus is the state with what only Raft knows.
+type consensus struct{ *clustertest.State }
+
+func (consensus) Leader() (state.NodeID, bool) { return "a", true }
+func (consensus) Roles() map[state.NodeID]string {
+	return map[state.NodeID]string{"a": "voter", "b": "voter"}
+}
+func (consensus) Applied() uint64 { return 7 }
+
+func (w *world) Load(id state.NodeID) (Load, bool) {
+	l, ok := w.loads[id]
+	return l, ok
+}
+
+func newWorld(t *testing.T, ids ...state.NodeID) *world {
+	t.Helper()
+	nodes := clustertest.Members(ids...)
+	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}}
+	for _, id := range ids {
+		w.loads[id] = Load{State: "alive"}
+	}
+	var err error
+	w.Members, err = New(Options{
+		Self: nodes[0], State: consensus{w.state}, Gossip: w, Secret: []byte("the secret of the cluster"),
+		JoinID: func(secret []byte) (string, error) { return "join:" + string(secret), nil },
+		Now:    func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) refresh(t *testing.T) {
+	t.Helper()
+	if err := w.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	if err := w.Remove(t.Context(), "c", false); err != nil {
+		t.Fatal(err)
+	}
+	w.refresh(t)
+	if !w.Is("c") || len(w.Nodes()) != 2 {
+		t.Errorf("right after: admitted %t, %d members", w.Is("c"), len(w.Nodes()))
+	}
+	w.now = w.now.Add(LeaveGrace / 2)
+	w.refresh(t) // does not begin anew
+	w.now = w.now.Add(LeaveGrace / 2)
+	if w.Is("c") {
+		t.Error("still admitted after the grace")
+	}
+	if !w.Is("a") || !w.Is("b") || w.Is("x") {
+		t.Error("members are a and b")
+	}
+}
+
+func TestRemoving(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		id    state.NodeID
+		force bool
+		setup func(*world)
+		want  error
+	}{
+		{"one that is alive", "b", false, nil, nil},
+		{"a stranger", "x", false, nil, state.ErrNotFound},
+		{"a dead one", "b", false, func(w *world) { w.loads["b"] = Load{State: "down"} }, state.ErrConflict},
+		{"one never heard of", "b", false, func(w *world) { delete(w.loads, "b") }, state.ErrConflict},
+		{"a dead one by force", "b", true, func(w *world) { w.loads["b"] = Load{State: "down"} }, nil},
+		{"the only holder of something", "b", false, func(w *world) { hold(t, w, "b") }, state.ErrConflict},
+		{"the only holder of something by force", "b", true, func(w *world) { hold(t, w, "b") }, nil},
+		{"one of two holders", "b", false, func(w *world) { hold(t, w, "a", "b") }, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, "a", "b", "c")
+			if tc.setup != nil {
+				tc.setup(w)
+			}
+			if err := w.Remove(t.Context(), tc.id, tc.force); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			view, release := w.state.LocalView()
+			defer release()
+			if _, err := view.Node(tc.id); (err != nil) != (tc.want == nil || tc.id == "x") {
+				t.Errorf("record afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// hold has the nodes report that they hold a root that somebody pinned.
+func hold(t *testing.T, w *world, nodes ...state.NodeID) {
+	t.Helper()
+	const text = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+	w.state.Apply(t, &state.CreatePin{
+		Pin: state.Pin{ID: "1", Account: clustertest.Operator, Created: 1, CID: text}, Nodes: []state.NodeID{"a", "b", "c"},
+	})
+	view, release := w.state.LocalView()
+	defer release()
+	err := view.Roots("", func(root state.Root) (bool, error) {
+		for _, n := range nodes {
+			w.state.Apply(t, &state.ReportCopies{Node: n, Items: []state.CopyReport{{Root: root.Key, Born: root.Born, Phase: state.Held, Size: 1, Blocks: 1}}})
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestATicketAdmitsUntilItEnds(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("s", len(b))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, ok := ParseTicket(text + "\n")
+	if !ok || len(ticket.Addrs) != 2 || !strings.HasSuffix(ticket.Addrs[0], "/p2p/a") {
+		t.Fatalf("ticket %q: %+v", text, ticket)
+	}
+	id := "join:" + string(ticket.Secret)
+	w.refresh(t)
+	if !w.MayJoin(id) || !w.MayJoin("join:the secret of the cluster") || w.MayJoin("join:a guess") {
+		t.Error("the ticket and the cluster's secret admit, nothing else")
+	}
+	w.now = w.now.Add(time.Hour)
+	if w.MayJoin(id) {
+		t.Error("an expired ticket admits")
+	}
+	for _, ttl := range []time.Duration{0, MinTicketTTL - 1, MaxTicketTTL + 1} {
+		if _, err := w.CreateTicket(t.Context(), ttl, func([]byte) {}); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("ttl %v: %v", ttl, err)
+		}
+	}
+}
+
+// dialled is one end of a pipe whose other end proved an identity.
+type dialled struct {
+	net.Conn
+	id string
+}
+
+type identity string
+
+func (identity) Network() string  { return "test" }
+func (i identity) String() string { return string(i) }
+
+func (d dialled) RemoteAddr() net.Addr { return identity(d.id) }
+
+// join plays a joiner that proved an identity, and returns its answer.
+func (w *world) join(t *testing.T, id string, node state.Node) (Joined, error) {
+	t.Helper()
+	server, client := net.Pipe()
+	served := make(chan error, 1)
+	w.now = time.Now() // deadlines of a connection are real
+	go func() { served <- w.serveJoin(context.Background(), dialled{server, id}) }()
+	joined, err := Join(client, time.Now().Add(time.Minute), node)
+	if serveErr := <-served; serveErr != nil {
+		t.Errorf("serve: %v", serveErr)
+	}
+	return joined, err
+}
+
+func TestJoining(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	c := clustertest.Members("a", "b", "c")[2]
+	bySecret := "join:the secret of the cluster"
+	joined, err := w.join(t, bySecret, c)
+	if err != nil || joined.ClusterID != "cluster" || string(joined.Secret) != "the secret of the cluster" || len(joined.Members) != 3 {
+		t.Fatalf("joined %+v, %v", joined, err)
+	}
+	if _, err := w.join(t, bySecret, c); err != nil {
+		t.Errorf("joining again: %v", err)
+	}
+	if _, err := w.join(t, "join:unknown", clustertest.Members("d")[0]); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("a ticket that is none: %v", err)
+	}
+	for name, node := range map[string]state.Node{
+		"no address":         {ID: "d"},
+		"another's address":  {ID: "d", ClusterAddrs: []string{"/ip4/192.0.2.1/tcp/1/p2p/e"}},
+		"an address too far": {ID: "d", ClusterAddrs: []string{"/ip4/192.0.2.1/tcp/1/p2p/d"}, Addrs: []string{"/ip4/192.0.2.1/tcp/1"}},
+	} {
+		if _, err := w.join(t, bySecret, node); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStatusShowsEveryMember(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	hold(t, w, "a", "b")
+	w.loads["b"] = Load{State: "down", UsedBytes: 5, FreeBytes: 6, Queue: 7, Version: "9"}
+	delete(w.loads, "c")
+	s, err := w.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.ClusterID != "cluster" || s.Leader != "a" || s.Index != 7 || s.Node.ID != "a" || s.Pins[state.Pinned] != 1 || s.UnderReplicated != 1 {
+		t.Errorf("status %+v", s)
+	}
+	var got []string
+	for _, p := range s.Peers {
+		got = append(got, strings.Join([]string{string(p.ID), p.Role, p.Load.State, p.Load.Version}, " "))
+	}
+	if want := "a voter alive 0.0.0,b voter down 9,c nonvoter suspect 0.0.0"; strings.Join(got, ",") != want {
+		t.Errorf("peers %v, want %s", got, want)
+	}
+}
+
+func FuzzParseTicket(f *testing.F) {
+	f.Add(Ticket{Secret: []byte("0123456789abcdef"), Addrs: []string{"/ip4/192.0.2.1/tcp/9096/p2p/a"}}.String())
+	f.Add(ticketPrefix)
+	f.Add(ticketPrefix + "e30")
+	f.Add("/ip4/192.0.2.1/tcp/9096/p2p/a")
+	f.Fuzz(func(t *testing.T, text string) {
+		ticket, ok := ParseTicket(text)
+		if !ok {
+			return
+		}
+		if again, ok := ParseTicket(ticket.String()); !ok || string(again.Secret) != string(ticket.Secret) || len(again.Addrs) != len(ticket.Addrs) {
+			t.Errorf("%q reads as %+v, which is written and read as %+v", text, ticket, again)
+		}
+	})
+}
