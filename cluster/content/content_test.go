@@ -1,0 +1,167 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+const text = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+
+// store remembers owners, and whom it was told to ask for a file.
+type store struct {
+	owners  map[string]bool
+	holders []state.NodeID
+	fail    error
+	during  func() // runs in the middle of an import
+}
+
+func (s *store) Import(_ context.Context, owner string, r io.Reader) (cid.Cid, uint64, error) {
+	s.owners[owner] = true
+	n, err := io.Copy(io.Discard, r)
+	if s.during != nil {
+		s.during()
+	}
+	return cid.MustParse(text), uint64(n), errors.Join(err, s.fail)
+}
+
+func (s *store) Drop(_ context.Context, owner string) error {
+	if s.fail != nil {
+		return s.fail
+	}
+	delete(s.owners, owner)
+	return nil
+}
+
+func (s *store) Open(_ context.Context, _ cid.Cid, holders []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	s.holders = holders
+	return nil, 0, nil
+}
+
+type world struct {
+	*Content
+	store *store
+	state *clustertest.State
+	now   time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		store: &store{owners: map[string]bool{}}, now: time.UnixMilli(1_000_000),
+		state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a", "b", "c")}),
+	}
+	ids := 0
+	w.Content = New(Options{
+		State: w.state, Store: w.store, Now: func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
+		NewID: func() string { ids++; return fmt.Sprint(ids) },
+	})
+	return w
+}
+
+// pin makes the root pinned by the nodes.
+func (w *world) pin(t *testing.T, nodes ...state.NodeID) {
+	t.Helper()
+	w.state.Apply(t, &state.CreatePin{
+		Pin: state.Pin{ID: "1", Account: clustertest.Operator, Created: 1, CID: text}, Nodes: []state.NodeID{"a", "b", "c"},
+	})
+	view, release := w.state.LocalView()
+	defer release()
+	root, err := view.Root(state.RootOf(cid.MustParse(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		w.state.Apply(t, &state.ReportCopies{Node: n, Items: []state.CopyReport{{Root: root.Key, Born: root.Born, Phase: state.Held, Size: 1, Blocks: 1}}})
+	}
+}
+
+func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then func(*world)
+		kept bool
+	}{
+		{"nothing has happened", func(*world) {}, true},
+		{"just before its time is up", func(w *world) { w.now = w.now.Add(LeaseTTL - 1) }, true},
+		{"its time is up", func(w *world) { w.now = w.now.Add(LeaseTTL) }, false},
+		{"one copy is held", func(w *world) { w.pin(t, "a") }, true},
+		{"pinned", func(w *world) { w.pin(t, "a", "b") }, false},
+		{"pinned, and the store fails", func(w *world) { w.pin(t, "a", "b"); w.store.fail = errors.New("disk") }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			root, size, err := w.Add(t.Context(), strings.NewReader("four"))
+			if err != nil || size != 4 || root.String() != text {
+				t.Fatalf("%s, %d bytes, %v", root, size, err)
+			}
+			tc.then(w)
+			w.Sweep(t.Context())
+			if kept := len(w.store.owners) == 1; kept != tc.kept {
+				t.Errorf("owners %v", slices.Collect(maps.Keys(w.store.owners)))
+			}
+			w.store.fail = nil
+			w.now = w.now.Add(2 * LeaseTTL)
+			w.Sweep(t.Context())
+			if len(w.store.owners) != 0 || len(w.leases) != 0 {
+				t.Errorf("at the end: owners %v, leases %v", w.store.owners, w.leases)
+			}
+		})
+	}
+}
+
+func TestAnImportUnderWayIsNotSwept(t *testing.T) {
+	w := newWorld(t)
+	w.store.during = func() {
+		w.now = w.now.Add(10 * LeaseTTL)
+		w.Sweep(t.Context())
+		if len(w.store.owners) != 1 {
+			t.Error("swept in the middle of the import")
+		}
+	}
+	w.store.fail = io.ErrUnexpectedEOF
+	if _, _, err := w.Add(t.Context(), strings.NewReader("x")); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	w.store.fail = nil
+	if w.Sweep(t.Context()); len(w.store.owners) != 0 {
+		t.Error("what a failed import left is not swept")
+	}
+}
+
+func TestImportsThatWaitForPinsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	for i := range maxLeases {
+		if _, _, err := w.Add(t.Context(), strings.NewReader("")); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if _, _, err := w.Add(t.Context(), strings.NewReader("")); !errors.Is(err, state.ErrLimited) {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+func TestHoldersAreAskedFirst(t *testing.T) {
+	w := newWorld(t)
+	if _, _, err := w.Open(t.Context(), "no cid"); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("no cid: %v", err)
+	}
+	if _, _, err := w.Open(t.Context(), text); err != nil || w.store.holders != nil {
+		t.Errorf("content that nobody pinned: holders %v, %v", w.store.holders, err)
+	}
+	w.pin(t, "c")
+	if _, _, err := w.Open(t.Context(), text); err != nil || !slices.Equal(w.store.holders, []state.NodeID{"c"}) {
+		t.Errorf("holders %v, %v", w.store.holders, err)
+	}
+}
