@@ -132,7 +132,7 @@ func (s *surface) list(w http.ResponseWriter, r *http.Request, p accounts.Princi
 	if len(q.Statuses) == 0 {
 		q.Statuses = slices.Clone(s.statuses)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	ctx, cancel := context.WithTimeout(pins.Seen(r.Context(), p.Index), caseTimeout)
 	defer cancel()
 	total, rows, err := s.pins.List(ctx, p.Account, q)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *surface) get(w http.ResponseWriter, r *http.Request, p accounts.Princip
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	ctx, cancel := context.WithTimeout(pins.Seen(r.Context(), p.Index), caseTimeout)
 	defer cancel()
 	record, err := s.pins.Get(ctx, p.Account, id)
 	if err != nil {

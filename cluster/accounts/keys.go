@@ -46,6 +46,9 @@ type Principal struct {
 	Email   string
 	KeyID   state.KeyID
 	Scopes  []string
+	// Index is that of the state which says so. It was the cluster's at some
+	// moment after Authenticate was called.
+	Index uint64
 }
 
 // May tells whether the token gives a permission, one of the state.Scope values.
@@ -236,7 +239,7 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 	if c != claimsOf(&key, account.Email) || key.Expires != 0 && key.Expires <= state.MillisOf(a.now()) {
 		return Principal{}, state.ErrUnauthorized
 	}
-	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope}, nil
+	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: view.Index()}, nil
 }
 
 // verify returns the claims of a token that the cluster signed.

@@ -247,12 +247,36 @@ func (p *Pins) accepted(pin state.Pin) (Record, error) {
 	return newDescriber(view).record(pin)
 }
 
+// seenKey is the context key of Seen.
+type seenKey struct{}
+
+// Seen returns a context for the reads of a request that has already learned,
+// since it began, that everything up to index was committed. Then a node that
+// has applied as much need not ask the cluster once more: what it holds misses
+// nothing that was acknowledged before the request. Index 0 says nothing.
+func Seen(ctx context.Context, index uint64) context.Context {
+	return context.WithValue(ctx, seenKey{}, index)
+}
+
+// view returns the state as it was at some moment since the request began, or
+// later; release it.
+func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
+	if seen, ok := ctx.Value(seenKey{}).(uint64); ok && seen > 0 {
+		view, release := p.state.LocalView()
+		if view.Index() >= seen {
+			return view, release, nil
+		}
+		release()
+	}
+	return p.state.View(ctx)
+}
+
 // Get returns a pin of an account, as it is now anywhere in the cluster.
 //
 // Errors: state.ErrNotFound, also for another account's pin;
 // state.ErrUnavailable without a majority.
 func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.RequestID) (Record, error) {
-	view, release, err := p.state.View(ctx)
+	view, release, err := p.view(ctx)
 	if err != nil {
 		return Record{}, fmt.Errorf("read pin: %w", err)
 	}
@@ -280,7 +304,7 @@ func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQue
 	if err := validateQuery(&q); err != nil {
 		return 0, nil, err
 	}
-	view, release, err := p.state.View(ctx)
+	view, release, err := p.view(ctx)
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}

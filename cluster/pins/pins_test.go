@@ -636,3 +636,32 @@ func BenchmarkList(b *testing.B) {
 		})
 	}
 }
+
+func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, raw("seen"))
+	view, release := w.state.LocalView()
+	index := view.Index()
+	release()
+	w.state.Fail(state.ErrUnavailable) // the cluster cannot be asked
+	for _, tc := range []struct {
+		name string
+		seen uint64
+		want error
+	}{
+		{"nothing is known", 0, state.ErrUnavailable},
+		{"this node has it", index, nil},
+		{"this node had it before", index - 1, nil},
+		{"this node lags behind", index + 1, state.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := Seen(t.Context(), tc.seen)
+			if _, err := w.Get(ctx, alice, pin.ID); !errors.Is(err, tc.want) {
+				t.Errorf("Get: %v, want %v", err, tc.want)
+			}
+			if _, _, err := w.List(ctx, alice, state.PinQuery{Limit: 1}); !errors.Is(err, tc.want) {
+				t.Errorf("List: %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
