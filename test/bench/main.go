@@ -64,6 +64,7 @@ func parse(args []string) (settings, error) {
 	brief := flags.Bool("short", false, "less of everything: about a minute")
 	only := flags.String("only", "", "run only the groups that match: api, content, large, outage")
 	pins := flags.Int("pins", 0, "pins in the lists instead of 20,000 (1000000 takes some minutes)")
+	load := flags.Duration("load", 0, "how long each kind of request is sent, instead of 8s")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
 	flags.StringVar(&s.token, "token", "", "bearer token for -url")
@@ -75,6 +76,9 @@ func parse(args []string) (settings, error) {
 	}
 	if *pins > 0 {
 		s.pins = *pins
+	}
+	if *load > 0 {
+		s.load = *load
 	}
 	var err error
 	if s.only, err = regexp.Compile(*only); err != nil {
