@@ -200,7 +200,7 @@ func (m *machine) records(t *rapid.T, number uint32) (out []record) {
 
 // modelChecks is how many histories the model test tries unless -rapid.checks
 // says otherwise.
-const modelChecks = 40
+const modelChecks = 30
 
 func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
@@ -209,6 +209,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	if !asked {
 		must(t, flag.Set("rapid.checks", strconv.Itoa(modelChecks)))
 	}
+	t.Parallel() // it mostly waits for the disk
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "holdfast-blocks-model")
 		if err != nil {

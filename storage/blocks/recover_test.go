@@ -117,6 +117,7 @@ func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
 
 // A crash in the middle of writing leaves a file that ends anywhere.
 func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
+	t.Parallel() // it mostly waits for the disk
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	first, second := makeBlocks(t, 1, 2, 100), makeBlocks(t, 2, 1, 150)
@@ -171,6 +172,7 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 }
 
 func TestFlippedBitIsNeverServedAndCanBeRepaired(t *testing.T) {
+	t.Parallel() // it mostly waits for the disk
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 3, 500)
