@@ -21,6 +21,8 @@ const (
 	slotCheck = time.Second
 	// lostReason is reported of content that was held and is not there.
 	lostReason = "the node lost its copy and fetches it again"
+	// hurtReason is reported of content of which blocks are damaged or gone.
+	hurtReason = "blocks on the node's disk were damaged, it fetches them again"
 )
 
 // stage is where a known root is on its way. Exactly one party works on a root:
@@ -49,6 +51,7 @@ type entry struct {
 
 	ticket uint64 // of a report that has not been answered; 0: none
 	verify bool   // look into the block store even when the state says Held
+	repair bool   // it was held here before
 
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
@@ -303,9 +306,15 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 		d.forget(e)
 	default:
 		queue := d.fresh
+		hurt := here && d.t.damaged(e.root)
+		e.repair = e.repair || hurt || own.Phase == state.Held
 		if own.Phase == state.Held {
-			d.t.opts.Logger.WarnContext(ctx, "content is not here any more", "root", e.root)
-			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: lostReason})
+			reason := lostReason
+			if hurt {
+				reason = hurtReason
+			}
+			d.t.opts.Logger.WarnContext(ctx, "content is not whole any more", "root", e.root, "damaged", hurt)
+			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: reason})
 		}
 		if audited || own.Phase != state.Assigned || e.attempts > 0 {
 			queue = d.backlog

@@ -201,6 +201,10 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	case r.err == nil:
 		d.count(outcomeHeld)
 		d.t.metrics.bytes.Add(float64(r.gotBytes))
+		if e.repair {
+			d.t.metrics.repairs.Inc()
+			e.repair = false
+		}
 		e.renew(0)
 		root, own, err := wanted(view, e.root, d.t.opts.Self)
 		if err != nil || own == nil {
@@ -247,7 +251,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	if root.Born != e.born {
 		e.renew(root.Born) // that was about another incarnation
 	}
-	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) {
+	// What is left of a damaged copy may be the last there is: it is never given up.
+	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) && !d.t.damaged(e.root) {
 		d.count(outcomeGaveUp)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))
 		d.t.sweeps.add(sweep{root: e.root, partial: true})

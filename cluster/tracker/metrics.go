@@ -21,6 +21,7 @@ type metrics struct {
 	bytes   prometheus.Counter
 	drops   prometheus.Counter
 	reports prometheus.Counter
+	repairs prometheus.Counter
 }
 
 // newMetrics registers the metrics, unless there is no registerer.
@@ -38,6 +39,9 @@ func newMetrics(r prometheus.Registerer, queue func() int) (*metrics, error) {
 		reports: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_tracker_reports_total", Help: "Reports of copies that were committed.",
 		}),
+		repairs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_tracker_repairs_total", Help: "Roots that were made whole again after this node had lost blocks of them.",
+		}),
 	}
 	if r == nil {
 		return m, nil
@@ -46,7 +50,7 @@ func newMetrics(r prometheus.Registerer, queue func() int) (*metrics, error) {
 		Name: "holdfast_tracker_queue", Help: "Roots that are known and not held yet.",
 	}, func() float64 { return float64(queue()) })
 	var errs []error
-	for _, c := range []prometheus.Collector{m.fetches, m.bytes, m.drops, m.reports, gauge} {
+	for _, c := range []prometheus.Collector{m.fetches, m.bytes, m.drops, m.reports, m.repairs, gauge} {
 		errs = append(errs, r.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {

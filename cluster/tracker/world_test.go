@@ -41,6 +41,7 @@ func key(n int) state.RootKey {
 type store struct {
 	mu     sync.Mutex
 	owners map[string]owned
+	hurt   map[string]bool // owners that lack blocks, until they are sealed again
 	drops  []string
 	fail   error  // of Owner
 	onDrop func() // called before the next drop
@@ -51,7 +52,7 @@ type owned struct {
 	bytes, blocks uint64
 }
 
-func newStore() *store { return &store{owners: map[string]owned{}} }
+func newStore() *store { return &store{owners: map[string]owned{}, hurt: map[string]bool{}} }
 
 func (s *store) put(owner string, o owned) {
 	s.mu.Lock()
@@ -82,7 +83,19 @@ func (s *store) Owner(_ context.Context, owner string) (bool, uint64, uint64, bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.owners[owner]
-	return o.sealed, o.bytes, o.blocks, ok, s.fail
+	return o.sealed && !s.hurt[owner], o.bytes, o.blocks, ok, s.fail
+}
+
+func (s *store) Damaged(owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hurt[owner]
+}
+
+func (s *store) harm(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hurt[owner] = true
 }
 
 func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
@@ -101,6 +114,9 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 
 func (s *store) Seal(_ context.Context, owner string, bytes, blocks uint64) error {
 	s.put(owner, owned{true, bytes, blocks})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.hurt, owner)
 	return nil
 }
 

@@ -1,0 +1,113 @@
+package tracker
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// harmed is a world in which self and other hold root 1, and self's copy has
+// just been found damaged.
+func harmed(w *world) {
+	w.Helper()
+	w.pin(1, self, other)
+	w.says(other, 1, state.Held)
+	w.start()
+	w.pass(moment)
+	w.wantPhase(1, state.Held)
+	w.store.harm(Owner(key(1)))
+}
+
+func TestDamagedContentIsReportedAndMadeWhole(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		harmed(w)
+		defer w.stop()
+		w.net.set(key(1), slow(3))
+		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.wantPhase(1, state.Fetching)
+		w.pass(5 * time.Second)
+		w.wantPhase(1, state.Held)
+		w.wantSealed(1, true)
+		jobs := w.net.fetched(key(1))
+		if len(jobs) != 2 || !slices.Contains(jobs[1].Members, other) {
+			t.Errorf("fetched by %+v", jobs)
+		}
+		r := prometheus.NewRegistry()
+		r.MustRegister(w.tracker.metrics.repairs)
+		if got, err := r.Gather(); err != nil || got[0].Metric[0].Counter.GetValue() != 1 {
+			t.Errorf("repairs are counted as %v, %v, want 1", got, err)
+		}
+		w.wantIdle()
+	})
+}
+
+// A node that was ended in the middle of a repair does not take the seal of
+// before for the end of it.
+func TestRepairOutlivesARestart(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		harmed(w)
+		w.net.set(key(1), slow(60))
+		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(2 * time.Second)
+		w.stop()
+		w.store.put(Owner(key(1)), owned{true, 100, 10})
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		w.wantPhase(1, state.Fetching)
+		w.net.set(key(1), good)
+		w.pass(2 * time.Minute)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+// The rest of a damaged copy is not thrown away when nobody has what it lacks.
+func TestTheLastCopyIsNeverGivenUp(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		id := w.pin(1)
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		w.store.harm(Owner(key(1)))
+		w.net.set(key(1), absent)
+		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Hour)
+		if s, _ := w.status(id); s == state.Failed {
+			t.Errorf("the pin is %s", s)
+		}
+		if c := w.root(1).Copies[0]; c.Phase == state.Held || !strings.Contains(c.Reason, "nobody") {
+			t.Errorf("reported %+v", c)
+		}
+		if dropped := w.store.dropped(); len(dropped) != 0 {
+			t.Errorf("dropped %v", dropped)
+		}
+		w.net.set(key(1), good)
+		w.pass(2 * time.Minute)
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestRepairOfWhatIsNoRoot(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.start()
+		defer w.stop()
+		if err := w.tracker.Repair(context.Background(), "lease/1"); err != nil {
+			t.Errorf("a lease: %v", err)
+		}
+		if err := w.tracker.Repair(context.Background(), rootPrefix+"nonsense"); err == nil {
+			t.Error("nonsense is a root")
+		}
+	})
+}
