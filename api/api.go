@@ -70,6 +70,7 @@ type Options struct {
 	Accounts Accounts
 	Members  admin.Members
 	Files    admin.Files
+	Blocks   admin.Blocks
 	Health   Health
 	Gatherer prometheus.Gatherer
 
@@ -201,7 +202,7 @@ func New(b *Bound, o Options) (*Server, error) {
 			return nil, err
 		}
 		s.add("operator", b.socket, admin.NewOperator(admin.OperatorOptions{
-			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Pins: local,
+			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Pins: local,
 			Addrs: admin.Addrs{Pinning: b.addrs.Pinning}, Logger: o.Logger,
 		}))
 	}

@@ -144,6 +144,8 @@ type Tracker struct {
 type Storage struct {
 	SegmentSize Size // bytes at which a segment file of blocks is closed and the next begun
 	Cache       Size // bytes of memory for the ordered store's block cache
+	// ScrubCycle is the time within which every stored block is verified once.
+	ScrubCycle time.Duration
 }
 
 // Log is what the node says about itself on standard error.
@@ -177,7 +179,7 @@ func Default() Config {
 			MaxDepth:     4096,
 			MaxLinks:     100_000,
 		},
-		Storage: Storage{SegmentSize: 256 * MiB, Cache: 64 * MiB},
+		Storage: Storage{SegmentSize: 256 * MiB, Cache: 64 * MiB, ScrubCycle: maxScrubCycle},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

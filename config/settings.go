@@ -20,6 +20,8 @@ const (
 	maxSegment     = GiB
 	minCache       = MiB
 	maxCache       = 64 * GiB
+	minScrubCycle  = time.Second
+	maxScrubCycle  = 7 * 24 * time.Hour // what the reliability of the store is reckoned with
 	maxBytes       = 1 << 60
 	maxNameRunes   = 64
 	maxEntries     = 64 // values of one repeatable setting
@@ -182,6 +184,10 @@ var table = []setting{
 	{
 		key: "storage.cache", help: "`size` of the ordered store's cache in memory",
 		field: func(c *Config) any { return &c.Storage.Cache }, check: between(minCache, maxCache),
+	},
+	{
+		key: "storage.scrub_cycle", help: "`time` within which every stored block is read and verified once",
+		field: func(c *Config) any { return &c.Storage.ScrubCycle }, check: between(minScrubCycle, maxScrubCycle),
 	},
 	{
 		key: "log.level", flag: "log-level", help: "least `level` that is logged: debug, info, warn, error",

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
@@ -122,6 +123,11 @@ func (f *fake) Open(_ context.Context, text string) (io.ReadSeekCloser, uint64, 
 	return nopCloser{bytes.NewReader(f.file)}, size, f.err
 }
 
+func (f *fake) Scrub(context.Context) (integrity.Report, error) {
+	f.called("scrub")
+	return integrity.Report{Blocks: 10, Bytes: 2000, Damaged: 3, Repaired: 2}, f.err
+}
+
 func (f *fake) Ready(context.Context) error { return f.err }
 
 type nopCloser struct{ io.ReadSeeker }
@@ -130,7 +136,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Files: f, Blocks: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -181,6 +187,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"content_add", fake{}, "POST", "/content", "some bytes", ""},
 		{"content_get", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID, "", ""},
 		{"content_get_empty", fake{}, "GET", "/content/" + fileCID, "", ""},
+		{"scrub", fake{}, "POST", "/scrub", "", "scrub"},
 		{"content_bad_cid", fake{}, "GET", "/content/hello", "", ""},
 		{"error_internal", fake{err: errors.New("open blocks: input/output error")}, "GET", "/status", "", ""},
 		{"error_unavailable", fake{err: state.ErrUnavailable}, "GET", "/users", "", ""},

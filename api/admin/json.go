@@ -112,6 +112,14 @@ type Content struct {
 	Size uint64 `json:"size"` // bytes of the file
 }
 
+// Scrubbed is what came of verifying every stored block of a node.
+type Scrubbed struct {
+	Blocks   uint64 `json:"blocks"`   // found good
+	Bytes    uint64 `json:"bytes"`    // of them
+	Damaged  uint64 `json:"damaged"`  // blocks that were damaged or gone
+	Repaired uint64 `json:"repaired"` // of them, here again
+}
+
 // timeForm is ISO 8601 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 

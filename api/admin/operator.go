@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
@@ -61,6 +62,13 @@ type Files interface {
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 
+// Blocks are the use cases of what is stored on this node.
+type Blocks interface {
+	// Scrub verifies every stored block, has the damaged ones fetched again, and
+	// waits for that as long as it makes progress.
+	Scrub(ctx context.Context) (integrity.Report, error)
+}
+
 // SocketName is the name of the local API's socket in the data folder.
 const SocketName = "holdfast.sock"
 
@@ -79,6 +87,7 @@ type OperatorOptions struct {
 	Members  Members
 	Accounts Accounts
 	Files    Files
+	Blocks   Blocks
 	// Pins serves /pins and what is below it for Local's principals.
 	Pins http.Handler
 	// Addrs are those of this node's listeners.
@@ -137,6 +146,7 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: call(p.revokeKey)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
+		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
 	}
 }
 
@@ -269,6 +279,18 @@ func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("add file: %w", err)
 	}
 	return web.JSON(w, http.StatusCreated, Content{CID: root.String(), Size: size})
+}
+
+// scrub answers when all is verified: that takes as long as reading the disk,
+// so only the client's patience bounds it.
+func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
+	report, err := p.opts.Blocks.Scrub(r.Context())
+	if err != nil {
+		return fmt.Errorf("scrub: %w", err)
+	}
+	return web.JSON(w, http.StatusOK, Scrubbed{
+		Blocks: report.Blocks, Bytes: report.Bytes, Damaged: report.Damaged, Repaired: report.Repaired,
+	})
 }
 
 // file streams a file. The header goes out when the first bytes are here; an

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -145,13 +146,20 @@ func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
 	return nil, here
 }
 
-// held adapts the block store's owners to the tracker.
-type held struct{ *blocks.Store }
+// held adapts the block store's owners to the tracker. What is damaged is not
+// sealed, until it is sealed again.
+type held struct {
+	*blocks.Store
+	scrubber *integrity.Scrubber
+}
+
+// Damaged tells the tracker what is damaged from what was never complete.
+func (h held) Damaged(owner string) bool { return h.scrubber.Damaged(owner) }
 
 // Owner implements tracker.Blocks.
 func (h held) Owner(ctx context.Context, owner string) (sealed bool, bytes, count uint64, ok bool, err error) {
 	o, ok, err := h.Store.Owner(ctx, owner)
-	return o.Sealed, o.Bytes, o.Blocks, ok, err
+	return o.Sealed && !h.scrubber.Damaged(owner), o.Bytes, o.Blocks, ok, err
 }
 
 // Owners implements tracker.Blocks.
@@ -161,6 +169,9 @@ func (h held) Owners(ctx context.Context, prefix string, fn func(owner string, s
 
 // Seal implements tracker.Blocks.
 func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error {
+	if err := h.scrubber.Sealing(ctx, owner); err != nil {
+		return err
+	}
 	return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count})
 }
 
@@ -169,3 +180,21 @@ func (h held) Drop(ctx context.Context, owner string) error {
 	_, err := h.Store.Drop(ctx, owner)
 	return err
 }
+
+// scrubbed adapts the block store to the use cases of its integrity.
+type scrubbed struct{ *blocks.Store }
+
+// Scrub implements integrity.Store.
+func (s scrubbed) Scrub(ctx context.Context, bytesPerSecond int64, resume bool) (integrity.Pass, error) {
+	sum, err := s.Store.Scrub(ctx, blocks.ScrubOptions{BytesPerSecond: bytesPerSecond, Resume: resume})
+	return integrity.Pass{Blocks: sum.Blocks, Bytes: sum.Bytes, Damaged: sum.Damaged}, err
+}
+
+// Missing implements integrity.Store.
+func (s scrubbed) Missing() uint64 { return s.Usage().Missing }
+
+// DiskBytes implements integrity.Store.
+func (s scrubbed) DiskBytes() uint64 { return s.Usage().DiskBytes }
+
+// Repair implements integrity.Repairs.
+func (n *Node) Repair(ctx context.Context, owner string) error { return n.tracker.Repair(ctx, owner) }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
@@ -73,6 +74,7 @@ type Node struct {
 	founder  *state.InitCluster // what to propose while the cluster has no state
 	gossip   *gossip.Gossip
 	tracker  *tracker.Tracker
+	scrubber *integrity.Scrubber
 	settler  *tracker.Settler
 	repairer *tracker.Repairer
 
@@ -93,6 +95,9 @@ func (n *Node) Members() *members.Members { return n.members }
 
 // Content returns the use cases of files.
 func (n *Node) Content() *content.Content { return n.content }
+
+// Integrity returns the use cases of verifying what is stored.
+func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
 
 // Open opens the node in opts.Config.Data, found or joined to a cluster first
 // if the folder is new. It waits for the cluster that it joins, as long as ctx
@@ -274,8 +279,15 @@ func (n *Node) openTracker() error {
 	table := n.gossip.Table()
 	c := n.opts.Config
 	var err error
+	n.scrubber, err = integrity.New(integrity.Options{
+		Store: scrubbed{n.blocks}, Repairs: n, Cycle: c.Storage.ScrubCycle, Now: time.Now,
+		Logger: n.logger, Registerer: n.opts.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("open scrubber: %w", err)
+	}
 	n.tracker, err = tracker.New(tracker.Options{
-		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks},
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber},
 		Fetcher: &fetcher{peer: n.peer, blocks: n.blocks, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer)},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
@@ -294,6 +306,9 @@ func (n *Node) openTracker() error {
 		After: c.Repair.After, Now: time.Now, Logger: n.logger,
 	}
 	if err := n.tracker.DropLeases(context.Background()); err != nil {
+		return err
+	}
+	if err := n.scrubber.Load(context.Background()); err != nil { // before the tracker believes a seal
 		return err
 	}
 	return n.registerMetrics()

@@ -136,6 +136,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"consensus": n.consensus.Run,
 		"gossip":    n.gossip.Run,
 		"tracker":   n.tracker.Run,
+		"scrubber":  n.scrubber.Run,
 		"settler":   n.settler.Run,
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,

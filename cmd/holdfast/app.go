@@ -132,7 +132,7 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		a.runCommand(), a.demoCommand(), a.versionCommand(),
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
 		a.userCommand(), a.keyCommand(),
-		a.pinCommand(), a.addCommand(), a.getCommand(),
+		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
 	)
 	return root
 }

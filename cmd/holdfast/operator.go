@@ -32,6 +32,9 @@ type operator interface {
 	// each change before.
 	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
 
+	// Scrub verifies the node's blocks now and waits for repairs.
+	Scrub(ctx context.Context) (client.Scrubbed, error)
+
 	// AddContent imports a file. Its blocks are durable on the node, for a while.
 	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
 	// OpenContent reads a file of size bytes. One that breaks off is an error of

@@ -51,6 +51,7 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
+	surfaces.Blocks = n.Integrity()
 	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
 	server, err := api.New(bound, surfaces)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 
 // useCases are what the interfaces serve.
 var useCases = []string{
-	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content",
+	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
 }
 
 // surface is what one HTTP interface may import.
@@ -58,6 +58,7 @@ var rows = []row{
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/integrity", nil, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},

@@ -45,6 +45,9 @@ type NewKey = admin.NewKey
 // Content is an imported file.
 type Content = admin.Content
 
+// Scrubbed is what came of verifying every stored block of the node.
+type Scrubbed = admin.Scrubbed
+
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
@@ -166,6 +169,16 @@ func (c *Client) OpenContent(ctx context.Context, cid string) (body io.ReadClose
 		return nil, 0, answered(resp, nil)
 	}
 	return resp.Body, resp.ContentLength, nil
+}
+
+// Scrub verifies every stored block of the node now, and has damaged ones
+// fetched again. It takes as long as reading the disk; ctx alone bounds it.
+func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
+	resp, err := c.send(ctx, http.MethodPost, "/scrub", nil, nil)
+	if err != nil {
+		return s, err
+	}
+	return s, answered(resp, &s)
 }
 
 // as is the query that names whose account is meant; none for the operator's.

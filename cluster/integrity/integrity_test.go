@@ -1,0 +1,266 @@
+package integrity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// disk stands in for the block store, and for who repairs it.
+type disk struct {
+	mu        sync.Mutex
+	rotten    map[string]uint64 // damage that nobody has met yet, by owner
+	missing   map[string]uint64 // damage that is known
+	gone      map[string]uint64 // files that went
+	completed time.Time
+	passes    []pass
+	repairs   []string
+	repair    func(owner string) // what a Repair leads to; nil: nothing
+	err       error              // of the next Scrub
+	lost      chan struct{}
+}
+
+type pass struct {
+	at     time.Time
+	speed  int64
+	resume bool
+}
+
+func newDisk() *disk {
+	return &disk{rotten: map[string]uint64{}, missing: map[string]uint64{}, gone: map[string]uint64{}, lost: make(chan struct{}, 1)}
+}
+
+func (d *disk) meet(from map[string]uint64) (n uint64) {
+	for owner, blocks := range from {
+		d.missing[owner] += blocks
+		n += blocks
+	}
+	clear(from)
+	if n > 0 {
+		select {
+		case d.lost <- struct{}{}:
+		default:
+		}
+	}
+	return n
+}
+
+func (d *disk) Scrub(_ context.Context, speed int64, resume bool) (Pass, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.passes = append(d.passes, pass{time.Now(), speed, resume})
+	if err := d.err; err != nil {
+		d.err = nil
+		return Pass{}, err
+	}
+	d.completed = time.Now()
+	return Pass{Blocks: 10, Bytes: 1000, Damaged: d.meet(d.rotten)}, nil
+}
+
+func (d *disk) ScrubCompleted() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.completed
+}
+
+func (d *disk) CheckSegments(context.Context) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.meet(d.gone), nil
+}
+
+func (d *disk) Lost() <-chan struct{} { return d.lost }
+
+func (d *disk) Missing() (n uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, blocks := range d.missing {
+		n += blocks
+	}
+	return n
+}
+
+func (d *disk) DiskBytes() uint64 { return 100 << 40 }
+
+func (d *disk) Damaged(_ context.Context, fn func(string, uint64) (bool, error)) error {
+	d.mu.Lock()
+	all := maps.Clone(d.missing)
+	d.mu.Unlock()
+	for owner, blocks := range all {
+		if more, err := fn(owner, blocks); !more || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *disk) Whole(_ context.Context, owner string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.missing[owner] == 0, nil
+}
+
+func (d *disk) Repair(_ context.Context, owner string) error {
+	d.mu.Lock()
+	d.repairs = append(d.repairs, owner)
+	then := d.repair
+	d.mu.Unlock()
+	if then != nil {
+		then(owner)
+	}
+	return nil
+}
+
+func (d *disk) mend(owner string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.missing, owner)
+}
+
+func (d *disk) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.repairs)
+}
+
+// bubble runs a test with a Scrubber that runs, in virtual time.
+func bubble(t *testing.T, fn func(t *testing.T, d *disk, s *Scrubber)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.completed = time.Now()
+		s, err := New(Options{Store: d, Repairs: d, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		fn(t, d, s)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func pause(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
+		pause(time.Second)
+		d.mu.Lock()
+		d.meet(map[string]uint64{"root/a": 2})
+		d.mu.Unlock()
+		pause(time.Second)
+		if d.asked() != 1 || !s.Damaged("root/a") {
+			t.Errorf("asked %d times, damaged %v", d.asked(), s.Damaged("root/a"))
+		}
+		if err := s.Sealing(context.Background(), "root/a"); !errors.Is(err, ErrIncomplete) {
+			t.Errorf("sealed with a hole: %v", err)
+		}
+		d.mend("root/a")
+		if err := s.Sealing(context.Background(), "root/a"); err != nil || s.Damaged("root/a") {
+			t.Errorf("whole again: %v, damaged %v", err, s.Damaged("root/a"))
+		}
+	})
+}
+
+func TestFilesThatGoAreFoundWithinACheck(t *testing.T) {
+	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
+		d.mu.Lock()
+		d.gone["root/a"] = 7
+		d.mu.Unlock()
+		pause(DefaultCheck + time.Second)
+		if d.asked() == 0 || !s.Damaged("root/a") {
+			t.Errorf("asked %d times, damaged %v", d.asked(), s.Damaged("root/a"))
+		}
+		before := d.asked()
+		pause(2 * DefaultCheck) // and asked for again as long as it lasts
+		if d.asked() == before {
+			t.Error("asked once only")
+		}
+	})
+}
+
+func TestLoadKnowsWhatAnEarlierProcessLeft(t *testing.T) {
+	d := newDisk()
+	d.missing["root/a"], d.gone["root/b"] = 1, 1
+	s, err := New(Options{Store: d, Repairs: d, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Load(t.Context()); err != nil || !s.Damaged("root/a") || !s.Damaged("root/b") || s.Damaged("root/c") {
+		t.Errorf("%v, %v", err, s.damaged)
+	}
+}
+
+// Every block is verified within a cycle: a pass may take half of it, and the
+// next begins when the other half is over. One that fails is tried again soon.
+func TestEverythingIsVerifiedWithinACycle(t *testing.T) {
+	bubble(t, func(t *testing.T, d *disk, _ *Scrubber) {
+		begin := time.Now()
+		pause(DefaultCycle/2 - time.Second)
+		if len(d.passes) != 0 {
+			t.Fatalf("passes %v", d.passes)
+		}
+		d.mu.Lock()
+		d.err = errors.New("the disk has a cold")
+		d.mu.Unlock()
+		pause(time.Minute)
+		if len(d.passes) != 2 || d.passes[1].at.Sub(begin) > DefaultCycle/2+time.Minute {
+			t.Fatalf("passes %v", d.passes)
+		}
+		if p := d.passes[1]; !p.resume || float64(p.speed)*(DefaultCycle/2).Seconds() < 100<<39 {
+			t.Errorf("%+v is too slow for the cycle", p)
+		}
+		pause(DefaultCycle)
+		if len(d.passes) != 4 {
+			t.Errorf("passes %v", d.passes)
+		}
+	})
+}
+
+func TestScrubNowWaitsForRepairsAsLongAsTheyGoOn(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		each     time.Duration // one repair takes; 0: none is made
+		repaired uint64
+		atMost   time.Duration
+	}{
+		{"at once", time.Millisecond, 6, time.Second},
+		{"slowly", DefaultPatience - time.Second, 6, 3 * DefaultPatience},
+		{"never", 0, 0, DefaultPatience + time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
+				begin := time.Now()
+				d.rotten = map[string]uint64{"root/a": 1, "root/b": 2, "root/c": 3}
+				if tc.each > 0 {
+					go func() {
+						for _, owner := range []string{"root/b", "root/a", "root/c"} {
+							<-time.After(tc.each)
+							d.mend(owner)
+						}
+					}()
+				}
+				r, err := s.Scrub(context.Background())
+				if want := (Report{Blocks: 10, Bytes: 1000, Damaged: 6, Repaired: tc.repaired}); err != nil || r != want {
+					t.Errorf("%+v, %v, want %+v", r, err, want)
+				}
+				if took := time.Since(begin); took > tc.atMost {
+					t.Errorf("took %v", took)
+				}
+				pause(3 * DefaultPatience)
+			})
+		})
+	}
+}
