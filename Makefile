@@ -14,6 +14,9 @@ LONG_TIMEOUT   ?= 20m
 FUZZTIME       ?= 10s
 BENCHTIME      ?= 1s
 CHAOS_ROUNDS   ?= 5
+CHAOS_FOR      ?= 2h
+CHAOS_FROM     ?= 1
+CHAOS_CI       ?= 60s
 
 # Packages whose tests run code of several goroutines at once.
 RACE ?= ./api/... ./cluster/... ./consensus/... ./peer/... ./storage/...
@@ -96,8 +99,13 @@ smoke: build ## one cluster of three processes, under a minute
 conformance: build ## black-box suites against three processes (needs npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) ./test/conformance/...
 
+.PHONY: chaos-ci
+chaos-ci: ## whole clusters in virtual time, as many seeds as fit in CHAOS_CI (60s)
+	$(GO) test -count 1 -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^TestClustersSurvive' -v ./test/chaos -for $(CHAOS_CI)
+
 .PHONY: chaos
-chaos: build ## the crash test, CHAOS_ROUNDS times over
+chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then the crash test, CHAOS_ROUNDS times
+	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -run '^TestFirstLight' -v ./test/conformance
 
 # -only GROUP, -pins 1000000 and -url URL -token TOKEN go into BENCH_FLAGS.

@@ -22,6 +22,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,9 +35,11 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "run this seed alone; 0: seeds from 1 on")
-	seedsFlag = flag.Int("seeds", 2, "how many seeds to run")
+	seedFlag  = flag.Uint64("seed", 0, "run this seed alone; 0: seeds from -from on")
+	fromFlag  = flag.Uint64("from", 1, "the first seed")
+	seedsFlag = flag.Int("seeds", 1, "how many seeds to run")
 	forFlag   = flag.Duration("for", 0, "run seeds for as long, instead of -seeds")
+	longFlag  = flag.Bool("long", false, "also what takes minutes")
 	talkFlag  = flag.Bool("talk", false, "show what the nodes log")
 )
 
@@ -59,6 +62,30 @@ type report struct {
 	packets          uint64
 	pins, pinned     int
 	virtual, checked time.Duration
+	longest          time.Duration   // call, virtual
+	outages          []time.Duration // of writes, virtual, sorted
+	fired            [faults]int
+}
+
+// add counts another run in.
+func (r *report) add(o report) {
+	r.ops, r.answered, r.packets = r.ops+o.ops, r.answered+o.answered, r.packets+o.packets
+	r.pins, r.pinned, r.virtual = r.pins+o.pins, r.pinned+o.pinned, r.virtual+o.virtual
+	r.longest = max(r.longest, o.longest)
+	for i, n := range o.fired {
+		r.fired[i] += n
+	}
+}
+
+// faults names the faults that happened.
+func (r *report) faults() string {
+	var names []string
+	for i, n := range r.fired {
+		if n > 0 {
+			names = append(names, fmt.Sprintf("%v %d", fault(i), n))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // run is one seed's cluster, clients and faults.
@@ -68,23 +95,41 @@ type run struct {
 	library *library
 	tally   tally
 	steps   []step
+	// patience is that of all clients with every call; 0: it differs.
+	patience time.Duration
+	prober   *prober // nil: nobody measures outages
 
 	// mu guards strange.
 	mu      sync.Mutex
 	strange []error // what clients should never be told
 }
 
-func newRun(seed uint64, base string, bug func(pins.State) pins.State) (*run, *rand.Rand) {
+// scenario is what a run is made of, beside its seed.
+type scenario struct {
+	bug      func(pins.State) pins.State // nil: none that is known
+	steps    []step                      // nil: the seed draws them
+	patience time.Duration
+	probe    bool
+}
+
+func newRun(seed uint64, base string, s scenario) (*run, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	log := slog.New(slog.DiscardHandler)
 	if *talkFlag {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	return &run{
-		cluster: &cluster{base: base, log: log, network: newNetwork(), bug: bug, ids: map[state.NodeID]int{}},
+	r := &run{
+		cluster: &cluster{base: base, log: log, network: newNetwork(), bug: s.bug, ids: map[state.NodeID]int{}},
 		library: &library{bytes: map[string][]byte{}},
-		steps:   plan(rng),
-	}, rng
+		steps:   plan(rng), patience: s.patience,
+	}
+	if s.steps != nil {
+		r.steps = s.steps
+	}
+	if s.probe {
+		r.prober = &prober{cluster: r.cluster}
+	}
+	return r, rng
 }
 
 // work founds the cluster, lets clients and faults have their time, and waits
@@ -103,8 +148,12 @@ func (r *run) work(ctx context.Context, rng *rand.Rand) (err error) {
 		c := &client{
 			number: i, rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), cluster: r.cluster,
 			tenant: r.tenants[i%accountsUsed], library: r.library, tally: &r.tally, unexpected: r.unexpected,
+			patience: r.patience,
 		}
 		clients.Go(func() { c.run(asking) })
+	}
+	if r.prober != nil {
+		clients.Go(func() { r.unexpected(r.prober.run(asking)) })
 	}
 	err = r.breakThings(ctx)
 	enough()
@@ -118,6 +167,9 @@ func (r *run) work(ctx context.Context, rng *rand.Rand) (err error) {
 func (r *run) unexpected(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err == nil {
+		return
+	}
 	r.strange = append(r.strange, err)
 }
 
@@ -130,6 +182,11 @@ func (r *run) enrol(ctx context.Context) error {
 			return err
 		}
 		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock}}
+	}
+	if r.prober != nil {
+		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, "prober@example.org", "")
+		r.prober.account = a.ID
+		return err
 	}
 	return nil
 }
@@ -177,24 +234,38 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 	}
-	return await(ctx, "all nodes have applied the same entries", func() bool {
-		synctest.Wait()
-		first, err := r.cluster.members[0].life.Members().Status(ctx)
-		if err != nil {
-			return false
+	return await(ctx, "all nodes have applied the same entries", func() bool { return r.still(ctx) })
+}
+
+// inFlight is how long packets that were sent before a cut may arrive: less than
+// what Raft takes for silence.
+const inFlight = 50 * time.Millisecond
+
+// still cuts all nodes off and tells whether they have applied the same; if not,
+// it mends the links. What arrives after the cut was on its way before.
+func (r *run) still(ctx context.Context) bool {
+	for i := range nodes {
+		r.cluster.isolate(i, true)
+	}
+	pause(ctx, inFlight)
+	synctest.Wait()
+	var index [nodes]uint64
+	for i, m := range r.cluster.members {
+		if s, err := m.life.Members().Status(ctx); err == nil {
+			index[i] = s.Index
 		}
-		for _, m := range r.cluster.members[1:] {
-			s, err := m.life.Members().Status(ctx)
-			if err != nil || s.Index != first.Index {
-				return false
-			}
-		}
+	}
+	if index[0] != 0 && index[0] == index[1] && index[1] == index[2] {
 		return true
-	})
+	}
+	for i := range nodes {
+		r.cluster.isolate(i, false)
+	}
+	return false
 }
 
 // simulate runs one seed. What it returns is what is wrong.
-func simulate(t *testing.T, seed uint64, bug func(pins.State) pins.State) (report, error) {
+func simulate(t *testing.T, seed uint64, s scenario) (report, error) {
 	t.Helper()
 	base := folder(t)
 	var r *run
@@ -203,11 +274,15 @@ func simulate(t *testing.T, seed uint64, bug func(pins.State) pins.State) (repor
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var rng *rand.Rand
-		r, rng = newRun(seed, base, bug)
+		r, rng = newRun(seed, base, s)
 		failed = r.work(t.Context(), rng)
 		got.virtual = time.Since(began)
 	})
 	got.ops, got.answered, got.packets = r.tally.asked.Load(), r.tally.answered.Load(), r.cluster.network.packets()
+	got.longest, got.fired = time.Duration(r.tally.longest.Load()), r.cluster.fired
+	if r.prober != nil {
+		got.outages = slices.Sorted(slices.Values(r.prober.gaps))
+	}
 	began := time.Now()
 	failed = errors.Join(failed, errors.Join(r.strange...))
 	if failed == nil {
@@ -245,13 +320,17 @@ func folder(t *testing.T) string {
 
 func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 	began := time.Now()
+	var all report
+	runs := 0
 	one := func(seed uint64) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			start := time.Now()
-			got, err := simulate(t, seed, nil)
+			got, err := simulate(t, seed, scenario{})
 			if err != nil {
 				t.Fatal(err)
 			}
+			runs++
+			all.add(got)
 			t.Logf("%d calls, %d answered, %d pins of which %d pinned, %d packets, %v virtual in %v, checked in %v",
 				got.ops, got.answered, got.pins, got.pinned, got.packets, got.virtual.Round(time.Millisecond),
 				time.Since(start).Round(time.Millisecond), got.checked.Round(time.Millisecond))
@@ -261,7 +340,9 @@ func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 		one(*seedFlag)
 		return
 	}
-	for seed := 1; (*forFlag == 0 && seed <= *seedsFlag) || time.Since(began) < *forFlag; seed++ {
-		one(uint64(seed))
+	for n := 0; (*forFlag == 0 && n < *seedsFlag) || time.Since(began) < *forFlag; n++ {
+		one(*fromFlag + uint64(n))
 	}
+	t.Logf("%d runs passed and count: %d calls, %d answered, %d pinned pins checked, %v virtual; longest call %v; faults: %v",
+		runs, all.ops, all.answered, all.pinned, all.virtual.Round(time.Second), all.longest.Round(time.Millisecond), all.faults())
 }

@@ -77,16 +77,18 @@ func (l *library) any(rng *rand.Rand) (string, bool) {
 // tally is what clients asked for and what was answered.
 type tally struct {
 	asked, answered atomic.Int64
+	longest         atomic.Int64 // call, in nanoseconds of virtual time
 }
 
 // client asks one thing after the other, of any node.
 type client struct {
-	number  int
-	rng     *rand.Rand
-	cluster *cluster
-	tenant  *tenant
-	library *library
-	tally   *tally
+	number   int
+	rng      *rand.Rand
+	cluster  *cluster
+	tenant   *tenant
+	library  *library
+	tally    *tally
+	patience time.Duration // with every call; 0: it differs
 	// unexpected gets what no client should be told.
 	unexpected func(error)
 }
@@ -108,7 +110,11 @@ func (c *client) once(ctx context.Context) {
 		return // nobody answers
 	}
 	defer l.calls.Done()
-	call, cancel := context.WithTimeout(l.ctx, minPatience+time.Duration(c.rng.Int64N(int64(maxPatience-minPatience))))
+	patience := minPatience + time.Duration(c.rng.Int64N(int64(maxPatience-minPatience)))
+	if c.patience != 0 {
+		patience = c.patience
+	}
+	call, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	t := c.tenant
 	t.mu.Lock()
@@ -180,6 +186,9 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 	}
 	if o.outcome != unknown {
 		c.tally.answered.Add(1)
+	}
+	took := int64(time.Since(o.when))
+	for was := c.tally.longest.Load(); took > was && !c.tally.longest.CompareAndSwap(was, took); was = c.tally.longest.Load() {
 	}
 	t.history.record(o)
 	t.learn(o, record.ID, target)

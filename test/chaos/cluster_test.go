@@ -75,6 +75,7 @@ type cluster struct {
 	members [nodes]*member
 	ids     map[state.NodeID]int
 	join    string
+	fired   [faults]int // faults that happened
 }
 
 // start opens and runs a node. It does not wait until it is ready.

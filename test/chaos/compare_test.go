@@ -3,8 +3,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,63 +14,68 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
+// row is one key of the state and its value.
+type row struct{ key, value string }
+
 // compareNodes reads the folders of the nodes, which have ended: all hold the
 // same state, and each the content that it says it holds.
 func (r *run) compareNodes(ctx context.Context, got *report) error {
-	var first [sha256.Size]byte
+	var first []row
 	for i, m := range r.cluster.members {
-		sum, err := r.examine(ctx, m, got)
+		rows, err := r.examine(ctx, m, got)
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i+1, err)
 		}
 		if i == 0 {
-			first = sum
-		} else if sum != first {
-			return fmt.Errorf("the states of nodes 1 and %d differ", i+1)
+			first = rows
+			continue
+		}
+		for at := range max(len(first), len(rows)) {
+			var one, other row
+			if at < len(first) {
+				one = first[at]
+			}
+			if at < len(rows) {
+				other = rows[at]
+			}
+			if one != other {
+				return fmt.Errorf("the states of nodes 1 and %d differ: %x is %x, and %x is %x", i+1, one.key, one.value, other.key, other.value)
+			}
 		}
 	}
 	return nil
 }
 
-// examine returns the hash of everything in a node's state, after it has looked
-// for the content that the state says is there.
-func (r *run) examine(ctx context.Context, m *member, got *report) (sum [sha256.Size]byte, err error) {
+// examine returns everything in a node's state, after it has looked for the
+// content that the state says is there.
+func (r *run) examine(ctx context.Context, m *member, got *report) (rows []row, err error) {
 	store, err := kv.Open(filepath.Join(m.folder, "state"), kv.Options{})
 	if err != nil {
-		return sum, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	content, err := blocks.Open(filepath.Join(m.folder, "blocks"), blocks.Options{})
 	if err != nil {
-		return sum, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	view := store.View()
 	defer view.Close()
-	if sum, err = hash(view); err != nil {
-		return sum, err
+	err = view.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
+		rows = append(rows, row{string(key), string(value)})
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	s := state.NewView(view, 0)
 	if err := r.holds(ctx, s, m.number, content); err != nil {
-		return sum, err
+		return nil, err
 	}
 	if m.number > 0 {
-		return sum, nil
+		return rows, nil
 	}
-	return sum, r.count(s, got)
-}
-
-// hash is over all keys and values, in their order, with their lengths.
-func hash(view *kv.View) (sum [sha256.Size]byte, err error) {
-	h := sha256.New()
-	err = view.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
-		var lengths [8]byte
-		binary.BigEndian.PutUint32(lengths[:4], uint32(len(key)))
-		binary.BigEndian.PutUint32(lengths[4:], uint32(len(value)))
-		_, err := h.Write(bytes.Join([][]byte{lengths[:], key, value}, nil))
-		return true, err
-	})
-	return [sha256.Size]byte(h.Sum(nil)), err
+	return rows, r.count(s, got)
 }
 
 // holds reads whole every file that the state says this node holds.

@@ -69,6 +69,14 @@ func plan(rng *rand.Rand) []step {
 // cause lets one fault happen and end. An error says that the run does not
 // count, because it did not happen, or that a node did not come back.
 func (c *cluster) cause(ctx context.Context, s step) error {
+	err := c.happen(ctx, s)
+	if err == nil {
+		c.fired[s.fault]++
+	}
+	return err
+}
+
+func (c *cluster) happen(ctx context.Context, s step) error {
 	node := s.node
 	if number, known := c.leader(ctx); s.leader && known {
 		node = number

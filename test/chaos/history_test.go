@@ -213,11 +213,16 @@ func (h *history) model() porcupine.Model {
 // checkTimeout bounds the search for an order, in real time.
 const checkTimeout = time.Minute
 
-// check looks for an order of all ops in which each answer is right.
+// check says what is wrong with the answers. There has to be an order of all ops
+// in which each answer is right.
 func (h *history) check() error {
-	if err := errors.Join(h.checkLists(), h.checkCreated()); err != nil {
+	if err := h.checkLists(); err != nil {
 		return err
 	}
+	return errors.Join(h.checkCreated(), h.checkOrder())
+}
+
+func (h *history) checkOrder() error {
 	ops := h.settled()
 	operations := make([]porcupine.Operation, len(ops))
 	for i, o := range ops {

@@ -1,0 +1,96 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// staleReads answers from what this node has applied, without a question to the
+// leader.
+type staleReads struct{ pins.State }
+
+func (s staleReads) View(context.Context) (state.View, func(), error) {
+	view, release := s.LocalView()
+	return view, release, nil
+}
+
+// earlyAnswers says that a pin was created before it was committed.
+type earlyAnswers struct{ pins.State }
+
+func (s earlyAnswers) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	c, ok := cmd.(*state.CreatePin)
+	if !ok {
+		return s.State.Propose(ctx, cmd)
+	}
+	go func() { // synctest.Test waits for it
+		// Nobody hears how it went.
+		_, _ = s.State.Propose(context.WithoutCancel(ctx), cmd)
+	}()
+	pin := c.Pin
+	return state.Result{Pin: &pin}, nil
+}
+
+// newRetries tries a write without an answer again as if it were another one.
+type newRetries struct{ pins.State }
+
+func (s newRetries) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	result, err := s.State.Propose(ctx, cmd)
+	c, ok := cmd.(*state.CreatePin)
+	if !ok || !errors.Is(err, state.ErrUnavailable) {
+		return result, err
+	}
+	again := *c
+	again.Pin.ID = state.RequestID(uuid.NewString())
+	return s.State.Propose(context.WithoutCancel(ctx), &again)
+}
+
+// lostDeletes says that a pin is gone, and does not see to it when the cluster
+// does not answer.
+type lostDeletes struct{ pins.State }
+
+func (s lostDeletes) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	result, err := s.State.Propose(ctx, cmd)
+	if _, ok := cmd.(*state.DeletePin); ok && errors.Is(err, state.ErrUnavailable) {
+		err = nil
+	}
+	return result, err
+}
+
+// maxSeeds is how many seeds may pass before a mistake has to be found.
+const maxSeeds = 10
+
+func TestDeliberateMistakesAreFound(t *testing.T) {
+	for i, tc := range []struct {
+		name string
+		bug  func(pins.State) pins.State
+	}{
+		{"reads of the local state", func(s pins.State) pins.State { return staleReads{s} }},
+		{"an answer before the commit", func(s pins.State) pins.State { return earlyAnswers{s} }},
+		{"a retry that is a new write", func(s pins.State) pins.State { return newRetries{s} }},
+		{"a delete that was not done", func(s pins.State) pins.State { return lostDeletes{s} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if i > 0 && !*longFlag {
+				t.Skip("only with -long")
+			}
+			for seed := range uint64(maxSeeds) {
+				_, err := simulate(t, seed+1, scenario{bug: tc.bug})
+				var invalid invalid
+				if errors.As(err, &invalid) {
+					continue
+				}
+				if err != nil {
+					t.Log(fmt.Errorf("found: %w", err))
+					return
+				}
+			}
+			t.Errorf("%d seeds did not find it", maxSeeds)
+		})
+	}
+}
