@@ -15,6 +15,33 @@ import (
 // replayStep is how many records recovery enters into the index at a time.
 const replayStep = 2048
 
+// recoverOrRebuild recovers, and where that finds the index damaged, does it
+// again from the segments alone.
+func (s *Store) recoverOrRebuild() error {
+	err := s.recoverState()
+	if !errors.Is(err, kv.ErrCorrupt) {
+		return err
+	}
+	if err := s.distrustIndex(err); !fileExists(filepath.Join(s.dir, rebuildFile)) {
+		return err
+	}
+	if s.index != nil {
+		if err := s.index.Close(); err != nil {
+			return fmt.Errorf("close the damaged index: %w", err)
+		}
+		s.index = nil
+	}
+	if s.active != nil {
+		if err := s.active.f.Close(); err != nil {
+			return fmt.Errorf("close the active segment: %w", err)
+		}
+		s.active = nil
+	}
+	clear(s.loads)
+	clear(s.unswept)
+	return s.recoverState()
+}
+
 // recoverState makes the index and the counts what the segments say, and opens
 // the segment to append to.
 func (s *Store) recoverState() error {

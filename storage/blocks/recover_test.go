@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
 	"github.com/ipfs/go-cid"
 	"github.com/multiformats/go-multihash"
 )
@@ -86,6 +87,20 @@ func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
 				err = errors.Join(err, os.WriteFile(path, []byte("garbage, not a manifest"), 0o600))
 			}
 			return err
+		},
+		"counts garbled": func(dir string) error {
+			index, err := kv.Open(filepath.Join(dir, indexDir), kv.Options{})
+			if err != nil {
+				return err
+			}
+			v, garbled := index.View(), []byte(nil)
+			err = v.Scan([]byte{keySegment}, []byte{keySegment + 1}, false, func(key, _ []byte) (bool, error) {
+				garbled = slices.Clone(key)
+				return false, nil
+			})
+			v.Close()
+			tx := index.Begin()
+			return errors.Join(err, tx.Set(garbled, []byte("x")), tx.Commit(true), index.Close())
 		},
 		"of another store": func(dir string) error {
 			other := t.TempDir()

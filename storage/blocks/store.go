@@ -236,7 +236,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		stuck:      make(map[uint32]bool),
 	}
 	s.idle.L = &s.mu
-	if err := s.recoverState(); err != nil {
+	if err := s.recoverOrRebuild(); err != nil {
 		err = fmt.Errorf("blocks: open %s: %w", dir, err)
 		if s.index != nil {
 			err = errors.Join(err, s.index.Close())
@@ -283,7 +283,7 @@ func (s *Store) distrustIndex(err error) error {
 	if !errors.Is(err, kv.ErrCorrupt) {
 		return err
 	}
-	s.log.Error("block index is damaged and will be rebuilt at the next start", "err", err)
+	s.log.Error("block index is damaged and will be rebuilt", "err", err)
 	if werr := durable.WriteFile(filepath.Join(s.dir, rebuildFile), nil, filePerm); werr != nil {
 		return errors.Join(err, werr)
 	}
