@@ -202,13 +202,19 @@ func (m *machine) records(t *rapid.T, number uint32) (out []record) {
 // says otherwise.
 const modelChecks = 30
 
-func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
-	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
+// fewerChecks makes rapid try modelChecks histories, if nobody asked for others.
+func fewerChecks(t *testing.T) {
+	t.Helper()
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
 	if !asked {
 		must(t, flag.Set("rapid.checks", strconv.Itoa(modelChecks)))
 	}
+}
+
+func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
+	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
+	fewerChecks(t)
 	t.Parallel() // it mostly waits for the disk
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "holdfast-blocks-model")
