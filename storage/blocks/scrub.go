@@ -78,11 +78,16 @@ func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 		from = st.Next
 	}
 	var sum Scrubbed
-	for _, number := range s.segments() {
-		if number < from {
+	todo := s.segments()
+	for len(todo) > 0 {
+		number := todo[0]
+		if todo = todo[1:]; number < from {
 			continue
 		}
-		err := s.scrubSegment(ctx, number, limit, &sum)
+		moved, err := s.scrubSegment(ctx, number, limit, &sum)
+		if moved { // to the end, where it is verified like everything
+			todo = slices.DeleteFunc(s.segments(), func(n uint32) bool { return n <= number })
+		}
 		if err == nil && o.Resume {
 			err = s.saveScrub(scrubState{Next: number + 1, Completed: st.Completed})
 		}
@@ -157,14 +162,23 @@ func (s *Store) fileWhole(number uint32) bool {
 	return !needed
 }
 
-func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) error {
-	good, err := s.verify(ctx, number, limit, sum)
-	if err != nil || good {
-		return err
+// scrubSegment verifies a segment and adds to sum. moved says that it was
+// damaged, so that what is good in it is elsewhere now, and not yet in sum.
+func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (moved bool, err error) {
+	var found Scrubbed
+	good, err := s.verify(ctx, number, limit, &found)
+	sum.Damaged += found.Damaged
+	if err != nil {
+		return false, err
+	}
+	if good {
+		sum.Blocks += found.Blocks
+		sum.Bytes += found.Bytes
+		return false, nil
 	}
 	lost, err := s.salvage(ctx, number)
 	sum.Damaged += lost
-	return err
+	return true, err
 }
 
 // unreadable says that an error is about the file, not about the store.

@@ -137,6 +137,9 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 		if lost == 0 && sum.Damaged != 0 {
 			t.Errorf("%d blocks were lost", sum.Damaged)
 		}
+		if good := uint64(20*len(all) - lost); lost >= 0 && sum.Blocks != good {
+			t.Errorf("%d blocks are good, want %d", sum.Blocks, good)
+		}
 	}
 	here := func(s *Store) (missing []blocks.Block) {
 		for _, owner := range all {
