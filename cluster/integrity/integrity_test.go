@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,12 @@ func (d *disk) asked() int {
 	return len(d.repairs)
 }
 
+func (d *disk) seen() []pass {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.passes)
+}
+
 // bubble runs a test with a Scrubber that runs, in virtual time.
 func bubble(t *testing.T, fn func(t *testing.T, d *disk, s *Scrubber)) {
 	t.Helper()
@@ -209,22 +216,23 @@ func TestEverythingIsVerifiedWithinACycle(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, _ *Scrubber) {
 		begin := time.Now()
 		pause(DefaultCycle/2 - time.Second)
-		if len(d.passes) != 0 {
-			t.Fatalf("passes %v", d.passes)
+		if got := d.seen(); len(got) != 0 {
+			t.Fatalf("passes %v", got)
 		}
 		d.mu.Lock()
 		d.err = errors.New("the disk has a cold")
 		d.mu.Unlock()
 		pause(time.Minute)
-		if len(d.passes) != 2 || d.passes[1].at.Sub(begin) > DefaultCycle/2+time.Minute {
-			t.Fatalf("passes %v", d.passes)
+		got := d.seen()
+		if len(got) != 2 || got[1].at.Sub(begin) > DefaultCycle/2+time.Minute {
+			t.Fatalf("passes %v", got)
 		}
-		if p := d.passes[1]; !p.resume || float64(p.speed)*(DefaultCycle/2).Seconds() < 100<<39 {
+		if p := got[1]; !p.resume || float64(p.speed)*(DefaultCycle/2).Seconds() < 100<<39 {
 			t.Errorf("%+v is too slow for the cycle", p)
 		}
 		pause(DefaultCycle)
-		if len(d.passes) != 4 {
-			t.Errorf("passes %v", d.passes)
+		if got := d.seen(); len(got) != 4 {
+			t.Errorf("passes %v", got)
 		}
 	})
 }
@@ -243,7 +251,9 @@ func TestScrubNowWaitsForRepairsAsLongAsTheyGoOn(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
 				begin := time.Now()
+				d.mu.Lock()
 				d.rotten = map[string]uint64{"root/a": 1, "root/b": 2, "root/c": 3}
+				d.mu.Unlock()
 				if tc.each > 0 {
 					go func() {
 						for _, owner := range []string{"root/b", "root/a", "root/c"} {
