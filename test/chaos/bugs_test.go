@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
 // staleReads answers from what this node has applied, without a question to the
@@ -91,6 +95,36 @@ func TestDeliberateMistakesAreFound(t *testing.T) {
 				}
 			}
 			t.Errorf("%d seeds did not find it", maxSeeds)
+		})
+	}
+}
+
+func TestDamageIsFound(t *testing.T) {
+	if !*longFlag {
+		t.Skip("only with -long")
+	}
+	for _, tc := range []struct {
+		name   string
+		damage func(*run) error
+		want   string
+	}{
+		{"blocks that are gone", func(r *run) error {
+			return os.RemoveAll(filepath.Join(r.cluster.members[1].folder, "blocks"))
+		}, "is not here"},
+		{"a state with one more key", func(r *run) error {
+			store, err := kv.Open(filepath.Join(r.cluster.members[2].folder, "state"), kv.Options{})
+			if err != nil {
+				return err
+			}
+			tx := store.Begin()
+			return errors.Join(tx.Set([]byte{0xff}, nil), tx.Commit(true), store.Close())
+		}, "differ"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := simulate(t, 1, scenario{damage: tc.damage})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("not found: %v", err)
+			}
 		})
 	}
 }

@@ -110,6 +110,7 @@ type scenario struct {
 	steps    []step                      // nil: the seed draws them
 	patience time.Duration
 	probe    bool
+	damage   func(*run) error // done to the folders when all nodes have ended
 }
 
 func newRun(seed uint64, base string, s scenario) (*run, *rand.Rand) {
@@ -288,6 +289,9 @@ func simulate(t *testing.T, seed uint64, s scenario) (report, error) {
 	if failed == nil {
 		for _, tenant := range r.tenants {
 			failed = errors.Join(failed, tenant.history.check())
+		}
+		if s.damage != nil {
+			failed = errors.Join(failed, s.damage(r))
 		}
 		failed = errors.Join(failed, r.compareNodes(t.Context(), &got))
 	}
