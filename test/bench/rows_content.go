@@ -102,9 +102,9 @@ func measureLarge(b *bench) {
 	source := harness.StartBoxo(b)
 	file := source.AddRandom(1, b.large)[0]
 	for _, size := range []struct {
-		nodes  int
-		target string
-	}{{1, "1.2 s"}, {3, "2.5 s"}} {
+		nodes        int
+		name, target string
+	}{{1, "one node", "1.2 s"}, {3, "three nodes", "2.5 s"}} {
 		err := scope(b.ctx, b.settings, func(b *bench) {
 			c := harness.Start(b, harness.Options{Nodes: size.nodes, Replication: size.nodes})
 			u := newUser(b, c, "large")
@@ -122,7 +122,7 @@ func measureLarge(b *bench) {
 				return true, nil
 			})
 			row{
-				work:   fmt.Sprintf("DAG of %d MiB pinned on %d nodes", file.Size>>20, size.nodes),
+				work:   fmt.Sprintf("DAG of %d MiB pinned on %s", file.Size>>20, size.name),
 				result: fmt.Sprintf("pinned %s, everywhere %s", seconds(pinned), seconds(time.Since(began))),
 				target: size.target, used: m.used(),
 			}.print()
