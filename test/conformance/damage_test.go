@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -174,4 +175,45 @@ func wholeEverywhere(t *testing.T, c *harness.Cluster) {
 		}
 		return true, nil
 	})
+}
+
+// TestDamageThatNobodyCanRepairIsSaid damages the only copy: scrub must say so
+// and fail, what is left must stay, and the copy must become whole when the
+// content turns up again.
+func TestDamageThatNobodyCanRepairIsSaid(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	n := c.Nodes[0]
+	path := filepath.Join(t.TempDir(), "file")
+	content := make([]byte, 5<<20)
+	for i := range content {
+		content[i] = byte(i >> 13)
+	}
+	content = append(content, t.Name()...)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := strings.TrimSpace(n.CLI("add", path))
+	flipBits(t, n)
+	r := n.TryCLI("", "scrub")
+	if r.Code != 1 || !strings.Contains(r.Stderr, "not repaired yet") || strings.Count(r.Stderr, "\n") != 1 {
+		t.Errorf("scrub: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := n.TryCLI("", "get", root); r.Code == 0 || !bytes.HasPrefix(content, []byte(r.Stdout)) {
+		t.Errorf("get: exit code %d with %d bytes: %s", r.Code, len(r.Stdout), r.Stderr)
+	}
+	if s := n.Status(); s.Pins.Failed != 0 {
+		t.Errorf("%+v: a damaged copy was given up", s.Pins)
+	}
+	n.CLI("add", path)
+	harness.Eventually(t, 2*repairedWithin, "the copy is whole", func() (bool, error) {
+		m := n.Metrics()
+		return m["holdfast_blocks_missing"]+m["holdfast_scrub_damaged_roots"] == 0 && n.Status().Pins.Pinned > 0, nil
+	})
+	if out := n.CLI("scrub"); !strings.Contains(out, "damaged   0\n") {
+		t.Errorf("scrub finds\n%s", out)
+	}
+	if !bytes.Equal(n.Get(root), content) {
+		t.Error("get gives other bytes")
+	}
 }
