@@ -168,7 +168,7 @@ func machine(ctx context.Context) string {
 	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
 		busy = strings.Join(strings.Fields(string(data))[:2], ", ")
 	}
-	return fmt.Sprintf("%s, %d processors, %s, commit %s, load average before %s", model, runtime.NumCPU(), runtime.Version(), commit, busy)
+	return fmt.Sprintf("%s, %d processors, %s, source at %s, load average before %s", model, runtime.NumCPU(), runtime.Version(), commit, busy)
 }
 
 // median of unsorted durations.
