@@ -71,9 +71,9 @@ var (
 
 // Timings of Raft. Zero values take the defaults.
 type Timings struct {
-	Heartbeat time.Duration // without a leader's word before an election, 500 ms
-	Election  time.Duration // of one candidacy, 500 ms
-	Lease     time.Duration // of a leader without a majority's word, 400 ms
+	Heartbeat time.Duration // without a leader's word before an election, 300 ms
+	Election  time.Duration // of one candidacy, 300 ms
+	Lease     time.Duration // of a leader without a majority's word, 250 ms
 	// Commit is after what time, or twice that, followers are told what was
 	// committed if no further entry tells them, 2 ms. Proposals through them
 	// and reads on them wait for it; three idle nodes pay with some 5 % of one
@@ -91,9 +91,9 @@ func (t Timings) withDefaults() Timings {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.Heartbeat, 500 * time.Millisecond},
-		{&t.Election, 500 * time.Millisecond},
-		{&t.Lease, 400 * time.Millisecond},
+		{&t.Heartbeat, 300 * time.Millisecond},
+		{&t.Election, 300 * time.Millisecond},
+		{&t.Lease, 250 * time.Millisecond},
 		{&t.Commit, 2 * time.Millisecond},
 		{&t.Reconcile, 2 * time.Second},
 		{&t.SnapshotInterval, time.Minute},

@@ -82,11 +82,8 @@ func again(n int, s step) []step {
 // Bounds of the requirements below, in virtual time: that is without what
 // processors and disks take.
 const (
-	// A1 asks for 1.5 s, which Raft's timings allow to miss: an election begins
-	// up to 1 s after the last heartbeat, and one in which votes are split
-	// is repeated after another 0.5 s to 1 s.
-	failOver = 2 * time.Second
-	oneWay   = 3 * time.Second // A4
+	failOver = 1500 * time.Millisecond // A1, P10
+	oneWay   = 3 * time.Second         // A4
 	// refusal is P13 and A3, and a little for what else the call does.
 	refusal = 10*time.Second + 50*time.Millisecond
 )
