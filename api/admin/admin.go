@@ -9,8 +9,6 @@
 package admin
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -73,20 +71,5 @@ var errorTable = map[state.Code]web.Answer{
 
 // answer says how an error of any kind is answered.
 func answer(err error) web.Answer {
-	var own *web.Error
-	if errors.As(err, &own) {
-		return own.Answer
-	}
-	var coded *state.Error
-	if errors.As(err, &coded) {
-		if a, ok := errorTable[coded.Code]; ok {
-			a.Detail = coded.Detail
-			return a
-		}
-	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		a := errorTable[state.CodeUnavailable]
-		a.Detail = "the node did not get it done in time"
-		return a
-	}
-	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: err.Error()}
+	return web.AnswerBy(errorTable, err, "the node did not get it done in time", err.Error())
 }

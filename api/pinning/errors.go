@@ -1,8 +1,6 @@
 package pinning
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -36,22 +34,5 @@ var errorTable = map[state.Code]web.Answer{
 
 // answer says how an error of any kind is answered.
 func answer(err error) web.Answer {
-	var own *web.Error
-	if errors.As(err, &own) {
-		return own.Answer
-	}
-	var coded *state.Error
-	if errors.As(err, &coded) {
-		if a, ok := errorTable[coded.Code]; ok {
-			if a.Detail == "" {
-				a.Detail = coded.Detail
-			}
-			return a
-		}
-	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		a := errorTable[state.CodeUnavailable]
-		a.Detail = "the cluster did not answer in time"
-		return a
-	}
-	return web.Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: "internal error; X-Request-Id names it in the log"}
+	return web.AnswerBy(errorTable, err, "the cluster did not answer in time", "internal error; X-Request-Id names it in the log")
 }

@@ -1,12 +1,16 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // Answer is how an error is answered: the nested body of the Pinning Service
@@ -112,4 +116,28 @@ func Empty(w http.ResponseWriter, status int) error {
 	}
 	w.WriteHeader(status)
 	return nil
+}
+
+// AnswerBy says how an error is answered: an Error as it says itself, one of the
+// state by a surface's table, where an empty Detail stands for the error's own.
+// late is the detail when time ran out, internal that of everything else.
+func AnswerBy(table map[state.Code]Answer, err error, late, internal string) Answer {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Answer
+	}
+	var coded *state.Error
+	if errors.As(err, &coded) {
+		if a, ok := table[coded.Code]; ok {
+			if a.Detail == "" {
+				a.Detail = coded.Detail
+			}
+			return a
+		}
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		a := table[state.CodeUnavailable]
+		a.Detail = late
+		return a
+	}
+	return Answer{Status: http.StatusInternalServerError, Reason: "INTERNAL_SERVER_ERROR", Detail: internal}
 }
