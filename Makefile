@@ -3,7 +3,7 @@
 
 GO       ?= go
 TAGS     := hashicorpmetrics
-ALL_TAGS := $(TAGS),conformance
+ALL_TAGS := $(TAGS),conformance,faults
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 
@@ -16,7 +16,9 @@ BENCHTIME      ?= 1s
 CHAOS_ROUNDS   ?= 5
 CHAOS_FOR      ?= 2h
 CHAOS_FROM     ?= 1
+CHAOS_SEEDS    ?= 60
 CHAOS_CI       ?= 60s
+SOAK_FOR       ?= 30m
 
 # Packages whose tests run code of several goroutines at once.
 RACE ?= ./api/... ./cluster/... ./consensus/... ./peer/... ./storage/...
@@ -99,16 +101,27 @@ smoke: build ## one cluster of three processes, under a minute
 conformance: build ## black-box suites against three processes (needs npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) ./test/conformance/...
 
+.PHONY: faults-ci
+faults-ci: build ## disks that lose power, fill, hang and fail, in short (needs root and loop devices)
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) ./test/faults
+
+.PHONY: faults
+faults: build ## the same in full length
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -v ./test/faults -long
+
 .PHONY: chaos-ci
-chaos-ci: ## whole clusters in virtual time, as many seeds as fit in CHAOS_CI (60s)
-	$(GO) test -count 1 -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^TestClustersSurvive' -v ./test/chaos -for $(CHAOS_CI)
+chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (60) seeds, and mistakes that have to be found
+	$(GO) test -count 1 -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes|DamageIsFound)' -v ./test/chaos -proof -seeds $(CHAOS_SEEDS)
 
 .PHONY: chaos
-chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then the crash test, CHAOS_ROUNDS times
+chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed, CHAOS_ROUNDS times
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -run '^TestFirstLight' -v ./test/conformance
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged)' -v ./test/conformance -long
+	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
+	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
 
-# -only GROUP, -pins 1000000 and -url URL -token TOKEN go into BENCH_FLAGS.
+# -only GROUP, sizes such as -million 100000 and -url URL -token TOKEN go into
+# BENCH_FLAGS; -help lists them.
 .PHONY: bench
 bench: bench-table bench-go ## all figures: real processes, then the Go benchmarks
 
@@ -120,6 +133,10 @@ bench-table: build ## the table of real processes over HTTP, some minutes
 .PHONY: bench-short
 bench-short: ## the same in about a minute, with less of everything
 	$(MAKE) bench-table BENCH_FLAGS=-short
+
+.PHONY: soak
+soak: ## steady work for SOAK_FOR (30m) at half of the measured rate; memory, goroutines, files and disk must level off
+	$(MAKE) bench-table BENCH_FLAGS="-only soak -soak $(SOAK_FOR) $(BENCH_FLAGS)"
 
 .PHONY: bench-go
 bench-go: ## every Go benchmark, with allocations

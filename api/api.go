@@ -71,6 +71,7 @@ type Options struct {
 	Members  admin.Members
 	Files    admin.Files
 	Blocks   admin.Blocks
+	Replica  admin.Replica
 	Health   Health
 	Gatherer prometheus.Gatherer
 
@@ -180,7 +181,7 @@ func New(b *Bound, o Options) (*Server, error) {
 	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight()}
 	if b.pinning != nil {
 		h, err := pinning.New(pinning.Options{
-			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Health: o.Health,
+			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
 			DefaultStatus: o.DefaultStatus, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
@@ -202,7 +203,7 @@ func New(b *Bound, o Options) (*Server, error) {
 			return nil, err
 		}
 		s.add("operator", b.socket, admin.NewOperator(admin.OperatorOptions{
-			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Pins: local,
+			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
 			Addrs: admin.Addrs{Pinning: b.addrs.Pinning}, Logger: o.Logger,
 		}))
 	}

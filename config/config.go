@@ -130,6 +130,7 @@ type Repair struct {
 // Tracker is the fetching of what was placed on this node.
 type Tracker struct {
 	Concurrency  int           // pins fetched at the same time
+	PerAccount   int           // pins of one account fetched at the same time, those that wait for a block included
 	Attempts     int           // fetches of one pin before it is reported failed
 	Backoff      time.Duration // wait before the second attempt; it doubles from there
 	IdleTimeout  time.Duration // a fetch without a new block for this long has failed
@@ -144,8 +145,15 @@ type Tracker struct {
 type Storage struct {
 	SegmentSize Size // bytes at which a segment file of blocks is closed and the next begun
 	Cache       Size // bytes of memory for the ordered store's block cache
+	// Reserve and ReservePercent are kept free on every disk that the data folder
+	// lies on, the smaller of both: new content is refused before.
+	Reserve        Size
+	ReservePercent int
 	// ScrubCycle is the time within which every stored block is verified once.
 	ScrubCycle time.Duration
+	// StateCheck is the time between two comparisons of the replicated state on
+	// all members.
+	StateCheck time.Duration
 }
 
 // Log is what the node says about itself on standard error.
@@ -171,6 +179,7 @@ func Default() Config {
 		Repair:  Repair{After: 10 * time.Minute},
 		Tracker: Tracker{
 			Concurrency:  128,
+			PerAccount:   256,
 			Attempts:     3,
 			Backoff:      10 * time.Second,
 			IdleTimeout:  5 * time.Minute,
@@ -179,7 +188,7 @@ func Default() Config {
 			MaxDepth:     4096,
 			MaxLinks:     100_000,
 		},
-		Storage: Storage{SegmentSize: 256 * MiB, Cache: 64 * MiB, ScrubCycle: maxScrubCycle},
+		Storage: Storage{SegmentSize: 256 * MiB, Cache: 64 * MiB, Reserve: GiB, ReservePercent: 5, ScrubCycle: maxScrubCycle, StateCheck: time.Hour},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

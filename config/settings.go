@@ -20,7 +20,11 @@ const (
 	maxSegment     = GiB
 	minCache       = MiB
 	maxCache       = 64 * GiB
+	minReserve     = MiB
+	maxReserve     = TiB
+	maxPercent     = 50
 	minScrubCycle  = time.Second
+	minStateCheck  = time.Second
 	maxScrubCycle  = 7 * 24 * time.Hour // what the reliability of the store is reckoned with
 	maxBytes       = 1 << 60
 	maxNameRunes   = 64
@@ -146,6 +150,10 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Tracker.Concurrency }, check: between(1, maxConcurrency),
 	},
 	{
+		key: "tracker.per_account", help: "`pins` of one account fetched at the same time, those that wait for a block included",
+		field: func(c *Config) any { return &c.Tracker.PerAccount }, check: between(1, maxConcurrency),
+	},
+	{
 		key: "tracker.attempts", help: "`fetches` of one pin before it is reported failed",
 		field: func(c *Config) any { return &c.Tracker.Attempts }, check: between(1, maxAttempts),
 	},
@@ -186,8 +194,20 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Storage.Cache }, check: between(minCache, maxCache),
 	},
 	{
+		key: "storage.reserve", help: "`size` kept free on each disk for what must go on when it is full; new content is refused before",
+		field: func(c *Config) any { return &c.Storage.Reserve }, check: between(minReserve, maxReserve),
+	},
+	{
+		key: "storage.reserve_percent", help: "the same as `percent` of the disk; the smaller of both counts",
+		field: func(c *Config) any { return &c.Storage.ReservePercent }, check: between(1, maxPercent),
+	},
+	{
 		key: "storage.scrub_cycle", help: "`time` within which every stored block is read and verified once",
 		field: func(c *Config) any { return &c.Storage.ScrubCycle }, check: between(minScrubCycle, maxScrubCycle),
+	},
+	{
+		key: "storage.state_check", help: "`time` between two comparisons of the replicated state on all members; the leader's counts",
+		field: func(c *Config) any { return &c.Storage.StateCheck }, check: between(minStateCheck, maxScrubCycle),
 	},
 	{
 		key: "log.level", flag: "log-level", help: "least `level` that is logged: debug, info, warn, error",

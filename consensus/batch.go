@@ -22,8 +22,11 @@ const (
 	maxWaitingBytes = 64 << 20
 	// entryBytes is when an entry takes no further command.
 	entryBytes = 1 << 20
-	// maxEntries is how many entries are under way to the log at a time.
-	maxEntries = 8
+	// maxEntries is how many entries are under way to the log at a time. What
+	// waits meanwhile goes into the next one, and an entry costs every node
+	// about as much as several commands: so two, one that is written to disks
+	// and one that is being decided.
+	maxEntries = 2
 	// enqueueTimeout is how long an entry waits until Raft takes it: it does
 	// when it has written the one before.
 	enqueueTimeout = stalledWrite
@@ -69,8 +72,14 @@ func newBatcher(n *Node) *batcher {
 // errRetry when it may be tried again.
 func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	// An entry that cannot be decoded would stop every node.
-	if _, err := wire.DecodeCommand(body); err != nil {
+	cmd, err := wire.DecodeCommand(body)
+	if err != nil {
 		return wire.Outcome{}, state.Errorf(state.CodeInvalid, "the leader cannot read the command: %v", err)
+	}
+	if _, raises := cmd.Body.(*state.RaiseLevel); !raises { // who leads knows when to
+		if err := b.node.understood(cmd.Body); err != nil {
+			return wire.Outcome{}, err
+		}
 	}
 	if took := b.node.disk.writing(); took > slowWrite {
 		return wire.Outcome{}, fmt.Errorf("%w: the leader's disk has not answered for %s", errRetry, took.Round(time.Millisecond))

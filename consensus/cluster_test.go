@@ -35,6 +35,7 @@ type testCluster struct {
 	t       *testing.T
 	network *memNetwork
 	timings Timings
+	level   state.Level // of the release that the nodes say they are
 	nodes   map[state.NodeID]*testNode
 }
 
@@ -48,6 +49,7 @@ type testNode struct {
 	log     raft.LogStore // disk, unless a test puts something over it
 	snaps   *memSnapshots
 	watch   *state.Watch
+	tune    func(*Options) // nil: nothing
 
 	stop  context.CancelFunc // ends Run
 	ended chan error         // the error of Run
@@ -57,7 +59,7 @@ type testNode struct {
 func inVirtualTime(t *testing.T, n int, timings Timings, test func(t *testing.T, c *testCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &testCluster{t: t, network: newMemNetwork(), timings: timings, nodes: map[state.NodeID]*testNode{}}
+		c := &testCluster{t: t, network: newMemNetwork(), timings: timings, level: state.NewestLevel, nodes: map[state.NodeID]*testNode{}}
 		defer c.stopAll()
 		for i := range n {
 			node := c.add(state.NodeID(fmt.Sprintf("n%d", i+1)))
@@ -67,7 +69,9 @@ func inVirtualTime(t *testing.T, n int, timings Timings, test func(t *testing.T,
 			}
 			c.join(node.id)
 		}
-		c.until("everybody has a role", func() bool { return c.voters() == votersFor(n) && c.ready() == n })
+		if n > 0 {
+			c.until("everybody has a role", func() bool { return c.voters() == votersFor(n) && c.ready() == n })
+		}
 		test(t, c)
 	})
 }
@@ -98,12 +102,18 @@ func (c *testCluster) add(id state.NodeID) *testNode {
 // found makes a node the first of a cluster.
 func (c *testCluster) found(node *testNode) {
 	c.t.Helper()
+	c.foundBy(node, node.record())
+}
+
+// foundBy makes a node the only voter of a cluster with some first member.
+func (c *testCluster) foundBy(node *testNode, first state.Node) {
+	c.t.Helper()
 	if err := node.Bootstrap(); err != nil {
 		c.t.Fatal(err)
 	}
 	_, err := node.Propose(c.t.Context(), &state.InitCluster{
 		Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-		Node:     member(node.id),
+		Node:     first,
 		Operator: state.Account{ID: account, Email: "operator@localhost"},
 	})
 	if err != nil {
@@ -114,7 +124,40 @@ func (c *testCluster) found(node *testNode) {
 // join makes a node a member.
 func (c *testCluster) join(id state.NodeID) {
 	c.t.Helper()
-	if _, err := c.running().Propose(c.t.Context(), &state.JoinNode{Node: member(id), At: 1}); err != nil {
+	if _, err := c.running().Propose(c.t.Context(), &state.JoinNode{Node: c.record(id), At: 1}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.announce(id)
+}
+
+// record is what a node says of itself, if it is one of the test's.
+func (c *testCluster) record(id state.NodeID) state.Node {
+	if n := c.nodes[id]; n != nil && n.Node != nil {
+		return n.record()
+	}
+	return member(id)
+}
+
+func (n *testNode) record() state.Node {
+	record := member(n.id)
+	record.Level = n.cluster.level
+	if record.Level > 0 {
+		record.Store, record.Votes = n.Store()
+	}
+	return record
+}
+
+// announce has a node say of itself what is true now, as whoever runs it does.
+func (c *testCluster) announce(id state.NodeID) {
+	c.t.Helper()
+	if c.level == 0 || c.nodes[id] == nil {
+		return
+	}
+	c.until(string(id)+" knows the cluster", func() bool {
+		_, known := c.nodes[id].Level()
+		return known
+	})
+	if _, err := c.nodes[id].Propose(c.t.Context(), &state.UpdateNode{Node: c.record(id)}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -128,10 +171,14 @@ func (n *testNode) start() {
 	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("on", n.id)
 	}
-	node, err := Open(Options{
+	opts := Options{
 		ID: n.id, Store: n.store, Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
 		Network: n.cluster.network.of(n.id), Watch: n.watch, Timings: n.cluster.timings, Logger: logger,
-	})
+	}
+	if n.tune != nil {
+		n.tune(&opts)
+	}
+	node, err := Open(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -53,6 +54,9 @@ type Snapshot interface {
 	Close()
 }
 
+// Log is where Raft keeps its entries.
+type Log = raft.LogStore
+
 // Network is where members are reached.
 type Network = transport.Network
 
@@ -75,11 +79,11 @@ type Timings struct {
 	Election  time.Duration // of one candidacy, 300 ms
 	Lease     time.Duration // of a leader without a majority's word, 250 ms
 	// Commit is after what time, or twice that, followers are told what was
-	// committed if no further entry tells them, 2 ms. Proposals through them
-	// and reads on them wait for it; three idle nodes pay with some 5 % of one
-	// processor.
+	// committed if no further entry tells them, 10 ms. Who waits for it, with
+	// a proposal or a read through a follower, has it told at once.
 	Commit    time.Duration
 	Reconcile time.Duration // between looks at who should be a member, 2 s
+	Check     time.Duration // between comparisons of the state on all nodes, 1 h
 
 	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min
 	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
@@ -94,8 +98,9 @@ func (t Timings) withDefaults() Timings {
 		{&t.Heartbeat, 300 * time.Millisecond},
 		{&t.Election, 300 * time.Millisecond},
 		{&t.Lease, 250 * time.Millisecond},
-		{&t.Commit, 2 * time.Millisecond},
+		{&t.Commit, 10 * time.Millisecond},
 		{&t.Reconcile, 2 * time.Second},
+		{&t.Check, time.Hour},
 		{&t.SnapshotInterval, time.Minute},
 	} {
 		if *d.field == 0 {
@@ -115,7 +120,7 @@ func (t Timings) withDefaults() Timings {
 type Options struct {
 	ID        state.NodeID
 	Store     Store
-	Log       raft.LogStore
+	Log       Log
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore // its sinks have Adopt(dir string) error
 	// CheckpointDir is where checkpoints for snapshots are made, on the file
@@ -126,6 +131,14 @@ type Options struct {
 	Timings       Timings
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
+
+	// NoSpace tells an error of Log or Stable by which a full disk refused a
+	// write that left no trace. Nil: every error is the node's end.
+	NoSpace func(error) bool
+	// Standing tells why this node should not lead now, and which other members
+	// could, best first. It is asked often and must not wait. An empty reason,
+	// or nobody who could: it may lead. Nil: it always may.
+	Standing func() (unfit string, heirs []state.NodeID)
 }
 
 // Node is one member's part in the consensus. Its methods may be called
@@ -136,9 +149,11 @@ type Node struct {
 	log     *slog.Logger
 
 	fsm       *fsm
-	disk      *watchedLog
+	disk      *disk
+	franchise *franchise
 	raft      *raft.Raft
 	transport *transport.Raft
+	beats     *heartbeats
 	forwards  *forwards
 	batcher   *batcher
 	reads     *readRounds
@@ -146,6 +161,7 @@ type Node struct {
 	observer  *raft.Observer
 	observed  chan raft.Observation
 	metrics   *metrics
+	snapshots *goodSnapshots
 
 	// ledTerm has a token when this node has committed in a term of its own.
 	ledTerm chan struct{}
@@ -153,10 +169,17 @@ type Node struct {
 	fatal chan error
 	// waits are the goroutines that wait for answers of Raft.
 	waits sync.WaitGroup
+	// hashing has a token while somebody hashes the state.
+	hashing chan struct{}
+	// askedLevels is when members were last asked; keepMembership's own.
+	askedLevels time.Time
 
-	// mu guards caughtUp and ended.
+	// caughtUp is closed once this node has what was committed when it first
+	// heard of a leader.
+	caughtUp chan struct{}
+
+	// mu guards ended.
 	mu       sync.Mutex
-	caughtUp bool
 	ended    error // what Run ended in
 	closing  sync.Once
 	closeErr error
@@ -170,12 +193,16 @@ func Open(opts Options) (*Node, error) {
 	n := &Node{
 		opts: opts, timings: timings, log: opts.Logger,
 		fatal: make(chan error, 1), ledTerm: make(chan struct{}, 1), observed: make(chan raft.Observation, maxObserved),
+		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
 	}
 	var err error
 	if n.fsm, err = openFSM(opts, n.fail); err != nil {
 		return nil, fmt.Errorf("consensus: open: %w", err)
 	}
-	n.disk = &watchedLog{LogStore: opts.Log, now: time.Now, fail: n.fail}
+	n.disk = &disk{ran: n.fsm.ran, fail: n.fail, noSpace: opts.NoSpace, log: opts.Logger, closing: make(chan struct{})}
+	if err := n.recover(); err != nil {
+		return nil, fmt.Errorf("consensus: open: %w", err)
+	}
 	if err := n.startRaft(); err != nil {
 		return nil, fmt.Errorf("consensus: open: %w", err)
 	}
@@ -209,11 +236,9 @@ const (
 )
 
 func (n *Node) startRaft() error {
-	cache, err := raft.NewLogCache(cachedEntries, n.disk)
-	if err != nil {
-		return err
-	}
-	whole, err := n.fsm.holdsSnapshot(n.opts.Snapshots)
+	var started atomic.Bool
+	log := readableLog{LogStore: watchedLog{LogStore: n.opts.Log, disk: n.disk}, fail: n.fail, started: &started}
+	cache, err := raft.NewLogCache(cachedEntries, log)
 	if err != nil {
 		return err
 	}
@@ -235,22 +260,57 @@ func (n *Node) startRaft() error {
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	conf.Logger = logger
-	// The state is durable in the store; only one that a crash kept from
-	// taking over the newest snapshot has to go back to it.
-	conf.NoSnapshotRestoreOnStart = whole
-	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.opts.Stable, n.opts.Snapshots, n.transport)
-	if err != nil {
+	// The state is durable in the store, and recover has seen to it that it has
+	// everything that the newest snapshot has.
+	conf.NoSnapshotRestoreOnStart = true
+	if err := n.newRaft(conf, cache); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
+	started.Store(true)
+	return nil
+}
+
+// newRaft starts Raft. Its answer to an entry that it cannot read is a panic,
+// and it has started nothing by then.
+func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
+	n.beats = newHeartbeats()
+	defer func() {
+		if err != nil {
+			close(n.beats.done)
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			cause, ok := p.(error)
+			if !ok {
+				panic(p) // a bug, not a bad disk
+			}
+			err = fmt.Errorf("read the log: %w", cause)
+		}
+	}()
+	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.franchise, n.snapshots, ballots{Raft: n.transport, unfit: n.unfit, beats: n.beats})
+	if err != nil {
+		return err
+	}
+	n.beats.raft.Store(n.raft)
+	n.waits.Go(func() { n.beats.pump(n.transport.Consumer()) })
 	return nil
 }
 
 // Bootstrap makes this node the first of a new cluster, its only voter.
 // ErrBootstrapped says that there is Raft state already.
 func (n *Node) Bootstrap() error {
-	err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{
+	if n.HasState() {
+		return fmt.Errorf("consensus: bootstrap: %w", ErrBootstrapped)
+	}
+	if err := n.franchise.grant(0); err != nil {
+		return fmt.Errorf("consensus: bootstrap: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)
+	defer cancel()
+	err := n.await(ctx, n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(n.opts.ID), Address: raft.ServerAddress(n.opts.ID),
-	}}}).Error()
+	}}}))
 	switch {
 	case errors.Is(err, raft.ErrCantBootstrap):
 		return fmt.Errorf("consensus: bootstrap: %w", ErrBootstrapped)
@@ -263,8 +323,8 @@ func (n *Node) Bootstrap() error {
 // HasState tells whether this node has Raft state of a cluster, its own or one
 // that it joined. When that cannot be read, it says that there is some.
 func (n *Node) HasState() bool {
-	has, err := raft.HasExistingState(n.disk, n.opts.Stable, n.opts.Snapshots)
-	return has || err != nil
+	has, err := raft.HasExistingState(n.opts.Log, n.opts.Stable, n.snapshots)
+	return has || err != nil || n.Applied() > 0
 }
 
 // fail ends Run with a reason; the first one counts.
@@ -291,10 +351,13 @@ func (n *Node) Applied() uint64 { return n.fsm.progress.index() }
 // has applied what was committed when it first heard of one.
 func (n *Node) Ready() error {
 	n.mu.Lock()
-	caughtUp, ended := n.caughtUp, n.ended
+	ended := n.ended
 	n.mu.Unlock()
 	if ended != nil {
 		return ended
+	}
+	if err := n.refused(); err != nil {
+		return err
 	}
 	if _, in := n.Roles()[n.opts.ID]; !in {
 		return state.Errorf(state.CodeUnavailable, "this node is not part of the cluster yet")
@@ -302,10 +365,23 @@ func (n *Node) Ready() error {
 	if _, known := n.Leader(); !known {
 		return state.Errorf(state.CodeUnavailable, "no leader is known")
 	}
-	if !caughtUp {
+	if !n.hasCaughtUp() {
 		return state.Errorf(state.CodeUnavailable, "this node is catching up with the cluster")
 	}
 	return nil
+}
+
+// CaughtUp is closed once the local state has everything that was committed
+// when this node first heard of a leader. Before that it says what once was.
+func (n *Node) CaughtUp() <-chan struct{} { return n.caughtUp }
+
+func (n *Node) hasCaughtUp() bool {
+	select {
+	case <-n.caughtUp:
+		return true
+	default:
+		return false
+	}
 }
 
 // Bounds of ending.
@@ -357,9 +433,11 @@ func (n *Node) close() error {
 			n.log.Warn("cannot hand leadership over", "err", err)
 		}
 	}
+	close(n.disk.closing)
 	n.raft.DeregisterObserver(n.observer)
 	n.metrics.unregister()
 	failed = errors.Join(failed, n.forwards.close(), n.stopRaft())
+	n.fsm.checks.close()
 	if failed != nil {
 		return fmt.Errorf("consensus: close: %w", failed)
 	}
@@ -371,7 +449,9 @@ func (n *Node) stopRaft() error {
 	future := n.raft.Shutdown()
 	// Raft waits for its streams to other members, and they may hang.
 	err := n.transport.Close()
-	if !within(stopTimeout, func() { err = errors.Join(err, future.Error()) }) {
+	stopped := within(stopTimeout, func() { err = errors.Join(err, future.Error()) })
+	close(n.beats.done)
+	if !stopped {
 		return errors.New("raft does not stop")
 	}
 	if !within(leftoverTimeout, n.waits.Wait) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -489,6 +490,35 @@ func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 		sick.ended <- nil
+	})
+}
+
+// A process that is stopped, or whose machine is, does not see its ticks; the
+// clock that it reads afterwards says how long it was away.
+func TestAPauseIsNotADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{ran: new(ran), fail: func(err error) { t.Error(err) }, log: quiet()}
+		begun, end := make(chan struct{}), make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- d.write(writeAppend, "append", func() error { close(begun); <-end; return nil })
+		}()
+		<-begun
+		<-time.After(time.Hour) // and not one tick
+		d.ran.goOn()
+		if took := d.writing(); took > slowWrite {
+			t.Errorf("a pause made a write of %s", took)
+		}
+		for range stalledWrite / diskCheck {
+			d.ran.goOn()
+		}
+		if took := d.writing(); took <= stalledWrite {
+			t.Errorf("after %s with ticks a write has taken %s", stalledWrite, took)
+		}
+		close(end)
+		if err := <-done; err != nil || d.writing() != 0 {
+			t.Errorf("%v; a write that has ended takes %s", err, d.writing())
+		}
 	})
 }
 

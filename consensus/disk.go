@@ -1,7 +1,10 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -17,47 +20,154 @@ const (
 	stalledWrite = 5 * time.Second
 	// diskCheck is how often it looks.
 	diskCheck = 250 * time.Millisecond
+	// refusedFor is how long after a full disk has refused a write this node
+	// does not stand for election.
+	refusedFor = 3 * time.Second
 )
 
-// watchedLog is the Raft log store; a write that fails is the node's end, since
-// nobody knows what of it is on disk, and Raft itself would go on.
+// The kinds of writes. No two of one kind are under way at a time, but for a
+// truncation after a snapshot, which may meet one of a follower.
+const (
+	writeAppend = iota
+	writeTruncate
+	writeOwn // of Raft's own values: term and vote
+	writeKinds
+)
+
+// disk watches the writes of Raft's log and of its own values. One that fails is
+// the node's end, since nobody knows what of it is on the disk, and Raft itself
+// would go on. One that a full disk has refused has left nothing behind: Raft
+// makes a leader a follower for it, and a follower falls behind until there is
+// room.
+type disk struct {
+	ran     *ran
+	fail    func(error)
+	noSpace func(error) bool // nil: no error is that
+	log     *slog.Logger
+	closing chan struct{} // nobody waits for room any more
+
+	under   [writeKinds]stopwatch // the writes under way
+	refused stopwatch             // since a write was last refused
+	refusal atomic.Uint64         // how many were
+	cut     atomic.Bool           // the log's end was removed, and nothing put in its place yet
+}
+
+// errCut says that a full disk came between the two halves of a replacement of
+// entries by a leader's. The first has been done, and Raft does not know: it
+// would vote, and take entries, as if it still had what was removed. A node that
+// starts anew knows.
+var errCut = errors.New("a full disk refused what was to replace entries")
+
+// watchedLog is the Raft log store under the eyes of disk.
 type watchedLog struct {
 	raft.LogStore
-	now  func() time.Time
-	fail func(error)
-
-	since atomic.Int64 // when the write under way began, in nanoseconds; 0: none
+	*disk
 }
 
 // StoreLog implements raft.LogStore.
-func (l *watchedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+func (l watchedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // StoreLogs implements raft.LogStore.
-func (l *watchedLog) StoreLogs(entries []*raft.Log) error {
-	return l.write("append", func() error { return l.LogStore.StoreLogs(entries) })
+func (l watchedLog) StoreLogs(entries []*raft.Log) error {
+	return l.write(writeAppend, "append to raft log", func() error {
+		err := l.LogStore.StoreLogs(entries)
+		switch {
+		case err == nil:
+			l.cut.Store(false)
+		case l.cut.Load() && l.noSpace != nil && l.noSpace(err):
+			// Raft goes by the end that it remembers, which is gone.
+			err = fmt.Errorf("%w: the end of the log was cut off before", errCut)
+		}
+		return err
+	})
 }
 
 // DeleteRange implements raft.LogStore.
-func (l *watchedLog) DeleteRange(first, last uint64) error {
-	return l.write("truncate", func() error { return l.LogStore.DeleteRange(first, last) })
+func (l watchedLog) DeleteRange(first, last uint64) error {
+	return l.write(writeTruncate, "truncate raft log", func() error {
+		end, err := l.LogStore.LastIndex()
+		if err != nil {
+			return err
+		}
+		if err := l.LogStore.DeleteRange(first, last); err != nil {
+			return err
+		}
+		if last >= end {
+			l.cut.Store(true)
+		}
+		return nil
+	})
 }
 
-func (l *watchedLog) write(op string, fn func() error) error {
-	l.since.Store(l.now().UnixNano())
-	err := fn()
-	l.since.Store(0)
-	if err != nil {
-		err = fmt.Errorf("%w: %s raft log: %w", ErrBroken, op, err)
-		l.fail(err)
+// watchedValues is the store of Raft's own values under the eyes of disk. Raft
+// answers an error of it with a panic, and may not go on without the value. So
+// a full disk is waited for; with any other error, and at the end, the goroutine
+// that asked ends: it is Raft's own loop, and the node is ending anyway.
+type watchedValues struct {
+	raft.StableStore
+	*disk
+}
+
+// Set implements raft.StableStore.
+func (v watchedValues) Set(key, value []byte) error {
+	return v.persist(string(key), func() error { return v.StableStore.Set(key, value) })
+}
+
+// SetUint64 implements raft.StableStore.
+func (v watchedValues) SetUint64(key []byte, value uint64) error {
+	return v.persist(string(key), func() error { return v.StableStore.SetUint64(key, value) })
+}
+
+func (v watchedValues) persist(key string, fn func() error) error {
+	for {
+		err := v.write(writeOwn, "store "+key, fn)
+		if err == nil {
+			return nil
+		}
+		if v.noSpace == nil || !v.noSpace(err) {
+			runtime.Goexit()
+		}
+		timer := time.NewTimer(diskCheck)
+		select {
+		case <-v.closing:
+			timer.Stop()
+			runtime.Goexit()
+		case <-timer.C:
+		}
 	}
+}
+
+func (d *disk) write(kind int, op string, fn func() error) error {
+	d.under[kind].start(d.ran)
+	err := fn()
+	d.under[kind].stop()
+	if err == nil {
+		return nil
+	}
+	if d.noSpace != nil && d.noSpace(err) {
+		if !d.refusedLately() {
+			d.log.Error("the disk of the Raft log is full", "err", err)
+		}
+		d.refused.start(d.ran)
+		d.refusal.Add(1)
+		return err
+	}
+	err = fmt.Errorf("%w: %s: %w", ErrBroken, op, err)
+	d.fail(err)
 	return err
 }
 
-// writing is how long the write under way has taken, 0 when there is none.
-func (l *watchedLog) writing() time.Duration {
-	since := l.since.Load()
-	if since == 0 {
-		return 0
+// writing is how long the oldest write under way has taken, 0 when there is none.
+func (d *disk) writing() (longest time.Duration) {
+	for i := range d.under {
+		took, _ := d.under[i].shows(d.ran)
+		longest = max(longest, took)
 	}
-	return max(0, l.now().Sub(time.Unix(0, since)))
+	return longest
+}
+
+// refusedLately tells whether a full disk has refused a write a moment ago.
+func (d *disk) refusedLately() bool {
+	ago, refused := d.refused.shows(d.ran)
+	return refused && ago < refusedFor
 }

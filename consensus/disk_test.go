@@ -81,9 +81,27 @@ func (n *diskNode) found(t testing.TB) {
 	}
 	if _, err := n.Propose(context.Background(), &state.InitCluster{
 		Cluster: state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-		Node:    member(n.opts.ID), Operator: state.Account{ID: account, Email: "operator@localhost"},
+		Node:    n.record(), Operator: state.Account{ID: account, Email: "operator@localhost"},
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// record is what a node says of itself.
+func (n *diskNode) record() state.Node {
+	record := member(n.opts.ID)
+	record.Level = state.NewestLevel
+	record.Store, record.Votes = n.Store()
+	return record
+}
+
+// admit makes another node a member.
+func (n *diskNode) admit(t testing.TB, other *diskNode) {
+	t.Helper()
+	for _, cmd := range []state.Command{&state.JoinNode{Node: other.record(), At: 1}, &state.UpdateNode{Node: other.record()}} {
+		if _, err := n.Propose(context.Background(), cmd); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -113,9 +131,7 @@ func TestOnRealDisksASnapshotTravelsAndARestartFindsAll(t *testing.T) {
 		return err == nil && lerr == nil && len(metas) > 0 && at > 100
 	})
 	second := openOnDisk(t, network, "n2", dirs[1])
-	if _, err := first.Propose(t.Context(), &state.JoinNode{Node: member("n2"), At: 1}); err != nil {
-		t.Fatal(err)
-	}
+	first.admit(t, second)
 	soon(t, "n2 votes", func() bool { return second.Ready() == nil && first.Roles()["n2"] == roleVoter })
 	if got := second.names(t); !slices.Equal(got, want) {
 		t.Fatalf("n2 has %d pins by a snapshot, want %d", len(got), len(want))
@@ -146,10 +162,8 @@ func BenchmarkPropose(b *testing.B) {
 				nodes = append(nodes, openOnDisk(b, network, id, b.TempDir()))
 			}
 			nodes[0].found(b)
-			for _, id := range []state.NodeID{"n2", "n3"} {
-				if _, err := nodes[0].Propose(b.Context(), &state.JoinNode{Node: member(id), At: 1}); err != nil {
-					b.Fatal(err)
-				}
+			for _, other := range nodes[1:] {
+				nodes[0].admit(b, other)
 			}
 			soon(b, "all vote", func() bool {
 				voters := 0

@@ -18,6 +18,7 @@ const (
 	askReadIndex = 2 // -> an index that every read from now on must include
 	askApplied   = 3 // -> the index that the node has applied
 	askTerm      = 4 // -> the newest term that the node knows
+	askLevel     = 5 // -> the newest level that the node understands
 )
 
 // How it went. Numbers are append-only.
@@ -94,13 +95,14 @@ func (f *forwards) call(ctx context.Context, node state.NodeID, kind uint8, body
 }
 
 // serve answers one request of another member.
-func (n *Node) serve(ctx context.Context, _ string, kind uint8, body []byte) (uint8, []byte) {
+func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) (uint8, []byte) {
 	switch kind {
 	case askPropose:
 		outcome, err := n.batcher.submit(ctx, body)
 		if err != nil {
 			return refusal(err)
 		}
+		n.transport.Tell(from, outcome.Index) // which it waits for
 		encoded, err := wire.EncodeOutcome(outcome)
 		if err != nil {
 			return refusal(err)
@@ -114,11 +116,14 @@ func (n *Node) serve(ctx context.Context, _ string, kind uint8, body []byte) (ui
 		if err != nil {
 			return refusal(err)
 		}
+		n.transport.Tell(from, index) // which it waits for
 		return answerDone, binary.BigEndian.AppendUint64(nil, index)
 	case askApplied:
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.Applied())
 	case askTerm:
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
+	case askLevel:
+		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel))
 	}
 	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
 }

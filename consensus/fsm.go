@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -35,6 +37,16 @@ type fsm struct {
 
 	// members has a token when the records of the members have changed.
 	members chan struct{}
+	// checks takes the state at the entries where it is to be hashed.
+	checks *checker
+	// known is what the state says of this node and of the whole cluster that
+	// others ask for all the time; replaced with every change of it.
+	known atomic.Pointer[verdict]
+	self  state.NodeID
+
+	// work runs while entries are applied, by the time of ran.
+	work stopwatch
+	ran  *ran
 
 	// What follows belongs to Raft's goroutine.
 	broken      error  // nothing is applied any more
@@ -57,9 +69,47 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	}
 	f := &fsm{
 		store: opts.Store, dir: opts.CheckpointDir, watch: opts.Watch, fail: fail, log: opts.Logger,
-		progress: newProgress(index), members: make(chan struct{}, 1),
+		progress: newProgress(index), members: make(chan struct{}, 1), checks: newChecker(opts.Store), self: opts.ID,
+		ran: new(ran),
+	}
+	if err := f.learn(); err != nil {
+		return nil, err
 	}
 	return f, f.removeLeftovers()
+}
+
+// verdict is what the local state says of the cluster and of this node in it.
+type verdict struct {
+	level      state.Level
+	quarantine *state.Quarantine // of this node; nil: it is in none
+}
+
+// verdict is the newest one; that of a cluster without a state before learn.
+func (f *fsm) verdict() verdict {
+	if s := f.known.Load(); s != nil {
+		return *s
+	}
+	return verdict{}
+}
+
+// level is that of the cluster.
+func (f *fsm) level() state.Level { return f.verdict().level }
+
+// learn reads the verdict from the state.
+func (f *fsm) learn() error {
+	snapshot := f.store.View()
+	defer snapshot.Close()
+	view := state.NewView(snapshot, 0)
+	var s verdict
+	var err error
+	if s.level, err = view.Level(); err != nil {
+		return fmt.Errorf("read level: %w", err)
+	}
+	if s.quarantine, err = view.Quarantine(f.self); err != nil {
+		return fmt.Errorf("read quarantine: %w", err)
+	}
+	f.known.Store(&s)
+	return nil
 }
 
 // readApplied reads the index of the newest entry in the state.
@@ -96,16 +146,6 @@ func (f *fsm) removeLeftovers() error {
 	return nil
 }
 
-// holdsSnapshot tells whether the state has everything that the newest snapshot
-// has. It has not when a crash came between a snapshot's arrival and its use.
-func (f *fsm) holdsSnapshot(snapshots raft.SnapshotStore) (bool, error) {
-	metas, err := snapshots.List()
-	if err != nil {
-		return false, fmt.Errorf("list snapshots: %w", err)
-	}
-	return len(metas) == 0 || f.progress.index() >= metas[0].Index, nil
-}
-
 // Apply implements raft.FSM.
 func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
@@ -119,7 +159,10 @@ func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
 	if f.broken == nil {
-		if err := f.apply(entries, answers); err != nil {
+		f.work.start(f.ran)
+		err := f.apply(entries, answers)
+		f.work.stop()
+		if err != nil {
 			f.broken = fmt.Errorf("%w: %w", ErrBroken, err)
 			f.log.Error("state machine stops", "err", err)
 			f.fail(f.broken)
@@ -133,11 +176,26 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	return answers
 }
 
+// apply applies entries, in one transaction unless the state is to be hashed in
+// their midst.
 func (f *fsm) apply(entries []*raft.Log, answers []any) error {
+	for len(entries) > 0 {
+		done, err := f.applySome(entries, answers)
+		if err != nil {
+			return err
+		}
+		entries, answers = entries[done:], answers[done:]
+	}
+	return nil
+}
+
+// applySome applies entries up to the first one after which the state is to be
+// hashed, and tells how many they were.
+func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error) {
 	index := f.progress.index()
 	last := entries[len(entries)-1]
 	if last.Index <= index {
-		return nil // a restart tells what the state has
+		return len(entries), nil // a restart tells what the state has
 	}
 	tx := f.store.Begin()
 	defer tx.Discard()
@@ -148,22 +206,40 @@ func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 		}
 		outcomes, err := applyEntry(tx, entry, &fx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		answers[i] = &applied{outcomes: outcomes}
+		if fx.Check {
+			last, entries = entry, entries[:i+1]
+			break
+		}
 	}
 	if err := tx.Set(appliedKey(), binary.BigEndian.AppendUint64(nil, last.Index)); err != nil {
-		return err
+		return 0, err
 	}
 	if err := tx.Commit(fx.Members); err != nil {
-		return err
+		return 0, err
+	}
+	if fx.Check {
+		f.checks.take(last.Index) // nobody else writes, so this is the state after that entry
+	}
+	if fx.Members || fx.Level {
+		if err := f.learn(); err != nil {
+			return 0, err
+		}
 	}
 	f.progress.set(last.Index, last.Term)
 	f.watch.Publish(last.Index, &fx)
-	if fx.Members {
+	if fx.Members || fx.Level || fx.Checked {
 		f.wakeMembers()
 	}
-	return nil
+	return len(entries), nil
+}
+
+// applying is how long the entries being applied have taken, 0 when none are.
+func (f *fsm) applying() time.Duration {
+	took, _ := f.work.shows(f.ran)
+	return took
 }
 
 func (f *fsm) wakeMembers() {
@@ -216,6 +292,9 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	view := f.store.View()
 	defer view.Close()
 	index, err := readApplied(view)
+	if err == nil {
+		err = f.learn()
+	}
 	if err != nil {
 		f.broken = fmt.Errorf("restore snapshot: %w", err)
 		f.fail(f.broken)

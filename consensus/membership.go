@@ -72,13 +72,17 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 		return false, nil // the local state may be an old one
 	}
 	view, release := n.LocalView()
+	defer release()
 	nodes, err := view.Nodes()
-	release()
 	if err != nil {
 		return false, err
 	}
 	if len(nodes) == 0 {
 		return false, nil // the cluster is being founded
+	}
+	voting, err := electable(view, nodes)
+	if err != nil {
+		return false, err
 	}
 	members := make([]raft.ServerID, len(nodes))
 	for i, node := range nodes {
@@ -89,14 +93,61 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 		n.log.InfoContext(ctx, "member follows the log from now on", "node", id)
 		return true, n.change(ctx, "add "+string(id), n.raft.AddNonvoter(id, raft.ServerAddress(id), 0, changeTimeout))
 	}
+	if done, err := n.disfranchise(ctx, nodes, voting, servers); done || err != nil {
+		return done, err
+	}
 	// Before a removal, so that a leaving leader has somebody to hand over to.
-	if done, err := n.promote(ctx, members, servers); done || err != nil {
+	if done, err := n.promote(ctx, voting, members, servers); done || err != nil {
 		return done, err
 	}
 	if done, err := n.expel(ctx, members, servers); done || err != nil {
 		return done, err
 	}
-	return n.demote(ctx, members, servers)
+	if done, err := n.demote(ctx, voting, members, servers); done || err != nil {
+		return done, err
+	}
+	if done, err := n.raiseLevel(ctx, nodes); done || err != nil {
+		return done, err
+	}
+	return false, n.checkDue(ctx, view)
+}
+
+// electable returns the members that are in no quarantine, by their ids. They
+// count for how many vote.
+func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Node, error) {
+	in, err := view.Quarantined()
+	if err != nil {
+		return nil, err
+	}
+	voting := make(map[raft.ServerID]state.Node, len(nodes))
+	for _, node := range nodes {
+		if !slices.ContainsFunc(in, func(q state.Quarantine) bool { return q.Node == node.ID }) {
+			voting[raftID(node.ID)] = node
+		}
+	}
+	return voting, nil
+}
+
+func raftID(id state.NodeID) raft.ServerID { return raft.ServerID(id) }
+
+// disfranchise takes the vote of a member in quarantine, and of one whose store
+// may not vote: its log was lost, and what it had promised with it.
+func (n *Node) disfranchise(ctx context.Context, nodes []state.Node, voting map[raft.ServerID]state.Node, servers []raft.Server) (bool, error) {
+	for _, node := range nodes {
+		id := raftID(node.ID)
+		_, counts := voting[id]
+		votes := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == id && s.Suffrage == raft.Voter })
+		if !votes || counts && node.MayVote() {
+			continue
+		}
+		if node.ID == n.opts.ID {
+			n.log.WarnContext(ctx, "this node may not vote: handing leadership over")
+			return false, n.HandOver(ctx)
+		}
+		n.log.WarnContext(ctx, "member loses its vote", "node", id, "quarantine", !counts, "store", node.Store)
+		return true, n.change(ctx, "demote "+string(id), n.raft.DemoteVoter(id, 0, changeTimeout))
+	}
+	return false, nil
 }
 
 // change waits for one change of the configuration.
@@ -149,17 +200,27 @@ func electorate(members []raft.ServerID, servers []raft.Server) (voters, others 
 }
 
 // promote gives a vote to a member that has caught up, if one is missing.
-func (n *Node) promote(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
+func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, others := electorate(members, servers)
-	if len(voters) >= votersFor(len(members)) {
+	if len(voters) >= votersFor(len(voting)) {
 		return false, nil
 	}
 	commit := n.raft.CommitIndex()
 	for _, id := range others {
+		node, counts := voting[id]
+		if !counts || !node.MayVote() && node.Store == "" {
+			continue // it has not told its store yet
+		}
 		at, err := n.appliedOn(ctx, id)
 		if err != nil || at+promoteLag < commit {
 			n.log.DebugContext(ctx, "member is not ready for a vote", "node", id, "applied", at, "commit", commit, "err", err)
 			continue
+		}
+		if !node.MayVote() {
+			// First in the state, for the node itself to know: until then it
+			// refuses to vote, whatever the configuration says.
+			_, err := n.propose(ctx, &state.GrantVote{Node: node.ID, Store: node.Store})
+			return err == nil, err
 		}
 		n.log.InfoContext(ctx, "member votes from now on", "node", id)
 		return true, n.change(ctx, "promote "+string(id), n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout))
@@ -202,9 +263,9 @@ func (n *Node) rank(id raft.ServerID) int {
 
 // demote takes a vote when one too many has it: from one that does not answer,
 // else from the last by id, never from the leader.
-func (n *Node) demote(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
+func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, _ := electorate(members, servers)
-	if len(voters) <= votersFor(len(members)) {
+	if len(voters) <= votersFor(len(voting)) {
 		return false, nil
 	}
 	voters = slices.DeleteFunc(voters, func(id raft.ServerID) bool { return id == raft.ServerID(n.opts.ID) })
@@ -225,6 +286,7 @@ func (n *Node) keepMembership(ctx context.Context) error {
 	every := time.NewTicker(n.timings.Reconcile)
 	defer every.Stop()
 	var self tenure
+	var said uint64 // the newest check that was told about
 	for {
 		for again := true; again && ctx.Err() == nil; {
 			var err error
@@ -239,6 +301,9 @@ func (n *Node) keepMembership(ctx context.Context) error {
 		}
 		if removed {
 			return ErrRemoved
+		}
+		if err := n.ownStanding(ctx, &said); err != nil {
+			return err
 		}
 		_, changed := n.leaders.get()
 		select {

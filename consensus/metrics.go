@@ -15,6 +15,7 @@ type metrics struct {
 	commits   prometheus.Histogram
 	proposals *prometheus.CounterVec
 	reads     prometheus.Counter
+	checks    *prometheus.CounterVec
 
 	to         prometheus.Registerer // nil: nobody looks
 	registered []prometheus.Collector
@@ -33,6 +34,9 @@ func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
 		reads: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: name("read_rounds_total"), Help: "Rounds of this node to learn an index for linearizable reads.",
 		}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: name("state_checks_total"), Help: "Comparisons of the state on all members by outcome: equal, differs, undecided (states differ and no majority agrees), incomplete.",
+		}, []string{"outcome"}),
 		to: to,
 	}
 	if to == nil {
@@ -42,8 +46,15 @@ func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name(what), Help: help}, value)
 	}
 	for _, c := range []prometheus.Collector{
-		m.commits, m.proposals, m.reads,
+		m.commits, m.proposals, m.reads, m.checks,
 		gauge("applied_index", "Index of the newest log entry in the local state.", func() float64 { return float64(n.Applied()) }),
+		gauge("quarantined", "1 while this node's state differs from the majority's, so that it neither votes nor serves.", func() float64 {
+			if n.Quarantined() != nil {
+				return 1
+			}
+			return 0
+		}),
+		gauge("state_level", "Level of the commands that all members understand.", func() float64 { return float64(n.fsm.level()) }),
 		gauge("is_leader", "1 on the node that leads, else 0.", func() float64 {
 			if n.IsLeader() {
 				return 1
@@ -52,6 +63,9 @@ func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
 		}),
 		gauge("log_write_seconds", "How long the write to the Raft log that is under way has taken.", func() float64 {
 			return n.disk.writing().Seconds()
+		}),
+		gauge("log_writes_refused", "Writes to the Raft log since the start that a full disk has refused.", func() float64 {
+			return float64(n.disk.refusal.Load())
 		}),
 	} {
 		if err := to.Register(c); err != nil {

@@ -33,40 +33,103 @@ const (
 // the same operation, so it takes effect once.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
-	result, err := n.propose(ctx, cmd)
+	cmd, err := n.judged(ctx, cmd)
+	if err == nil {
+		err = n.mayPropose(cmd)
+	}
+	var result state.Result
+	if err == nil {
+		result, err = n.propose(ctx, cmd)
+	}
 	n.metrics.proposed(time.Since(began), err)
 	return result, err
 }
 
+// judged returns the command to propose. In a cluster where not all members
+// judge API keys with the change, the key is judged here and the change alone
+// proposed.
+func (n *Node) judged(ctx context.Context, cmd state.Command) (state.Command, error) {
+	by, ok := cmd.(*state.ByKey)
+	if !ok || n.fsm.level() >= wire.LevelOf(by) {
+		return cmd, nil
+	}
+	view, release, err := n.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := view.Judge(by); err != nil {
+		return nil, fmt.Errorf("consensus: propose: %w", err)
+	}
+	return by.Change, nil
+}
+
+// mayPropose refuses what a member might not understand, and everything of a
+// node in quarantine but what it says of itself.
+func (n *Node) mayPropose(cmd state.Command) error {
+	if _, own := cmd.(*state.UpdateNode); !own {
+		if err := n.refused(); err != nil {
+			return fmt.Errorf("consensus: propose: %w", err)
+		}
+	}
+	return n.understood(cmd)
+}
+
+// understood refuses a command that is above the cluster's level. A cluster
+// that is being founded has none yet.
+func (n *Node) understood(cmd state.Command) error {
+	need := wire.LevelOf(cmd)
+	if _, founds := cmd.(*state.InitCluster); need == 0 || founds {
+		return nil
+	}
+	if have := n.fsm.level(); need > have {
+		return fmt.Errorf("consensus: propose: %w", state.Errorf(state.CodeUnavailable,
+			"%T needs level %d and the cluster has %d: not all members run a release that understands it", cmd, need, have))
+	}
+	return nil
+}
+
+// propose is Propose without asking whether this node may.
 func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
-	op, err := newOperation(cmd)
+	outcome, err := n.decide(ctx, cmd)
 	if err != nil {
 		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
 	}
+	return outcome.Result, nil
+}
+
+// decide commits a command and returns its outcome once the local state holds
+// it; its error is the outcome's, or why there is none.
+func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, error) {
+	op, err := newOperation(cmd)
+	if err != nil {
+		return wire.Outcome{}, err
+	}
 	body, err := wire.EncodeCommand(wire.Command{Op: op, Body: cmd})
 	if err != nil {
-		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
+		return wire.Outcome{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	outcome, err := n.commit(ctx, body)
 	if err != nil {
-		return state.Result{}, fmt.Errorf("consensus: propose: %w", err)
+		return wire.Outcome{}, err
 	}
 	// It is decided. That this node lags behind makes it no failure, so when
 	// time runs out here the outcome is told all the same.
 	_ = n.fsm.progress.wait(ctx, outcome.Index)
 	if outcome.Err != nil {
-		return state.Result{}, outcome.Err
+		return wire.Outcome{}, outcome.Err
 	}
-	return outcome.Result, nil
+	return outcome, nil
 }
 
 // newOperation mints the id that makes a repeated command take effect once.
 // Commands that say how things are, instead of changing them, need none.
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
-	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode:
+	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
+		*state.ReportHash, *state.GrantVote, *state.RaiseLevel:
 		return op, nil
 	}
 	_, err = rand.Read(op[:])

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"golang.org/x/sync/errgroup"
 )
 
 // Bounds of a linearizable read.
@@ -20,9 +19,6 @@ const (
 	viewTimeout = 5 * time.Second
 	// roundTimeout is how long one round waits for the leader.
 	roundTimeout = 2 * time.Second
-	// maxRounds is how many rounds are under way at a time. Requests that come
-	// meanwhile share the next one.
-	maxRounds = 4
 )
 
 // View returns the state as it is at some moment between call and return, on
@@ -32,7 +28,11 @@ const (
 func (n *Node) View(ctx context.Context) (view state.View, release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	if err := n.catchUp(ctx); err != nil {
+	err = n.catchUp(ctx)
+	if err == nil {
+		err = n.refused()
+	}
+	if err != nil {
 		return state.View{}, nil, fmt.Errorf("consensus: read: %w", err)
 	}
 	view, release = n.LocalView()
@@ -116,29 +116,31 @@ func (r *readRounds) join(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run begins a round whenever somebody waits for one, until ctx ends.
+// run begins a round whenever somebody waits for one, until ctx ends. There is
+// one at a time: requests that come meanwhile share the next one, and with more
+// rounds under way fewer would share each.
 func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64, error)) error {
-	var rounds errgroup.Group
-	rounds.SetLimit(maxRounds)
 	defer r.end()
 	for {
 		select {
 		case <-r.wake:
+			r.round(ctx, look)
 		case <-ctx.Done():
-			return rounds.Wait()
-		}
-		rounds.Go(func() error { // waits while as many as may are under way
-			r.mu.Lock()
-			begun := r.next
-			r.next = nil
-			r.mu.Unlock()
-			ctx, cancel := context.WithTimeout(ctx, roundTimeout)
-			defer cancel()
-			begun.index, begun.err = look(ctx)
-			close(begun.done)
 			return nil
-		})
+		}
 	}
+}
+
+// round runs the round that somebody waits for.
+func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint64, error)) {
+	r.mu.Lock()
+	begun := r.next
+	r.next = nil
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	begun.index, begun.err = look(ctx)
+	close(begun.done)
 }
 
 // end tells those who wait for a round that none will come.

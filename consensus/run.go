@@ -26,6 +26,8 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.keepMembership(ctx) })
 	group.Go(func() error { return n.catchUpOnce(ctx) })
 	group.Go(func() error { return n.watchDisk(ctx) })
+	group.Go(func() error { return n.keepStanding(ctx) })
+	group.Go(func() error { return n.reportHashes(ctx) })
 	group.Go(func() error {
 		select {
 		case err := <-n.fatal:
@@ -101,9 +103,7 @@ func (n *Node) openTerms(ctx context.Context) error {
 func (n *Node) catchUpOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if n.tryCatchUp(ctx) {
-			n.mu.Lock()
-			n.caughtUp = true
-			n.mu.Unlock()
+			close(n.caughtUp)
 			n.log.InfoContext(ctx, "caught up with the cluster", "index", n.Applied())
 			return nil
 		}
@@ -128,6 +128,7 @@ func (n *Node) watchDisk(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		n.disk.ran.goOn()
 		if took := n.disk.writing(); took > stalledWrite {
 			return errors.Join(fmt.Errorf("%w: no answer for %s", ErrStalled, took.Round(time.Millisecond)), n.transport.Close())
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	radix "github.com/hashicorp/go-immutable-radix"
@@ -196,6 +197,8 @@ func scan(root *radix.Node, lower, upper []byte, reverse bool, fn func(k, v []by
 type memSnapshots struct {
 	mu  sync.Mutex
 	all []*memSnapshot // oldest first
+
+	arriving func(bytes int) // told how much of a snapshot has come; nil: nobody is
 }
 
 type memSnapshot struct {
@@ -216,11 +219,22 @@ func (s *memSnapshots) Create(version raft.SnapshotVersion, index, term uint64, 
 func (s *memSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) == 0 {
-		return nil, nil
+	var metas []*raft.SnapshotMeta
+	for _, snapshot := range s.all[max(0, len(s.all)-2):] {
+		meta := snapshot.meta
+		metas = append(metas, &meta)
 	}
-	meta := s.all[len(s.all)-1].meta
-	return []*raft.SnapshotMeta{&meta}, nil
+	slices.Reverse(metas)
+	return metas, nil
+}
+
+// rot damages the newest snapshots.
+func (s *memSnapshots) rot(newest int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, snapshot := range s.all[len(s.all)-newest:] {
+		snapshot.content.Truncate(snapshot.content.Len() / 2)
+	}
 }
 
 func (s *memSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
@@ -237,7 +251,13 @@ func (s *memSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error
 
 func (s *memSnapshot) ID() string { return s.meta.ID }
 
-func (s *memSnapshot) Write(p []byte) (int, error) { return s.content.Write(p) }
+func (s *memSnapshot) Write(p []byte) (int, error) {
+	n, err := s.content.Write(p)
+	if s.store.arriving != nil {
+		s.store.arriving(s.content.Len())
+	}
+	return n, err
+}
 
 func (s *memSnapshot) Adopt(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "state"))
@@ -263,4 +283,24 @@ func (s *memSnapshot) Close() error {
 func (s *memSnapshot) Cancel() error {
 	s.ended = true
 	return nil
+}
+
+// put changes the state behind the back of the log.
+func (s *memStore) put(key, value string) {
+	tx := s.Begin()
+	defer tx.Discard()
+	if err := errors.Join(tx.Set([]byte(key), []byte(value)), tx.Commit(true)); err != nil {
+		panic(err) // a memory store never fails so
+	}
+}
+
+// tamper replaces bytes in the first value that has them.
+func (s *memStore) tamper(old, other string) {
+	for _, row := range s.contents() {
+		if strings.Contains(row[1], old) {
+			s.put(row[0], strings.Replace(row[1], old, other, 1))
+			return
+		}
+	}
+	panic("no value holds " + old)
 }

@@ -224,8 +224,18 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 	return out.Flush()
 }
 
+// checksummed is a block store that can leave the hash of what it reads to who
+// receives it.
+type checksummed interface {
+	GetChecksummed(ctx context.Context, c cid.Cid) (blocks.Block, error)
+}
+
 func (p *Peer) serveBlock(c cid.Cid, out *bufio.Writer) error {
-	b, err := p.opts.Blocks.Get(p.ctx, c)
+	read := p.opts.Blocks.Get
+	if s, ok := p.opts.Blocks.(checksummed); ok {
+		read = s.GetChecksummed // the member compares the hash
+	}
+	b, err := read(p.ctx, c)
 	switch {
 	case err == nil && len(b.RawData()) <= MaxBlock:
 		p.metrics.blocksServed.Inc()

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/host"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -19,12 +22,69 @@ const (
 	gossipOutboundQueue = 128      // messages for one member; more are dropped
 	gossipValidateQueue = 128
 	gossipBuffer        = 256 // messages that wait for Next; more are dropped
+
+	// What one member may send, its own and what it passes on: the samples of
+	// 256 members are 128 a second. A signature costs a tenth of a millisecond,
+	// so a member that floods is stopped before its messages are looked at.
+	gossipRate     = 400 // messages and control messages a second
+	gossipBurst    = 1200
+	maxGossipPeers = 1024
+	gossipRPCParts = 4096 // messages, subscriptions and control entries of one RPC
 )
+
+var errGossipFlood = errors.New("more gossip than a member may send")
+
+// gossipFlow drops what a member sends beyond its rate, before any signature of
+// it is verified.
+type gossipFlow struct {
+	dropped func(n int) // counts
+
+	// mu guards members.
+	mu      sync.Mutex
+	members map[libp2ppeer.ID]*rate.Limiter
+}
+
+// inspect judges one RPC. An error drops it.
+func (g *gossipFlow) inspect(id libp2ppeer.ID, rpc *pubsub.RPC) error {
+	n := max(len(rpc.GetPublish()), 1) + len(rpc.GetSubscriptions())
+	if c := rpc.GetControl(); c != nil {
+		for _, h := range c.GetIhave() {
+			n += len(h.GetMessageIDs())
+		}
+		for _, w := range c.GetIwant() {
+			n += len(w.GetMessageIDs())
+		}
+		for _, d := range c.GetIdontwant() {
+			n += len(d.GetMessageIDs())
+		}
+		n += len(c.GetIhave()) + len(c.GetIwant()) + len(c.GetIdontwant()) + len(c.GetGraft()) + len(c.GetPrune())
+	}
+	if n > gossipRPCParts || !g.limiter(id).AllowN(time.Now(), n) {
+		g.dropped(n)
+		return errGossipFlood
+	}
+	return nil
+}
+
+func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.members[id]
+	if l == nil {
+		if len(g.members) >= maxGossipPeers {
+			clear(g.members) // members that come and go; each gets its burst again
+		}
+		l = rate.NewLimiter(gossipRate, gossipBurst)
+		g.members[id] = l
+	}
+	return l
+}
 
 // ErrGossipTooLarge is returned by Publish for more than MaxGossip bytes.
 var ErrGossipTooLarge = errors.New("gossip message too large")
 
-func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool) (*pubsub.PubSub, error) {
+func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int)) (*pubsub.PubSub, error) {
+	flow := &gossipFlow{dropped: dropped, members: make(map[libp2ppeer.ID]*rate.Limiter)}
 	return pubsub.NewGossipSub(ctx, h,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithFloodPublish(true),
@@ -32,6 +92,7 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 		pubsub.WithPeerOutboundQueueSize(gossipOutboundQueue),
 		pubsub.WithValidateQueueSize(gossipValidateQueue),
 		pubsub.WithPeerExchange(false),
+		pubsub.WithAppSpecificRpcInspector(flow.inspect),
 		pubsub.WithPeerFilter(func(id libp2ppeer.ID, _ string) bool { return member(id) }),
 	)
 }

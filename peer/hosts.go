@@ -15,10 +15,12 @@ import (
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ws "github.com/libp2p/go-libp2p/p2p/transport/websocket"
+	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
@@ -26,8 +28,8 @@ const (
 	userAgent = "holdfast"
 
 	// Bounds of the cluster host. Only members pass its gater, so one member
-	// may use what the host has; what strangers can hold is the transient
-	// part: connections before the end of their handshake.
+	// may use what the host has. strangers.go bounds what comes before the end
+	// of a handshake.
 	clusterMaxConns          = 512
 	clusterMaxStreams        = 32 << 10
 	clusterMaxMemory         = 1 << 30
@@ -41,6 +43,17 @@ const (
 	publicLowWater           = 160
 	publicHighWater          = 192
 	publicGrace              = time.Minute
+	publicMaxConns           = 512 // inbound and outbound
+	publicMaxInbound         = 192
+	publicMaxStreams         = 4 << 10
+	publicMaxMemory          = 512 << 20
+	publicTransientConns     = 128
+	publicTransientStreams   = 512
+	publicTransientMemory    = 64 << 20
+	publicPeerConns          = 8
+	publicPeerStreams        = 512
+	publicPeerMemory         = 128 << 20
+	publicConnsPerAddress    = 64
 	publicDialTimeout        = 10 * time.Second
 	clusterAcceptBacklog     = 1024
 	clusterStreamWindow      = 16 << 20
@@ -50,11 +63,7 @@ const (
 
 // newClusterHost builds a host over TCP, TLS 1.3 and yamux, the cheapest per
 // byte, that does not listen yet.
-func newClusterHost(key crypto.PrivKey, gater memberGater, extra []libp2p.Option) (host.Host, error) {
-	limits, err := clusterLimits()
-	if err != nil {
-		return nil, err
-	}
+func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.ResourceManager, extra []libp2p.Option) (host.Host, error) {
 	mux := *yamux.DefaultTransport
 	mux.KeepAliveInterval = clusterKeepAlive
 	mux.ConnectionWriteTimeout = clusterWriteTimeout
@@ -82,24 +91,46 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, extra []libp2p.Option
 	}, extra...)...)
 }
 
+// whole is a limit of which inbound and outbound may each take all.
+func whole(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64, files rcmgr.LimitVal) rcmgr.ResourceLimits {
+	return rcmgr.ResourceLimits{
+		Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,
+		Streams: streams, StreamsInbound: streams, StreamsOutbound: streams,
+		FD: files, Memory: memory,
+	}
+}
+
 // clusterLimits lifts the limits per peer and per protocol, which would refuse
 // the 76th stream of a member, and keeps those of the host as a whole.
 func clusterLimits() (network.ResourceManager, error) {
-	whole := func(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64) rcmgr.ResourceLimits {
-		return rcmgr.ResourceLimits{
-			Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,
-			Streams: streams, StreamsInbound: streams, StreamsOutbound: streams,
-			FD: clusterConnectionsFDPart, Memory: memory,
-		}
-	}
-	limits := rcmgr.PartialLimitConfig{
-		System:    whole(clusterMaxConns, clusterMaxStreams, clusterMaxMemory),
-		Transient: whole(clusterTransientConns, clusterTransientStreams, clusterTransientMemory),
-	}.Build(rcmgr.InfiniteLimits)
+	return newLimits(rcmgr.PartialLimitConfig{
+		System:    whole(clusterMaxConns, clusterMaxStreams, clusterMaxMemory, clusterConnectionsFDPart),
+		Transient: whole(clusterTransientConns, clusterTransientStreams, clusterTransientMemory, clusterConnectionsFDPart),
+	}, clusterConnsPerAddress)
+}
+
+// publicLimits are the same on every machine; libp2p's own grow with its
+// memory, up to what a flood could take from the cluster.
+func publicLimits() (network.ResourceManager, error) {
+	system := whole(publicMaxConns, publicMaxStreams, publicMaxMemory, publicMaxConns)
+	system.ConnsInbound = publicMaxInbound
+	return newLimits(rcmgr.PartialLimitConfig{
+		System:      system,
+		Transient:   whole(publicTransientConns, publicTransientStreams, publicTransientMemory, publicTransientConns),
+		PeerDefault: whole(publicPeerConns, publicPeerStreams, publicPeerMemory, publicPeerConns),
+	}, publicConnsPerAddress)
+}
+
+// newLimits is a resource manager with no other limits than these. libp2p's own
+// limit of arrivals is off: it counts what a node dials too, so that a member
+// that was down for a minute would be dialled every five seconds from then on.
+// strangers.go counts what comes in.
+func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.ResourceManager, error) {
 	per := func(bits int) []rcmgr.ConnLimitPerSubnet {
-		return []rcmgr.ConnLimitPerSubnet{{PrefixLength: bits, ConnCount: clusterConnsPerAddress}}
+		return []rcmgr.ConnLimitPerSubnet{{PrefixLength: bits, ConnCount: perAddress}}
 	}
-	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits), rcmgr.WithLimitPerSubnet(per(32), per(64)))
+	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.Build(rcmgr.InfiniteLimits)),
+		rcmgr.WithLimitPerSubnet(per(32), per(64)), rcmgr.WithConnRateLimiters(new(rate.Limiter)))
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
@@ -107,8 +138,8 @@ func clusterLimits() (network.ResourceManager, error) {
 }
 
 // newPublicHost builds a host over TCP, QUIC and WebSocket that does not listen
-// yet, with libp2p's limits for strangers.
-func newPublicHost(key crypto.PrivKey, gater *publicGater, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
+// yet.
+func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.ResourceManager, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
 	trim, err := connmgr.NewConnManager(publicLowWater, publicHighWater, connmgr.WithGracePeriod(publicGrace))
 	if err != nil {
 		return nil, fmt.Errorf("connection manager: %w", err)
@@ -121,10 +152,12 @@ func newPublicHost(key crypto.PrivKey, gater *publicGater, announce []ma.Multiad
 		libp2p.Transport(quic.NewTransport),
 		libp2p.Transport(ws.New),
 		libp2p.ConnectionGater(gater),
+		libp2p.ResourceManager(limits),
 		libp2p.ConnectionManager(trim),
 		libp2p.DisableRelay(),
 		libp2p.DisableMetrics(),
 		libp2p.WithDialTimeout(publicDialTimeout),
+		libp2p.SwarmOpts(swarm.WithDialRanker(rankTCPFirst)),
 	}
 	if len(announce) > 0 {
 		options = append(options, libp2p.AddrsFactory(func([]ma.Multiaddr) []ma.Multiaddr { return announce }))

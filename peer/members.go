@@ -51,6 +51,11 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.mu.Lock()
 	p.members[remote] = addrs
 	p.mu.Unlock()
+	for _, a := range addrs {
+		if ip, ok := ipOf(a); ok {
+			p.clusterStrangers.know(ip.Unmap())
+		}
+	}
 	store := p.cluster.Peerstore()
 	store.ClearAddrs(remote)
 	store.SetAddrs(remote, addrs, peerstore.PermanentAddrTTL)

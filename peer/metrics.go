@@ -8,23 +8,31 @@ import (
 
 // metrics are what this package counts.
 type metrics struct {
-	strangers    prometheus.Counter
-	blocksServed prometheus.Counter
-	bytesServed  prometheus.Counter
-	blocksPulled prometheus.Counter
-	bytesPulled  prometheus.Counter
-	badBlocks    prometheus.Counter
+	strangers     prometheus.Counter
+	refused       *prometheus.CounterVec
+	blocksServed  prometheus.Counter
+	gossipDropped prometheus.Counter
+	bytesServed   prometheus.Counter
+	blocksPulled  prometheus.Counter
+	bytesPulled   prometheus.Counter
+	badBlocks     prometheus.Counter
 
 	registered []prometheus.Collector
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
+// register adds them, and more, to r.
+func (m *metrics) register(r prometheus.Registerer, more []prometheus.Collector) error {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "holdfast", Subsystem: "peer", Name: name, Help: help,
 		})
 	}
 	m.strangers = counter("strangers_cut_total", "Connections to the cluster host cut because the peer is no member.")
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "holdfast", Subsystem: "peer", Name: "strangers_refused_total",
+		Help: "Connections and streams refused because strangers had their share of the host, by host.",
+	}, []string{"host"})
+	m.gossipDropped = counter("gossip_dropped_total", "Messages of members dropped because they send too many.")
 	m.blocksServed = counter("blocks_served_total", "Blocks served to members.")
 	m.bytesServed = counter("block_bytes_served_total", "Bytes of blocks served to members.")
 	m.blocksPulled = counter("blocks_pulled_total", "Blocks pulled from members.")
@@ -33,7 +41,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	for _, c := range m.all() {
+	for _, c := range append(m.all(), more...) {
 		if err := r.Register(c); err != nil {
 			m.unregister(r)
 			return fmt.Errorf("peer: metrics: %w", err)
@@ -53,5 +61,5 @@ func (m *metrics) unregister(r prometheus.Registerer) {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.strangers, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
+	return []prometheus.Collector{m.strangers, m.refused, m.gossipDropped, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
 }

@@ -48,6 +48,7 @@ const (
 	bitswapMessageTarget   = 512 << 10
 	bitswapOutstandingPeer = 8 << 20
 	bitswapSendWorkers     = 16
+	bitswapReadWorkers     = 16 // that read blocks for peers at the same time
 )
 
 // HostOption is an option of a libp2p host, by a name that the bridge may use.
@@ -89,21 +90,27 @@ type Options struct {
 // Peer is one node's presence on the cluster's and the IPFS network.
 type Peer struct {
 	// Set once by Open.
-	opts    Options
-	log     *slog.Logger
-	id      libp2ppeer.ID
-	cluster host.Host
-	public  host.Host
-	gate    *publicGater
-	bitswap *bitswap.Bitswap
-	dht     *dht.IpfsDHT // nil when routing is off
-	pubsub  *pubsub.PubSub
-	pool    *streamPool
-	serving chan struct{} // one token per block request being answered
-	provide chan cid.Cid
-	redial  chan struct{} // wakes the loop that keeps members connected
-	metrics metrics
-	boot    []libp2ppeer.AddrInfo
+	opts      Options
+	log       *slog.Logger
+	id        libp2ppeer.ID
+	cluster   host.Host
+	public    host.Host
+	gate      *publicGater
+	bitswap   *bitswap.Bitswap
+	dht       *dht.IpfsDHT // nil when routing is off
+	pubsub    *pubsub.PubSub
+	pool      *streamPool
+	serving   chan struct{} // one token per block request being answered
+	provide   chan cid.Cid
+	providing providing
+	redial    chan struct{} // wakes the loop that keeps members connected
+	metrics   metrics
+	boot      []libp2ppeer.AddrInfo
+
+	// Who is at the door of each host.
+	clusterStrangers *strangers
+	strangers        *strangers
+	bitswapHost      *bitswapHost
 
 	sessionEnd atomic.Int64 // Unix nanoseconds, when a bitswap session last ended
 
@@ -180,7 +187,11 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		stop:    stop,
 	}
 	p.pool = newStreamPool(p.openBlocks)
-	if err := p.metrics.register(opts.Registerer); err != nil {
+	var more []prometheus.Collector
+	if opts.Routing != RoutingOff {
+		more = p.providing.collectors()
+	}
+	if err := p.metrics.register(opts.Registerer, more); err != nil {
 		stop()
 		return nil, nil, err
 	}
@@ -189,7 +200,12 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 
 // openCluster builds the host of the members.
 func (p *Peer) openCluster(key crypto.PrivKey) error {
-	h, err := newClusterHost(key, memberGater{p}, slices.Concat(p.opts.HostOptions, p.opts.ClusterOptions))
+	limits, err := clusterLimits()
+	if err != nil {
+		return err
+	}
+	p.clusterStrangers = newStrangers(limits, p.isMember, p.metrics.refused.WithLabelValues("cluster").Inc)
+	h, err := newClusterHost(key, memberGater{p}, p.clusterStrangers, slices.Concat(p.opts.HostOptions, p.opts.ClusterOptions))
 	if err != nil {
 		return err
 	}
@@ -198,7 +214,7 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	// registered its handler.
 	h.Network().SetStreamHandler(p.admit)
 	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
-	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember); err != nil {
+	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
 		return fmt.Errorf("pubsub: %w", err)
 	}
 	err = listen(h, p.opts.ClusterListen)
@@ -216,11 +232,18 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		return err
 	}
 	p.gate = newPublicGater(p.opts.AllowPrivateOrigins, p.opts.Routing == RoutingLAN, p.boot)
-	h, err := newPublicHost(key, p.gate, announce, p.opts.Routing, p.opts.HostOptions)
+	limits, err := publicLimits()
+	if err != nil {
+		return err
+	}
+	trusted := func(id libp2ppeer.ID) bool { return p.gate.isOrigin(id) || p.isMember(id) }
+	p.strangers = newStrangers(limits, trusted, p.metrics.refused.WithLabelValues("public").Inc)
+	h, err := newPublicHost(key, p.gate, p.strangers, announce, p.opts.Routing, p.opts.HostOptions)
 	if err != nil {
 		return err
 	}
 	p.public = h
+	h.Network().SetStreamHandler(p.admitPublic(h))
 	if p.dht, err = newDHT(h, p.opts.Routing, p.boot); err != nil {
 		return fmt.Errorf("routing: %w", err)
 	}
@@ -228,6 +251,7 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		bitswap.WithTargetMessageSize(bitswapMessageTarget),
 		bitswap.MaxOutstandingBytesPerPeer(bitswapOutstandingPeer),
 		bitswap.TaskWorkerCount(bitswapSendWorkers),
+		bitswap.EngineBlockstoreWorkerCount(bitswapReadWorkers),
 		bitswap.WithClientOption(bsclient.WithoutDuplicatedBlockStats()),
 	}
 	if allow := p.opts.AllowBlock; allow != nil {
@@ -240,7 +264,8 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	if p.dht != nil {
 		providers = p.dht
 	}
-	p.bitswap = bitswap.New(p.ctx, bsnet.NewFromIpfsHost(h), providers, p.opts.Blocks, options...)
+	p.bitswapHost = newBitswapHost(p.ctx, h, p.strangers)
+	p.bitswap = bitswap.New(p.ctx, bsnet.NewFromIpfsHost(p.bitswapHost), providers, p.opts.Blocks, options...)
 	return listen(h, p.opts.Listen)
 }
 
@@ -255,7 +280,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	g.Go(func() error { p.sweepStreams(ctx); return nil })
 	if p.dht != nil {
 		g.Go(func() error { p.keepRouting(ctx); return nil })
-		g.Go(func() error { p.announce(ctx); return nil })
+		g.Go(func() error { return p.announce(ctx) })
 	}
 	return g.Wait()
 }

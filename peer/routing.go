@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ipfs/go-cid"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/amino"
 	"github.com/libp2p/go-libp2p/core/host"
@@ -20,16 +19,6 @@ const (
 	// lanExtension is the name that IPFS uses for the DHT of private networks.
 	lanExtension = "/lan"
 
-	// maxProvideQueue bounds the roots that wait to be announced; what does not
-	// fit is announced with the next round of all roots.
-	maxProvideQueue = 4096
-	// provideWorkers announce at the same time.
-	provideWorkers = 4
-	// provideTimeout bounds one announcement.
-	provideTimeout = 2 * time.Minute
-	// reprovideEvery is how often all roots are announced; records live 48 h
-	// and are asked to be renewed every 22.
-	reprovideEvery = 22 * time.Hour
 	// bootstrapEvery is how often a node without routing peers looks for some.
 	bootstrapEvery   = 30 * time.Second
 	bootstrapTimeout = 10 * time.Second
@@ -37,7 +26,7 @@ const (
 
 // newDHT returns nil when routing is off.
 func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo) (*dht.IpfsDHT, error) {
-	options := []dht.Option{dht.BootstrapPeers(boot...)}
+	options := []dht.Option{dht.BootstrapPeers(boot...), dht.Datastore(newRecords())}
 	switch routing {
 	case RoutingLAN:
 		// Every node of a private network answers; ModeAuto would wait for a
@@ -104,67 +93,6 @@ func (p *Peer) connectBootstrap(ctx context.Context) {
 			defer cancel()
 			if err := p.public.Connect(dial, info); err != nil {
 				p.log.DebugContext(ctx, "bootstrap peer not reached", "peer", info.ID.String(), "err", err)
-			}
-		})
-	}
-}
-
-// Provide announces now that this node holds c. It is best effort: with routing
-// off it does nothing and returns nil.
-func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
-	if p.dht == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
-	defer cancel()
-	if err := p.dht.Provide(ctx, c, true); err != nil {
-		return fmt.Errorf("peer: provide %s: %w", c, err)
-	}
-	return nil
-}
-
-// Announce queues c for Provide and never waits. It tells whether there was
-// room; what found none is announced with the next round of all roots.
-func (p *Peer) Announce(c cid.Cid) bool {
-	if p.dht == nil {
-		return true
-	}
-	select {
-	case p.provide <- c:
-		return true
-	default:
-		return false
-	}
-}
-
-// announce works off the queue and, from time to time, all roots.
-func (p *Peer) announce(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for range provideWorkers {
-		wg.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case c := <-p.provide:
-					if err := p.Provide(ctx, c); err != nil {
-						p.log.DebugContext(ctx, "not announced", "cid", c, "err", err)
-					}
-				}
-			}
-		})
-	}
-	if p.opts.Roots == nil {
-		return
-	}
-	for wait(ctx, reprovideEvery) {
-		p.opts.Roots(func(c cid.Cid) bool {
-			select {
-			case p.provide <- c: // at the speed of the workers
-				return true
-			case <-ctx.Done():
-				return false
 			}
 		})
 	}

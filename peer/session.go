@@ -242,6 +242,10 @@ func (s *Session) OriginErrors() []string {
 // Name tells what kind of source this is.
 func (s *Session) Name() string { return "the IPFS network" }
 
+// ChecksHashes says that bitswap makes the CID of what it receives from the
+// bytes, so no block comes here that has another hash.
+func (s *Session) ChecksHashes() bool { return true }
+
 // Renew drops the bitswap session; the next request begins a new one. That
 // is the cure for wants that bitswap has lost: a new session sends them again.
 // Requests that are under way end without their missing blocks.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -465,19 +466,59 @@ func FuzzCheckOrigin(f *testing.F) {
 	})
 }
 
+// processor is the user and system time of this process so far.
+func processor(tb testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Both peers are in this process, and the stores are in memory.
 func BenchmarkFetchByBitswap(b *testing.B) {
+	for name, listen := range map[string]string{"TCP": "/ip4/127.0.0.1/tcp/0", "QUIC": "/ip4/127.0.0.1/udp/0/quic-v1"} {
+		b.Run(name, func(b *testing.B) {
+			f := peertest.NewForeign(b, listen)
+			root, _, size, err := f.Store.AddTree(1, cid.DagProtobuf, 16, 2, 1<<20)
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := newTestPeer(b, newRoster())
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			before := processor(b)
+			for b.Loop() {
+				p.store = peertest.NewStore() // what is served is another, so nothing is here
+				if _, err := fetch(b.Context(), p, root, dag.Limits{}, f.Addrs()[0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((processor(b)-before).Milliseconds())/float64(b.N), "processor-ms/op")
+		})
+	}
+}
+
+// What a pin of one small block costs at the peer: a session with its origin
+// connected already.
+func BenchmarkSessionOfOneBlock(b *testing.B) {
 	f := peertest.NewForeign(b)
-	root, _, size, err := f.Store.AddTree(1, cid.DagProtobuf, 16, 2, 1<<20)
-	if err != nil {
+	p := newTestPeer(b, newRoster())
+	origins := f.Addrs()
+	cids := addBlocks(b, f.Store, 1000, 1024)
+	if err := f.Connect(b.Context(), p.Addrs()[0]); err != nil {
 		b.Fatal(err)
 	}
-	p := newTestPeer(b, newRoster())
-	b.SetBytes(int64(size))
 	b.ReportAllocs()
+	before := processor(b)
+	n := 0
 	for b.Loop() {
-		p.store = peertest.NewStore() // what is served is another, so nothing is here
-		if _, err := fetch(b.Context(), p, root, dag.Limits{}, f.Addrs()[0]); err != nil {
+		s := p.Session(b.Context(), origins)
+		if _, err := s.GetBlock(b.Context(), cids[n%len(cids)]); err != nil {
 			b.Fatal(err)
 		}
+		s.Close()
+		n++
 	}
+	b.ReportMetric(float64((processor(b)-before).Microseconds())/float64(b.N), "processor-us/op")
 }

@@ -51,8 +51,13 @@ func NewMonitor(o MonitorOptions) http.Handler {
 	return web.Wrap(web.Options{Name: "admin", Answer: answer, Logger: o.Logger}, web.Routes(table))
 }
 
-// retryUnavailable is about how long the cluster is without a leader.
-const retryUnavailable = time.Second
+// Waits that callers are asked for.
+const (
+	// retryUnavailable is about how long the cluster is without a leader.
+	retryUnavailable = time.Second
+	// retryNoSpace is about how soon deleting can have made room.
+	retryNoSpace = 60 * time.Second
+)
 
 // errorTable says how every code of the state is answered. The details are the
 // errors' own: an operator is to see them.
@@ -67,6 +72,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeUnavailable:  {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
 	state.CodeTooLarge:     {Status: http.StatusConflict, Reason: "LIMIT_REACHED"},
 	state.CodeLimited:      {Status: http.StatusServiceUnavailable, Reason: "BUSY", RetryAfter: retryUnavailable},
+	state.CodeNoSpace:      {Status: http.StatusInsufficientStorage, Reason: "INSUFFICIENT_STORAGE", RetryAfter: retryNoSpace},
 }
 
 // answer says how an error of any kind is answered.

@@ -128,6 +128,28 @@ func (f *fake) Scrub(context.Context) (integrity.Report, error) {
 	return integrity.Report{Blocks: 10, Bytes: 2000, Damaged: 3, Repaired: 2}, f.err
 }
 
+func (f *fake) StateHash(context.Context) (uint64, state.Hash, error) {
+	f.called("hash")
+	return 7, state.Hash{0xab, 31: 0x01}, f.err
+}
+
+func (f *fake) CheckState(context.Context) (state.Check, error) {
+	f.called("check")
+	return f.checks()[1], f.err
+}
+
+func (f *fake) Checks() ([]state.Check, error) {
+	f.called("checks")
+	return f.checks(), f.err
+}
+
+func (f *fake) checks() []state.Check {
+	return []state.Check{
+		{Index: 5, At: 1_700_000_000_000, Members: []state.NodeID{"12D3KooWone"}, Reports: []state.HashReport{{Node: "12D3KooWone", Hash: state.Hash{1}}}},
+		{Index: 9, At: 1_700_003_600_000, Members: []state.NodeID{"12D3KooWone", "12D3KooWtwo"}, Reports: []state.HashReport{{Node: "12D3KooWtwo", Hash: state.Hash{2}}}},
+	}
+}
+
 func (f *fake) Ready(context.Context) error { return f.err }
 
 type nopCloser struct{ io.ReadSeeker }
@@ -136,7 +158,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Blocks: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -188,6 +210,9 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"content_get", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID, "", ""},
 		{"content_get_empty", fake{}, "GET", "/content/" + fileCID, "", ""},
 		{"scrub", fake{}, "POST", "/scrub", "", "scrub"},
+		{"state_hash", fake{}, "GET", "/state/hash", "", "hash"},
+		{"state_checks", fake{}, "GET", "/state/checks", "", "checks"},
+		{"state_check", fake{}, "POST", "/state/checks", "", "check"},
 		{"content_bad_cid", fake{}, "GET", "/content/hello", "", ""},
 		{"error_internal", fake{err: errors.New("open blocks: input/output error")}, "GET", "/status", "", ""},
 		{"error_unavailable", fake{err: state.ErrUnavailable}, "GET", "/users", "", ""},

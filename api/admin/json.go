@@ -44,6 +44,11 @@ type Peer struct {
 	UsedBytes uint64   `json:"used_bytes"`
 	FreeBytes uint64   `json:"free_bytes"`
 	Queue     int      `json:"queue"` // roots waiting to be fetched
+	// Quarantine says why the member neither votes nor serves; not there, if it
+	// may.
+	Quarantine string `json:"quarantine,omitempty"`
+	// Full: its disk has no room for new content.
+	Full bool `json:"full,omitempty"`
 }
 
 // PinCounts counts the pins of all accounts.
@@ -147,7 +152,8 @@ func statusOf(s *members.Status, here Addrs) Status {
 	for i, p := range s.Peers {
 		out.Peers[i] = Peer{
 			ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
-			Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue,
+			Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
+			Quarantine: p.Quarantine,
 		}
 	}
 	return out

@@ -88,6 +88,7 @@ type OperatorOptions struct {
 	Accounts Accounts
 	Files    Files
 	Blocks   Blocks
+	Replica  Replica
 	// Pins serves /pins and what is below it for Local's principals.
 	Pins http.Handler
 	// Addrs are those of this node's listeners.
@@ -147,6 +148,9 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
+		{Method: http.MethodGet, Path: "/state/hash", Serve: p.stateHash},
+		{Method: http.MethodGet, Path: "/state/checks", Serve: call(p.stateChecks)},
+		{Method: http.MethodPost, Path: "/state/checks", Serve: p.checkState},
 	}
 }
 

@@ -14,6 +14,8 @@ const (
 	retryUnavailable = time.Second
 	// retryLimited is the specification's example.
 	retryLimited = 60 * time.Second
+	// retryNoSpace is about how soon deleting can have made room.
+	retryNoSpace = 60 * time.Second
 )
 
 // errorTable says how every code of the state is answered. An empty Detail
@@ -30,6 +32,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeUnavailable:  {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
 	state.CodeTooLarge:     {Status: http.StatusRequestEntityTooLarge, Reason: "PAYLOAD_TOO_LARGE"},
 	state.CodeLimited:      {Status: http.StatusTooManyRequests, Reason: "RATE_LIMITED", RetryAfter: retryLimited},
+	state.CodeNoSpace:      {Status: http.StatusInsufficientStorage, Reason: "INSUFFICIENT_STORAGE", RetryAfter: retryNoSpace},
 }
 
 // answer says how an error of any kind is answered.

@@ -10,6 +10,7 @@ package pinning
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -37,11 +38,16 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Options are what the surface is made of. All but Version are required.
+// Options are what the surface is made of. All but Recognize and Version are
+// required.
 type Options struct {
-	Pins         Pins
+	Pins Pins
+	// Authenticate judges a token by the state of the cluster.
 	Authenticate web.Authenticate
-	Health       web.Health
+	// Recognize does so by that of this node. With it a change costs one round
+	// of the cluster, in which the key is judged; without, two.
+	Recognize web.Authenticate
+	Health    web.Health
 	// DefaultStatus are the names of the statuses that a list without a status
 	// shows.
 	DefaultStatus []string
@@ -56,12 +62,13 @@ const caseTimeout = 7 * time.Second
 type surface struct {
 	pins         Pins
 	authenticate web.Authenticate
-	statuses     []state.Status // of a list without a status
+	recognize    web.Authenticate // nil: changes too are authenticated first
+	statuses     []state.Status   // of a list without a status
 }
 
 // New returns the handler of the surface.
 func New(o Options) (http.Handler, error) {
-	s := &surface{pins: o.Pins, authenticate: o.Authenticate}
+	s := &surface{pins: o.Pins, authenticate: o.Authenticate, recognize: o.Recognize}
 	for _, name := range o.DefaultStatus {
 		status, ok := parseStatus(name)
 		if !ok {
@@ -103,7 +110,11 @@ func (s *surface) operations() []operation {
 func (s *surface) routes() []web.Route {
 	var table []web.Route
 	for _, op := range s.operations() {
-		table = append(table, web.Route{Method: op.method, Path: op.path, Serve: s.authorized(op)})
+		serve := s.authorized(op)
+		if op.scope == state.ScopeWrite && s.recognize != nil {
+			serve = s.changed(op)
+		}
+		table = append(table, web.Route{Method: op.method, Path: op.path, Serve: serve})
 	}
 	return table
 }
@@ -117,11 +128,46 @@ func (s *surface) authorized(op operation) web.Handler {
 		if err != nil {
 			return fmt.Errorf("authenticate: %w", err)
 		}
-		if op.scope == "" || !p.May(op.scope) {
-			return state.Errorf(state.CodeForbidden, "the token does not have the scope %s", op.scope)
-		}
-		return op.serve(w, r, p)
+		return s.permitted(op, w, r, p)
 	}
+}
+
+// changed is authorized for what changes pins: who is recognized here may try,
+// since the key is judged again with the change. An answer that tells anything
+// else is given to nobody whose key has been revoked: before it the token is
+// judged as for a read, so that the order of errors stays that of authorized.
+func (s *surface) changed(op operation) web.Handler {
+	authorized := s.authorized(op)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, err := s.recognize(r.Context(), r)
+		if err != nil {
+			return authorized(w, r) // it may be known elsewhere
+		}
+		err = s.permitted(op, w, r.WithContext(pins.As(r.Context(), p.KeyID)), p)
+		if err == nil || undecided(err) {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+		defer cancel()
+		if _, refused := s.authenticate(ctx, r); refused != nil {
+			return fmt.Errorf("authenticate: %w", refused)
+		}
+		return err
+	}
+}
+
+// undecided tells whether an error says that the cluster did not answer: then
+// asking it again tells no more, and the answer says nothing of anybody's.
+func undecided(err error) bool {
+	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// permitted serves who has the scope.
+func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
+	if op.scope == "" || !p.May(op.scope) {
+		return state.Errorf(state.CodeForbidden, "the token does not have the scope %s", op.scope)
+	}
+	return op.serve(w, r, p)
 }
 
 func (s *surface) list(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {

@@ -84,7 +84,7 @@ func newWorld(t *testing.T, defaults ...string) *world {
 		Pins: pins.New(pins.Options{State: w.state, Nodes: w, Now: w.now, NewID: func() state.RequestID {
 			return state.RequestID(fmt.Sprintf("00000000-0000-4000-8000-%012d", w.pins.Add(1)))
 		}}),
-		Authenticate: web.Tokens(users), Health: w, DefaultStatus: defaults, Version: "1.2.3",
+		Authenticate: web.Tokens(users), Recognize: web.Recognized(users), Health: w, DefaultStatus: defaults, Version: "1.2.3",
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -29,6 +29,8 @@ type State interface {
 	// View returns the state as it is now, anywhere in the cluster; release it.
 	// It fails with state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
 	// Propose commits a command; a read that follows sees it.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }

@@ -228,6 +228,28 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 		return Principal{}, fmt.Errorf("authenticate: %w", err)
 	}
 	defer release()
+	return a.judge(view, c)
+}
+
+// Recognize tells who a token speaks for as far as this node knows, without
+// asking the cluster: the key may have been revoked a moment ago, or be too new
+// to be known here. So what it says allows only what is judged again, as
+// state.ByKey is. Errors are those of Authenticate.
+func (a *Accounts) Recognize(token string) (Principal, error) {
+	if token == "" || len(token) > MaxToken {
+		return Principal{}, state.ErrUnauthorized
+	}
+	view, release := a.state.LocalView()
+	defer release()
+	c, err := a.verifyAt(view, token)
+	if err != nil {
+		return Principal{}, err
+	}
+	return a.judge(view, c)
+}
+
+// judge tells who verified claims speak for in a state.
+func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	key, err := view.Key(state.KeyID(c.ID))
 	if err != nil {
 		return Principal{}, refused(err)
@@ -244,20 +266,27 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 
 // verify returns the claims of a token that the cluster signed.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
-	hash := sha256.Sum256([]byte(token))
-	if c, ok := a.verified.get(hash); ok {
-		return c, nil
-	}
-	s := a.signer.Load()
-	if s == nil {
+	if a.signer.Load() == nil {
 		view, release, err := a.state.View(ctx)
 		if err != nil {
 			return claims{}, fmt.Errorf("authenticate: %w", err)
 		}
 		defer release()
-		if s, err = a.open(view); err != nil {
-			return claims{}, fmt.Errorf("authenticate: %w", err)
-		}
+		return a.verifyAt(view, token)
+	}
+	return a.verifyAt(state.View{}, token)
+}
+
+// verifyAt is verify with a view to read the cluster's key from, should it not
+// be open yet.
+func (a *Accounts) verifyAt(view state.View, token string) (claims, error) {
+	hash := sha256.Sum256([]byte(token))
+	if c, ok := a.verified.get(hash); ok {
+		return c, nil
+	}
+	s, err := a.open(view)
+	if err != nil {
+		return claims{}, fmt.Errorf("authenticate: %w", err)
 	}
 	c, err := s.verify(token)
 	if err != nil {

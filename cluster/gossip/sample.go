@@ -45,6 +45,10 @@ type Sample struct {
 	Addrs        []string `json:"addrs"`         // public multiaddrs
 	ClusterAddrs []string `json:"cluster_addrs"` // of the cluster host
 	Draining     bool     `json:"draining"`      // wants no new content
+	// Full: it has no room for new content. Tight: the disks of its Raft log or
+	// state are so full that it should not lead.
+	Full  bool `json:"full,omitempty"`
+	Tight bool `json:"tight,omitempty"`
 }
 
 // wireSample is a sample's JSON form.

@@ -33,6 +33,8 @@ type joinNode struct {
 	Addrs        []string `json:"addrs"`
 	ClusterAddrs []string `json:"cluster_addrs"`
 	Version      string   `json:"version"`
+	// Level is what the release understands, 0 before there were levels.
+	Level state.Level `json:"level,omitempty"`
 }
 
 type joinReply struct {
@@ -100,11 +102,21 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	return json.NewEncoder(conn).Encode(reply)
 }
 
+func (m *Members) level(ctx context.Context) (state.Level, error) {
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return view.Level()
+}
+
 // admit makes the node a member, on the strength of the identity that asks.
 func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinReply, error) {
 	cmd := &state.JoinNode{
 		Node: state.Node{
 			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
+			Level: n.Level,
 		},
 		At: state.MillisOf(m.opts.Now()),
 	}
@@ -115,6 +127,11 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 		return !strings.HasSuffix(a, "/p2p/"+n.ID)
 	}) {
 		return joinReply{}, state.Errorf(state.CodeInvalid, "every address of a joiner ends in /p2p/ and its id, and one of the cluster host is needed")
+	}
+	if level, err := m.level(ctx); err != nil {
+		return joinReply{}, err
+	} else if level == 0 {
+		cmd.Node = cmd.Node.Before1() // members of the release before read this too
 	}
 	if _, err := m.opts.State.Propose(ctx, cmd); err != nil {
 		return joinReply{}, err
@@ -149,6 +166,7 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	}
 	req := joinRequest{Node: joinNode{
 		ID: string(node.ID), Name: node.Name, Addrs: node.Addrs, ClusterAddrs: node.ClusterAddrs, Version: node.Version,
+		Level: node.Level,
 	}}
 	if err := json.NewEncoder(conn).Encode(req); err != nil {
 		return Joined{}, fmt.Errorf("join: ask: %w", err)

@@ -41,6 +41,7 @@ type Load struct {
 	FreeBytes uint64
 	Queue     int
 	Version   string
+	Full      bool // has no room for new content
 }
 
 // Gossip tells the newest load of a node; false when it was never heard of.

@@ -234,6 +234,43 @@ func TestStatusShowsEveryMember(t *testing.T) {
 	}
 }
 
+func TestStatusSaysWhyAMemberIsInQuarantine(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	do := func(cmd state.Command) {
+		t.Helper()
+		if _, err := w.state.Propose(t.Context(), cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(&state.RaiseLevel{Level: 1})
+	for _, id := range []state.NodeID{"a", "b", "c"} {
+		do(&state.UpdateNode{Node: state.Node{ID: id, Level: 1, Store: "s", Votes: true}})
+	}
+	do(&state.CheckState{At: 1})
+	view, release := w.state.LocalView()
+	defer release()
+	checks, err := view.Checks()
+	if err != nil || len(checks) != 1 {
+		t.Fatal(checks, err)
+	}
+	for _, id := range []state.NodeID{"a", "b", "c"} {
+		hash := state.Hash{0xaa}
+		if id == "b" {
+			hash = state.Hash{0xbb}
+		}
+		do(&state.ReportHash{Node: id, Check: checks[0].Index, Hash: hash})
+	}
+	s, err := w.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.Peers {
+		if in := strings.Contains(p.Quarantine, "bb0000000000, not aa0000000000"); in != (p.ID == "b") || !in && p.Quarantine != "" {
+			t.Errorf("%s: %q", p.ID, p.Quarantine)
+		}
+	}
+}
+
 func FuzzParseTicket(f *testing.F) {
 	f.Add(Ticket{Secret: []byte("0123456789abcdef"), Addrs: []string{"/ip4/192.0.2.1/tcp/9096/p2p/a"}}.String())
 	f.Add(ticketPrefix)

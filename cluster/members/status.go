@@ -28,6 +28,8 @@ type Peer struct {
 	Role   string // voter or nonvoter
 	Pins   uint64 // roots it holds
 	Wanted uint64 // roots allocated to it
+	// Quarantine says why the member neither votes nor serves; empty: it may.
+	Quarantine string
 }
 
 // Status returns the picture of the cluster from the local state and gossip.
@@ -45,9 +47,13 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if s.Pins, s.UnderReplicated, err = view.Totals(); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
 	}
+	quarantine, err := quarantined(view)
+	if err != nil {
+		return Status{}, err
+	}
 	roles := m.opts.State.Roles()
 	for _, n := range m.Nodes() {
-		p := Peer{Node: n, Role: roles[n.ID]}
+		p := Peer{Node: n, Role: roles[n.ID], Quarantine: quarantine[n.ID]}
 		if p.Role == "" {
 			p.Role = "nonvoter" // a member that the log does not know yet
 		}
@@ -68,4 +74,17 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return s, nil
+}
+
+// quarantined returns why members are in quarantine.
+func quarantined(view state.View) (map[state.NodeID]string, error) {
+	all, err := view.Quarantined()
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	why := make(map[state.NodeID]string, len(all))
+	for _, q := range all {
+		why[q.Node] = fmt.Sprintf("its state differs from the majority's: %.12s, not %.12s, at index %d", q.Hash, q.Majority, q.Check)
+	}
+	return why, nil
 }

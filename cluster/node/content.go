@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
-	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
@@ -18,65 +17,20 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// member is one other node as a source of blocks.
-type member struct {
-	peer *peer.Peer
-	id   string
-}
-
-// Name implements dag.Source.
-func (m member) Name() string { return "cluster node " + m.id }
-
-// Blocks implements dag.Source.
-func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) ([]cid.Cid, error) {
-	return m.peer.GetBlocks(ctx, m.id, cids, fn)
-}
-
-// fetcher makes DAGs durable here, for the tracker: from members, then from
-// origins and the IPFS network.
-type fetcher struct {
-	peer   *peer.Peer
-	blocks *blocks.Store
-	limits dag.Limits
-	buffer *dag.Buffer // of all fetches together
-}
-
-// fetchBuffer bounds the bytes of blocks that have come and are not stored yet.
-const fetchBuffer = 256 << 20
-
-func fetchLimits(c config.Tracker) dag.Limits {
-	return dag.Limits{
-		MaxBlocks: uint64(c.MaxBlocks), MaxDepth: c.MaxDepth, MaxBytes: uint64(c.MaxBytes),
-		Idle: c.IdleTimeout, Total: c.TotalTimeout,
+// maySee tells what bitswap may serve: members get everything, strangers what
+// belongs to content that is held here as a whole. Parts of a fetch that may
+// fail, and imports that no pin holds yet, are nobody's business.
+func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
+	return func(id string, c cid.Cid) bool {
+		if gate.member(id) {
+			return true
+		}
+		whole, err := n.blocks.InWhole(context.Background(), c)
+		if err != nil {
+			n.logger.Error("stored block not judged", "cid", c, "err", err)
+		}
+		return whole
 	}
-}
-
-// Fetch implements tracker.Fetcher.
-func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
-	session := f.peer.Session(ctx, job.Origins)
-	defer session.Close()
-	sources := make([]dag.Source, 0, len(job.Members)+1)
-	for _, id := range job.Members {
-		sources = append(sources, member{peer: f.peer, id: string(id)})
-	}
-	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: job.Root, Owner: job.Owner, Store: f.blocks, Sources: append(sources, session), Limits: f.limits,
-		Buffer:   f.buffer,
-		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
-	})
-	if err == nil {
-		f.peer.Announce(job.Root) // what finds no room is announced with all roots
-	}
-	return got.Bytes, got.Blocks, err
-}
-
-// Reason implements tracker.Fetcher.
-func (f *fetcher) Reason(err error) string { return dag.Reason(err) }
-
-// Final tells the tracker which failures another attempt cannot cure: those
-// that lie in the content itself.
-func (f *fetcher) Final(err error) bool {
-	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
 }
 
 // files imports and reads files, for the content use case.
@@ -88,7 +42,11 @@ type files struct {
 
 // Import implements content.Store.
 func (f *files) Import(ctx context.Context, owner string, r io.Reader) (cid.Cid, uint64, error) {
-	return dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, owner, b) })
+	root, size, err := dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, owner, b) })
+	if errors.Is(err, blocks.ErrNoSpace) {
+		err = state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
+	}
+	return root, size, err
 }
 
 // Drop implements content.Store.
@@ -151,6 +109,7 @@ func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
 type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
+	peer     *peer.Peer
 }
 
 // Damaged tells the tracker what is damaged from what was never complete.
@@ -177,6 +136,9 @@ func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error
 
 // Drop implements tracker.Blocks.
 func (h held) Drop(ctx context.Context, owner string) error {
+	if c, ok := tracker.RootOf(owner); ok {
+		h.peer.Withdraw(c)
+	}
 	_, err := h.Store.Drop(ctx, owner)
 	return err
 }

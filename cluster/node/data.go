@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -27,6 +28,7 @@ const (
 	stateDir     = "state"
 	raftDir      = "raft"
 	blocksDir    = "blocks"
+	notesFile    = "notes"
 )
 
 // Bounds of a cluster secret, in bytes.
@@ -125,6 +127,14 @@ func (s *seed) nodes() []state.Node {
 		nodes[i] = state.Node{ID: state.NodeID(m.ID), ClusterAddrs: m.ClusterAddrs}
 	}
 	return nodes
+}
+
+// equal tells whether two seeds say the same.
+func (s *seed) equal(o *seed) bool {
+	return s.ClusterID == o.ClusterID && s.Founder == o.Founder &&
+		slices.EqualFunc(s.Members, o.Members, func(a, b seedMember) bool {
+			return a.ID == b.ID && slices.Equal(a.ClusterAddrs, b.ClusterAddrs)
+		})
 }
 
 func newSeed(clusterID string, nodes []state.Node) *seed {

@@ -27,6 +27,7 @@ func (n *Node) registerMetrics() error {
 		disk("missing", "Blocks that an owner refers to and that are not here, or damaged.", func(u blocks.Usage) float64 { return float64(u.Missing) }),
 		disk("corrupt", "Reads since the start that found a block damaged.", func(u blocks.Usage) float64 { return float64(u.Corrupt) }),
 	}
+	collectors = append(collectors, n.volumeCollectors()...)
 	for _, s := range state.Statuses() {
 		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "holdfast", Name: "pins", Help: "Pins of the whole cluster by status, as this node has applied it.",

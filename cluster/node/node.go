@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +32,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
+	"github.com/holdfast-ipfs/holdfast/storage/notes"
 	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
+	"github.com/holdfast-ipfs/holdfast/storage/volume"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -48,11 +51,25 @@ type Options struct {
 	// HostOptions go to every libp2p host and ClusterOptions to those that
 	// members speak with, for tests: a simulated network.
 	HostOptions, ClusterOptions []peer.HostOption
+	// Fatal is called when a disk cannot be trusted any more, before Run begins to
+	// end with the same error. It may end the process: nothing that an orderly
+	// end would do makes anything safer. Nil: nothing.
+	Fatal func(error)
 	// Timings of Raft; zero values take its defaults.
 	Timings consensus.Timings
 	// PinState wraps what the use cases of pins see of consensus. Tests build a
 	// mistake in, to show that it would be found. Nil: nothing.
 	PinState func(pins.State) pins.State
+	// RaftLog wraps the log of Raft. Tests let its disk be slow, fail or lie.
+	// Nil: nothing.
+	RaftLog func(consensus.Log) consensus.Log
+	// RaftNetwork and GossipTopic wrap what Raft and what gossip speak over.
+	// Tests cut one of them. Nil: nothing.
+	RaftNetwork func(consensus.Network) consensus.Network
+	GossipTopic func(gossip.Topic) gossip.Topic
+	// Now is the clock of this node, which tests set wrong; nil: time.Now. What
+	// only measures how long something takes does not ask it.
+	Now func() time.Time
 }
 
 // Node is one open node.
@@ -63,16 +80,22 @@ type Node struct {
 
 	// The islands, in the order in which they are opened; closers undoes that.
 	folder    folder
+	volumes   *volume.Watch
 	store     *kv.Store
 	log       *raftlog.Log
 	blocks    *blocks.Store
+	notes     *notes.Notes
 	peer      *peer.Peer
 	consensus *consensus.Node
 	watch     *state.Watch
 	closers   []io.Closer
 
+	known *seed // as it lies in its file
+
 	founder  *state.InitCluster // what to propose while the cluster has no state
 	gossip   *gossip.Gossip
+	alive    *liveness
+	heard    atomic.Pointer[gossip.Table] // of gossip, for Raft, which runs before it is there
 	tracker  *tracker.Tracker
 	scrubber *integrity.Scrubber
 	settler  *tracker.Settler
@@ -99,21 +122,32 @@ func (n *Node) Content() *content.Content { return n.content }
 // Integrity returns the use cases of verifying what is stored.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
 
+// Replica returns this node's copy of the replicated state.
+func (n *Node) Replica() *consensus.Node { return n.consensus }
+
 // Open opens the node in opts.Config.Data, found or joined to a cluster first
 // if the folder is new. It waits for the cluster that it joins, as long as ctx
 // and JoinTimeout allow, but for nothing else. Close the node after Run.
+// ErrRebuild says that the copy of the state turned out bad on the way: the next
+// Open makes it anew.
 func Open(ctx context.Context, opts Options) (n *Node, err error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	n = &Node{opts: opts, logger: opts.Logger, folder: folder{opts.Config.Data}, watch: new(state.Watch)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.Close())
+			err = errors.Join(n.condemn(err), n.Close())
 			n = nil
 		}
 	}()
 	if err := n.openFolder(); err != nil {
 		return n, err
 	}
-	if err := n.openStorage(); err != nil {
+	if err := n.setAsideCondemned(); err != nil {
+		return n, err
+	}
+	if err := n.openStorage(ctx); err != nil {
 		return n, err
 	}
 	gate := new(gate)
@@ -124,9 +158,10 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err != nil {
 		return n, err
 	}
-	if err := n.openConsensus(known); err != nil {
+	if err := n.openReplica(known); err != nil {
 		return n, err
 	}
+	n.known = known
 	return n, n.openUseCases(secret, known, gate)
 }
 
@@ -142,25 +177,49 @@ func (n *Node) openFolder() error {
 	return nil
 }
 
-func (n *Node) openStorage() error {
-	var err error
-	c := n.opts.Config.Storage
-	n.store, err = kv.Open(n.folder.file(stateDir), kv.Options{Logger: n.logger, CacheBytes: int64(c.Cache)})
+func (n *Node) openStorage(ctx context.Context) error {
+	err := n.openVolumes()
 	if err != nil {
-		return fmt.Errorf("open state: %w", err)
+		return fmt.Errorf("watch disks: %w", err)
 	}
-	n.closers = append(n.closers, n.store)
-	if n.log, err = raftlog.Open(n.folder.file(raftDir, "raft.db")); err != nil {
-		return fmt.Errorf("open raft log: %w", err)
+	// A full disk is waited for, but not after the end.
+	stop := context.AfterFunc(ctx, func() { _ = n.volumes.Close() })
+	defer stop()
+	c := n.opts.Config.Storage
+	// Both can be opened again over a copy that was set aside, see openReplica.
+	if err := n.openStore(); err != nil {
+		return err
 	}
-	n.closers = append(n.closers, n.log)
-	n.blocks, err = blocks.Open(n.folder.file(blocksDir), blocks.Options{SegmentBytes: int64(c.SegmentSize), Logger: n.logger})
+	n.closers = append(n.closers, closerFunc(func() error { return n.store.Close() }))
+	if err := n.openLog(); err != nil {
+		return err
+	}
+	n.closers = append(n.closers, closerFunc(func() error { return n.log.Close() }))
+	n.blocks, err = blocks.Open(n.folder.file(blocksDir), blocks.Options{
+		SegmentBytes: int64(c.SegmentSize), Logger: n.logger, Room: n.roomForBlocks, Full: func() { n.volumes.Full(blocksDir) },
+	})
 	if err != nil {
 		return fmt.Errorf("open blocks: %w", err)
 	}
 	n.closers = append(n.closers, n.blocks)
+	if n.notes, err = notes.Open(n.folder.file(notesFile), n.logger); err != nil {
+		return fmt.Errorf("open notes: %w", err)
+	}
+	n.closers = append(n.closers, n.notes)
 	return nil
 }
+
+func (n *Node) storeOptions() kv.Options {
+	return kv.Options{
+		Logger: n.logger, CacheBytes: int64(n.opts.Config.Storage.Cache), Full: func() { n.volumes.Full(stateDir) },
+	}
+}
+
+// closerFunc is a function that closes something.
+type closerFunc func() error
+
+// Close implements io.Closer.
+func (f closerFunc) Close() error { return f() }
 
 func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 	key, err := n.folder.identity()
@@ -178,6 +237,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Members:             gate.member,
 		Joiners:             gate.joiner,
 		Blocks:              n.blocks.Blockstore(),
+		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
 		AllowPrivateOrigins: c.AllowPrivateOrigins,
 		HostOptions:         n.opts.HostOptions,
@@ -205,7 +265,8 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 	}
 	n.self = state.Node{
 		ID: state.NodeID(n.peer.ID()), Name: name, Version: n.opts.Version,
-		Addrs: n.peer.Addrs(), ClusterAddrs: n.peer.ClusterAddrs(), Joined: state.MillisOf(time.Now()),
+		Addrs: n.peer.Addrs(), ClusterAddrs: n.peer.ClusterAddrs(), Joined: state.MillisOf(n.opts.Now()),
+		Level: state.NewestLevel,
 	}
 	return nil
 }
@@ -215,18 +276,28 @@ func (n *Node) openConsensus(known *seed) error {
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
+	var log consensus.Log = n.log
+	if n.opts.RaftLog != nil {
+		log = n.opts.RaftLog(log)
+	}
+	var network consensus.Network = n.peer
+	if n.opts.RaftNetwork != nil {
+		network = n.opts.RaftNetwork(network)
+	}
 	n.consensus, err = consensus.Open(consensus.Options{
 		ID:            n.self.ID,
 		Store:         ordered{n.store},
-		Log:           n.log,
+		Log:           log,
 		Stable:        n.log,
 		Snapshots:     snapshots,
 		CheckpointDir: n.folder.file(raftDir, "checkpoints"),
-		Network:       n.peer,
+		Network:       network,
 		Watch:         n.watch,
-		Timings:       n.opts.Timings,
+		Timings:       n.timings(),
 		Logger:        n.logger,
 		Registerer:    n.opts.Registerer,
+		NoSpace:       refusedByFullDisk,
+		Standing:      n.standing,
 	})
 	if err != nil {
 		return fmt.Errorf("open consensus: %w", err)
@@ -237,34 +308,52 @@ func (n *Node) openConsensus(known *seed) error {
 			return fmt.Errorf("found cluster: %w", err)
 		}
 	}
+	n.self.Store, n.self.Votes = n.consensus.Store()
 	return nil
 }
 
+// timings are those of the options, and of the settings where they say nothing.
+func (n *Node) timings() consensus.Timings {
+	t := n.opts.Timings
+	if t.Check == 0 {
+		t.Check = n.opts.Config.Storage.StateCheck
+	}
+	return t
+}
+
 func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
-	topic, err := n.peer.Topic(gossipTopic, gossip.NewGate(time.Now).Accept)
+	topic, err := n.peer.Topic(gossipTopic, gossip.NewGate(n.opts.Now).Accept)
 	if err != nil {
 		return fmt.Errorf("join gossip: %w", err)
 	}
 	n.members, err = members.New(members.Options{
 		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
-		JoinID: joinID, Seed: known.nodes(), Now: time.Now, Logger: n.logger,
+		JoinID: joinID, Seed: known.nodes(), Now: n.opts.Now, Logger: n.logger,
 	})
 	if err != nil {
 		return err
 	}
 	gate.open(n.members)
+	var samples gossip.Topic = topic
+	if n.opts.GossipTopic != nil {
+		samples = n.opts.GossipTopic(samples)
+	}
 	n.gossip = gossip.New(gossip.Options{
-		Self: n.self.ID, Topic: topic, Measure: n.measure, Members: n.memberIDs, Now: time.Now, Logger: n.logger,
+		Self: n.self.ID, Topic: samples, Measure: n.measure, Members: n.memberIDs, Now: n.opts.Now, Logger: n.logger,
 	})
+	n.heard.Store(n.gossip.Table())
+	n.alive = &liveness{
+		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: n.opts.Now, last: map[state.NodeID]time.Time{},
+	}
 	var pinState pins.State = n.consensus
 	if n.opts.PinState != nil {
 		pinState = n.opts.PinState(pinState)
 	}
-	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Logger: n.logger})
-	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Logger: n.logger})
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Now: n.opts.Now, Logger: n.logger})
+	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Now: n.opts.Now, Logger: n.logger})
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
-		NewID: uuid.NewString, Now: time.Now, Logger: n.logger,
+		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
 	})
 	if known.Founder {
 		if n.founder, err = n.founding(known.ClusterID, secret); err != nil {
@@ -276,34 +365,36 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 
 // openTracker makes the parts that bring blocks to where the state wants them.
 func (n *Node) openTracker() error {
-	table := n.gossip.Table()
 	c := n.opts.Config
 	var err error
 	n.scrubber, err = integrity.New(integrity.Options{
-		Store: scrubbed{n.blocks}, Repairs: n, Cycle: c.Storage.ScrubCycle, Now: time.Now,
+		Store: scrubbed{n.blocks}, Repairs: n, Cycle: c.Storage.ScrubCycle, Now: n.opts.Now,
 		Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("open scrubber: %w", err)
 	}
 	n.tracker, err = tracker.New(tracker.Options{
-		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber},
-		Fetcher: &fetcher{peer: n.peer, blocks: n.blocks, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer)},
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer},
+		Fetcher: &fetcher{
+			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer),
+		},
 		Limits: tracker.Limits{
-			Moving: c.Tracker.Concurrency, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
+			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
 			Patience: c.Tracker.IdleTimeout,
 		},
+		Notes:  n.notes,
 		Leases: content.LeasePrefix,
-		Down:   func(id state.NodeID) bool { _, down := table.DownSince(id); return down },
-		Now:    time.Now, Logger: n.logger, Registerer: n.opts.Registerer,
+		Down:   func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("open tracker: %w", err)
 	}
 	n.settler = &tracker.Settler{Self: n.self.ID, State: n.consensus, Watch: n.watch, Logger: n.logger}
 	n.repairer = &tracker.Repairer{
-		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: table.DownSince, Place: n.place,
-		After: c.Repair.After, Now: time.Now, Logger: n.logger,
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: n.alive.downSince, Place: n.place,
+		After: c.Repair.After, Every: min(tracker.DefaultRepairEvery, max(c.Repair.After, time.Second)), Now: n.opts.Now, Logger: n.logger,
 	}
 	if err := n.tracker.DropLeases(context.Background()); err != nil {
 		return err
@@ -326,7 +417,7 @@ func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, er
 	if err != nil {
 		return nil, err
 	}
-	now := state.MillisOf(time.Now())
+	now := state.MillisOf(n.opts.Now())
 	c := n.opts.Config.Cluster
 	operator := state.Account{ID: state.AccountID(uuid.NewString()), Email: operatorEmail, Created: now}
 	return &state.InitCluster{
@@ -346,6 +437,9 @@ const operatorEmail = "operator@localhost"
 // leadership over first, while the network still works.
 func (n *Node) Close() error {
 	var errs []error
+	if n.volumes != nil { // first: what waits for room has to end
+		errs = append(errs, n.volumes.Close())
+	}
 	for i := len(n.closers) - 1; i >= 0; i-- {
 		errs = append(errs, n.closers[i].Close())
 	}

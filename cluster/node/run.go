@@ -49,7 +49,7 @@ func (g *gate) joiner(id string) bool {
 func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	s, liveness, ok := n.gossip.Table().Get(id)
 	return members.Load{
-		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version,
+		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
 	}, ok
 }
 
@@ -75,6 +75,7 @@ func (n *Node) measure() gossip.Sample {
 	return gossip.Sample{
 		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
 		Version: n.self.Version, Addrs: n.self.Addrs, ClusterAddrs: n.self.ClusterAddrs,
+		Full: n.full(), Tight: n.tight(),
 	}
 }
 
@@ -86,10 +87,10 @@ func (n *Node) Candidates() []placement.Node {
 	candidates := make([]placement.Node, len(nodes))
 	for i, m := range nodes {
 		s, _, _ := table.Get(m.ID)
-		_, down := table.DownSince(m.ID)
+		_, down := n.alive.downSince(m.ID)
 		candidates[i] = placement.Node{
 			ID: m.ID, Free: s.FreeBytes, Used: s.UsedBytes, Queue: s.Queue,
-			Alive: m.ID == n.self.ID || !down, Draining: s.Draining,
+			Alive: m.ID == n.self.ID || !down, Draining: s.Draining, Full: s.Full || m.ID == n.self.ID && n.full(),
 		}
 	}
 	return candidates
@@ -135,7 +136,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"blocks":    n.blocks.Run,
 		"consensus": n.consensus.Run,
 		"gossip":    n.gossip.Run,
-		"tracker":   n.tracker.Run,
+		"tracker":   n.runTracker,
 		"scrubber":  n.scrubber.Run,
 		"settler":   n.settler.Run,
 		"repairer":  n.repairer.Run,
@@ -143,6 +144,8 @@ func (n *Node) Run(ctx context.Context) error {
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
 		"disk":      n.watchDisk,
+		"damage":    n.watchDamage,
+		"volumes":   n.volumes.Run,
 	} {
 		g.Go(func() error {
 			if err := run(ctx); err != nil {
@@ -155,20 +158,30 @@ func (n *Node) Run(ctx context.Context) error {
 	if errors.Is(err, consensus.ErrRemoved) {
 		err = fmt.Errorf("%w: to join again, start it on an empty data folder with --join", err)
 	}
-	return err
+	return n.condemn(err)
 }
 
 // watchDisk ends the node when a write of the Raft log or of blocks failed:
 // nobody knows what of it is on the disk, and only a new start can tell.
 func (n *Node) watchDisk(ctx context.Context) error {
 	select {
-	case <-ctx.Done():
-		return nil
+	case <-ctx.Done(): // what failed may have been the reason
 	case <-n.log.Failed():
-		return errors.New("a write of the raft log failed, the disk cannot be trusted")
 	case <-n.blocks.Failed():
-		return errors.New("a write of blocks failed, the disk cannot be trusted")
 	}
+	var err error
+	select {
+	case <-n.log.Failed():
+		err = errors.New("a write of the raft log failed, the disk cannot be trusted")
+	case <-n.blocks.Failed():
+		err = errors.New("a write of blocks failed, the disk cannot be trusted")
+	default:
+		return nil
+	}
+	if n.opts.Fatal != nil {
+		n.opts.Fatal(err)
+	}
+	return err
 }
 
 // follow keeps the peer's view of the membership, and this node's own record,
@@ -191,6 +204,9 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 		case <-tick.C:
 		}
 		if err := n.takeMembers(known); err != nil {
+			return err
+		}
+		if err := n.keepSeed(); err != nil {
 			return err
 		}
 		if err := n.register(ctx); err != nil {
@@ -243,9 +259,16 @@ func (n *Node) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	level, known := n.consensus.Level()
+	if !known {
+		return state.ErrUnavailable // the record may be an old one
+	}
 	own := n.self
+	if level < 1 {
+		own = own.Before1()
+	}
 	own.Joined = record.Joined
-	if record.Name == own.Name && record.Version == own.Version &&
+	if record.Name == own.Name && record.Version == own.Version && record.Level == own.Level && record.Store == own.Store &&
 		slices.Equal(record.Addrs, own.Addrs) && slices.Equal(record.ClusterAddrs, own.ClusterAddrs) {
 		return nil
 	}

@@ -88,7 +88,8 @@ type Request struct {
 //
 // Errors: state.ErrInvalid with what is wrong in the request,
 // state.ErrUnauthorized when the account is gone, state.ErrUnavailable without a
-// majority.
+// majority, state.ErrNoSpace when too few members have room for content that is
+// not here yet.
 func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -129,7 +130,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		}
 		// The same id every time: should an attempt have been committed after
 		// all, the next one finds its pin and changes nothing.
-		result, err := p.state.Propose(ctx, cmd)
+		result, err := p.state.Propose(ctx, asked(ctx, cmd))
 		switch {
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
@@ -175,10 +176,11 @@ func (p *Pins) place(account state.AccountID, old state.RequestID, root state.Ro
 	if err != nil {
 		return nil, err
 	}
-	keep, err := allocation(view, root)
+	known, err := allocation(view, root)
 	if err != nil {
 		return nil, err
 	}
+	keep := known
 	if keep == nil && old != "" {
 		if keep, err = allocationOf(view, account, old); err != nil {
 			return nil, err
@@ -188,7 +190,42 @@ func (p *Pins) place(account state.AccountID, old state.RequestID, root state.Ro
 	if err != nil {
 		return nil, err
 	}
-	return placement.Choose(root, int(cluster.Replication), nodes, keep), nil
+	if known == nil { // the old root's nodes hold nothing of the new one yet
+		keep = slices.DeleteFunc(keep, func(id state.NodeID) bool {
+			return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && n.Full })
+		})
+	}
+	chosen := placement.Choose(root, int(cluster.Replication), nodes, keep)
+	if known == nil && len(chosen) < writeCopies(&cluster, nodes) {
+		return nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
+	}
+	return chosen, nil
+}
+
+// full counts the members without room for new content.
+func full(nodes []placement.Node) (count int) {
+	for _, n := range nodes {
+		if n.Full {
+			count++
+		}
+	}
+	return count
+}
+
+// writeCopies is how many members have to keep new content for a pin to be
+// accepted: as many as make it pinned, were there room on all that can be asked.
+// With room everywhere nothing is asked for.
+func writeCopies(c *state.Cluster, nodes []placement.Node) int {
+	if full(nodes) == 0 {
+		return 0
+	}
+	able := 0
+	for _, n := range nodes {
+		if n.Alive && !n.Draining {
+			able++
+		}
+	}
+	return min(int(c.WriteCopies), int(c.Replication), max(able, 1))
 }
 
 // allocation returns the nodes that keep a root; nil when nobody does.
@@ -249,6 +286,23 @@ func (p *Pins) accepted(pin state.Pin) (Record, error) {
 
 // seenKey is the context key of Seen.
 type seenKey struct{}
+
+// byKey is the key of a context's value that As puts there.
+type byKey struct{}
+
+// As tells, for the changes under ctx, which API key asks for them: they are
+// made only if it lives at that moment, else they end in state.ErrUnauthorized.
+func As(ctx context.Context, key state.KeyID) context.Context {
+	return context.WithValue(ctx, byKey{}, key)
+}
+
+// asked is cmd as whoever asks for it may have it made.
+func asked(ctx context.Context, cmd state.Command) state.Command {
+	if key, ok := ctx.Value(byKey{}).(state.KeyID); ok && key != "" {
+		return &state.ByKey{Key: key, Change: cmd}
+	}
+	return cmd
+}
 
 // Seen returns a context for the reads of a request that has already learned,
 // since it began, that everything up to index was committed. Then a node that
@@ -331,7 +385,7 @@ func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.Req
 	if !validID(id) {
 		return notFound()
 	}
-	_, err := p.state.Propose(ctx, &state.DeletePin{Account: account, ID: id})
+	_, err := p.state.Propose(ctx, asked(ctx, &state.DeletePin{Account: account, ID: id}))
 	if errors.Is(err, state.ErrNotFound) {
 		return notFound()
 	}

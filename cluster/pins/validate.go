@@ -35,6 +35,11 @@ func ParseCID(text string) (cid.Cid, error) {
 	if err != nil {
 		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is not a valid CID", quoted(text))
 	}
+	// The decoder lets a version 0 with the prefix of a multibase pass, which
+	// the CID specification forbids.
+	if c.Version() == 0 && c.String() != text {
+		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is of version 0 with the prefix of a multibase", quoted(text))
+	}
 	return c, nil
 }
 

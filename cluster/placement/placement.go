@@ -34,6 +34,8 @@ type Node struct {
 	Free, Used uint64
 	// Queue is the number of roots that the node has still to fetch.
 	Queue int
+	// Full is true for a node that refuses new content for want of room.
+	Full bool
 	// Alive is false for a node that should not be given content because it is
 	// down. Draining is true for one whose content is being moved away.
 	Alive, Draining bool
@@ -60,6 +62,9 @@ type candidate struct {
 // Choose returns the nodes that should keep root, sorted by id, each once:
 // copies of them if there are as many.
 //
+// Nodes without room for new content are chosen only when they are among keep,
+// so that the answer may be shorter than it could be, and empty.
+//
 // Nodes of keep that are alive and not draining come first, so that content
 // does not move without need. The rest is chosen by weighted rendezvous
 // hashing: a node's share of all roots is in proportion to its free bytes, less
@@ -76,11 +81,17 @@ func Choose(root state.RootKey, copies int, nodes []Node, keep []state.NodeID) [
 	}
 	all := make([]candidate, 0, len(nodes))
 	for _, n := range nodes {
+		if n.Full && !slices.Contains(keep, n.ID) {
+			continue
+		}
 		all = append(all, candidate{id: n.ID, rank: rankOf(n, keep), score: score(root, n)})
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id))
 	})
+	if len(all) == 0 {
+		return nil
+	}
 	worst := max(full, all[0].rank) // draining or dead ones only among themselves
 	chosen := make([]state.NodeID, 0, copies)
 	for _, c := range all {

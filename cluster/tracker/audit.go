@@ -2,7 +2,9 @@ package tracker
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -15,27 +17,90 @@ const pageRoots = 512
 // auditRetry is the pause after an audit that could not be finished.
 const auditRetry = 10 * time.Second
 
+// maxBehind bounds the accounts whose roots are picked up where they were left.
+// For more, everything is looked at again.
+const maxBehind = 1 << 10
+
 // offer is a root that needs a look, whatever the state says of it.
 type offer struct {
-	root state.RootKey
+	root   state.RootKey
+	must   bool           // it is taken, whatever else its account has waiting
+	answer chan<- verdict // holds one; not of those that must
+}
+
+// verdict is what became of an offer.
+type verdict struct {
+	refused bool // the account has as much in memory as it may
+	account state.AccountID
+}
+
+// refills are the accounts of which the dispatcher has room for more.
+type refills struct {
+	some chan struct{} // has a token while there may be some
+
+	// mu guards accounts. It is never held while calling out.
+	mu       sync.Mutex
+	accounts map[state.AccountID]bool // true: from the first root on
+}
+
+func newRefills() *refills {
+	return &refills{some: make(chan struct{}, 1), accounts: map[state.AccountID]bool{}}
+}
+
+func (r *refills) add(account state.AccountID, again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accounts[account] = r.accounts[account] || again
+	token(r.some)
+}
+
+func (r *refills) take() map[state.AccountID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.accounts
+	r.accounts = map[state.AccountID]bool{}
+	return taken
+}
+
+// auditor walks through what is wanted and what is here. It belongs to one
+// goroutine.
+type auditor struct {
+	t       *Tracker
+	answers chan verdict
+	behind  map[state.AccountID]bookmark
+}
+
+// bookmark is where the walk for one account goes on.
+type bookmark struct {
+	from  state.RootKey
+	again bool // and then once more from the first root on
 }
 
 // audit compares everything that is wanted with everything that is here: when
 // it is asked to, after a restart first of all, and every Audit. What it finds
-// it offers to the dispatcher, and waits while that knows enough roots, so that
-// a million missing roots are a place in a table, not memory.
+// it offers to the dispatcher, which takes no more than a share of its memory
+// of any account and asks for more when that is worked off: a million missing
+// roots of one account are a place in a table, and in nobody's way.
 func (t *Tracker) audit(ctx context.Context) error {
+	a := &auditor{t: t, answers: make(chan verdict, 1), behind: map[state.AccountID]bookmark{}}
 	timer := time.NewTimer(t.limits.Audit)
 	defer timer.Stop()
 	for {
+		var err error
+		next := t.limits.Audit
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-t.refills.some:
+			if err = a.refill(ctx, t.refills.take()); err == nil {
+				continue // the next audit comes when it would have come
+			}
 		case <-t.audits:
+			err = a.everything(ctx)
 		case <-timer.C:
+			err = a.everything(ctx)
 		}
-		next := t.limits.Audit
-		if err := t.auditOnce(ctx); err != nil {
+		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -46,10 +111,11 @@ func (t *Tracker) audit(ctx context.Context) error {
 	}
 }
 
-// auditOnce is one look at everything.
-func (t *Tracker) auditOnce(ctx context.Context) error {
-	begin := t.opts.Now()
-	missing, err := t.auditWanted(ctx)
+// everything is one look at everything.
+func (a *auditor) everything(ctx context.Context) error {
+	t, begin := a.t, a.t.opts.Now()
+	clear(a.behind)
+	missing, err := a.wanted(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,31 +123,40 @@ func (t *Tracker) auditOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := t.auditNotes(); err != nil {
+		return err
+	}
 	t.opts.Logger.DebugContext(ctx, "audit", "missing", missing, "stray", stray, "took", t.opts.Now().Sub(begin))
 	return nil
 }
 
-// auditWanted offers the roots that are wanted and not held, and those that are
-// said to be held and are not.
-func (t *Tracker) auditWanted(ctx context.Context) (found int, err error) {
+// wanted offers the roots that are wanted and not held, and those that are said
+// to be held and are not.
+func (a *auditor) wanted(ctx context.Context) (found int, err error) {
+	t := a.t
 	var from state.RootKey
 	for {
-		page, next, err := t.wantedPage(from)
+		page, next, err := t.wantedPage(from, nil)
 		if err != nil {
 			return found, err
 		}
 		for _, w := range page {
-			if w.phase == state.Held {
-				sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(w.root))
-				if err != nil {
-					return found, wrap("read owner", err)
+			if w.phase != state.Held {
+				found++
+				if _, err := a.ask(ctx, w.root); err != nil {
+					return found, err
 				}
-				if sealed {
-					continue
-				}
+				continue
+			}
+			sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(w.root))
+			if err != nil {
+				return found, wrap("read owner", err)
+			}
+			if sealed {
+				continue
 			}
 			found++
-			if err := t.offer(ctx, w.root); err != nil {
+			if err := t.offer(ctx, w.root); err != nil { // the state says too much
 				return found, err
 			}
 		}
@@ -92,19 +167,101 @@ func (t *Tracker) auditWanted(ctx context.Context) (found int, err error) {
 	}
 }
 
+// refill offers roots of accounts that were left behind, from where each was
+// left, until they are refused again.
+func (a *auditor) refill(ctx context.Context, accounts map[state.AccountID]bool) error {
+	for account, again := range accounts {
+		mark, known := a.behind[account]
+		mark.again = mark.again || again && known
+		delete(a.behind, account)
+		for more := true; more; {
+			refused, err := a.walk(ctx, account, mark.from)
+			if err != nil {
+				token(a.t.audits)
+				return err
+			}
+			if refused != "" {
+				a.leave(account, bookmark{refused, mark.again})
+				break
+			}
+			more, mark = mark.again, bookmark{}
+		}
+	}
+	return nil
+}
+
+// walk offers the missing roots of one account from one on, and returns the
+// first that is refused.
+func (a *auditor) walk(ctx context.Context, account state.AccountID, from state.RootKey) (refused state.RootKey, err error) {
+	for {
+		page, next, err := a.t.wantedPage(from, &account)
+		if err != nil {
+			return "", err
+		}
+		for _, w := range page {
+			if no, err := a.ask(ctx, w.root); err != nil || no == account {
+				return w.root, err
+			}
+		}
+		if next == "" {
+			return "", nil
+		}
+		from = next
+	}
+}
+
+// ask offers a root, and notes where an account was refused. It returns that
+// account.
+func (a *auditor) ask(ctx context.Context, k state.RootKey) (refused state.AccountID, err error) {
+	select {
+	case a.t.offers <- offer{root: k, answer: a.answers}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	v := <-a.answers // the dispatcher answers what it has taken
+	if !v.refused {
+		return "", nil
+	}
+	if _, known := a.behind[v.account]; !known {
+		a.leave(v.account, bookmark{from: k})
+	}
+	return v.account, nil
+}
+
+func (a *auditor) leave(account state.AccountID, mark bookmark) {
+	if len(a.behind) < maxBehind {
+		a.behind[account] = mark
+	}
+}
+
 type wantedRoot struct {
 	root  state.RootKey
 	phase state.Phase
 }
 
-// wantedPage reads one page from a root on, and the first root of the next one.
-func (t *Tracker) wantedPage(from state.RootKey) (page []wantedRoot, next state.RootKey, err error) {
+// wantedPage reads one page from a root on, and the first root of the next one;
+// with an account, of those that it wants and that are not held.
+func (t *Tracker) wantedPage(from state.RootKey, account *state.AccountID) (page []wantedRoot, next state.RootKey, err error) {
 	view, release := t.opts.State.LocalView()
 	defer release()
+	read := 0
 	err = view.WantedOn(t.opts.Self, from, func(k state.RootKey, p state.Phase) (bool, error) {
-		if len(page) == pageRoots {
+		if read == pageRoots {
 			next = k
 			return false, nil
+		}
+		read++
+		if account != nil {
+			if p == state.Held {
+				return true, nil
+			}
+			accounts, err := view.AttachedAccounts(k, maxAccounts)
+			if err != nil {
+				return false, err
+			}
+			if *account != "" && !slices.Contains(accounts, *account) {
+				return true, nil
+			}
 		}
 		page = append(page, wantedRoot{root: k, phase: p})
 		return true, nil
@@ -163,9 +320,10 @@ func (t *Tracker) strays(page []state.RootKey) ([]state.RootKey, error) {
 	return stray, nil
 }
 
+// offer hands over a root that has to be looked at.
 func (t *Tracker) offer(ctx context.Context, k state.RootKey) error {
 	select {
-	case t.offers <- offer{root: k}:
+	case t.offers <- offer{root: k, must: true}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// freshTurns is how many roots that have just changed are taken from the
-	// queue before one of the backlog is.
-	freshTurns = 3
 	// slotCheck is how often a full set of slots is looked at.
 	slotCheck = time.Second
 	// lostReason is reported of content that was held and is not there.
@@ -43,15 +40,18 @@ type entry struct {
 	root  state.RootKey
 	stage stage
 
-	place *list.Element // in queue while queued
-	queue *list.List
-	due   time.Time // while delayed
-	heap  int       // index in the heap while delayed
-	run   *run      // while fetching
+	account state.AccountID // whose turns it takes
+	share   *share          // while queued
+	line    line
+	place   *list.Element
+	due     time.Time // while delayed
+	heap    int       // index in the heap while delayed
+	run     *run      // while fetching
 
 	ticket uint64 // of a report that has not been answered; 0: none
 	verify bool   // look into the block store even when the state says Held
 	repair bool   // it was held here before
+	noted  bool   // what is noted of earlier attempts has been read
 
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
@@ -67,11 +67,10 @@ type entry struct {
 type dispatcher struct {
 	t       *Tracker
 	known   map[state.RootKey]*entry
-	fresh   *list.List // queued after a change
-	backlog *list.List // queued by an audit, a retry or a yield
-	picks   int
+	queue   *queue
 	later   dueHeap
 	running map[*run]struct{}
+	missed  bool // something was left to an audit, which waits until there is room
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
@@ -79,8 +78,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	d := &dispatcher{
 		t:       t,
 		known:   map[state.RootKey]*entry{},
-		fresh:   list.New(),
-		backlog: list.New(),
+		queue:   newQueue(),
 		running: map[*run]struct{}{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
@@ -91,10 +89,11 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		d.begin(ctx, &work)
-		t.queue.Store(int64(d.queued() + len(d.running) + len(d.later)))
+		t.queue.Store(int64(d.queue.length + len(d.running) + len(d.later)))
 		d.arm(timer)
+		d.catchUp()
 		offers := t.offers
-		if len(d.known) >= t.limits.Known-t.limits.Known/4 { // the rest is for changes
+		if !d.roomy() {
 			offers = nil
 		}
 		select {
@@ -123,7 +122,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	if len(d.later) > 0 {
 		next = max(0, d.later[0].due.Sub(d.t.opts.Now()))
 	}
-	if d.queued() > 0 {
+	if d.queue.length > 0 {
 		next = min(next, slotCheck)
 	}
 	if next == never {
@@ -131,6 +130,38 @@ func (d *dispatcher) arm(timer *time.Timer) {
 		return
 	}
 	timer.Reset(next)
+}
+
+// roomy tells whether there is room for what an audit finds; the rest is for
+// changes.
+func (d *dispatcher) roomy() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
+
+// shareOf is how many roots of one account may wait in a line. The state has
+// the rest.
+func (d *dispatcher) shareOf() int { return max(1, d.t.limits.Known/4) }
+
+// fills tells whether an account has as much in a line as it may.
+func (d *dispatcher) fills(account state.AccountID, l line) bool {
+	s := d.queue.shares[account]
+	return s != nil && s.lines[l].Len() >= d.shareOf()
+}
+
+// catchUp sends the auditor for what had no room, now that there is some.
+func (d *dispatcher) catchUp() {
+	if d.missed && len(d.known) <= d.t.limits.Known/2 && len(d.later) <= d.t.limits.Known/8 {
+		d.missed = false
+		token(d.t.audits)
+	}
+}
+
+// hungry sends the auditor for the roots of an account that were left to it,
+// once half of those in memory are gone.
+func (d *dispatcher) hungry(s *share) {
+	if (s.behind || s.again) && s.lines[backlog].Len() <= d.shareOf()/2 {
+		d.t.refills.add(s.account, s.again)
+		s.behind, s.again = false, false
+		d.queue.release(s)
+	}
 }
 
 // changed looks at the roots that the state machine has touched.
@@ -152,8 +183,8 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	for _, k := range ch.Roots {
 		e := d.known[k]
 		if e == nil {
-			if len(d.known) >= d.t.limits.Known {
-				token(d.t.audits) // it is found again when there is room
+			if len(d.known) >= d.t.limits.Known && !d.makeRoom(view, k) {
+				d.missed = true // it is found again when there is room
 				continue
 			}
 			e = &entry{root: k}
@@ -163,17 +194,54 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	}
 }
 
-// offered looks at what the auditor found.
+// makeRoom forgets the newest root of the account with the most that wait, for
+// one of an account with fewer. The auditor brings it back.
+func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
+	longest := d.queue.heaps[byLength].top()
+	if longest == nil {
+		return false
+	}
+	account := d.account(view, k)
+	if s := d.queue.shares[account]; s != nil && s.waiting()+1 >= longest.waiting() {
+		return false
+	}
+	longest.again = true
+	delete(d.known, d.queue.last().root)
+	return true
+}
+
+// account returns the account whose turns a root takes: of those that want it,
+// the one that waits for the least.
+func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
+	accounts, err := view.AttachedAccounts(k, maxAccounts)
+	if err != nil {
+		d.t.opts.Logger.Error("accounts of a root not read", "root", k, "err", err)
+	}
+	return d.queue.lightest(accounts)
+}
+
+// offered looks at what the auditor found, and tells it when an account has as
+// much in memory as it may.
 func (d *dispatcher) offered(ctx context.Context, o offer) {
+	view, release := d.t.opts.State.LocalView()
+	defer release()
 	e := d.known[o.root]
 	if e == nil {
+		if longest := d.queue.heaps[byLength].top(); !o.must && longest != nil && longest.waiting() >= d.shareOf() {
+			if account := d.account(view, o.root); d.fills(account, backlog) {
+				d.queue.of(account).behind = true
+				o.answer <- verdict{refused: true, account: account}
+				return
+			}
+		}
 		e = &entry{root: o.root}
 		d.known[o.root] = e
 	}
 	e.verify = true
-	view, release := d.t.opts.State.LocalView()
-	defer release()
 	d.look(ctx, view, e)
+	if !o.must {
+		o.answer <- verdict{}
+	}
 }
 
 // answered looks at the roots whose reports are part of the state now.
@@ -270,7 +338,22 @@ func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
 		d.withdraw(e) // now there is a source: no need to wait
 		e.attempts, e.holder = 0, true
 		d.settle(ctx, view, e)
+	case e.stage == queued:
+		d.pass(view, e)
 	}
+}
+
+// pass hands a queued root over to another account that wants it too and whose
+// pins wait for less.
+func (d *dispatcher) pass(view state.View, e *entry) {
+	account := d.account(view, e.root)
+	from := e.share
+	if s := d.queue.shares[account]; account == from.account || s != nil && s.load()+1 >= from.load() {
+		return
+	}
+	line := e.line
+	d.withdraw(e)
+	d.enqueue(e, account, line)
 }
 
 // settle decides what a resting root needs, and forgets one that needs nothing.
@@ -305,7 +388,19 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 	case own.Phase == state.GaveUp:
 		d.forget(e)
 	default:
-		queue := d.fresh
+		if d.resumed(e, &root) {
+			return
+		}
+		line := fresh
+		if audited || own.Phase != state.Assigned || e.attempts > 0 || root.Status == state.Pinned {
+			line = backlog
+		}
+		account := d.account(view, e.root)
+		if e.attempts == 0 && e.ticket == 0 && own.Phase != state.Held && d.fills(account, line) {
+			d.queue.of(account).again = true // the state knows of it
+			d.forget(e)
+			return
+		}
 		hurt := here && d.t.damaged(e.root)
 		e.repair = e.repair || hurt || own.Phase == state.Held
 		if own.Phase == state.Held {
@@ -316,10 +411,7 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 			d.t.opts.Logger.WarnContext(ctx, "content is not whole any more", "root", e.root, "damaged", hurt)
 			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: reason})
 		}
-		if audited || own.Phase != state.Assigned || e.attempts > 0 {
-			queue = d.backlog
-		}
-		d.enqueue(e, queue)
+		d.enqueue(e, account, line)
 	}
 }
 
@@ -344,6 +436,30 @@ func (e *entry) renew(born uint64) {
 	e.born, e.attempts, e.waited, e.reached, e.holder = born, 0, 0, 0, false
 }
 
+// resumed goes on from what is noted of attempts before this entry, perhaps by
+// an earlier process; it returns true when the next one is not due yet.
+func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
+	if e.noted {
+		return false
+	}
+	e.noted = true
+	n, ok := d.t.noted(e.root)
+	if !ok || n.born != root.Born || e.attempts > 0 {
+		return false
+	}
+	e.born, e.attempts, e.waited, e.reached, e.holder = n.born, n.attempts, n.waited, n.reached, n.holder
+	if !e.holder && d.heldElsewhere(root) {
+		e.attempts, e.holder = 0, true // now there is a source
+		return false
+	}
+	pause := min(n.due.Sub(d.t.opts.Now()), d.t.limits.MaxBackoff) // clocks jump
+	if pause <= 0 {
+		return false
+	}
+	d.delay(e, pause)
+	return true
+}
+
 // forget lets go of an entry, unless an answer is awaited for it.
 func (d *dispatcher) forget(e *entry) {
 	e.stage = resting
@@ -352,26 +468,19 @@ func (d *dispatcher) forget(e *entry) {
 	}
 }
 
-func (d *dispatcher) queued() int { return d.fresh.Len() + d.backlog.Len() }
-
-func (d *dispatcher) enqueue(e *entry, q *list.List) {
-	e.stage, e.queue = queued, q
-	e.place = q.PushBack(e)
+func (d *dispatcher) enqueue(e *entry, account state.AccountID, l line) {
+	e.stage = queued
+	d.queue.add(e, account, l)
 }
 
-// pick takes the next root to fetch out of the queues.
-func (d *dispatcher) pick() *entry {
-	q := d.fresh
-	d.picks++
-	if q.Len() == 0 || d.backlog.Len() > 0 && d.picks%(freshTurns+1) == 0 {
-		q = d.backlog
-	}
-	e := q.Front().Value.(*entry)
-	d.withdraw(e)
-	return e
-}
-
+// delay lets a root wait. So many may; the others are found again by an audit.
 func (d *dispatcher) delay(e *entry, pause time.Duration) {
+	if len(d.later) >= max(1, d.t.limits.Known/4) {
+		d.missed = true
+		e.stage = resting
+		delete(d.known, e.root)
+		return
+	}
 	e.stage, e.due = delayed, d.t.opts.Now().Add(pause)
 	heap.Push(&d.later, e)
 }
@@ -380,8 +489,9 @@ func (d *dispatcher) delay(e *entry, pause time.Duration) {
 func (d *dispatcher) withdraw(e *entry) {
 	switch e.stage {
 	case queued:
-		e.queue.Remove(e.place)
-		e.queue, e.place = nil, nil
+		s := e.share
+		d.queue.remove(e)
+		d.hungry(s)
 	case delayed:
 		heap.Remove(&d.later, e.heap)
 	}

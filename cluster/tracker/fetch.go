@@ -22,6 +22,7 @@ var (
 // run is one attempt to fetch a root.
 type run struct {
 	entry *entry
+	share *share // the dispatcher's
 	begin time.Time
 	floor uint64 // blocks that an earlier turn came to
 	stop  context.CancelCauseFunc
@@ -37,6 +38,12 @@ type run struct {
 	gotBlocks uint64
 	err       error
 	cause     error // errNotWanted or errYield when it was stopped from here
+}
+
+// cut has the fetch yield.
+func (r *run) cut() {
+	r.yielding = true
+	r.stop(errYield)
 }
 
 // idle is how long no block has come.
@@ -58,52 +65,105 @@ func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	return moving, waiting
 }
 
-// yield stops waiting fetches that have had their turn, as many as others wait
-// for a slot. So content that nobody has cannot keep out content that is there.
-func (d *dispatcher) yield(now time.Time, others int) {
-	for r := range d.running {
-		if r.yielding {
+// quarter is the part of n slots that is kept apart, at least one.
+func quarter(n int) int { return max(1, n/4) }
+
+// room says which roots may begin. The backlog has three quarters of the slots
+// and of an account's share, so that new pins need not wait for repairs. Who has
+// nothing under way may begin even when all slots are taken, so that nobody
+// waits for the end of somebody else's large DAGs; what may run at all is
+// bounded by twice the slots.
+func (d *dispatcher) room(moving, waiting int) room {
+	l := &d.t.limits
+	return room{
+		line: [lines]bool{
+			fresh:   moving < l.Moving && waiting < l.Waiting,
+			backlog: moving < max(1, l.Moving-quarter(l.Moving)) && waiting < max(1, l.Waiting-quarter(l.Waiting)),
+		},
+		first: len(d.running) < 2*(l.Moving+l.Waiting),
+		caps:  [lines]int{fresh: l.Account, backlog: max(1, l.Account-quarter(l.Account))},
+	}
+}
+
+// yield stops fetches that have had their turn, as many as others wait for a
+// slot. So content that nobody has cannot keep out content that is there, and
+// the large DAGs of one account not those of another.
+func (d *dispatcher) yield(now time.Time, r room) {
+	others := d.queue.length
+	for run := range d.running {
+		if run.yielding {
 			others--
 		}
 	}
-	for r := range d.running {
+	full := false
+	for l, free := range r.line {
+		full = full || !free && d.queue.heaps[l].Len() > 0
+	}
+	for run := range d.running {
 		if others <= 0 {
 			return
 		}
-		if !r.yielding && r.idle(now) >= d.t.limits.Turn {
-			r.yielding = true
-			r.stop(errYield)
+		// Where there are slots, it is the accounts with all of theirs that wait.
+		most := run.share.active >= r.caps[backlog] && run.share.waiting() > 0
+		if (full || most) && !run.yielding && run.idle(now) >= d.t.limits.Turn {
+			run.cut()
 			others--
+		}
+	}
+	if next := d.queue.turn(); next != nil && full && others == d.queue.length {
+		if run := d.heaviest(now, next.active+2); run != nil {
+			run.cut()
 		}
 	}
 }
 
+// heaviest returns the oldest fetch, if it has had its turn, of an account with
+// at least so many under way.
+func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
+	for r := range d.running {
+		switch {
+		case r.share.active < least || now.Sub(r.begin) < d.t.limits.Turn:
+		case oldest == nil, r.share.active > oldest.share.active,
+			r.share.active == oldest.share.active && r.begin.Before(oldest.begin):
+			oldest = r
+		}
+	}
+	return oldest
+}
+
 // begin starts as many fetches as there are slots.
 func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
-	if d.queued() == 0 {
+	if d.queue.length == 0 {
 		return
 	}
 	now := d.t.opts.Now()
-	view, release := d.t.opts.State.LocalView()
-	defer release()
 	moving, waiting := d.slots(now)
-	for d.queued() > 0 {
-		if waiting >= d.t.limits.Waiting {
-			d.yield(now, d.queued())
+	var view state.View
+	var nodes []state.Node
+	for d.queue.length > 0 {
+		r := d.room(moving, waiting)
+		e := d.queue.next(r)
+		if e == nil {
+			d.yield(now, r)
 			return
 		}
-		if moving >= d.t.limits.Moving {
-			return
+		e.stage = resting
+		if s := d.queue.shares[e.account]; s != nil {
+			d.hungry(s)
 		}
-		e := d.pick()
+		if nodes == nil { // one look serves all that begin now
+			var release func()
+			view, release = d.t.opts.State.LocalView()
+			defer release()
+			var err error
+			if nodes, err = view.Nodes(); err != nil {
+				d.trouble(ctx, e, wrap("read members", err))
+				return
+			}
+		}
 		root, own, err := wanted(view, e.root, d.t.opts.Self)
 		if err != nil || own == nil {
 			d.settle(ctx, view, e)
-			continue
-		}
-		job, err := d.job(view, &root)
-		if err != nil {
-			d.trouble(ctx, e, err)
 			continue
 		}
 		if e.born != root.Born {
@@ -112,14 +172,14 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if own.Phase != state.Fetching || own.Reason != "" || e.ticket != 0 {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
-		d.launch(ctx, work, e, job, now)
+		d.launch(ctx, work, e, d.job(nodes, &root), now)
 		waiting++
 	}
 }
 
 func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry, job Job, now time.Time) {
 	scope, stop := context.WithCancelCause(ctx)
-	r := &run{entry: e, begin: now, floor: e.reached, stop: stop}
+	r := &run{entry: e, share: d.queue.begun(e.account), begin: now, floor: e.reached, stop: stop}
 	e.stage, e.run = fetching, r
 	d.running[r] = struct{}{}
 	d.t.mu.Lock()
@@ -159,8 +219,8 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 
 // job says where to fetch a root from: members that hold it, other members that
 // were told to, the rest of them, then its origins.
-func (d *dispatcher) job(view state.View, root *state.Root) (Job, error) {
-	job := Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Origins: root.Origins}
+func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
+	job := Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Origins: root.Origins, Held: d.heldElsewhere(root)}
 	add := func(n state.NodeID) {
 		if n != d.t.opts.Self && len(job.Members) < maxSources && !slices.Contains(job.Members, n) && !d.t.opts.Down(n) {
 			job.Members = append(job.Members, n)
@@ -171,23 +231,24 @@ func (d *dispatcher) job(view state.View, root *state.Root) (Job, error) {
 			add(c.Node)
 		}
 	}
-	for _, c := range root.Copies {
-		add(c.Node)
+	// Whoever comes next among the copies begins where this node goes on.
+	job.Index = slices.IndexFunc(root.Copies, func(c state.Copy) bool { return c.Node == d.t.opts.Self })
+	job.Of = len(root.Copies)
+	for i := range root.Copies {
+		add(root.Copies[(job.Index+1+i)%job.Of].Node)
 	}
-	nodes, err := view.Nodes()
-	if err != nil {
-		return Job{}, wrap("read members", err)
-	}
+	job.Sharing = len(job.Members)
 	for _, n := range nodes { // a file may have been imported anywhere
 		add(n.ID)
 	}
-	return job, nil
+	return job
 }
 
 // ended takes the end of a fetch in.
 func (d *dispatcher) ended(ctx context.Context, r *run) {
 	e, now := r.entry, d.t.opts.Now()
 	delete(d.running, r)
+	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
 	d.t.mu.Unlock()
@@ -205,6 +266,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 			d.t.metrics.repairs.Inc()
 			e.repair = false
 		}
+		d.unnote(e)
 		e.renew(0)
 		root, own, err := wanted(view, e.root, d.t.opts.Self)
 		if err != nil || own == nil {
@@ -214,6 +276,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: r.gotBytes, Blocks: r.gotBlocks})
 	case errors.Is(r.cause, errNotWanted):
 		d.count(outcomeUnasked)
+		d.unnote(e)
 		e.renew(0)
 		d.settle(ctx, view, e)
 	case errors.Is(r.cause, errYield):
@@ -223,7 +286,8 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), false)
 			return
 		}
-		d.enqueue(e, d.backlog)
+		d.note(e, now)
+		d.enqueue(e, d.account(view, e.root), backlog)
 	default:
 		d.t.opts.Logger.InfoContext(ctx, "fetch failed", "root", e.root, "attempt", e.attempts+1, "err", r.err)
 		incurable := false
@@ -254,6 +318,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	// What is left of a damaged copy may be the last there is: it is never given up.
 	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) && !d.t.damaged(e.root) {
 		d.count(outcomeGaveUp)
+		d.unnote(e)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))
 		d.t.sweeps.add(sweep{root: e.root, partial: true})
 		return
@@ -261,7 +326,9 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	d.count(outcomeFailed)
 	e.holder = d.heldElsewhere(&root)
 	d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: clip(reason)})
-	d.delay(e, d.t.limits.backoff(d.t.opts.Self, e.root, e.attempts))
+	pause := d.t.limits.backoff(d.t.opts.Self, e.root, e.attempts)
+	d.note(e, d.t.opts.Now().Add(pause))
+	d.delay(e, pause)
 }
 
 func (d *dispatcher) heldElsewhere(root *state.Root) bool {

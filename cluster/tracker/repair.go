@@ -24,7 +24,9 @@ const (
 
 // Repairer moves, on the leader, roots that have lost copies to nodes that can
 // keep them: those on members that have been down for too long, on nodes that
-// have left, and those with fewer copies than there could be. Roots that are not
+// have left, and those with fewer copies than there could be. It also has roots
+// judged anew whose status, or mark as short of holders, is from a time with
+// more or fewer members. Roots that are not
 // pinned yet do not wait for a member that is down at all: there is nothing of
 // them to lose. Zero numbers and durations take the defaults; the other fields
 // are required.
@@ -216,6 +218,10 @@ func (r *Repairer) rest(ctx context.Context, roots int) bool {
 func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placement, pending int, next state.RootKey, err error) {
 	view, release := r.State.LocalView()
 	defer release()
+	need, err := view.Need()
+	if err != nil {
+		return nil, 0, "", wrap("read cluster", err)
+	}
 	read := 0
 	err = view.Roots(from, func(root state.Root) (bool, error) {
 		if read == pageRoots || len(batch) == placeBatch {
@@ -230,12 +236,34 @@ func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placem
 		if !whole {
 			pending++
 		}
+		if nodes == nil {
+			stale, err := stale(view, &root, now, need)
+			if err != nil {
+				return false, err
+			}
+			if stale { // to be placed where it is has it judged
+				nodes = root.Nodes()
+			}
+		}
 		if nodes != nil {
 			batch = append(batch, state.Placement{Root: root.Key, Born: root.Born, Nodes: nodes})
 		}
 		return true, nil
 	})
 	return batch, pending, next, wrap("read roots", err)
+}
+
+// stale tells whether a root on members alone would be judged otherwise now.
+func stale(view state.View, root *state.Root, now *topology, need int) (bool, error) {
+	if slices.ContainsFunc(root.Copies, func(c state.Copy) bool { return !now.has(c.Node) }) {
+		return false, nil
+	}
+	held := root.In(state.Held)
+	if root.Status != state.Pinned {
+		return held >= need, nil
+	}
+	marked, err := view.IsShort(root.Key)
+	return marked != (held < min(now.replication, len(now.members))), err
 }
 
 // allocation returns where a root is to be kept, nil when it may stay as it is.

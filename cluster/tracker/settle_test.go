@@ -223,6 +223,51 @@ func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
 	})
 }
 
+// How many holders are enough depends on the number of members: roots that need
+// not move are judged again all the same.
+func TestRootsAreJudgedAgainWhenTheMembersChange(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		short := func() uint64 {
+			view, release := r.state.State.LocalView()
+			defer release()
+			_, short, err := view.Totals()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return short
+		}
+		r.pass(time.Second)
+		r.fall("c")
+		for n := range 200 { // more than one command places
+			r.pin(n, "a", "b")
+			r.held(n, "a", "b")
+		}
+		waiting := r.pin(200, "a")
+		r.fall("b")
+		r.pass(DefaultRepairEvery)
+		r.held(200, "a")
+		if got := short(); got != 200 {
+			t.Fatalf("%d roots are short of holders, want 200", got)
+		}
+		r.rise("b")
+		r.state.Apply(t, &state.RemoveNode{ID: "c"})
+		r.pass(2 * DefaultRepairEvery)
+		if got := short(); got != 0 {
+			t.Fatalf("%d roots are short of holders that cannot be", got)
+		}
+		r.state.Apply(t, &state.RemoveNode{ID: "b"})
+		r.pass(DefaultRepairEvery)
+		if s, _ := r.status(waiting); s != state.Pinned {
+			t.Fatalf("status %s with all the holders there can be", s)
+		}
+		r.state.Apply(t, &state.JoinNode{Node: clustertest.Members("d")[0], At: 1})
+		r.pass(DefaultRepairEvery)
+		if got := short(); got != 201 {
+			t.Fatalf("%d roots are short of holders, want all", got)
+		}
+	})
+}
+
 func TestNoRepairWithoutAView(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

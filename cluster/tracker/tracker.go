@@ -1,8 +1,8 @@
 // Package tracker makes one node hold what the replicated state wants it to
 // hold: it compares the two, fetches what is missing, drops what is not wanted
 // any more, and reports what became of it. It is woken by changes of the state
-// and looks at everything now and then; nothing of its own is stored. On the
-// leader, Settler and Repairer look after the roots of all nodes.
+// and looks at everything now and then; of its own it stores attempts alone,
+// for its node. On the leader, Settler and Repairer look after the roots of all nodes.
 //
 // Imports: consensus/state, go-cid, prometheus.
 // Never:   raft, libp2p, boxo, storage; it is never called from Apply.
@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,10 @@ type Job struct {
 	Owner   string         // to put the blocks under
 	Members []state.NodeID // who may have it: holders, other allocated nodes, others
 	Origins []string       // multiaddrs that users gave
+	Held    bool           // some of Members are known to hold it
+	// Index tells this node from the Of nodes that were told to keep it and may
+	// all be fetching it now; of Members the first Sharing are among them.
+	Index, Of, Sharing int
 }
 
 // Fetcher makes DAGs durable in the block store. What an earlier attempt left
@@ -69,16 +74,32 @@ type Fetcher interface {
 // rootPrefix begins the owners of roots.
 const rootPrefix = "root/"
 
-// maxSources bounds the members that are asked for one root.
-const maxSources = 16
+const (
+	// maxSources bounds the members that are asked for one root.
+	maxSources = 16
+	// maxAccounts bounds the accounts that are looked at to find the one whose
+	// turns a root takes.
+	maxAccounts = 4
+)
 
 // Owner is the owner of a root's blocks in the block store.
 func Owner(k state.RootKey) string { return rootPrefix + k.String() }
+
+// RootOf undoes Owner; ok is false for an owner that is no root.
+func RootOf(owner string) (c cid.Cid, ok bool) {
+	text, ok := strings.CutPrefix(owner, rootPrefix)
+	if !ok {
+		return cid.Undef, false
+	}
+	c, err := cid.Decode(text)
+	return c, err == nil
+}
 
 // Limits are the bounds and times of a Tracker. A zero field takes the default.
 type Limits struct {
 	Moving     int           // fetches that have moved data lately
 	Waiting    int           // fetches that wait for their first, or next, block
+	Account    int           // fetches of one account at the same time
 	Known      int           // roots in memory: to look at, to fetch, to drop or to report
 	Attempts   int           // fetches of a root that nobody holds, before this node gives up
 	Backoff    time.Duration // pause after the first failed attempt; it doubles each time
@@ -93,6 +114,7 @@ type Limits struct {
 const (
 	DefaultMoving     = 64
 	DefaultWaiting    = 512
+	DefaultAccount    = 256
 	DefaultKnown      = 16 << 10
 	DefaultAttempts   = 3
 	DefaultBackoff    = 5 * time.Second
@@ -112,6 +134,7 @@ func orDefault[T int | time.Duration](v *T, d T) {
 func (l Limits) withDefaults() Limits {
 	orDefault(&l.Moving, DefaultMoving)
 	orDefault(&l.Waiting, DefaultWaiting)
+	orDefault(&l.Account, DefaultAccount)
 	orDefault(&l.Known, DefaultKnown)
 	orDefault(&l.Attempts, DefaultAttempts)
 	orDefault(&l.Backoff, DefaultBackoff)
@@ -131,6 +154,7 @@ type Options struct {
 	Watch   *state.Watch
 	Blocks  Blocks
 	Fetcher Fetcher
+	Notes   Notes
 	Limits  Limits
 	// Leases begins the owners of imports, which end with the process that made
 	// them. Empty: there are none.
@@ -153,6 +177,7 @@ type Tracker struct {
 
 	offers   chan offer    // roots that the auditor found to need a look
 	audits   chan struct{} // asks for an audit; one waits at the most
+	refills  *refills      // accounts of which more has room
 	outcomes chan *run     // fetches that have ended
 	acks     chan []ack    // reports that have been answered
 	swept    chan sweep    // drops that have ended
@@ -176,6 +201,7 @@ func New(opts Options) (*Tracker, error) {
 		limits:   limits,
 		reports:  newOutbox(),
 		sweeps:   newSweeps(),
+		refills:  newRefills(),
 		offers:   make(chan offer),
 		audits:   make(chan struct{}, 1),
 		outcomes: make(chan *run),

@@ -365,6 +365,37 @@ func TestSourcesAreHoldersThenAllocatedThenOthers(t *testing.T) {
 		if jobs[0].Owner != "root/"+key(1).Cid().String() {
 			w.Fatalf("owner %q", jobs[0].Owner)
 		}
+		if jobs[0].Of != 3 || jobs[0].Sharing != 2 {
+			w.Errorf("%d of its members keep it too, of %d nodes, want 2 of 3", jobs[0].Sharing, jobs[0].Of)
+		}
+	})
+}
+
+// The nodes that fetch together are told different places, and each asks first
+// the one that begins where it goes on.
+func TestEveryNodeHasItsShareOfAFetch(t *testing.T) {
+	bubble(t, Limits{Backoff: time.Second}, func(w *world) {
+		w.state.Apply(w, &state.JoinNode{Node: clustertest.Members("0")[0], At: 1})
+		w.pin(1, third, self, other, "0")
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		jobs := w.net.fetched(key(1))
+		view, release := w.state.LocalView()
+		defer release()
+		root, err := view.Root(key(1))
+		if err != nil || len(jobs) != 1 {
+			w.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		job := jobs[0]
+		if job.Of != 4 || root.Copies[job.Index].Node != self || len(job.Members) != 3 || job.Sharing != 3 {
+			w.Fatalf("job %+v of copies %v", job, root.Copies)
+		}
+		for i, n := range job.Members {
+			if want := root.Copies[(job.Index+1+i)%4].Node; n != want {
+				w.Errorf("member %d is %s, want %s", i, n, want)
+			}
+		}
 	})
 }
 
@@ -426,12 +457,13 @@ func TestHalfContentFailsAmongMany(t *testing.T) {
 
 func TestFetchesThatStallMakeRoom(t *testing.T) {
 	bubble(t, Limits{Moving: 2, Waiting: 8}, func(w *world) {
+		w.start()
+		defer w.stop()
+		w.pass(moment)
 		for n := range 2 {
 			w.net.set(key(n), stalls(5))
 			w.pin(n)
 		}
-		w.start()
-		defer w.stop()
 		w.pass(time.Second)
 		w.pin(10)
 		w.pass(moment)
@@ -515,8 +547,13 @@ func TestWithoutMajorityNothingIsLostOrDropped(t *testing.T) {
 		w.pin(2)
 		w.pass(10 * time.Second)
 		w.pin(3)
-		w.unpin(gone) // committed; at once the majority is gone
-		w.state.Fail(state.ErrUnavailable)
+		w.state.Before(func(cmd state.Command) {
+			if _, ok := cmd.(*state.DeletePin); ok {
+				w.state.Fail(state.ErrUnavailable)
+			}
+		})
+		w.unpin(gone) // the last that the majority commits before it is gone
+		w.state.Before(nil)
 		w.pass(time.Minute)
 		w.wantSealed(1, true)
 		w.wantSealed(3, true)

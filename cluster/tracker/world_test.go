@@ -135,6 +135,40 @@ func (s *store) Drop(_ context.Context, owner string) error {
 	return nil
 }
 
+// notes stands in for what a node remembers across its processes.
+type notes struct {
+	mu   sync.Mutex
+	kept map[string][]byte
+}
+
+func (n *notes) Get(key string) ([]byte, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v, ok := n.kept[key]
+	return v, ok
+}
+
+func (n *notes) Set(key string, value []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept[key] = value
+}
+
+func (n *notes) Delete(key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.kept, key)
+}
+
+func (n *notes) Keys(fn func(string)) {
+	n.mu.Lock()
+	all := slices.Collect(maps.Keys(n.kept))
+	n.mu.Unlock()
+	for _, key := range all {
+		fn(key)
+	}
+}
+
 // behaviour is how the network answers for one root.
 type behaviour func(ctx context.Context, f *network, job Job, progress func(bytes, blocks uint64)) error
 
@@ -320,14 +354,18 @@ func (c *consensus) commands() int {
 // world is one node with its tracker. Everything runs in a synctest bubble.
 type world struct {
 	testing.TB
+	id     state.NodeID
 	state  *consensus
 	store  *store
+	notes  *notes
 	net    *network
 	limits Limits
 
 	tracker *Tracker
 	stop    func()
 	pins    int
+
+	accounts map[state.AccountID]bool // that were made
 }
 
 func newWorld(tb testing.TB, limits Limits) *world {
@@ -335,7 +373,7 @@ func newWorld(tb testing.TB, limits Limits) *world {
 	st := clustertest.New(tb, clustertest.Setup{Nodes: clustertest.Members(self, other, third), Replication: 3, WriteCopies: 1})
 	s := newStore()
 	return &world{
-		TB: tb, limits: limits, store: s, state: &consensus{State: st},
+		TB: tb, id: self, limits: limits, store: s, notes: &notes{kept: map[string][]byte{}}, state: &consensus{State: st},
 		net: &network{store: s, roots: map[state.RootKey]behaviour{}, rest: good},
 	}
 }
@@ -344,7 +382,7 @@ func newWorld(tb testing.TB, limits Limits) *world {
 func (w *world) start() {
 	w.Helper()
 	t, err := New(Options{
-		Self: self, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, Limits: w.limits,
+		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, Notes: w.notes, Limits: w.limits,
 		Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

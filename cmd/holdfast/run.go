@@ -41,7 +41,7 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 			if err := writeTemplate(dir); err != nil {
 				return fmt.Errorf("data folder: %w", err)
 			}
-			return a.serve(cmd.Context(), c)
+			return a.serveOn(cmd.Context(), c)
 		},
 	}
 	cmd.Flags().SortFlags = false

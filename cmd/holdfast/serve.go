@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api"
@@ -27,6 +28,33 @@ type health struct{ node *node.Node }
 // Ready implements api.Health.
 func (h health) Ready(context.Context) error { return h.node.Ready() }
 
+// Waits before a node whose copy of the state was bad begins again: the first,
+// and the longest, doubled from one to the next.
+const (
+	firstRebuild = time.Second
+	lastRebuild  = time.Minute
+)
+
+// serveOn serves until ctx ends or something is broken for good. A node whose
+// copy of the state was bad begins again with a new one in the same process:
+// nobody has to be there to start it.
+func (a *app) serveOn(ctx context.Context, c config.Config) error {
+	for wait := firstRebuild; ; wait = min(2*wait, lastRebuild) {
+		err := a.serve(ctx, c)
+		if !errors.Is(err, node.ErrRebuild) || ctx.Err() != nil {
+			return err
+		}
+		newLogger(a.stderr, c.Log).ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
 // serve opens a node and the API over its use cases, and runs both until ctx
 // ends. Then requests are drained while the node still answers them; only after
 // that the node ends, which hands its leadership over.
@@ -42,7 +70,13 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bound.Close()) }()
-	n, err := node.Open(ctx, node.Options{Config: c, Version: a.version, Logger: logger, Registerer: metrics})
+	n, err := node.Open(ctx, node.Options{
+		Config: c, Version: a.version, Logger: logger, Registerer: metrics,
+		Fatal: func(err error) {
+			logger.Error("this node ends at once", "err", err)
+			os.Exit(1)
+		},
+	})
 	if err != nil {
 		if stopped(ctx, err) {
 			return nil
@@ -51,7 +85,7 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
-	surfaces.Blocks = n.Integrity()
+	surfaces.Blocks, surfaces.Replica = n.Integrity(), n.Replica()
 	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
 	server, err := api.New(bound, surfaces)
 	if err != nil {

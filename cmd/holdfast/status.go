@@ -65,6 +65,11 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	}
 	say("\n")
 	writePeers(w, p, s.Peers, s.Node.ID)
+	for _, peer := range s.Peers {
+		if peer.Quarantine != "" {
+			say("\n%s  %s (…%s) neither votes nor serves: %s\n", p.red("quarantine"), peer.Name, tail(peer.ID), peer.Quarantine)
+		}
+	}
 	say("\n%s    %d queued, %d pinning, %s, %s", p.bold("pins"), s.Pins.Queued, s.Pins.Pinning,
 		p.count("pinned", s.Pins.Pinned), p.count("failed", s.Pins.Failed))
 	if s.Pins.UnderReplicated > 0 {
@@ -97,8 +102,12 @@ func writePeers(w io.Writer, p palette, peers []client.Peer, own string) {
 		if peer.ID == own && own != "" {
 			mark = "*"
 		}
+		free := humanBytes(peer.FreeBytes)
+		if peer.Full {
+			free += " full"
+		}
 		t.add(mark, peer.Name, peer.Role, peer.State, strconv.FormatUint(peer.Pins, 10),
-			humanBytes(peer.UsedBytes), humanBytes(peer.FreeBytes), strconv.Itoa(peer.Queue), peer.Version, peer.ID)
+			humanBytes(peer.UsedBytes), free, strconv.Itoa(peer.Queue), peer.Version, peer.ID)
 	}
 	t.write(w, p)
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,7 +31,10 @@ type Result struct {
 
 // Effects gathers what commands changed, for those who wait for it.
 type Effects struct {
-	Members  bool // nodes or tickets
+	Members  bool // nodes, tickets or quarantine
+	Check    bool // the state after this entry is to be hashed
+	Checked  bool // a hash was reported
+	Level    bool // the cluster's level was raised
 	Keys     bool // API keys were revoked
 	Settling bool // roots have pins left to move
 	Roots    []RootChange
@@ -90,40 +92,6 @@ func run(tx Tx, cmd Command, e *entry) (Result, error) {
 func opKey(op OpID) key { return append(table(tableOp), op[:]...) }
 
 func opOrderKey(n uint64) key { return table(tableOpOrder).u64(n) }
-
-var opNext = metaKey("ops")
-
-// remember keeps the outcome of an operation, and forgets the oldest above MaxOps.
-func remember(tx Tx, op OpID, r Result, e *Error) error {
-	b, err := encodeOutcome(r, e)
-	if err != nil {
-		return err
-	}
-	n, err := counter(tx, opNext)
-	if err != nil {
-		return err
-	}
-	if err := tx.Set(opKey(op), b); err != nil {
-		return err
-	}
-	if err := tx.Set(opOrderKey(n), op[:]); err != nil {
-		return err
-	}
-	if n >= MaxOps {
-		oldest := opOrderKey(n - MaxOps)
-		old, ok, err := tx.Get(oldest)
-		if err != nil || !ok || len(old) != len(op) {
-			return fmt.Errorf("state: operation %d is not on record: %w", n-MaxOps, err)
-		}
-		if err := tx.Delete(oldest); err != nil {
-			return err
-		}
-		if err := tx.Delete(opKey(OpID(old))); err != nil {
-			return err
-		}
-	}
-	return tx.Set(opNext, binary.BigEndian.AppendUint64(nil, n+1))
-}
 
 // CodeOutcome codes a result and its error, for the operation table and the
 // wire. It returns the error that it coded.

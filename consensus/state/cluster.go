@@ -1,6 +1,8 @@
 package state
 
 import (
+	"fmt"
+
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
@@ -84,6 +86,15 @@ func (v *InitCluster) apply(tx Tx, e *entry) (Result, error) {
 	}
 	if err := put(tx, clusterKey, &cl); err != nil {
 		return Result{}, err
+	}
+	// What the founder understands every later member has to.
+	if v.Node.Level > NewestLevel {
+		return Result{}, fmt.Errorf("state: founded at level %d, and %d is known here: %w", v.Node.Level, NewestLevel, ErrTooOld)
+	}
+	if v.Node.Level > 0 {
+		if err := raise(tx, 0, v.Node.Level, e); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := putNode(tx, &v.Node, e); err != nil {
 		return Result{}, err

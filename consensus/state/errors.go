@@ -20,6 +20,7 @@ const (
 	CodeUnavailable  Code = 8  // no leader, no majority, shutting down
 	CodeTooLarge     Code = 9  // above a bound with a name
 	CodeLimited      Code = 10 // too many requests
+	CodeNoSpace      Code = 11 // the disks that would have to keep it are full
 )
 
 // Codes lists every code but CodeOK.
@@ -27,6 +28,7 @@ func Codes() []Code {
 	return []Code{
 		CodeInvalid, CodeNotFound, CodeExists, CodeConflict, CodeUnauthorized,
 		CodeForbidden, CodeQuota, CodeUnavailable, CodeTooLarge, CodeLimited,
+		CodeNoSpace,
 	}
 }
 
@@ -57,6 +59,7 @@ var (
 	ErrUnavailable  = &Error{CodeUnavailable, "the cluster has no leader at the moment"}
 	ErrTooLarge     = &Error{CodeTooLarge, "too large"}
 	ErrLimited      = &Error{CodeLimited, "too many requests"}
+	ErrNoSpace      = &Error{CodeNoSpace, "no space left"}
 )
 
 // Errorf returns an Error of the code with a formatted detail.

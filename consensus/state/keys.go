@@ -11,21 +11,23 @@ import (
 // account owns, so that accounts could be spread over several groups one day.
 // The byte 0x00 is the consensus package's (its applied index).
 const (
-	tableAccount  = 'A' // account -> Account
-	tableEmail    = 'E' // e-mail, lower case -> account
-	tableKey      = 'J' // jti -> APIKey
-	tableKeysOf   = 'K' // account, jti -> -
-	tablePins     = 'P' // account, then one of the pin* parts below
-	tableRoot     = 'R' // root -> Root
-	tableAttached = 'Q' // root, account, request -> -
-	tableWanted   = 'W' // node, root -> phase of the copy
-	tableSettling = 'S' // root -> -
-	tableShort    = 'U' // root pinned with fewer holders than allocations -> -
-	tableNode     = 'N' // node -> Node
-	tableTicket   = 'T' // ticket -> Ticket
-	tableMeta     = 'M' // name -> cluster record, counters
-	tableOp       = 'O' // operation -> its first result
-	tableOpOrder  = 'o' // sequence -> operation
+	tableAccount    = 'A' // account -> Account
+	tableEmail      = 'E' // e-mail, lower case -> account
+	tableKey        = 'J' // jti -> APIKey
+	tableKeysOf     = 'K' // account, jti -> -
+	tablePins       = 'P' // account, then one of the pin* parts below
+	tableRoot       = 'R' // root -> Root
+	tableAttached   = 'Q' // root, account, request -> -
+	tableWanted     = 'W' // node, root -> phase of the copy
+	tableSettling   = 'S' // root -> -
+	tableShort      = 'U' // root pinned with fewer holders than allocations -> -
+	tableNode       = 'N' // node -> Node
+	tableTicket     = 'T' // ticket -> Ticket
+	tableMeta       = 'M' // name -> cluster record, counters
+	tableOp         = 'O' // operation -> its first result
+	tableOpOrder    = 'o' // sequence -> operation
+	tableCheck      = 'C' // index of the entry that asked -> Check
+	tableQuarantine = 'D' // node -> Quarantine
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

@@ -15,21 +15,44 @@ type Node struct {
 	ClusterAddrs []string // multiaddrs of the cluster host, each ending /p2p/<ID>
 	Version      string   // release that the node runs
 	Joined       Millis
+
+	Level Level   // the newest that the release understands; 0 also before level 1
+	Store StoreID // its Raft store; empty before level 1
+	Votes bool    // the store may be given a vote; see GrantVote
 }
 
 // Code implements the record's form.
+//
+// Version 2 is written only where there is something in it that version 1 has
+// not: before the cluster has level 1, members may read version 1 only.
 func (v *Node) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(2)
+	if !c.Decoding() && v.Level == 0 && v.Store == "" && !v.Votes {
+		version = 1
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Name, MaxIDLen)
 	codec.Strings(c, &v.Addrs, MaxAddrs, MaxAddrLen)
 	codec.Strings(c, &v.ClusterAddrs, MaxAddrs, MaxAddrLen)
 	codec.String(c, &v.Version, MaxIDLen)
 	codec.Int(c, &v.Joined)
+	if version >= 2 {
+		codec.Uint(c, &v.Level)
+		codec.String(c, &v.Store, MaxIDLen)
+		codec.Bool(c, &v.Votes)
+	}
+}
+
+// Before1 returns the record without what level 1 brought.
+func (v *Node) Before1() Node {
+	old := *v
+	old.Level, old.Store, old.Votes = 0, "", false
+	return old
 }
 
 func (v *Node) check() error {
-	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Name) > MaxIDLen || len(v.Version) > MaxIDLen ||
+	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Name) > MaxIDLen || len(v.Version) > MaxIDLen || len(v.Store) > MaxIDLen ||
 		len(v.Addrs) > MaxAddrs || len(v.ClusterAddrs) > MaxAddrs {
 		return Errorf(CodeInvalid, "node record out of bounds")
 	}
@@ -39,6 +62,17 @@ func (v *Node) check() error {
 		}
 	}
 	return nil
+}
+
+// understands refuses a release that is below the cluster's level: it could not
+// read the log.
+func (v *Node) understands(r Reader) error {
+	level, err := levelOf(r)
+	if err == nil && v.Level < level {
+		err = Errorf(CodeConflict, "the cluster is at level %d, and release %q of node %s understands %d: upgrade the node",
+			level, v.Version, v.ID, v.Level)
+	}
+	return err
 }
 
 func nodeKey(id NodeID) key { return part(table(tableNode), id) }
@@ -76,8 +110,12 @@ func (v *UpdateNode) apply(tx Tx, e *entry) (Result, error) {
 	if old == nil {
 		return Result{}, Errorf(CodeNotFound, "node %s is not a member", v.Node.ID)
 	}
+	if err := v.Node.understands(tx); err != nil {
+		return Result{}, err
+	}
 	node := v.Node
 	node.Joined = old.Joined
+	takeStore(&node, old)
 	return Result{}, putNode(tx, &node, e)
 }
 
@@ -184,7 +222,11 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := v.Node.understands(tx); err != nil {
+		return Result{}, err
+	}
 	node := v.Node
+	takeStore(&node, old)
 	node.Joined = v.At
 	if old != nil {
 		node.Joined = old.Joined
@@ -232,6 +274,9 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	}
 	e.fx.Members = true
 	if err := count(tx, nodeCount, -1); err != nil {
+		return Result{}, err
+	}
+	if err := tx.Delete(quarantineKey(v.ID)); err != nil {
 		return Result{}, err
 	}
 	return Result{}, tx.Delete(nodeKey(v.ID))

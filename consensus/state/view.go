@@ -47,6 +47,35 @@ func (v View) Need() (int, error) {
 	return c.need(members), nil
 }
 
+// AttachedAccounts returns up to limit accounts that have pins attached to a
+// root, in the order of their ids. What it costs does not grow with their pins.
+func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
+	const inRow = 8 // pins of one account that are passed before the rest is skipped
+	prefix := attachedTo(k)
+	end := prefix.end()
+	var accounts []AccountID
+	for from := prefix; len(accounts) < limit; {
+		same, more := 0, false
+		err := v.r.Scan(from, end, false, func(entry, _ []byte) (bool, error) {
+			account, _, err := readPart[AccountID](entry[len(prefix):])
+			if err != nil {
+				return false, err
+			}
+			if n := len(accounts); n == 0 || accounts[n-1] != account {
+				accounts, same = append(accounts, account), 0
+			}
+			same++
+			more = same > inRow
+			return !more && len(accounts) < limit, nil
+		})
+		if err != nil || !more {
+			return accounts, err
+		}
+		from = part(attachedTo(k), accounts[len(accounts)-1]).end()
+	}
+	return accounts, nil
+}
+
 // WantedOn calls fn for the roots allocated to a node, from a root on, in the
 // order of their keys, with the phase of the node's copy.
 func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more bool, err error)) error {
@@ -86,6 +115,11 @@ func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 
 // Settling returns up to limit roots that have pins left to move.
 func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSettling, limit) }
+
+// IsShort tells whether a root is marked as having fewer holders than it should
+// have. The mark is as old as the last change of the root: another number of
+// members does not move it.
+func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
 
 // Short returns up to limit pinned roots with fewer holders than they should have.
 func (v View) Short(limit int) ([]RootKey, error) { return v.marked(tableShort, limit) }

@@ -63,7 +63,7 @@ func (t *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{AppendPipeline: inner, transport: t}
+	p := newPipeline(inner, t, string(id))
 	t.mu.Lock()
 	closed := t.closed
 	if !closed {
@@ -87,33 +87,10 @@ func (t *Raft) Close() error {
 	t.mu.Unlock()
 	err := t.NetworkTransport.Close()
 	for _, p := range open {
-		err = errors.Join(err, p.AppendPipeline.Close())
+		err = errors.Join(err, p.end())
 	}
 	t.streams.closeStreams()
 	return err
-}
-
-// pipeline is one that its transport knows until it is closed.
-type pipeline struct {
-	raft.AppendPipeline
-	transport *Raft
-}
-
-// AppendEntries implements raft.AppendPipeline. When a stream breaks while its
-// follower is being removed, the library hands the message to a reader that is
-// gone, waits for ever, and goes on with heartbeats to who is no member. It may
-// wait for one message to be written and one to be answered.
-func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	stuck := time.AfterFunc(2*raftTimeout, func() { _ = p.AppendPipeline.Close() })
-	defer stuck.Stop()
-	return p.AppendPipeline.AppendEntries(args, resp)
-}
-
-func (p *pipeline) Close() error {
-	p.transport.mu.Lock()
-	delete(p.transport.pipelines, p)
-	p.transport.mu.Unlock()
-	return p.AppendPipeline.Close()
 }
 
 // nodeAddr is a node id as a net.Addr.

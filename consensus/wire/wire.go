@@ -30,6 +30,11 @@ const (
 	kindReportCopies  = 12
 	kindPlaceRoots    = 13
 	kindSettleRoots   = 14
+	kindCheckState    = 15 // level 1, as all that follow
+	kindReportHash    = 16
+	kindGrantVote     = 17
+	kindRaiseLevel    = 18
+	kindByKey         = 19
 )
 
 // Bounds of what this package reads and writes.
@@ -46,7 +51,7 @@ const entryVersion = 1
 
 // ErrUnknownKind says that a newer release wrote the command: the node cannot
 // go on without it.
-var ErrUnknownKind = errors.New("command of an unknown kind: this release is too old for the cluster")
+var ErrUnknownKind = fmt.Errorf("command of an unknown kind: %w", state.ErrTooOld)
 
 // Command is a state.Command with the operation that it is.
 type Command struct {
@@ -84,6 +89,16 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindPlaceRoots, nil
 	case *state.SettleRoots:
 		return kindSettleRoots, nil
+	case *state.CheckState:
+		return kindCheckState, nil
+	case *state.ReportHash:
+		return kindReportHash, nil
+	case *state.GrantVote:
+		return kindGrantVote, nil
+	case *state.RaiseLevel:
+		return kindRaiseLevel, nil
+	case *state.ByKey:
+		return kindByKey, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -118,6 +133,16 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.PlaceRoots), nil
 	case kindSettleRoots:
 		return new(state.SettleRoots), nil
+	case kindCheckState:
+		return new(state.CheckState), nil
+	case kindReportHash:
+		return new(state.ReportHash), nil
+	case kindGrantVote:
+		return new(state.GrantVote), nil
+	case kindRaiseLevel:
+		return new(state.RaiseLevel), nil
+	case kindByKey:
+		return new(state.ByKey), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }

@@ -44,6 +44,7 @@ var (
 	ErrInvalidBlock     = errors.New("invalid block")
 	ErrUnsupportedCodec = errors.New("unsupported codec")
 	ErrTimeout          = errors.New("time limit reached")
+	ErrMemory           = errors.New("the node fetches too much at once") // another time it may fit
 	ErrStore            = errors.New("local store failed")
 	ErrNotFile          = errors.New("not a file")
 	ErrIsDirectory      = errors.New("is a directory")

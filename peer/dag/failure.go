@@ -113,7 +113,7 @@ func size(n uint64) string {
 
 // classify gives a plain error its kind.
 func classify(err error) error {
-	for _, kind := range []error{ErrNotFound, ErrTooLarge, ErrInvalidBlock, ErrUnsupportedCodec, ErrStore} {
+	for _, kind := range []error{ErrNotFound, ErrTooLarge, ErrInvalidBlock, ErrUnsupportedCodec, ErrMemory, ErrStore} {
 		if errors.Is(err, kind) {
 			return kind
 		}

@@ -21,8 +21,10 @@ const (
 	fetchJobs = 8
 	// maxOutstanding bounds the blocks asked for and not yet stored.
 	maxOutstanding = 2 * jobBlocks * fetchJobs
+	// linkCost is what a link that was found takes beside the block's own bytes.
+	linkCost = 64
 	// minBuffer is the least size of a Buffer, with which every block fits.
-	minBuffer = 4 * MaxBlock
+	minBuffer = 4*MaxBlock + linkCost*MaxLinks
 	// putBytes and putBlocks bound what one Put of the store takes.
 	putBytes  = 8 << 20
 	putBlocks = 256
@@ -64,6 +66,17 @@ type Source interface {
 	Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error)
 }
 
+// checker is a Source that has compared every block that it hands over with its
+// hash. The blocks of other sources are checked here.
+type checker interface{ ChecksHashes() bool }
+
+// checked is a block that was compared with its hash on its way here. The store
+// is told so by the method, for hashing takes as long as receiving.
+type checked struct{ blocks.Block }
+
+// HashChecked says that the bytes match the CID.
+func (checked) HashChecked() bool { return true }
+
 // renewer is a Source that can begin anew when nothing comes any more.
 type renewer interface{ Renew() }
 
@@ -79,11 +92,16 @@ type Progress struct {
 
 // Buffer bounds the bytes that wait for the store, of all fetches that share it.
 // What waits is written without waiting for more, so sharing it cannot lock.
-type Buffer struct{ free *semaphore.Weighted }
+// It also bounds what those fetches remember of the nodes that they have seen;
+// one that finds no room for more fails with ErrMemory.
+type Buffer struct {
+	free *semaphore.Weighted
+	seen *atomic.Int64
+}
 
 // NewBuffer returns a buffer of so many bytes, at least four times MaxBlock.
 func NewBuffer(bytes int64) *Buffer {
-	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer))}
+	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes()}
 }
 
 // FetchRequest says what to fetch, for whom, and from where.
@@ -93,17 +111,20 @@ type FetchRequest struct {
 	Store   Store
 	Sources []Source // asked in this order for what the ones before lack
 	Limits  Limits
+	// Share is this node's among those that fetch the same DAG now.
+	Share Share
 	// Buffer is shared with other fetches; nil is one of DefaultBuffer bytes.
 	Buffer *Buffer
-	// Progress is called from one goroutine after something was stored; nil is
-	// fine. It must not block.
+	// Progress is called from one goroutine after something was stored, or held
+	// back because the DAG may be small; nil is fine. It must not block.
 	Progress func(Progress)
 }
 
 // Fetch makes the whole DAG of req.Root present in the store with the owner's
 // reference on every block, and returns when all of it is durable. Each hash is
-// checked. It fails with a *FetchError, or with ctx's error; blocks that were
-// stored until then stay the owner's, who drops or continues.
+// checked. It fails with a *FetchError, or with ctx's error; blocks that came
+// until then stay the owner's, who drops or continues. A store that knows
+// Complete gets a small DAG at its end, in one call of it.
 func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	limits := req.Limits.withDefaults()
 	scope, cancel := context.WithCancelCause(ctx)
@@ -113,17 +134,27 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	f := &fetch{
 		req:    req,
 		limits: limits,
+		began:  time.Now(),
 		ctx:    scope,
 		cancel: cancel,
-		front:  newFrontier(limits),
+		front:  newFrontier(limits, req.Buffer.seen),
 		puts:   make(chan got, putBlocks),
 		events: make(chan event, fetchJobs+putters),
 		faults: make([]strikes, len(req.Sources)),
 	}
+	f.front.share = req.Share
+	f.whole, _ = req.Store.(completer)
 	f.attempt = newAttempt(scope)
 	err := f.run()
+	if err == nil {
+		err = f.complete()
+	}
 	cancel(err)
 	f.work.Wait()
+	f.front.end()
+	if err != nil {
+		err = f.keep(ctx, err)
+	}
 	f.attempt.end()
 	req.Buffer.free.Release(f.buffered.Load()) // what an end left unwritten
 	if err != nil {
@@ -138,11 +169,15 @@ type fetch struct {
 	// Set once.
 	req    FetchRequest
 	limits Limits
+	began  time.Time
 	ctx    context.Context // ends with Fetch
 	cancel context.CancelCauseFunc
 	puts   chan got
 	events chan event
 	work   sync.WaitGroup
+	write  sync.Once // starts the putters
+	whole  completer // nil: the store is none
+	small  small
 
 	buffered atomic.Int64 // bytes of req.Buffer that this fetch has taken
 
@@ -161,6 +196,7 @@ type fetch struct {
 	attempt *attempt
 	faults  []strikes // per source
 	lack    cid.Cid   // a block that a job was still waiting for
+	vain    int       // how often in a row others were followed for nothing
 }
 
 // got is a block on its way into the store.
@@ -168,6 +204,7 @@ type got struct {
 	item  item
 	block blocks.Block
 	links []cid.Cid
+	cost  int64 // taken of req.Buffer
 }
 
 // event is what a job or a putter tells run.
@@ -197,9 +234,6 @@ func newAttempt(ctx context.Context) *attempt {
 }
 
 func (f *fetch) run() error {
-	for range putters {
-		f.work.Go(f.store)
-	}
 	total := time.NewTimer(f.limits.Total)
 	defer total.Stop()
 	idle := time.NewTimer(f.limits.Idle)
@@ -209,7 +243,9 @@ func (f *fetch) run() error {
 	defer renew.Stop()
 
 	root := item{cid: f.req.Root}
-	f.front.first(root.cid)
+	if _, err := f.front.first(root.cid); err != nil {
+		return err
+	}
 	if err := f.front.admit(root.cid); err != nil {
 		return err
 	}
@@ -354,11 +390,13 @@ func (f *fetch) explain(ctx context.Context, err error) error {
 	return e
 }
 
-// reload reads the links of a node that is in the store.
+// reload reads the links of a node that is in the store, or held back from it.
 func (f *fetch) reload(c cid.Cid) ([]cid.Cid, error) {
 	b, inlined, err := inline(c)
 	if !inlined {
-		b, err = get(f.ctx, f.req.Store, c)
+		if b = f.small.find(c); b == nil {
+			b, err = get(f.ctx, f.req.Store, c)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrStore, c, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,7 +367,7 @@ func TestWalkFindsWhatIsMissingOrRotten(t *testing.T) {
 // With room for few links the frontier reads nodes again and still visits all.
 func TestFrontierHoldsFewLinks(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 8, 4, 5)
-	f := newFrontier(Limits{}.withDefaults())
+	f := newFrontier(Limits{}.withDefaults(), newSeenBytes())
 	f.room = 20
 	load := func(c cid.Cid) ([]cid.Cid, error) {
 		b, err := want.store.Get(t.Context(), c)
@@ -375,7 +376,9 @@ func TestFrontierHoldsFewLinks(t *testing.T) {
 		}
 		return Links(b)
 	}
-	f.first(want.root)
+	if _, err := f.first(want.root); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.admit(want.root); err != nil {
 		t.Fatal(err)
 	}
@@ -455,5 +458,54 @@ func TestFetchesGiveASharedBufferBack(t *testing.T) {
 				t.Error("bytes of the buffer are still taken")
 			}
 		})
+	}
+}
+
+// hashing is a source that says whether it has compared its blocks with their
+// hashes.
+type hashing struct {
+	source
+	is bool
+}
+
+func (h *hashing) ChecksHashes() bool { return h.is }
+
+// said is a store that notes the blocks of which it was told that their hash
+// was checked.
+type said struct {
+	Store
+	checked, unchecked atomic.Int64
+}
+
+func (s *said) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+	for _, b := range blks {
+		if c, ok := b.(interface{ HashChecked() bool }); ok && c.HashChecked() {
+			s.checked.Add(1)
+		} else {
+			s.unchecked.Add(1)
+		}
+	}
+	return s.Store.Put(ctx, owner, blks)
+}
+
+func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
+	want := newTree(t, cid.DagProtobuf, 12, 2, 20)
+	for _, does := range []bool{false, true} {
+		here := &said{Store: peertest.NewStore().Owned()}
+		src := &hashing{source: source{from: want.store}, is: does}
+		if _, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: here, Sources: []Source{src}}); err != nil {
+			t.Fatal(err)
+		}
+		if yes, no := here.checked.Load(), here.unchecked.Load(); no != 0 || yes != int64(want.count) {
+			t.Errorf("source checks %t: %d blocks are said to be checked and %d not, want %d and 0", does, yes, no, want.count)
+		}
+	}
+	spoilt := &hashing{source: source{from: want.store, spoil: true}}
+	_, err := Fetch(t.Context(), FetchRequest{
+		Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Sources: []Source{spoilt},
+		Limits: Limits{Idle: 100 * time.Millisecond},
+	})
+	if err == nil {
+		t.Error("a source that does not check is believed")
 	}
 }

@@ -11,8 +11,9 @@ import (
 
 // strikes counts what a source did not deliver.
 type strikes struct {
-	inRow int
-	skips int
+	inRow  int
+	skips  int
+	failed bool // the last time, and did not just lack everything
 }
 
 // job makes its items present: those inside their CID, those that are here, and
@@ -143,45 +144,65 @@ func (f *fetch) pull(want map[cid.Cid]item) error {
 // absent means that every one of them said that it has not got the rest. The
 // error is one that ends the fetch, not a failure of a source.
 func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, err error) {
+	followed := late(want)
+	if followed {
+		if err := f.follow(ctx, want); err != nil {
+			return false, err
+		}
+	}
 	absent = true
-	for i, s := range f.req.Sources {
+	for i := range f.req.Sources {
 		if len(want) == 0 || ctx.Err() != nil {
 			return false, nil
+		}
+		if followed && f.shares(i) {
+			absent = false // what it lacks now it may have later
+			continue
 		}
 		if f.skip(i) {
 			absent = false
 			continue
 		}
-		cids := make([]cid.Cid, 0, len(want))
-		for c := range want {
-			cids = append(cids, c)
+		lacks, err := f.askOne(ctx, i, want)
+		if err != nil {
+			return false, err
 		}
-		var fatal error
-		_, err := s.Blocks(ctx, cids, func(b blocks.Block) error {
-			it, ok := want[b.Cid()]
-			if !ok {
-				return nil // twice, or not asked for
-			}
+		absent = absent && lacks
+	}
+	return absent, nil
+}
+
+// askOne asks one source. lacks means that it said that it has not got the rest.
+func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks bool, err error) {
+	s := f.req.Sources[i]
+	cids := make([]cid.Cid, 0, len(want))
+	for c := range want {
+		cids = append(cids, c)
+	}
+	var fatal error
+	_, err = s.Blocks(ctx, cids, func(b blocks.Block) error {
+		it, ok := want[b.Cid()]
+		if !ok {
+			return nil // twice, or not asked for
+		}
+		if c, ok := s.(checker); !ok || !c.ChecksHashes() {
 			if err := checkHash(it.cid, b); err != nil {
 				return err // this source is bad, the next may be good
 			}
-			if fatal = f.take(it, b); fatal != nil {
-				return fatal
-			}
-			delete(want, it.cid)
-			return nil
-		})
-		if fatal != nil {
-			return false, fatal
 		}
-		if ctx.Err() == nil {
-			f.judge(i, len(cids) > len(want))
+		if fatal = f.take(it, checked{b}); fatal != nil {
+			return fatal
 		}
-		if err != nil {
-			absent = false
-		}
+		delete(want, it.cid)
+		return nil
+	})
+	if fatal != nil {
+		return false, fatal
 	}
-	return absent, nil
+	if ctx.Err() == nil {
+		f.judge(i, len(cids) > len(want), err != nil)
+	}
+	return err == nil, nil
 }
 
 // take queues a block for the store; it waits while too much waits there.
@@ -194,12 +215,28 @@ func (f *fetch) take(it item, b blocks.Block) error {
 	if err := f.plan(n); err != nil {
 		return err
 	}
-	if err := f.req.Buffer.free.Acquire(f.ctx, int64(n)); err != nil {
+	gathered, err := f.gather(b)
+	if err != nil {
+		return err
+	}
+	if gathered {
+		f.pulled.Add(1)
+		f.pulledBytes.Add(uint64(n))
+		f.tell(event{have: []have{{item: it, links: links, bytes: n}}})
+		return nil
+	}
+	f.write.Do(func() {
+		for range putters {
+			f.work.Go(f.store)
+		}
+	})
+	cost := int64(n + linkCost*len(links))
+	if err := f.req.Buffer.free.Acquire(f.ctx, cost); err != nil {
 		return context.Cause(f.ctx)
 	}
-	f.buffered.Add(int64(n))
+	f.buffered.Add(cost)
 	select {
-	case f.puts <- got{item: it, block: b, links: links}:
+	case f.puts <- got{item: it, block: b, links: links, cost: cost}:
 	case <-f.ctx.Done():
 		return context.Cause(f.ctx)
 	}
@@ -220,9 +257,10 @@ func (f *fetch) skip(i int) bool {
 	return s.skips%strikePeriod != 0
 }
 
-func (f *fetch) judge(i int, delivered bool) {
+func (f *fetch) judge(i int, delivered, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.faults[i].failed = failed
 	if delivered {
 		f.faults[i].inRow = 0
 		return
@@ -252,20 +290,22 @@ func (f *fetch) store() {
 				break gather
 			}
 		}
-		f.put(batch, bytes)
+		f.put(batch)
 	}
 }
 
-func (f *fetch) put(batch []got, bytes int) {
+func (f *fetch) put(batch []got) {
+	cost := int64(0)
 	blks := make([]blocks.Block, len(batch))
 	done := make([]have, len(batch))
 	for i, g := range batch {
+		cost += g.cost
 		blks[i] = g.block
 		done[i] = have{item: g.item, links: g.links, bytes: len(g.block.RawData())}
 	}
 	err := f.req.Store.Put(f.ctx, f.req.Owner, blks)
-	f.buffered.Add(-int64(bytes))
-	f.req.Buffer.free.Release(int64(bytes))
+	f.buffered.Add(-cost)
+	f.req.Buffer.free.Release(cost)
 	if err != nil {
 		f.tell(event{err: fmt.Errorf("%w: put: %w", ErrStore, err)})
 		return

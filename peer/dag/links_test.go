@@ -3,6 +3,8 @@ package dag
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os/exec"
 	"runtime"
 	"slices"
 	"testing"
@@ -115,6 +117,19 @@ func TestLinksOfABombCostsLittleMemory(t *testing.T) {
 				t.Fatalf("allocated %d MiB", got>>20)
 			}
 		})
+	}
+}
+
+// go-ipld-prime before v0.23.0 dies of a small dag-cbor block that claims much.
+func TestTheDecoderIsNotAnOldOne(t *testing.T) {
+	const module, floor = "github.com/ipld/go-ipld-prime", 23
+	out, err := exec.Command("go", "list", "-m", "-f", "{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "v%d.%d.", &major, &minor); err != nil || major == 0 && minor < floor {
+		t.Fatalf("%s %s: want v0.%d.0 or newer (%v)", module, out, floor, err)
 	}
 }
 

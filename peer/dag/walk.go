@@ -3,7 +3,7 @@ package dag
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
+	"sync/atomic"
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
@@ -14,7 +14,7 @@ const (
 	// maxHeldLinks bounds the links that a walk keeps in memory, about 100
 	// bytes each. Nodes whose links do not fit are read again when the walk
 	// comes back to them.
-	maxHeldLinks = 500_000
+	maxHeldLinks = 200_000
 	// maxSeenLeaves bounds the raw leaves that a walk remembers; when it is
 	// reached they are all forgotten. Nodes are remembered always, or a small
 	// DAG with shared nodes could take for ever.
@@ -25,13 +25,15 @@ const (
 type item struct {
 	cid   cid.Cid
 	depth int
+	part  part
 }
 
 // frame is a node whose children are not all visited.
 type frame struct {
 	node  cid.Cid
 	depth int
-	next  int       // child to visit next
+	part  part
+	next  int       // how many children were visited
 	count int       // children
 	links []cid.Cid // nil when let go
 }
@@ -40,42 +42,50 @@ type frame struct {
 // seen.
 type frontier struct {
 	limits Limits
-	room   int // links that may be held
+	share  Share // where among the children of a node the walk begins
+	room   int   // links that may be held
 	frames []frame
 	held   int // links in memory
 	low    int // frames below it have let go of their links
 	found  uint64
 
-	seeds  [2]maphash.Seed // unknown outside, so nobody can build a collision
-	nodes  map[[2]uint64]struct{}
-	leaves map[[2]uint64]struct{}
+	nodes      *seen
+	leaves     *seen
+	remembered int // leaves in leaves
 }
 
-func newFrontier(limits Limits) *frontier {
-	return &frontier{
-		limits: limits,
-		room:   maxHeldLinks,
-		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		nodes:  make(map[[2]uint64]struct{}),
-		leaves: make(map[[2]uint64]struct{}),
-	}
+// newFrontier begins a walk that remembers nodes in what is left of free bytes.
+func newFrontier(limits Limits, free *atomic.Int64) *frontier {
+	return &frontier{limits: limits, room: maxHeldLinks, nodes: newSeen(free), leaves: newSeen(free)}
+}
+
+// end gives back what the walk remembers.
+func (f *frontier) end() {
+	f.nodes.forget()
+	f.leaves.forget()
+}
+
+// newSeenBytes is the memory of one walk, or of several that share it.
+func newSeenBytes() *atomic.Int64 {
+	free := new(atomic.Int64)
+	free.Store(maxSeenBytes)
+	return free
 }
 
 // first tells whether c is seen for the first time.
-func (f *frontier) first(c cid.Cid) bool {
-	key := [2]uint64{maphash.String(f.seeds[0], c.KeyString()), maphash.String(f.seeds[1], c.KeyString())}
-	seen := f.nodes
-	if c.Prefix().Codec == cid.Raw {
-		if len(f.leaves) >= maxSeenLeaves {
-			clear(f.leaves)
-		}
-		seen = f.leaves
+func (f *frontier) first(c cid.Cid) (bool, error) {
+	if c.Prefix().Codec != cid.Raw {
+		return f.nodes.add(c.KeyString())
 	}
-	if _, ok := seen[key]; ok {
-		return false
+	if f.remembered >= maxSeenLeaves {
+		f.leaves.forget()
+		f.remembered = 0
 	}
-	seen[key] = struct{}{}
-	return true
+	first, err := f.leaves.add(c.KeyString())
+	if first {
+		f.remembered++
+	}
+	return first, err
 }
 
 // push adds the children of a node.
@@ -86,7 +96,9 @@ func (f *frontier) push(node item, links []cid.Cid) error {
 	if node.depth+1 >= f.limits.MaxDepth {
 		return fmt.Errorf("%w: more than %d levels deep", ErrTooLarge, f.limits.MaxDepth)
 	}
-	f.frames = append(f.frames, frame{node: node.cid, depth: node.depth, count: len(links), links: links})
+	f.frames = append(f.frames, frame{
+		node: node.cid, depth: node.depth, part: node.part, count: len(links), links: links,
+	})
 	f.held += len(links)
 	for f.held > f.room && f.low < len(f.frames)-1 {
 		fr := &f.frames[f.low]
@@ -115,13 +127,15 @@ func (f *frontier) pop(reload func(cid.Cid) ([]cid.Cid, error)) (it item, ok boo
 			f.held += len(links)
 			f.low = min(f.low, top)
 		}
-		it = item{cid: fr.links[fr.next], depth: fr.depth + 1}
+		it = item{cid: fr.links[(f.share.begin(fr.count)+fr.next)%fr.count], depth: fr.depth + 1, part: f.share.part(fr)}
 		if fr.next++; fr.next == fr.count {
 			f.held -= len(fr.links)
 			f.frames = f.frames[:top]
 			f.low = min(f.low, top)
 		}
-		if !f.first(it.cid) {
+		if first, err := f.first(it.cid); err != nil {
+			return item{}, false, err
+		} else if !first {
 			continue
 		}
 		if err := f.admit(it.cid); err != nil {
@@ -145,7 +159,8 @@ func (f *frontier) admit(c cid.Cid) error {
 // to fn, only their links are followed. An error of fn ends the walk and is
 // returned.
 func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func(blocks.Block) error) error {
-	f := newFrontier(limits.withDefaults())
+	f := newFrontier(limits.withDefaults(), newSeenBytes())
+	defer f.end()
 	load := func(c cid.Cid) (blocks.Block, bool, error) {
 		b, inlined, err := inline(c)
 		if inlined || err != nil {
@@ -167,7 +182,9 @@ func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func
 		}
 		return Links(b)
 	}
-	f.first(root)
+	if _, err := f.first(root); err != nil {
+		return err
+	}
 	if err := f.admit(root); err != nil {
 		return err
 	}

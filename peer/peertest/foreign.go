@@ -102,6 +102,32 @@ func (f *Foreign) Block(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return f.bitswap.GetBlock(ctx, c)
 }
 
+// Offer stores a block and tells those who asked for it in vain.
+func (f *Foreign) Offer(ctx context.Context, b blocks.Block) error {
+	if err := f.Store.Blockstore.Put(ctx, b); err != nil {
+		return err
+	}
+	return f.bitswap.NotifyNewBlocks(ctx, b)
+}
+
+// Sent is how many blocks the peer has given to others by bitswap.
+func (f *Foreign) Sent() (uint64, error) {
+	s, err := f.bitswap.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("statistics of bitswap: %w", err)
+	}
+	return s.BlocksSent, nil
+}
+
+// WantedBy returns what another peer wants of this one at the moment.
+func (f *Foreign) WantedBy(id string) ([]cid.Cid, error) {
+	p, err := libp2ppeer.Decode(id)
+	if err != nil {
+		return nil, fmt.Errorf("peer id: %w", err)
+	}
+	return f.bitswap.WantlistForPeer(p), nil
+}
+
 // AddFile imports r as a default IPFS file: balanced dag-pb, sha2-256, raw
 // leaves of chunk bytes, 174 links a node.
 func (f *Foreign) AddFile(r io.Reader, chunkSize int64) (cid.Cid, error) {

@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
 )
 
 // BenchmarkPut is a durable put of one block by each of many writers at a
@@ -47,6 +49,46 @@ func BenchmarkPut(b *testing.B) {
 			b.ReportMetric(float64(b.N*benchRound)/b.Elapsed().Seconds(), "puts/s")
 		})
 	}
+}
+
+// BenchmarkSmallPin is what a pin of one block of 1 KiB costs the store, beside
+// many others: its three steps, and the two that are left.
+func BenchmarkSmallPin(b *testing.B) {
+	const writers = 64
+	run := func(name string, store func(s *Store, owner string, blk blocks.Block) error) {
+		b.Run(name, func(b *testing.B) {
+			opts := testOptions()
+			opts.SegmentBytes = DefaultSegmentBytes
+			s := openWith(b, b.TempDir(), opts)
+			b.ReportAllocs()
+			b.SetParallelism(writers)
+			var seed atomic.Uint64
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					n := seed.Add(1)
+					data := make([]byte, 1<<10)
+					binary.BigEndian.PutUint64(data, n)
+					blk := rawBlock(b, data)
+					owner := "root/" + blk.Cid().String()
+					if _, err := s.Adopt(b.Context(), owner, []cid.Cid{blk.Cid()}); err != nil {
+						b.Error(err)
+					}
+					if err := store(s, owner, blk); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+	run("put, seal", func(s *Store, owner string, blk blocks.Block) error {
+		if err := s.Put(b.Context(), owner, []blocks.Block{blk}); err != nil {
+			return err
+		}
+		return s.Seal(b.Context(), owner, Sealed{1 << 10, 1})
+	})
+	run("put and seal", func(s *Store, owner string, blk blocks.Block) error {
+		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{1 << 10, 1})
+	})
 }
 
 func BenchmarkGet(b *testing.B) {

@@ -141,6 +141,11 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 	if err != nil || dead {
 		return err
 	}
+	if o.blocks == 0 && o.sealSegment == 0 {
+		if err := c.tx.Set(openKey(inc), nil); err != nil {
+			return err
+		}
+	}
 	for _, r := range refs {
 		isNew, err := c.reference(&o, owner, r, segment)
 		if err != nil {
@@ -201,7 +206,11 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if err != nil || dead {
 		return err
 	}
-	if o.sealSegment != 0 {
+	if o.sealSegment == 0 {
+		if err := c.tx.Delete(openKey(inc)); err != nil {
+			return err
+		}
+	} else {
 		c.sub(o.sealSegment, sealRecordBytes(owner))
 		if o.sealSegment != segment {
 			if err := c.outdate(&o, owner, o.sealSegment); err != nil {
@@ -250,6 +259,9 @@ func (c *change) drop(inc uint64, owner string, segment uint32) error {
 		}
 	}
 	c.opened[inc] = true
+	if err := c.tx.Set(openKey(inc), nil); err != nil {
+		return err
+	}
 	return c.tx.Set(droppedKey(inc), x.encode())
 }
 
@@ -308,7 +320,11 @@ func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err erro
 		}
 		freed += n
 	}
-	x.swept = len(found) < limit
+	if x.swept = len(found) < limit; x.swept {
+		if err := c.tx.Delete(openKey(inc)); err != nil {
+			return freed, true, err
+		}
+	}
 	return freed, x.swept, c.settle(inc, x)
 }
 

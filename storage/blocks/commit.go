@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
@@ -164,11 +163,15 @@ func (s *Store) commit(ops []*op) {
 		return
 	}
 	if err := s.roll(); err != nil {
+		if errors.Is(err, errUnsynced) {
+			err = s.breakdown(err)
+		}
 		fail(noSpace(err))
 		return
 	}
 	s.buf = s.buf[:0]
-	b := &batch{change: newChange(s.index.Begin()), s: s, base: s.active.size, low: s.lowSpace()}
+	content, _ := s.room()
+	b := &batch{change: newChange(s.index.Begin()), s: s, base: s.active.size, low: content <= 0}
 	defer b.tx.Discard()
 	for _, o := range ops {
 		err := o.run(b)
@@ -203,7 +206,7 @@ func (s *Store) breakdown(err error) error {
 }
 
 func noSpace(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if durable.IsFull(err) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	return err
@@ -224,6 +227,7 @@ func (s *Store) append() error {
 		return s.breakdown(err)
 	}
 	a.size += int64(len(s.buf))
+	a.trimCache()
 	return nil
 }
 

@@ -18,8 +18,10 @@ const (
 	// copyBatchBytes is how much Compact copies at a time, so that a writer
 	// never waits for more than this.
 	copyBatchBytes = 2 << 20
-	// A segment is worth copying when more than this part of it is garbage.
-	garbagePart = 0.5
+	// A segment is worth copying when more than this part of it is garbage, and
+	// on a disk that takes no new blocks already when this much is.
+	garbagePart      = 0.5
+	tightGarbagePart = 0.1
 )
 
 // Run collects garbage until ctx ends: at once after a Drop, and now and then.
@@ -84,8 +86,13 @@ func (s *Store) compact(ctx context.Context) error {
 	for {
 		// Looked up again each time: removing one segment can end the need for
 		// another.
-		number, ok := s.mostGarbage(tried)
-		if !ok || s.lowSpace() { // a copy needs room before it gives any
+		content, copies := s.room()
+		part := garbagePart
+		if content <= 0 {
+			part = tightGarbagePart
+		}
+		number, ok := s.mostGarbage(tried, part, copies)
+		if !ok {
 			return nil
 		}
 		tried[number] = true
@@ -118,12 +125,12 @@ func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32
 }
 
 // mostGarbage returns the segment that is most worth copying, if any is and was
-// not tried.
-func (s *Store) mostGarbage(tried map[uint32]bool) (number uint32, ok bool) {
+// not tried: more than part of it is garbage, and there is room for the rest.
+func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (number uint32, ok bool) {
 	most := int64(0)
 	s.full(func(n uint32, size int64, l load) bool {
 		garbage := size - l.bytes
-		if !tried[n] && !s.stuck[n] && float64(garbage) > garbagePart*float64(size) && garbage > most {
+		if !tried[n] && !s.stuck[n] && l.bytes <= room && float64(garbage) > part*float64(size) && garbage > most {
 			number, most = n, garbage
 		}
 		return false

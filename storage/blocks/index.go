@@ -18,6 +18,8 @@ import (
 //	o owner            -> incarnation, seal's segment, counts, segments with
 //	                      outdated records
 //	r inc hash         -> segment of the reference
+//	u inc              -> an incarnation that is not whole: it is not sealed, or
+//	                      it is dropped and has references left
 //	x inc              -> a dropped incarnation whose drop record is needed
 //	y segment inc      -> owner, if not yet dropped: the segment holds dead or
 //	                      outdated records of the incarnation
@@ -30,11 +32,12 @@ import (
 // those that were outdated before the drop: a seal that another replaced, and
 // what a compaction has copied without getting to remove the segment.
 const (
-	indexVersion = 2
+	indexVersion = 3
 
 	keyBlock   = 'b'
 	keyOwner   = 'o'
 	keyRef     = 'r'
+	keyOpen    = 'u'
 	keyDropped = 'x'
 	keyDead    = 'y'
 	keyOrphan  = 'z'
@@ -61,6 +64,10 @@ func refPrefix(inc uint64) []byte {
 func refKey(inc uint64, hash multihash.Multihash) []byte {
 	b := append(make([]byte, 0, 9+len(hash)), keyRef)
 	return append(binary.BigEndian.AppendUint64(b, inc), hash...)
+}
+
+func openKey(inc uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyOpen}, inc)
 }
 
 func droppedKey(inc uint64) []byte {
@@ -137,6 +144,9 @@ func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
 	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36)}, binary.BigEndian.Uint32(v[44:])}, nil
 }
+
+// says tells whether the owner is sealed with just that declaration.
+func (e ownerEntry) says(sealed Sealed) bool { return e.sealSegment != 0 && e.sealed == sealed }
 
 func (e ownerEntry) info(owner string) OwnerInfo {
 	if e.sealSegment != 0 {

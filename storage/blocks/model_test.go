@@ -48,6 +48,21 @@ func (m *machine) owner(name string) *modelOwner {
 	return m.owners[name]
 }
 
+func (m *machine) must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// take gives an owner blocks, and returns them.
+func (m *machine) take(owner string, which []int) (blks []blocks.Block) {
+	for _, i := range which {
+		blks = append(blks, m.blks[i])
+		m.owner(owner).refs[i] = true
+	}
+	return blks
+}
+
 func (m *machine) check(t *rapid.T) {
 	ctx := context.Background()
 	alive := m.alive()
@@ -85,8 +100,24 @@ func (m *machine) check(t *rapid.T) {
 	if u := m.store.Usage(); seen != len(m.owners) || u.Blocks != uint64(len(alive)) || u.LiveBytes != bytes || u.Missing != 0 || u.Damaged != 0 {
 		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
 	}
+	m.checkWhole(t)
 	m.checkLoads(t)
 	m.checkDrops(t)
+}
+
+// checkWhole compares what InWhole says of every block with the owners.
+func (m *machine) checkWhole(t *rapid.T) {
+	whole := make(map[int]bool)
+	for _, o := range m.owners {
+		for i := range o.refs {
+			whole[i] = whole[i] || o.sealed
+		}
+	}
+	for i, b := range m.blks {
+		if got, err := m.store.InWhole(context.Background(), b.Cid()); err != nil || got != whole[i] {
+			t.Fatalf("block %d is in whole content: %v, %v; want %v", i, got, err, whole[i])
+		}
+	}
 }
 
 // checkLoads compares the counts that decide about segments with the index.
@@ -232,13 +263,16 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 		copies := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
-				var put []blocks.Block
-				for _, i := range which {
-					put = append(put, blks[i])
-					m.owner(owner).refs[i] = true
+				owner := name.Draw(t, "owner")
+				if err := m.store.Put(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
+					t.Fatal(err)
 				}
-				if err := m.store.Put(ctx, owner, put); err != nil {
+			},
+			"put and seal": func(t *rapid.T) {
+				owner := name.Draw(t, "owner")
+				put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
+				o.sealed, o.seal = true, Sealed{rapid.Uint64Range(0, 3).Draw(t, "bytes"), 1}
+				if err := m.store.PutAndSeal(ctx, owner, put, o.seal); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -263,9 +297,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 				owner := name.Draw(t, "owner")
 				o := m.owner(owner)
 				o.sealed, o.seal = true, Sealed{rapid.Uint64Range(0, 3).Draw(t, "bytes"), 1}
-				if err := m.store.Seal(ctx, owner, o.seal); err != nil {
-					t.Fatal(err)
-				}
+				m.must(t, m.store.Seal(ctx, owner, o.seal))
 			},
 			"drop": func(t *rapid.T) {
 				owner := name.Draw(t, "owner")
@@ -275,9 +307,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 				}
 			},
 			"compact": func(t *rapid.T) {
-				if err := m.store.Compact(ctx); err != nil {
-					t.Fatal(err)
-				}
+				m.must(t, m.store.Compact(ctx))
 			},
 			"reopen": func(t *rapid.T) {
 				if err := m.store.Close(); err != nil {

@@ -3,6 +3,7 @@ package blocks
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +43,11 @@ func (s *Store) readError(err error) error {
 // returned: the first who meets them gets ErrCorrupt, and from then on the
 // block is not here, until a Put brings it again.
 func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	return s.get(ctx, c, true)
+}
+
+// get is Get. Without hashed the checksum of the record alone is verified.
+func (s *Store) get(ctx context.Context, c cid.Cid, hashed bool) (blocks.Block, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
 	}
@@ -58,7 +64,7 @@ func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 		if !ok || e.segment == 0 {
 			return nil, ipld.ErrNotFound{Cid: c}
 		}
-		data, err := s.read(e, hash)
+		data, err := s.read(e, hash, hashed)
 		if err == nil {
 			return blocks.NewBlockWithCid(data, c)
 		}
@@ -91,7 +97,7 @@ func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) 
 }
 
 // read returns the bytes of a block from its place.
-func (s *Store) read(e blockEntry, hash multihash.Multihash) ([]byte, error) {
+func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool) ([]byte, error) {
 	h, err := s.files.acquire(e.segment)
 	if err != nil {
 		return nil, err
@@ -111,7 +117,7 @@ func (s *Store) read(e blockEntry, hash multihash.Multihash) ([]byte, error) {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
 	names, data := payload[1:1+len(hash)], payload[1+len(hash):]
-	if int(payload[0]) != len(hash) || !bytes.Equal(names, hash) || !hasHash(data, hash) {
+	if int(payload[0]) != len(hash) || !bytes.Equal(names, hash) || hashed && !hasHash(data, hash) {
 		return nil, fmt.Errorf("%w: hash", ErrCorrupt)
 	}
 	return data, nil
@@ -216,6 +222,37 @@ func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash
 	return nil
 }
 
+// InWhole tells whether the block belongs to an owner that is sealed, so to
+// content that is here as a whole. Parts of fetches and of imports, and what is
+// just being dropped, do not count. It reads the index alone; the cost grows
+// with the owners that are not sealed, not with those that are.
+func (s *Store) InWhole(ctx context.Context, c cid.Cid) (bool, error) {
+	if err := readable(ctx, c); err != nil {
+		return false, err
+	}
+	hash := c.Hash()
+	v := s.index.View()
+	defer v.Close()
+	e, ok, err := getBlock(v, hash)
+	if err == nil && ok && e.segment != 0 {
+		prefix := []byte{keyOpen}
+		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
+			if len(key) != len(prefix)+8 {
+				return false, badEntry(key)
+			}
+			_, has, err := v.Get(refKey(binary.BigEndian.Uint64(key[len(prefix):]), hash))
+			if err == nil && has {
+				e.refs--
+			}
+			return e.refs > 0, errors.Join(err, ctx.Err())
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("blocks: owners of %s: %w", c, s.readError(err))
+	}
+	return ok && e.segment != 0 && e.refs > 0, nil
+}
+
 // Blockstore is the store as boxo sees it: reads are verified, writes are
 // refused with ErrNoOwner.
 func (s *Store) Blockstore() blockstore.Blockstore { return face{s} }
@@ -223,11 +260,19 @@ func (s *Store) Blockstore() blockstore.Blockstore { return face{s} }
 type face struct{ s *Store }
 
 func (f face) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return f.s.Get(ctx, c) }
-func (f face) Has(ctx context.Context, c cid.Cid) (bool, error)         { return f.s.Has(ctx, c) }
-func (f face) GetSize(ctx context.Context, c cid.Cid) (int, error)      { return f.s.GetSize(ctx, c) }
-func (f face) Put(context.Context, blocks.Block) error                  { return ErrNoOwner }
-func (f face) PutMany(context.Context, []blocks.Block) error            { return ErrNoOwner }
-func (f face) DeleteBlock(context.Context, cid.Cid) error               { return ErrNoOwner }
+
+// GetChecksummed is Get for who hands the bytes to somebody that compares them
+// with the hash himself, as members do: it verifies the checksum of the record
+// and leaves the hash, which takes as long as sending, to them.
+func (f face) GetChecksummed(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	return f.s.get(ctx, c, false)
+}
+
+func (f face) Has(ctx context.Context, c cid.Cid) (bool, error)    { return f.s.Has(ctx, c) }
+func (f face) GetSize(ctx context.Context, c cid.Cid) (int, error) { return f.s.GetSize(ctx, c) }
+func (f face) Put(context.Context, blocks.Block) error             { return ErrNoOwner }
+func (f face) PutMany(context.Context, []blocks.Block) error       { return ErrNoOwner }
+func (f face) DeleteBlock(context.Context, cid.Cid) error          { return ErrNoOwner }
 
 // AllKeysChan sends the CID (raw, version 1) of every readable block, as of one
 // moment, until ctx or the store ends.

@@ -91,10 +91,10 @@ func (s *Store) openIndex() (meta, error) {
 			return meta{}, err
 		}
 	}
-	opts := kv.Options{Logger: s.log, CacheBytes: s.opts.CacheBytes, Fatal: s.opts.Fatal}
+	opts := kv.Options{Logger: s.log, CacheBytes: s.opts.CacheBytes, Fatal: s.opts.Fatal, Full: s.opts.Full}
 	index, err := kv.Open(dir, opts)
-	if errors.Is(err, durable.ErrLocked) {
-		return meta{}, err
+	if errors.Is(err, durable.ErrLocked) || durable.IsFull(err) {
+		return meta{}, err // a full disk says nothing against the index
 	}
 	if err == nil {
 		s.index = index
@@ -252,7 +252,7 @@ func (s *Store) openActive() error {
 	if room {
 		f, seed, err := openSegment(dir, newest, os.O_RDWR)
 		if err == nil {
-			s.active = &active{newest, f, seed, s.sizes[newest]}
+			s.active = &active{number: newest, f: f, seed: seed, size: s.sizes[newest], letGo: s.sizes[newest]}
 			return nil
 		}
 		if !errors.Is(err, ErrCorrupt) {

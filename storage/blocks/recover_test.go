@@ -461,6 +461,7 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 2*sweepStep+10, 20)
 	mustPut(t, s, "a", blks...)
+	must(t, s.Seal(t.Context(), "a", Sealed{Blocks: 1}))
 	mustPut(t, s, "b", blks[0])
 	var inc uint64
 	must(t, s.do(t.Context(), 100, func(b *batch) error {
@@ -478,6 +479,11 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 		return err
 	}))
 	for name, s := range map[string]*Store{"same process": s, "after a crash": openTest(t, kill(t, dir))} {
+		for _, b := range blks {
+			if whole, err := s.InWhole(t.Context(), b.Cid()); whole || err != nil {
+				t.Fatalf("%s: a block of what is being dropped is in whole content: %v, %v", name, whole, err)
+			}
+		}
 		// A new owner of the same name is not touched by the sweep of the old.
 		mustPut(t, s, "a", blks[5], blks[len(blks)-1])
 		must(t, s.Compact(t.Context()))

@@ -27,7 +27,8 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if _, needed := s.live(number); !needed {
+	size, needed := s.live(number)
+	if !needed {
 		return 0, nil
 	}
 	s.damaged.Add(1)
@@ -36,7 +37,8 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 		return 0, err
 	}
 	s.fitSize(number)
-	room := !s.lowSpace() // copies need room before they give any
+	_, copies := s.room()
+	room := size < copies // copies need room before they give any
 	if room {
 		if err := s.empty(ctx, number); err != nil && !unreadable(err) {
 			return 0, err
@@ -124,7 +126,7 @@ func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lo
 // readAgain reads a block, more than once if it has to.
 func (s *Store) readAgain(e blockEntry, hash multihash.Multihash) (data []byte, err error) {
 	for range salvageReads {
-		if data, err = s.read(e, hash); err == nil || !unreadable(err) {
+		if data, err = s.read(e, hash, true); err == nil || !unreadable(err) {
 			break
 		}
 	}

@@ -321,9 +321,11 @@ func TestNoFlipIsEverServed(t *testing.T) {
 			if must(t, err); !ok || e.segment != number {
 				t.Fatal("the block is elsewhere")
 			}
-			data, err := s.read(e, b.Cid().Hash())
-			if err == nil && !slices.Equal(data, b.RawData()) {
-				t.Fatalf("bit %d: wrong bytes", bit)
+			for _, hashed := range []bool{true, false} { // members compare the hash themselves
+				data, err := s.read(e, b.Cid().Hash(), hashed)
+				if err == nil && !slices.Equal(data, b.RawData()) {
+					t.Fatalf("bit %d, hashed %t: wrong bytes", bit, hashed)
+				}
 			}
 		}
 		_, err = f.WriteAt(clean[bit/8:bit/8+1], int64(bit/8))

@@ -23,7 +23,18 @@ const (
 	// maxOpenSegments bounds the files kept open for reading. More may be open
 	// while more are being read at one moment.
 	maxOpenSegments = 256
+
+	// cacheBehind is how much of what was written last is left to the system's
+	// page cache, for the members that fetch it next; cacheStep is how much is
+	// let go at a time. A node that takes in more than its memory would else
+	// push the pages of its indexes out, and every block would go into memory
+	// that the system has to find first, which costs more than the copy.
+	cacheBehind = 64 << 20
+	cacheStep   = 8 << 20
 )
+
+// errUnsynced says that a flush failed: asking for it again would prove nothing.
+var errUnsynced = errors.New("not flushed to the disk")
 
 func segmentPath(dir string, number uint32) string {
 	return filepath.Join(dir, fmt.Sprintf("%08d%s", number, segmentSuffix))
@@ -56,6 +67,15 @@ type active struct {
 	f      *os.File
 	seed   uint32
 	size   int64
+	letGo  int64 // the page cache was told to let go of what is before
+}
+
+// trimCache lets go of the cached pages of what was written a while ago.
+func (a *active) trimCache() {
+	if n := a.size - cacheBehind - a.letGo; n >= cacheStep {
+		durable.DropCache(a.f, a.letGo, n)
+		a.letGo += n
+	}
 }
 
 func createSegment(dir string, number uint32) (*active, error) {
@@ -70,10 +90,9 @@ func createSegment(dir string, number uint32) (*active, error) {
 		return nil, fmt.Errorf("blocks: create segment: %w", err)
 	}
 	if _, err = f.WriteAt(header, 0); err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = durable.SyncDir(dir)
+		if err = errors.Join(f.Sync(), durable.SyncDir(dir)); err != nil {
+			err = fmt.Errorf("%w: %w", errUnsynced, err)
+		}
 	}
 	if err != nil {
 		// Without its header it must not stay: the next try wants the name.

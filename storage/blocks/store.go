@@ -98,6 +98,12 @@ type Options struct {
 	SegmentBytes int64
 	// MinFreeBytes is left free on the disk; negative means nothing is.
 	MinFreeBytes int64
+	// Room, in the place of MinFreeBytes, returns how many bytes new blocks may
+	// still take, and how many the copies that Compact makes before it gives
+	// more back than they take. Nil: both by MinFreeBytes.
+	Room func() (content, copies int64)
+	// Full is kv.Options.Full of the index.
+	Full func()
 	// CompactBytesPerSecond bounds how much Compact copies.
 	CompactBytesPerSecond int64
 	// CompactEvery is how often Run looks for garbage.
@@ -268,13 +274,20 @@ func (s *Store) Usage() Usage {
 	return u
 }
 
-// lowSpace says that the disk has no more room for blocks.
-func (s *Store) lowSpace() bool {
+// room is how many bytes new blocks, and the copies of Compact, may still take.
+func (s *Store) room() (content, copies int64) {
+	if s.opts.Room != nil {
+		return s.opts.Room()
+	}
 	if s.opts.MinFreeBytes < 0 {
-		return false
+		return math.MaxInt64, math.MaxInt64
 	}
 	free, err := durable.FreeBytes(s.dir)
-	return err == nil && free < uint64(min(s.opts.MinFreeBytes, math.MaxInt64))
+	if err != nil {
+		return math.MaxInt64, math.MaxInt64 // the write will tell
+	}
+	left := int64(min(free, math.MaxInt64)) - s.opts.MinFreeBytes
+	return left, left
 }
 
 // distrustIndex makes the next Open rebuild the index, if err says that the

@@ -469,6 +469,43 @@ func TestDropRacingWithPutAndAdoptLosesNothingAcknowledged(t *testing.T) {
 	must(t, <-running)
 }
 
+func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	id, err := identityBlock(cid.NewCidV1(cid.Raw, multihash.Multihash{multihash.IDENTITY, 1, 'x'}))
+	must(t, err)
+	for name, blks := range map[string][]blocks.Block{
+		"nothing":            nil,
+		"nothing to store":   {id},
+		"one":                makeBlocks(t, 1, 1, 1_000),
+		"one, shared":        makeBlocks(t, 1, 1, 1_000),
+		"more than a step":   makeBlocks(t, 2, putStepBlocks+10, 10),
+		"a step by its size": makeBlocks(t, 3, 4, putStepBytes/3),
+	} {
+		must(t, s.PutAndSeal(t.Context(), name, blks, Sealed{7, 8}))
+		after := openTest(t, kill(t, dir))
+		o, ok, err := after.Owner(t.Context(), name)
+		if want := (OwnerInfo{name, true, 7, 8}); err != nil || !ok || o != want {
+			t.Fatalf("%s: %+v, %t, %v", name, o, ok, err)
+		}
+		wantHere(t, after, blks...)
+	}
+	bad, err := blocks.NewBlockWithCid([]byte("x"), makeBlocks(t, 9, 1, 10)[0].Cid())
+	must(t, err)
+	if err := s.PutAndSeal(t.Context(), "bad", []blocks.Block{bad}, Sealed{}); !errors.Is(err, ErrBadBlock) {
+		t.Fatalf("a block that is not its CID's: %v", err)
+	}
+	s.opts.MinFreeBytes = 1 << 62
+	if err := s.PutAndSeal(t.Context(), "full", makeBlocks(t, 10, 1, 10), Sealed{}); !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("on a full disk: %v", err)
+	}
+	for _, owner := range []string{"bad", "full"} {
+		if o, ok, err := s.Owner(t.Context(), owner); err != nil || ok {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+}
+
 func TestCancelledPutLeavesTheQueueSound(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 64, 1_000)

@@ -3,7 +3,9 @@ package blocks
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ipfs/boxo/verifcid"
 	blocks "github.com/ipfs/go-block-format"
@@ -15,8 +17,16 @@ const (
 	// putStepBytes and putStepBlocks bound what one step of Put carries.
 	putStepBytes  = 4 << 20
 	putStepBlocks = 512
-	// sweepStep is how many references one step of Drop takes back.
-	sweepStep = 1024
+	// dropTries and dropPause bound how long Drop waits on a full disk for the
+	// few bytes of its record: it is what makes room.
+	dropTries = 20
+	dropPause = time.Second
+	// sweepStep is how many references one step of Drop takes back, and
+	// sweepBytes what one of them counts for in a batch, where only time is
+	// spent: so a batch takes back 256 at the most, a few milliseconds, before
+	// others have their turn.
+	sweepStep  = 256
+	sweepBytes = maxBatchBytes / sweepStep
 	// recordSlack is counted for the head and the names of a record.
 	recordSlack = 512
 )
@@ -43,11 +53,19 @@ func checkBlock(b blocks.Block) error {
 	if err := verifcid.ValidateCid(verifcid.DefaultAllowlist, c); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
 	}
+	if h, ok := b.(hashChecked); ok && h.HashChecked() {
+		return nil
+	}
 	if !hasHash(data, c.Hash()) {
 		return fmt.Errorf("%w: %s", ErrBadBlock, c)
 	}
 	return nil
 }
+
+// hashChecked is a block that whoever took it in from outside has compared with
+// its hash already. Hashing is a large part of what storing takes, so it is not
+// done twice; what happens to the bytes later is found by reading.
+type hashChecked interface{ HashChecked() bool }
 
 func hasHash(data []byte, hash multihash.Multihash) bool {
 	code, digest, ok := splitHash(hash)
@@ -73,27 +91,16 @@ func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 
 // Put stores blks and references them in the name of owner. On return all are
 // durable and readable. Blocks that are here already are only referenced, and
-// those with an identity hash need no storing. Every hash is checked first, so
-// a bad block means that nothing was stored; on any other error some may be.
+// those with an identity hash need no storing. Every hash is checked first, or
+// was checked where a block says HashChecked, so a bad block means that nothing
+// was stored; on any other error some may be.
 func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
-	if err := checkOwner(owner); err != nil {
+	stored, err := storable(owner, blks)
+	if err != nil {
 		return err
 	}
-	stored := make([]blocks.Block, 0, len(blks))
-	for _, b := range blks {
-		if err := checkBlock(b); err != nil {
-			return err
-		}
-		if !isIdentity(b.Cid()) {
-			stored = append(stored, b)
-		}
-	}
 	for len(stored) > 0 {
-		n, bytes := 0, int64(0)
-		for n < len(stored) && n < putStepBlocks && (n == 0 || bytes+int64(len(stored[n].RawData())) <= putStepBytes) {
-			bytes += int64(len(stored[n].RawData())) + recordSlack
-			n++
-		}
+		n, bytes := putStep(stored)
 		step := stored[:n]
 		if err := s.do(ctx, bytes, func(b *batch) error { return b.put(owner, step) }); err != nil {
 			return fmt.Errorf("blocks: put: %w", err)
@@ -101,6 +108,58 @@ func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) erro
 		stored = stored[n:]
 	}
 	return nil
+}
+
+// putStep says how many of blks one step of Put carries, and their bytes.
+func putStep(blks []blocks.Block) (n int, bytes int64) {
+	for n < len(blks) && n < putStepBlocks && (n == 0 || bytes+int64(len(blks[n].RawData())) <= putStepBytes) {
+		bytes += int64(len(blks[n].RawData())) + recordSlack
+		n++
+	}
+	return n, bytes
+}
+
+// PutAndSeal is Put and Seal, in one step when blks fit into one: what small
+// content takes of the index and of the disk is one transaction then.
+func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
+	stored, err := storable(owner, blks)
+	if err != nil {
+		return err
+	}
+	n, bytes := putStep(stored)
+	if n < len(stored) {
+		if err := s.Put(ctx, owner, stored); err != nil {
+			return err
+		}
+		return s.Seal(ctx, owner, sealed)
+	}
+	err = s.do(ctx, bytes+recordSlack, func(b *batch) error {
+		if err := b.put(owner, stored); err != nil {
+			return err
+		}
+		return b.seal(owner, sealed)
+	})
+	if err != nil {
+		return fmt.Errorf("blocks: put and seal: %w", err)
+	}
+	return nil
+}
+
+// storable checks an owner and its blocks, and returns those that need storing.
+func storable(owner string, blks []blocks.Block) ([]blocks.Block, error) {
+	if err := checkOwner(owner); err != nil {
+		return nil, err
+	}
+	stored := make([]blocks.Block, 0, len(blks))
+	for _, b := range blks {
+		if err := checkBlock(b); err != nil {
+			return nil, err
+		}
+		if !isIdentity(b.Cid()) {
+			stored = append(stored, b)
+		}
+	}
+	return stored, nil
 }
 
 // put references first and stores then: so recovery meets no block of which it
@@ -120,7 +179,7 @@ func (b *batch) put(owner string, blks []blocks.Block) error {
 		refs = append(refs, ref{hash, uint32(len(blk.RawData()))})
 	}
 	if b.low && len(absent) > 0 {
-		return fmt.Errorf("%w: less than %d bytes are free", ErrNoSpace, b.s.opts.MinFreeBytes)
+		return fmt.Errorf("%w: what is free is the reserve", ErrNoSpace)
 	}
 	if err := b.reference(owner, refs); err != nil {
 		return err
@@ -190,8 +249,18 @@ func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 	for len(cids) > 0 {
 		step := cids[:min(len(cids), maxRefsPerRecord)]
 		cids = cids[len(step):]
+		// Content that is new here is the rule. What comes in this moment is
+		// only said to be missing still.
+		none, err := s.noneHere(step)
+		if err != nil {
+			return nil, fmt.Errorf("blocks: adopt: %w", s.readError(err))
+		}
+		if none {
+			missing = append(missing, step...)
+			continue
+		}
 		var absent []cid.Cid
-		err := s.do(ctx, int64(len(step))*recordSlack/4, func(b *batch) (err error) {
+		err = s.do(ctx, int64(len(step))*recordSlack/4, func(b *batch) (err error) {
 			absent, err = b.adopt(owner, step)
 			return err
 		})
@@ -201,6 +270,20 @@ func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 		missing = append(missing, absent...)
 	}
 	return missing, nil
+}
+
+// noneHere tells whether no block of cids is in the store, by a look without
+// being the leader.
+func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
+	for _, c := range cids {
+		if isIdentity(c) {
+			return false, nil
+		}
+		if e, ok, err := getBlock(s.index, c.Hash()); err != nil || (ok && e.segment != 0) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (b *batch) adopt(owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
@@ -232,22 +315,28 @@ func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 	if err := checkOwner(owner); err != nil {
 		return err
 	}
-	err := s.do(ctx, recordSlack, func(b *batch) error {
-		o, ok, err := getOwner(b.tx, owner)
-		if err != nil || (ok && o.sealSegment != 0 && o.sealed == sealed) {
-			return err
-		}
-		if !ok {
-			o.inc = b.position()
-		}
-		b.begin()
-		b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
-		return b.end(record{kind: kindSeal, inc: o.inc, owner: owner, sealed: sealed})
-	})
+	// What the index shows is durable.
+	if o, ok, err := getOwner(s.index, owner); err == nil && ok && o.says(sealed) {
+		return nil
+	}
+	err := s.do(ctx, recordSlack, func(b *batch) error { return b.seal(owner, sealed) })
 	if err != nil {
 		return fmt.Errorf("blocks: seal: %w", err)
 	}
 	return nil
+}
+
+func (b *batch) seal(owner string, sealed Sealed) error {
+	o, ok, err := getOwner(b.tx, owner)
+	if err != nil || ok && o.says(sealed) {
+		return err
+	}
+	if !ok {
+		o.inc = b.position()
+	}
+	b.begin()
+	b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
+	return b.end(record{kind: kindSeal, inc: o.inc, owner: owner, sealed: sealed})
 }
 
 // Drop takes back all references of owner and frees the blocks that nobody
@@ -260,24 +349,83 @@ func (s *Store) Drop(ctx context.Context, owner string) (freed uint64, err error
 	if err := checkOwner(owner); err != nil {
 		return 0, err
 	}
-	var inc uint64
-	err = s.do(ctx, recordSlack, func(b *batch) error {
-		o, ok, err := getOwner(b.tx, owner)
-		if err != nil || !ok {
-			return err
+	b, err := s.bury(ctx, owner)
+	for range dropTries {
+		if !errors.Is(err, ErrNoSpace) || !s.wait(ctx, dropPause) {
+			break
 		}
-		inc = o.inc
-		b.begin()
-		b.s.buf = appendOwner(b.s.buf, inc, owner)
-		return b.end(record{kind: kindDrop, inc: inc, owner: owner})
-	})
-	if err == nil && inc != 0 {
-		freed, err = s.sweep(ctx, inc)
+		b, err = s.bury(ctx, owner)
+	}
+	freed = b.freed
+	if err == nil && b.inc != 0 {
+		if b.swept {
+			s.wakeRun()
+		} else {
+			var more uint64
+			more, err = s.sweep(ctx, b.inc)
+			freed += more
+		}
 	}
 	if err != nil {
 		return freed, fmt.Errorf("blocks: drop: %w", err)
 	}
 	return freed, nil
+}
+
+// buried is the incarnation of an owner that has been dropped; 0 means that
+// there was none.
+type buried struct {
+	inc   uint64
+	freed uint64 // bytes
+	swept bool   // it had few references, which are taken back
+}
+
+// bury writes down that owner does not exist any more, and takes back the
+// references that it has, up to a step of them.
+func (s *Store) bury(ctx context.Context, owner string) (buried, error) {
+	o, ok, err := getOwner(s.index, owner)
+	if err != nil {
+		return buried{}, s.readError(err)
+	}
+	refs := int64(1)
+	if ok {
+		refs = int64(min(max(o.blocks, 1), sweepStep))
+	}
+	var done buried
+	err = s.do(ctx, recordSlack+refs*sweepBytes, func(b *batch) error {
+		o, ok, err := getOwner(b.tx, owner)
+		if err != nil || !ok {
+			return err
+		}
+		done.inc = o.inc
+		b.begin()
+		b.s.buf = appendOwner(b.s.buf, o.inc, owner)
+		if err := b.end(record{kind: kindDrop, inc: o.inc, owner: owner}); err != nil {
+			return err
+		}
+		if done.freed, done.swept, err = b.sweep(o.inc, int(refs)+1); err == nil && done.swept {
+			delete(b.opened, o.inc)
+		}
+		return err
+	})
+	if err != nil {
+		return buried{}, err
+	}
+	return done, nil
+}
+
+// wait pauses; it returns false when ctx or the store ends.
+func (s *Store) wait(ctx context.Context, pause time.Duration) bool {
+	s.wakeRun() // what is garbage already may give the room
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-s.closing:
+	}
+	return false
 }
 
 // sweep takes back the references of a dropped incarnation, step by step.
@@ -294,7 +442,7 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	done := false
 	for !done && err == nil {
 		var n uint64
-		err = s.do(ctx, recordSlack, func(b *batch) (err error) {
+		err = s.do(ctx, recordSlack+sweepStep*sweepBytes, func(b *batch) (err error) {
 			if n, done, err = b.sweep(inc, sweepStep); err == nil && done {
 				err = b.restoreDrop(inc)
 			}

@@ -78,6 +78,11 @@ func Datasync(f *os.File) error {
 	return nil
 }
 
+// DropCache lets the system take back the memory in which it keeps n bytes of f
+// from off on, as far as they are durable. It is a hint: where there is no such
+// call nothing happens.
+func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
+
 // Rename moves oldPath to newPath (same file system) and fsyncs the folders of
 // both, so that after it no crash brings the old name back.
 func Rename(oldPath, newPath string) error {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -105,6 +106,50 @@ func TestLockRefusesSecondHolderAndNamesTheFirst(t *testing.T) {
 	again, err := Lock(path)
 	if err != nil {
 		t.Fatalf("after Close: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDropCacheKeepsTheBytes(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	content := strings.Repeat("content ", 4<<10)
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+	DropCache(f, 0, 1<<20) // not durable yet: stays
+	if err := Datasync(f); err != nil {
+		t.Fatal(err)
+	}
+	DropCache(f, 0, 1<<20)
+	if got, err := os.ReadFile(f.Name()); err != nil || string(got) != content {
+		t.Fatalf("%d bytes, %v, want those that were written", len(got), err)
+	}
+}
+
+// A descriptor that a child has inherited for a moment must not keep the lock.
+func TestALockIsGivenBackWhoeverHasItsFileOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "LOCK")
+	taken, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := syscall.Dup(int(taken.(held).f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(inherited) }()
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,18 @@ func Lock(path string) (io.Closer, error) {
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	return f, nil
+	return held{f}, nil
+}
+
+// held is a lock that is taken.
+type held struct{ f *os.File }
+
+// Close gives the lock back by its name: a process that is being forked at this
+// moment, before it has become its program, has the file open as well, and
+// closing ours alone would leave the lock to it for as long.
+func (h held) Close() error {
+	err := syscall.Flock(int(h.f.Fd()), syscall.LOCK_UN)
+	return errors.Join(err, h.f.Close())
 }
 
 func holder(f *os.File) string {

@@ -7,12 +7,37 @@ import (
 	"syscall"
 )
 
+// Space is a file system at one moment.
+type Space struct {
+	Device uint64 // tells file systems apart
+	// Total and Free are bytes. Free is what a process without privileges may
+	// still write.
+	Total, Free uint64
+	// Files and FreeFiles are how many files there may be, and how many more.
+	// Files is 0 where the file system does not count them.
+	Files, FreeFiles uint64
+}
+
+// SpaceOf measures the file system that holds path.
+func SpaceOf(path string) (Space, error) {
+	var fs syscall.Statfs_t
+	var at syscall.Stat_t
+	if err := syscall.Statfs(path, &fs); err != nil {
+		return Space{}, fmt.Errorf("durable: space of %s: %w", path, err)
+	}
+	if err := syscall.Stat(path, &at); err != nil {
+		return Space{}, fmt.Errorf("durable: space of %s: %w", path, err)
+	}
+	block := uint64(fs.Bsize)
+	return Space{
+		Device: uint64(at.Dev), Total: fs.Blocks * block, Free: uint64(fs.Bavail) * block,
+		Files: fs.Files, FreeFiles: uint64(fs.Ffree),
+	}, nil
+}
+
 // FreeBytes returns how many bytes a process without privileges may still
 // write to the file system that holds path.
 func FreeBytes(path string) (uint64, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(path, &fs); err != nil {
-		return 0, fmt.Errorf("durable: free space of %s: %w", path, err)
-	}
-	return uint64(fs.Bavail) * uint64(fs.Bsize), nil
+	s, err := SpaceOf(path)
+	return s.Free, err
 }

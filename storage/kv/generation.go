@@ -18,6 +18,7 @@ type generation struct {
 	dir  string
 	db   *pebble.DB
 	refs atomic.Int64
+	hot  hot // belongs to who holds Store.writer
 
 	// Set before the Store gives up its reference, read after the last one.
 	obsolete bool         // replaced by Restore: remove the folder

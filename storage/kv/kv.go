@@ -26,6 +26,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
@@ -71,6 +72,13 @@ type Options struct {
 	// promise what it wrote (a failed fsync of its log, say). It must not
 	// return. Nil ends the process with status 1.
 	Fatal func(message string)
+	// Full is called when a write meets a full disk, before it is tried once
+	// more; it may wait for room. Writes wait meanwhile, reads go on. Nil: the
+	// store fails, see Fatal.
+	Full func()
+
+	// fs is the file system; nil is the machine's. Tests make it fail.
+	fs vfs.FS
 }
 
 // Store is an open store. Its methods may be called concurrently.
@@ -79,6 +87,8 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 	lock io.Closer
+
+	damage *damage
 
 	// writer is held by the one open Tx, and by Restore while it switches.
 	writer sync.Mutex
@@ -97,7 +107,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if opts.CacheBytes == 0 {
 		opts.CacheBytes = DefaultCacheBytes
 	}
-	s := &Store{dir: dir, opts: opts, log: opts.Logger}
+	s := &Store{dir: dir, opts: opts, log: opts.Logger, damage: newDamage()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -131,6 +141,9 @@ func (s *Store) openLive() (*generation, error) {
 	// first folder's rename and the pointer's leaves exactly one folder.
 	if err := s.point(name); err != nil {
 		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, name)); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: the store that the pointer file names is not there: %w", ErrCorrupt, err)
 	}
 	if err := s.removeLeftovers(name); err != nil {
 		return nil, err
@@ -229,7 +242,12 @@ func generationNumber(name string) uint64 {
 }
 
 func (s *Store) openPebble(dir string, mustExist bool) (*pebble.DB, error) {
+	inner := s.opts.fs
+	if inner == nil {
+		inner = vfs.Default
+	}
 	opts := &pebble.Options{
+		FS:                 fileSystem(inner, s.opts.Full),
 		FormatMajorVersion: pebble.FormatNewest,
 		CacheSize:          s.opts.CacheBytes,
 		MemTableSize:       memTableBytes,
@@ -246,7 +264,15 @@ func (s *Store) openPebble(dir string, mustExist bool) (*pebble.DB, error) {
 		// and can repair, so here it is only said.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			s.log.Error("store found corrupt data", "path", info.Path, "err", info.Details)
+			if s.isLive(dir) { // not an archive that is being looked at
+				s.damage.note()
+			}
 		},
+	}
+	if mustExist {
+		if err := checkManifest(dir); err != nil {
+			return nil, fmt.Errorf("open %s: %w", dir, err)
+		}
 	}
 	db, err := pebble.Open(dir, opts)
 	if err != nil {

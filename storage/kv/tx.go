@@ -9,12 +9,13 @@ import (
 
 // Tx is the one open write transaction of a store. It sees the store and its
 // own writes, and nobody else sees those before Commit. It must end with
-// Commit or Discard, and belongs to one goroutine at a time.
+// Commit or Discard, and belongs to one goroutine at a time. Its writes are in
+// memory until it ends.
 type Tx struct {
-	store *Store
-	gen   *generation
-	batch *pebble.Batch // nil once ended
-	err   error         // why it is empty: the store was closed
+	store   *Store
+	gen     *generation // nil once ended
+	overlay overlay
+	err     error // why it is empty: the store was closed
 }
 
 // Begin opens a transaction. Another Begin, Restore and Close wait until it
@@ -27,14 +28,14 @@ func (s *Store) Begin() *Tx {
 		s.writer.Unlock()
 		return &Tx{err: err}
 	}
-	return &Tx{store: s, gen: g, batch: g.db.NewIndexedBatch()}
+	return &Tx{store: s, gen: g, overlay: newOverlay()}
 }
 
 func (t *Tx) ended() error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.batch == nil {
+	if t.gen == nil {
 		return ErrClosed
 	}
 	return nil
@@ -46,7 +47,25 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err
 	}
-	return get(t.batch, key)
+	if k := t.overlay.keys[string(key)]; k != nil {
+		return owned(k.value, k.exists)
+	}
+	if value, ok := t.gen.hot.get(key); ok {
+		return owned(value, true)
+	}
+	value, ok, err = get(t.gen.db, key)
+	if err != nil {
+		return nil, false, err
+	}
+	t.overlay.keys[string(key)] = &known{value: value, exists: ok, reread: ok}
+	return owned(value, ok)
+}
+
+func owned(value []byte, ok bool) ([]byte, bool, error) {
+	if !ok {
+		return nil, false, nil
+	}
+	return append(make([]byte, 0, len(value)), value...), true, nil
 }
 
 // Scan is View.Scan over what this transaction sees. Writes made by fn may or
@@ -55,7 +74,11 @@ func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) 
 	if err := t.ended(); err != nil {
 		return err
 	}
-	return scan(t.batch, lower, upper, reverse, fn)
+	keys := t.overlay.within(lower, upper)
+	if len(keys) == 0 {
+		return scan(t.gen.db, lower, upper, reverse, fn)
+	}
+	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return scan(t.gen.db, lower, upper, reverse, fn) })
 }
 
 // Set makes key hold value. Both slices are copied.
@@ -63,9 +86,7 @@ func (t *Tx) Set(key, value []byte) error {
 	if err := t.ended(); err != nil {
 		return err
 	}
-	if err := t.batch.Set(key, value, nil); err != nil {
-		return fmt.Errorf("kv: set: %w", err)
-	}
+	t.overlay.write(key, value, true)
 	return nil
 }
 
@@ -74,9 +95,7 @@ func (t *Tx) Delete(key []byte) error {
 	if err := t.ended(); err != nil {
 		return err
 	}
-	if err := t.batch.Delete(key, nil); err != nil {
-		return fmt.Errorf("kv: delete: %w", err)
-	}
+	t.overlay.write(key, nil, false)
 	return nil
 }
 
@@ -91,11 +110,47 @@ func (t *Tx) Commit(sync bool) error {
 	if sync {
 		opts = pebble.Sync
 	}
-	err := t.batch.Commit(opts)
+	err := t.write(opts)
 	if err != nil {
+		t.gen.hot.clear() // what is stored now is unknown
 		err = fmt.Errorf("kv: commit: %w", coded(err))
+	} else {
+		t.remember()
 	}
 	return errors.Join(err, t.end())
+}
+
+// write writes everything in order.
+func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
+	b := t.gen.db.NewBatchWithSize(t.overlay.size + batchKeyBytes)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for _, key := range t.overlay.within(nil, nil) {
+		k := t.overlay.keys[key]
+		if k.exists {
+			err = b.Set([]byte(key), k.value, nil)
+		} else {
+			err = b.Delete([]byte(key), nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.Commit(opts)
+}
+
+// remember keeps what was read and may well be read again. What was only
+// written is left out: most of that is never read by a transaction.
+func (t *Tx) remember() {
+	for key, k := range t.overlay.keys {
+		switch {
+		case !k.exists:
+			t.gen.hot.forget(key)
+		case k.reread:
+			t.gen.hot.put(key, k.value)
+		case k.written:
+			t.gen.hot.update(key, k.value)
+		}
+	}
 }
 
 // Discard ends the transaction without a trace. After Commit it does nothing,
@@ -110,9 +165,8 @@ func (t *Tx) Discard() {
 }
 
 func (t *Tx) end() error {
-	err := t.batch.Close()
-	t.batch = nil
-	err = errors.Join(err, t.gen.release(t.store.log))
+	err := t.gen.release(t.store.log)
+	t.gen = nil
 	t.store.writer.Unlock()
 	return err
 }

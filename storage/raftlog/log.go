@@ -31,6 +31,10 @@ const (
 	// mapBytes is the size of the first memory map, so that a log of usual
 	// length never stops its readers to map again.
 	mapBytes = 64 << 20
+	// maxVerifyBytes is how much of the newest entries Open verifies. Those
+	// before them are verified when they are read: by Raft when it starts, what
+	// is behind its newest snapshot, or for a follower that lacks them.
+	maxVerifyBytes = 64 << 20
 )
 
 var (
@@ -41,6 +45,9 @@ var (
 	// that one is on disk nobody knows (bbolt would accept the next and
 	// promise it), so the process has to end and recover.
 	ErrBroken = errors.New("raftlog: an earlier write failed")
+	// ErrNoSpace says that the disk was full and the write left no trace: the
+	// log is as before, and the next write may do better.
+	ErrNoSpace = errors.New("raftlog: no space left")
 )
 
 var (
@@ -67,7 +74,11 @@ func Open(path string) (*Log, error) {
 		return nil, fmt.Errorf("raftlog: open: %w", err)
 	}
 	l := &Log{path: path, failed: make(chan struct{})}
-	err := l.guard(func() (err error) {
+	entries, err := l.verify()
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: open %s: %w", path, err)
+	}
+	err = l.guard(func() (err error) {
 		l.bolt, err = raftboltdb.New(raftboltdb.Options{
 			Path: path,
 			BoltOptions: &bbolt.Options{
@@ -87,11 +98,46 @@ func Open(path string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: open %s: %w", path, err)
 	}
+	for read := 0; len(entries) > 0 && read < maxVerifyBytes; entries = entries[:len(entries)-1] {
+		newest := entries[len(entries)-1]
+		read += newest.bytes
+		var entry raft.Log
+		if err := l.GetLog(newest.index, &entry); err != nil {
+			return nil, errors.Join(fmt.Errorf("raftlog: open %s: %w", path, err), l.bolt.Close())
+		}
+	}
 	// bbolt syncs the file; its name is ours to make durable.
 	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("raftlog: open: %w", err), l.bolt.Close())
 	}
 	return l, nil
+}
+
+// stored is an entry in the file.
+type stored struct {
+	index uint64
+	bytes int
+}
+
+// verify looks whether the file is as it was written, and returns the entries in
+// it, oldest first.
+func (l *Log) verify() (entries []stored, err error) {
+	return entries, verify(l.path, func(bucket string, key, value []byte) error {
+		switch bucket {
+		case "conf":
+			if _, err := openValue(key, value); err != nil {
+				return fmt.Errorf("value %q: %w", key, err)
+			}
+		case "logs":
+			if len(key) != 8 {
+				return damaged("an entry under a key of %d bytes", len(key))
+			}
+			entries = append(entries, stored{binary.BigEndian.Uint64(key), len(value)})
+		default:
+			return damaged("a bucket %q", bucket)
+		}
+		return nil
+	})
 }
 
 // guard turns bbolt's panics, its answer to a rotten page, into ErrCorrupt.
@@ -111,7 +157,8 @@ func (l *Log) read(op string, fn func() error) error {
 	return nil
 }
 
-// write runs one writing transaction, and none after a failed one.
+// write runs one writing transaction, and none after a failed one; but one that
+// a full disk has refused is as if it had never been.
 func (l *Log) write(op string, fn func() error) error {
 	l.mu.Lock()
 	broken := l.broken
@@ -122,6 +169,11 @@ func (l *Log) write(op string, fn func() error) error {
 	err := l.guard(fn)
 	if err == nil {
 		return nil
+	}
+	if durable.IsFull(err) {
+		// bbolt has written pages that nothing refers to, and goes on from the
+		// transaction before.
+		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrNoSpace, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

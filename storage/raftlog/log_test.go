@@ -121,7 +121,15 @@ func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 		}
 		bad := filepath.Join(dir, "bad.db")
 		must(t, os.WriteFile(bad, rotten, 0o600))
+		if _, err := Open(bad); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tc.name) {
+			t.Errorf("%s: opened: %v", tc.name, err)
+		}
+		must(t, os.WriteFile(bad, clean, 0o600))
 		l := openLog(t, bad)
+		f, err := os.OpenFile(bad, os.O_WRONLY, 0)
+		must(t, err)
+		_, err = f.WriteAt(rotten, 0) // under a node that runs
+		must(t, errors.Join(err, f.Close()))
 		if err := tc.read(l); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tc.name) {
 			t.Errorf("%s: %v, want ErrCorrupt with the name", tc.name, err)
 		}

@@ -49,7 +49,9 @@ var rows = []row{
 	{"storage/kv", []string{"storage/*"}, layerIsland},
 	{"storage/blocks", []string{"storage/*"}, layerIsland},
 	{"storage/raftlog", []string{"storage/*"}, layerIsland},
+	{"storage/notes", []string{"storage/*"}, layerIsland},
 	{"storage/durable", []string{"storage/*"}, layerIsland},
+	{"storage/volume", []string{"storage/durable"}, layerIsland},
 
 	{"cluster/placement", []string{"consensus/state"}, layerUseCase},
 	{"cluster/pins", []string{"consensus/state", "cluster/placement"}, layerUseCase},

@@ -15,30 +15,41 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// sizes are how much work each measurement is.
+// sizes are how much work each measurement is. A size of 0 leaves it out.
 type sizes struct {
-	idle    time.Duration // an idle node is watched
-	load    time.Duration // each kind of request is sent
-	small   int           // pins of 1 KiB that are fetched
-	many    int           // the same again, in full mode; 0 is left out
-	pins    int           // pins in the lists
-	large   int           // bytes of the large DAG
-	kills   int           // leaders killed
-	removed float64       // share of the fetched pins that is deleted
+	idle     time.Duration // an idle node is watched
+	load     time.Duration // each kind of request is sent
+	small    int           // pins of 1 KiB that are fetched
+	many     int           // the same again
+	pins     int           // pins in the lists
+	million  int           // pins in the large lists, and in the state of the large start
+	crowd    int           // pins from which a share is deleted
+	large    int           // bytes of the large DAG
+	kills    int           // leaders killed
+	removed  float64       // share of the pins that is deleted
+	soak     time.Duration // steady work
+	soakRate int           // pins a second of it; 0: half of what is measured
 }
 
 var (
-	full  = sizes{20 * time.Second, 8 * time.Second, 2_000, 20_000, 20_000, 256 << 20, 20, 0.01}
-	short = sizes{3 * time.Second, 2 * time.Second, 500, 0, 2_000, 32 << 20, 3, 0.01}
+	full = sizes{
+		idle: 20 * time.Second, load: 8 * time.Second, small: 2_000, many: 20_000, pins: 20_000, million: 1_000_000,
+		crowd: 100_000, large: 256 << 20, kills: 20, removed: 0.01,
+	}
+	short = sizes{
+		idle: 3 * time.Second, load: 2 * time.Second, small: 500, pins: 2_000, million: 20_000,
+		crowd: 5_000, large: 32 << 20, kills: 3, removed: 0.01, soak: 8 * time.Second, soakRate: 50,
+	}
 )
 
 // settings are what the command line says.
 type settings struct {
 	sizes
-	only  *regexp.Regexp
-	logs  bool
-	url   string
-	token string
+	only   *regexp.Regexp
+	logs   bool
+	series string
+	url    string
+	token  string
 }
 
 func main() {
@@ -59,27 +70,35 @@ func main() {
 }
 
 func parse(args []string) (settings, error) {
-	s := settings{sizes: full}
+	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, content, large, outage")
-	pins := flags.Int("pins", 0, "pins in the lists instead of 20,000 (1000000 takes some minutes)")
-	load := flags.Duration("load", 0, "how long each kind of request is sent, instead of 8s")
+	only := flags.String("only", "", "run only the groups that match: api, million, content, large, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
+	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
 	flags.StringVar(&s.token, "token", "", "bearer token for -url")
+	var asked sizes
+	flags.DurationVar(&asked.idle, "idle", 0, "how long an idle cluster is watched")
+	flags.DurationVar(&asked.load, "load", 0, "how long each kind of request is sent")
+	flags.IntVar(&asked.small, "small", 0, "pins of 1 KiB that are fetched first")
+	flags.IntVar(&asked.many, "many", 0, "pins of 1 KiB that are fetched then")
+	flags.IntVar(&asked.pins, "pins", 0, "pins in the lists of the group api")
+	flags.IntVar(&asked.million, "million", 0, "pins in the lists and the start of the group million")
+	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
+	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
+	flags.IntVar(&asked.kills, "kills", 0, "leaders that are killed")
+	flags.DurationVar(&asked.soak, "soak", 0, "steady work for so long")
+	flags.IntVar(&asked.soakRate, "soak-rate", 0, "pins a second of the steady work, instead of half of what is measured")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
+	s.sizes = full
 	if *brief {
 		s.sizes = short
 	}
-	if *pins > 0 {
-		s.pins = *pins
-	}
-	if *load > 0 {
-		s.load = *load
-	}
+	asked.large = *mebibytes << 20
+	s.sizes.take(asked)
 	var err error
 	if s.only, err = regexp.Compile(*only); err != nil {
 		return s, fmt.Errorf("-only: %w", err)
@@ -88,6 +107,27 @@ func parse(args []string) (settings, error) {
 		return s, errors.New("-url and -token belong together")
 	}
 	return s, nil
+}
+
+// take replaces what was asked for.
+func (s *sizes) take(asked sizes) {
+	replace(&s.idle, asked.idle)
+	replace(&s.load, asked.load)
+	replace(&s.small, asked.small)
+	replace(&s.many, asked.many)
+	replace(&s.pins, asked.pins)
+	replace(&s.million, asked.million)
+	replace(&s.crowd, asked.crowd)
+	replace(&s.large, asked.large)
+	replace(&s.kills, asked.kills)
+	replace(&s.soak, asked.soak)
+	replace(&s.soakRate, asked.soakRate)
+}
+
+func replace[T int | time.Duration](size *T, asked T) {
+	if asked > 0 {
+		*size = asked
+	}
 }
 
 // group is measurements that share a cluster.
@@ -112,7 +152,12 @@ func run(ctx context.Context, s settings) error {
 	}
 	var failed error
 	for _, g := range []group{
-		{"api", measureAPI}, {"content", measureContent}, {"large", measureLarge}, {"outage", measureOutage},
+		{"api", measureAPI},
+		{"million", measureMillion},
+		{"content", measureContent},
+		{"large", measureLarge},
+		{"outage", measureOutage},
+		{"soak", measureSoak},
 	} {
 		if !s.only.MatchString(g.name) || ctx.Err() != nil {
 			continue

@@ -58,6 +58,25 @@ func (l latencies) at(share float64) time.Duration {
 	return l[min(int(share*float64(len(l))), len(l)-1)]
 }
 
+// maxLatencies bounds what is kept of a long load: every second one goes when
+// there are more.
+const maxLatencies = 1 << 17
+
+// keep adds one more.
+func (l latencies) keep(d time.Duration) latencies {
+	if len(l) >= maxLatencies {
+		half := l[:0]
+		for i := 0; i < len(l); i += 2 {
+			half = append(half, l[i])
+		}
+		l = half
+	}
+	return append(l, d)
+}
+
+// sorted is a sorted copy.
+func (l latencies) sorted() latencies { return slices.Sorted(slices.Values(l)) }
+
 // ticksPerSecond is USER_HZ, which Linux fixes at 100 for what /proc tells.
 const ticksPerSecond = 100
 

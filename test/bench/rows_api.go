@@ -118,7 +118,7 @@ func measureAPI(b *bench) {
 		pins = b.pins
 	}
 	measureReads(b, c, u, last.bodies, pins)
-	measureStart(b, c, pins)
+	measureStart(b, c.Followers()[0], pins)
 }
 
 func perSecond(o outcome) string { return strconv.Itoa(int(o.rate())) + "/s" }
@@ -164,6 +164,11 @@ func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins 
 		b.must(err)
 		row{work: "GET /pins/{id}, 8 clients, at the " + at.name, result: perSecond(o), target: "8,000/s", lat: o.lat, used: m.used()}.print()
 	}
+	measureLists(b, c, u, pins)
+}
+
+// measureLists reads pages of an account.
+func measureLists(b *bench, c *harness.Cluster, u *user, pins int) {
 	for _, page := range []struct {
 		limit  int
 		target string
@@ -176,14 +181,20 @@ func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins 
 		b.must(err)
 		row{
 			work: "GET " + path, result: "p50 " + ms(o.lat.at(0.5)), target: page.target, lat: o.lat, used: m.used(),
-			note: strconv.Itoa(pins) + " pins",
+			note: strconv.Itoa(pins) + " pins, " + members(len(c.Nodes)),
 		}.print()
 	}
 }
 
+func members(n int) string {
+	if n == 1 {
+		return "one node"
+	}
+	return strconv.Itoa(n) + " nodes"
+}
+
 // measureStart stops a node and starts it again.
-func measureStart(b *bench, c *harness.Cluster, pins int) {
-	n := c.Followers()[0]
+func measureStart(b *bench, n *harness.Node, pins int) {
 	n.Stop()
 	began := time.Now()
 	n.Restart()

@@ -44,15 +44,30 @@ func measureContent(b *bench) {
 			lat:    o.lat, used: used, note: "POST at " + perSecond(o),
 		}.print()
 	}
-	measureDelete(b, c, u, created)
+	share := max(1, int(b.removed*float64(max(b.crowd, len(created)))))
+	created = measureDelete(b, c, u, created, len(created), share)
+	more := b.crowd - len(created)
+	if more <= 0 {
+		return
+	}
+	// The others share content, which is the quickest way to have them: what
+	// deleting costs must not depend on them.
+	held := source.AddRandom(heldRoots, heldBytes)
+	o := u.post(u.leader, len(held), 0, held, source.Addrs)
+	u.waitPinned(len(created) + len(o.lat))
+	u.fill(more-len(o.lat), held)
+	u.waitPinned(b.crowd)
+	measureDelete(b, c, u, created, b.crowd, share)
 }
 
-// measureDelete deletes a share of the pins and waits until their blocks are
-// gone everywhere, while another client reads.
-func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte) {
+// measureDelete deletes some of the pins, each with content of its own, and
+// waits until their blocks are gone everywhere, while another client reads. It
+// returns the pins that are left.
+func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte, pins, count int) [][]byte {
 	ids, err := requestIDs(created)
 	b.must(err)
-	gone, kept := ids[:max(1, int(b.removed*float64(len(ids))))], ids[len(ids)/2:]
+	count = min(count, len(ids)/2)
+	gone, kept := ids[:count], ids[len(ids)/2:]
 	stored := func() (sum float64) {
 		for _, n := range c.Nodes {
 			sum += n.Metrics()["holdfast_blocks_stored"]
@@ -90,11 +105,12 @@ func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte) {
 	b.must(failed)
 	used := m.used()
 	row{
-		work:   fmt.Sprintf("delete %d of %d pins, until their blocks are gone", len(gone), len(ids)),
+		work:   fmt.Sprintf("delete %d of %d pins, until their blocks are gone", count, pins),
 		result: seconds(took) + "; DELETE at " + perSecond(o), target: "no request above 50 ms",
 		lat: o.lat, used: used,
 	}.print()
 	row{work: "GET /pins/{id}, 1 client, meanwhile", result: "worst " + ms(read.lat.at(1)), target: "no request above 50 ms", lat: read.lat}.print()
+	return created[count:]
 }
 
 // measureLarge pins one large DAG on one node and on three.
@@ -121,8 +137,13 @@ func measureLarge(b *bench) {
 				}
 				return true, nil
 			})
+			var copied float64
+			for _, n := range c.Nodes {
+				copied += n.Metrics()["holdfast_peer_block_bytes_pulled_total"]
+			}
 			row{
 				work:   fmt.Sprintf("DAG of %d MiB pinned on %s", file.Size>>20, size.name),
+				note:   fmt.Sprintf("%.0f MiB of it from other members", copied/(1<<20)),
 				result: fmt.Sprintf("pinned %s, everywhere %s", seconds(pinned), seconds(time.Since(began))),
 				target: size.target, used: m.used(),
 			}.print()

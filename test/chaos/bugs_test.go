@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
@@ -71,25 +72,13 @@ func (s lostDeletes) Propose(ctx context.Context, cmd state.Command) (state.Resu
 const maxSeeds = 10
 
 func TestDeliberateMistakesAreFound(t *testing.T) {
-	for i, tc := range []struct {
-		name string
-		bug  func(pins.State) pins.State
-	}{
-		{"reads of the local state", func(s pins.State) pins.State { return staleReads{s} }},
-		{"an answer before the commit", func(s pins.State) pins.State { return earlyAnswers{s} }},
-		{"a retry that is a new write", func(s pins.State) pins.State { return newRetries{s} }},
-		{"a delete that was not done", func(s pins.State) pins.State { return lostDeletes{s} }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if i > 0 && !*longFlag {
-				t.Skip("only with -long")
-			}
-			var short []step // one fault is enough for what needs none
-			if i == 0 {
-				short = []step{{fault: slow, leader: true, other: 1, last: time.Second}}
+	for i, name := range mistakes {
+		t.Run(name, func(t *testing.T) {
+			if i > 0 && !*longFlag && !*proofFlag {
+				t.Skip("only with -long or -proof")
 			}
 			for seed := range uint64(maxSeeds) {
-				_, err := simulate(t, seed+1, scenario{bug: tc.bug, steps: short})
+				_, err := simulate(t, seed+1, name)
 				var invalid invalid
 				if errors.As(err, &invalid) {
 					continue
@@ -105,31 +94,72 @@ func TestDeliberateMistakesAreFound(t *testing.T) {
 }
 
 func TestDamageIsFound(t *testing.T) {
-	if !*longFlag {
-		t.Skip("only with -long")
+	if !*longFlag && !*proofFlag {
+		t.Skip("only with -long or -proof")
 	}
-	for _, tc := range []struct {
-		name   string
-		damage func(*run) error
-		want   string
-	}{
-		{"blocks that are gone", func(r *run) error {
+	for name, want := range map[string]string{
+		"blocks that are gone": "is not here", "a root that was collected in use": "is not here", "a state with one more key": "differ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := simulate(t, 1, name)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("not found: %v", err)
+			}
+		})
+	}
+}
+
+// mistakes are the scenarios in which a node does something wrong.
+var mistakes = [...]string{
+	"reads of the local state", "an answer before the commit", "a retry that is a new write", "a delete that was not done", "a log without fsync",
+}
+
+// collect frees the blocks of one root that a node says it holds.
+func collect(r *run) (err error) {
+	m := r.cluster.members[0]
+	content, err := blocks.Open(filepath.Join(m.folder, "blocks"), blocks.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	var held string
+	err = content.Owners(context.Background(), "root/", func(o blocks.OwnerInfo) (bool, error) {
+		if !o.Sealed {
+			return true, nil
+		}
+		held = o.Owner
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = content.Drop(context.Background(), held)
+	return errors.Join(err, content.Compact(context.Background()))
+}
+
+// mistaken returns those scenarios and those of damage, by name.
+func mistaken() map[string]scenario {
+	return map[string]scenario{
+		// One fault is enough for what needs none.
+		mistakes[0]: {
+			bug:   func(s pins.State) pins.State { return staleReads{s} },
+			steps: []step{{fault: slow, leader: true, other: 1, last: time.Second}},
+		},
+		mistakes[1]:                        {bug: func(s pins.State) pins.State { return earlyAnswers{s} }},
+		mistakes[2]:                        {bug: func(s pins.State) pins.State { return newRetries{s} }},
+		mistakes[3]:                        {bug: func(s pins.State) pins.State { return lostDeletes{s} }},
+		mistakes[4]:                        {lies: true, steps: again(3, step{fault: blackout, gap: time.Second, last: time.Second, other: 1})},
+		"a root that was collected in use": {damage: collect},
+		"blocks that are gone": {damage: func(r *run) error {
 			return os.RemoveAll(filepath.Join(r.cluster.members[1].folder, "blocks"))
-		}, "is not here"},
-		{"a state with one more key", func(r *run) error {
+		}},
+		"a state with one more key": {damage: func(r *run) error {
 			store, err := kv.Open(filepath.Join(r.cluster.members[2].folder, "state"), kv.Options{})
 			if err != nil {
 				return err
 			}
 			tx := store.Begin()
 			return errors.Join(tx.Set([]byte{0xff}, nil), tx.Commit(true), store.Close())
-		}, "differ"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := simulate(t, 1, scenario{damage: tc.damage})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Fatalf("not found: %v", err)
-			}
-		})
+		}},
 	}
 }

@@ -5,9 +5,10 @@
 // there has to be an order of all calls in which every answer was right, one
 // state on all nodes, and every block of what is pinned.
 //
-// A seed decides the faults, and what each client asks: `go test ./test/chaos
-// -seed N` lets both happen again. Which goroutine runs first, and how long a
-// file takes, is not in its hands, so calls meet faults at other moments.
+// A seed decides the faults, what each client asks, the nodes' keys and Raft's
+// random time-outs, and each run is a process of its own with one processor:
+// `go test ./test/chaos -seed N` lets all of it happen again. Which goroutine
+// runs first at one moment of virtual time is not in the seed's hands.
 //
 // Imports: cluster/node, its use cases, config, storage, libp2p, simnet, porcupine.
 // Never:   cmd, api, real networks.
@@ -21,12 +22,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -35,12 +33,15 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "run this seed alone; 0: seeds from -from on")
-	fromFlag  = flag.Uint64("from", 1, "the first seed")
-	seedsFlag = flag.Int("seeds", 1, "how many seeds to run")
-	forFlag   = flag.Duration("for", 0, "run seeds for as long, instead of -seeds")
-	longFlag  = flag.Bool("long", false, "also what takes minutes")
-	talkFlag  = flag.Bool("talk", false, "show what the nodes log")
+	seedFlag     = flag.Uint64("seed", 0, "run this seed alone; 0: seeds from -from on")
+	fromFlag     = flag.Uint64("from", 1, "the first seed")
+	seedsFlag    = flag.Int("seeds", 1, "how many seeds to run")
+	forFlag      = flag.Duration("for", 0, "run seeds for as long, instead of -seeds")
+	longFlag     = flag.Bool("long", false, "also what takes minutes")
+	proofFlag    = flag.Bool("proof", false, "build all mistakes in, one after the other, and find them")
+	talkFlag     = flag.Bool("talk", false, "show what the nodes log")
+	scenarioFlag = flag.String("scenario", "", "what -seed runs; empty: faults that the seed draws")
+	intoFlag     = flag.String("into", "", "run -seed in this process and write what came of it to this file")
 )
 
 // A run that does not reach these does not count, whatever it showed.
@@ -52,35 +53,40 @@ const (
 // invalid is an error that says that a run does not count.
 type invalid string
 
-func (e invalid) Error() string { return "the run does not count: " + string(e) }
+func (e invalid) Error() string { return string(e) }
 
-func errInvalid(format string, args ...any) error { return invalid(fmt.Sprintf(format, args...)) }
+func errInvalid(format string, args ...any) error {
+	return invalid("the run does not count: " + fmt.Sprintf(format, args...))
+}
 
-// report is what a run did.
+// report is what a run did, as its process tells it.
 type report struct {
-	ops, answered    int64
-	packets          uint64
-	pins, pinned     int
-	virtual, checked time.Duration
-	longest          time.Duration   // call, virtual
-	outages          []time.Duration // of writes, virtual, sorted
-	fired            [faults]int
+	Ops, Answered    int64
+	Packets          uint64
+	Pins, Pinned     int
+	Virtual, Checked time.Duration
+	Longest          time.Duration   // call, virtual
+	Outages          []time.Duration // of writes, virtual, sorted
+	Fired            [faults]int
+	Snapshots        int64  // that a node took over from a leader
+	Terms            uint64 // of Raft, after the first leader's
 }
 
 // add counts another run in.
 func (r *report) add(o report) {
-	r.ops, r.answered, r.packets = r.ops+o.ops, r.answered+o.answered, r.packets+o.packets
-	r.pins, r.pinned, r.virtual = r.pins+o.pins, r.pinned+o.pinned, r.virtual+o.virtual
-	r.longest = max(r.longest, o.longest)
-	for i, n := range o.fired {
-		r.fired[i] += n
+	r.Ops, r.Answered, r.Packets = r.Ops+o.Ops, r.Answered+o.Answered, r.Packets+o.Packets
+	r.Pins, r.Pinned, r.Virtual = r.Pins+o.Pins, r.Pinned+o.Pinned, r.Virtual+o.Virtual
+	r.Longest = max(r.Longest, o.Longest)
+	r.Snapshots += o.Snapshots
+	for i, n := range o.Fired {
+		r.Fired[i] += n
 	}
 }
 
 // faults names the faults that happened.
 func (r *report) faults() string {
 	var names []string
-	for i, n := range r.fired {
+	for i, n := range r.Fired {
 		if n > 0 {
 			names = append(names, fmt.Sprintf("%v %d", fault(i), n))
 		}
@@ -107,30 +113,65 @@ type run struct {
 // scenario is what a run is made of, beside its seed.
 type scenario struct {
 	bug      func(pins.State) pins.State // nil: none that is known
+	often    bool                        // many snapshots, whatever the seed says
+	lies     bool                        // Raft's log says that it stored what it did not
 	steps    []step                      // nil: the seed draws them
 	patience time.Duration
 	probe    bool
 	damage   func(*run) error // done to the folders when all nodes have ended
 }
 
-func newRun(seed uint64, base string, s scenario) (*run, *rand.Rand) {
-	rng := rand.New(rand.NewPCG(seed, 0))
-	log := slog.New(slog.DiscardHandler)
+func newRun(rng *rand.Rand, base string, s scenario) *run {
+	handler := slog.DiscardHandler
 	if *talkFlag {
-		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		handler = slog.NewTextHandler(os.Stderr, nil)
 	}
 	r := &run{
-		cluster: &cluster{base: base, log: log, network: newNetwork(), bug: s.bug, ids: map[state.NodeID]int{}},
+		cluster: &cluster{
+			base: base, network: newNetwork(), bug: s.bug, lies: s.lies, ids: map[state.NodeID]int{},
+			lives: make(chan struct{}, 1), often: rng.IntN(2) == 0 || s.often,
+		},
 		library: &library{bytes: map[string][]byte{}},
 		steps:   plan(rng), patience: s.patience,
 	}
+	r.cluster.log = slog.New(&installs{handler, &r.cluster.taken})
 	if s.steps != nil {
 		r.steps = s.steps
 	}
 	if s.probe {
 		r.prober = &prober{cluster: r.cluster}
 	}
-	return r, rng
+	return r
+}
+
+// installs counts what nodes log when they have taken over a leader's snapshot.
+type installs struct {
+	slog.Handler
+	count *atomic.Int64
+}
+
+// Enabled implements slog.Handler.
+func (i *installs) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (i *installs) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(strings.ToLower(r.Message), "installed remote snapshot") {
+		i.count.Add(1)
+	}
+	if !i.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return i.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (i *installs) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &installs{i.Handler.WithAttrs(attrs), i.count}
+}
+
+// WithGroup implements slog.Handler.
+func (i *installs) WithGroup(name string) slog.Handler {
+	return &installs{i.Handler.WithGroup(name), i.count}
 }
 
 // work founds the cluster, lets clients and faults have their time, and waits
@@ -178,11 +219,12 @@ func (r *run) unexpected(err error) {
 func (r *run) enrol(ctx context.Context) error {
 	clock := new(atomic.Int64)
 	for i := range r.tenants {
-		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, fmt.Sprintf("tenant%d@example.org", i), "")
+		email := fmt.Sprintf("tenant%d@example.org", i)
+		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, email, "")
 		if err != nil {
 			return err
 		}
-		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock}}
+		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock}, ring: keyring{email: email, history: &history{clock: clock}}}
 	}
 	if r.prober != nil {
 		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, "prober@example.org", "")
@@ -218,17 +260,23 @@ func (r *run) settle(ctx context.Context) error {
 		last[i] = &client{number: accountsUsed*clientsPerAccount + i, cluster: r.cluster, tally: &r.tally, unexpected: r.unexpected}
 	}
 	for i, m := range r.cluster.members {
-		if err := await(ctx, fmt.Sprintf("node %d is ready again", i+1), func() bool { return m.life.Ready() == nil }); err != nil {
+		var failed error
+		err := await(ctx, fmt.Sprintf("node %d is ready again", i+1), func() bool {
+			// One may just be giving up because of a disk that works again.
+			failed = r.cluster.revive(ctx, i, m.now(), false)
+			return failed != nil || m.now().Ready() == nil
+		})
+		if err := errors.Join(err, failed); err != nil {
 			return err
 		}
 		for _, t := range r.tenants {
 			last[i].tenant = t
-			o := &op{client: last[i].number, kind: list, at: i, when: time.Now()}
-			err := await(ctx, fmt.Sprintf("node %d lists the pins", i+1), func() bool {
+			err = await(ctx, fmt.Sprintf("node %d lists the pins", i+1), func() bool {
+				o := &op{client: last[i].number, kind: list, at: i, when: time.Now()}
 				call, cancel := context.WithTimeout(m.life.ctx, maxPatience)
 				defer cancel()
 				last[i].perform(call, m.life, o, known{})
-				return o.outcome == done
+				return o.outcome == done && last[i].showKeys(call, m.life, i)
 			})
 			if err != nil {
 				return err
@@ -263,90 +311,4 @@ func (r *run) still(ctx context.Context) bool {
 		r.cluster.isolate(i, false)
 	}
 	return false
-}
-
-// simulate runs one seed. What it returns is what is wrong.
-func simulate(t *testing.T, seed uint64, s scenario) (report, error) {
-	t.Helper()
-	base := folder(t)
-	var r *run
-	var got report
-	var failed error
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		var rng *rand.Rand
-		r, rng = newRun(seed, base, s)
-		failed = r.work(t.Context(), rng)
-		got.virtual = time.Since(began)
-	})
-	got.ops, got.answered, got.packets = r.tally.asked.Load(), r.tally.answered.Load(), r.cluster.network.packets()
-	got.longest, got.fired = time.Duration(r.tally.longest.Load()), r.cluster.fired
-	if r.prober != nil {
-		got.outages = slices.Sorted(slices.Values(r.prober.gaps))
-	}
-	began := time.Now()
-	failed = errors.Join(failed, errors.Join(r.strange...))
-	if failed == nil {
-		for _, tenant := range r.tenants {
-			failed = errors.Join(failed, tenant.history.check())
-		}
-		if s.damage != nil {
-			failed = errors.Join(failed, s.damage(r))
-		}
-		failed = errors.Join(failed, r.compareNodes(t.Context(), &got))
-	}
-	got.checked = time.Since(began)
-	if failed != nil {
-		var plan strings.Builder
-		for _, s := range r.steps {
-			fmt.Fprintf(&plan, "\n  %v", s)
-		}
-		failed = fmt.Errorf("seed %d: %w\nfaults:%s", seed, failed, plan.String())
-	}
-	return got, failed
-}
-
-// folder is one in memory, where there is such a place: an fsync costs nothing
-// there, and no crash of this test loses what is in the page cache.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "holdfast-chaos-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return filepath.Clean(dir)
-}
-
-func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
-	began := time.Now()
-	var all report
-	runs := 0
-	one := func(seed uint64) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			start := time.Now()
-			got, err := simulate(t, seed, scenario{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			runs++
-			all.add(got)
-			t.Logf("%d calls, %d answered, %d pins of which %d pinned, %d packets, %v virtual in %v, checked in %v",
-				got.ops, got.answered, got.pins, got.pinned, got.packets, got.virtual.Round(time.Millisecond),
-				time.Since(start).Round(time.Millisecond), got.checked.Round(time.Millisecond))
-		})
-	}
-	if *seedFlag != 0 {
-		one(*seedFlag)
-		return
-	}
-	for n := 0; (*forFlag == 0 && n < *seedsFlag) || time.Since(began) < *forFlag; n++ {
-		one(*fromFlag + uint64(n))
-	}
-	t.Logf("%d runs passed and count: %d calls, %d answered, %d pinned pins checked, %v virtual; longest call %v; faults: %v",
-		runs, all.ops, all.answered, all.pinned, all.virtual.Round(time.Second), all.longest.Round(time.Millisecond), all.faults())
 }

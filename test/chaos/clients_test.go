@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ipfs/go-cid"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -34,14 +38,16 @@ const (
 
 // known is a pin that somebody was told of.
 type known struct {
-	pin int
-	id  state.RequestID
+	pin     int
+	id      state.RequestID
+	created state.Millis
 }
 
 // tenant is one account with its clients.
 type tenant struct {
 	id      state.AccountID
 	history *history
+	ring    keyring
 
 	// mu guards pins.
 	mu   sync.Mutex
@@ -101,6 +107,9 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
+// keyEvery is how many of a hundred calls are about keys.
+const keyEvery = 12
+
 // once asks one thing. The draws do not depend on the answers, as far as that
 // is possible, so that a seed asks much the same again.
 func (c *client) once(ctx context.Context) {
@@ -117,6 +126,10 @@ func (c *client) once(ctx context.Context) {
 	call, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	t := c.tenant
+	if c.rng.IntN(100) < keyEvery {
+		c.useKey(call, l, &op{client: c.number, at: at, when: time.Now()}, what, which)
+		return
+	}
 	t.mu.Lock()
 	var target known
 	have := len(t.pins)
@@ -126,8 +139,10 @@ func (c *client) once(ctx context.Context) {
 	t.mu.Unlock()
 	o := &op{client: c.number, at: at, when: time.Now()}
 	switch {
-	case what < 15:
+	case what < 12:
 		o.kind = list
+	case what < 20 && have > 0:
+		o.kind, o.filter = list, filters(target, t.history, which)
 	case have == 0 || (what < 40 && have < pinsWanted):
 		o.kind = create
 	case what < 50:
@@ -150,7 +165,14 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 			return // content that is nowhere is not pinned
 		}
 		o.pin = t.history.number()
-		request = pins.Request{CID: cid, Name: strconv.Itoa(o.pin)}
+		t.history.setContent(o.pin, cid)
+		request = pins.Request{CID: cid, Name: strconv.Itoa(o.pin), Meta: map[string]string{metaKey: metaOf(o.pin)}}
+	}
+	if o.kind == remove || o.kind == get {
+		o.pin = target.pin
+	}
+	if o.kind == replace {
+		o.old = target.pin
 	}
 	c.tally.asked.Add(1)
 	o.call = t.history.clock.Add(1)
@@ -160,16 +182,16 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 	case create:
 		record, err = l.Pins().Create(ctx, t.id, request)
 	case replace:
-		o.old = target.pin
 		record, err = l.Pins().Replace(ctx, t.id, target.id, request)
 	case remove:
-		o.pin = target.pin
 		err = l.Pins().Delete(ctx, t.id, target.id)
 	case get:
-		o.pin = target.pin
 		record, err = l.Pins().Get(ctx, t.id, target.id)
 	case list:
-		err = o.list(ctx, l, t.id)
+		var q state.PinQuery
+		if q, err = o.filter.query(target, t.history); err == nil {
+			err = o.list(ctx, l, t.id, q)
+		}
 	}
 	switch {
 	case l.crashed.Load():
@@ -199,7 +221,7 @@ func (t *tenant) learn(o *op, id state.RequestID, target known) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o.outcome == done && (o.kind == create || o.kind == replace) {
-		t.pins = append(t.pins, known{o.pin, id})
+		t.pins = append(t.pins, known{o.pin, id, o.created})
 	}
 	// A pin that is gone is asked for a little longer: it has to stay gone.
 	if o.outcome == missing && len(t.pins) > pinsWanted/2 {
@@ -212,19 +234,80 @@ func (t *tenant) learn(o *op, id state.RequestID, target known) {
 	}
 }
 
-// list reads the account's pins in one page.
-func (o *op) list(ctx context.Context, l *life, account state.AccountID) error {
-	total, records, err := l.Pins().List(ctx, account, state.PinQuery{Limit: 1000})
+// Metadata of pins: few values, so that many pins share one.
+const metaKey, metaValues = "group", 3
+
+func metaOf(pin int) string { return strconv.Itoa(pin % metaValues) }
+
+// filters draws what a list is filtered by, around a pin that may be there.
+func filters(target known, h *history, which int) *filter {
+	limit := 1 + which%9
+	switch number := strconv.Itoa(target.pin); which / 9 % 7 {
+	case 0:
+		return &filter{"name " + number, func(_ *history, pin int, _ state.Millis) bool { return pin == target.pin }, limit, false}
+	case 1:
+		part := number[:1]
+		return &filter{"part " + part, func(_ *history, pin int, _ state.Millis) bool { return strings.Contains(strconv.Itoa(pin), part) }, limit, false}
+	case 2:
+		return &filter{"before", func(_ *history, _ int, at state.Millis) bool { return at < target.created }, limit, false}
+	case 3:
+		return &filter{"after", func(_ *history, _ int, at state.Millis) bool { return at > target.created }, limit, false}
+	case 4:
+		cid := h.content(target.pin)
+		return &filter{"cid", func(h *history, pin int, _ state.Millis) bool { return h.content(pin) == cid }, limit, false}
+	case 5:
+		return &filter{"meta", func(_ *history, pin int, _ state.Millis) bool { return metaOf(pin) == metaOf(target.pin) }, limit, false}
+	}
+	return &filter{"status", nil, limit, true}
+}
+
+// query is a filter as a node takes it.
+func (f *filter) query(target known, h *history) (q state.PinQuery, err error) {
+	q.Limit = 1000
+	if f == nil {
+		return q, nil
+	}
+	q.Limit = f.limit
+	number := strconv.Itoa(target.pin)
+	switch f.what {
+	case "before":
+		q.Before = max(target.created, 1)
+	case "after":
+		q.After = target.created
+	case "cid":
+		var c cid.Cid
+		if c, err = cid.Decode(h.content(target.pin)); err == nil {
+			q.CIDs = []cid.Cid{c}
+		}
+	case "meta":
+		q.Meta = map[string]string{metaKey: metaOf(target.pin)}
+	case "status":
+		q.Statuses = []state.Status{state.Pinned, state.Failed}
+	case "name " + number:
+		q.Name = number
+	default:
+		q.Name, q.Match = number[:1], state.Partial
+	}
+	return q, err
+}
+
+// list reads the account's pins, or those of a filter, in one page.
+func (o *op) list(ctx context.Context, l *life, account state.AccountID, q state.PinQuery) error {
+	total, records, err := l.Pins().List(ctx, account, q)
 	if err != nil {
 		return err
 	}
-	if total != uint64(len(records)) {
+	if o.filter == nil && total != uint64(len(records)) {
 		return fmt.Errorf("a list of %d pins counts %d", len(records), total)
 	}
+	o.total = int(total)
 	for _, r := range records {
 		pin, err := strconv.Atoi(r.Name)
 		if err != nil {
 			return fmt.Errorf("a pin that nobody asked for: %w", err)
+		}
+		if len(q.Statuses) > 0 && !slices.Contains(q.Statuses, r.Status) {
+			return fmt.Errorf("pin %d is %v, which the list was not to have", pin, r.Status)
 		}
 		o.pins, o.times = append(o.pins, pin), append(o.times, r.Created)
 	}

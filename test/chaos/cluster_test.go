@@ -29,6 +29,10 @@ const (
 	// commitEvery is Timings.Commit here: idle nodes cost the test more than
 	// latency does.
 	commitEvery = 10 * time.Millisecond
+	// How often snapshots are made in the runs that make many.
+	snapshotsEvery = 2 * time.Second
+	snapshotAfter  = 64
+	snapshotTrail  = 16
 )
 
 // life is one node between a start and its end.
@@ -49,10 +53,28 @@ type member struct {
 	number int
 	folder string
 	lives  int
+	disk   platter      // under its Raft log
+	ahead  atomic.Int64 // of true time, in nanoseconds: its clock
 
 	// mu guards life.
 	mu   sync.Mutex
 	life *life // nil while the node is down
+}
+
+// now is the life that runs, or nil.
+func (m *member) now() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.life
+}
+
+// take ends a life for everybody who calls: nil says that there is none.
+func (m *member) take() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.life
+	m.life = nil
+	return l
 }
 
 // call begins a client's call; nil says that nobody answers there. The caller
@@ -75,7 +97,13 @@ type cluster struct {
 	members [nodes]*member
 	ids     map[state.NodeID]int
 	join    string
-	fired   [faults]int // faults that happened
+	often   bool          // snapshots, and few entries behind them
+	lies    bool          // the log says that it stored what it did not
+	lives   chan struct{} // one token: who starts or ends nodes has it
+	guest   *member       // nil: none is here
+	guests  int           // that were
+	taken   atomic.Int64  // snapshots of a leader's that a node took over
+	fired   [faults]int   // faults that happened
 }
 
 // start opens and runs a node. It does not wait until it is ready.
@@ -86,16 +114,28 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	conf.Peer.Listen = nil // no IPFS network here: content comes from members
 	conf.Peer.ClusterListen = []string{clusterAddr(m.number)}
 	conf.Peer.Routing = config.RoutingOff
+	timings := consensus.Timings{Commit: commitEvery}
+	if c.often {
+		timings.SnapshotInterval, timings.SnapshotThreshold, timings.TrailingLogs = snapshotsEvery, snapshotAfter, snapshotTrail
+	}
 	if m.number > 0 && m.lives == 0 {
 		conf.Cluster.Join = []string{c.join}
 		conf.Cluster.SecretFile = filepath.Join(c.members[0].folder, node.SecretFile)
 	}
 	m.lives++
 	l := &life{host: c.network.host(m.number), ended: make(chan error, 1)}
+	m.disk.fresh()
 	all, clusterOnly := l.host.options()
 	n, err := node.Open(ctx, node.Options{
 		Config: conf, Version: "chaos", Logger: c.log.With("at", m.number+1), HostOptions: all, ClusterOptions: clusterOnly,
-		Timings: consensus.Timings{Commit: commitEvery}, PinState: c.bug,
+		Timings: timings, PinState: c.bug,
+		Now: func() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) },
+		RaftLog: func(inner consensus.Log) consensus.Log {
+			if c.lies {
+				inner = &unsynced{Log: inner}
+			}
+			return log{inner, &m.disk}
+		},
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open node %d: %w", m.number+1, err), l.host.close())
@@ -150,10 +190,11 @@ func (c *cluster) found(ctx context.Context) error {
 // leader is the number of the node that leads, as a node that runs believes.
 func (c *cluster) leader(ctx context.Context) (int, bool) {
 	for _, m := range c.members {
-		if m.life == nil {
+		l := m.now()
+		if l == nil {
 			continue
 		}
-		s, err := m.life.Members().Status(ctx)
+		s, err := l.Members().Status(ctx)
 		if number, known := c.ids[s.Leader]; err == nil && known {
 			return number, true
 		}
@@ -177,9 +218,9 @@ func await(ctx context.Context, what string, cond func() bool) error {
 	return nil
 }
 
-// isolate cuts a node off, or mends it.
+// isolate cuts a node off, or mends it. A guest has the number after the last.
 func (c *cluster) isolate(number int, cut bool) {
-	for other := range nodes {
+	for other := range nodes + 1 {
 		if other != number {
 			c.network.set(link{number, other}, cut)
 			c.network.set(link{other, number}, cut)
@@ -187,19 +228,51 @@ func (c *cluster) isolate(number int, cut bool) {
 	}
 }
 
+// exclusive lets nobody else start or end nodes until the function that it
+// returns is called.
+func (c *cluster) exclusive() func() {
+	c.lives <- struct{}{}
+	return func() { <-c.lives }
+}
+
 // restart ends a node as a signal would, handing leadership over, and starts it
 // again.
 func (c *cluster) restart(ctx context.Context, number int, down time.Duration) error {
+	defer c.exclusive()()
 	m := c.members[number]
-	m.mu.Lock()
-	l := m.life
-	m.life = nil
-	m.mu.Unlock()
+	l := m.take()
 	l.calls.Wait()
-	if err := l.end(); err != nil {
+	if err := l.end(); err != nil && !m.disk.hurt() {
 		return fmt.Errorf("restart node %d: %w", number+1, err)
 	}
 	pause(ctx, down)
+	return c.start(ctx, m)
+}
+
+// revive starts a node again that ended because of its disk, whichever life met
+// it. If was has to have ended, and lives on, that is wrong.
+func (c *cluster) revive(ctx context.Context, number int, was *life, must bool) error {
+	defer c.exclusive()()
+	m := c.members[number]
+	l := m.now()
+	select {
+	case err := <-l.ended:
+		l.ended <- err
+		if !errors.Is(err, consensus.ErrBroken) && !errors.Is(err, consensus.ErrStalled) {
+			return fmt.Errorf("node %d ended, and not because of its disk: %w", number+1, err)
+		}
+	default:
+		if must && l == was {
+			return fmt.Errorf("node %d lives on after a write failed", number+1)
+		}
+		return nil
+	}
+	m.take()
+	l.hangUp()
+	l.calls.Wait()
+	if err := l.end(); err != nil {
+		c.log.Info("the life on a bad disk ended", "err", err)
+	}
 	return c.start(ctx, m)
 }
 
@@ -207,13 +280,12 @@ func (c *cluster) restart(ctx context.Context, number int, down time.Duration) e
 // after a while. Their lives go on with what was in the files at that moment,
 // synced or not, as after a kill -9; nobody hears of their end.
 func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int) error {
+	defer c.exclusive()()
 	lives := make([]*life, len(numbers))
 	for i, number := range numbers {
 		m := c.members[number]
 		c.isolate(number, true)
-		m.mu.Lock()
-		lives[i], m.life = m.life, nil
-		m.mu.Unlock()
+		lives[i] = m.take()
 		lives[i].crashed.Store(true)
 	}
 	synctest.Wait() // nothing runs, so nothing is being written
@@ -249,6 +321,61 @@ func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int)
 	return nil
 }
 
+// welcome lets a fourth node join, stay for a while and be removed.
+func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
+	release := c.exclusive()
+	if c.guest != nil {
+		release()
+		return errInvalid("a guest is here already")
+	}
+	c.guests++
+	m := &member{number: nodes, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
+	c.guest = m
+	opening, cancel := context.WithTimeout(ctx, patience)
+	err := c.start(opening, m)
+	cancel()
+	release()
+	if err != nil {
+		return err
+	}
+	l := m.now()
+	s, err := l.Members().Status(ctx)
+	if err != nil {
+		return err
+	}
+	id := s.Node.ID
+	if err := await(ctx, "the guest is ready", func() bool { return l.Ready() == nil }); err != nil {
+		return err
+	}
+	pause(ctx, d)
+	err = await(ctx, "the guest is removed", func() bool {
+		for _, m := range c.members {
+			other := m.call()
+			if other == nil {
+				continue
+			}
+			call, cancel := context.WithTimeout(other.ctx, maxPatience)
+			err := other.Members().Remove(call, id, true)
+			cancel()
+			other.calls.Done()
+			if err == nil || errors.Is(err, state.ErrNotFound) {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	defer c.exclusive()()
+	m.take()
+	c.guest = nil
+	if err := l.end(); err != nil && !errors.Is(err, consensus.ErrRemoved) {
+		return fmt.Errorf("the guest ended: %w", err)
+	}
+	return os.RemoveAll(m.folder)
+}
+
 // end stops a node that nobody calls any more.
 func (l *life) end() error {
 	l.hangUp()
@@ -268,7 +395,14 @@ func (c *cluster) close() error {
 		if m == nil || m.life == nil {
 			continue
 		}
-		ends.Go(func() { errs[i] = m.life.end() })
+		ends.Go(func() {
+			if err := m.life.end(); !m.disk.hurt() {
+				errs[i] = err
+			}
+		})
+	}
+	if c.guest != nil && c.guest.life != nil { // only when something went wrong
+		ends.Go(func() { _ = c.guest.life.end() })
 	}
 	ends.Wait()
 	c.network.sim.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
+	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
 )
 
 // row is one key of the state and its value.
@@ -82,7 +83,7 @@ func (r *run) examine(ctx context.Context, m *member, got *report) (rows []row, 
 func (r *run) holds(ctx context.Context, s state.View, number int, content *blocks.Store) error {
 	return s.Roots("", func(root state.Root) (bool, error) {
 		for _, c := range root.Copies {
-			if c.Phase != state.Held || r.cluster.ids[c.Node] != number {
+			if at, known := r.cluster.ids[c.Node]; c.Phase != state.Held || !known || at != number {
 				continue
 			}
 			want, known := r.library.bytes[root.Key.Cid().String()]
@@ -105,6 +106,26 @@ func (r *run) holds(ctx context.Context, s state.View, number int, content *bloc
 	})
 }
 
+// terms is how many terms of Raft there were after that of the first leader.
+func (r *run) terms() (terms uint64, err error) {
+	for _, m := range r.cluster.members {
+		log, err := raftlog.Open(filepath.Join(m.folder, "raft", "raft.db"))
+		if err != nil {
+			return 0, err
+		}
+		term, err := log.GetUint64([]byte("CurrentTerm")) // Raft's name for it
+		if err = errors.Join(err, log.Close()); err != nil {
+			return 0, err
+		}
+		terms = max(terms, term)
+	}
+	return terms - min(terms, firstTerm), nil
+}
+
+// firstTerm is the term in which a new cluster's first leader leads: Raft's
+// founding is term 1.
+const firstTerm = 2
+
 // count counts the pins, and checks that who holds a pinned one is on record.
 func (r *run) count(s state.View, got *report) error {
 	need, err := s.Need()
@@ -125,9 +146,9 @@ func (r *run) count(s state.View, got *report) error {
 			return err
 		}
 		for _, p := range all {
-			got.pins++
+			got.Pins++
 			if p.Status == state.Pinned {
-				got.pinned++
+				got.Pinned++
 				if !pinned[p.CID] {
 					return fmt.Errorf("pin %s is pinned, and fewer than %d nodes hold %s", p.Name, need, p.CID)
 				}

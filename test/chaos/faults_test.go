@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -11,19 +13,29 @@ import (
 type fault uint8
 
 const (
-	partition fault = iota // a node reaches nobody and nobody reaches it
-	deaf                   // a node sends, and hears nothing
-	mute                   // a node hears, and nobody hears it
-	pair                   // two nodes do not reach each other, the third reaches both
-	slow                   // what a node sends takes long
-	powerLoss              // a node ends without a word, and comes back
-	blackout               // all do, at one moment
-	restart                // a node ends as it should, and comes back
+	partition  fault = iota // a node reaches nobody and nobody reaches it
+	deaf                    // a node sends, and hears nothing
+	mute                    // a node hears, and nobody hears it
+	pair                    // two nodes do not reach each other, the third reaches both
+	slow                    // what a node sends takes long
+	powerLoss               // a node ends without a word, and comes back
+	blackout                // all do, at one moment
+	restart                 // a node ends as it should, and comes back
+	flap                    // a node is cut off and back again and again
+	hold                    // nothing arrives at or from a node, then all of it does
+	slowDisk                // the log of a node takes long for each write
+	hungDisk                // it answers no more, for longer than a node waits
+	brokenDisk              // a write to it fails
+	skew                    // the clock of a node is wrong, by an hour or so
+	guest                   // a fourth node joins, and is removed
 	faults
 )
 
 func (f fault) String() string {
-	return [...]string{"partition", "deaf", "mute", "pair", "slow", "power loss", "blackout", "restart"}[f]
+	return [...]string{
+		"partition", "deaf", "mute", "pair", "slow", "power loss", "blackout", "restart",
+		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest",
+	}[f]
 }
 
 // Bounds of the faults of one run, in virtual time.
@@ -34,6 +46,13 @@ const (
 	maxFault   = 5 * time.Second
 	slowBy     = 400 * time.Millisecond
 	faultsEach = 5 // in one run
+	// together is how many of them at the end of a run have a second one beside.
+	together = 2
+	minFlap  = 50 * time.Millisecond
+	maxFlap  = 800 * time.Millisecond
+	// hungFor is what a hang lasts beyond its step: nodes give up after 5 s.
+	hungFor = 3 * time.Second
+	maxSkew = 2 * time.Hour
 )
 
 // step is one fault of a plan.
@@ -43,6 +62,8 @@ type step struct {
 	node      int  // else it is this one
 	other     int  // of a pair: how far from node, 1 or 2
 	gap, last time.Duration
+	by        time.Duration // of a clock
+	with      *step         // what begins at the same moment; nil: nothing
 }
 
 func (s step) String() string {
@@ -50,39 +71,79 @@ func (s step) String() string {
 	if s.leader {
 		who = "leader"
 	}
-	return fmt.Sprintf("after %v %v of %s for %v", s.gap, s.fault, who, s.last)
+	text := fmt.Sprintf("after %v %v of %s for %v", s.gap, s.fault, who, s.last)
+	if s.with != nil {
+		text += ", and " + s.with.String()
+	}
+	return text
 }
 
 // plan draws the faults of a seed.
 func plan(rng *rand.Rand) []step {
 	steps := make([]step, faultsEach)
 	for i := range steps {
-		steps[i] = step{
-			fault: fault(rng.IntN(int(faults))), leader: rng.IntN(2) == 0, node: rng.IntN(nodes), other: 1 + rng.IntN(nodes-1),
-			gap:  time.Duration(rng.Int64N(int64(maxGap))).Round(time.Millisecond),
-			last: minFault + time.Duration(rng.Int64N(int64(maxFault-minFault))).Round(time.Millisecond),
+		steps[i] = draw(rng)
+		if i >= faultsEach-together {
+			with := draw(rng)
+			steps[i].with = &with
 		}
 	}
 	return steps
 }
 
-// cause lets one fault happen and end. An error says that the run does not
-// count, because it did not happen, or that a node did not come back.
-func (c *cluster) cause(ctx context.Context, s step) error {
-	err := c.happen(ctx, s)
-	if err == nil {
-		c.fired[s.fault]++
+func draw(rng *rand.Rand) step {
+	return step{
+		fault: fault(rng.IntN(int(faults))), leader: rng.IntN(2) == 0, node: rng.IntN(nodes), other: 1 + rng.IntN(nodes-1),
+		gap:  time.Duration(rng.Int64N(int64(maxGap))).Round(time.Millisecond),
+		last: minFault + time.Duration(rng.Int64N(int64(maxFault-minFault))).Round(time.Millisecond),
+		by:   time.Duration(rng.Int64N(int64(2*maxSkew))) - maxSkew,
 	}
-	return err
+}
+
+// cause lets one fault happen and end, and what goes with it. An error says that
+// the run does not count, because neither happened, or that a node did not come
+// back.
+func (c *cluster) cause(ctx context.Context, s step) error {
+	both := []step{s}
+	if s.with != nil {
+		both = append(both, *s.with)
+	}
+	errs := make([]error, len(both))
+	var running sync.WaitGroup
+	for i, s := range both {
+		running.Go(func() {
+			if i > 0 {
+				pause(ctx, s.gap)
+			}
+			errs[i] = c.happen(ctx, s)
+		})
+	}
+	running.Wait()
+	fired := 0
+	for i, err := range errs {
+		if err == nil {
+			c.fired[both[i].fault]++
+			fired++
+		}
+	}
+	// What the other fault kept from happening need not have happened.
+	for i, err := range errs {
+		var unseen invalid
+		if fired > 0 && errors.As(err, &unseen) {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *cluster) happen(ctx context.Context, s step) error {
 	node := s.node
-	if number, known := c.leader(ctx); s.leader && known {
+	if number, known := c.leader(ctx); s.leader && known && number < nodes {
 		node = number
 	}
 	other := (node + s.other) % nodes
 	third := nodes - node - other
+	around := []link{{node, other}, {node, third}, {other, node}, {third, node}}
 	switch s.fault {
 	case powerLoss:
 		return c.crash(ctx, s.last, node)
@@ -91,17 +152,113 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 	case restart:
 		return c.restart(ctx, node, s.last)
 	case slow:
-		return c.slowDown(ctx, s.last, link{node, other}, link{node, third})
+		return c.slowDown(ctx, s.last, around[:2]...)
 	case partition:
-		return c.cutOff(ctx, s.last, link{node, other}, link{node, third}, link{other, node}, link{third, node})
+		return c.cutOff(ctx, s.last, around...)
 	case deaf:
-		return c.cutOff(ctx, s.last, link{other, node}, link{third, node})
+		return c.cutOff(ctx, s.last, around[2:]...)
 	case mute:
-		return c.cutOff(ctx, s.last, link{node, other}, link{node, third})
+		return c.cutOff(ctx, s.last, around[:2]...)
 	case pair:
 		return c.cutOff(ctx, s.last, link{node, other}, link{other, node})
+	case flap:
+		return c.flap(ctx, s, around...)
+	case hold:
+		return c.holdBack(ctx, s.last, around...)
+	case slowDisk:
+		return c.slowDisk(ctx, node, s.last)
+	case hungDisk:
+		return c.hangDisk(ctx, node, s.last+hungFor)
+	case brokenDisk:
+		return c.breakDisk(ctx, node, s.last)
+	case skew:
+		return c.skew(ctx, node, s)
+	case guest:
+		return c.welcome(ctx, s.last)
 	}
 	return fmt.Errorf("no fault %v", s.fault)
+}
+
+// flap cuts a node off and mends it, as often as the time allows.
+func (c *cluster) flap(ctx context.Context, s step, links ...link) error {
+	end := time.Now().Add(s.last)
+	for i := int64(0); time.Now().Before(end); i++ {
+		// Spread over the range by a factor without a common divisor.
+		d := minFlap + time.Duration((int64(s.by.Abs())+i*int64(137*time.Millisecond))%int64(maxFlap-minFlap))
+		if err := c.cutOff(ctx, d, links...); err != nil && i == 0 && d > inFlight*4 {
+			return err
+		}
+		pause(ctx, d/2)
+	}
+	return nil
+}
+
+// holdBack lets nothing arrive for a while, and then everything.
+func (c *cluster) holdBack(ctx context.Context, d time.Duration, links ...link) error {
+	before := c.network.late()
+	until := time.Now().Add(d)
+	for _, l := range links {
+		c.network.hold(l, until)
+	}
+	pause(ctx, d)
+	if c.network.late() == before {
+		return errInvalid("nothing was held back")
+	}
+	return nil
+}
+
+func (c *cluster) slowDisk(ctx context.Context, number int, d time.Duration) error {
+	disk := &c.members[number].disk
+	disk.set(slowWrite, false, false)
+	pause(ctx, d)
+	if disk.set(0, false, false) == 0 {
+		return errInvalid("nothing was written to a slow disk")
+	}
+	return nil
+}
+
+// hangDisk lets a write hang. The node gives up after a while, which is as good
+// as a power loss, and is started again.
+func (c *cluster) hangDisk(ctx context.Context, number int, d time.Duration) error {
+	disk, was := &c.members[number].disk, c.members[number].now()
+	disk.set(0, true, false)
+	pause(ctx, d)
+	if disk.set(0, false, false) == 0 {
+		return errInvalid("nothing was written to a disk that hangs")
+	}
+	pause(ctx, pollEvery)
+	return c.revive(ctx, number, was, false)
+}
+
+// failsWithin is how long a node may live on a disk that failed a write.
+const failsWithin = time.Second
+
+// breakDisk lets a write fail, which has to end the node at once.
+func (c *cluster) breakDisk(ctx context.Context, number int, down time.Duration) error {
+	disk, was := &c.members[number].disk, c.members[number].now()
+	disk.set(0, false, true)
+	for range int(maxFault / pollEvery) { // until something is written
+		pause(ctx, pollEvery)
+		if disk.hits() > 0 {
+			break
+		}
+	}
+	pause(ctx, failsWithin)
+	met := disk.set(0, false, false)
+	if met == 0 {
+		return errInvalid("nothing was written to a broken disk")
+	}
+	pause(ctx, down)
+	return c.revive(ctx, number, was, true)
+}
+
+// skew sets a node's clock wrong, and right again.
+func (c *cluster) skew(ctx context.Context, number int, s step) error {
+	m := c.members[number]
+	m.ahead.Add(int64(s.by))
+	pause(ctx, s.last)
+	m.ahead.Add(-int64(s.by))
+	return nil
 }
 
 // cutOff loses everything on some directions for a while.

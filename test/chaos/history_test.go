@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ type op struct {
 	created   state.Millis   // of the pin, when the answer tells
 	pins      []int          // of a list
 	times     []state.Millis // of a list, when they were created
+	filter    *filter        // of a list; nil: all, in one page
+	total     int            // that a filtered list counts
 	at        int            // the node that was asked
 	when      time.Time      // virtual, of the call
 }
@@ -62,9 +65,22 @@ func (o *op) String() string {
 		what = fmt.Sprintf("%d by %d", o.old, o.pin)
 	case list:
 		what = fmt.Sprintf("%d pins", len(o.pins))
+		if o.filter != nil {
+			what = fmt.Sprintf("%d of %d pins by %s", len(o.pins), o.total, o.filter.what)
+		}
 	}
 	return fmt.Sprintf("%s [%d, %d] client %d at node %d: %s %s: %s",
 		o.when.Format("04:05.000"), o.call, o.ret, o.client, o.at+1, o.kind, what, o.outcome)
+}
+
+// filter is what a list was filtered by.
+type filter struct {
+	what  string
+	match func(h *history, pin int, created state.Millis) bool
+	limit int
+	// some says that pins come and go by themselves, as those of a status do:
+	// what is listed has to be there, and that is all.
+	some bool
 }
 
 // history is all that was asked of one account.
@@ -74,7 +90,25 @@ type history struct {
 	// mu guards what follows.
 	mu    sync.Mutex
 	ops   []*op
-	count int // pins that were asked for
+	count int            // pins that were asked for
+	cids  map[int]string // of pins that were asked for
+}
+
+// content tells what a pin is of.
+func (h *history) content(pin int) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cids[pin]
+}
+
+// setContent says what a pin is to be of.
+func (h *history) setContent(pin int, cid string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cids == nil {
+		h.cids = map[int]string{}
+	}
+	h.cids[pin] = cid
 }
 
 // number returns a number for a new pin.
@@ -105,7 +139,7 @@ func (o *op) shows(pin int) (there, gone bool) {
 		return (o.old == pin || o.pin == pin) && o.outcome == done, o.old == pin && o.outcome == missing
 	case list:
 		there = slices.Contains(o.pins, pin)
-		return there, !there
+		return there, !there && o.filter == nil
 	}
 	return false, false
 }
@@ -178,11 +212,45 @@ func (h *history) model() porcupine.Model {
 		}
 		return string(b)
 	}
-	listed := map[*op]string{}
+	listed, created := map[*op]string{}, h.created()
+	masks, order := map[*op]string{}, slices.SortedFunc(maps.Keys(created), func(a, b int) int { return cmp.Compare(created[b], created[a]) })
 	for _, o := range h.ops {
-		if o.kind == list && o.outcome == done {
-			listed[o] = flip(empty, o.pins...)
+		if o.kind != list || o.outcome != done {
+			continue
 		}
+		listed[o] = flip(empty, o.pins...)
+		if o.filter == nil || o.filter.some {
+			continue
+		}
+		var matching []int
+		for pin, at := range created {
+			if o.filter.match(h, pin, at) {
+				matching = append(matching, pin)
+			}
+		}
+		masks[o] = flip(empty, matching...)
+	}
+	fits := func(s string, o *op) bool {
+		switch {
+		case o.filter == nil:
+			return s == listed[o]
+		case o.filter.some:
+			return !slices.ContainsFunc(o.pins, func(pin int) bool { return !has(s, pin) })
+		}
+		total, page := 0, 0
+		for _, pin := range order {
+			if !has(s, pin) || !has(masks[o], pin) {
+				continue
+			}
+			if total++; total > o.filter.limit {
+				continue
+			}
+			if page == len(o.pins) || o.pins[page] != pin {
+				return false
+			}
+			page++
+		}
+		return total == o.total && page == len(o.pins)
 	}
 	return porcupine.Model{
 		Init: func() any { return empty },
@@ -204,7 +272,7 @@ func (h *history) model() porcupine.Model {
 			case get:
 				return has(s, o.pin) == (o.outcome == done), s
 			default:
-				return s == listed[o], s
+				return fits(s, o), s
 			}
 		},
 	}
@@ -286,6 +354,25 @@ func (h *history) checkLists() error {
 		}
 	}
 	return nil
+}
+
+// created is when each pin was, as answers tell.
+func (h *history) created() map[int]state.Millis {
+	created := map[int]state.Millis{}
+	for _, o := range h.ops {
+		if o.outcome != done {
+			continue
+		}
+		switch o.kind {
+		case create, replace, get:
+			created[o.pin] = o.created
+		case list:
+			for i, p := range o.pins {
+				created[p] = o.times[i]
+			}
+		}
+	}
+	return created
 }
 
 // checkCreated: a pin's time never changes, and of two pins of which one was

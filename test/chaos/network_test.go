@@ -34,8 +34,9 @@ type network struct {
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	cut     map[link]bool
+	cut     map[link]int           // by how many faults
 	slow    map[link]time.Duration // more latency
+	held    map[link]time.Time     // until then nothing arrives
 	passed  uint64                 // packets that went through
 	delayed uint64                 // of them, over a slow direction
 	lost    map[link]uint64
@@ -43,7 +44,7 @@ type network struct {
 }
 
 func newNetwork() *network {
-	n := &network{cut: map[link]bool{}, slow: map[link]time.Duration{}, lost: map[link]uint64{}, port: firstPort}
+	n := &network{cut: map[link]int{}, slow: map[link]time.Duration{}, held: map[link]time.Time{}, lost: map[link]uint64{}, port: firstPort}
 	n.sim = &simnet.Simnet{LatencyFunc: n.latency, Logger: slog.New(slog.DiscardHandler)}
 	n.sim.Start()
 	return n
@@ -68,18 +69,33 @@ func clusterAddr(node int) string {
 func (n *network) latency(p *simnet.Packet) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	more := n.slow[link{numberOf(p.From), numberOf(p.To)}]
+	l := link{numberOf(p.From), numberOf(p.To)}
+	more := n.slow[l]
+	if wait := time.Until(n.held[l]); wait > more {
+		more = wait
+	}
 	if more > 0 {
 		n.delayed++
 	}
 	return linkLatency + more
 }
 
-// set cuts or mends one direction.
+// set cuts one direction, or mends what one cut did.
 func (n *network) set(l link, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.cut[l] = cut
+	if cut {
+		n.cut[l]++
+	} else {
+		n.cut[l]--
+	}
+}
+
+// hold keeps everything on one direction until a moment: then all of it arrives.
+func (n *network) hold(l link, until time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held[l] = until
 }
 
 // delay sets what one direction takes longer than others.
@@ -121,7 +137,7 @@ type socket struct {
 func (s *socket) WriteTo(p []byte, to net.Addr) (int, error) {
 	l := link{s.node, numberOf(to)}
 	s.network.mu.Lock()
-	lost := s.network.cut[l]
+	lost := s.network.cut[l] > 0
 	if lost {
 		s.network.lost[l]++
 	} else {

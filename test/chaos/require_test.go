@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,43 +86,100 @@ func again(n int, s step) []step {
 const (
 	failOver = 1500 * time.Millisecond // A1, P10
 	oneWay   = 3 * time.Second         // A4
+	// hungLeader is P10 and A6.
+	hungLeader = 7 * time.Second
 	// refusal is P13 and A3, and a little for what else the call does.
 	refusal = 10*time.Second + 50*time.Millisecond
 )
+
+// requirement is a scenario with what it has to reach.
+type requirement struct {
+	name   string
+	steps  []step
+	outage time.Duration // the longest of writes
+	terms  uint64        // of Raft, in each minute; 0: as many as there are
+}
+
+// The storm of A13: each node loses its power every two seconds for a minute.
+const (
+	stormKills = 90
+	stormDown  = 200 * time.Millisecond
+	stormGap   = 2*time.Second/nodes - stormDown
+	// stormOutage is how long nothing may be written: the storm, for there is
+	// hardly ever a majority, and ten seconds.
+	stormOutage = 70 * time.Second
+)
+
+func requirements() []requirement {
+	storm := again(stormKills, step{fault: powerLoss, gap: stormGap, last: stormDown})
+	for i := range storm {
+		storm[i].node = i % nodes
+	}
+	clocks := []step{
+		{fault: skew, leader: true, by: time.Hour, last: 10 * time.Second, with: &step{fault: skew, node: 1, by: -time.Hour, last: 8 * time.Second}},
+		{fault: skew, leader: true, by: -time.Hour, gap: time.Second, last: 5 * time.Second},
+		{fault: powerLoss, leader: true, gap: time.Second, last: time.Second, with: &step{fault: skew, node: 2, by: maxSkew, last: 5 * time.Second}},
+	}
+	full := again(3, step{fault: powerLoss, node: 2, gap: time.Second, last: 4 * time.Second})
+	return []requirement{
+		{"A1, P10: the leader loses its power", again(100, step{fault: powerLoss, leader: true, gap: time.Second, last: time.Second}), failOver, 0},
+		{"A3: the leader is cut off for 30 s", again(1, step{fault: partition, leader: true, last: 30 * time.Second}), oneWay, 3},
+		{"A4: the leader hears nothing", again(1, step{fault: deaf, leader: true, gap: time.Second, last: time.Minute}), oneWay, 3},
+		{"A4: nobody hears the leader", again(1, step{fault: mute, leader: true, gap: time.Second, last: time.Minute}), oneWay, 3},
+		{"A4: a follower hears nothing", again(1, step{fault: deaf, node: 2, gap: time.Second, last: time.Minute}), oneWay, 3},
+		{"A12: a lagging node gets a snapshot under load, whose sender is killed", append(full, step{
+			fault: powerLoss, node: 2, gap: time.Second, last: 4 * time.Second,
+			with: &step{fault: powerLoss, leader: true, gap: 4*time.Second + 20*time.Millisecond, last: time.Second},
+		}), oneWay, 0},
+		{"A13: every node is restarted every two seconds", storm, stormOutage, 0},
+		{"A16: clocks are wrong by an hour", clocks, oneWay, 0},
+		{"the leader is restarted", again(2, step{fault: restart, leader: true, gap: time.Second, last: time.Second}), failOver, 0},
+		{"the leader's disk hangs", again(3, step{fault: hungDisk, leader: true, gap: time.Second, last: 4 * time.Second}), hungLeader, 0},
+		{"a write to the leader's disk fails", again(3, step{fault: brokenDisk, leader: true, gap: time.Second, last: time.Second}), failOver, 0},
+	}
+}
+
+// scenarios returns all that a run can be made of, by name.
+func scenarios() map[string]scenario {
+	all := mistaken()
+	all[""] = scenario{}
+	for _, r := range requirements() {
+		for i := range r.steps {
+			r.steps[i].other = 1
+			if with := r.steps[i].with; with != nil {
+				with.other = 1
+			}
+		}
+		all[r.name] = scenario{steps: r.steps, patience: 2 * refusal, probe: true, often: strings.HasPrefix(r.name, "A12")}
+	}
+	return all
+}
 
 func TestWritesGoOnSoonAfterAFault(t *testing.T) {
 	if !*longFlag {
 		t.Skip("only with -long")
 	}
-	for _, tc := range []struct {
-		name   string
-		steps  []step
-		outage time.Duration
-	}{
-		{"A1, P10: the leader loses its power", again(100, step{fault: powerLoss, leader: true, gap: time.Second, last: time.Second}), failOver},
-		{"A3: the leader is cut off for 30 s", again(1, step{fault: partition, leader: true, last: 30 * time.Second}), oneWay},
-		{"A4: the leader hears nothing", again(2, step{fault: deaf, leader: true, gap: time.Second, last: 10 * time.Second}), oneWay},
-		{"A4: nobody hears the leader", again(2, step{fault: mute, leader: true, gap: time.Second, last: 10 * time.Second}), oneWay},
-		{"the leader is restarted", again(2, step{fault: restart, leader: true, gap: time.Second, last: time.Second}), failOver},
-	} {
+	for _, tc := range requirements() {
 		t.Run(tc.name, func(t *testing.T) {
-			for at := range tc.steps {
-				tc.steps[at].other = 1
-			}
-			got, err := simulate(t, 1, scenario{steps: tc.steps, patience: 2 * refusal, probe: true})
+			got, err := simulate(t, 1, tc.name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var median, worst time.Duration
-			if n := len(got.outages); n > 0 {
-				median, worst = got.outages[(n-1)/2], got.outages[n-1]
+			if n := len(got.Outages); n > 0 {
+				median, worst = got.Outages[(n-1)/2], got.Outages[n-1]
 			}
-			t.Logf("%d calls; longest %v; %d outages of writes, median %v, worst %v", got.ops, got.longest, len(got.outages), median, worst)
+			minutes := got.Virtual.Minutes()
+			t.Logf("%d calls in %v; longest %v; %d outages of writes, median %v, worst %v; %d terms; %d snapshots taken over; faults: %s",
+				got.Ops, got.Virtual.Round(time.Second), got.Longest, len(got.Outages), median, worst, got.Terms, got.Snapshots, got.faults())
+			if tc.terms > 0 && float64(got.Terms) > math.Ceil(minutes)*float64(tc.terms) {
+				t.Errorf("%d terms in %v", got.Terms, got.Virtual)
+			}
 			if worst > tc.outage {
 				t.Errorf("no write for %v, the most is %v", worst, tc.outage)
 			}
-			if got.longest > refusal {
-				t.Errorf("a call took %v, the most is %v", got.longest, refusal)
+			if got.Longest > refusal {
+				t.Errorf("a call took %v, the most is %v", got.Longest, refusal)
 			}
 		})
 	}

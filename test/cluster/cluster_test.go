@@ -36,7 +36,7 @@ type running struct {
 	metrics *prometheus.Registry
 }
 
-func start(t *testing.T, dir, join, secretFile string) *running {
+func start(t *testing.T, dir, join, secretFile string, tune ...func(*node.Options)) *running {
 	t.Helper()
 	c := config.Default()
 	c.Data = dir
@@ -47,23 +47,33 @@ func start(t *testing.T, dir, join, secretFile string) *running {
 	if join != "" {
 		c.Cluster.Join, c.Cluster.SecretFile = []string{join}, secretFile
 	}
-	return run(t, c)
+	return run(t, c, tune...)
 }
 
-func run(t *testing.T, c config.Config) *running {
+func run(t *testing.T, c config.Config, tune ...func(*node.Options)) *running {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
-	n, err := node.Open(t.Context(), node.Options{
-		Config: c, Version: "test", Registerer: metrics, Logger: slog.New(slog.DiscardHandler),
-	})
+	opts := node.Options{Config: c, Version: "test", Registerer: metrics, Logger: slog.New(slog.DiscardHandler)}
+	for _, change := range tune {
+		change(&opts)
+	}
+	n, err := node.Open(t.Context(), opts)
 	if err != nil {
 		t.Fatalf("open %s: %v", c.Data, err)
 	}
+	r := serve(t, n, c)
+	r.metrics = metrics
+	await(t, "ready "+c.Node.Name, func() bool { return n.Ready() == nil })
+	return r
+}
+
+// serve runs an open node until the test ends, or stop is called.
+func serve(t *testing.T, n *node.Node, c config.Config) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
 	stopped := false
-	r := &running{Node: n, dir: c.Data, config: c, metrics: metrics}
+	r := &running{Node: n, dir: c.Data, config: c}
 	r.stop = func() error {
 		if stopped {
 			return nil
@@ -77,7 +87,6 @@ func run(t *testing.T, c config.Config) *running {
 			t.Errorf("stop %s: %v", c.Data, err)
 		}
 	})
-	await(t, "ready "+c.Node.Name, func() bool { return n.Ready() == nil })
 	return r
 }
 
@@ -97,10 +106,10 @@ func await(t *testing.T, what string, cond func() bool) {
 }
 
 // three starts a cluster of three nodes.
-func three(t *testing.T) []*running {
+func three(t *testing.T, tune ...func(*node.Options)) []*running {
 	t.Helper()
 	base := t.TempDir()
-	first := start(t, filepath.Join(base, "node1"), "", "")
+	first := start(t, filepath.Join(base, "node1"), "", "", tune...)
 	s, err := first.Members().Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +117,7 @@ func three(t *testing.T) []*running {
 	secret := filepath.Join(first.dir, node.SecretFile)
 	nodes := []*running{first}
 	for _, name := range []string{"node2", "node3"} {
-		nodes = append(nodes, start(t, filepath.Join(base, name), s.Node.ClusterAddrs[0], secret))
+		nodes = append(nodes, start(t, filepath.Join(base, name), s.Node.ClusterAddrs[0], secret, tune...))
 	}
 	for _, n := range nodes {
 		await(t, "all are voters", func() bool {

@@ -11,6 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multibase"
+	"github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
@@ -35,52 +40,71 @@ func badBodies() map[string]string {
 		pairs[i] = fmt.Sprintf(`"k%d":"v"`, i)
 	}
 	return map[string]string{
-		"24 nothing":                  "",
-		"24 not JSON":                 "cid=" + c,
-		"24 half an object":           `{"cid":"` + c,
-		"24 two values":               `{"cid":"` + c + `"} {}`,
-		"24 a trailing byte":          `{"cid":"` + c + `"}x`,
-		"24 a comma too many":         `{"cid":"` + c + `",}`,
-		"24 single quotes":            `{'cid':'` + c + `'}`,
-		"8 an array":                  `["` + c + `"]`,
-		"8 a string":                  `"` + c + `"`,
-		"8 null":                      "null",
-		"8 a number":                  "1",
-		"25 no cid":                   `{"name":"x"}`,
-		"25 an empty cid":             `{"cid":""}`,
-		"25 a null cid":               `{"cid":null}`,
-		"8 a cid that is a number":    `{"cid":1}`,
-		"8 a cid that is a list":      `{"cid":["` + c + `"]}`,
-		"8 a cid of dag-json":         `{"cid":{"/":"` + c + `"}}`,
-		"26 a cid of letters":         `{"cid":"hello"}`,
-		"26 a cid cut short":          `{"cid":"` + c[:len(c)-3] + `"}`,
-		"26 a cid with a letter more": `{"cid":"` + c + `a"}`,
-		"26 a cid with a blank":       `{"cid":" ` + c + `"}`,
-		"26 a path":                   `{"cid":"/ipfs/` + c + `"}`,
-		"26 a cid with a path":        `{"cid":"` + c + `/a"}`,
-		"26 a v0 CID cut short":       `{"cid":"QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbd"}`,
-		"26 a peer id":                `{"cid":"12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"}`,
-		"27 a name of 256 characters": with(`"name":"` + strings.Repeat("a", 256) + `"`),
-		"27 a name of 256 wide ones":  with(`"name":"` + strings.Repeat("🏔", 256) + `"`),
-		"8 a name that is a number":   with(`"name":5`),
-		"8 a name that is a list":     with(`"name":["a"]`),
-		"5 21 origins":                origins(21, "/ip4/192.0.2.1/tcp/4001"),
-		"5 an origin that is a URL":   origins(1, "https://example.org/x"),
-		"5 an empty origin":           origins(1, ""),
-		"5 an origin with a bad port": origins(1, "/ip4/192.0.2.1/tcp/99999"),
-		"8 origins that are text":     with(`"origins":"/ip4/192.0.2.1/tcp/4001"`),
-		"8 origins of numbers":        with(`"origins":[1]`),
-		"6 meta with a number":        with(`"meta":{"a":1}`),
-		"6 meta with a null":          with(`"meta":{"a":null}`),
-		"6 meta with an object":       with(`"meta":{"a":{"b":"c"}}`),
-		"6 meta that is a list":       with(`"meta":["a"]`),
-		"6 meta that is text":         with(`"meta":"a"`),
-		"6 meta with 1,001 pairs":     with(`"meta":{` + strings.Join(pairs, ",") + `}`),
-		"6 meta beyond its size":      with(`"meta":{"a":"` + strings.Repeat("x", 500_000) + `"}`),
-		"24 nesting without end":      strings.Repeat("[", 10_000),
-		"24 bytes that are not UTF-8": "{\"cid\":\"\xff\xfe\"}",
-		"24 a binary":                 "\x00\x01\x02",
-		"24 XML":                      "<pin/>",
+		"24 nothing":                   "",
+		"24 not JSON":                  "cid=" + c,
+		"24 half an object":            `{"cid":"` + c,
+		"24 two values":                `{"cid":"` + c + `"} {}`,
+		"24 a trailing byte":           `{"cid":"` + c + `"}x`,
+		"24 a comma too many":          `{"cid":"` + c + `",}`,
+		"24 single quotes":             `{'cid':'` + c + `'}`,
+		"8 an array":                   `["` + c + `"]`,
+		"8 a string":                   `"` + c + `"`,
+		"8 null":                       "null",
+		"8 a number":                   "1",
+		"25 no cid":                    `{"name":"x"}`,
+		"25 an empty cid":              `{"cid":""}`,
+		"25 a null cid":                `{"cid":null}`,
+		"8 a cid that is a number":     `{"cid":1}`,
+		"8 a cid that is a list":       `{"cid":["` + c + `"]}`,
+		"8 a cid of dag-json":          `{"cid":{"/":"` + c + `"}}`,
+		"26 a cid of letters":          `{"cid":"hello"}`,
+		"26 a cid cut short":           `{"cid":"` + c[:len(c)-3] + `"}`,
+		"26 a cid with a letter more":  `{"cid":"` + c + `a"}`,
+		"26 a cid with a blank":        `{"cid":" ` + c + `"}`,
+		"26 a path":                    `{"cid":"/ipfs/` + c + `"}`,
+		"26 a cid with a path":         `{"cid":"` + c + `/a"}`,
+		"26 a v0 CID cut short":        `{"cid":"QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbd"}`,
+		"26 a peer id":                 `{"cid":"12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"}`,
+		"27 a name of 256 characters":  with(`"name":"` + strings.Repeat("a", 256) + `"`),
+		"27 a name of 256 wide ones":   with(`"name":"` + strings.Repeat("🏔", 256) + `"`),
+		"8 a name that is a number":    with(`"name":5`),
+		"8 a name that is a list":      with(`"name":["a"]`),
+		"5 21 origins":                 origins(21, "/ip4/192.0.2.1/tcp/4001"),
+		"5 an origin that is a URL":    origins(1, "https://example.org/x"),
+		"5 an empty origin":            origins(1, ""),
+		"5 an origin with a bad port":  origins(1, "/ip4/192.0.2.1/tcp/99999"),
+		"8 origins that are text":      with(`"origins":"/ip4/192.0.2.1/tcp/4001"`),
+		"8 origins of numbers":         with(`"origins":[1]`),
+		"6 meta with a number":         with(`"meta":{"a":1}`),
+		"6 meta with a null":           with(`"meta":{"a":null}`),
+		"6 meta with an object":        with(`"meta":{"a":{"b":"c"}}`),
+		"6 meta that is a list":        with(`"meta":["a"]`),
+		"6 meta that is text":          with(`"meta":"a"`),
+		"6 meta with 1,001 pairs":      with(`"meta":{` + strings.Join(pairs, ",") + `}`),
+		"6 meta beyond its size":       with(`"meta":{"a":"` + strings.Repeat("x", 500_000) + `"}`),
+		"24 nesting without end":       strings.Repeat("[", 10_000),
+		"A38 arrays 10,000 deep":       with(`"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)),
+		"A38 objects 10,000 deep":      with(`"x":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000)),
+		"A38 deeper than 64":           with(`"x":` + strings.Repeat("[", 64) + strings.Repeat("]", 64)),
+		"A38 the cid twice":            with(`"cid":"` + c + `"`),
+		"A38 the name twice":           with(`"name":"a","name":"b"`),
+		"A38 meta with a key twice":    with(`"meta":{"a":"1","a":"2"}`),
+		"A38 a byte order mark":        "\ufeff" + `{"cid":"` + c + `"}`,
+		"A38 UTF-16":                   string([]byte{0xff, 0xfe, '{', 0, '}', 0}),
+		"A38 half a surrogate pair":    with(`"name":"\ud800"`),
+		"A38 CID for cid":              `{"CID":"` + c + `"}`,
+		"A38 a cid of 5,000 letters":   `{"cid":"` + strings.Repeat("b", 5000) + `"}`,
+		"A38 a v0 CID with a base":     `{"cid":"zQmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG"}`,
+		"A38 a cid with a NUL":         `{"cid":"` + c + `\u0000"}`,
+		"A38 an identity CID too long": `{"cid":"` + cid.NewCidV1(cid.Raw, identityHash(600)).String() + `"}`,
+		"A38 a null name":              with(`"name":null`),
+		"A38 null origins":             with(`"origins":null`),
+		"A38 null meta":                with(`"meta":null`),
+		"A38 meta with a list":         with(`"meta":{"a":["b"]}`),
+		"A38 meta with a truth":        with(`"meta":{"a":true}`),
+		"24 bytes that are not UTF-8":  "{\"cid\":\"\xff\xfe\"}",
+		"24 a binary":                  "\x00\x01\x02",
+		"24 XML":                       "<pin/>",
 	}
 }
 
@@ -113,6 +137,28 @@ func badQueries() map[string]string {
 		"43 limit with a point":          q("limit", "1.5"),
 		"43 limit in exponents":          q("limit", "1e2"),
 		"43 limit beyond any number":     q("limit", "99999999999999999999"),
+		"A39 limit 1e9":                  q("limit", "1000000000"),
+		"A39 limit empty":                q("limit", ""),
+		"A39 limit with a plus":          q("limit", "+5"),
+		"A39 limit with a blank":         q("limit", " 5"),
+		"A39 limit in hexadecimals":      q("limit", "0x10"),
+		"A39 limit with an underscore":   q("limit", "1_0"),
+		"A39 limit beyond 16 bits":       q("limit", "65537"),
+		"A39 before in year 10000":       q("before", "10000-01-01T00:00:00Z"),
+		"A39 before in month 13":         q("before", "2026-13-01T00:00:00Z"),
+		"A39 before at 25 o'clock":       q("before", "2026-01-01T25:00:00Z"),
+		"A39 before with a comma":        q("before", "2026-01-01T00:00:00,5Z"),
+		"A39 before is empty":            q("before", ""),
+		"A39 before of 100,000 digits":   q("before", "2026-01-01T00:00:00."+strings.Repeat("9", 10_000)+"Z"),
+		"A39 after before the years":     q("after", "-0001-01-01T00:00:00Z"),
+		"A39 status empty":               q("status", ""),
+		"A39 status with a blank":        q("status", "pinned, failed"),
+		"A39 match empty":                q("match", "") + "&name=x",
+		"A39 meta deep":                  q("meta", strings.Repeat("[", 10_000)),
+		"A39 meta with a key twice":      q("meta", `{"a":"b","a":"c"}`),
+		"A39 meta is empty":              q("meta", ""),
+		"A39 name of 256 characters":     q("name", strings.Repeat("a", 256)),
+		"A39 a broken escape":            "name=%zz",
 		"44 meta is not JSON":            q("meta", "a=b"),
 		"44 meta is a list":              q("meta", `["a"]`),
 		"44 meta is text":                q("meta", `"a"`),
@@ -144,8 +190,6 @@ func corpus(id string) []badRequest {
 		badRequest{"100 108 a body of 3 MiB", http.MethodPost, "/pins", big(3 * maxBody), large},
 		badRequest{"100 108 a replacement of 3 MiB", http.MethodPost, "/pins/" + id, big(3 * maxBody), large},
 		badRequest{"96 an unknown id", http.MethodGet, "/pins/unknown", "", unknown},
-		badRequest{"96 an unknown id to replace", http.MethodPost, "/pins/unknown", `{"cid":"` + nowhere().String() + `"}`, unknown},
-		badRequest{"96 an unknown id to delete", http.MethodDelete, "/pins/unknown", "", unknown},
 		badRequest{"93 an unknown route", http.MethodGet, "/nothing/here", "", unknown},
 		badRequest{"93 a route below a pin", http.MethodGet, "/pins/" + id + "/more", "", unknown},
 		badRequest{"93 a version segment", http.MethodGet, "/v1/pins", "", unknown},
@@ -155,18 +199,32 @@ func corpus(id string) []badRequest {
 	)
 }
 
+// unknownIDs are writes that only the cluster can refuse.
+func unknownIDs() []badRequest {
+	unknown := []int{http.StatusNotFound}
+	return []badRequest{
+		{"96 an unknown id to replace", http.MethodPost, "/pins/unknown", `{"cid":"` + nowhere().String() + `"}`, unknown},
+		{"96 an unknown id to delete", http.MethodDelete, "/pins/unknown", "", unknown},
+	}
+}
+
 // reasons are the reasons that belong to a status.
 var reasons = map[int]string{
 	http.StatusBadRequest: "BAD_REQUEST", http.StatusNotFound: "NOT_FOUND",
 }
 
-func testBadRequests(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
+// TestBadInputChangesNothing sends what must be refused, and holds the answers
+// against the table and the hash of the state against what it was before.
+func TestBadInputChangesNothing(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "bad@example.org")
+	t.Run("A38 A39 what is accepted", func(t *testing.T) { testOddInput(s.as(t)) })
 	stays := s.post(harness.Pin{CID: nowhere().String(), Name: "stays"})
 	if _, err := harness.WaitStatus(t.Context(), s.next(), stays.RequestID, "failed", pinnedWithin); err != nil {
 		t.Fatal(err)
 	}
 	before := s.all()
+	hash := stateHash(t, c)
 	for _, tc := range corpus(stays.RequestID) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := s.as(t)
@@ -195,21 +253,99 @@ func testBadRequests(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 	if after := s.all(); len(after) != 1 || after[0].RequestID != before[0].RequestID || after[0].Pin.Name != "stays" || after[0].Created != before[0].Created {
 		t.Errorf("bad requests changed the state: %+v", after)
 	}
+	// Only what names a pin that is not there has to be put to the cluster.
+	if now := stateHash(t, c); now.Hash != hash.Hash || now.Index != hash.Index {
+		t.Errorf("P8: the state has the hash %s at %d, and had %s at %d", now.Hash, now.Index, hash.Hash, hash.Index)
+	}
+	for _, tc := range unknownIDs() {
+		s := s.as(t)
+		if r := s.raw(tc.method, tc.path, tc.body); !slices.Contains(tc.want, r.Status) {
+			t.Errorf("%s: %d %.300s", tc.name, r.Status, r.Body)
+		} else {
+			errorBody(t, r, reasons[r.Status])
+		}
+	}
+	if after := s.all(); !slices.EqualFunc(after, before, samePin) {
+		t.Errorf("bad requests changed the list: %+v", after)
+	}
 	// A body of exactly the bound is not too large, only bad or good.
 	body := `{"cid":"` + nowhere().String() + `"}` + strings.Repeat(" ", maxBody)
 	if r := s.raw(http.MethodPost, "/pins", body[:maxBody]); r.Status != http.StatusAccepted {
 		t.Errorf("108: a body of 1 MiB: %d %s", r.Status, r.Body)
 	}
-	// What no text decides must at least be answered, and never by a 5xx.
-	for _, body := range []string{
-		`{"cid":"bafkqaaa"}`, // identity
-		`{"cid":"` + nowhere().String() + `","cid":"` + nowhere().String() + `"}`,
-		"\ufeff" + `{"cid":"` + nowhere().String() + `"}`,
-		`{"CID":"` + nowhere().String() + `"}`,
-		`{"cid":"` + nowhere().String() + `","x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`,
+}
+
+// stateHash is the hash of the state on all nodes, which stand still.
+func stateHash(t *testing.T, c *harness.Cluster) client.StateHash {
+	t.Helper()
+	if err := c.SameState(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := c.Nodes[0].StateHash(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// identityHash holds n bytes instead of a hash of them.
+func identityHash(n int) multihash.Multihash {
+	h, err := multihash.Sum(make([]byte, n), multihash.IDENTITY, -1)
+	if err != nil {
+		panic(fmt.Sprintf("identity: %v", err)) // cannot happen
+	}
+	return h
+}
+
+// testOddInput sends what is unusual and allowed: the answers echo it.
+func testOddInput(s *service) {
+	c := nowhere()
+	v0 := cid.NewCidV0(nowhere().Hash())
+	with := func(member string) string { return `{"cid":"` + c.String() + `",` + member + `}` }
+	origins := `"origins":[` + strings.TrimSuffix(strings.Repeat(`"/ip4/192.0.2.1/tcp/4001",`, 20), ",") + `]`
+	for _, tc := range []struct{ name, body, cid string }{
+		{"a v1 CID", `{"cid":"` + c.String() + `"}`, c.String()},
+		{"a v0 CID", `{"cid":"` + v0.String() + `"}`, v0.String()},
+		{"base32 in upper case", `{"cid":"` + base(s.t, c, multibase.Base32Upper) + `"}`, base(s.t, c, multibase.Base32Upper)},
+		{"base58", `{"cid":"` + base(s.t, c, multibase.Base58BTC) + `"}`, base(s.t, c, multibase.Base58BTC)},
+		{"an identity CID", `{"cid":"` + cid.NewCidV1(cid.Raw, identityHash(8)).String() + `"}`, cid.NewCidV1(cid.Raw, identityHash(8)).String()},
+		{"an unknown codec", `{"cid":"` + cid.NewCidV1(0x300001, c.Hash()).String() + `"}`, cid.NewCidV1(0x300001, c.Hash()).String()},
+		{"a name of 255 wide characters", with(`"name":"` + strings.Repeat("🏔", 255) + `"`), c.String()},
+		{"20 origins", with(origins), c.String()},
+		{"nothing in everything", with(`"name":"","origins":[],"meta":{}`), c.String()},
+		{"63 deep", with(`"x":` + strings.Repeat("[", 63) + strings.Repeat("]", 63)), c.String()},
+		{"white space around", " \n\t" + `{"cid":"` + c.String() + `"}` + "\r\n ", c.String()},
+		{"escapes", `{"\u0063id":"` + c.String() + `"}`, c.String()},
 	} {
-		if r := s.raw(http.MethodPost, "/pins", body); r.Status != http.StatusAccepted && r.Status != http.StatusBadRequest {
-			t.Errorf("%.60q: %d %s", body, r.Status, r.Body)
+		r := s.raw(http.MethodPost, "/pins", tc.body)
+		var st harness.PinStatus
+		if r.Status != http.StatusAccepted || harness.DecodeStrict(r.Body, &st) != nil || st.Pin.CID != tc.cid || st.Status != "queued" {
+			s.t.Errorf("A38: %s: %d %.300s", tc.name, r.Status, r.Body)
+			continue
+		}
+		if got := s.get(st.RequestID); got.Pin.CID != tc.cid || got.Pin.Name != st.Pin.Name || len(got.Pin.Origins) != len(st.Pin.Origins) {
+			s.t.Errorf("A38: %s: %+v, accepted as %+v", tc.name, got, st)
+		}
+		s.delete(st.RequestID)
+	}
+	pin := s.post(harness.Pin{CID: c.String()})
+	for _, tc := range []struct {
+		name    string
+		query   []string
+		results int
+	}{
+		{"limit 1", []string{"limit", "1"}, 1},
+		{"limit 1000", []string{"limit", "1000"}, 1},
+		{"before year 9999", []string{"before", "9999-12-31T23:59:59.999Z"}, 1},
+		{"after year 9999", []string{"after", "9999-12-31T23:59:59.999Z"}, 0},
+		{"before year 0", []string{"before", "0000-01-01T00:00:00Z"}, 0},
+		{"after year 0", []string{"after", "0000-01-01T00:00:00Z"}, 1},
+		{"a name that is empty", []string{"name", ""}, 1},
+		{"meta without a pair", []string{"meta", "{}"}, 1},
+	} {
+		if got := s.list(append(tc.query, "status", harness.AllStatuses)...); len(got.Results) != tc.results || got.Count != tc.results {
+			s.t.Errorf("A39: %s: %d of %d, want %d", tc.name, len(got.Results), got.Count, tc.results)
 		}
 	}
+	s.delete(pin.RequestID)
 }

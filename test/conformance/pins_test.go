@@ -38,7 +38,6 @@ func TestPinningAPI(t *testing.T) {
 		"delete 59-61":        testDelete,
 		"authorization 68-71": testAuthorization,
 		"paging 41 46":        testPaging,
-		"bad requests":        testBadRequests,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.As(t), source.As(t)) })
 	}

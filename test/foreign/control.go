@@ -19,7 +19,7 @@ const (
 	maxAddFiles = 10_000  // files of one request
 	maxBlock    = 2 << 20 // one chunk
 	maxTree     = 100_000 // leaves of one built DAG
-	maxRequest  = 1 << 16 // JSON body of /fetch
+	maxRequest  = 1 << 16 // JSON body
 )
 
 // file is what the peer tells of a file that it added or fetched.
@@ -37,6 +37,7 @@ type file struct {
 //	POST /add[?chunk=B] with a body       that body as a file -> [file]
 //	POST /dag?codec=C&width=W&depth=D     a random DAG -> file with blocks
 //	POST /fetch {"cid", "from": [addrs]}  the DAG from these peers -> file
+//	POST /storm {see storm}               strangers that behave badly -> stormed
 //	GET  /file?cid=C                      the file's bytes from the local store
 func newControl(p *foreignPeer) http.Handler {
 	mux := http.NewServeMux()
@@ -58,6 +59,7 @@ func newControl(p *foreignPeer) http.Handler {
 	handle("POST /add", p.serveAdd)
 	handle("POST /dag", p.serveDAG)
 	handle("POST /fetch", p.serveFetch)
+	handle("POST /storm", p.serveStorm)
 	handle("GET /file", func(r *http.Request) (any, error) {
 		c, err := cid.Decode(r.FormValue("cid"))
 		if err != nil {
@@ -125,8 +127,8 @@ func (p *foreignPeer) serveFetch(r *http.Request) (any, error) {
 		CID  string   `json:"cid"`
 		From []string `json:"from"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&ask); err != nil {
-		return nil, fmt.Errorf("body: %w", err)
+	if err := decodeBody(r, &ask); err != nil {
+		return nil, err
 	}
 	c, err := cid.Decode(ask.CID)
 	if err != nil {
@@ -139,6 +141,14 @@ func (p *foreignPeer) serveFetch(r *http.Request) (any, error) {
 	f := describe(c, got.File)
 	f.Blocks, f.Bytes = got.Blocks, got.Bytes
 	return f, nil
+}
+
+// decodeBody reads a JSON body.
+func decodeBody(r *http.Request, into any) error {
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(into); err != nil {
+		return fmt.Errorf("body: %w", err)
+	}
+	return nil
 }
 
 func describe(c cid.Cid, data []byte) file {

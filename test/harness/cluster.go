@@ -19,6 +19,7 @@ type Options struct {
 	Env         []string // NAME=VALUE for every node
 	Args        []string // more flags for every node
 	ByTicket    bool     // join with a ticket, not with address and secret
+	Folders     []string // data folders of the first nodes, which exist; others are made
 }
 
 // Cluster is a set of nodes that know each other.
@@ -104,7 +105,9 @@ func (c *Cluster) Prepare(args ...string) *Node {
 		Name: name, Dir: filepath.Join(c.dir, name),
 		tb: c.tb, http: c.http, log: &tail{}, run: &running{env: c.opts.Env},
 	}
-	if err := os.Mkdir(n.Dir, 0o700); err != nil {
+	if at := len(c.Nodes); at < len(c.opts.Folders) {
+		n.Dir = c.opts.Folders[at]
+	} else if err := os.Mkdir(n.Dir, 0o700); err != nil {
 		c.tb.Fatal(err)
 	}
 	port := func() string { return strconv.Itoa(c.port()) }

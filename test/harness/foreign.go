@@ -177,6 +177,29 @@ func (b *Boxo) Fetch(cid string, from []string) (Offered, error) {
 	return f, err
 }
 
+// Storm is what strangers tried on a node, see Boxo.Storm.
+type Storm struct {
+	Dialled, Secured, Streams, Protocols, Bytes, Cut, Most int64
+}
+
+// Storm sends count strangers, each with an identity and a loopback address of
+// its own, to a TCP address with /p2p/, where they behave badly until the time
+// is over: idle, silent, churn, streams, wants, giant or bomb.
+func (b *Boxo) Storm(addr, kind string, count int, lasts time.Duration) (Storm, error) {
+	body, err := json.Marshal(map[string]any{
+		"addr": addr, "kind": kind, "count": count, "millis": lasts.Milliseconds(), "networks": stormNetworks,
+	})
+	if err != nil {
+		return Storm{}, err
+	}
+	var s Storm
+	err = b.post("/storm", body, &s)
+	return s, err
+}
+
+// stormNetworks are the /16 networks that strangers come from.
+const stormNetworks = 8
+
 func (b *Boxo) order(path string, body []byte, out any) {
 	b.tb.Helper()
 	if err := b.post(path, body, out); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -138,6 +139,23 @@ func (n *Node) Kill() {
 	<-n.run.proc.done
 }
 
+// Pause stops the process where it is, as a machine that hangs would, until
+// Resume.
+func (n *Node) Pause() {
+	n.tb.Helper()
+	if err := n.run.proc.signal(syscall.SIGSTOP); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+// Resume lets a paused process go on.
+func (n *Node) Resume() {
+	n.tb.Helper()
+	if err := n.run.proc.signal(syscall.SIGCONT); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
 // Stop asks the process to end and wants exit code 0 in time.
 func (n *Node) Stop() {
 	n.tb.Helper()
@@ -165,6 +183,30 @@ func (n *Node) Restart() {
 	if err := n.start(); err != nil {
 		n.tb.Fatal(err)
 	}
+}
+
+// sector is the unit of what a file takes on the disk.
+const sector = 512
+
+// DiskUse is what the data folder takes on the disk, in bytes. Files may come
+// and go meanwhile.
+func (n *Node) DiskUse() (int64, error) {
+	var total int64
+	err := filepath.WalkDir(n.Dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			var info fs.FileInfo
+			if info, err = entry.Info(); err == nil {
+				if s, ok := info.Sys().(*syscall.Stat_t); ok {
+					total += s.Blocks * sector
+				}
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return total, err
 }
 
 // Result is what a command line answered.

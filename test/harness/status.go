@@ -33,6 +33,9 @@ type PeerRow struct {
 	UsedBytes int64    `json:"used_bytes"`
 	FreeBytes int64    `json:"free_bytes"`
 	Queue     int64    `json:"queue"`
+	// Quarantine is there only for a member whose state differs.
+	Quarantine string `json:"quarantine,omitempty"`
+	Full       bool   `json:"full"` // only there when true
 }
 
 // PinCounts counts the cluster's pins by status.

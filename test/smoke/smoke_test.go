@@ -46,6 +46,9 @@ func TestSmokeThreeProcessesPinForeignContentAndSurviveOne(t *testing.T) {
 		}
 	}
 	source.Close()
+	if err := c.SameState(t.Context()); err != nil {
+		t.Error(err)
+	}
 	c.Leader().Kill()
 	for _, n := range c.Live() {
 		for _, f := range files {

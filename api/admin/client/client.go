@@ -48,6 +48,12 @@ type Content = admin.Content
 // Scrubbed is what came of verifying every stored block of the node.
 type Scrubbed = admin.Scrubbed
 
+// StateHash is the hash of a node's replicated state at an index.
+type StateHash = admin.StateHash
+
+// StateCheck is one comparison of the replicated state on all members.
+type StateCheck = admin.StateCheck
+
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
@@ -179,6 +185,32 @@ func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 		return s, err
 	}
 	return s, answered(resp, &s)
+}
+
+// StateHash returns the hash of the node's replicated state and the index of the
+// newest change in it: at the same index every node has the same hash. It takes
+// as long as reading the state; ctx alone bounds it.
+func (c *Client) StateHash(ctx context.Context) (h StateHash, err error) {
+	resp, err := c.send(ctx, http.MethodGet, "/state/hash", nil, nil)
+	if err != nil {
+		return h, err
+	}
+	return h, answered(resp, &h)
+}
+
+// CheckState has all members compare their replicated state, and waits until
+// each has reported; ctx alone bounds it.
+func (c *Client) CheckState(ctx context.Context) (s StateCheck, err error) {
+	resp, err := c.send(ctx, http.MethodPost, "/state/checks", nil, nil)
+	if err != nil {
+		return s, err
+	}
+	return s, answered(resp, &s)
+}
+
+// StateChecks returns the newest comparisons of the state, oldest first.
+func (c *Client) StateChecks(ctx context.Context) (checks []StateCheck, err error) {
+	return checks, c.call(ctx, http.MethodGet, "/state/checks", nil, nil, &checks)
 }
 
 // as is the query that names whose account is meant; none for the operator's.

@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Replica is this node's copy of the replicated state.
+type Replica interface {
+	// StateHash hashes the whole copy, and tells the index of its newest entry.
+	StateHash(ctx context.Context) (index uint64, hash state.Hash, err error)
+	// CheckState has all members compare their copies, and waits for their
+	// reports as long as ctx allows.
+	CheckState(ctx context.Context) (state.Check, error)
+	// Checks returns the newest comparisons, oldest first.
+	Checks() ([]state.Check, error)
+}
+
+// StateHash is the hash of a node's replicated state. At the same index every
+// node has the same hash.
+type StateHash struct {
+	Index uint64     `json:"index"`
+	Hash  state.Hash `json:"hash"` // SHA-256 in hexadecimal
+}
+
+// stateHash answers when the whole state is read: only the client's patience
+// bounds it.
+func (p *operator) stateHash(w http.ResponseWriter, r *http.Request) error {
+	index, hash, err := p.opts.Replica.StateHash(r.Context())
+	if err != nil {
+		return fmt.Errorf("hash the state: %w", err)
+	}
+	return web.JSON(w, http.StatusOK, StateHash{Index: index, Hash: hash})
+}
+
+// StateCheck is one comparison of the replicated state on all members.
+type StateCheck struct {
+	Index    uint64          `json:"index"`    // of the state that was compared
+	Time     string          `json:"time"`     // when it was asked for
+	Majority *state.Hash     `json:"majority"` // of more than half of the members; null: none so far
+	Equal    bool            `json:"equal"`    // every member has reported, and the same
+	Members  []StateCheckRow `json:"members"`
+}
+
+// StateCheckRow is what one member reported.
+type StateCheckRow struct {
+	ID   string      `json:"id"`
+	Hash *state.Hash `json:"hash"` // null: nothing so far
+}
+
+func checkOf(c *state.Check) StateCheck {
+	out := StateCheck{
+		Index: c.Index, Time: c.At.Time().Format(timeForm), Equal: c.Complete() && !c.Differs(),
+		Members: make([]StateCheckRow, len(c.Members)),
+	}
+	if hash, decided := c.Majority(); decided {
+		out.Majority = &hash
+	}
+	for i, id := range c.Members {
+		out.Members[i].ID = string(id)
+		for _, r := range c.Reports {
+			if r.Node == id {
+				out.Members[i].Hash = &r.Hash
+			}
+		}
+	}
+	return out
+}
+
+func (p *operator) stateChecks(_ http.ResponseWriter, _ *http.Request) (any, error) {
+	all, err := p.opts.Replica.Checks()
+	rows := make([]StateCheck, len(all))
+	for i := range all {
+		rows[i] = checkOf(&all[i])
+	}
+	return rows, err
+}
+
+// checkTimeout is how long reports of the members are waited for: each reads
+// its whole state.
+const checkTimeout = 10 * time.Minute
+
+// checkState answers when every member has reported, or with what is there when
+// the client's patience or checkTimeout ends.
+func (p *operator) checkState(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	check, err := p.opts.Replica.CheckState(ctx)
+	if err != nil {
+		return fmt.Errorf("check the state: %w", err)
+	}
+	return web.JSON(w, http.StatusCreated, checkOf(&check))
+}

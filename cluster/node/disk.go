@@ -1,0 +1,111 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
+	"github.com/holdfast-ipfs/holdfast/storage/volume"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// openVolumes begins to watch the disks below the data folder. Each of the
+// folders may be a mount of its own.
+func (n *Node) openVolumes() error {
+	var folders []volume.Folder
+	for _, name := range []string{raftDir, stateDir, blocksDir} {
+		path := n.folder.file(name)
+		if err := durable.MkdirAll(path, 0o700); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		folders = append(folders, volume.Folder{Name: name, Path: path})
+	}
+	c := n.opts.Config.Storage
+	var err error
+	n.volumes, err = volume.Open(folders, volume.Options{
+		Reserve: int64(c.Reserve), Percent: c.ReservePercent, Logger: n.logger,
+	})
+	return err
+}
+
+// withRoom calls open until it does not fail for want of room any more, or until
+// the volumes are closed.
+func (n *Node) withRoom(folder string, open func() error) error {
+	for {
+		err := open()
+		if !durable.IsFull(err) || !n.volumes.Full(folder) {
+			return err
+		}
+	}
+}
+
+// roomForBlocks is how many bytes new blocks may take, and how many the copies
+// of a compaction: half of what is there, however full the disk is, for a copy
+// gives back more than it takes.
+func (n *Node) roomForBlocks() (content, copies int64) {
+	content, copies = n.volumes.Spare(blocksDir, volume.Low), n.volumes.Free(blocksDir)/2
+	if n.tight() {
+		content = 0 // what is fetched could not be reported
+	}
+	return content, copies
+}
+
+// full tells whether this node takes no new content.
+func (n *Node) full() bool { return n.volumes.Level(blocksDir) >= volume.Low || n.tight() }
+
+// tight tells whether this node should not lead for want of room.
+func (n *Node) tight() bool {
+	return n.volumes.Level(raftDir) == volume.Tight || n.volumes.Level(stateDir) == volume.Tight
+}
+
+// standing tells consensus when this node should not lead, and who could: the
+// members that are alive and have more room, those with the most of it first.
+func (n *Node) standing() (unfit string, heirs []state.NodeID) {
+	table := n.heard.Load()
+	if table == nil || !n.tight() {
+		return "", nil
+	}
+	var able []gossip.Peer
+	for _, p := range table.All() {
+		if p.Node != n.self.ID && p.Heard && p.State == gossip.Alive && !p.Sample.Tight {
+			able = append(able, p)
+		}
+	}
+	slices.SortStableFunc(able, func(a, b gossip.Peer) int { return cmp.Compare(b.Sample.FreeBytes, a.Sample.FreeBytes) })
+	for _, p := range able {
+		heirs = append(heirs, p.Node)
+	}
+	return "a disk of its Raft log or state is nearly full", heirs
+}
+
+// refusedByFullDisk tells consensus a write that has left no trace.
+func refusedByFullDisk(err error) bool { return errors.Is(err, raftlog.ErrNoSpace) }
+
+// volumeCollectors are the metrics of the disks. Folders on one disk show the
+// same numbers.
+func (n *Node) volumeCollectors() []prometheus.Collector {
+	var all []prometheus.Collector
+	for _, folder := range []string{raftDir, stateDir, blocksDir} {
+		gauge := func(name, help string, value func(volume.Volume) float64) {
+			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Namespace: "holdfast", Subsystem: "volume", Name: name, Help: help, ConstLabels: prometheus.Labels{"folder": folder},
+			}, func() float64 {
+				for _, v := range n.volumes.Volumes() {
+					if slices.Contains(v.Folders, folder) {
+						return value(v)
+					}
+				}
+				return 0
+			}))
+		}
+		gauge("free_bytes", "Bytes free on the disk of a folder of the node, the ballast included.", func(v volume.Volume) float64 { return float64(v.Free) })
+		gauge("reserve_bytes", "Bytes of that disk that new content may not use.", func(v volume.Volume) float64 { return float64(v.Reserve) })
+		gauge("level", "How full that disk is: 0 roomy, 1 low (no new content), 2 tight (half of the reserve is used).", func(v volume.Volume) float64 { return float64(v.Level) })
+	}
+	return all
+}

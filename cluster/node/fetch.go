@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+)
+
+const (
+	// fetchBuffer bounds the bytes of blocks that have come and are not stored yet.
+	fetchBuffer = 256 << 20
+	// originsAlone is how long the origins of new content are asked for its root
+	// before members are asked as well. It is long beside a round trip, and short
+	// for who pins what was imported on another member.
+	originsAlone = 300 * time.Millisecond
+)
+
+// member is one other node as a source of blocks.
+type member struct {
+	peer    *peer.Peer
+	id      string
+	sharing bool // told to keep the same content
+}
+
+// Name implements dag.Source.
+func (m member) Name() string { return "cluster node " + m.id }
+
+// Shares tells dag.Fetch who begins elsewhere in the same DAG.
+func (m member) Shares() bool { return m.sharing }
+
+// ChecksHashes tells dag.Fetch that the peer has compared the blocks with their
+// hashes.
+func (m member) ChecksHashes() bool { return true }
+
+// Blocks implements dag.Source.
+func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) ([]cid.Cid, error) {
+	return m.peer.GetBlocks(ctx, m.id, cids, fn)
+}
+
+// originsFirst is where the root of new content comes from: its origins, and
+// when they have not given it within a while, members beside them. Nobody in
+// the cluster is known to hold it, so to ask everybody first would be in vain
+// for nearly every pin; it may have been imported on a member all the same, or
+// be a part of what is held under another root. Below the root, members come
+// first again: another node may be ahead.
+type originsFirst struct {
+	root    cid.Cid
+	origins dag.Source
+	members []dag.Source
+	alone   time.Duration
+}
+
+// Name implements dag.Source.
+func (o *originsFirst) Name() string { return o.origins.Name() }
+
+// ChecksHashes is so because all that are asked do.
+func (o *originsFirst) ChecksHashes() bool { return true }
+
+// Blocks implements dag.Source.
+func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) ([]cid.Cid, error) {
+	if len(cids) != 1 || !cids[0].Equals(o.root) {
+		return cids, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex // of given and refused; fn is called under it
+	var given bool
+	var refused error
+	take := func(b block.Block) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if given || refused != nil {
+			return refused
+		}
+		refused = fn(b)
+		given = refused == nil
+		cancel() // whoever else is asked need not go on
+		return refused
+	}
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	others.Go(func() {
+		timer := time.NewTimer(o.alone)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		for _, m := range o.members {
+			// One that does not answer is passed over like one that has not got it.
+			_, _ = m.Blocks(ctx, cids, take)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	_, err := o.origins.Blocks(ctx, cids, take)
+	if err != nil && ctx.Err() == nil {
+		others.Wait() // members may still do better
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	switch {
+	case given:
+		return nil, nil
+	case refused != nil:
+		return cids, refused
+	case err == nil:
+		err = errors.New("not given yet")
+	}
+	return cids, err
+}
+
+// sealing is the block store as a fetch sees it: small content is sealed with
+// its last block. What was damaged is sealed by the tracker, after a look.
+type sealing struct {
+	*blocks.Store
+	scrubber *integrity.Scrubber
+}
+
+// Complete tells dag.Fetch that it may hand over a small DAG in one call.
+func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) error {
+	if s.scrubber.Damaged(owner) {
+		return s.Put(ctx, owner, blks)
+	}
+	return s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count})
+}
+
+// fetcher makes DAGs durable here, for the tracker: from members, origins and
+// the IPFS network.
+type fetcher struct {
+	peer   *peer.Peer
+	store  sealing
+	limits dag.Limits
+	buffer *dag.Buffer // of all fetches together
+}
+
+func fetchLimits(c config.Tracker) dag.Limits {
+	return dag.Limits{
+		MaxBlocks: uint64(c.MaxBlocks), MaxDepth: c.MaxDepth, MaxBytes: uint64(c.MaxBytes),
+		Idle: c.IdleTimeout, Total: c.TotalTimeout,
+	}
+}
+
+// Fetch implements tracker.Fetcher.
+func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
+	session := f.peer.Session(ctx, job.Origins)
+	defer session.Close()
+	got, err := dag.Fetch(ctx, dag.FetchRequest{
+		Root: job.Root, Owner: job.Owner, Store: f.store, Sources: f.sources(job, session), Limits: f.limits,
+		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
+		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
+	})
+	if err == nil {
+		f.peer.Announce(job.Root) // what finds no room is announced with all roots
+	}
+	return got.Bytes, got.Blocks, err
+}
+
+func (f *fetcher) sources(job tracker.Job, session *peer.Session) []dag.Source {
+	members := make([]dag.Source, 0, len(job.Members)+2)
+	for i, id := range job.Members {
+		members = append(members, member{peer: f.peer, id: string(id), sharing: i < job.Sharing})
+	}
+	all := append(members, session)
+	if len(job.Origins) == 0 || job.Held {
+		return all
+	}
+	return append([]dag.Source{&originsFirst{root: job.Root, origins: session, members: members, alone: originsAlone}}, all...)
+}
+
+// Reason implements tracker.Fetcher.
+func (f *fetcher) Reason(err error) string {
+	if errors.Is(err, blocks.ErrNoSpace) {
+		return "the disk of a node that was to keep it is full"
+	}
+	return dag.Reason(err)
+}
+
+// Final tells the tracker which failures another attempt cannot cure: those
+// that lie in the content itself.
+func (f *fetcher) Final(err error) bool {
+	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
+}

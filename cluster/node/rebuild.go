@@ -1,0 +1,292 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/kv"
+	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
+)
+
+// ErrRebuild is what Run, or Open, ends in when this node's copy of the state cannot be
+// trusted. The next Open sets the copy aside, and the node gets the state anew:
+// from its own log where that is whole, else from the other members.
+var ErrRebuild = errors.New("this node's copy of the state has to be made anew")
+
+// Names below the data folder.
+const (
+	// rebuildFile says what the next Open has to set aside.
+	rebuildFile = "rebuild.json"
+	// asideDir holds what was set aside until the node is whole again.
+	asideDir = "aside"
+)
+
+// rebuild is what lies in rebuildFile.
+type rebuild struct {
+	Folders []string `json:"folders"` // stateDir, raftDir
+	Reason  string   `json:"reason"`  // for people
+}
+
+// rebuildFor tells which folders an error condemns; none for other errors.
+func rebuildFor(err error) rebuild {
+	r := rebuild{}
+	switch {
+	case err == nil:
+		return r
+	case errors.Is(err, consensus.ErrQuarantined), errors.Is(err, consensus.ErrIncomplete):
+		// Log and snapshots lead to the same state again, or lead nowhere.
+		r.Folders = []string{stateDir, raftDir}
+	case errors.Is(err, raftlog.ErrCorrupt):
+		r.Folders = []string{raftDir}
+	case errors.Is(err, kv.ErrCorrupt):
+		r.Folders = []string{stateDir}
+	default:
+		return r
+	}
+	r.Reason = err.Error()
+	return r
+}
+
+// condemn has the next Open set aside what an error condemns, and wraps that
+// error in ErrRebuild. Other errors it returns as they are: also those of the
+// block store, whose index is damaged when the state is not.
+func (n *Node) condemn(err error) error {
+	r := rebuildFor(err)
+	if len(r.Folders) == 0 || errors.Is(err, ErrRebuild) {
+		return err
+	}
+	if slices.Equal(r.Folders, []string{stateDir}) && !n.isDamaged() {
+		return err
+	}
+	f := n.folder
+	b, merr := json.MarshalIndent(r, "", "  ")
+	if merr == nil {
+		merr = durable.WriteFile(f.file(rebuildFile), append(b, '\n'), 0o600)
+	}
+	if merr != nil {
+		return errors.Join(err, fmt.Errorf("note that the state has to be made anew: %w", merr))
+	}
+	return fmt.Errorf("%w: %w", ErrRebuild, err)
+}
+
+// isDamaged tells whether the open store of the state has met damage.
+func (n *Node) isDamaged() bool {
+	if n.store == nil {
+		return false // it was set aside when it could not be opened
+	}
+	select {
+	case <-n.store.Damaged():
+		return true
+	default:
+		return false
+	}
+}
+
+// setAsideCondemned does what condemn asked for. A crash half way leaves the
+// file, and what was moved is not there to be moved again.
+func (n *Node) setAsideCondemned() error {
+	b, err := os.ReadFile(n.folder.file(rebuildFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", rebuildFile, err)
+	}
+	var r rebuild
+	if err := json.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("read %s: %w", n.folder.file(rebuildFile), err)
+	}
+	if err := n.setAside(r); err != nil {
+		return err
+	}
+	if err := durable.RemoveAll(n.folder.file(rebuildFile)); err != nil {
+		return fmt.Errorf("set the state aside: %w", err)
+	}
+	return nil
+}
+
+// setAside moves folders out of the way, where an operator finds them until the
+// node is whole again. Without other members nobody has what is in the log, so
+// then it moves nothing and says which folders are concerned.
+func (n *Node) setAside(r rebuild) error {
+	for _, name := range r.Folders {
+		if name != stateDir && name != raftDir {
+			return fmt.Errorf("set aside: %q is no folder of the state", name)
+		}
+		if name == raftDir && !n.hasOthers() {
+			return fmt.Errorf("the state of this node is damaged and it is the only member, so nobody else has it; "+
+				"restore %s and %s, or start on an empty data folder: %s", n.folder.file(stateDir), n.folder.file(raftDir), r.Reason)
+		}
+	}
+	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
+		return fmt.Errorf("set the state aside: %w", err)
+	}
+	for _, name := range r.Folders {
+		from, to := n.folder.file(name), n.folder.file(asideDir, fmt.Sprintf("%s-%d", name, time.Now().UnixNano()))
+		err := durable.Rename(from, to)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, syscall.EBUSY) { // a mount of its own, which cannot move
+			to, err = "removed", n.folder.empty(name)
+		}
+		if err != nil {
+			return fmt.Errorf("set the state aside: %w", err)
+		}
+		n.logger.Error("folder set aside, its content comes anew", "folder", from, "now", to, "reason", r.Reason)
+	}
+	return nil
+}
+
+// empty removes what is in a folder, but for what the file system itself keeps
+// there.
+func (f folder) empty(name string) error {
+	entries, err := os.ReadDir(f.file(name))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == "lost+found" {
+			continue
+		}
+		if err := durable.RemoveAll(f.file(name, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasOthers tells whether this node knows other members, by the file: the state
+// may be what is damaged.
+func (n *Node) hasOthers() bool {
+	known, err := n.folder.seed()
+	return err == nil && known != nil && len(known.Members) > 1
+}
+
+// openReplica opens the copy of the state, its log and what runs on them. What
+// turns out damaged is set aside, and all is opened again: at most once for each
+// folder.
+func (n *Node) openReplica(known *seed) error {
+	for range 2 {
+		err := n.openConsensus(known)
+		r := rebuildFor(err)
+		if len(r.Folders) == 0 {
+			return err
+		}
+		n.logger.Error("copy of the state cannot be opened", "err", err)
+		if err := errors.Join(n.log.Close(), n.store.Close()); err != nil {
+			n.logger.Error("damaged copy not closed cleanly", "err", err)
+		}
+		if err := n.setAside(r); err != nil {
+			return errors.Join(err, n.openStore(), n.openLog()) // for Close to find them open
+		}
+		if err := errors.Join(n.openStore(), n.openLog()); err != nil {
+			return err
+		}
+	}
+	return n.openConsensus(known)
+}
+
+// openStore opens the ordered store; a damaged one is set aside first.
+func (n *Node) openStore() error {
+	open := func() (err error) {
+		n.store, err = kv.Open(n.folder.file(stateDir), n.storeOptions())
+		return err
+	}
+	err := open()
+	if r := rebuildFor(err); len(r.Folders) > 0 {
+		if err := n.setAside(r); err != nil {
+			return err
+		}
+		err = open()
+	}
+	if err != nil {
+		return fmt.Errorf("open state in %s: %w", n.folder.file(stateDir), err)
+	}
+	return nil
+}
+
+// openLog opens the Raft log; a damaged one is set aside first.
+func (n *Node) openLog() error {
+	open := func() (err error) {
+		n.log, err = raftlog.Open(n.folder.file(raftDir, "raft.db"))
+		return err
+	}
+	err := n.withRoom(raftDir, open)
+	if r := rebuildFor(err); len(r.Folders) > 0 {
+		if err := n.setAside(r); err != nil {
+			return err
+		}
+		err = open()
+	}
+	if err != nil {
+		return fmt.Errorf("open raft log: %w", err)
+	}
+	return nil
+}
+
+// watchDamage ends the node when its store met damage, whoever read it.
+func (n *Node) watchDamage(ctx context.Context) error {
+	select {
+	case <-n.store.Damaged():
+		return fmt.Errorf("%w in %s", kv.ErrCorrupt, n.folder.file(stateDir))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// runTracker waits until the state is here: before that it says of content that
+// is kept that nobody wants it.
+func (n *Node) runTracker(ctx context.Context) error {
+	select {
+	case <-n.consensus.CaughtUp():
+		return n.tracker.Run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// keepSeed writes the membership down for a start without a state, and removes
+// what was set aside once this node is whole again.
+func (n *Node) keepSeed() error {
+	view, release := n.consensus.LocalView()
+	defer release()
+	nodes, err := view.Nodes()
+	if err != nil {
+		return fmt.Errorf("read nodes: %w", err)
+	}
+	c, err := view.Cluster()
+	if errors.Is(err, state.ErrUnavailable) {
+		return nil // the state is not here yet
+	}
+	if err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	if _, caughtUp := n.consensus.Level(); !caughtUp {
+		return nil
+	}
+	now := newSeed(c.ID, nodes)
+	if n.known == nil || !n.known.equal(now) {
+		if err := n.folder.writeSeed(now); err != nil {
+			return fmt.Errorf("write members: %w", err)
+		}
+		n.known = now
+	}
+	if _, err := os.Stat(n.folder.file(asideDir)); err == nil && n.Ready() == nil {
+		n.logger.Info("this node is whole again: removing what was set aside", "folder", n.folder.file(asideDir))
+		if err := durable.RemoveAll(n.folder.file(asideDir)); err != nil {
+			return fmt.Errorf("remove what was set aside: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package tracker
+
+import (
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// The bytes of a note are on disks: they stay readable.
+func TestANoteKeepsItsForm(t *testing.T) {
+	n := note{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true}
+	const golden = "01ac0202fbd095ffbc3190bf050701"
+	if got := hex.EncodeToString(n.encode()); got != golden {
+		t.Fatalf("%s, want %s", got, golden)
+	}
+	b, err := hex.DecodeString(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := decodeNote(b); !ok || got != n {
+		t.Fatalf("%+v, %t", got, ok)
+	}
+	for cut := range len(b) {
+		if _, ok := decodeNote(b[:cut]); ok {
+			t.Fatalf("%d of its bytes pass for a note", cut)
+		}
+	}
+	for _, bad := range [][]byte{append(b, 0), append([]byte{2}, b[1:]...)} {
+		if _, ok := decodeNote(bad); ok {
+			t.Fatalf("%x passes for a note", bad)
+		}
+	}
+}
+
+func FuzzNote(f *testing.F) {
+	f.Add(note{born: 1, attempts: 1, due: time.UnixMilli(1)}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, ok := decodeNote(b)
+		if !ok {
+			return
+		}
+		if again, ok := decodeNote(n.encode()); !ok || again != n {
+			t.Fatalf("%+v became %+v", n, again)
+		}
+	})
+}
+
+func TestAttemptsGoOnAfterARestart(t *testing.T) {
+	bubble(t, Limits{Backoff: time.Minute, MaxBackoff: time.Hour, Attempts: 4}, func(w *world) {
+		w.net.set(key(1), vanishes(2))
+		id := w.pin(1)
+		w.start()
+		tries := func() int { return len(w.net.fetched(key(1))) }
+		restart := func() {
+			w.stop()
+			w.start()
+			w.pass(moment)
+		}
+		w.pass(moment)
+		for _, want := range []int{1, 2, 3} { // pauses of 1, 2 and 4 minutes, or half of it
+			restart()
+			restart()
+			if got := tries(); got != want {
+				t.Fatalf("%d attempts, want %d: the pause did not outlive the process", got, want)
+			}
+			w.pass(time.Minute << (want - 1))
+		}
+		if s, _ := w.status(id); s != state.Failed || tries() != 4 {
+			t.Fatalf("status %s after %d attempts", s, tries())
+		}
+		w.wantNothingHere(1)
+		if n := len(w.notes.kept); n != 0 {
+			t.Fatalf("%d notes are left", n)
+		}
+		defer w.stop()
+		w.net.set(key(1), absent)
+		w.pin(1) // another incarnation has its own attempts
+		w.pass(10 * time.Minute)
+		if got := tries(); got != 8 {
+			t.Fatalf("%d attempts in all, want 8", got)
+		}
+	})
+}
+
+func TestPatienceGoesOnAfterARestart(t *testing.T) {
+	limits := Limits{Moving: 2, Waiting: 2, Attempts: 1, Patience: 2 * time.Minute}
+	bubble(t, limits, func(w *world) {
+		w.net.rest = silent
+		for n := range 8 {
+			w.pin(n)
+		}
+		for range 40 { // each too short for anybody's patience
+			w.start()
+			w.pass(time.Minute)
+			w.stop()
+		}
+		if failed := w.totals()[state.Failed]; failed < 6 {
+			t.Fatalf("%d of 8 failed", failed)
+		}
+	})
+}
+
+func TestNotesOfWhatIsNotWantedGo(t *testing.T) {
+	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
+		w.net.set(key(1), absent)
+		id := w.pin(1)
+		w.start()
+		w.pass(moment)
+		w.stop()
+		if len(w.notes.kept) != 1 {
+			t.Fatalf("%d notes, want 1", len(w.notes.kept))
+		}
+		w.unpin(id)
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		if len(w.notes.kept) != 0 {
+			t.Fatal("a note is left of what was deleted while the node was down")
+		}
+	})
+}
+
+// A clock that was wrong when the note was made does not stop the fetch.
+func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.pin(1)
+		w.notes.Set(string(key(1)), note{born: w.root(1).Born, attempts: 1, due: time.Now().AddDate(30, 0, 0)}.encode())
+		w.start()
+		defer w.stop()
+		w.pass(moment)
+		if len(w.net.fetched(key(1))) != 0 {
+			t.Fatal("no pause at all")
+		}
+		w.pass(DefaultMaxBackoff)
+		w.wantPhase(1, state.Held)
+	})
+}

@@ -1,0 +1,263 @@
+package tracker
+
+import (
+	"container/heap"
+	"container/list"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// line is one of the two lines in which roots of an account wait for a slot.
+type line uint8
+
+const (
+	fresh   line = iota // new pins
+	backlog             // repairs, retries, and what an audit has found
+	lines
+)
+
+// freshTurns is how many new pins are picked before one of the backlog is.
+const freshTurns = 3
+
+// share is what one account has waiting and under way.
+type share struct {
+	account state.AccountID
+	lines   [lines]*list.List // of *entry
+	active  int               // fetches under way
+	served  uint64            // clock of the last pick
+	place   [orders]int       // in the queue's heaps; -1: not in it
+
+	behind bool // roots of it were left to the auditor, for want of room
+	again  bool // and some of them may be behind the auditor's back
+}
+
+func (s *share) waiting() int { return s.lines[fresh].Len() + s.lines[backlog].Len() }
+
+// load is what somebody who pins now has to wait for.
+func (s *share) load() int { return s.active + s.waiting() }
+
+// order is one of the orders in which shares are kept.
+type order uint8
+
+const (
+	byFresh   order = iota // those with something in a line, by whose turn it is
+	byBacklog              // the lines and their orders have the same numbers
+	byLength               // those with anything waiting, the longest first
+	orders
+)
+
+// queue is the roots that wait for a slot: by account, so that the many pins of
+// one do not delay the few of another. Its turn has who has the fewest fetches
+// under way, and of those who was served the longest ago. Every step costs the
+// logarithm of the number of accounts, however many roots wait.
+type queue struct {
+	shares map[state.AccountID]*share
+	heaps  [orders]shareHeap
+	clock  uint64
+	picks  int
+	length int
+}
+
+func newQueue() *queue {
+	q := &queue{shares: map[state.AccountID]*share{}}
+	for o := range orders {
+		q.heaps[o].order = o
+	}
+	return q
+}
+
+// of returns an account's share.
+func (q *queue) of(account state.AccountID) *share {
+	s := q.shares[account]
+	if s == nil {
+		s = &share{account: account, lines: [lines]*list.List{list.New(), list.New()}}
+		for o := range s.place {
+			s.place[o] = -1
+		}
+		q.shares[account] = s
+	}
+	return s
+}
+
+// lightest returns the one of the accounts whose pins wait for the least.
+func (q *queue) lightest(accounts []state.AccountID) state.AccountID {
+	var best state.AccountID
+	least := -1
+	for _, a := range accounts {
+		load := 0
+		if s := q.shares[a]; s != nil {
+			load = s.load()
+		}
+		if least < 0 || load < least {
+			best, least = a, load
+		}
+	}
+	return best
+}
+
+// add puts a root at the end of a line of an account.
+func (q *queue) add(e *entry, account state.AccountID, l line) {
+	s := q.of(account)
+	e.account, e.share, e.line = account, s, l
+	e.place = s.lines[l].PushBack(e)
+	q.length++
+	q.fix(s)
+}
+
+// remove takes a root out of the queue.
+func (q *queue) remove(e *entry) {
+	s := e.share
+	s.lines[e.line].Remove(e.place)
+	e.share, e.place = nil, nil
+	q.length--
+	q.fix(s)
+	q.release(s)
+}
+
+// room says who may begin.
+type room struct {
+	line  [lines]bool // anybody
+	first bool        // an account that has nothing under way
+	caps  [lines]int  // fetches of one account
+}
+
+// next takes the root out whose turn it is, nil when there is no room for one.
+func (q *queue) next(r room) *entry {
+	prefer := fresh
+	if (q.picks+1)%(freshTurns+1) == 0 {
+		prefer = backlog
+	}
+	for _, l := range []line{prefer, fresh + backlog - prefer} {
+		s := q.heaps[l].top()
+		if s == nil || s.active >= r.caps[l] || !r.line[l] && (!r.first || s.active > 0) {
+			continue
+		}
+		if q.heaps[fresh].Len() > 0 && q.heaps[backlog].Len() > 0 {
+			q.picks++ // only where there is a choice
+		}
+		q.clock++
+		s.served = q.clock
+		e := s.lines[l].Front().Value.(*entry)
+		q.remove(e)
+		return e
+	}
+	return nil
+}
+
+// turn returns the account whose turn it is, were there room; nil when nothing
+// waits.
+func (q *queue) turn() *share {
+	a, b := q.heaps[byFresh].top(), q.heaps[byBacklog].top()
+	if a == nil || b != nil && before(b, a) {
+		return b
+	}
+	return a
+}
+
+// last takes out the root that waits for the longest yet, of the account with
+// the most that wait.
+func (q *queue) last() *entry {
+	s := q.heaps[byLength].top()
+	if s == nil {
+		return nil
+	}
+	l := s.lines[backlog]
+	if l.Len() == 0 {
+		l = s.lines[fresh]
+	}
+	e := l.Back().Value.(*entry)
+	q.remove(e)
+	return e
+}
+
+// begun counts a fetch of an account, ended takes it back.
+func (q *queue) begun(account state.AccountID) *share {
+	s := q.of(account)
+	s.active++
+	q.fix(s)
+	return s
+}
+
+func (q *queue) ended(s *share) {
+	s.active--
+	q.fix(s)
+	q.release(s)
+}
+
+// release forgets a share that says nothing.
+func (q *queue) release(s *share) {
+	if s.active == 0 && s.waiting() == 0 && !s.behind && !s.again {
+		delete(q.shares, s.account)
+	}
+}
+
+// fix puts a share where it belongs in every order.
+func (q *queue) fix(s *share) {
+	in := [orders]bool{s.lines[fresh].Len() > 0, s.lines[backlog].Len() > 0, s.waiting() > 0}
+	for o := range orders {
+		h, at := &q.heaps[o], s.place[o]
+		switch {
+		case in[o] && at < 0:
+			heap.Push(h, s)
+		case in[o]:
+			heap.Fix(h, at)
+		case at >= 0:
+			heap.Remove(h, at)
+		}
+	}
+}
+
+// before tells whose turn it is.
+func before(a, b *share) bool {
+	if a.active != b.active {
+		return a.active < b.active
+	}
+	return a.served < b.served
+}
+
+// shareHeap keeps shares in one order.
+type shareHeap struct {
+	order  order
+	shares []*share
+}
+
+func (h *shareHeap) top() *share {
+	if len(h.shares) == 0 {
+		return nil
+	}
+	return h.shares[0]
+}
+
+// Len implements heap.Interface.
+func (h *shareHeap) Len() int { return len(h.shares) }
+
+// Less implements heap.Interface.
+func (h *shareHeap) Less(i, j int) bool {
+	a, b := h.shares[i], h.shares[j]
+	if h.order == byLength {
+		return a.waiting() > b.waiting()
+	}
+	return before(a, b)
+}
+
+// Swap implements heap.Interface.
+func (h *shareHeap) Swap(i, j int) {
+	h.shares[i], h.shares[j] = h.shares[j], h.shares[i]
+	h.shares[i].place[h.order], h.shares[j].place[h.order] = i, j
+}
+
+// Push implements heap.Interface.
+func (h *shareHeap) Push(x any) {
+	s := x.(*share)
+	s.place[h.order] = len(h.shares)
+	h.shares = append(h.shares, s)
+}
+
+// Pop implements heap.Interface.
+func (h *shareHeap) Pop() any {
+	s := h.shares[len(h.shares)-1]
+	h.shares[len(h.shares)-1] = nil
+	h.shares = h.shares[:len(h.shares)-1]
+	s.place[h.order] = -1
+	return s
+}

@@ -1,0 +1,276 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of checks of the state.
+const (
+	// reportTimeout is how long a node tries to report a hash; the next check
+	// makes up for one that was not.
+	reportTimeout = time.Minute
+	// recheckAfter is how soon after a check the state of a node that was rebuilt
+	// is looked at again. It doubles with every time that the node was found to
+	// differ, up to the time between two checks.
+	recheckAfter = 5 * time.Second
+	// checkPoll is how often somebody who waits for a check looks.
+	checkPoll = 20 * time.Millisecond
+)
+
+// ErrQuarantined ends Run on a node whose state differs from the majority's,
+// once it votes no more: it has to begin again without its state.
+var ErrQuarantined = errors.New("this node's state differs from that of the majority")
+
+// checker keeps the state as it was at the entry of the newest check until it
+// is hashed. One that comes earlier than that takes its place.
+type checker struct {
+	store Store
+	wake  chan struct{} // has a token while there is something to hash
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	index uint64
+	view  Snapshot // nil: nothing to hash
+}
+
+func newChecker(store Store) *checker { return &checker{store: store, wake: make(chan struct{}, 1)} }
+
+// take keeps the state as it is now, after the entry at index.
+func (c *checker) take(index uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.view != nil {
+		c.view.Close()
+	}
+	c.index, c.view = index, c.store.View()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// give hands out what is to be hashed; nil when there is nothing.
+func (c *checker) give() (index uint64, view Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	index, view, c.view = c.index, c.view, nil
+	return index, view
+}
+
+// close lets go of what nobody will hash.
+func (c *checker) close() {
+	if _, view := c.give(); view != nil {
+		view.Close()
+	}
+}
+
+// reportHashes hashes the state wherever a check asks for it, and reports.
+func (n *Node) reportHashes(ctx context.Context) error {
+	for {
+		select {
+		case <-n.fsm.checks.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		index, view := n.fsm.checks.give()
+		if view == nil {
+			continue
+		}
+		hash, err := n.hashOnce(ctx, state.NewView(view, index))
+		view.Close()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			// A state that cannot be read whole is not one to go on with.
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		n.log.InfoContext(ctx, "state checked", "index", index, "hash", hash)
+		n.report(ctx, &state.ReportHash{Node: n.opts.ID, Check: index, Hash: hash})
+	}
+}
+
+// hashOnce hashes a view, while nobody else hashes.
+func (n *Node) hashOnce(ctx context.Context, view state.View) (state.Hash, error) {
+	select {
+	case n.hashing <- struct{}{}:
+	case <-ctx.Done():
+		return state.Hash{}, fmt.Errorf("consensus: hash the state: %w", ctx.Err())
+	}
+	defer func() { <-n.hashing }()
+	return hashView(ctx, view)
+}
+
+// report proposes a hash until that is done, a check has come after it, or time
+// is up.
+func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	for {
+		_, err := n.propose(ctx, cmd)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, state.ErrUnavailable) {
+			if err != nil {
+				n.log.WarnContext(ctx, "hash of the state not reported", "index", cmd.Check, "err", err)
+			}
+			return
+		}
+	}
+}
+
+// CheckState has all nodes compare their states, and waits until every member
+// has reported or ctx ends. It returns what is on record then; Complete tells
+// which of both.
+func (n *Node) CheckState(ctx context.Context) (state.Check, error) {
+	outcome, err := n.decide(ctx, &state.CheckState{At: state.MillisOf(time.Now())})
+	if err != nil {
+		return state.Check{}, fmt.Errorf("consensus: check the state: %w", err)
+	}
+	tick := time.NewTicker(checkPoll)
+	defer tick.Stop()
+	for {
+		check, err := n.check(outcome.Index)
+		if err != nil || check.Complete() {
+			return check, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return check, nil
+		}
+	}
+}
+
+// check returns one check by its index.
+func (n *Node) check(index uint64) (state.Check, error) {
+	checks, err := n.Checks()
+	if err != nil {
+		return state.Check{}, err
+	}
+	for _, c := range checks {
+		if c.Index == index {
+			return c, nil
+		}
+	}
+	return state.Check{}, fmt.Errorf("consensus: %w", state.Errorf(state.CodeNotFound, "check %d is not on record", index))
+}
+
+// Checks returns the newest checks of the state, oldest first.
+func (n *Node) Checks() ([]state.Check, error) {
+	view, release := n.LocalView()
+	defer release()
+	return view.Checks()
+}
+
+// Quarantined returns why this node neither votes nor serves; nil when it may.
+func (n *Node) Quarantined() *state.Quarantine { return n.fsm.verdict().quarantine }
+
+// refused is the error of a node in quarantine, nil of any other.
+func (n *Node) refused() error {
+	q := n.Quarantined()
+	if q == nil {
+		return nil
+	}
+	return state.Errorf(state.CodeUnavailable,
+		"the state of this node differs from the majority's (check at index %d: %s here, %s there): it is in quarantine until it has the state anew", q.Check, q.Hash, q.Majority)
+}
+
+// checkDue proposes a check, as the leader, when it is time for one.
+func (n *Node) checkDue(ctx context.Context, view state.View) error {
+	if n.fsm.level() < 1 {
+		return nil
+	}
+	due, err := n.isCheckDue(ctx, view)
+	if err != nil || !due {
+		return err
+	}
+	_, err = n.decide(ctx, &state.CheckState{At: state.MillisOf(time.Now())})
+	return err
+}
+
+func (n *Node) isCheckDue(ctx context.Context, view state.View) (bool, error) {
+	checks, err := view.Checks()
+	if err != nil {
+		return false, err
+	}
+	since := n.timings.Check // a cluster without any has just been founded
+	if cluster, err := view.Cluster(); err == nil {
+		since = time.Since(cluster.Created.Time())
+	}
+	if len(checks) > 0 {
+		since = time.Since(checks[len(checks)-1].At.Time())
+	}
+	if since < 0 || since >= n.timings.Check { // a clock may have gone back
+		return true, nil
+	}
+	in, err := view.Quarantined()
+	if err != nil {
+		return false, err
+	}
+	commit := n.raft.CommitIndex()
+	for _, q := range in {
+		node, err := view.Node(q.Node)
+		if err != nil {
+			return false, err
+		}
+		wait := recheckAfter << min(q.Times, 10)
+		if node.Store == q.Store || since < wait {
+			continue // it has not begun again
+		}
+		if at, err := n.appliedOn(ctx, raftID(q.Node)); err == nil && at+promoteLag >= commit {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// watchChecks says what checks have found, once each.
+func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) error {
+	checks, err := view.Checks()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	for _, c := range checks {
+		if c.Index <= *said {
+			continue
+		}
+		hash, decided := c.Majority()
+		overdue := time.Since(c.At.Time()) > reportTimeout
+		outcome := "equal"
+		switch {
+		case c.Differs() && decided:
+			outcome = "differs"
+			n.log.ErrorContext(ctx, "states differ, the majority decides", "index", c.Index, "majority", hash, "reports", c.Reports)
+		case c.Differs() && (c.Complete() || overdue):
+			outcome = "undecided"
+			n.log.ErrorContext(ctx, "states differ and no majority agrees: nobody is put out, find out who is right", "index", c.Index, "reports", c.Reports)
+		case !c.Complete() && !overdue:
+			return nil // wait for the others
+		case !c.Complete():
+			outcome = "incomplete"
+		}
+		n.metrics.checks.WithLabelValues(outcome).Inc()
+		*said = c.Index
+	}
+	return nil
+}
+
+// outOfService ends a node in quarantine once it votes no more: it begins again
+// without its state, under the id of another store.
+func (n *Node) outOfService(ctx context.Context) error {
+	q := n.Quarantined()
+	store, _ := n.Store()
+	if q == nil || q.Store != store || n.IsLeader() || n.Roles()[n.opts.ID] != roleNonvoter {
+		return nil
+	}
+	if _, led := n.Leader(); !led {
+		return nil
+	}
+	n.log.ErrorContext(ctx, "this node gives up its state, which differs from the majority's", "check", q.Check, "hash", q.Hash, "majority", q.Majority)
+	return fmt.Errorf("%w: %s, not %s, at index %d", ErrQuarantined, q.Hash, q.Majority, q.Check)
+}

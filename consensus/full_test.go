@@ -1,0 +1,325 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+var errFull = errors.New("no space left")
+
+// smallDisk is the disk of a node's Raft log and values, as a test wants it.
+type smallDisk struct {
+	raft.LogStore
+	raft.StableStore
+
+	mu      sync.Mutex
+	fault   error // of every write
+	refused int
+	heirs   []state.NodeID
+	unfit   string
+}
+
+func (d *smallDisk) set(fault error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = fault
+}
+
+func (d *smallDisk) refusals() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
+}
+
+func (d *smallDisk) write(fn func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fault != nil {
+		d.refused++
+		return d.fault
+	}
+	return fn()
+}
+
+func (d *smallDisk) StoreLog(e *raft.Log) error {
+	return d.write(func() error { return d.LogStore.StoreLog(e) })
+}
+
+func (d *smallDisk) StoreLogs(e []*raft.Log) error {
+	return d.write(func() error { return d.LogStore.StoreLogs(e) })
+}
+
+func (d *smallDisk) Set(key, value []byte) error {
+	return d.write(func() error { return d.StableStore.Set(key, value) })
+}
+
+func (d *smallDisk) SetUint64(key []byte, value uint64) error {
+	return d.write(func() error { return d.StableStore.SetUint64(key, value) })
+}
+
+func (d *smallDisk) standing() (string, []state.NodeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.unfit, d.heirs
+}
+
+func (d *smallDisk) setUnfit(why string, heirs ...state.NodeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unfit, d.heirs = why, heirs
+}
+
+// onSmallDisk starts a node again on a disk that can be full, and makes it lead
+// or follow.
+func onSmallDisk(t *testing.T, c *testCluster, node *testNode, lead bool) *smallDisk {
+	t.Helper()
+	d := &smallDisk{LogStore: node.disk, StableStore: node.disk}
+	node.shutdown()
+	node.tune = func(o *Options) {
+		o.Log, o.Stable, o.Standing = d, d, d.standing
+		o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
+	}
+	node.start()
+	c.until("it is back", func() bool { return node.Ready() == nil })
+	c.until("who should leads", func() bool {
+		leader := c.leader()
+		if (leader.id == node.id) != lead {
+			_ = leader.HandOver(t.Context())
+		}
+		return (c.leader().id == node.id) == lead
+	})
+	return d
+}
+
+// ran tells whether Run has not ended.
+func (n *testNode) ran(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-n.ended:
+		t.Fatalf("%s has ended: %v", n.id, err)
+	default:
+	}
+}
+
+// Raft replaces entries by removing them and then storing others. Between the
+// two it must not go on: it still takes the removed ones for its newest.
+func TestAFullDiskInTheMidstOfReplacingEntriesEndsTheNode(t *testing.T) {
+	entries := func(term uint64, indexes ...uint64) (all []*raft.Log) {
+		for _, i := range indexes {
+			all = append(all, &raft.Log{Index: i, Term: term})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name        string
+		first, last uint64 // what is removed
+		ends        bool
+	}{
+		{"the newest entries are removed", 2, 3, true},
+		{"the oldest are, behind a snapshot", 1, 2, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store := &smallDisk{LogStore: raft.NewInmemStore()}
+			var ended error
+			log := watchedLog{LogStore: store, disk: &disk{
+				ran: new(ran), fail: func(err error) { ended = err }, log: quiet(),
+				noSpace: func(err error) bool { return errors.Is(err, errFull) },
+			}}
+			if err := errors.Join(log.StoreLogs(entries(1, 1, 2, 3)), log.DeleteRange(tc.first, tc.last)); err != nil {
+				t.Fatal(err)
+			}
+			store.set(errFull)
+			if err := log.StoreLogs(entries(2, tc.first)); err == nil || (ended != nil) != tc.ends {
+				t.Fatalf("the write: %v; the node ended: %v", err, ended)
+			}
+			if tc.ends {
+				return
+			}
+			store.set(nil)
+			if err := log.StoreLogs(entries(2, 4)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestAFullDiskTakesTheLeadershipUntilThereIsRoom(t *testing.T) {
+	for name, lead := range map[string]bool{"of the leader": true, "of a follower": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+				full := c.follower()
+				d := onSmallDisk(t, c, full, lead)
+				others := c.others(full.id)
+				healthy := c.nodes[others[0]]
+				healthy.mustPin("before")
+				d.set(errFull)
+				began := time.Now()
+				var want []string
+				for i := range 200 {
+					name := fmt.Sprintf("p%03d", i)
+					healthy.mustPin(name)
+					want = append(want, name)
+					if took := time.Since(began); i == 0 && took > 5*time.Second {
+						t.Errorf("writes went on after %s", took)
+					}
+					if leader, _ := healthy.Leader(); leader == full.id && i > 0 {
+						t.Fatalf("the full node leads at %s", name)
+					}
+					<-time.After(100 * time.Millisecond) // 20 s in all
+				}
+				full.ran(t)
+				if d.refusals() == 0 {
+					t.Fatal("nothing was refused")
+				}
+				d.set(nil)
+				healthy.mustPin("after")
+				c.sameEverywhere()
+				full.ran(t)
+				full.wantPins(slices.Concat([]string{"before"}, want, []string{"after"})...)
+				c.until("it can lead", func() bool {
+					_ = c.leader().handOverTo(t.Context(), []state.NodeID{full.id}, 0)
+					return c.leader().id == full.id
+				})
+			})
+		})
+	}
+}
+
+func TestAVoteThatFindsNoRoomWaitsForIt(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		full := c.follower()
+		d := onSmallDisk(t, c, full, false)
+		d.set(errFull)
+		gone := c.leader()
+		gone.kill() // the third one alone has no majority without a vote of full
+		other := c.nodes[slices.DeleteFunc(c.others(full.id), func(id state.NodeID) bool { return id == gone.id })[0]]
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if _, err := other.Propose(ctx, pin("lost")); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("without a vote that is kept: %v", err)
+		}
+		full.ran(t)
+		if d.refusals() == 0 {
+			t.Fatal("nothing was refused")
+		}
+		d.set(nil)
+		c.until("both serve", func() bool {
+			_, err := other.Propose(t.Context(), pin("a"))
+			return err == nil
+		})
+		full.ran(t)
+	})
+}
+
+func TestRaftsOwnValuesThatCannotBeKeptEndTheNodeInOrder(t *testing.T) {
+	for name, fault := range map[string]error{"disk fails": errInjected, "disk stays full": errFull} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+				sick := c.follower()
+				d := onSmallDisk(t, c, sick, false)
+				d.set(fault)
+				c.leader().kill() // now a term and a vote have to be written
+				if errors.Is(fault, errFull) {
+					c.until("a write is refused", func() bool { return d.refusals() > 0 })
+					sick.ran(t)
+					return // the node is closed while it waits
+				}
+				if err := <-sick.ended; !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
+					t.Errorf("ended with %v", err)
+				}
+				sick.ended <- nil
+			})
+		})
+	}
+}
+
+func TestWhoShouldNotLeadHandsOverIfSomebodyElseCould(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		tight := c.follower()
+		d := onSmallDisk(t, c, tight, true)
+		others := c.others(tight.id)
+		d.setUnfit("its disk is nearly full")
+		<-time.After(5 * time.Second)
+		if c.leader().id != tight.id {
+			t.Fatal("it handed over to nobody in particular")
+		}
+		d.setUnfit("its disk is nearly full", others[1])
+		c.until("the heir leads", func() bool { return c.leader().id == others[1] })
+		c.nodes[others[1]].kill()
+		began := time.Now()
+		c.nodes[others[0]].mustPin("a")
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("without the heir writes went on after %s", took)
+		}
+		if leader := c.leader(tight.id, others[0]); leader.id == tight.id {
+			t.Error("it stood for election")
+		}
+		d.setUnfit("")
+		c.nodes[others[0]].kill()
+		c.nodes[others[1]].start()
+		tight.mustPin("b")
+	})
+}
+
+// hangingStore keeps every transaction from beginning while hang is open.
+type hangingStore struct {
+	Store
+	mu   sync.Mutex
+	hang chan struct{} // nil: nothing hangs
+}
+
+func (s *hangingStore) Begin() Tx {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return s.Store.Begin()
+}
+
+func TestALeaderWhoseStateHangsHandsOverAndStays(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		sick := c.follower()
+		store := &hangingStore{Store: sick.store}
+		sick.shutdown()
+		sick.tune = func(o *Options) { o.Store = store }
+		sick.start()
+		c.until("it leads", func() bool {
+			if leader := c.leader(); leader.id != sick.id {
+				_ = leader.HandOver(t.Context())
+			}
+			return c.leader().id == sick.id
+		})
+		hang := make(chan struct{})
+		store.mu.Lock()
+		store.hang = hang
+		store.mu.Unlock()
+		healthy := c.nodes[c.others(sick.id)[0]]
+		began := time.Now()
+		healthy.mustPin("a")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("writes went on after %s", took)
+		}
+		healthy.mustPin("b")
+		sick.ran(t)
+		if leader, _ := healthy.Leader(); leader == sick.id {
+			t.Error("it leads still")
+		}
+		store.mu.Lock()
+		store.hang = nil
+		store.mu.Unlock()
+		close(hang)
+		c.sameEverywhere()
+		sick.wantPins("a", "b")
+	})
+}

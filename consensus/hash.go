@@ -1,0 +1,68 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of hashing the state.
+const (
+	// hashRate is the most bytes of the state that are read in a second, so
+	// that hashing leaves most of a disk and of a core to the clients.
+	hashRate = 64 << 20
+	// hashStep is after how many bytes the rate is looked at.
+	hashStep = 1 << 20
+)
+
+// StateHash returns a hash of everything in the local state, and the index of
+// the newest entry in it. Nodes that stand at the same index have the same
+// hash. It reads the whole state at a bounded rate, one caller after the other,
+// and holds nothing up meanwhile.
+func (n *Node) StateHash(ctx context.Context) (index uint64, hash state.Hash, err error) {
+	view, release := n.LocalView()
+	defer release()
+	hash, err = n.hashOnce(ctx, view)
+	return view.Index(), hash, err
+}
+
+// hashView hashes a view at no more than hashRate.
+func hashView(ctx context.Context, view state.View) (state.Hash, error) {
+	p := pacer{ctx: ctx, began: time.Now()}
+	hash, err := view.Hash(p.read)
+	if err != nil {
+		return state.Hash{}, fmt.Errorf("consensus: hash the state: %w", err)
+	}
+	return hash, nil
+}
+
+// pacer slows a reader down to hashRate.
+type pacer struct {
+	ctx     context.Context // of the one call that the pacer is made for
+	began   time.Time
+	bytes   int64 // read so far
+	checked int64 // of them, when the rate was looked at last
+}
+
+func (p *pacer) read(bytes int) error {
+	p.bytes += int64(bytes)
+	if p.bytes-p.checked < hashStep {
+		return p.ctx.Err()
+	}
+	p.checked = p.bytes
+	due := time.Duration(p.bytes) * time.Second / hashRate
+	ahead := due - time.Since(p.began)
+	if ahead <= 0 {
+		return p.ctx.Err()
+	}
+	timer := time.NewTimer(ahead)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}

@@ -1,0 +1,116 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// What a node can lose of its three parts, and how it goes on.
+func TestNodeThatLostAPartGoesOnOrSaysWhatIsMissing(t *testing.T) {
+	compacting := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	for _, tc := range []struct {
+		name    string
+		timings Timings
+		lose    func(n *testNode)
+		refused bool // Open says that the parts do not reach each other
+		newVote bool // it has to be given a vote again
+	}{
+		{"nothing", compacting, func(*testNode) {}, false, false},
+		{"the state, with the whole log", Timings{}, func(n *testNode) { n.store = newMemStore() }, false, false},
+		{"the state, with a snapshot", compacting, func(n *testNode) { n.store = newMemStore() }, false, false},
+		{"the state and the snapshots", compacting, func(n *testNode) { n.store, n.snaps = newMemStore(), &memSnapshots{} }, true, false},
+		{"the snapshots, with a short log", compacting, func(n *testNode) { n.snaps = &memSnapshots{} }, true, false},
+		{"the log", compacting, func(n *testNode) { n.disk = raft.NewInmemStore(); n.log = n.disk }, false, true},
+		{"the log and the state", compacting, func(n *testNode) {
+			n.disk, n.store = raft.NewInmemStore(), newMemStore()
+			n.log = n.disk
+		}, false, true},
+		{"the log's end", Timings{}, func(n *testNode) {
+			last, err := n.disk.LastIndex()
+			if err = errors.Join(err, n.disk.DeleteRange(last-5, last)); err != nil {
+				panic(err)
+			}
+		}, false, true},
+		{"everything", compacting, func(n *testNode) {
+			n.disk, n.store, n.snaps = raft.NewInmemStore(), newMemStore(), &memSnapshots{}
+			n.log = n.disk
+		}, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inVirtualTime(t, 3, tc.timings, func(t *testing.T, c *testCluster) {
+				n := c.follower()
+				for i := range 60 {
+					c.leader().mustPin(fmt.Sprintf("p%02d", i))
+					<-time.After(50 * time.Millisecond)
+				}
+				c.sameEverywhere()
+				before, _ := n.Store()
+				n.kill()
+				tc.lose(n)
+				if tc.refused {
+					_, err := Open(Options{
+						ID: n.id, Store: n.store, Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
+						Network: c.network.of(n.id), Watch: &state.Watch{}, Logger: quiet(),
+					})
+					if !errors.Is(err, ErrIncomplete) {
+						t.Errorf("opened: %v", err)
+					}
+					return
+				}
+				n.start()
+				after, votes := n.Store()
+				if (after != before) != tc.newVote || votes == tc.newVote {
+					t.Errorf("store %s votes %t, it was %s", after, votes, before)
+				}
+				c.leader(c.others(n.id)...).mustPin("more")
+				c.until("it knows the cluster", func() bool { _, known := n.Leader(); return known })
+				c.announce(n.id)
+				c.until("it is a voter", func() bool {
+					_, votes := n.Store()
+					return votes && n.Ready() == nil && c.voters() == 3
+				})
+				c.sameEverywhere()
+			})
+		})
+	}
+}
+
+// A snapshot that cannot be read is passed over for an older one, if the log
+// goes on from there.
+func TestASnapshotThatCannotBeReadIsPassedOver(t *testing.T) {
+	for _, trailing := range []uint64{1, 1000} {
+		t.Run(fmt.Sprintf("trailing=%d", trailing), func(t *testing.T) {
+			timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: trailing}
+			inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
+				n := c.follower()
+				for i := range 100 {
+					c.leader().mustPin(fmt.Sprintf("p%02d", i))
+					<-time.After(50 * time.Millisecond)
+				}
+				c.sameEverywhere()
+				n.kill()
+				n.store = newMemStore()
+				n.snaps.rot(1)
+				if trailing == 1 {
+					_, err := Open(Options{
+						ID: n.id, Store: n.store, Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
+						Network: c.network.of(n.id), Watch: &state.Watch{}, Logger: quiet(),
+					})
+					if !errors.Is(err, ErrIncomplete) {
+						t.Errorf("opened: %v", err)
+					}
+					return
+				}
+				n.start()
+				c.until("it is back", func() bool { return n.Ready() == nil })
+				c.sameEverywhere()
+			})
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// MaxChecks is how many checks of the state stay on record, the newest ones.
+const MaxChecks = 16
+
+// Check is one comparison of the state on all nodes, at the entry that asked
+// for it. What the nodes report is part of the state, so that everybody judges
+// by the same facts.
+type Check struct {
+	Index   uint64   // of the entry, and of the state that is compared
+	At      Millis   // when it was asked for
+	Members []NodeID // at that entry, in the order of their ids
+	Reports []HashReport
+}
+
+// HashReport is the hash that one node has at a check's entry.
+type HashReport struct {
+	Node NodeID
+	Hash Hash
+}
+
+// Code implements the record's form.
+func (v *Check) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.Index)
+	codec.Int(c, &v.At)
+	codec.Strings(c, &v.Members, MaxNodes, MaxIDLen)
+	codec.List(c, &v.Reports, MaxNodes, func(c *codec.Coder, r *HashReport) {
+		codec.String(c, &r.Node, MaxIDLen)
+		codec.Fixed(c, r.Hash[:])
+	})
+}
+
+// Majority returns the hash that more than half of the members reported.
+func (v *Check) Majority() (Hash, bool) {
+	count := make(map[Hash]int)
+	for _, r := range v.Reports {
+		if count[r.Hash]++; count[r.Hash] > len(v.Members)/2 {
+			return r.Hash, true
+		}
+	}
+	return Hash{}, false
+}
+
+// Differs tells whether members reported different hashes.
+func (v *Check) Differs() bool {
+	return slices.ContainsFunc(v.Reports, func(r HashReport) bool { return r.Hash != v.Reports[0].Hash })
+}
+
+// Complete tells whether every member has reported.
+func (v *Check) Complete() bool { return len(v.Reports) == len(v.Members) }
+
+// Quarantine says that a node's state differs from that of the majority: it
+// neither votes nor serves until a later check finds it equal.
+type Quarantine struct {
+	Node     NodeID
+	Check    uint64 // index of the check that found it
+	Hash     Hash   // the node's
+	Majority Hash
+	Store    StoreID // where the node's state lay then
+	Times    uint32  // it was found again without having been equal in between
+}
+
+// Code implements the record's form.
+func (v *Quarantine) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.Uint(c, &v.Check)
+	codec.Fixed(c, v.Hash[:])
+	codec.Fixed(c, v.Majority[:])
+	codec.String(c, &v.Store, MaxIDLen)
+	codec.Uint(c, &v.Times)
+}
+
+func checkKey(index uint64) key { return table(tableCheck).u64(index) }
+
+func quarantineKey(id NodeID) key { return part(table(tableQuarantine), id) }
+
+// CheckState has every node hash its state as it is after this entry.
+type CheckState struct{ At Millis }
+
+// Code implements Command.
+func (v *CheckState) Code(c *codec.Coder) { codec.Int(c, &v.At) }
+
+func (v *CheckState) apply(tx Tx, e *entry) (Result, error) {
+	// Several in one entry are one: they mean the same state.
+	if known, err := has(tx, checkKey(e.index)); err != nil || known {
+		return Result{}, err
+	}
+	nodes, err := scanAll[Node](tx, table(tableNode))
+	if err != nil {
+		return Result{}, err
+	}
+	checks, err := scanAll[Check](tx, table(tableCheck))
+	if err != nil {
+		return Result{}, err
+	}
+	for i := range len(checks) - (MaxChecks - 1) {
+		if err := tx.Delete(checkKey(checks[i].Index)); err != nil {
+			return Result{}, err
+		}
+	}
+	check := Check{Index: e.index, At: v.At}
+	for _, n := range nodes {
+		check.Members = append(check.Members, n.ID)
+	}
+	e.fx.Check = true
+	return Result{}, put(tx, checkKey(e.index), &check)
+}
+
+// ReportHash is what a node's state hashes to at the entry of a check. The
+// first report of a node counts; what is out of date is passed over.
+type ReportHash struct {
+	Node  NodeID
+	Check uint64
+	Hash  Hash
+}
+
+// Code implements Command.
+func (v *ReportHash) Code(c *codec.Coder) {
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.Uint(c, &v.Check)
+	codec.Fixed(c, v.Hash[:])
+}
+
+func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
+	check, err := get[Check](tx, checkKey(v.Check))
+	if err != nil || check == nil || !slices.Contains(check.Members, v.Node) ||
+		slices.ContainsFunc(check.Reports, func(r HashReport) bool { return r.Node == v.Node }) {
+		return Result{}, err
+	}
+	check.Reports = append(check.Reports, HashReport{Node: v.Node, Hash: v.Hash})
+	if err := put(tx, checkKey(v.Check), check); err != nil {
+		return Result{}, err
+	}
+	e.fx.Checked = true
+	majority, decided := check.Majority()
+	if !decided {
+		return Result{}, nil // nobody is put out by less than a majority
+	}
+	for _, r := range check.Reports {
+		if err := judge(tx, check.Index, r, majority, e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// judge puts a node into quarantine, or lets it out, by its report. Who was put
+// in by a later check than this stays there.
+func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
+	node, err := get[Node](tx, nodeKey(r.Node))
+	if err != nil || node == nil {
+		return err // no member any more
+	}
+	in, err := get[Quarantine](tx, quarantineKey(r.Node))
+	if err != nil || in != nil && in.Check >= check {
+		return err
+	}
+	if r.Hash == majority {
+		if in == nil {
+			return nil
+		}
+		e.fx.Members = true
+		return tx.Delete(quarantineKey(r.Node))
+	}
+	if node.Store == "" {
+		return nil // it has only come, or come again; the next check shows
+	}
+	q := Quarantine{Node: r.Node, Check: check, Hash: r.Hash, Majority: majority, Store: node.Store}
+	if in != nil {
+		q.Times = in.Times + 1
+	}
+	e.fx.Members = true
+	return put(tx, quarantineKey(r.Node), &q)
+}
+
+// Checks returns the checks on record, oldest first.
+func (v View) Checks() ([]Check, error) { return scanAll[Check](v.r, table(tableCheck)) }
+
+// Quarantined returns the nodes in quarantine in the order of their ids.
+func (v View) Quarantined() ([]Quarantine, error) {
+	return scanAll[Quarantine](v.r, table(tableQuarantine))
+}
+
+// Quarantine returns a node's record of quarantine; nil when it is in none.
+func (v View) Quarantine(id NodeID) (*Quarantine, error) {
+	return get[Quarantine](v.r, quarantineKey(id))
+}

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// Hash is the SHA-256 of a whole state. Two nodes that applied the same entry
+// have the same one, or one of them is wrong.
+type Hash [sha256.Size]byte
+
+var _ encoding.TextMarshaler = Hash{}
+
+// String is the hash in lower-case hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(h) {
+		return fmt.Errorf("a hash has %d hexadecimal digits, not %d", 2*len(h), len(text))
+	}
+	if _, err := hex.Decode(h[:], text); err != nil {
+		return fmt.Errorf("read hash: %w", err)
+	}
+	return nil
+}
+
+// hashDomain begins what is hashed; the number is the version of its form.
+const hashDomain = "holdfast state 1\n"
+
+// hashBuffer is how many bytes are gathered before they are hashed.
+const hashBuffer = 64 << 10
+
+// HashOf reads everything in r and hashes it: for each key in order its length
+// (4 bytes, big endian), the key, the value's length and the value. The table
+// 0x00, a node's own bookkeeping, is left out. After every hashBuffer bytes or
+// so pace is told how many were read; its error ends the reading.
+func HashOf(r Reader, pace func(bytes int) error) (Hash, error) {
+	sum := sha256.New()
+	buf := append(make([]byte, 0, 2*hashBuffer), hashDomain...)
+	flush := func() error {
+		n := len(buf)
+		_, _ = sum.Write(buf) // a hash takes everything
+		buf = buf[:0]
+		return pace(n)
+	}
+	err := r.Scan([]byte{0x01}, nil, false, func(key, value []byte) (bool, error) {
+		for _, part := range [2][]byte{key, value} {
+			buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
+			buf = append(buf, part...)
+		}
+		if len(buf) < hashBuffer {
+			return true, nil
+		}
+		return true, flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("state: hash: %w", err)
+	}
+	return Hash(sum.Sum(nil)), nil
+}
+
+// Hash hashes the state of the view, see HashOf.
+func (v View) Hash(pace func(bytes int) error) (Hash, error) { return HashOf(v.r, pace) }

@@ -1,0 +1,99 @@
+package state
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+var update = flag.Bool("update", false, "write the golden files; a changed one is a changed format")
+
+func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
+	m := found(t)
+	level := func() Level {
+		l, err := m.view().Level()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if level() != 0 {
+		t.Fatalf("founded by an older release at level %d", level())
+	}
+	m.must(&RaiseLevel{Level: 1})
+	m.must(&RaiseLevel{Level: 0})
+	if level() != 1 || m.fx.Level {
+		t.Errorf("level %d", level())
+	}
+	if _, err := m.apply(&JoinNode{Node: Node{ID: "old", Version: "0.0.1"}}); !errors.Is(err, ErrConflict) {
+		t.Errorf("a release that is too old joins: %v", err)
+	}
+	if _, err := m.apply(&UpdateNode{Node{ID: "n1", Version: "0.0.1"}}); !errors.Is(err, ErrConflict) {
+		t.Errorf("a member goes back to a release that is too old: %v", err)
+	}
+	if _, err := m.apply(&RaiseLevel{Level: NewestLevel + 1}); !errors.Is(err, ErrTooOld) {
+		t.Errorf("a level of a later release: %v", err)
+	}
+	fresh := &machine{memory: newMemory(), t: t}
+	fresh.must(&InitCluster{
+		Cluster:  Cluster{ID: "c", Replication: 1, WriteCopies: 1, Operator: alice},
+		Node:     Node{ID: "n1", Level: 1, Store: "s", Votes: true},
+		Operator: Account{ID: alice, Email: "alice@example.org"},
+	})
+	if l, err := fresh.view().Level(); l != 1 || err != nil || !fresh.fx.Level {
+		t.Errorf("founded at level %d, %v", l, err)
+	}
+}
+
+// Records that the release before wrote are read, and written as it wrote them
+// where there is nothing new in them.
+func TestRecordsKeepTheirBytes(t *testing.T) {
+	node := Node{ID: "node", Name: "name", Addrs: []string{"/a"}, ClusterAddrs: []string{"/b"}, Version: "v1", Joined: 77}
+	leveled := node
+	leveled.Level, leveled.Store, leveled.Votes = 1, "store", true
+	check := Check{Index: 9, At: 8, Members: []NodeID{"n1", "n2"}, Reports: []HashReport{{"n2", Hash{1}}}}
+	quarantine := Quarantine{Node: "n2", Check: 9, Hash: Hash{1}, Majority: Hash{2}, Store: "store", Times: 3}
+	var lines []string
+	add := func(name string, code func(*codec.Coder)) {
+		c := codec.Encoder(nil)
+		code(c)
+		b, err := c.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %x", name, b))
+	}
+	add("node-1", node.Code)
+	add("node-2", leveled.Code)
+	add("check", check.Code)
+	add("quarantine", quarantine.Code)
+	path := filepath.Join("testdata", "records.txt")
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the format has changed:\n%s\nwas\n%s", got, want)
+	}
+	for _, n := range []Node{node, leveled} {
+		c := codec.Encoder(nil)
+		n.Code(c)
+		b, _ := c.Finish()
+		back, err := decode[Node](b)
+		if err != nil || fmt.Sprint(*back) != fmt.Sprint(n) {
+			t.Errorf("%+v came back as %+v, %v", n, back, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Bounds of the operations that are remembered, beside MaxOps.
+const (
+	// MaxOpBytes is the most bytes of their results: a result can carry a whole
+	// pin.
+	MaxOpBytes = 64 << 20
+	// maxForget is how many one command forgets, so that no entry costs more
+	// because large results were many.
+	maxForget = 64
+)
+
+// operations is the bookkeeping of the remembered operations: 8 bytes, the
+// sequence of the next one, up to level 0, and three numbers of 8 bytes from
+// level 1 on.
+type operations struct {
+	next    uint64 // sequence of the next one
+	first   uint64 // of the oldest one
+	bytes   uint64 // of all results
+	bounded bool   // the bytes are known, and bounded
+}
+
+var opNext = metaKey("ops")
+
+func readOperations(r Reader) (o operations, err error) {
+	b, ok, err := r.Get(opNext)
+	switch {
+	case err != nil || !ok:
+		return o, err
+	case len(b) == 8:
+		o.next = binary.BigEndian.Uint64(b)
+		o.first = max(o.next, MaxOps) - MaxOps
+	case len(b) == 24:
+		o.next, o.first, o.bytes = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+		o.bounded = true
+	default:
+		return o, fmt.Errorf("state: bookkeeping of operations of %d bytes", len(b))
+	}
+	return o, nil
+}
+
+func (o operations) write(tx Tx) error {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24), o.next)
+	if o.bounded {
+		b = binary.BigEndian.AppendUint64(b, o.first)
+		b = binary.BigEndian.AppendUint64(b, o.bytes)
+	}
+	return tx.Set(opNext, b)
+}
+
+// remember keeps the outcome of an operation, and forgets the oldest ones while
+// there are more than MaxOps, or MaxOpBytes of results.
+func remember(tx Tx, op OpID, r Result, e *Error) error {
+	b, err := encodeOutcome(r, e)
+	if err != nil {
+		return err
+	}
+	o, err := readOperations(tx)
+	if err != nil {
+		return err
+	}
+	if err := tx.Set(opKey(op), b); err != nil {
+		return err
+	}
+	if err := tx.Set(opOrderKey(o.next), op[:]); err != nil {
+		return err
+	}
+	o.next++
+	o.bytes += uint64(len(b))
+	if err := o.forget(tx); err != nil {
+		return err
+	}
+	return o.write(tx)
+}
+
+// forget removes the oldest operations that are too many; the newest stays.
+func (o *operations) forget(tx Tx) error {
+	for range maxForget {
+		tooMany := o.next-o.first > MaxOps || o.bounded && o.bytes > MaxOpBytes
+		if !tooMany || o.first+1 == o.next {
+			return nil
+		}
+		order := opOrderKey(o.first)
+		id, ok, err := tx.Get(order)
+		if err != nil || !ok || len(id) != len(OpID{}) {
+			return fmt.Errorf("state: operation %d is not on record: %w", o.first, err)
+		}
+		result := opKey(OpID(id))
+		if o.bounded {
+			b, ok, err := tx.Get(result)
+			if err != nil || !ok || uint64(len(b)) > o.bytes {
+				return fmt.Errorf("state: result of operation %d of %d bytes in %d: %w", o.first, len(b), o.bytes, err)
+			}
+			o.bytes -= uint64(len(b))
+		}
+		if err := tx.Delete(order); err != nil {
+			return err
+		}
+		if err := tx.Delete(result); err != nil {
+			return err
+		}
+		o.first++
+	}
+	return nil
+}
+
+// boundOps begins to count, and to bound, the bytes of remembered results.
+func boundOps(tx Tx) error {
+	o, err := readOperations(tx)
+	if err != nil || o.bounded {
+		return err
+	}
+	prefix := table(tableOp)
+	err = tx.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+		o.bytes += uint64(len(value))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	o.bounded = true
+	return o.write(tx)
+}

@@ -1,0 +1,107 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// bigPin makes a result of some 60 KiB.
+func bigPin(i int) *CreatePin {
+	return &CreatePin{
+		Pin: Pin{
+			ID: RequestID(fmt.Sprintf("p%d", i)), Account: alice, CID: contents[2], Created: Millis(i + 1),
+			Meta: map[string]string{"m": strings.Repeat("x", 60<<10)},
+		},
+		Nodes: []NodeID{"n1"},
+	}
+}
+
+func (m *machine) operations() operations {
+	m.t.Helper()
+	o, err := readOperations(m)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	sum := uint64(0)
+	rows := m.rows(tableOp)
+	for _, r := range rows {
+		sum += uint64(len(r.value))
+	}
+	if n := uint64(len(rows)); n != o.next-o.first || n != uint64(len(m.rows(tableOpOrder))) {
+		m.t.Fatalf("%d results and %d in order, from %d to %d", n, len(m.rows(tableOpOrder)), o.first, o.next)
+	}
+	if o.bounded && o.bytes != sum {
+		m.t.Fatalf("%d bytes of results, %d on record", sum, o.bytes)
+	}
+	return o
+}
+
+// What is remembered of operations is bounded in bytes, and what an older
+// release remembered goes too, step by step.
+func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
+	m := found(t)
+	const above = MaxOpBytes/(60<<10) + 200
+	for i := range above {
+		m.must(bigPin(i))
+	}
+	if o := m.operations(); o.bounded || o.next != above+4 {
+		t.Fatalf("before level 1: %+v", o)
+	}
+	m.must(&RaiseLevel{Level: 1})
+	before := m.operations()
+	if before.bytes <= MaxOpBytes {
+		t.Fatalf("%d bytes are not above the bound", before.bytes)
+	}
+	m.must(bigPin(above))
+	if o := m.operations(); o.first-before.first > maxForget {
+		t.Errorf("one command forgot %d operations", o.first-before.first)
+	}
+	for i := range 20 {
+		m.must(bigPin(above + 1 + i))
+	}
+	o := m.operations()
+	if o.bytes > MaxOpBytes || o.bytes < MaxOpBytes*9/10 {
+		t.Errorf("%d bytes remembered, the bound is %d", o.bytes, MaxOpBytes)
+	}
+	// The newest are answered from memory: nothing changes, and the pin is told.
+	last, index := OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}, m.index
+	r, err := m.applyOp(last, bigPin(above+20))
+	if err != nil || r.Pin == nil || m.operations() != o {
+		t.Errorf("at %d: %+v, %v", index, r, err)
+	}
+}
+
+func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
+	for _, level := range []Level{0, 1} {
+		m := found(t)
+		if level > 0 {
+			m.must(&RaiseLevel{Level: level})
+		}
+		first := OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}
+		for range MaxOps + 10 {
+			if _, err := m.apply(&RemoveNode{ID: "nobody"}); err == nil {
+				t.Fatal("removed nobody")
+			}
+		}
+		if o := m.operations(); o.next-o.first != MaxOps {
+			t.Errorf("level %d: %+v", level, o)
+		}
+		if done, err := has(m, opKey(first)); done || err != nil {
+			t.Errorf("level %d: an old operation is remembered, %v", level, err)
+		}
+	}
+}
+
+func TestBookkeepingOfTheReleaseBeforeIsRead(t *testing.T) {
+	m := newMemory()
+	_ = m.Set(opNext, binary.BigEndian.AppendUint64(nil, MaxOps+7))
+	if o, err := readOperations(m); err != nil || o != (operations{next: MaxOps + 7, first: 7}) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	_ = m.Set(opNext, []byte{1})
+	if _, err := readOperations(m); err == nil {
+		t.Error("one byte is taken for bookkeeping")
+	}
+}

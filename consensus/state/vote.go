@@ -1,0 +1,60 @@
+package state
+
+import "github.com/holdfast-ipfs/holdfast/consensus/codec"
+
+// StoreID names one Raft store from its making to its loss. A node whose disk
+// was replaced has another one, and with it no vote: it may have forgotten what
+// it had promised.
+type StoreID string
+
+// takeStore settles which store a member's record names, and whether that store
+// may be given a vote: one that takes another's place may not, until GrantVote.
+// A release that tells no store is taken at its word as it always was; the first
+// word of a member about its store says by itself whether its log is whole.
+func takeStore(node, old *Node) {
+	switch {
+	case node.Store == "" || old == nil:
+		node.Votes = false // who joins names its store when it is in
+	case old.Store == node.Store:
+		node.Votes = old.Votes
+	case old.Store != "":
+		node.Votes = false
+	}
+}
+
+// MayVote tells whether the node's store may be given a vote. A release before
+// level 1 tells no store, and may.
+func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.Level == 0 }
+
+// GrantVote says that a member's store has caught up with the log, so that it
+// may be given a vote again. It is void once the node has yet another store.
+type GrantVote struct {
+	Node  NodeID
+	Store StoreID
+}
+
+// Code implements Command.
+func (v *GrantVote) Code(c *codec.Coder) {
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.String(c, &v.Store, MaxIDLen)
+}
+
+func (v *GrantVote) apply(tx Tx, e *entry) (Result, error) {
+	node, err := get[Node](tx, nodeKey(v.Node))
+	if err != nil {
+		return Result{}, err
+	}
+	if node == nil {
+		return Result{}, Errorf(CodeNotFound, "node %s is not a member", v.Node)
+	}
+	if in, err := has(tx, quarantineKey(v.Node)); err != nil {
+		return Result{}, err
+	} else if in || node.Store != v.Store {
+		return Result{}, Errorf(CodeConflict, "node %s is in quarantine, or has another store", v.Node)
+	}
+	if node.Votes {
+		return Result{}, nil
+	}
+	node.Votes = true
+	return Result{}, putNode(tx, node, e)
+}

@@ -1,0 +1,34 @@
+package consensus
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// ran is how long this process has run, in steps of diskCheck. It stands still
+// while the process is stopped, or its machine is, and no jump of a clock moves
+// it: a node that was paused during a write must not take its disk for one that
+// hangs. watchDisk lets it go on.
+type ran struct{ passed atomic.Int64 } // nanoseconds
+
+// goOn adds one step; a ticker gives one, however long the process was paused.
+func (r *ran) goOn() { r.passed.Add(int64(diskCheck)) }
+
+func (r *ran) now() time.Duration { return time.Duration(r.passed.Load()) }
+
+// stopwatch tells how long ago it was started, by the time that the process has
+// run. The zero value is one that was not.
+type stopwatch struct{ started atomic.Int64 } // nanoseconds, and 1 more
+
+func (s *stopwatch) start(r *ran) { s.started.Store(int64(r.now()) + 1) }
+
+func (s *stopwatch) stop() { s.started.Store(0) }
+
+// shows is the time since the start; false for a stopwatch that does not run.
+func (s *stopwatch) shows(r *ran) (time.Duration, bool) {
+	at := s.started.Load()
+	if at == 0 {
+		return 0, false
+	}
+	return max(0, r.now()-time.Duration(at-1)), true
+}

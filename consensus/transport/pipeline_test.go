@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// sink is the library's end of a pipeline: it keeps what is sent.
+type sink struct {
+	raft.AppendPipeline
+	sent []raft.AppendEntriesRequest
+}
+
+func (s *sink) AppendEntries(args *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	s.sent = append(s.sent, *args)
+	return nil, nil
+}
+
+func (s *sink) Close() error { return nil }
+
+// take returns what was sent since the last call.
+func (s *sink) take() []raft.AppendEntriesRequest {
+	sent := s.sent
+	s.sent = nil
+	return sent
+}
+
+func newSink(t *testing.T) (*sink, *pipeline, *Raft) {
+	s := new(sink)
+	transport := &Raft{pipelines: map[*pipeline]struct{}{}}
+	p := newPipeline(s, transport, "follower")
+	transport.pipelines[p] = struct{}{}
+	t.Cleanup(func() { _ = p.Close() })
+	return s, p, transport
+}
+
+// send sends the entries first to last, of term 3, as Raft does.
+func send(t *testing.T, p *pipeline, first, last, committed uint64) {
+	t.Helper()
+	args := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: first - 1, PrevLogTerm: 3, LeaderCommitIndex: committed}
+	for i := first; i <= last; i++ {
+		args.Entries = append(args.Entries, &raft.Log{Index: i, Term: 3})
+	}
+	if _, err := p.AppendEntries(&args, new(raft.AppendEntriesResponse)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMessagesThatSayNothingNewAreLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, _ := newSink(t)
+		for _, step := range []struct {
+			name                   string
+			first, last, committed uint64
+			sent                   int
+		}{
+			{"the first", 5, 4, 4, 1},
+			{"the same again", 5, 4, 4, 0},
+			{"an entry", 5, 5, 4, 1},
+			{"nothing since the entry", 6, 5, 4, 0},
+			{"its commit", 6, 5, 5, 1},
+			{"nothing since the commit", 6, 5, 5, 0},
+			{"an older place: the follower lacks entries", 4, 3, 5, 1},
+		} {
+			send(t, p, step.first, step.last, step.committed)
+			if got := len(s.take()); got != step.sent {
+				t.Errorf("%s: %d sent, want %d", step.name, got, step.sent)
+			}
+		}
+		// Two virtual seconds of nothing new, every 10 ms.
+		send(t, p, 6, 5, 5)
+		s.take()
+		for range 200 {
+			<-time.After(10 * time.Millisecond)
+			send(t, p, 6, 5, 5)
+		}
+		if got := len(s.take()); got != int(2*time.Second/quietFor) {
+			t.Errorf("%d sent in two seconds, want one every %s", got, quietFor)
+		}
+	})
+}
+
+func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, transport := newSink(t)
+		settled := func() []raft.AppendEntriesRequest {
+			<-time.After(2 * tellAfter)
+			synctest.Wait()
+			return s.take()
+		}
+		transport.Tell("follower", 9)
+		if got := settled(); len(got) != 0 {
+			t.Errorf("told before anything was sent: %+v", got)
+		}
+		send(t, p, 8, 9, 7)
+		s.take()
+		transport.Tell("somebody else", 9)
+		transport.Tell("follower", 8)
+		transport.Tell("follower", 9)
+		got := settled()
+		if len(got) != 1 || got[0].LeaderCommitIndex != 9 || got[0].PrevLogEntry != 9 || got[0].PrevLogTerm != 3 ||
+			got[0].Term != 3 || len(got[0].Entries) != 0 {
+			t.Errorf("told %+v, want one commit of 9", got)
+		}
+		transport.Tell("follower", 9)
+		if got := settled(); len(got) != 0 {
+			t.Errorf("told what it knows: %+v", got)
+		}
+		// An entry that says so comes before, and then nothing is to be told.
+		send(t, p, 10, 10, 9)
+		transport.Tell("follower", 10)
+		send(t, p, 11, 11, 10)
+		s.take()
+		if got := settled(); len(got) != 0 {
+			t.Errorf("told what an entry had said: %+v", got)
+		}
+		// Nothing is said of what was not sent: it may be another's there.
+		transport.Tell("follower", 20)
+		if got := settled(); len(got) != 1 || got[0].LeaderCommitIndex != 11 {
+			t.Errorf("told %+v, want a commit of 11, the newest that was sent", got)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		transport.Tell("follower", 30)
+		p.tellSoon(30)
+		if got := settled(); len(got) != 0 {
+			t.Errorf("told after the end: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package wire
+
+import "github.com/holdfast-ipfs/holdfast/consensus/state"
+
+// LevelOf is the level that a member has to understand to apply a command.
+func LevelOf(cmd state.Command) state.Level {
+	switch cmd := cmd.(type) {
+	case *state.InitCluster:
+		return nodeLevel(&cmd.Node)
+	case *state.UpdateNode:
+		return nodeLevel(&cmd.Node)
+	case *state.JoinNode:
+		return nodeLevel(&cmd.Node)
+	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.ByKey:
+		return 1
+	}
+	return 0
+}
+
+// nodeLevel is the level of the form in which a member's record is written.
+func nodeLevel(n *state.Node) state.Level {
+	if n.Level == 0 && n.Store == "" && !n.Votes {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,171 @@
+package dag
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+)
+
+// Sizes of what walks remember.
+const (
+	// maxSeenBytes bounds what the walks that share a Buffer remember of nodes,
+	// all together; one of DefaultMaxBlocks nodes takes 190 MB at the most.
+	maxSeenBytes = 256 << 20
+	slotBytes    = 12
+	firstSlots   = 8
+	// splitAt is when a set goes over to parts that grow one by one, so that no
+	// growth copies much at once; seenParts is how many.
+	splitAt   = 8192
+	seenParts = 256
+	// A table is at most four fifths full, and grows by a quarter.
+	fullPart, fullOf = 4, 5
+	growPart, growOf = 5, 4
+)
+
+// seen is a set of CIDs that takes 12 bytes, or little more, for each, and no
+// more than its share of free. It keeps 96 bits of a hash that nobody outside
+// can compute: of 10 million CIDs two are taken for one with a probability of
+// 10^-15. The zero value does not work.
+type seen struct {
+	seeds [2]maphash.Seed
+	flat  table   // until splitAt
+	parts []table // after it
+	free  *atomic.Int64
+	taken int64 // of free
+}
+
+// table is a hash table with open addressing. A slot of zeros is free.
+type table struct {
+	slots []slot
+	used  int
+}
+
+type slot [slotBytes / 4]uint32
+
+func newSeen(free *atomic.Int64) *seen {
+	return &seen{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, free: free}
+}
+
+// add tells whether key was not there yet, and adds it. The error is
+// ErrMemory.
+func (s *seen) add(key string) (first bool, err error) {
+	h, more := maphash.String(s.seeds[0], key), maphash.String(s.seeds[1], key)
+	v := slot{uint32(h), uint32(h >> 32), uint32(more) | 1} // never zeros
+	t := &s.flat
+	if s.parts != nil {
+		t = &s.parts[partOf(v)]
+	}
+	if t.find(v) {
+		return false, nil
+	}
+	if t.used*fullOf >= len(t.slots)*fullPart {
+		if t == &s.flat && t.used >= splitAt {
+			if err := s.split(); err != nil {
+				return false, err
+			}
+			t = &s.parts[partOf(v)]
+		}
+		if err := s.grow(t, t.used+1); err != nil {
+			return false, err
+		}
+	}
+	t.insert(v)
+	return true, nil
+}
+
+// home is where the search for v begins.
+func (t *table) home(v slot) int {
+	at, _ := bits.Mul64(uint64(v[0])|uint64(v[1])<<32, uint64(len(t.slots)))
+	return int(at)
+}
+
+func (t *table) find(v slot) bool {
+	if len(t.slots) == 0 {
+		return false
+	}
+	for i := t.home(v); t.slots[i] != (slot{}); {
+		if t.slots[i] == v {
+			return true
+		}
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	return false
+}
+
+// insert adds what is not there; there is room.
+func (t *table) insert(v slot) {
+	i := t.home(v)
+	for t.slots[i] != (slot{}) {
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	t.slots[i] = v
+	t.used++
+}
+
+// grow makes room for want entries.
+func (s *seen) grow(t *table, want int) error {
+	size := max(len(t.slots), firstSlots)
+	for want*fullOf > size*fullPart {
+		size = size*growPart/growOf + 1
+	}
+	if size == len(t.slots) {
+		return nil
+	}
+	if err := s.take(int64(size-len(t.slots)) * slotBytes); err != nil {
+		return err
+	}
+	old := t.slots
+	*t = table{slots: make([]slot, size)}
+	for _, v := range old {
+		if v != (slot{}) {
+			t.insert(v)
+		}
+	}
+	return nil
+}
+
+// split spreads the flat table over parts.
+func (s *seen) split() error {
+	parts := make([]table, seenParts)
+	for _, v := range s.flat.slots {
+		if v == (slot{}) {
+			continue
+		}
+		t := &parts[partOf(v)]
+		if err := s.grow(t, t.used+1); err != nil {
+			return err
+		}
+		t.insert(v)
+	}
+	s.give(int64(len(s.flat.slots)) * slotBytes)
+	s.flat, s.parts = table{}, parts
+	return nil
+}
+
+// partOf goes by bits that home does not use.
+func partOf(v slot) int { return int(v[2]>>1) % seenParts }
+
+func (s *seen) take(n int64) error {
+	if s.free.Add(-n) < 0 {
+		s.free.Add(n)
+		return fmt.Errorf("%w: no room to remember more nodes", ErrMemory)
+	}
+	s.taken += n
+	return nil
+}
+
+func (s *seen) give(n int64) {
+	s.free.Add(n)
+	s.taken -= n
+}
+
+// forget gives everything back.
+func (s *seen) forget() {
+	s.give(s.taken)
+	s.flat, s.parts = table{}, nil
+}

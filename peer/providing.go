@@ -1,0 +1,316 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	"github.com/ipfs/go-datastore"
+	dssync "github.com/ipfs/go-datastore/sync"
+	"github.com/libp2p/go-libp2p-kad-dht/amino"
+	"github.com/libp2p/go-libp2p-kad-dht/provider"
+	"github.com/libp2p/go-libp2p-kad-dht/provider/stats"
+	ma "github.com/multiformats/go-multiaddr"
+	mh "github.com/multiformats/go-multihash"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// maxProvideQueue bounds the roots that wait to be announced; what does not
+	// fit is found by the next look at all roots.
+	maxProvideQueue = 4096
+	// provideBatch is how many are handed to the provider at once.
+	provideBatch = 256
+	// provideTimeout bounds one announcement by Provide.
+	provideTimeout = 2 * time.Minute
+	// reprovideEvery is how often every root is announced: records live 48 h.
+	reprovideEvery = 22 * time.Hour
+	// rootsEvery is how often what is announced is compared with what is held.
+	rootsEvery = 30 * time.Minute
+	// Roots are announced by so many at the same time, each over so many
+	// connections; some are kept for what is new.
+	provideWorkers      = 4
+	provideNewWorkers   = 1
+	provideOldWorkers   = 2
+	provideWorkerConns  = 16
+	maxProvideRecord    = 10 * time.Second // for one peer to take one record
+	provideStatsTimeout = time.Second
+	provideStatsAge     = time.Second
+	// provideReady is how long roots wait for the provider to have measured the
+	// DHT, and provideReadyPoll how often it is asked.
+	provideReady     = time.Minute
+	provideReadyPoll = 100 * time.Millisecond
+	// cycleStartKey is where the provider looks for the time at which its
+	// cycle began, in hexadecimal seconds: see cycleStart.
+	cycleStartKey = "/cycle_start"
+)
+
+// providing announces the roots that this node holds: new ones at once, and all
+// of them within reprovideEvery, by regions of the DHT one after the other, so
+// that peers near each other are looked up once for all roots near them.
+type providing struct {
+	keys keystore
+
+	// mu guards what follows.
+	mu     sync.Mutex
+	sweep  *provider.SweepingProvider // nil while it does not run
+	last   stats.Stats
+	lastAt time.Time
+}
+
+// Provide announces now that this node holds c. It is best effort: with routing
+// off it does nothing and returns nil.
+func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
+	if p.dht == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
+	defer cancel()
+	if err := p.dht.Provide(ctx, c, true); err != nil {
+		return fmt.Errorf("peer: provide %s: %w", c, err)
+	}
+	return nil
+}
+
+// Announce queues c to be announced, now and again in every cycle, and never
+// waits. It tells whether there was room; what found none is announced with the
+// next look at all roots.
+func (p *Peer) Announce(c cid.Cid) bool {
+	if p.dht == nil {
+		return true
+	}
+	select {
+	case p.provide <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Withdraw ends the announcements of c. What others know of it they forget
+// within 48 hours. What goes wrong is found by the next look at all roots.
+func (p *Peer) Withdraw(c cid.Cid) {
+	if p.dht == nil {
+		return
+	}
+	p.providing.mu.Lock()
+	sweep := p.providing.sweep
+	p.providing.mu.Unlock()
+	var err error
+	if sweep == nil {
+		err = p.providing.keys.Delete(p.ctx, c.Hash())
+	} else {
+		err = sweep.StopProviding(c.Hash())
+	}
+	if err != nil && !errors.Is(err, provider.ErrClosed) {
+		p.log.Debug("not withdrawn", "cid", c, "err", err)
+	}
+}
+
+// announce runs the provider until ctx ends.
+func (p *Peer) announce(ctx context.Context) error {
+	o := &p.providing
+	online := make(chan bool, 1)
+	tell := func(now bool) func() {
+		return func() {
+			select { // only the newest counts
+			case <-online:
+			default:
+			}
+			online <- now
+		}
+	}
+	p.holdRoots(nil)
+	sweep, err := p.newSweep(tell(true), tell(false))
+	if err != nil {
+		return fmt.Errorf("peer: providing: %w", err)
+	}
+	o.mu.Lock()
+	o.sweep = sweep
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.sweep = nil
+		o.mu.Unlock()
+		if err := sweep.Close(); err != nil {
+			p.log.Debug("provider not closed", "err", err)
+		}
+	}()
+	tick := time.NewTicker(rootsEvery)
+	defer tick.Stop()
+	var queue <-chan cid.Cid // while the DHT is within reach
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-online:
+			if queue = nil; now {
+				queue = p.provide
+			}
+		case <-tick.C:
+			p.holdRoots(sweep)
+		case c := <-queue:
+			hashes := []mh.Multihash{c.Hash()}
+			for more := true; more && len(hashes) < provideBatch; {
+				select {
+				case c := <-queue:
+					hashes = append(hashes, c.Hash())
+				default:
+					more = false
+				}
+			}
+			p.startProviding(ctx, sweep, hashes)
+		}
+	}
+}
+
+// startProviding announces roots now and in every cycle. Before the provider has
+// measured the DHT it would take them for the cycle alone, without a word, so
+// this waits until it has; it does when it plans for a root that it knows.
+func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvider, hashes []mh.Multihash) {
+	_, err := p.providing.keys.Put(ctx, hashes...)
+	for end := time.Now().Add(provideReady); err == nil && time.Now().Before(end); {
+		if err = sweep.RefreshSchedule(); err != nil {
+			break
+		}
+		var s stats.Stats
+		if s, err = sweep.Stats(ctx); err == nil && s.Schedule.Regions > 0 {
+			break
+		}
+		if !wait(ctx, provideReadyPoll) {
+			return
+		}
+	}
+	if err == nil {
+		err = sweep.StartProviding(true, hashes...)
+	}
+	if err != nil {
+		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)
+	}
+}
+
+func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, error) {
+	store := dssync.MutexWrap(datastore.NewMapDatastore())
+	begun := fmt.Appendf(nil, "%08x", p.cycleStart(time.Now()).Unix())
+	if err := store.Put(p.ctx, datastore.NewKey(cycleStartKey), begun); err != nil {
+		return nil, err
+	}
+	addrs := p.dht.FilteredAddrs
+	if p.opts.Routing == RoutingLAN {
+		addrs = func() []ma.Multiaddr { return p.public.Addrs() }
+	}
+	return provider.New(
+		provider.WithHost(p.public),
+		provider.WithRouter(p.dht),
+		provider.WithMessageSender(p.dht.MessageSender()),
+		provider.WithSelfAddrs(addrs),
+		provider.WithAddLocalRecord(func(ctx context.Context, hash mh.Multihash) error {
+			return p.dht.Provide(ctx, cid.NewCidV1(cid.Raw, hash), false)
+		}),
+		provider.WithReplicationFactor(amino.DefaultBucketSize),
+		provider.WithReprovideInterval(reprovideEvery),
+		provider.WithMaxWorkers(provideWorkers),
+		provider.WithDedicatedBurstWorkers(provideNewWorkers),
+		provider.WithDedicatedPeriodicWorkers(provideOldWorkers),
+		provider.WithMaxProvideConnsPerWorker(provideWorkerConns),
+		provider.WithSendProviderRecordTimeout(maxProvideRecord),
+		provider.WithKeystore(&p.providing.keys),
+		provider.WithDatastore(store),
+		// Every region has its time in the cycle, also after a restart: nodes
+		// that restart together do not announce everything at once.
+		provider.WithSkipBootstrapReprovide(true),
+		provider.WithConnectivityCallbacks(online, nil, offline),
+	)
+}
+
+// cycleStart is when the cycle in which now lies began. It follows from the
+// node's identity, so that a restart does not begin another.
+func (p *Peer) cycleStart(now time.Time) time.Time {
+	id := dhtKey(string(p.id))
+	offset := time.Duration(binary.BigEndian.Uint64(id[:8]) % uint64(reprovideEvery))
+	return now.Add(-offset).Truncate(reprovideEvery).Add(offset)
+}
+
+// holdRoots makes the announced roots those that are held. What is new, because
+// it found no room in the queue, is announced; sweep is nil before it runs.
+func (p *Peer) holdRoots(sweep *provider.SweepingProvider) {
+	if p.opts.Roots == nil {
+		return
+	}
+	k := &p.providing.keys
+	var fresh []mh.Multihash
+	flush := func() {
+		if sweep != nil && len(fresh) > 0 {
+			p.startProviding(p.ctx, sweep, fresh)
+		}
+		fresh = fresh[:0]
+	}
+	p.opts.Roots(func(c cid.Cid) bool {
+		if k.put(c.Hash()) && sweep != nil {
+			if fresh = append(fresh, c.Hash()); len(fresh) == provideBatch {
+				flush()
+			}
+		}
+		return p.ctx.Err() == nil
+	})
+	flush()
+	if p.ctx.Err() != nil {
+		return // not all of them were seen
+	}
+	if old := k.sweep(); sweep != nil && len(old) > 0 {
+		if err := sweep.StopProviding(old...); err != nil {
+			p.log.Debug("not withdrawn", "roots", len(old), "err", err)
+		}
+	}
+}
+
+// stats is what the provider counts, at most provideStatsAge old.
+func (o *providing) stats() stats.Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sweep == nil || time.Since(o.lastAt) < provideStatsAge {
+		return o.last
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
+	defer cancel()
+	if s, err := o.sweep.Stats(ctx); err == nil {
+		o.last = s
+	}
+	o.lastAt = time.Now()
+	return o.last
+}
+
+// collectors are the metrics of providing, read when somebody asks.
+func (o *providing) collectors() []prometheus.Collector {
+	gauge := func(name, help string, value func(stats.Stats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "holdfast", Subsystem: "provide", Name: name, Help: help,
+		}, func() float64 { return value(o.stats()) })
+	}
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "holdfast", Subsystem: "provide", Name: "roots", Help: "Roots that are announced to the IPFS network.",
+		}, func() float64 { n, _ := o.keys.Size(context.Background()); return float64(n) }),
+		gauge("online", "1 while the DHT is within reach.", func(s stats.Stats) float64 {
+			if s.Connectivity.Status == "online" {
+				return 1
+			}
+			return 0
+		}),
+		gauge("due_roots", "Roots that wait for their first announcement.", func(s stats.Stats) float64 { return float64(s.Queues.PendingKeyProvides) }),
+		gauge("due_regions", "Regions of the DHT whose turn has come and that wait.", func(s stats.Stats) float64 { return float64(s.Queues.PendingRegionReprovides) }),
+		gauge("announced_roots", "Roots announced since the start, again and again.", func(s stats.Stats) float64 { return float64(s.Operations.Past.KeysProvided) }),
+		gauge("failed_roots", "Announcements since the start that failed.", func(s stats.Stats) float64 { return float64(s.Operations.Past.KeysFailed) }),
+		gauge("regions_last_cycle", "Regions announced within the last cycle.", func(s stats.Stats) float64 { return float64(s.Operations.Past.RegionReprovidedLastCycle) }),
+		gauge("next_timestamp_seconds", "When the next region is announced; 0 is never.", func(s stats.Stats) float64 {
+			if s.Schedule.NextReprovideAt.IsZero() {
+				return 0
+			}
+			return float64(s.Schedule.NextReprovideAt.Unix())
+		}),
+	}
+}

@@ -1,0 +1,208 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	"github.com/ipfs/go-libdht/kad/key/bitstr"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	mh "github.com/multiformats/go-multihash"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+func rawCID(tb testing.TB, text string) cid.Cid {
+	tb.Helper()
+	b, err := peertest.Block(cid.Raw, []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b.Cid()
+}
+
+func TestKeystoreFindsByPrefix(t *testing.T) {
+	ctx := t.Context()
+	var k keystore
+	all := map[string]string{} // hash -> key in bits
+	for i := range 2000 {
+		h := rawCID(t, fmt.Sprint(i)).Hash()
+		bits := ""
+		for _, b := range dhtKey(string(h)) {
+			bits += fmt.Sprintf("%08b", b)
+		}
+		all[string(h)] = bits
+		if fresh, err := k.Put(ctx, h, h); err != nil || len(fresh) != 1 {
+			t.Fatal(fresh, err)
+		}
+	}
+	for _, some := range all {
+		for _, length := range []int{0, 1, 5, keystoreBits, keystoreBits + 3, 200, 256} {
+			prefix := bitstr.Key(some[:length])
+			want := 0
+			for _, bits := range all {
+				if bits[:length] == string(prefix) {
+					want++
+				}
+			}
+			got, err := k.Get(ctx, prefix)
+			n, _ := k.CountKeysUpTo(ctx, prefix, 0)
+			few, _ := k.CountKeysUpTo(ctx, prefix, 3)
+			has, _ := k.ContainsPrefix(ctx, prefix)
+			if err != nil || len(got) != want || n != want || few != min(want, 3) || has != (want > 0) {
+				t.Fatalf("prefix of %d bits: %d found, %d counted, %d of 3, %v; want %d", length, len(got), n, few, has, want)
+			}
+		}
+		break
+	}
+	for h := range all {
+		if err := k.Delete(ctx, mh.Multihash(h), mh.Multihash(h)); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if n, _ := k.Size(ctx); n != len(all)-1 {
+		t.Errorf("%d left of %d", n, len(all))
+	}
+	if err := k.Empty(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := k.CountKeysUpTo(ctx, "", 0); n != 0 {
+		t.Errorf("%d left", n)
+	}
+}
+
+func TestKeystoreTellsWhatIsHeldNoMore(t *testing.T) {
+	var k keystore
+	a, b, c := rawCID(t, "a").Hash(), rawCID(t, "b").Hash(), rawCID(t, "c").Hash()
+	k.put(a)
+	k.put(b)
+	if old := k.sweep(); len(old) != 0 {
+		t.Fatal(old)
+	}
+	k.put(b)
+	k.put(c)
+	if old := k.sweep(); len(old) != 1 || string(old[0]) != string(a) {
+		t.Fatal(old)
+	}
+}
+
+// A restart must not begin another cycle, or roots late in the cycle would not
+// be announced for days.
+func TestACycleOutlivesARestart(t *testing.T) {
+	p := &Peer{id: "some peer"}
+	begun := p.cycleStart(time.Now())
+	for _, after := range []time.Duration{0, time.Minute, reprovideEvery - time.Second} {
+		if got := p.cycleStart(begun.Add(after)); !got.Equal(begun) {
+			t.Errorf("%s later the cycle began at %s, not at %s", after, got, begun)
+		}
+	}
+	if got := p.cycleStart(begun.Add(reprovideEvery)); !got.Equal(begun.Add(reprovideEvery)) {
+		t.Errorf("the next cycle begins at %s", got)
+	}
+	if d := time.Since(begun); d < 0 || d > reprovideEvery {
+		t.Errorf("the cycle began %s ago", d)
+	}
+	if other := (&Peer{id: "other"}).cycleStart(time.Now()); other.Equal(begun) {
+		t.Error("all nodes begin at the same time")
+	}
+}
+
+// heldRoots is what a bridge hands over as Options.Roots.
+type heldRoots struct {
+	mu    sync.Mutex
+	roots []cid.Cid
+}
+
+func (h *heldRoots) set(roots ...cid.Cid) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.roots = roots
+}
+
+func (h *heldRoots) each(fn func(cid.Cid) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.roots {
+		if !fn(c) {
+			return
+		}
+	}
+}
+
+func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
+	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
+	held := new(heldRoots)
+	before, late := rawCID(t, "held before the start"), rawCID(t, "found no room in the queue")
+	held.set(before)
+	registry := prometheus.NewRegistry()
+	holder := newTestPeer(t, newRoster(), func(o *Options) {
+		o.Routing, o.Bootstrap, o.Roots, o.Registerer = RoutingLAN, boot.Addrs(), held.each, registry
+	})
+	seeker, err := dht.New(peertest.NewForeign(t).Host, dht.Mode(dht.ModeClient), dht.ProtocolExtension(lanExtension),
+		dht.BootstrapPeers(target(t, boot.Addrs())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seeker.Close() })
+	if err := seeker.Bootstrap(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	provided := func(c cid.Cid) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		found, err := seeker.FindProviders(ctx, c)
+		return err == nil && slices.ContainsFunc(found, func(i libp2ppeer.AddrInfo) bool { return i.ID == holder.id })
+	}
+	fresh := rawCID(t, "pinned now")
+	if !holder.Announce(fresh) {
+		t.Fatal("no room in an empty queue")
+	}
+	until(t, "a new root is found by a peer that is no Holdfast node", func() bool { return provided(fresh) })
+
+	running := func() bool {
+		holder.providing.mu.Lock()
+		defer holder.providing.mu.Unlock()
+		return holder.providing.sweep != nil
+	}
+	if !running() {
+		t.Fatal("it is announced, but by whom?")
+	}
+	held.set(before, fresh, late)
+	holder.holdRoots(holder.providing.sweep)
+	until(t, "a root that was only looked up is found too", func() bool { return provided(late) })
+	if n, _ := holder.providing.keys.Size(t.Context()); n != 3 {
+		t.Errorf("%d roots are announced, want 3", n)
+	}
+	until(t, "the metrics say so", func() bool {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]float64{}
+		for _, f := range families {
+			if g := f.GetMetric()[0].GetGauge(); g != nil {
+				values[f.GetName()] = g.GetValue()
+			}
+		}
+		return values["holdfast_provide_roots"] == 3 && values["holdfast_provide_online"] == 1 &&
+			values["holdfast_provide_announced_roots"] >= 2 && values["holdfast_provide_next_timestamp_seconds"] > 0
+	})
+
+	holder.Withdraw(fresh)
+	if n, _ := holder.providing.keys.Size(t.Context()); n != 2 {
+		t.Errorf("%d roots are announced after one was withdrawn, want 2", n)
+	}
+	held.set(late)
+	holder.holdRoots(holder.providing.sweep)
+	left, err := holder.providing.keys.Get(t.Context(), "")
+	if err != nil || len(left) != 1 || string(left[0]) != string(late.Hash()) {
+		t.Errorf("%d roots are announced after all but one are gone, %v", len(left), err)
+	}
+}

@@ -1,0 +1,376 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/x/rate"
+	ma "github.com/multiformats/go-multiaddr"
+	timerate "golang.org/x/time/rate"
+)
+
+// What strangers may have of one host, all of them together and each of them.
+// A stranger is who came by itself: no member, and nobody that this node dialled
+// or that a user named as an origin. A handshake costs about a millisecond of
+// processor time and an inbound stream up to 256 KiB of memory, so on each host
+// they get some hundredths of a processor and 128 MiB.
+const (
+	strangerArrivals      = 32.0 // connections a second, in the long run
+	strangerArrivalsBurst = 128
+	addressArrivals       = 2.0 // of one IPv4 address or IPv6 /56
+	addressArrivalsBurst  = 32
+	addressGrace          = time.Minute // how long the limiter remembers an address
+	addressConns          = 32          // open at the same time
+	strangerPending       = 64          // connections whose handshake is not over
+	strangerStreams       = 512         // inbound
+	strangerStreamsEach   = 24          // of one peer
+	strangerBytes         = 1 << 20     // read a second, over all protocols
+	strangerBytesBurst    = 2 << 20
+	peerBytes             = 256 << 10 // read a second of one peer
+	peerBytesBurst        = 512 << 10
+	// minCharge is what a read costs at the least, so that many small messages
+	// cost what they take.
+	minCharge = 256
+	// maxStrangerRead bounds one read, so that nobody waits long behind it.
+	maxStrangerRead = 16 << 10
+
+	// Addresses of members are held to less strict limits: a stranger behind
+	// the same address must not keep a member out.
+	memberArrivals      = 50.0
+	memberArrivalsBurst = 400
+	maxKnownAddrs       = 4096
+)
+
+var errStrangers = errors.New("strangers have their share already")
+
+// strangers is a host's resource manager that holds strangers to their share.
+// What it refuses costs no handshake: it is asked right after a connection was
+// accepted, for QUIC with the first packet.
+type strangers struct {
+	network.ResourceManager
+	// trusted tells who is no stranger although it came by itself.
+	trusted func(libp2ppeer.ID) bool
+	refused func() // counts
+
+	arrivals *rate.Limiter // of unknown addresses
+	members  *rate.Limiter // of known ones
+	bytes    *timerate.Limiter
+
+	// mu guards what follows. It is never held while calling out.
+	mu      sync.Mutex
+	known   map[netip.Addr]struct{} // addresses that members have, or came from
+	addrs   map[netip.Prefix]int    // open inbound connections of unknown addresses
+	pending int
+	streams int
+	peers   map[libp2ppeer.ID]*presence
+}
+
+// presence is what is known of a connected peer.
+type presence struct {
+	conns   int // connections, of both directions
+	dialled int // of them, those that this node made
+	streams int // inbound, counted as a stranger's
+	bytes   *timerate.Limiter
+}
+
+func newStrangers(inner network.ResourceManager, trusted func(libp2ppeer.ID) bool, refused func()) *strangers {
+	subnet := func(bits int) []rate.SubnetLimit {
+		return []rate.SubnetLimit{{PrefixLength: bits, Limit: rate.Limit{RPS: addressArrivals, Burst: addressArrivalsBurst}}}
+	}
+	return &strangers{
+		ResourceManager: inner,
+		trusted:         trusted,
+		refused:         refused,
+		arrivals: &rate.Limiter{
+			GlobalLimit: rate.Limit{RPS: strangerArrivals, Burst: strangerArrivalsBurst},
+			SubnetRateLimiter: rate.SubnetLimiter{
+				IPv4SubnetLimits: subnet(32), IPv6SubnetLimits: subnet(56), GracePeriod: addressGrace,
+			},
+		},
+		members: &rate.Limiter{GlobalLimit: rate.Limit{RPS: memberArrivals, Burst: memberArrivalsBurst}},
+		bytes:   timerate.NewLimiter(strangerBytes, strangerBytesBurst),
+		known:   make(map[netip.Addr]struct{}),
+		addrs:   make(map[netip.Prefix]int),
+		peers:   make(map[libp2ppeer.ID]*presence),
+	}
+}
+
+// know exempts an address from what unknown ones are held to.
+func (s *strangers) know(ip netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) < maxKnownAddrs {
+		s.known[ip] = struct{}{}
+	}
+}
+
+// neighbourhood is what one holder of addresses usually has.
+func neighbourhood(ip netip.Addr) netip.Prefix {
+	bits := 32
+	if ip.Is6() {
+		bits = 56
+	}
+	p, _ := ip.Prefix(bits) // cannot fail with these lengths
+	return p
+}
+
+// OpenConnection implements network.ResourceManager.
+func (s *strangers) OpenConnection(dir network.Direction, usefd bool, endpoint ma.Multiaddr) (network.ConnManagementScope, error) {
+	c := &arrival{strangers: s, dir: dir}
+	if ip, ok := ipOf(endpoint); ok {
+		c.ip = ip.Unmap()
+	}
+	if dir == network.DirInbound {
+		if err := s.enter(c); err != nil {
+			s.refused()
+			return nil, err
+		}
+	}
+	scope, err := s.ResourceManager.OpenConnection(dir, usefd, endpoint)
+	if err != nil {
+		c.leave()
+		return nil, err
+	}
+	c.ConnManagementScope = scope
+	return c, nil
+}
+
+// enter admits a connection that comes in, before its handshake.
+func (s *strangers) enter(c *arrival) error {
+	s.mu.Lock()
+	_, known := s.known[c.ip]
+	s.mu.Unlock()
+	if known {
+		if !s.members.Allow(c.ip) {
+			return errStrangers
+		}
+		return nil
+	}
+	if !s.arrivals.Allow(c.ip) {
+		return errStrangers
+	}
+	near := neighbourhood(c.ip)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending >= strangerPending || s.addrs[near] >= addressConns {
+		return errStrangers
+	}
+	s.pending++
+	s.addrs[near]++
+	c.pending, c.near = true, near
+	return nil
+}
+
+// arrival is one connection's scope.
+type arrival struct {
+	network.ConnManagementScope
+	strangers *strangers
+	dir       network.Direction
+	ip        netip.Addr
+
+	// Guarded by strangers.mu.
+	pending bool         // counted there
+	near    netip.Prefix // counted there; the zero prefix is not
+	peer    libp2ppeer.ID
+	gone    bool
+}
+
+// SetPeer implements network.ConnManagementScope: the handshake is over.
+func (c *arrival) SetPeer(id libp2ppeer.ID) error {
+	if err := c.ConnManagementScope.SetPeer(id); err != nil {
+		return err
+	}
+	s := c.strangers
+	if c.dir == network.DirInbound && c.ip.IsValid() && s.trusted(id) {
+		s.know(c.ip)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.gone || c.peer != "" {
+		return nil
+	}
+	if c.pending {
+		s.pending--
+		c.pending = false
+	}
+	c.peer = id
+	p := s.peers[id]
+	if p == nil {
+		p = &presence{bytes: timerate.NewLimiter(peerBytes, peerBytesBurst)}
+		s.peers[id] = p
+	}
+	p.conns++
+	if c.dir == network.DirOutbound {
+		p.dialled++
+	}
+	return nil
+}
+
+// Done implements network.ConnManagementScope.
+func (c *arrival) Done() {
+	c.leave()
+	c.ConnManagementScope.Done()
+}
+
+func (c *arrival) leave() {
+	s := c.strangers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if c.pending {
+		s.pending--
+	}
+	if c.near.IsValid() {
+		if s.addrs[c.near]--; s.addrs[c.near] == 0 {
+			delete(s.addrs, c.near)
+		}
+	}
+	if p := s.peers[c.peer]; p != nil {
+		p.conns--
+		if c.dir == network.DirOutbound {
+			p.dialled--
+		}
+		s.forget(c.peer, p)
+	}
+}
+
+// forget drops a peer of which nothing is counted. The caller holds mu.
+func (s *strangers) forget(id libp2ppeer.ID, p *presence) {
+	if p.conns == 0 && p.streams == 0 {
+		delete(s.peers, id)
+	}
+}
+
+// OpenStream implements network.ResourceManager.
+func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network.StreamManagementScope, error) {
+	if dir != network.DirInbound || s.trusted(id) {
+		return s.ResourceManager.OpenStream(id, dir)
+	}
+	s.mu.Lock()
+	p := s.peers[id]
+	if p == nil || p.dialled > 0 {
+		s.mu.Unlock()
+		return s.ResourceManager.OpenStream(id, dir)
+	}
+	if s.streams >= strangerStreams || p.streams >= strangerStreamsEach {
+		s.mu.Unlock()
+		s.refused()
+		return nil, errStrangers
+	}
+	s.streams++
+	p.streams++
+	s.mu.Unlock()
+	done := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.streams--
+		p.streams--
+		s.forget(id, p)
+	}
+	scope, err := s.ResourceManager.OpenStream(id, dir)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &strangersStream{StreamManagementScope: scope, done: sync.OnceFunc(done)}, nil
+}
+
+// strangersStream is the scope of a stream that counts as a stranger's.
+type strangersStream struct {
+	network.StreamManagementScope
+	done func()
+}
+
+// Done implements network.StreamManagementScope.
+func (c *strangersStream) Done() {
+	c.done()
+	c.StreamManagementScope.Done()
+}
+
+// isStranger tells whether a peer came by itself and nobody wants it.
+func (s *strangers) isStranger(id libp2ppeer.ID) bool {
+	if s.trusted(id) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[id]
+	return p == nil || p.dialled == 0
+}
+
+// charge waits until a stranger may go on after a read of n bytes.
+func (s *strangers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
+	if !s.isStranger(id) {
+		return nil
+	}
+	s.mu.Lock()
+	p := s.peers[id]
+	s.mu.Unlock()
+	n = max(n, minCharge)
+	if p != nil {
+		// Its own share first, so that it does not queue for what others need.
+		if err := p.bytes.WaitN(ctx, n); err != nil {
+			return err
+		}
+	}
+	return s.bytes.WaitN(ctx, n)
+}
+
+// admitPublic is the door for streams that come in on the public host. It does
+// what libp2p's own does, and slows down what strangers may say.
+func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
+	return func(s network.Stream) {
+		if !p.streams.enter() {
+			_ = s.Reset()
+			return
+		}
+		defer p.streams.leave()
+		s = &slowed{Stream: s, ctx: p.ctx, strangers: p.strangers}
+		if err := s.SetDeadline(time.Now().Add(negotiationTimeout)); err != nil {
+			_ = s.Reset()
+			return
+		}
+		proto, handle, err := h.Mux().Negotiate(s)
+		if err != nil {
+			_ = s.ResetWithError(network.StreamProtocolNegotiationFailed)
+			return
+		}
+		if s.SetDeadline(time.Time{}) != nil || s.SetProtocol(proto) != nil {
+			_ = s.ResetWithError(network.StreamResourceLimitExceeded)
+			return
+		}
+		_ = handle(proto, s)
+	}
+}
+
+// slowed is a stream of which a stranger reads no faster than its share; a peer
+// that is no stranger, or no longer, at full speed.
+type slowed struct {
+	network.Stream
+	ctx       context.Context // of the Peer; a stream is a scope
+	strangers *strangers
+}
+
+// Read implements io.Reader.
+func (s *slowed) Read(b []byte) (int, error) {
+	id := s.Conn().RemotePeer()
+	if len(b) > maxStrangerRead && s.strangers.isStranger(id) {
+		b = b[:maxStrangerRead]
+	}
+	n, err := s.Stream.Read(b)
+	if n > 0 {
+		if werr := s.strangers.charge(s.ctx, id, n); werr != nil {
+			return n, errors.Join(err, werr)
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,405 @@
+package peer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ipfs/boxo/bitswap/message"
+	pb "github.com/ipfs/boxo/bitswap/message/pb"
+	"github.com/ipfs/go-cid"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+// door is a strangers over a resource manager without limits.
+func door(trusted ...libp2ppeer.ID) (s *strangers, refused *int) {
+	refused = new(int)
+	return newStrangers(&network.NullResourceManager{}, func(id libp2ppeer.ID) bool {
+		for _, t := range trusted {
+			if t == id {
+				return true
+			}
+		}
+		return false
+	}, func() { *refused++ }), refused
+}
+
+func knock(s *strangers, dir network.Direction, ip string) (network.ConnManagementScope, error) {
+	return s.OpenConnection(dir, true, ma.StringCast("/ip4/"+ip+"/tcp/4001"))
+}
+
+func TestStrangersMayHaveSoManyHandshakes(t *testing.T) {
+	s, refused := door()
+	var open []network.ConnManagementScope
+	for i := range strangerPending {
+		c, err := knock(s, network.DirInbound, fmt.Sprintf("203.0.113.%d", i))
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		open = append(open, c)
+	}
+	if _, err := knock(s, network.DirInbound, "198.51.100.1"); !errors.Is(err, errStrangers) || *refused != 1 {
+		t.Fatal(err, *refused)
+	}
+	if _, err := knock(s, network.DirOutbound, "198.51.100.1"); err != nil {
+		t.Error("this node's own dials are held up:", err)
+	}
+	s.know(netip.MustParseAddr("198.51.100.2"))
+	if _, err := knock(s, network.DirInbound, "198.51.100.2"); err != nil {
+		t.Error("a member's address is held up:", err)
+	}
+	if err := open[0].SetPeer("done"); err != nil {
+		t.Fatal(err)
+	}
+	open[1].Done()
+	open[1].Done() // twice is once
+	for i := range 2 {
+		if _, err := knock(s, network.DirInbound, fmt.Sprintf("198.51.100.%d", 10+i)); err != nil {
+			t.Error("a handshake that is over still counts:", err)
+		}
+	}
+	if _, err := knock(s, network.DirInbound, "198.51.100.20"); err == nil {
+		t.Error("more handshakes than their bound")
+	}
+}
+
+func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := door()
+		var last network.ConnManagementScope
+		for range addressConns {
+			c, err := knock(s, network.DirInbound, "203.0.113.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetPeer("p"); err != nil {
+				t.Fatal(err)
+			}
+			last = c
+		}
+		next := func() error {
+			c, err := knock(s, network.DirInbound, "203.0.113.1")
+			if err == nil {
+				c.Done()
+			}
+			return err
+		}
+		if next() == nil {
+			t.Fatal("more connections of one address than their bound")
+		}
+		<-time.After(time.Minute) // the rate of arrivals is another bound
+		if next() == nil {
+			t.Fatal("waiting was enough")
+		}
+		last.Done()
+		if err := next(); err != nil {
+			t.Fatal("a closed connection still counts:", err)
+		}
+	})
+}
+
+func TestStrangersArriveNoFasterThanTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arrive := func(s *strangers, ip func(i int) string, n int) (admitted int) {
+			for i := range n {
+				if c, err := knock(s, network.DirInbound, ip(i)); err == nil {
+					c.Done()
+					admitted++
+				}
+			}
+			return admitted
+		}
+		one := func(int) string { return "203.0.113.1" }
+		each := func(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, byte(i>>8), byte(i)) }
+		for _, tc := range []struct {
+			name  string
+			ip    func(int) string
+			burst int
+			rate  int
+		}{
+			{"one address", one, addressArrivalsBurst, addressArrivals},
+			{"every time another", each, strangerArrivalsBurst, strangerArrivals},
+		} {
+			s, _ := door()
+			if n := arrive(s, tc.ip, 1000); n != tc.burst {
+				t.Errorf("%s: %d at once, want %d", tc.name, n, tc.burst)
+			}
+			<-time.After(2 * time.Second)
+			if n := arrive(s, tc.ip, 1000); n != 2*tc.rate {
+				t.Errorf("%s: %d after two seconds, want %d", tc.name, n, 2*tc.rate)
+			}
+		}
+	})
+}
+
+func TestStrangersMayHaveSoManyStreams(t *testing.T) {
+	const member, dialled = libp2ppeer.ID("member"), libp2ppeer.ID("dialled")
+	s, refused := door(member)
+	connect := func(id libp2ppeer.ID, dir network.Direction) network.ConnManagementScope {
+		s.know(netip.MustParseAddr("203.0.113.1")) // the arrivals are not the subject
+		c, err := knock(s, dir, "203.0.113.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetPeer(id); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	open := func(id libp2ppeer.ID, n int) (opened []network.StreamManagementScope) {
+		for range n {
+			if c, err := s.OpenStream(id, network.DirInbound); err == nil {
+				opened = append(opened, c)
+			}
+		}
+		return opened
+	}
+	connect(member, network.DirInbound)
+	connect(dialled, network.DirOutbound)
+	count, peers := 0, 0
+	for ; peers < 100; peers++ {
+		id := libp2ppeer.ID(fmt.Sprint("stranger", peers))
+		connect(id, network.DirInbound)
+		n := len(open(id, 1000))
+		if peers == 0 && n != strangerStreamsEach {
+			t.Fatalf("one stranger has %d streams, want %d", n, strangerStreamsEach)
+		}
+		count += n
+	}
+	if count != strangerStreams || *refused != 100_000-count {
+		t.Errorf("strangers have %d streams, want %d; %d refused", count, strangerStreams, *refused)
+	}
+	for _, id := range []libp2ppeer.ID{member, dialled} {
+		if n := len(open(id, 1000)); n != 1000 {
+			t.Errorf("%s has %d streams of 1000", id, n)
+		}
+	}
+	if !s.isStranger("stranger1") || s.isStranger(member) || s.isStranger(dialled) {
+		t.Error("who is a stranger")
+	}
+}
+
+func TestStrangersLeaveNothingBehind(t *testing.T) {
+	s, _ := door()
+	c, err := knock(s, network.DirInbound, "203.0.113.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetPeer("p"); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.OpenStream("p", network.DirInbound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Done()
+	in.Done()
+	in.Done()
+	if len(s.peers) != 0 || len(s.addrs) != 0 || s.pending != 0 || s.streams != 0 {
+		t.Errorf("%d peers, %d addresses, %d handshakes, %d streams are left", len(s.peers), len(s.addrs), s.pending, s.streams)
+	}
+}
+
+func TestStrangersReadNoFasterThanTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := door("member")
+		s.know(netip.MustParseAddr("203.0.113.1"))
+		c, err := knock(s, network.DirInbound, "203.0.113.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetPeer("p"); err != nil {
+			t.Fatal(err)
+		}
+		took := func(id libp2ppeer.ID, bytes, read int) time.Duration {
+			start := time.Now()
+			for range bytes / read {
+				if err := s.charge(t.Context(), id, read); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(start).Round(time.Second)
+		}
+		const ten = peerBytesBurst + 10*peerBytes
+		if d := took("member", ten, 16<<10); d != 0 {
+			t.Errorf("a member waits %s", d)
+		}
+		if d := took("p", ten, 16<<10); d != 10*time.Second {
+			t.Errorf("a stranger reads %d bytes in %s, want 10 s", ten, d)
+		}
+		if d := took("p", 10*peerBytes/minCharge, 1); d != 10*time.Second {
+			t.Errorf("single bytes are read in %s, want 10 s", d)
+		}
+	})
+}
+
+func wantlist(n int) []byte {
+	m := message.New(false)
+	for i := range n {
+		b, err := peertest.Block(cid.Raw, binary.BigEndian.AppendUint64(nil, uint64(i)))
+		if err != nil {
+			panic(err) // a hash of 8 bytes
+		}
+		m.AddEntry(b.Cid(), int32(i), pb.Message_Wantlist_Have, true)
+	}
+	return unframed(m)
+}
+
+// unframed is an encoded message without its length.
+func unframed(m message.BitSwapMessage) []byte {
+	var buf bytes.Buffer
+	if err := m.ToNetV1(&buf); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	_, n := binary.Uvarint(buf.Bytes())
+	return buf.Bytes()[n:]
+}
+
+func answers(blocks, size, presences int) []byte {
+	m := message.New(false)
+	for i := range blocks {
+		b, err := peertest.Block(cid.Raw, peertest.Bytes(uint64(i), size))
+		if err != nil {
+			panic(err)
+		}
+		m.AddBlock(b)
+	}
+	for i := range presences {
+		b, err := peertest.Block(cid.Raw, peertest.Bytes(uint64(i), 9))
+		if err != nil {
+			panic(err)
+		}
+		m.AddDontHave(b.Cid())
+	}
+	return unframed(m)
+}
+
+func TestBitswapMessagesAreJudgedBeforeTheyAreDecoded(t *testing.T) {
+	field := func(number byte, value []byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)
+	}
+	for _, tc := range []struct {
+		name    string
+		message []byte
+		refused bool
+	}{
+		{"nothing", nil, false},
+		{"one want", wantlist(1), false},
+		{"all wants that are kept", wantlist(1024), false},
+		{"more wants than are kept", wantlist(60_000), false},
+		{"blocks", answers(4, 500_000, 100), false},
+		{"tiny blocks", answers(30_000, 8, 0), false},
+		{"answers", answers(0, 0, 60_000), false},
+		{"some empty entries", field(1, bytes.Repeat([]byte{0x0a, 0}, 500)), false},
+		{"empty wants", field(1, bytes.Repeat([]byte{0x0a, 0}, 1<<20)), true},
+		{"empty lists", bytes.Repeat([]byte{0x0a, 0}, 1<<20), true},
+		{"empty blocks", bytes.Repeat([]byte{0x12, 0}, 1<<20), true},
+		{"empty payloads", bytes.Repeat([]byte{0x1a, 0}, 1<<20), true},
+		{"empty answers", bytes.Repeat([]byte{0x22, 0}, 1<<20), true},
+		{"unknown fields", bytes.Repeat([]byte{0x78, 0}, 1<<20), true},
+		{"a field that ends too early", []byte{0x0a, 200, 1}, true},
+		{"a length beyond all", binary.AppendUvarint([]byte{0x0a}, 1<<63), true},
+		{"a tag that does not end", bytes.Repeat([]byte{0xff}, 20), true},
+		{"a group", []byte{0x0b, 0x0c}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := checkMessage(tc.message); (err != nil) != tc.refused {
+				t.Errorf("%d bytes: %v", len(tc.message), err)
+			}
+		})
+	}
+}
+
+func FuzzCheckMessage(f *testing.F) {
+	f.Add(wantlist(3))
+	f.Add(answers(2, 20, 2))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if checkMessage(b) != nil {
+			return
+		}
+		// What is passed on has no more parts than its size allows.
+		m, _, err := message.FromNet(bytes.NewReader(append(binary.AppendUvarint(nil, uint64(len(b))), b...)))
+		if err != nil {
+			return
+		}
+		if n := len(m.Wantlist()) + len(m.Blocks()) + len(m.BlockPresences()); n > freeEntries+len(b)/entryBytes {
+			t.Errorf("%d parts of %d bytes", n, len(b))
+		}
+	})
+}
+
+// A peer that begins large messages and never ends them takes the room of
+// strangers, and nobody else's; what is not a message ends the stream.
+func TestMessagesOfStrangersShareTheirRoom(t *testing.T) {
+	p := newTestPeer(t, newRoster())
+	h := newStranger(t, nil)
+	if err := h.Connect(t.Context(), target(t, p.Addrs())); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(first []byte) network.Stream {
+		s, err := openStream(t.Context(), h, p.id, "/ipfs/bitswap/1.2.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write(first); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	giant := binary.AppendUvarint(nil, network.MessageSizeMax)
+	room := p.bitswapHost.foreign
+	free := func(n int64) bool {
+		if !room.TryAcquire(n) {
+			return false
+		}
+		room.Release(n)
+		return true
+	}
+	var streams []network.Stream
+	for range strangerMessages / network.MessageSizeMax {
+		streams = append(streams, begin(giant))
+	}
+	until(t, "the room of strangers is taken", func() bool { return !free(1) })
+	if !p.bitswapHost.asked.TryAcquire(messageRoom) {
+		t.Error("strangers have taken others' room")
+	} else {
+		p.bitswapHost.asked.Release(messageRoom)
+	}
+	// A small message still gets through: the answer is that the block is not here.
+	foreign := peertest.NewForeign(t)
+	if err := foreign.Connect(t.Context(), p.Addrs()[0]); err != nil {
+		t.Fatal(err)
+	}
+	held := addBlocks(t, p.store, 1, 100)
+	if _, err := foreign.Block(t.Context(), held[0]); err != nil {
+		t.Error("others are not served meanwhile:", err)
+	}
+	for _, s := range streams {
+		if err := s.Reset(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the room of strangers is free again", func() bool { return free(strangerMessages) })
+
+	for name, first := range map[string][]byte{
+		"larger than the largest": binary.AppendUvarint(nil, network.MessageSizeMax+1),
+		"empty entries":           append(binary.AppendUvarint(nil, 60_000), bytes.Repeat([]byte{0x0a, 0}, 30_000)...),
+	} {
+		s := begin(first)
+		_ = s.SetReadDeadline(time.Now().Add(10 * time.Second))
+		var timeout net.Error
+		if _, err := s.Read(make([]byte, 1)); err == nil || (errors.As(err, &timeout) && timeout.Timeout()) {
+			t.Errorf("%s: the stream goes on: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package durable
+
+import (
+	"errors"
+	"os"
+)
+
+// Allocate gives f that many bytes of the disk, without writing them.
+func Allocate(f *os.File, _ int64) error {
+	return &os.PathError{Op: "allocate", Path: f.Name(), Err: errors.ErrUnsupported}
+}

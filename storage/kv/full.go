@@ -1,0 +1,72 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// fileSystem is what Pebble writes to. With full, a write that meets a full disk
+// waits for it to return and is tried once more, where Pebble alone would end
+// the process.
+func fileSystem(inner vfs.FS, full func()) vfs.FS {
+	if full == nil {
+		return inner
+	}
+	return vfs.OnDiskFull(flushes{inner}, full)
+}
+
+// flushes hides from OnDiskFull that a flush failed for want of room: it would
+// flush again and believe the answer, but after a failed flush nobody knows
+// what of the writes before it is on the disk.
+type flushes struct{ vfs.FS }
+
+// Create implements vfs.FS.
+func (f flushes) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return flushOnce(f.FS.Create(name, category))
+}
+
+// OpenReadWrite implements vfs.FS.
+func (f flushes) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return flushOnce(f.FS.OpenReadWrite(name, category, opts...))
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f flushes) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return flushOnce(f.FS.ReuseForWrite(oldname, newname, category))
+}
+
+// OpenDir implements vfs.FS.
+func (f flushes) OpenDir(name string) (vfs.File, error) { return flushOnce(f.FS.OpenDir(name)) }
+
+// Unwrap lets Pebble find the file system below.
+func (f flushes) Unwrap() vfs.FS { return f.FS }
+
+func flushOnce(inner vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return flushedFile{inner}, nil
+}
+
+type flushedFile struct{ vfs.File }
+
+// Sync implements vfs.File.
+func (f flushedFile) Sync() error { return opaque(f.File.Sync()) }
+
+// SyncData implements vfs.File.
+func (f flushedFile) SyncData() error { return opaque(f.File.SyncData()) }
+
+// SyncTo implements vfs.File.
+func (f flushedFile) SyncTo(length int64) (fullSync bool, err error) {
+	fullSync, err = f.File.SyncTo(length)
+	return fullSync, opaque(err)
+}
+
+// opaque keeps the text of an error and nothing else.
+func opaque(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("flush: %v", err) //nolint:errorlint // that is its purpose
+}

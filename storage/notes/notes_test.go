@@ -1,0 +1,223 @@
+package notes
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func open(t testing.TB, path string) *Notes {
+	t.Helper()
+	n, err := Open(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func all(n *Notes) map[string]string {
+	m := map[string]string{}
+	n.Keys(func(key string) {
+		v, _ := n.Get(key)
+		m[key] = string(v)
+	})
+	return m
+}
+
+func want(t testing.TB, n *Notes, m map[string]string) {
+	t.Helper()
+	if got := all(n); !maps.Equal(got, m) || n.Len() != len(m) {
+		t.Fatalf("%v, want %v", got, m)
+	}
+}
+
+func TestNotesOutliveTheirProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	n.Set("a", []byte("1"))
+	n.Set("b", []byte("2"))
+	n.Set("a", []byte("3"))
+	n.Delete("b")
+	n.Delete("never")
+	n.Set("empty", nil)
+	n.Set("", []byte("no key"))
+	n.Set("large", make([]byte, MaxValueBytes+1))
+	n.Set(strings.Repeat("k", MaxKeyBytes+1), nil)
+	is := map[string]string{"a": "3", "empty": ""}
+	want(t, n, is)
+	want(t, open(t, path), is) // as after a kill: n is not closed
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, path)
+	want(t, n, is)
+	n.Set("c", []byte("4"))
+	is["c"] = "4"
+	want(t, open(t, path), is)
+}
+
+// What was cut short, or is damaged, costs what follows it and no more.
+func TestNotesAreReadAsFarAsTheyAreGood(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "notes")
+	n := open(t, path)
+	ends := []int{len(header)}
+	for i := range 5 {
+		n.Set(fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, i))
+		ends = append(ends, int(n.size))
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := func(at int) (records int) {
+		for records+1 < len(ends) && ends[records+1] <= at {
+			records++
+		}
+		return records
+	}
+	for at := range whole {
+		for kind, b := range map[string][]byte{
+			"cut":  whole[:at],
+			"flip": slices.Concat(whole[:at], []byte{whole[at] ^ 0x10}, whole[at+1:]),
+		} {
+			p := filepath.Join(dir, fmt.Sprint(kind, at))
+			if err := os.WriteFile(p, b, perm); err != nil {
+				t.Fatal(err)
+			}
+			n := open(t, p)
+			records := good(at)
+			if kind == "flip" && at < len(header) {
+				records = 0
+			}
+			if n.Len() != records {
+				t.Fatalf("%s at %d: %d notes, want %d", kind, at, n.Len(), records)
+			}
+			n.Set("new", nil)
+			if again := open(t, p); again.Len() != records+1 {
+				t.Fatalf("%s at %d: %d notes after a change, want %d", kind, at, again.Len(), records+1)
+			}
+		}
+	}
+}
+
+func TestTheJournalStaysShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	value := make([]byte, 1000)
+	for i := range 10_000 {
+		n.Set(fmt.Sprint(i%100), value)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > slack*n.live+slackBytes+2000 {
+		t.Fatalf("%d bytes for %d, %v", info.Size(), n.live, err)
+	}
+	if got := open(t, path).Len(); got != 100 {
+		t.Fatalf("%d notes", got)
+	}
+}
+
+func TestTheNumberOfNotesIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	for i := range MaxNotes + 100 {
+		n.Set(fmt.Sprint(i), nil)
+	}
+	if _, ok := n.Get(fmt.Sprint(MaxNotes + 99)); !ok || n.Len() != MaxNotes {
+		t.Fatalf("%d notes, the newest is there: %t", n.Len(), ok)
+	}
+	if got := open(t, path).Len(); got != MaxNotes {
+		t.Fatalf("%d notes after a restart", got)
+	}
+}
+
+// Trouble with the disk is not the keeper's: memory goes on, and when writing
+// works again everything is written.
+func TestNotesGoOnWithoutADisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	n.Set("a", []byte("1"))
+	_ = n.file.Close()
+	n.Set("b", []byte("2"))
+	if n.file != nil {
+		t.Fatal("a write to a closed file was taken for good")
+	}
+	is := map[string]string{"a": "1", "b": "2"}
+	want(t, n, is)
+	n.Set("c", []byte("3"))
+	is["c"] = "3"
+	want(t, open(t, path), is)
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.Set("d", nil)
+	n.Delete("a") // late, and harmless
+	want(t, open(t, path), is)
+}
+
+func TestAFolderThatIsGoneIsTriedNowAndThen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "notes")
+	n := open(t, path)
+	_ = n.file.Close()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	n.Set("a", nil) // the write fails
+	n.Set("b", nil) // and so does a new file
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range retryEvery {
+		n.Set(fmt.Sprint(i), nil)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Fatal("tried again at once")
+	}
+	n.Set("c", nil)
+	if got := open(t, path).Len(); got != retryEvery+3 {
+		t.Fatalf("%d notes, want %d", got, retryEvery+3)
+	}
+}
+
+func TestTheJournalIsTheGoldenOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	n.Set("key", []byte("value"))
+	n.Delete("key")
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("testdata/notes.golden")
+	if err != nil || hex.Dump(got) != string(golden) {
+		t.Fatalf("%v; got\n%s", err, hex.Dump(got))
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(header))
+	f.Add(appendRecord(appendRecord([]byte(header), "key", []byte("value")), "key", nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := &Notes{notes: map[string][]byte{}}
+		good := n.read(b)
+		if good > len(b) || n.live < 0 {
+			t.Fatalf("%d of %d bytes are good, %d live", good, len(b), n.live)
+		}
+		again := &Notes{notes: map[string][]byte{}}
+		if again.read(b[:good]) != good || !maps.Equal(all(n), all(again)) {
+			t.Fatal("what is good is not read alike")
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// fillers are the clients that create the many pins: more of them share an
+// entry of the log.
+const fillers = 256
+
+// joinWithin bounds how long a node may take to be sent a large state.
+const joinWithin = 10 * time.Minute
+
+// measureMillion reads pages of an account with very many pins, and starts a
+// node with them in its state. One node alone takes the pins in, which is the
+// fastest way; two more then join and are sent the state.
+func measureMillion(b *bench) {
+	if b.million == 0 {
+		return
+	}
+	c := harness.Start(b, harness.Options{Nodes: 1, Replication: 2})
+	source := harness.StartBoxo(b)
+	u := newUser(b, c, "million")
+	files := source.AddRandom(heldRoots, heldBytes)
+	u.post(u.leader, len(files), 0, files, source.Addrs)
+	u.waitPinned(len(files))
+	m := newMeter(c.Nodes, nil)
+	o := u.fill(b.million-len(files), files)
+	row{
+		work: "POST /pins, " + strconv.Itoa(fillers) + " clients, one node alone", result: perSecond(o), lat: o.lat, used: m.used(),
+		note: strconv.Itoa(b.million) + " pins",
+	}.print()
+	measureLists(b, c, u, b.million)
+	measureStart(b, c.Nodes[0], b.million)
+
+	began := time.Now()
+	for range 2 {
+		joined := c.Add(c.JoinArgs(false)...)
+		harness.Eventually(b, joinWithin, joined.Name+" has joined", func() (bool, error) {
+			err := joined.WaitReady(b.ctx)
+			return err == nil, err
+		})
+	}
+	c.Settle()
+	row{
+		work: "two nodes join one after the other, until ready", result: seconds(time.Since(began)),
+		note: strconv.Itoa(b.million) + " pins", used: newMeter(c.Nodes, nil).before,
+	}.print()
+	measureLists(b, c, u, b.million)
+}
+
+// fill creates many pins of files that are held, and keeps none of the answers.
+func (u *user) fill(count int, files []harness.Offered) outcome {
+	bodies := make([][]byte, len(files))
+	for i, f := range files {
+		bodies[i] = pinBody(f.CID, "bench", nil)
+	}
+	o, err := load{clients: fillers, count: count, make: func(n int) request {
+		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted}
+	}}.run(u.b.ctx, u.leader)
+	u.b.must(err)
+	return o
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Shape of the steady work.
+const (
+	soakClients  = 8
+	soakLive     = 1_000 // pins that stay; for each new one the oldest goes
+	soakSmall    = 3_000 // files of heldBytes, taken in turn
+	soakLarge    = 80    // files of soakBytes, one for each largeEvery pins
+	soakBytes    = 1 << 20
+	largeEvery   = 25
+	listEvery    = 50 // pins between two pages
+	replaceEvery = 10 // pins between two that take the place of the oldest
+	soakSamples  = 120
+	measured     = 1_000 // pins by which the rate is measured
+	behindMost   = 2     // seconds of work that may wait for a client
+)
+
+// measureSoak lets a cluster work at a steady rate for long: content comes, is
+// fetched, read about, listed and deleted, and what the nodes take of the
+// machine has to level off.
+func measureSoak(b *bench) {
+	if b.soak == 0 {
+		return
+	}
+	c := harness.Start(b, harness.Options{Replication: 2})
+	source := harness.StartBoxo(b)
+	u := newUser(b, c, "soak")
+	w := &soak{b: b, user: u, origins: source.Addrs}
+	w.rate = b.soakRate
+	if w.rate == 0 {
+		files := source.AddRandom(measured, heldBytes)
+		began := time.Now()
+		o := u.post(u.leader, len(files), 0, files, source.Addrs)
+		u.waitPinned(len(files))
+		w.rate = max(1, int(measured/time.Since(began).Seconds()/2))
+		w.adopt(o.bodies)
+	}
+	w.small = w.bodies(source.AddRandom(soakSmall, heldBytes))
+	w.large = w.bodies(source.AddRandom(soakLarge, soakBytes))
+
+	m := newMeter(c.Nodes, source)
+	watch := newSeries(c.Nodes)
+	ctx, cancel := context.WithTimeout(b.ctx, b.soak)
+	defer cancel()
+	var all sync.WaitGroup
+	turns := make(chan int, w.rate*behindMost)
+	all.Go(func() { w.pace(ctx, turns) })
+	errs := make([]error, soakClients)
+	for i := range soakClients {
+		all.Go(func() {
+			if errs[i] = w.client(ctx, turns); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	watch.run(ctx, b.soak/soakSamples)
+	all.Wait()
+	b.must(cmp.Or(errs...))
+	u.waitPinned(w.live())
+	row{
+		work:   "soak of " + b.soak.String() + ", " + strconv.Itoa(w.rate) + " pins/s made and deleted",
+		result: fmt.Sprintf("%d pins, %d put off; %s", w.made.Load(), w.late.Load(), watch.verdict()),
+		target: "levels off", lat: w.latencies(), used: m.used(),
+	}.print()
+	if b.soak >= soakShown {
+		watch.print()
+	}
+	if b.series != "" {
+		b.must(watch.save(b.series))
+	}
+	if grown := watch.grown(); len(grown) > 0 && b.soak >= soakJudged {
+		b.Errorf("soak: %v", grown)
+	}
+}
+
+// soak is the steady work.
+type soak struct {
+	b            *bench
+	user         *user
+	origins      []string
+	small, large [][]byte // bodies of POST
+	rate         int      // pins a second
+	made, late   atomic.Int64
+
+	// mu guards the rest.
+	mu  sync.Mutex
+	ids []string // of the pins that live, oldest first
+	lat latencies
+}
+
+func (w *soak) bodies(files []harness.Offered) [][]byte {
+	var out [][]byte
+	for _, f := range files {
+		out = append(out, pinBody(f.CID, "soak", w.origins))
+	}
+	return out
+}
+
+func (w *soak) adopt(created [][]byte) {
+	ids, err := requestIDs(created)
+	w.b.must(err)
+	w.ids = append(w.ids, ids...)
+}
+
+func (w *soak) live() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ids)
+}
+
+func (w *soak) latencies() latencies {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lat.sorted()
+}
+
+// pace hands out turns at the rate. A turn for which nobody has time is counted
+// and left out, so that work never piles up.
+func (w *soak) pace(ctx context.Context, turns chan<- int) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	began := time.Now()
+	for n := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for due := int(time.Since(began).Seconds() * float64(w.rate)); n < due; n++ {
+			select {
+			case turns <- n:
+			default:
+				w.late.Add(1)
+			}
+		}
+	}
+}
+
+// client works through a node of its own turn by turn until ctx ends.
+func (w *soak) client(ctx context.Context, turns <-chan int) error {
+	to := []service{w.user.leader, w.user.follower}
+	var conns []*conn
+	for _, s := range to {
+		c, err := s.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.net.Close()
+		conns = append(conns, c)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-turns:
+			if err := w.turn(conns[n%len(conns)], n); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// turn makes a pin, reads it, and deletes the oldest, or replaces the oldest.
+func (w *soak) turn(c *conn, n int) error {
+	body := w.small[n%len(w.small)]
+	if n%largeEvery == 0 {
+		body = w.large[n/largeEvery%len(w.large)]
+	}
+	path, oldest := "/pins", w.oldest()
+	if oldest != "" && n%replaceEvery == 1 {
+		path, oldest = "/pins/"+oldest, ""
+	}
+	began := time.Now()
+	made, err := w.ask(c, http.MethodPost, path, body, http.StatusAccepted)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	var pin struct{ RequestID string }
+	if err := json.NewDecoder(bytes.NewReader(made.body)).Decode(&pin); err != nil {
+		return fmt.Errorf("POST %s: %w in %.300s", path, err, made.body)
+	}
+	w.mu.Lock()
+	w.ids = append(w.ids, pin.RequestID)
+	w.lat = w.lat.keep(took)
+	w.mu.Unlock()
+	w.made.Add(1)
+	if _, err := w.ask(c, http.MethodGet, "/pins/"+pin.RequestID, nil, http.StatusOK); err != nil {
+		return err
+	}
+	if n%listEvery == 0 {
+		if _, err := w.ask(c, http.MethodGet, "/pins?limit=100", nil, http.StatusOK); err != nil {
+			return err
+		}
+	}
+	if oldest != "" {
+		_, err = w.ask(c, http.MethodDelete, "/pins/"+oldest, nil, http.StatusAccepted)
+	}
+	return err
+}
+
+// oldest takes the oldest pin, when there are enough, for who deletes it.
+func (w *soak) oldest() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ids) < soakLive {
+		return ""
+	}
+	id := w.ids[0]
+	w.ids = w.ids[1:]
+	return id
+}
+
+func (w *soak) ask(c *conn, method, path string, body []byte, want int) (answer, error) {
+	a, err := c.do(method, path, body)
+	if err == nil && a.status != want {
+		err = fmt.Errorf("HTTP %d, want %d: %.300s", a.status, want, a.body)
+	}
+	if err != nil {
+		return a, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,239 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	oldrand "math/rand"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+)
+
+// runWithin bounds the process of one run, in real time.
+const runWithin = 15 * time.Minute
+
+// verdict is what came of a run, as its process writes it down.
+type verdict struct {
+	Report  report
+	Wrong   string // empty: nothing
+	Invalid bool   // the run does not count
+}
+
+// simulate runs a scenario with a seed in a process of its own. What it returns
+// is what is wrong.
+func simulate(t *testing.T, seed uint64, name string) (report, error) {
+	t.Helper()
+	into := filepath.Join(t.TempDir(), "verdict.json")
+	ctx, cancel := context.WithTimeout(t.Context(), runWithin)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return report{}, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-test.run", "^TestOneRun$", "-test.timeout", runWithin.String(),
+		"-seed", strconv.FormatUint(seed, 10), "-scenario", name, "-into", into, "-talk="+strconv.FormatBool(*talkFlag))
+	// One processor and no preemption, so that few goroutines race; math/rand
+	// takes its seed; and the memory of a run is not worth much collection.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=randseednop=0,asyncpreemptoff=1", "GOGC=400")
+	// The child goes when this process does; the signal comes when the thread
+	// that started it ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if *talkFlag {
+		cmd.Stderr = os.Stderr
+	}
+	failed := cmd.Run()
+	data, err := os.ReadFile(into)
+	if err != nil {
+		text := said.String()
+		return report{}, fmt.Errorf("seed %d: the run ended without a verdict: %w: ...%s", seed, errors.Join(failed, err), text[max(0, len(text)-saidKept):])
+	}
+	var v verdict
+	switch err := json.Unmarshal(data, &v); {
+	case err != nil:
+		return report{}, fmt.Errorf("seed %d: verdict: %w", seed, err)
+	case v.Invalid:
+		return v.Report, invalid(v.Wrong)
+	case v.Wrong != "":
+		return v.Report, errors.New(v.Wrong)
+	}
+	return v.Report, nil
+}
+
+// saidKept is how much of what a broken run said is shown: its end.
+const saidKept = 8 << 10
+
+// TestOneRun is what the process of a run does.
+func TestOneRun(t *testing.T) {
+	if *intoFlag == "" {
+		t.Skip("only in the process of a run")
+	}
+	s, known := scenarios()[*scenarioFlag]
+	if !known {
+		t.Fatalf("no scenario %q", *scenarioFlag)
+	}
+	got, err := inThisProcess(t, *seedFlag, s)
+	v := verdict{Report: got}
+	if err != nil {
+		var i invalid
+		v.Wrong, v.Invalid = err.Error(), errors.As(err, &i)
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(*intoFlag, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inThisProcess runs a scenario, whose randomness all comes from the seed.
+func inThisProcess(t *testing.T, seed uint64, s scenario) (report, error) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	oldrand.Seed(int64(seed)) //nolint:staticcheck // Raft draws its time-outs from the global source
+	base := folder(t)
+	var r *run
+	var got report
+	var failed error
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		r = newRun(rng, base, s)
+		failed = r.work(t.Context(), rng)
+		got.Virtual = time.Since(began)
+	})
+	got.Ops, got.Answered, got.Packets = r.tally.asked.Load(), r.tally.answered.Load(), r.cluster.network.packets()
+	got.Longest, got.Fired = time.Duration(r.tally.longest.Load()), r.cluster.fired
+	got.Snapshots = r.cluster.taken.Load()
+	if r.prober != nil {
+		got.Outages = slices.Sorted(slices.Values(r.prober.gaps))
+	}
+	began := time.Now()
+	failed = errors.Join(failed, errors.Join(r.strange...))
+	if failed == nil {
+		for _, tenant := range r.tenants {
+			failed = errors.Join(failed, tenant.history.check())
+			if err := tenant.ring.history.checkOrder(); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("keys: %w", err))
+			}
+		}
+		if s.damage != nil {
+			failed = errors.Join(failed, s.damage(r))
+		}
+		failed = errors.Join(failed, r.compareNodes(t.Context(), &got))
+		terms, err := r.terms()
+		got.Terms = terms
+		failed = errors.Join(failed, err)
+	}
+	got.Checked = time.Since(began)
+	if failed != nil {
+		var plan strings.Builder
+		for _, s := range r.steps {
+			fmt.Fprintf(&plan, "\n  %v", s)
+		}
+		failed = fmt.Errorf("seed %d: %w\nfaults:%s", seed, failed, plan.String())
+	}
+	return got, failed
+}
+
+// folder is one in memory, where there is such a place: an fsync costs nothing
+// there, and no crash of this test loses what is in the page cache.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-chaos-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Clean(dir)
+}
+
+// TestClustersSurviveFaultsInVirtualTime runs seeds, as many at a time as there
+// are processors.
+func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
+	began := time.Now()
+	var mu sync.Mutex // guards all and runs
+	var all report
+	runs := 0
+	one := func(seed uint64) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			start := time.Now()
+			got, err := simulate(t, seed, *scenarioFlag)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			runs++
+			all.add(got)
+			t.Logf("%d calls, %d answered, %d pins of which %d pinned, %d packets, %v virtual in %v, checked in %v",
+				got.Ops, got.Answered, got.Pins, got.Pinned, got.Packets, got.Virtual.Round(time.Millisecond),
+				time.Since(start).Round(time.Millisecond), got.Checked.Round(time.Millisecond))
+		})
+	}
+	if *seedFlag != 0 {
+		one(*seedFlag)
+		return
+	}
+	seeds := make(chan uint64)
+	var workers sync.WaitGroup
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for seed := range seeds {
+				one(seed)
+			}
+		})
+	}
+	for n := 0; (*forFlag == 0 && n < *seedsFlag) || time.Since(began) < *forFlag; n++ {
+		seeds <- *fromFlag + uint64(n)
+	}
+	close(seeds)
+	workers.Wait()
+	t.Logf("%d runs passed and count: %d calls, %d answered, %d pinned pins checked, %v virtual in %v; longest call %v; %d snapshots taken over; faults: %v",
+		runs, all.Ops, all.Answered, all.Pinned, all.Virtual.Round(time.Second), time.Since(began).Round(time.Second),
+		all.Longest.Round(time.Millisecond), all.Snapshots, all.faults())
+}
+
+// TestASeedReplays runs a mistake with a seed that finds it again and again: the
+// same faults happen, and it is found every time. What differs is which
+// goroutine was first at a moment.
+func TestASeedReplays(t *testing.T) {
+	times := 2
+	if *longFlag {
+		times = 10
+	}
+	var first report
+	for i := range times {
+		got, err := simulate(t, 1, mistakes[0])
+		if err == nil {
+			t.Errorf("run %d of %d found nothing", i+1, times)
+		}
+		if i == 0 {
+			first = got
+		}
+		if got.Fired != first.Fired || got.Ops*10 < first.Ops*9 || first.Ops*10 < got.Ops*9 {
+			t.Errorf("run %d made %d calls under %v, the first one %d under %v", i+1, got.Ops, got.faults(), first.Ops, first.faults())
+		}
+	}
+}

@@ -1,0 +1,125 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+const (
+	slowClients = 1000
+	slowEvery   = 3 * time.Second // between two bytes of a client
+	// slowCut is when the last of them must be cut: 30 s for a whole request,
+	// and some for a busy machine.
+	slowCut = 45 * time.Second
+)
+
+// slowly are ways to hold a connection without saying much: what is sent at
+// once, and what is repeated.
+var slowly = []struct{ name, first, then string }{
+	{"head", "GET /pins HTTP/1.1\r\nHost: node\r\n", "X-Slow: 1\r\n"},
+	{"letters", "GET /pi", "n"},
+	{"body", "POST /pins HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{", " "},
+	{"chunks", "POST /pins HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", "1\r\n \r\n"},
+}
+
+// TestSlowClientsAreCut is P14 for HTTP: a thousand clients that send a byte now
+// and then lose their connections, and others do not notice them.
+func TestSlowClientsAreCut(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "slow@example.org")
+	victim := c.Leader()
+	addr := strings.TrimPrefix(victim.URL(), "http://")
+	before, most := residentBytes(t, victim.Pid()), int64(0)
+	votes := elections(c)
+
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	cut := map[string]time.Duration{}
+	var failed []error
+	for i := range slowClients {
+		way := slowly[i%len(slowly)]
+		all.Go(func() {
+			held, err := hold(addr, strings.ReplaceAll(way.first, "TOKEN", s.token), way.then)
+			mu.Lock()
+			defer mu.Unlock()
+			cut[way.name] = max(cut[way.name], held)
+			failed = append(failed, err)
+		})
+	}
+	var sum load
+	late := lateness(func() {
+		sum = during(s, func() {
+			ended := make(chan struct{})
+			go func() { defer close(ended); all.Wait() }()
+			tick := time.NewTicker(200 * time.Millisecond)
+			defer tick.Stop()
+			for over := false; !over; {
+				most = max(most, residentBytes(t, victim.Pid()))
+				select {
+				case <-ended:
+					over = true
+				case <-tick.C:
+				}
+			}
+		})
+	})
+	if err := errors.Join(failed...); err != nil {
+		t.Error(err)
+	}
+	t.Logf("cut after %v at the latest; others' writes p99 %s (%d); the node grew by %d MiB",
+		cut, sum.p99(), len(sum.writes), (most-before)>>20)
+	if err := errors.Join(sum.errs...); err != nil {
+		t.Errorf("others' requests fail: %v", err)
+	}
+	if most-before > gustGrowth {
+		t.Errorf("the node grew by %d MiB", (most-before)>>20)
+	}
+	if n := elections(c) - votes; n > 0 && late < machineBusy {
+		t.Errorf("%d elections, and timers were late by %s only", n, late)
+	}
+}
+
+// hold sends a few bytes now and then until the node cuts the connection, and
+// returns how long that took.
+func hold(addr, first, then string) (time.Duration, error) {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	start := time.Now()
+	if err := conn.SetDeadline(start.Add(slowCut)); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, conn) // to the end that the node makes
+		ended <- err
+	}()
+	tick := time.NewTicker(slowEvery)
+	defer tick.Stop()
+	_, _ = io.WriteString(conn, first) // who is cut already is told below
+	for {
+		select {
+		case err := <-ended:
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return time.Since(start), fmt.Errorf("a connection is open after %s", slowCut)
+			}
+			return time.Since(start).Round(time.Second), nil
+		case <-tick.C:
+			_, _ = io.WriteString(conn, then)
+		}
+	}
+}

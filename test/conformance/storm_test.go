@@ -1,0 +1,321 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Bounds of a storm and what it may do to a cluster.
+const (
+	gustCalm  = 4 * time.Second
+	gustFor   = 5 * time.Second
+	gustTries = 3
+	// gustProcessor is what a storm may cost the node it hits, as a share of one
+	// processor, on top of what members' requests cost without a storm.
+	gustProcessor = 0.5
+	// machineBusy is how late a timer may be before an election says more about
+	// the machine, which strangers and nodes share here, than about the storm.
+	machineBusy   = 60 * time.Millisecond
+	gustStrangers = 1000
+	gustGrowth    = 256 << 20 // resident bytes of one node
+	gustClients   = 8
+)
+
+// residentBytes is the resident memory of a process, from /proc.
+func residentBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[0] == "VmRSS:" {
+			n, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatalf("no resident memory of process %d: %v", pid, lines.Err())
+	return 0
+}
+
+// processorTime is what a process has used, from /proc.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	const ticks = 100 // a second, on every Linux
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The fields after the name in parentheses; utime and stime are 14 and 15.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	sum := 0
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return time.Duration(sum) * time.Second / ticks
+}
+
+// load is what members do meanwhile: clients that write pins through every node
+// and read them on another.
+type load struct {
+	writes []time.Duration
+	errs   []error
+}
+
+// p99 is the time within which 99 of 100 writes were answered.
+func (l load) p99() time.Duration {
+	if len(l.writes) == 0 {
+		return 0
+	}
+	slices.Sort(l.writes)
+	return l.writes[len(l.writes)*99/100].Round(100 * time.Microsecond)
+}
+
+// work writes and reads until done is closed.
+func work(s *service, done <-chan struct{}) load {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var sum load
+	for range gustClients {
+		all.Go(func() {
+			var l load
+			for open := true; open; {
+				start := time.Now()
+				st, err := s.next().Post(s.t.Context(), harness.Pin{CID: nowhere().String()})
+				l.writes = append(l.writes, time.Since(start))
+				if err == nil {
+					_, err = s.next().Get(s.t.Context(), st.RequestID)
+				}
+				if err == nil {
+					err = s.next().Delete(s.t.Context(), st.RequestID)
+				}
+				l.errs = append(l.errs, err)
+				select {
+				case <-done:
+					open = false
+				default:
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sum.writes = append(sum.writes, l.writes...)
+			sum.errs = append(sum.errs, l.errs...)
+		})
+	}
+	all.Wait()
+	return sum
+}
+
+// during does work as long as fn runs.
+func during(s *service, fn func()) load {
+	done := make(chan struct{})
+	result := make(chan load, 1)
+	go func() { result <- work(s, done) }()
+	fn()
+	close(done)
+	return <-result
+}
+
+// lateness is by how much this process's timers are late at the worst while fn
+// runs: how much the processors are wanted by others.
+func lateness(fn func()) time.Duration {
+	const every = 5 * time.Millisecond
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		fn()
+	}()
+	worst := time.Duration(0)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-end:
+			return worst
+		case <-tick.C:
+			now := time.Now()
+			worst = max(worst, now.Sub(last)-every)
+			last = now
+		}
+	}
+}
+
+// elections is how often any node's log speaks of a new leader.
+func elections(c *harness.Cluster) int {
+	n := 0
+	for _, node := range c.Nodes {
+		n += strings.Count(node.Log(), `msg="leader changed"`)
+	}
+	return n
+}
+
+// gust is one storm over a cluster.
+type gust struct {
+	cluster *harness.Cluster
+	service *service
+	boxo    *harness.Boxo
+	victim  *harness.Node
+	refused string // the metric
+}
+
+// blow lets strangers come while members work, and judges what it did to them.
+// idle is what the members' work costs the victim in that time without a storm.
+// It runs on a goroutine of its own, so it must not end the test.
+func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness.Storm, error) {
+	t.Helper()
+	before, most := make(map[string]int64), make(map[string]int64)
+	for _, n := range g.cluster.Nodes {
+		before[n.Name] = residentBytes(t, n.Pid())
+	}
+	refused := g.victim.Metrics()[g.refused]
+	used := processorTime(t, g.victim.Pid())
+	var storm harness.Storm
+	var err error
+	rough := during(g.service, func() {
+		end := make(chan struct{})
+		go func() {
+			defer close(end)
+			storm, err = g.boxo.Storm(addr, kind, gustStrangers, gustFor)
+		}()
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for over := false; !over; {
+			for _, n := range g.cluster.Nodes {
+				most[n.Name] = max(most[n.Name], residentBytes(t, n.Pid()))
+			}
+			select {
+			case <-end:
+				over = true
+			case <-tick.C:
+			}
+		}
+	})
+	if err != nil {
+		return storm, err
+	}
+	refused = g.victim.Metrics()[g.refused] - refused
+	used = processorTime(t, g.victim.Pid()) - used
+	t.Logf("%+v; %.0f refused; %s of processor time in %s; commits p99 %s (%d)",
+		storm, refused, used, gustFor, rough.p99(), len(rough.writes))
+	if err := errors.Join(rough.errs...); err != nil {
+		t.Errorf("members' requests fail: %v", err)
+	}
+	for _, n := range g.cluster.Nodes {
+		grown := most[n.Name] - before[n.Name]
+		t.Logf("%s grew by %d MiB to %d MiB", n.Name, grown>>20, most[n.Name]>>20)
+		if grown > gustGrowth {
+			t.Errorf("%s grew by %d MiB", n.Name, grown>>20)
+		}
+	}
+	if storm.Dialled < gustStrangers/4 || refused == 0 {
+		t.Errorf("no storm: %+v, %.0f refused", storm, refused)
+	}
+	if limit := idle + time.Duration(gustProcessor*float64(gustFor)); used > limit {
+		t.Errorf("the storm cost %s of processor time in %s, want at most %s", used, gustFor, limit)
+	}
+	return storm, nil
+}
+
+// TestStrangersDoNotDisturbTheCluster is A56 and P14 for the two libp2p hosts:
+// a thousand strangers at once behave badly at a node's ports, in every way of
+// the table, and members go on as if they were not there.
+func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "storm@example.org")
+	boxo := harness.StartBoxo(t)
+	victim := c.Leader()
+	status := victim.Status()
+	cluster, public := status.Node.ClusterAddrs[0], ""
+	for _, a := range status.Node.Addrs {
+		if strings.Contains(a, "/tcp/") {
+			public = a
+		}
+	}
+	// The strangers must not win by taking the processors that all share here.
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, boxo.Pid(), 19); err != nil {
+		t.Fatal(err)
+	}
+	used := processorTime(t, victim.Pid())
+	calm := during(s, func() {
+		done := time.NewTimer(gustCalm)
+		defer done.Stop()
+		<-done.C
+	})
+	if err := errors.Join(calm.errs...); err != nil {
+		t.Fatal(err)
+	}
+	used = processorTime(t, victim.Pid()) - used
+	idle := time.Duration(used.Seconds() / gustCalm.Seconds() * float64(gustFor))
+	t.Logf("without a storm: %s of processor time in %s; commits p99 %s (%d)", used, gustCalm, calm.p99(), len(calm.writes))
+	for _, tc := range []struct {
+		port, addr, kind string
+	}{
+		{"cluster", cluster, "churn"},
+		{"cluster", cluster, "silent"},
+		{"public", public, "idle"},
+		{"public", public, "silent"},
+		{"public", public, "churn"},
+		{"public", public, "streams"},
+		{"public", public, "wants"},
+		{"public", public, "giant"},
+		{"public", public, "bomb"},
+	} {
+		t.Run(tc.port+" "+tc.kind, func(t *testing.T) {
+			g := gust{cluster: c.As(t), service: s.as(t), boxo: boxo.As(t), victim: victim.As(t)}
+			g.refused = `holdfast_peer_strangers_refused_total{host="` + tc.port + `"}`
+			for try := 1; ; try++ {
+				votes := elections(c)
+				var storm harness.Storm
+				var err error
+				late := lateness(func() { storm, err = g.blow(t, tc.addr, tc.kind, idle) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.port == "cluster" && (storm.Streams > 0 || storm.Protocols > 0) {
+					t.Errorf("strangers got streams on the cluster port: %+v", storm)
+				}
+				n := elections(c) - votes
+				if n > 0 && late < machineBusy {
+					t.Errorf("%d elections in the storm, and timers were late by %s only", n, late)
+				}
+				if n == 0 || t.Failed() {
+					break
+				}
+				t.Logf("%d elections, but timers were late by %s: the machine is too busy to tell", n, late)
+				if try == gustTries {
+					break
+				}
+			}
+		})
+	}
+	// The doors are open again for whoever behaves.
+	f := boxo.AddRandom(1, 300_000)[0]
+	s.pinned(s.post(harness.Pin{CID: f.CID, Origins: boxo.Addrs}).RequestID)
+	peer := newStranger(t)
+	harness.Eventually(t, pinnedWithin, "a peer that behaves is answered", func() (bool, error) {
+		_, err := peer.try(t.Context(), publicOf(t, victim), nowhere(), 0)
+		return err == nil, err
+	})
+}

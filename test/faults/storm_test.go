@@ -1,0 +1,82 @@
+//go:build faults
+
+package faults
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Lengths of the faults of a storm.
+const (
+	fullFor   = 4 * time.Second
+	frozenFor = 7 * time.Second // longer than a node waits for its disk
+)
+
+// TestPinsWhileDisksFillHangAndFail posts pins through all nodes while the disk
+// of one node after the other, leader or not, fills, hangs and fails. Processes
+// that give up are started again, as a supervisor would.
+func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
+	c, disks := onDisks(t, "HOLDFAST_STORAGE_RESERVE=64MiB")
+	source := harness.StartBoxo(t)
+	l := newLoad(t, c, source, 100)
+	total := pins(2000, 150)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	posting := make(chan error, 1)
+	go func() { posting <- l.post(ctx, total) }()
+	l.more(t, 50, healWithin) // traffic flows before the first fault
+	fired := map[string]int{}
+	again := 0
+	for turn := 0; turn < 6 || l.count() < total && ctx.Err() == nil; turn++ {
+		at := turn % len(c.Nodes)
+		n, d := c.Nodes[at], disks[at]
+		kind := []string{"full", "frozen", "failed flush"}[(turn+turn/3)%3]
+		from := l.count()
+		switch kind {
+		case "full":
+			room := d.keepFull()
+			pause(ctx, fullFor)
+			room()
+		case "frozen":
+			d.freeze()
+			pause(ctx, frozenFor)
+			if err := d.thaw(); err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, deadWithin, "the node ends or goes on", func() (bool, error) {
+				return !n.Running() || n.WaitReady(t.Context()) == nil, nil
+			})
+		case "failed flush":
+			failFlushes(t, n.Pid())
+			harness.Eventually(t, healWithin, "the process ends", func() (bool, error) { return !n.Running(), nil })
+		}
+		fired[kind]++
+		if !n.Running() {
+			again++
+			n.Restart()
+		}
+		if err := n.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s on %s: %d pins acknowledged meanwhile", kind, n.Name, l.count()-from)
+	}
+	if err := <-posting; err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"full", "frozen", "failed flush"} {
+		if fired[kind] < 2 {
+			t.Errorf("invalid: %q fired %d times", kind, fired[kind])
+		}
+	}
+	if got := l.count(); got != total {
+		t.Errorf("%d of %d pins were acknowledged", got, total)
+	}
+	l.check(t)
+	l.pinned(t, 9)
+	t.Logf("%d pins acknowledged, %d of them after posts of unknown outcome; faults %v, %d starts; longest time without an acknowledgement %s",
+		l.count(), len(l.unsure), fired, again, l.gap.Round(time.Millisecond))
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	mrand "math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ipfs/boxo/bitswap/message"
+	pb "github.com/ipfs/boxo/bitswap/message/pb"
+	"github.com/ipfs/go-cid"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/sec"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	"github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	"github.com/multiformats/go-multihash"
+	"github.com/multiformats/go-multistream"
+)
+
+// Bounds of a storm.
+const (
+	maxStrangers   = 10_000
+	maxStorm       = 2 * time.Minute
+	stormDial      = 5 * time.Second
+	stormHandshake = 20 * time.Second
+	stormPause     = 2 * time.Second // between two tries of one stranger
+	stormStreams   = 2_000           // that one stranger tries to open
+	stormWants     = 1_000           // in one message
+	stormMessages  = 100             // of wants, then the stranger comes again
+	giantMessage   = 4 << 20         // the largest that bitswap reads
+)
+
+// storm is what /storm is asked for: strangers, each with an identity and a
+// loopback address of its own, that come to one TCP address and behave badly
+// for as long as the request lasts.
+type storm struct {
+	Addr     string `json:"addr"` // multiaddr over TCP with /p2p/
+	Kind     string `json:"kind"` // see behaviours
+	Count    int    `json:"count"`
+	Millis   int    `json:"millis"`   // how long
+	Networks int    `json:"networks"` // spread over so many 127.x.0.0/16; 0 is 1
+}
+
+// stormed is what came of it.
+type stormed struct {
+	Dialled   int64 `json:"dialled"`   // TCP connections made
+	Secured   int64 `json:"secured"`   // handshakes completed
+	Streams   int64 `json:"streams"`   // opened on this side
+	Protocols int64 `json:"protocols"` // that the other side agreed to speak
+	Bytes     int64 `json:"bytes"`     // written on streams
+	Cut       int64 `json:"cut"`       // connections that the other side ended
+	Most      int64 `json:"most"`      // connections that stood at the same time
+}
+
+// gale is one storm that blows.
+type gale struct {
+	target peer.ID
+	addr   string
+	behave func(ctx context.Context, g *gale, c network.MuxedConn)
+	silent bool // not even a handshake
+
+	dialled, secured, streams, protocols, bytes, cut, now, most atomic.Int64
+}
+
+// behaviours are what strangers do once the handshake is over.
+var behaviours = map[string]func(ctx context.Context, g *gale, c network.MuxedConn){
+	"idle":    func(context.Context, *gale, network.MuxedConn) {},
+	"churn":   func(_ context.Context, _ *gale, c network.MuxedConn) { c.Close() },
+	"streams": manyStreams,
+	"wants":   manyWants,
+	"giant":   giantMessages,
+	"bomb":    emptyEntries,
+}
+
+func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
+	var ask storm
+	if err := decodeBody(r, &ask); err != nil {
+		return nil, err
+	}
+	a, err := multiaddr.NewMultiaddr(ask.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("addr: %w", err)
+	}
+	info, err := peer.AddrInfoFromP2pAddr(a)
+	if err != nil || len(info.Addrs) != 1 {
+		return nil, fmt.Errorf("addr %s: want one address with /p2p/: %w", ask.Addr, err)
+	}
+	dial, err := manet.ToNetAddr(info.Addrs[0])
+	if err != nil {
+		return nil, fmt.Errorf("addr: %w", err)
+	}
+	behave, ok := behaviours[ask.Kind]
+	if !ok && ask.Kind != "silent" {
+		return nil, fmt.Errorf("kind %q is not known", ask.Kind)
+	}
+	length := time.Duration(ask.Millis) * time.Millisecond
+	if ask.Count < 1 || ask.Count > maxStrangers || length <= 0 || length > maxStorm {
+		return nil, fmt.Errorf("want 1 to %d strangers for at most %s", maxStrangers, maxStorm)
+	}
+	g := &gale{target: info.ID, addr: dial.String(), behave: behave, silent: ask.Kind == "silent"}
+	ctx, cancel := context.WithTimeout(r.Context(), length)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range ask.Count {
+		from := net.IPv4(127, byte(1+i%max(ask.Networks, 1)), byte(i>>8), byte(i))
+		all.Go(func() { g.stranger(ctx, from) })
+	}
+	all.Wait()
+	return stormed{
+		Dialled: g.dialled.Load(), Secured: g.secured.Load(), Streams: g.streams.Load(),
+		Protocols: g.protocols.Load(), Bytes: g.bytes.Load(), Cut: g.cut.Load(), Most: g.most.Load(),
+	}, nil
+}
+
+// stranger comes again and again.
+func (g *gale) stranger(ctx context.Context, from net.IP) {
+	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
+	if err != nil {
+		return
+	}
+	// Not all at the same moment, which would measure this process.
+	pause := time.Duration(mrand.Int64N(int64(stormPause)))
+	for {
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		g.visit(ctx, from, key)
+		pause = stormPause
+	}
+}
+
+// visit is one connection from its beginning to its end.
+func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: stormDial}
+	raw, err := dialer.DialContext(ctx, "tcp", g.addr)
+	if err != nil {
+		return
+	}
+	defer raw.Close()
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	g.dialled.Add(1)
+	for n := g.now.Add(1); ; {
+		if m := g.most.Load(); n <= m || g.most.CompareAndSwap(m, n) {
+			break
+		}
+	}
+	defer g.now.Add(-1)
+	if g.silent {
+		g.untilCut(ctx, raw)
+		return
+	}
+	c, err := g.secure(ctx, raw, key)
+	if err != nil {
+		if ctx.Err() == nil {
+			g.cut.Add(1)
+		}
+		return
+	}
+	defer c.Close()
+	g.secured.Add(1)
+	g.behave(ctx, g, c)
+	for ctx.Err() == nil && !c.IsClosed() {
+		s, err := c.AcceptStream()
+		if err != nil {
+			break
+		}
+		_ = s.Reset()
+	}
+	if ctx.Err() == nil {
+		g.cut.Add(1)
+	}
+}
+
+// untilCut waits for the other side to end a connection.
+func (g *gale) untilCut(ctx context.Context, raw net.Conn) {
+	_, _ = io.Copy(io.Discard, raw)
+	if ctx.Err() == nil {
+		g.cut.Add(1)
+	}
+}
+
+// secure does the handshake of TLS and yamux that libp2p does.
+func (g *gale) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey) (network.MuxedConn, error) {
+	if err := raw.SetDeadline(time.Now().Add(stormHandshake)); err != nil {
+		return nil, err
+	}
+	if _, err := multistream.SelectOneOf([]protocol.ID{libp2ptls.ID}, raw); err != nil {
+		return nil, err
+	}
+	muxers := []upgrader.StreamMuxer{{ID: yamux.ID, Muxer: yamux.DefaultTransport}}
+	t, err := libp2ptls.New(libp2ptls.ID, key, muxers)
+	if err != nil {
+		return nil, err
+	}
+	var secure sec.SecureConn
+	if secure, err = t.SecureOutbound(ctx, raw, g.target); err != nil {
+		return nil, err
+	}
+	if secure.ConnState().StreamMultiplexer == "" {
+		if _, err := multistream.SelectOneOf([]protocol.ID{yamux.ID}, secure); err != nil {
+			return nil, err
+		}
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return yamux.DefaultTransport.NewConn(secure, false, nil)
+}
+
+// open opens a stream and agrees on bitswap.
+func (g *gale) open(ctx context.Context, c network.MuxedConn) (network.MuxedStream, error) {
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g.streams.Add(1)
+	if err := s.SetDeadline(time.Now().Add(stormHandshake)); err != nil {
+		return nil, err
+	}
+	if _, err := multistream.SelectOneOf(bitswapProtocols, s); err != nil {
+		return nil, errors.Join(err, s.Reset())
+	}
+	g.protocols.Add(1)
+	return s, s.SetDeadline(time.Time{})
+}
+
+// manyStreams opens streams until no more are given, and keeps them.
+func manyStreams(ctx context.Context, g *gale, c network.MuxedConn) {
+	for range stormStreams {
+		if _, err := g.open(ctx, c); err != nil && (c.IsClosed() || ctx.Err() != nil) {
+			return
+		}
+	}
+}
+
+// manyWants asks for blocks that nobody has, without end.
+func manyWants(ctx context.Context, g *gale, c network.MuxedConn) {
+	s, err := g.open(ctx, c)
+	if err != nil {
+		return
+	}
+	for range stormMessages {
+		m := message.New(false)
+		for i := range stormWants {
+			hash, err := multihash.Sum(randomBytes(32), multihash.SHA2_256, -1)
+			if err != nil {
+				return
+			}
+			m.AddEntry(cid.NewCidV1(cid.Raw, hash), int32(i), pb.Message_Wantlist_Block, true)
+		}
+		if err := m.ToNetV1(counted{s, &g.bytes}); err != nil {
+			return
+		}
+	}
+}
+
+// giantMessages begins a message of the largest size on every stream and leaves
+// its last byte out.
+func giantMessages(ctx context.Context, g *gale, c network.MuxedConn) {
+	part := append(binary.AppendUvarint(nil, giantMessage), make([]byte, giantMessage-1)...)
+	for range stormStreams {
+		s, err := g.open(ctx, c)
+		if err != nil {
+			if c.IsClosed() || ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		_ = s.SetWriteDeadline(time.Now().Add(time.Second)) // whatever is taken
+		_, _ = counted{s, &g.bytes}.Write(part)
+	}
+}
+
+// emptyEntries sends messages that are small to send and large to decode: two
+// bytes for each entry.
+func emptyEntries(ctx context.Context, g *gale, c network.MuxedConn) {
+	entries := make([]byte, giantMessage-16)
+	for i := 0; i < len(entries); i += 2 {
+		entries[i] = 0x0a // field 1 of the wantlist, of no length
+	}
+	body := binary.AppendUvarint([]byte{0x0a}, uint64(len(entries)))
+	body = append(body, entries...)
+	frame := append(binary.AppendUvarint(nil, uint64(len(body))), body...)
+	for range stormMessages {
+		s, err := g.open(ctx, c)
+		if err != nil {
+			return
+		}
+		if _, err := (counted{s, &g.bytes}).Write(frame); err != nil && c.IsClosed() {
+			return
+		}
+	}
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+// Write implements io.Writer.
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,51 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+)
+
+// sameWithin is how long nodes that nobody writes to may take to stand at the
+// same index.
+const sameWithin = 60 * time.Second
+
+// StateHash is the hash of this node's replicated state and the index that it
+// stands for, from the socket in its folder.
+func (n *Node) StateHash(ctx context.Context) (client.StateHash, error) {
+	c := client.New(n.Dir)
+	defer c.Close()
+	h, err := c.StateHash(ctx)
+	if err != nil {
+		return h, fmt.Errorf("%s: state hash: %w", n.Name, err)
+	}
+	return h, nil
+}
+
+// SameState waits until all running nodes stand at one index, and wants the same
+// hash of each there. Nothing may be written meanwhile but what nodes do by
+// themselves.
+func (c *Cluster) SameState(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sameWithin)
+	defer cancel()
+	return Poll(ctx, pollEvery, func() (bool, error) {
+		var first client.StateHash
+		for i, n := range c.Live() {
+			h, err := n.StateHash(ctx)
+			switch {
+			case err != nil:
+				return false, err
+			case i == 0:
+				first = h
+			case h.Index != first.Index:
+				return false, fmt.Errorf("%s is at %d, another at %d", n.Name, h.Index, first.Index)
+			case h.Hash != first.Hash:
+				cancel() // waiting does not make it better
+				return false, fmt.Errorf("states differ: %s has %s at %d, another %s", n.Name, h.Hash, h.Index, first.Hash)
+			}
+		}
+		return true, nil
+	})
+}
