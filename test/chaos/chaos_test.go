@@ -104,6 +104,7 @@ type run struct {
 	// patience is that of all clients with every call; 0: it differs.
 	patience time.Duration
 	prober   *prober // nil: nobody measures outages
+	void     error   // why the run does not count; nil: it does
 
 	// mu guards strange.
 	mu      sync.Mutex
@@ -234,21 +235,30 @@ func (r *run) enrol(ctx context.Context) error {
 	return nil
 }
 
-// breakThings lets the faults happen, one after the other.
+// breakThings lets the faults happen, one after the other. A run that does not
+// count goes on: what it shows that is wrong does.
 func (r *run) breakThings(ctx context.Context) error {
 	pause(ctx, calm)
 	if rate := r.tally.answered.Load() / int64(calm/time.Second); rate < minRate {
-		return errInvalid("%d calls a second before the first fault, at least %d are asked for", rate, minRate)
+		r.void = errInvalid("%d calls a second before the first fault, at least %d are asked for", rate, minRate)
 	}
 	for i, s := range r.steps {
 		pause(ctx, s.gap)
-		if err := r.cluster.cause(ctx, s); err != nil {
-			return fmt.Errorf("fault %d, %v: %w", i+1, s, err)
+		err := r.cluster.cause(ctx, s)
+		if err != nil {
+			err = fmt.Errorf("fault %d, %v: %w", i+1, s, err)
+		}
+		var invalid invalid
+		switch {
+		case errors.As(err, &invalid):
+			r.void = err
+		case err != nil:
+			return err
 		}
 	}
 	pause(ctx, calm)
 	if asked, answered := r.tally.asked.Load(), r.tally.answered.Load(); answered*100 < asked*minAnswered {
-		return errInvalid("%d of %d calls were answered", answered, asked)
+		r.void = errInvalid("%d of %d calls were answered", answered, asked)
 	}
 	return nil
 }

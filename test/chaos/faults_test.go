@@ -119,21 +119,23 @@ func (c *cluster) cause(ctx context.Context, s step) error {
 		})
 	}
 	running.Wait()
-	fired := 0
+	var unseen, wrong []error
 	for i, err := range errs {
-		if err == nil {
+		var invalid invalid
+		switch {
+		case err == nil:
 			c.fired[both[i].fault]++
-			fired++
+		case errors.As(err, &invalid):
+			unseen = append(unseen, err)
+		default:
+			wrong = append(wrong, err)
 		}
 	}
 	// What the other fault kept from happening need not have happened.
-	for i, err := range errs {
-		var unseen invalid
-		if fired > 0 && errors.As(err, &unseen) {
-			errs[i] = nil
-		}
+	if len(unseen) == len(both) {
+		return unseen[0]
 	}
-	return errors.Join(errs...)
+	return errors.Join(wrong...)
 }
 
 func (c *cluster) happen(ctx context.Context, s step) error {
