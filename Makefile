@@ -29,6 +29,9 @@ GOLANGCI         := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
 
 # No cgo: the binary runs on any Linux, and no C compiler is needed to test.
 export CGO_ENABLED := 0
+# For everything alike, so that what the tests compile is what the binary is
+# linked from, and a machine without a cache compiles all of it once.
+export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
 
 .DEFAULT_GOAL := help
 
@@ -38,7 +41,7 @@ help: ## this list
 
 .PHONY: build
 build: ## bin/holdfast
-	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
+	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
 
 .PHONY: test
 test: ## every test that needs nothing but Go
@@ -90,7 +93,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 .PHONY: demo
 demo: build ## three nodes on this machine, one tour, until Ctrl-C
-	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -o bin/foreign ./test/foreign
+	$(GO) build -tags $(TAGS) -o bin/foreign ./test/foreign
 	HOLDFAST_DEMO_PEER=$(CURDIR)/bin/foreign bin/holdfast demo $(DEMO_FLAGS)
 
 .PHONY: smoke
@@ -127,7 +130,7 @@ bench: bench-table bench-go ## all figures: real processes, then the Go benchmar
 
 .PHONY: bench-table
 bench-table: build ## the table of real processes over HTTP, some minutes
-	$(GO) build -tags $(TAGS) -trimpath -buildvcs=false -o bin/foreign ./test/foreign
+	$(GO) build -tags $(TAGS) -o bin/foreign ./test/foreign
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast HOLDFAST_FOREIGN_BIN=$(CURDIR)/bin/foreign $(GO) run -tags $(TAGS) ./test/bench $(BENCH_FLAGS)
 
 .PHONY: bench-short
