@@ -65,8 +65,8 @@ func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 		if _, err := leader.Propose(t.Context(), &state.RemoveNode{ID: "old"}); err != nil {
 			t.Fatal(err)
 		}
-		c.until("the level is 1", func() bool { return leader.fsm.level() == 1 })
-		c.level = 1
+		c.until("the level is the newest", func() bool { return leader.fsm.level() == state.NewestLevel })
+		c.level = state.NewestLevel
 		for _, id := range c.ids() {
 			c.announce(id)
 		}

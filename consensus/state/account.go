@@ -168,6 +168,9 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 	if err := tx.Set(part(keysOf(k.Account), k.ID), nil); err != nil {
 		return Result{}, err
 	}
+	if err := signWith(tx, k.ID); err != nil {
+		return Result{}, err
+	}
 	return Result{}, put(tx, apiKeyKey(k.ID), &k)
 }
 
@@ -192,8 +195,13 @@ func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, Errorf(CodeNotFound, "no such key")
 	}
 	e.fx.Keys = true
-	if err := tx.Delete(part(keysOf(k.Account), k.ID)); err != nil {
+	if err := signedNoMore(tx, v.ID); err != nil {
 		return Result{}, err
+	}
+	for _, gone := range []key{part(keysOf(k.Account), k.ID), useKey(useOfKey, string(v.ID))} {
+		if err := tx.Delete(gone); err != nil {
+			return Result{}, err
+		}
 	}
 	return Result{}, tx.Delete(apiKeyKey(v.ID))
 }

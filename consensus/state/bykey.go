@@ -25,8 +25,13 @@ const (
 // Code implements Command.
 func (v *ByKey) Code(c *codec.Coder) {
 	codec.String(c, &v.Key, MaxIDLen)
+	codeChange(c, &v.Change)
+}
+
+// codeChange codes a change of pins that somebody asks for.
+func codeChange(c *codec.Coder, change *Command) {
 	var form uint8
-	switch v.Change.(type) {
+	switch (*change).(type) {
 	case *CreatePin:
 		form = byKeyCreate
 	case *ReplacePin:
@@ -38,23 +43,23 @@ func (v *ByKey) Code(c *codec.Coder) {
 	if c.Decoding() {
 		switch form {
 		case byKeyCreate:
-			v.Change = new(CreatePin)
+			*change = new(CreatePin)
 		case byKeyReplace:
-			v.Change = new(ReplacePin)
+			*change = new(ReplacePin)
 		case byKeyDelete:
-			v.Change = new(DeletePin)
+			*change = new(DeletePin)
 		}
 	}
-	if v.Change == nil || form == 0 {
+	if *change == nil || form == 0 {
 		c.Fail("no change that a key may ask for")
 		return
 	}
-	v.Change.Code(c)
+	(*change).Code(c)
 }
 
-// account is whose pins are to be changed.
-func (v *ByKey) account() AccountID {
-	switch change := v.Change.(type) {
+// accountOf is whose pins are to be changed.
+func accountOf(change Command) AccountID {
+	switch change := change.(type) {
 	case *CreatePin:
 		return change.Pin.Account
 	case *ReplacePin:
@@ -79,7 +84,7 @@ func (v *ByKey) judge(r Reader) error {
 	if err != nil {
 		return err
 	}
-	if k == nil || k.Account != v.account() || !slices.Contains(k.Scope, ScopeWrite) {
+	if k == nil || k.Account != accountOf(v.Change) || !slices.Contains(k.Scope, ScopeWrite) {
 		return ErrUnauthorized
 	}
 	return nil

@@ -28,6 +28,11 @@ const (
 	tableOpOrder    = 'o' // sequence -> operation
 	tableCheck      = 'C' // index of the entry that asked -> Check
 	tableQuarantine = 'D' // node -> Quarantine
+	tableSession    = 's' // session -> Session
+	tableSessionsOf = 'e' // account, session -> -
+	tableUse        = 'u' // kind, key or session -> when it was last used
+	tableMadeBy     = 'g' // jti -> generation of the key that signs it, above 0
+	tableOnce       = 'I' // account, then name -> once, time -> name, or their count
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

@@ -14,7 +14,8 @@ import (
 //
 // Level 1 brought CheckState, ReportHash, GrantVote, RaiseLevel, ByKey, the level,
 // store and vote of members' records, and the bound in bytes of remembered
-// operations.
+// operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
+// RotateSigningKey and CreateOnce.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -22,7 +23,7 @@ type Level uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestLevel is what this release understands.
-const NewestLevel Level = 1
+const NewestLevel Level = 2
 
 var levelKey = metaKey("level")
 

@@ -52,7 +52,12 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return k, r.Born - uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(t, "age"))
 	}
-	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	switch rapid.IntRange(-1, 13).Draw(t, "kind") {
+	case -1:
+		return &CreateOnce{
+			Key:    Hash{byte(rapid.IntRange(0, 3).Draw(t, "name"))},
+			Change: &CreatePin{Pin: pin(), Nodes: nodes.Draw(t, "nodes")},
+		}
 	case 0, 1, 2:
 		return &CreatePin{Pin: pin(), Nodes: nodes.Draw(t, "nodes")}
 	case 3, 4:

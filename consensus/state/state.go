@@ -65,6 +65,8 @@ const (
 	MaxCopies      = 32       // nodes one root may be allocated to
 	MaxNodes       = 256      // members of a cluster
 	MaxKeysPerUser = 1000     // live API keys of an account
+	MaxSessions    = 100      // sessions of an account
+	MaxUses        = 512      // uses in one command
 	MaxTickets     = 10_000   // join tickets that are not spent or expired
 	MaxReports     = 512      // reports in one command
 	MaxOps         = 1 << 16  // operations whose first result is remembered

@@ -13,6 +13,9 @@ func LevelOf(cmd state.Command) state.Level {
 		return nodeLevel(&cmd.Node)
 	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.ByKey:
 		return 1
+	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.BySession, *state.RotateSigningKey,
+		*state.CreateOnce:
+		return 2
 	}
 	return 0
 }

@@ -16,25 +16,31 @@ import (
 
 // Kind numbers of commands.
 const (
-	kindInitCluster   = 1
-	kindUpdateNode    = 2
-	kindCreateTicket  = 3
-	kindJoinNode      = 4
-	kindRemoveNode    = 5
-	kindCreateAccount = 6
-	kindCreateKey     = 7
-	kindRevokeKey     = 8
-	kindCreatePin     = 9
-	kindReplacePin    = 10
-	kindDeletePin     = 11
-	kindReportCopies  = 12
-	kindPlaceRoots    = 13
-	kindSettleRoots   = 14
-	kindCheckState    = 15 // level 1, as all that follow
-	kindReportHash    = 16
-	kindGrantVote     = 17
-	kindRaiseLevel    = 18
-	kindByKey         = 19
+	kindInitCluster      = 1
+	kindUpdateNode       = 2
+	kindCreateTicket     = 3
+	kindJoinNode         = 4
+	kindRemoveNode       = 5
+	kindCreateAccount    = 6
+	kindCreateKey        = 7
+	kindRevokeKey        = 8
+	kindCreatePin        = 9
+	kindReplacePin       = 10
+	kindDeletePin        = 11
+	kindReportCopies     = 12
+	kindPlaceRoots       = 13
+	kindSettleRoots      = 14
+	kindCheckState       = 15 // level 1, as all that follow
+	kindReportHash       = 16
+	kindGrantVote        = 17
+	kindRaiseLevel       = 18
+	kindByKey            = 19
+	kindCreateSession    = 20 // level 2, as all that follow
+	kindEndSession       = 21
+	kindNoteUses         = 22
+	kindBySession        = 23
+	kindRotateSigningKey = 24
+	kindCreateOnce       = 25
 )
 
 // Bounds of what this package reads and writes.
@@ -99,6 +105,18 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindRaiseLevel, nil
 	case *state.ByKey:
 		return kindByKey, nil
+	case *state.CreateSession:
+		return kindCreateSession, nil
+	case *state.EndSession:
+		return kindEndSession, nil
+	case *state.NoteUses:
+		return kindNoteUses, nil
+	case *state.BySession:
+		return kindBySession, nil
+	case *state.RotateSigningKey:
+		return kindRotateSigningKey, nil
+	case *state.CreateOnce:
+		return kindCreateOnce, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -143,6 +161,18 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.RaiseLevel), nil
 	case kindByKey:
 		return new(state.ByKey), nil
+	case kindCreateSession:
+		return new(state.CreateSession), nil
+	case kindEndSession:
+		return new(state.EndSession), nil
+	case kindNoteUses:
+		return new(state.NoteUses), nil
+	case kindBySession:
+		return new(state.BySession), nil
+	case kindRotateSigningKey:
+		return new(state.RotateSigningKey), nil
+	case kindCreateOnce:
+		return new(state.CreateOnce), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }

@@ -71,6 +71,19 @@ func every() []state.Command {
 		&state.ByKey{Key: "jti", Change: &state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}}},
 		&state.ByKey{Key: "jti", Change: &state.ReplacePin{Old: "old", Pin: pin, Nodes: []state.NodeID{"node"}}},
 		&state.ByKey{Key: "jti", Change: &state.DeletePin{Account: "account", ID: "request"}},
+		&state.CreateSession{
+			Session:  state.Session{ID: "session", Account: "account", Created: 1, Expires: 3, Idle: 2},
+			Password: state.Hash{1, 31: 2},
+		},
+		&state.EndSession{ID: "session"},
+		&state.NoteUses{Items: []state.Use{{Key: "jti", At: 7}, {Session: "session", At: 8}}},
+		&state.BySession{Session: "session", Change: &state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}}},
+		&state.BySession{Session: "session", Change: &state.ReplacePin{Old: "old", Pin: pin, Nodes: []state.NodeID{"node"}}},
+		&state.BySession{Session: "session", Change: &state.DeletePin{Account: "account", ID: "request"}},
+		&state.RotateSigningKey{Sealed: []byte{1, 2, 3}},
+		&state.CreateOnce{Key: state.Hash{3}, Change: &state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}}},
+		&state.CreateOnce{Key: state.Hash{3}, Change: &state.ByKey{Key: "jti", Change: &state.CreatePin{Pin: pin}}},
+		&state.CreateOnce{Key: state.Hash{3}, Change: &state.BySession{Session: "session", Change: &state.CreatePin{Pin: pin}}},
 	}
 }
 
@@ -224,6 +237,12 @@ func TestWhatIsNoCommandIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What a CreateOnce holds is a pin, and nothing else that a key may ask for.
+	once, err := EncodeCommand(Command{Op: op, Body: &state.ByKey{Key: "jti", Change: &state.DeletePin{Account: "a", ID: "r"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	once = slices.Concat([]byte{kindCreateOnce}, once[1:17], make([]byte, 32), []byte{2}, once[17:])
 	for _, tc := range []struct {
 		name string
 		b    []byte
@@ -234,6 +253,7 @@ func TestWhatIsNoCommandIsRefused(t *testing.T) {
 		{"kind of a later release", append([]byte{100}, good[1:]...), ErrUnknownKind},
 		{"cut short", good[:len(good)-1], codec.ErrMalformed},
 		{"something after it", append(slices.Clone(good), 0), codec.ErrMalformed},
+		{"a deletion once", once, codec.ErrMalformed},
 		{"above the bound", make([]byte, MaxCommand+1), codec.ErrMalformed},
 	} {
 		if _, err := DecodeCommand(tc.b); !errors.Is(err, tc.want) {

@@ -1,0 +1,213 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Bounds of what is remembered of requests that may be repeated.
+const (
+	// MaxOnce is how many of them an account has, the newest ones.
+	MaxOnce = 10_000
+	// OnceFor is how long they are remembered.
+	OnceFor Millis = 24 * 60 * 60 * 1000
+	// maxOnceForget is how many old ones one command forgets.
+	maxOnceForget = 8
+)
+
+// CreateOnce creates a pin that is created once, however often the request comes
+// and through whichever node: a repeat with the same key and the same pin is
+// answered as the first time, one with another pin is CodeExists. What was refused
+// is not remembered, so that it can be tried again.
+type CreateOnce struct {
+	Key    Hash    // of what the client calls the request
+	Change Command // *CreatePin, or a *ByKey or *BySession with one
+}
+
+// Forms of the change. The numbers are stored: never renumber.
+const (
+	onceBare      = 1
+	onceByKey     = 2
+	onceBySession = 3
+)
+
+// Code implements Command.
+func (v *CreateOnce) Code(c *codec.Coder) {
+	codec.Fixed(c, v.Key[:])
+	var form uint8
+	switch v.Change.(type) {
+	case *CreatePin:
+		form = onceBare
+	case *ByKey:
+		form = onceByKey
+	case *BySession:
+		form = onceBySession
+	}
+	codec.Uint(c, &form)
+	if c.Decoding() {
+		switch form {
+		case onceBare:
+			v.Change = new(CreatePin)
+		case onceByKey:
+			v.Change = new(ByKey)
+		case onceBySession:
+			v.Change = new(BySession)
+		}
+	}
+	if v.Change == nil || form == 0 {
+		c.Fail("no change that can be made once")
+		return
+	}
+	v.Change.Code(c)
+	if _, err := v.create(); err != nil {
+		c.Fail(err.Error())
+	}
+}
+
+// create is the pin that is to be created.
+func (v *CreateOnce) create() (*CreatePin, error) {
+	change := v.Change
+	switch by := change.(type) {
+	case *ByKey:
+		change = by.Change
+	case *BySession:
+		change = by.Change
+	}
+	if pin, ok := change.(*CreatePin); ok {
+		return pin, nil
+	}
+	return nil, fmt.Errorf("state: %T is not created once", change)
+}
+
+// once is what is remembered of a request.
+type once struct {
+	Pin     RequestID // as it was created
+	Created Millis    // of the pin
+	Asked   Hash      // of what was asked for
+}
+
+// Code implements the record's form.
+func (v *once) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Pin, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Fixed(c, v.Asked[:])
+}
+
+func onceByName(a AccountID, name Hash) key {
+	return append(part(table(tableOnce), a).byte('k'), name[:]...)
+}
+
+func onceByTime(a AccountID) key { return part(table(tableOnce), a).byte('t') }
+
+func onceCount(a AccountID) key { return part(table(tableOnce), a).byte('#') }
+
+// askedFor is the hash of what a client asks for: all of the pin that is not
+// minted for it.
+func askedFor(p *Pin) (Hash, error) {
+	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
+	c := codec.Encoder(nil)
+	asked.Code(c)
+	b, err := c.Finish()
+	return sha256.Sum256(b), err
+}
+
+func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
+	create, err := v.create()
+	if err != nil {
+		return Result{}, err
+	}
+	switch by := v.Change.(type) {
+	case *ByKey:
+		err = by.judge(tx)
+	case *BySession:
+		err = by.judge(tx)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	pin := &create.Pin
+	asked, err := askedFor(pin)
+	if err != nil {
+		return Result{}, err
+	}
+	first, err := get[once](tx, onceByName(pin.Account, v.Key))
+	if err != nil {
+		return Result{}, err
+	}
+	if first != nil && pin.Created < first.Created+OnceFor {
+		if first.Asked != asked {
+			return Result{}, Errorf(CodeExists, "a request of this name asked for another pin")
+		}
+		again := *pin
+		again.ID, again.Created = first.Pin, first.Created
+		return accepted(&again), nil
+	}
+	result, err := create.apply(tx, e)
+	if err != nil {
+		return Result{}, err
+	}
+	if first != nil {
+		if err := forgetOnce(tx, pin.Account, v.Key, first.Created); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, rememberOnce(tx, v.Key, asked, result.Pin)
+}
+
+// rememberOnce notes a request, and forgets the oldest ones that are too old or
+// too many.
+func rememberOnce(tx Tx, name, asked Hash, pin *Pin) error {
+	a := pin.Account
+	n, err := counter(tx, onceCount(a))
+	if err != nil {
+		return err
+	}
+	type old struct {
+		name    Hash
+		created Millis
+	}
+	var drop []old
+	prefix := onceByTime(a)
+	err = tx.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
+		rest := k[len(prefix):]
+		if len(rest) != 8 || len(value) != len(Hash{}) {
+			return false, fmt.Errorf("state: remembered request %x of %d bytes", k, len(value))
+		}
+		created := Millis(binary.BigEndian.Uint64(rest))
+		tooMany := n-uint64(len(drop)) >= MaxOnce
+		if !tooMany && created+OnceFor > pin.Created {
+			return false, nil
+		}
+		drop = append(drop, old{Hash(value), created})
+		return len(drop) < maxOnceForget, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range drop {
+		if err := forgetOnce(tx, a, o.name, o.created); err != nil {
+			return err
+		}
+	}
+	if err := put(tx, onceByName(a, name), &once{Pin: pin.ID, Created: pin.Created, Asked: asked}); err != nil {
+		return err
+	}
+	if err := tx.Set(onceByTime(a).u64(uint64(pin.Created)), name[:]); err != nil {
+		return err
+	}
+	return count(tx, onceCount(a), 1)
+}
+
+func forgetOnce(tx Tx, a AccountID, name Hash, created Millis) error {
+	if err := tx.Delete(onceByName(a, name)); err != nil {
+		return err
+	}
+	if err := tx.Delete(onceByTime(a).u64(uint64(created))); err != nil {
+		return err
+	}
+	return count(tx, onceCount(a), -1)
+}

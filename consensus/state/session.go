@@ -1,0 +1,410 @@
+package state
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// SessionID names a session. It is made from a hash of the session's token, so
+// that whoever has the state, a backup say, cannot act as anybody.
+type SessionID string
+
+// Session is what a sign-in with a password began. It ends when it is ended, when
+// it was not used for Idle, and at Expires. It may what its account may.
+type Session struct {
+	ID      SessionID
+	Account AccountID
+	Created Millis
+	Expires Millis // at the latest
+	Idle    Millis // how long it may lie unused
+}
+
+// Code implements the record's form.
+func (v *Session) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Int(c, &v.Created)
+	codec.Int(c, &v.Expires)
+	codec.Int(c, &v.Idle)
+}
+
+// Ended tells whether the session is over at a time, last used at used.
+func (v *Session) Ended(used, now Millis) bool {
+	return now >= v.Expires || now >= max(used, v.Created)+v.Idle
+}
+
+func sessionKey(id SessionID) key { return part(table(tableSession), id) }
+
+func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
+
+// CreateSession begins a session. Password is the hash of the account's password
+// hash that the sign-in was judged by: one that was changed meanwhile begins no
+// session. An account that has MaxSessions loses those that are over, and if that
+// is not enough the one that was not used for the longest.
+type CreateSession struct {
+	Session  Session
+	Password Hash
+}
+
+// Code implements Command.
+func (v *CreateSession) Code(c *codec.Coder) {
+	v.Session.Code(c)
+	codec.Fixed(c, v.Password[:])
+}
+
+// PasswordProof is what CreateSession says of a password hash.
+func PasswordProof(passwordHash string) Hash { return sha256.Sum256([]byte(passwordHash)) }
+
+func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
+	s := v.Session
+	if s.ID == "" || len(s.ID) > MaxIDLen || s.Idle <= 0 || s.Expires <= s.Created {
+		return Result{}, Errorf(CodeInvalid, "session record out of bounds")
+	}
+	account, err := get[Account](tx, accountKey(s.Account))
+	if err != nil {
+		return Result{}, err
+	}
+	if account == nil || account.PasswordHash == "" || PasswordProof(account.PasswordHash) != v.Password {
+		return Result{}, ErrUnauthorized
+	}
+	old, err := get[Session](tx, sessionKey(s.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if old != nil {
+		if *old == s {
+			return Result{}, nil
+		}
+		return Result{}, Errorf(CodeExists, "a session with this id exists already")
+	}
+	if err := makeRoom(tx, s.Account, s.Created); err != nil {
+		return Result{}, err
+	}
+	if err := tx.Set(part(sessionsOf(s.Account), s.ID), nil); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, sessionKey(s.ID), &s)
+}
+
+// makeRoom removes the sessions of an account that are over at a time, and one
+// more when MaxSessions are left.
+func makeRoom(tx Tx, account AccountID, now Millis) error {
+	all, err := sessionsIn(tx, account)
+	if err != nil {
+		return err
+	}
+	var oldest *Session
+	var oldestUse Millis
+	left := 0
+	for i := range all {
+		s := &all[i]
+		used, err := lastUse(tx, useOfSession, string(s.ID))
+		if err != nil {
+			return err
+		}
+		used = max(used, s.Created)
+		if s.Ended(used, now) {
+			if err := removeSession(tx, s); err != nil {
+				return err
+			}
+			continue
+		}
+		left++
+		if oldest == nil || used < oldestUse {
+			oldest, oldestUse = s, used
+		}
+	}
+	if left < MaxSessions {
+		return nil
+	}
+	return removeSession(tx, oldest)
+}
+
+func removeSession(tx Tx, s *Session) error {
+	for _, k := range []key{sessionKey(s.ID), part(sessionsOf(s.Account), s.ID), useKey(useOfSession, string(s.ID))} {
+		if err := tx.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sessionsIn reads the sessions of an account in the order of their ids.
+func sessionsIn(r Reader, account AccountID) (all []Session, err error) {
+	var ids []SessionID
+	prefix := sessionsOf(account)
+	err = r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		id, _, err := readPart[SessionID](k[len(prefix):])
+		ids = append(ids, id)
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		s, err := get[Session](r, sessionKey(id))
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			return nil, fmt.Errorf("state: a session of account %s is not on record", account)
+		}
+		all = append(all, *s)
+	}
+	return all, nil
+}
+
+// EndSession ends a session everywhere.
+type EndSession struct{ ID SessionID }
+
+// Code implements Command.
+func (v *EndSession) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
+
+func (v *EndSession) apply(tx Tx, e *entry) (Result, error) {
+	s, err := get[Session](tx, sessionKey(v.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if s == nil {
+		return Result{}, Errorf(CodeNotFound, "no such session")
+	}
+	e.fx.Keys = true
+	return Result{}, removeSession(tx, s)
+}
+
+// Session returns a session and when it was last used, or ErrNotFound. Whether it
+// is over is the caller's to judge: the state has no clock.
+func (v View) Session(id SessionID) (s Session, used Millis, err error) {
+	if len(id) > MaxIDLen {
+		return s, 0, Errorf(CodeNotFound, "no such session")
+	}
+	found, err := get[Session](v.r, sessionKey(id))
+	if err != nil {
+		return s, 0, err
+	}
+	if found == nil {
+		return s, 0, Errorf(CodeNotFound, "no such session")
+	}
+	if used, err = lastUse(v.r, useOfSession, string(id)); err != nil {
+		return s, 0, err
+	}
+	return *found, max(used, found.Created), nil
+}
+
+// Sessions returns the sessions of an account, those that are over too, in the
+// order of their ids.
+func (v View) Sessions(account AccountID) ([]Session, error) { return sessionsIn(v.r, account) }
+
+// Kinds of what is used. The numbers are stored: never renumber.
+const (
+	useOfKey     = 1
+	useOfSession = 2
+)
+
+func useKey(kind byte, id string) key { return part(table(tableUse).byte(kind), id) }
+
+func lastUse(r Reader, kind byte, id string) (Millis, error) {
+	n, err := counter(r, useKey(kind, id))
+	return Millis(n), err
+}
+
+// Use says when a key or a session was used; one of the two is named.
+type Use struct {
+	Key     KeyID
+	Session SessionID
+	At      Millis
+}
+
+// NoteUses writes down when keys and sessions were last used. Nodes gather uses
+// and propose them now and then: a request writes nothing. What is gone, or was
+// used later, is passed over.
+type NoteUses struct{ Items []Use }
+
+// Code implements Command.
+func (v *NoteUses) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxUses, func(c *codec.Coder, u *Use) {
+		codec.String(c, &u.Key, MaxIDLen)
+		codec.String(c, &u.Session, MaxIDLen)
+		codec.Int(c, &u.At)
+	})
+}
+
+func (v *NoteUses) apply(tx Tx, _ *entry) (Result, error) {
+	for _, u := range v.Items {
+		record, k := apiKeyKey(u.Key), useKey(useOfKey, string(u.Key))
+		if u.Session != "" {
+			record, k = sessionKey(u.Session), useKey(useOfSession, string(u.Session))
+		}
+		if there, err := has(tx, record); err != nil {
+			return Result{}, err
+		} else if !there {
+			continue
+		}
+		before, err := counter(tx, k)
+		if err != nil {
+			return Result{}, err
+		}
+		if u.At <= Millis(before) {
+			continue
+		}
+		if err := tx.Set(k, key(nil).u64(uint64(u.At))); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// KeyUsed returns when a key was last used, to the minute; zero is never, or
+// before nodes told.
+func (v View) KeyUsed(id KeyID) (Millis, error) { return lastUse(v.r, useOfKey, string(id)) }
+
+// BySession is ByKey for a change that a session asks for.
+type BySession struct {
+	Session SessionID
+	Change  Command // *CreatePin, *ReplacePin or *DeletePin
+}
+
+// Code implements Command.
+func (v *BySession) Code(c *codec.Coder) {
+	codec.String(c, &v.Session, MaxIDLen)
+	codeChange(c, &v.Change)
+}
+
+func (v *BySession) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.judge(tx); err != nil {
+		return Result{}, err
+	}
+	return v.Change.apply(tx, e)
+}
+
+// judge tells whether the session may ask for the change. Whether it is over by
+// the clock is its proposer's to tell.
+func (v *BySession) judge(r Reader) error {
+	s, err := get[Session](r, sessionKey(v.Session))
+	if err != nil {
+		return err
+	}
+	if s == nil || s.Account != accountOf(v.Change) {
+		return ErrUnauthorized
+	}
+	return nil
+}
+
+// MaxSigningKeys is how many keys that sign API keys a cluster has at once: the
+// newest, the first, and those that signed a key which lives.
+const MaxSigningKeys = 16
+
+// SigningKey is a key that signs API keys, sealed as Cluster.SealedSigningKey,
+// which is the one of generation 0.
+type SigningKey struct {
+	Generation uint64
+	Sealed     []byte
+}
+
+// signingKeys are the signing keys of later generations, oldest first.
+type signingKeys struct{ Items []SigningKey }
+
+// Code implements the record's form.
+func (v *signingKeys) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.List(c, &v.Items, MaxSigningKeys, func(c *codec.Coder, k *SigningKey) {
+		codec.Uint(c, &k.Generation)
+		codec.Bytes(c, &k.Sealed, MaxAddrLen)
+	})
+}
+
+var signingKey = metaKey("signing")
+
+// generationKey counts the live keys of a generation; the generation of a key is
+// under madeByKey. Neither is there for generation 0.
+func generationKey(g uint64) key { return metaKey("signed").u64(g) }
+
+func madeByKey(id KeyID) key { return part(table(tableMadeBy), id) }
+
+func readSigningKeys(r Reader) (*signingKeys, error) {
+	found, err := get[signingKeys](r, signingKey)
+	if err != nil || found != nil {
+		return found, err
+	}
+	return new(signingKeys), nil
+}
+
+// RotateSigningKey gives the cluster a new key to sign API keys with. Keys that
+// live are signed by the one that they were made under, and stay valid.
+type RotateSigningKey struct{ Sealed []byte }
+
+// Code implements Command.
+func (v *RotateSigningKey) Code(c *codec.Coder) { codec.Bytes(c, &v.Sealed, MaxAddrLen) }
+
+func (v *RotateSigningKey) apply(tx Tx, _ *entry) (Result, error) {
+	if len(v.Sealed) == 0 {
+		return Result{}, Errorf(CodeInvalid, "no signing key")
+	}
+	keys, err := readSigningKeys(tx)
+	if err != nil {
+		return Result{}, err
+	}
+	var next uint64 = 1
+	if n := len(keys.Items); n > 0 {
+		next = keys.Items[n-1].Generation + 1
+		if slices.Equal(keys.Items[n-1].Sealed, v.Sealed) {
+			return Result{}, nil
+		}
+	}
+	var kept []SigningKey
+	for _, k := range keys.Items {
+		live, err := counter(tx, generationKey(k.Generation))
+		if err != nil {
+			return Result{}, err
+		}
+		if live > 0 {
+			kept = append(kept, k)
+		}
+	}
+	if len(kept)+2 > MaxSigningKeys {
+		return Result{}, Errorf(CodeTooLarge, "API keys of %d signing keys live, the most is %d: revoke the oldest ones", len(kept)+1, MaxSigningKeys-1)
+	}
+	keys.Items = append(kept, SigningKey{Generation: next, Sealed: v.Sealed})
+	return Result{}, put(tx, signingKey, keys)
+}
+
+// signWith notes which generation signs a new key.
+func signWith(tx Tx, id KeyID) error {
+	keys, err := readSigningKeys(tx)
+	if err != nil || len(keys.Items) == 0 {
+		return err
+	}
+	g := keys.Items[len(keys.Items)-1].Generation
+	if err := tx.Set(madeByKey(id), key(nil).u64(g)); err != nil {
+		return err
+	}
+	return count(tx, generationKey(g), 1)
+}
+
+// signedNoMore forgets which generation signs a key that is revoked.
+func signedNoMore(tx Tx, id KeyID) error {
+	g, err := counter(tx, madeByKey(id))
+	if err != nil || g == 0 {
+		return err
+	}
+	if err := tx.Delete(madeByKey(id)); err != nil {
+		return err
+	}
+	return count(tx, generationKey(g), -1)
+}
+
+// SigningKeys returns the signing keys of later generations than 0, oldest first.
+func (v View) SigningKeys() ([]SigningKey, error) {
+	keys, err := readSigningKeys(v.r)
+	if err != nil {
+		return nil, err
+	}
+	return keys.Items, nil
+}
+
+// SignedBy returns the generation of the key that signs an API key.
+func (v View) SignedBy(id KeyID) (uint64, error) { return counter(v.r, madeByKey(id)) }
