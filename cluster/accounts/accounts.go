@@ -1,7 +1,7 @@
-// Package accounts is the use case of who may do what: accounts, their API keys,
-// and the judgement of a token on every request.
+// Package accounts is the use case of who may do what: accounts, their API keys
+// and sessions, and the judgement of a token on every request.
 //
-// An API key is a JWT signed with the cluster's Ed25519 key. Ed25519 signs the
+// An API key is a JWT signed with an Ed25519 key of the cluster's. Ed25519 signs the
 // same text the same way every time, so a key is not stored: it is signed again
 // from its record when it is shown. It is valid while its record is in the
 // replicated state as it is now anywhere in the cluster, so a key that was
@@ -42,9 +42,16 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
+
+	// SessionIdle is how long a session that begins here may lie unused, and
+	// SessionLife when it ends at the latest; zero: the defaults.
+	SessionIdle, SessionLife time.Duration
+	// Tries is how many wrong passwords a name may be tried with within a minute
+	// through this node, ten times as many an address; zero: DefaultTries.
+	Tries int
 }
 
-// Accounts answers for accounts and keys.
+// Accounts answers for accounts, keys and sessions.
 type Accounts struct {
 	state  State
 	secret []byte
@@ -52,17 +59,23 @@ type Accounts struct {
 	newID  func() string
 	log    *slog.Logger
 
-	hashing  chan struct{}          // a place for each password that is hashed
-	verified *cache                 // tokens whose signature was found good
-	signer   atomic.Pointer[signer] // nil until the state was read once; then for good
+	hashing   chan struct{}           // a place for each password that is hashed
+	signingIn chan struct{}           // a place for each that is, or waits to be, to sign in
+	verified  *cache                  // tokens whose signature was found good
+	signers   atomic.Pointer[signers] // nil until the state was read once
+	sessions  sessions
+	uses      *uses
+	tries     *tries
 }
 
 // New returns the use cases of accounts.
 func New(o Options) *Accounts {
 	a := &Accounts{
 		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, log: o.Logger,
-		hashing: make(chan struct{}, maxHashing), verified: newCache(maxVerified),
+		hashing: make(chan struct{}, maxHashing), signingIn: make(chan struct{}, maxSigningIn), verified: newCache(maxVerified),
+		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
+	a.uses = newUses(a.sessions.idle)
 	if a.now == nil {
 		a.now = time.Now
 	}

@@ -29,6 +29,7 @@ type Key struct {
 	SecretAccessKey string
 	Created         time.Time
 	Expires         time.Time // zero: never
+	Used            time.Time // last, to the minute; zero: never, as far as nodes told
 }
 
 // String names the key without its secrets.
@@ -44,7 +45,8 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(string(k.ID)) }
 type Principal struct {
 	Account state.AccountID
 	Email   string
-	KeyID   state.KeyID
+	KeyID   state.KeyID     // empty: not by an API key
+	Session state.SessionID // empty: not by a session
 	Scopes  []string
 	// Index is that of the state which says so. It was the cluster's at some
 	// moment after Authenticate was called.
@@ -72,7 +74,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if ttl < 0 || ttl > maxTTL {
 		return Key{}, state.Errorf(state.CodeInvalid, "the life of the key is not between 0 and %s", maxTTL)
 	}
-	account, s, err := a.owner(ctx, email)
+	account, err := a.ByEmail(ctx, email)
 	if err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
@@ -85,7 +87,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
 	a.log.InfoContext(ctx, "API key created", "account", account.ID, "key", key.ID)
-	return s.show(&key, account.Email)
+	return a.Show(ctx, key.ID) // the state says which key of the cluster signs it
 }
 
 // normalScopes returns scopes in one order, each once.
@@ -102,26 +104,11 @@ func normalScopes(scopes []string) ([]string, error) {
 	return slices.DeleteFunc(known, func(s string) bool { return !slices.Contains(scopes, s) }), nil
 }
 
-// owner reads the account of an e-mail, and the cluster's key.
-func (a *Accounts) owner(ctx context.Context, email string) (state.Account, *signer, error) {
-	view, release, err := a.state.View(ctx)
-	if err != nil {
-		return state.Account{}, nil, err
-	}
-	defer release()
-	account, err := byEmail(view, email)
-	if err != nil {
-		return state.Account{}, nil, err
-	}
-	s, err := a.open(view)
-	return account, s, err
-}
-
 // show returns a key with its secrets.
 func (s *signer) show(key *state.APIKey, email string) (Key, error) {
 	k := summary(key, email)
 	var err error
-	if k.Token, err = s.sign(claimsOf(key, email)); err != nil {
+	if k.Token, err = s.sign(claimsOf(key, email, s.generation)); err != nil {
 		return Key{}, err
 	}
 	k.AccessKeyID, k.SecretAccessKey = s.s3Pair(key.ID)
@@ -134,6 +121,14 @@ func summary(key *state.APIKey, email string) Key {
 		k.Expires = key.Expires.Time()
 	}
 	return k
+}
+
+func lastUse(view state.View, id state.KeyID) (time.Time, error) {
+	used, err := view.KeyUsed(id)
+	if err != nil || used == 0 {
+		return time.Time{}, err
+	}
+	return used.Time(), nil
 }
 
 // Keys returns the keys of the account of an e-mail, or of all with an empty
@@ -168,6 +163,9 @@ func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 			emails[id] = account.Email
 		}
 		keys[i] = summary(&found[i], emails[id])
+		if keys[i].Used, err = lastUse(view, found[i].ID); err != nil {
+			return nil, fmt.Errorf("list keys: %w", err)
+		}
 	}
 	return keys, nil
 }
@@ -187,11 +185,50 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: account %s: %w", key.Account, err)
 	}
-	s, err := a.open(view)
+	generation, err := view.SignedBy(jti)
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: %w", err)
 	}
-	return s.show(&key, account.Email)
+	s, err := a.signerIn(view, generation)
+	if err != nil {
+		return Key{}, fmt.Errorf("show key: %w", err)
+	}
+	if s == nil {
+		return Key{}, fmt.Errorf("show key: the state has no signing key of generation %d", generation)
+	}
+	shown, err := s.show(&key, account.Email)
+	if err != nil {
+		return Key{}, err
+	}
+	shown.Used, err = lastUse(view, jti)
+	return shown, err
+}
+
+// RotateSigningKey makes a new key that signs API keys from now on, and returns
+// its number. Keys that live stay as they are: to be rid of what an old signing
+// key has signed, revoke those keys.
+//
+// Errors: state.ErrTooLarge when keys of state.MaxSigningKeys-1 signing keys
+// live, state.ErrUnavailable without a majority.
+func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
+	sealed, err := NewSigningKey(a.secret)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := a.state.Propose(ctx, &state.RotateSigningKey{Sealed: sealed}); err != nil {
+		return 0, fmt.Errorf("rotate signing key: %w", err)
+	}
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("rotate signing key: %w", err)
+	}
+	defer release()
+	known, err := a.open(view)
+	if err != nil {
+		return 0, fmt.Errorf("rotate signing key: %w", err)
+	}
+	a.log.InfoContext(ctx, "signing key rotated", "generation", known.newest)
+	return known.newest, nil
 }
 
 // Revoke ends a key. From the moment it returns no node accepts the key. It
@@ -207,10 +244,10 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	return nil
 }
 
-// Authenticate tells who a token speaks for. The signature is checked first, so
-// that somebody without a token of this cluster costs it no read; then the key
-// must be in the state as it is now anywhere in the cluster, say the same as the
-// token, and not have expired.
+// Authenticate tells who a token speaks for, an API key or a session. What proves
+// that the cluster gave the token out is checked first, so that somebody without
+// one costs it no read; then the key or the session must be in the state as it is
+// now anywhere in the cluster, say the same as the token, and not be over.
 //
 // Errors: state.ErrUnauthorized, with one text, whatever is wrong with the
 // token; state.ErrUnavailable without a majority: an old permission is never
@@ -219,16 +256,23 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
 	}
-	c, err := a.verify(ctx, token)
-	if err != nil {
-		return Principal{}, err
+	session, isSession := a.sessions.read(token)
+	var c claims
+	if !isSession {
+		var err error
+		if c, err = a.verify(ctx, token); err != nil {
+			return Principal{}, err
+		}
 	}
 	view, release, err := a.state.View(ctx)
 	if err != nil {
 		return Principal{}, fmt.Errorf("authenticate: %w", err)
 	}
 	defer release()
-	return a.judge(view, c)
+	if isSession {
+		return a.noted(a.judgeSession(view, session))
+	}
+	return a.noted(a.judge(view, c))
 }
 
 // Recognize tells who a token speaks for as far as this node knows, without
@@ -241,11 +285,22 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 	}
 	view, release := a.state.LocalView()
 	defer release()
-	c, err := a.verifyAt(view, token)
+	if session, ok := a.sessions.read(token); ok {
+		return a.noted(a.judgeSession(view, session))
+	}
+	c, err := a.verifyIn(view, token)
 	if err != nil {
 		return Principal{}, err
 	}
-	return a.judge(view, c)
+	return a.noted(a.judge(view, c))
+}
+
+// noted remembers that somebody was let in.
+func (a *Accounts) noted(p Principal, err error) (Principal, error) {
+	if err == nil {
+		a.uses.note(useOf{p.KeyID, p.Session}, state.MillisOf(a.now()))
+	}
+	return p, err
 }
 
 // judge tells who verified claims speak for in a state.
@@ -258,35 +313,55 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	if err != nil {
 		return Principal{}, refused(err)
 	}
-	if c != claimsOf(&key, account.Email) || key.Expires != 0 && key.Expires <= state.MillisOf(a.now()) {
+	generation, err := view.SignedBy(key.ID)
+	if err != nil {
+		return Principal{}, refused(err)
+	}
+	if c != claimsOf(&key, account.Email, generation) || key.Expires != 0 && key.Expires <= state.MillisOf(a.now()) {
 		return Principal{}, state.ErrUnauthorized
 	}
 	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: view.Index()}, nil
 }
 
-// verify returns the claims of a token that the cluster signed.
+// verify returns the claims of a token that the cluster signed. It asks the
+// cluster only for a signing key that this node does not know yet.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
-	if a.signer.Load() == nil {
+	hash := sha256.Sum256([]byte(token))
+	if c, ok := a.verified.get(hash); ok {
+		return c, nil
+	}
+	generation, ok := generationOf(token)
+	if !ok {
+		return claims{}, state.ErrUnauthorized
+	}
+	if known := a.signers.Load(); known == nil || known.by[generation] == nil {
 		view, release, err := a.state.View(ctx)
 		if err != nil {
 			return claims{}, fmt.Errorf("authenticate: %w", err)
 		}
 		defer release()
-		return a.verifyAt(view, token)
+		return a.verifyIn(view, token)
 	}
-	return a.verifyAt(state.View{}, token)
+	return a.verifyIn(state.View{}, token)
 }
 
-// verifyAt is verify with a view to read the cluster's key from, should it not
-// be open yet.
-func (a *Accounts) verifyAt(view state.View, token string) (claims, error) {
+// verifyIn is verify with a view to read the signing key from, should it not be
+// open yet.
+func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.get(hash); ok {
 		return c, nil
 	}
-	s, err := a.open(view)
+	generation, ok := generationOf(token)
+	if !ok {
+		return claims{}, state.ErrUnauthorized
+	}
+	s, err := a.signerIn(view, generation)
 	if err != nil {
 		return claims{}, fmt.Errorf("authenticate: %w", err)
+	}
+	if s == nil {
+		return claims{}, state.ErrUnauthorized
 	}
 	c, err := s.verify(token)
 	if err != nil {
@@ -296,23 +371,46 @@ func (a *Accounts) verifyAt(view state.View, token string) (claims, error) {
 	return c, nil
 }
 
-// open returns the cluster's signing key, which is made with the cluster and
-// stays the same: it is opened once.
-func (a *Accounts) open(view state.View) (*signer, error) {
-	if s := a.signer.Load(); s != nil {
-		return s, nil
+// signerIn returns the signing key of a generation, which is read from a view
+// should it not be open yet; nil when there is none. What a generation is never
+// changes.
+func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error) {
+	if known := a.signers.Load(); known != nil && known.by[generation] != nil {
+		return known.by[generation], nil
 	}
+	known, err := a.open(view)
+	if err != nil {
+		return nil, err
+	}
+	return known.by[generation], nil
+}
+
+// open reads the cluster's signing keys from a view.
+func (a *Accounts) open(view state.View) (*signers, error) {
 	cluster, err := view.Cluster()
 	if err != nil {
 		return nil, err
 	}
-	seed, err := unseal(a.secret, cluster.SealedSigningKey)
+	later, err := view.SigningKeys()
 	if err != nil {
 		return nil, err
 	}
-	s := newSigner(seed)
-	a.signer.Store(s)
-	return s, nil
+	before := a.signers.Load()
+	known := &signers{by: make(map[uint64]*signer, 1+len(later))}
+	for _, k := range append([]state.SigningKey{{Sealed: cluster.SealedSigningKey}}, later...) {
+		known.newest = k.Generation
+		if before != nil && before.by[k.Generation] != nil {
+			known.by[k.Generation] = before.by[k.Generation]
+			continue
+		}
+		seed, err := unseal(a.secret, k.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		known.by[k.Generation] = newSigner(seed, k.Generation)
+	}
+	a.signers.Store(known)
+	return known, nil
 }
 
 // refused turns a record that is missing into the one answer to a bad token.

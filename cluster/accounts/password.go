@@ -3,8 +3,11 @@ package accounts
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -28,6 +31,12 @@ const (
 	// maxHashing is how many passwords are hashed at once; more wait, so that a
 	// crowd cannot take all memory and processors.
 	maxHashing = 2
+	// maxSigningIn is how many wait for a place or have one, to sign in; more are
+	// refused.
+	maxSigningIn = 32
+	// maxArgonMemory and maxArgonPasses bound what a stored hash may ask for.
+	maxArgonMemory = 256 << 10 // KiB
+	maxArgonPasses = 16
 )
 
 // hashPassword returns the argon2id hash of a password in PHC string form:
@@ -42,12 +51,11 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 	case len(password) > MaxPassword:
 		return "", state.Errorf(state.CodeInvalid, "the password is longer than %d bytes", MaxPassword)
 	}
-	select {
-	case a.hashing <- struct{}{}:
-		defer func() { <-a.hashing }()
-	case <-ctx.Done():
-		return "", fmt.Errorf("hash password: %w", ctx.Err())
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return "", err
 	}
+	defer leave()
 	salt := make([]byte, argonSalt)
 	if _, err := rand.Read(salt); err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
@@ -55,4 +63,72 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 	hash := argon2.IDKey([]byte(password), salt, argonPasses, argonMemory, argonLanes, argonHash)
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonPasses, argonLanes,
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(hash)), nil
+}
+
+// enter waits for a place to hash a password in.
+func (a *Accounts) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case a.hashing <- struct{}{}:
+		return func() { <-a.hashing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("hash password: %w", ctx.Err())
+	}
+}
+
+// matches tells whether a password has a hash. Without a hash it takes as long
+// and says no.
+func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, error) {
+	if len(password) > MaxPassword {
+		return false, nil // no account has it
+	}
+	select {
+	case a.signingIn <- struct{}{}:
+		defer func() { <-a.signingIn }()
+	default:
+		return false, state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
+	}
+	h, err := parseHash(stored)
+	if err != nil {
+		return false, err
+	}
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	got := argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.hash)))
+	return subtle.ConstantTimeCompare(got, h.hash) == 1 && stored != "", nil
+}
+
+// argonParams are those of one stored hash.
+type argonParams struct {
+	memory, passes uint32
+	lanes          uint8
+	salt, hash     []byte
+}
+
+// parseHash reads what hashPassword writes, with any cost within bounds. No hash
+// is one of the present cost that no password has.
+func parseHash(text string) (h argonParams, err error) {
+	if text == "" {
+		return argonParams{argonMemory, argonPasses, argonLanes, make([]byte, argonSalt), make([]byte, argonHash)}, nil
+	}
+	wrong := errors.New("the account's password hash is not readable")
+	parts := strings.Split(text, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+		return h, wrong
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &h.memory, &h.passes, &h.lanes); err != nil {
+		return h, wrong
+	}
+	if h.memory == 0 || h.memory > maxArgonMemory || h.passes == 0 || h.passes > maxArgonPasses || h.lanes == 0 {
+		return h, wrong
+	}
+	salt, saltErr := base64.RawStdEncoding.DecodeString(parts[4])
+	hash, hashErr := base64.RawStdEncoding.DecodeString(parts[5])
+	if saltErr != nil || hashErr != nil || len(salt) < 8 || len(hash) < 16 {
+		return h, wrong
+	}
+	h.salt, h.hash = salt, hash
+	return h, nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -19,8 +20,12 @@ const (
 	MaxToken = 4 << 10
 
 	tokenAlg = "EdDSA"
-	// jwtHeader is base64url of {"alg":"EdDSA","typ":"JWT"}.
+	// jwtHeader is base64url of {"alg":"EdDSA","typ":"JWT"}, the header under the
+	// key of generation 0. Later ones have {"alg":"EdDSA","kid":"1","typ":"JWT"}
+	// with their number.
 	jwtHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
+	// maxHeader bounds the header in bytes: a number has 20 digits at the most.
+	maxHeader = 100
 
 	s3Info      = "holdfast s3 secret v1"
 	s3SecretLen = 40
@@ -38,13 +43,16 @@ type claims struct {
 	ID      string `json:"jti"`
 	Issued  int64  `json:"iat"`           // seconds since 1970
 	Expires int64  `json:"exp,omitempty"` // seconds since 1970; absent: never
+
+	// generation is that of the key that signs them: the header tells it.
+	generation uint64
 }
 
-// claimsOf returns the claims of a key.
-func claimsOf(key *state.APIKey, email string) claims {
+// claimsOf returns the claims of a key that is signed by a generation.
+func claimsOf(key *state.APIKey, email string, generation uint64) claims {
 	return claims{
 		Subject: email, Scope: strings.Join(key.Scope, " "), ID: string(key.ID),
-		Issued: seconds(key.Created), Expires: seconds(key.Expires),
+		Issued: seconds(key.Created), Expires: seconds(key.Expires), generation: generation,
 	}
 }
 
@@ -71,26 +79,72 @@ func (c claims) GetSubject() (string, error) { return c.Subject, nil }
 // GetAudience implements jwt.Claims.
 func (claims) GetAudience() (jwt.ClaimStrings, error) { return nil, nil }
 
-// signer has the cluster's key, open.
+// signer has one signing key of the cluster's, open.
 type signer struct {
-	seed    []byte
-	private ed25519.PrivateKey
-	parser  *jwt.Parser
+	generation uint64
+	header     string // base64url of the tokens' header
+	seed       []byte
+	private    ed25519.PrivateKey
+	parser     *jwt.Parser
 }
 
-func newSigner(seed []byte) *signer {
+func newSigner(seed []byte, generation uint64) *signer {
 	return &signer{
-		seed:    seed,
-		private: ed25519.NewKeyFromSeed(seed),
+		generation: generation,
+		header:     headerOf(generation),
+		seed:       seed,
+		private:    ed25519.NewKeyFromSeed(seed),
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{tokenAlg}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation(),
 		),
 	}
 }
 
+// headerOf returns the header of the tokens of a generation.
+func headerOf(generation uint64) string {
+	if generation == 0 {
+		return jwtHeader
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"` + strconv.FormatUint(generation, 10) + `","typ":"JWT"}`))
+}
+
+// generationOf returns which generation a token's header says has signed it. The
+// header must be exactly that of the generation.
+func generationOf(token string) (uint64, bool) {
+	header, _, ok := strings.Cut(token, ".")
+	if !ok || len(header) > maxHeader {
+		return 0, false
+	}
+	if header == jwtHeader {
+		return 0, true
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(header)
+	if err != nil {
+		return 0, false
+	}
+	var said struct {
+		KeyID string `json:"kid"`
+	}
+	if json.Unmarshal(raw, &said) != nil {
+		return 0, false
+	}
+	g, err := strconv.ParseUint(said.KeyID, 10, 64)
+	return g, err == nil && g > 0 && headerOf(g) == header
+}
+
+// signers are the cluster's signing keys by generation, as some state had them.
+type signers struct {
+	by     map[uint64]*signer
+	newest uint64
+}
+
 // sign returns the token of claims: the same text for the same claims.
 func (s *signer) sign(c claims) (string, error) {
-	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c).SignedString(s.private)
+	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
+	if s.generation > 0 {
+		unsigned.Header["kid"] = strconv.FormatUint(s.generation, 10)
+	}
+	token, err := unsigned.SignedString(s.private)
 	if err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
@@ -102,16 +156,16 @@ func (s *signer) sign(c claims) (string, error) {
 // brings or names is not looked at. The claims are byte for byte those that sign
 // writes: no more, no fewer, none twice, each of its type.
 func (s *signer) verify(token string) (claims, error) {
-	if !strings.HasPrefix(token, jwtHeader+".") {
+	if !strings.HasPrefix(token, s.header+".") {
 		return claims{}, errToken
 	}
-	var c claims
+	c := claims{generation: s.generation}
 	parsed, err := s.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.private.Public(), nil })
 	if err != nil || !parsed.Valid {
 		return claims{}, errToken
 	}
 	payload, err := json.Marshal(c)
-	if err != nil || !strings.HasPrefix(token, jwtHeader+"."+base64.RawURLEncoding.EncodeToString(payload)+".") {
+	if err != nil || !strings.HasPrefix(token, s.header+"."+base64.RawURLEncoding.EncodeToString(payload)+".") {
 		return claims{}, errToken
 	}
 	return c, nil

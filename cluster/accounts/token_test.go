@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew: a change of a format")
 
 func TestFormatsStayAsTheyAre(t *testing.T) {
-	s := newSigner(fixedSeed())
+	s := newSigner(fixedSeed(), 0)
 	token, err := s.sign(claims{Subject: email, Scope: "storage:read storage:write", ID: "jti1", Issued: 1_800_000_000})
 	if err != nil {
 		t.Fatal(err)

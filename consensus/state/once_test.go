@@ -84,7 +84,7 @@ func TestRememberedRequestsAreBounded(t *testing.T) {
 		t.Errorf("%d remembered", n)
 	}
 	late := create(alice, "late", contentA)
-	late.Pin.Created = 1 << 50
+	late.Pin.Created = 1 << 40
 	m.must(&CreateOnce{Key: Hash{0xff, 0xff}, Change: late})
 	if n := count(); n != MaxOnce-maxOnceForget+1 {
 		t.Errorf("%d remembered a day later", n)

@@ -1,0 +1,195 @@
+package accounts
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// How long a session lasts, unless Options say otherwise.
+const (
+	DefaultSessionIdle = 24 * time.Hour
+	DefaultSessionLife = 30 * 24 * time.Hour
+)
+
+// A session token is
+//
+//	"hfs_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
+//
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast session v1").
+// By the second part a node tells without asking the cluster that a token was
+// never given out. The state has base64url(SHA-256(32 random bytes)) alone.
+const (
+	sessionPrefix = "hfs_"
+	sessionInfo   = "holdfast session v1"
+	sessionRandom = 32
+	sessionMAC    = 16
+)
+
+// sessions makes and reads session tokens.
+type sessions struct {
+	key        []byte
+	idle, life time.Duration
+}
+
+func newSessions(secret []byte, idle, life time.Duration) sessions {
+	if idle <= 0 {
+		idle = DefaultSessionIdle
+	}
+	if life <= 0 {
+		life = DefaultSessionLife
+	}
+	key, err := hkdf.Key(sha256.New, secret, nil, sessionInfo, sha256.Size)
+	if err != nil {
+		panic(err) // only for keys longer than a hash function can give
+	}
+	return sessions{key: key, idle: idle, life: life}
+}
+
+func (s sessions) mac(random []byte) []byte {
+	h := hmac.New(sha256.New, s.key)
+	h.Write(random)
+	return h.Sum(nil)[:sessionMAC]
+}
+
+// token returns the token of random bytes, and the id of its session.
+func (s sessions) token(random []byte) (token string, id state.SessionID) {
+	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], s.mac(random)...))
+	return sessionPrefix + text, sessionID(random)
+}
+
+func sessionID(random []byte) state.SessionID {
+	hash := sha256.Sum256(random)
+	return state.SessionID(base64.RawURLEncoding.EncodeToString(hash[:]))
+}
+
+// read returns the id of the session of a token that this cluster gave out, or
+// false.
+func (s sessions) read(token string) (state.SessionID, bool) {
+	text, ok := strings.CutPrefix(token, sessionPrefix)
+	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(sessionRandom+sessionMAC) {
+		return "", false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || !hmac.Equal(raw[sessionRandom:], s.mac(raw[:sessionRandom])) {
+		return "", false
+	}
+	return sessionID(raw[:sessionRandom]), true
+}
+
+// SignIn begins a session of the account that a name, its e-mail address, and a
+// password open, and returns its token. from is who asks, for the throttle; the
+// zero address is not throttled.
+//
+// Errors: state.ErrUnauthorized for any name and password that do not open an
+// account, after the same work whether or not there is one; state.ErrLimited
+// after too many wrong ones of the same name or address within a minute;
+// state.ErrUnavailable without a majority, or when too many sign in at once.
+func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
+	now := a.now()
+	giveBack, ok := a.tries.take(now, name, from)
+	if !ok {
+		return "", state.Errorf(state.CodeLimited, "too many attempts to sign in")
+	}
+	account, err := a.checkPassword(ctx, name, password)
+	if !errors.Is(err, state.ErrUnauthorized) {
+		giveBack() // it was no wrong guess
+	}
+	if err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	random := make([]byte, sessionRandom)
+	if _, err := rand.Read(random); err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	token, id := a.sessions.token(random)
+	_, err = a.state.Propose(ctx, &state.CreateSession{
+		Session: state.Session{
+			ID: id, Account: account.ID, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
+			Idle: state.Millis(a.sessions.idle.Milliseconds()),
+		},
+		Password: state.PasswordProof(account.PasswordHash),
+	})
+	if err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	a.log.InfoContext(ctx, "session begun", "account", account.ID)
+	return token, nil
+}
+
+// checkPassword returns the account that a name and a password open. Where there
+// is no account, or one without a password, it hashes all the same.
+func (a *Accounts) checkPassword(ctx context.Context, name, password string) (state.Account, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return state.Account{}, err
+	}
+	account, err := byEmail(view, name)
+	release()
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return state.Account{}, err
+	}
+	good, err := a.matches(ctx, account.PasswordHash, password)
+	if err != nil {
+		return state.Account{}, err
+	}
+	if !good {
+		return state.Account{}, state.ErrUnauthorized
+	}
+	return account, nil
+}
+
+// SignOut ends the session of a token: when it returns no node takes it any more.
+// It returns state.ErrUnauthorized for any other token, an API key for one, and
+// for a session that is over.
+func (a *Accounts) SignOut(ctx context.Context, token string) error {
+	id, ok := a.sessions.read(token)
+	if !ok {
+		return state.ErrUnauthorized
+	}
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	p, err := a.judgeSession(view, id)
+	release()
+	if err != nil {
+		return err
+	}
+	if _, err := a.state.Propose(ctx, &state.EndSession{ID: id}); err != nil {
+		return refused(err)
+	}
+	a.log.InfoContext(ctx, "session ended", "account", p.Account)
+	return nil
+}
+
+// judgeSession tells who a session speaks for in a state.
+func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal, error) {
+	s, used, err := view.Session(id)
+	if err != nil {
+		return Principal{}, refused(err)
+	}
+	account, err := view.Account(s.Account)
+	if err != nil {
+		return Principal{}, refused(err)
+	}
+	if s.Ended(max(used, a.uses.last(useOf{session: id})), state.MillisOf(a.now())) {
+		return Principal{}, state.ErrUnauthorized
+	}
+	return Principal{
+		Account: account.ID, Email: account.Email, Session: id, Scopes: sessionScopes, Index: view.Index(),
+	}, nil
+}
+
+// sessionScopes are the permissions of every session: those of its account.
+var sessionScopes = []string{state.ScopeRead, state.ScopeWrite}

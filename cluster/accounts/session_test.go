@@ -1,0 +1,356 @@
+package accounts
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const password = "correct horse battery"
+
+func signIn(t *testing.T, a *Accounts) string {
+	t.Helper()
+	token, err := a.SignIn(t.Context(), email, password, netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func newUser(t *testing.T) (*world, state.Account) {
+	t.Helper()
+	w := newWorld(t)
+	a, err := w.CreateAccount(t.Context(), email, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, a
+}
+
+// open tells whether a token opens the account, by both ways.
+func (w *world) opens(t *testing.T, a *Accounts, token string) bool {
+	t.Helper()
+	p, err := a.Authenticate(t.Context(), token)
+	q, again := a.Recognize(token)
+	if (err == nil) != (again == nil) || err == nil && (p.Account != q.Account || p.Session != q.Session) {
+		t.Errorf("authenticated %+v, %v; recognized %+v, %v", p, err, q, again)
+	}
+	if err != nil && (!errors.Is(err, state.ErrUnauthorized) || err.Error() != state.ErrUnauthorized.Detail) {
+		t.Errorf("refused with %v", err)
+	}
+	return err == nil
+}
+
+func TestSessionsOpenTheAccountUntilTheyEnd(t *testing.T) {
+	w, account := newUser(t)
+	token, other := signIn(t, w.Accounts), signIn(t, w.Accounts)
+	if token == other || !strings.HasPrefix(token, "hfs_") {
+		t.Errorf("tokens %q and %q", token, other)
+	}
+	p, err := w.Authenticate(t.Context(), token)
+	if err != nil || p.Account != account.ID || p.Email != email || p.KeyID != "" || p.Session == "" ||
+		!p.May(state.ScopeRead) || !p.May(state.ScopeWrite) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if strings.Contains(w.logs.String(), token) || strings.Contains(w.logs.String(), password) {
+		t.Error("a secret is in the log")
+	}
+	node := w.node()
+	if !w.opens(t, node, token) {
+		t.Error("not known on another node")
+	}
+	if err := node.SignOut(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []*Accounts{w.Accounts, node} {
+		if w.opens(t, a, token) || !w.opens(t, a, other) {
+			t.Error("one session has ended, and that one alone")
+		}
+		if err := a.SignOut(t.Context(), token); !errors.Is(err, state.ErrUnauthorized) {
+			t.Errorf("the second end: %v", err)
+		}
+	}
+	key := w.key(t, email)
+	if err := w.SignOut(t.Context(), key.Token); !errors.Is(err, state.ErrUnauthorized) || !w.opens(t, w.Accounts, key.Token) {
+		t.Errorf("the end of an API key: %v", err)
+	}
+}
+
+func TestSessionsEndByThemselves(t *testing.T) {
+	w, _ := newUser(t)
+	idle, used := signIn(t, w.Accounts), signIn(t, w.Accounts)
+	for range 59 {
+		w.pass(12 * time.Hour)
+		if !w.opens(t, w.Accounts, used) {
+			t.Fatal("a session in use has ended")
+		}
+	}
+	if w.opens(t, w.Accounts, idle) {
+		t.Error("an idle session lives on")
+	}
+	if err := w.SignOut(t.Context(), idle); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("the end of what is over: %v", err)
+	}
+	w.pass(12 * time.Hour)
+	if w.opens(t, w.Accounts, used) {
+		t.Error("a session outlives 30 days")
+	}
+}
+
+func TestUsesReachOtherNodesWithoutAWritePerRequest(t *testing.T) {
+	w, _ := newUser(t)
+	token, key, never := signIn(t, w.Accounts), w.key(t, email), w.key(t, email)
+	node := w.node()
+	proposals := 0
+	w.state.Before(func(state.Command) { proposals++ })
+	for range 1000 {
+		w.opens(t, w.Accounts, token)
+		w.opens(t, w.Accounts, key.Token)
+	}
+	w.pass(23 * time.Hour)
+	w.opens(t, w.Accounts, token)
+	w.opens(t, w.Accounts, key.Token)
+	if proposals != 0 {
+		t.Errorf("%d writes for requests", proposals)
+	}
+	for range 3 {
+		if err := w.NoteUses(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if proposals != 1 {
+		t.Errorf("%d writes for uses", proposals)
+	}
+	w.pass(2 * time.Hour)
+	if !w.opens(t, node, token) {
+		t.Error("another node does not know of the use")
+	}
+	keys, err := node.Keys(t.Context(), email)
+	if err != nil || len(keys) != 2 {
+		t.Fatal(keys, err)
+	}
+	for _, k := range keys {
+		if want := k.ID == key.ID; k.Used.IsZero() == want || want && k.Used.Sub(k.Created).Round(time.Minute) != 23*time.Hour {
+			t.Errorf("%s used at %v", k.ID, k.Used)
+		}
+	}
+	if shown, err := node.Show(t.Context(), never.ID); err != nil || !shown.Used.IsZero() || shown.Token != never.Token {
+		t.Errorf("shown %v, %v", shown.Used, err)
+	}
+	// What is not used any more is not remembered for ever.
+	w.pass(time.Hour)
+	if err := w.NoteUses(t.Context()); err != nil || len(w.uses.by) != 0 {
+		t.Errorf("%d remembered, %v", len(w.uses.by), err)
+	}
+}
+
+func TestUsesAreBounded(t *testing.T) {
+	u := newUses(time.Hour)
+	for i := range maxInUse + 100 {
+		u.note(useOf{key: state.KeyID(fmt.Sprint(i))}, 1_000_000)
+	}
+	if len(u.by) != maxInUse {
+		t.Errorf("%d remembered", len(u.by))
+	}
+	items := u.take(1_000_000)
+	if len(items) != state.MaxUses {
+		t.Errorf("%d in one command", len(items))
+	}
+	u.told(items)
+	if n := testing.AllocsPerRun(100, func() { u.note(useOf{key: "5"}, 2_000_000) }); n != 0 {
+		t.Errorf("%v allocations for a use", n)
+	}
+}
+
+func TestForgedSessionsCostTheClusterNoRead(t *testing.T) {
+	w, _ := newUser(t)
+	token := signIn(t, w.Accounts)
+	w.state.Fail(state.ErrUnavailable) // whatever reads the cluster shows
+	raw, err := base64.RawURLEncoding.DecodeString(token[4:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		bad := append([]byte(nil), raw...)
+		bad[i] ^= 1
+		if w.opens(t, w.Accounts, "hfs_"+base64.RawURLEncoding.EncodeToString(bad)) {
+			t.Errorf("opens with byte %d changed", i)
+		}
+	}
+	for _, bad := range []string{"hfs_", token + "A", token[:len(token)-1], strings.ToUpper(token), token[4:], token + "=", "HFS_" + token[4:]} {
+		if w.opens(t, w.Accounts, bad) {
+			t.Errorf("%q opens", bad)
+		}
+	}
+	if _, err := w.Authenticate(t.Context(), token); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("the real one, without a majority: %v", err)
+	}
+}
+
+func TestWrongPasswordsAreOneAnswerAndThrottled(t *testing.T) {
+	w, _ := newUser(t)
+	w.account(t, "bob@example.org") // without a password
+	try := func(name, password, from string) error {
+		t.Helper()
+		addr, _ := netip.ParseAddr(from)
+		_, err := w.SignIn(t.Context(), name, password, addr)
+		return err
+	}
+	for _, name := range []string{email, "bob@example.org", "nobody@example.org", "no address"} {
+		for i := range DefaultTries + 2 {
+			want := state.ErrUnauthorized
+			if i >= DefaultTries {
+				want = state.ErrLimited
+			}
+			if err := try(name, "wrong", ""); !errors.Is(err, want) {
+				t.Errorf("%s, try %d: %v", name, i+1, err)
+			}
+		}
+	}
+	if err := try(email, password, ""); !errors.Is(err, state.ErrLimited) {
+		t.Errorf("the right one after too many: %v", err)
+	}
+	w.pass(time.Minute)
+	for range DefaultTries * 2 {
+		if err := try(" Alice@Example.org ", password, "192.0.2.1"); err != nil {
+			t.Fatalf("right ones do not count: %v", err)
+		}
+	}
+	for i := range DefaultTries * addressTries {
+		if err := try(fmt.Sprintf("u%d@example.org", i), strings.Repeat("x", MaxPassword+1), "2001:db8::1"); !errors.Is(err, state.ErrUnauthorized) {
+			t.Fatalf("try %d of an address: %v", i, err)
+		}
+	}
+	if err := try("one@example.org", "wrong", "2001:db8::ffff"); !errors.Is(err, state.ErrLimited) {
+		t.Errorf("an address that tries too many names: %v", err)
+	}
+	if err := try("one@example.org", "wrong", "2001:db8:0:1::1"); !errors.Is(err, state.ErrUnauthorized) {
+		t.Errorf("another network: %v", err)
+	}
+}
+
+func TestTriesAreBounded(t *testing.T) {
+	tries := newTries(1)
+	for i := range 4 * maxTried {
+		if _, ok := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", i), netip.Addr{}); !ok {
+			t.Fatal("refused")
+		}
+		if n := len(tries.younger) + len(tries.older); n > maxTried {
+			t.Fatalf("%d remembered", n)
+		}
+	}
+	if _, ok := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", 4*maxTried-1), netip.Addr{}); ok {
+		t.Error("the newest is forgotten")
+	}
+}
+
+func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Secret: clusterSecret})
+		for range maxHashing {
+			a.hashing <- struct{}{}
+		}
+		done := make(chan error, maxSigningIn)
+		for range maxSigningIn {
+			go func() {
+				_, err := a.matches(t.Context(), "", "wrong")
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		if _, err := a.matches(t.Context(), "", "wrong"); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("one too many: %v", err)
+		}
+		for range maxHashing {
+			<-a.hashing
+		}
+		for range maxSigningIn {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestPasswordHashesCarryTheirCost(t *testing.T) {
+	a := New(Options{Secret: clusterSecret})
+	for _, tc := range []struct {
+		hash, password string
+		good, readable bool
+	}{
+		// Of the reference implementation: argon2id, m=256, t=2, p=1, "password", "somesalt".
+		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4", "password", true, true},
+		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4", "differentpassword", false, true},
+		{"", "", false, true},
+		{"$argon2i$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4", "password", false, false},
+		{"$argon2id$v=19$m=999999999,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4", "password", false, false},
+		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$", "password", false, false},
+		{"plain", "plain", false, false},
+	} {
+		got, err := a.matches(t.Context(), tc.hash, tc.password)
+		if got != tc.good || (err == nil) != tc.readable {
+			t.Errorf("%q with %q: %v, %v", tc.hash, tc.password, got, err)
+		}
+	}
+}
+
+func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	node := w.node() // knows of each rotation by itself
+	keys := []Key{w.key(t, email)}
+	for g := uint64(1); g <= 3; g++ {
+		got, err := w.RotateSigningKey(t.Context())
+		if err != nil || got != g {
+			t.Fatalf("generation %d, %v, want %d", got, err, g)
+		}
+		key, err := node.CreateKey(t.Context(), email, "", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	for i, key := range keys {
+		for _, a := range []*Accounts{w.Accounts, node, w.node()} {
+			if !w.opens(t, a, key.Token) {
+				t.Errorf("key %d is refused", i)
+			}
+			if shown, err := a.Show(t.Context(), key.ID); err != nil || shown.Token != key.Token || shown.SecretAccessKey != key.SecretAccessKey {
+				t.Errorf("key %d is shown as another, %v", i, err)
+			}
+		}
+	}
+	// Whoever has an old signing key cannot sign for a key of a newer one.
+	old := w.signers.Load().by[0]
+	view, release := w.state.LocalView()
+	defer release()
+	record, err := view.Key(keys[3].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := old.sign(claimsOf(&record, email, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := headerOf(3)
+	for name, token := range map[string]string{
+		"by an old key":           forged,
+		"by an old key, kid new":  header + forged[strings.IndexByte(forged, '.'):],
+		"kid of no generation":    headerOf(99) + keys[3].Token[len(header):],
+		"kid with a zero before":  segment(`{"alg":"EdDSA","kid":"03","typ":"JWT"}`) + keys[3].Token[len(header):],
+		"kid 0":                   segment(`{"alg":"EdDSA","kid":"0","typ":"JWT"}`) + keys[0].Token[len(jwtHeader):],
+		"kid a number":            segment(`{"alg":"EdDSA","kid":3,"typ":"JWT"}`) + keys[3].Token[len(header):],
+		"another header is there": segment(`{"alg":"EdDSA","jku":"https://x","kid":"3","typ":"JWT"}`) + keys[3].Token[len(header):],
+	} {
+		if w.opens(t, w.Accounts, token) {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package accounts
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Bounds of signing in.
+const (
+	// DefaultTries is how many wrong passwords a name may be tried with within
+	// triesWithin, unless Options say otherwise.
+	DefaultTries = 5
+	// addressTries is how many times as many an address may have: many people
+	// may be behind one.
+	addressTries = 10
+	triesWithin  = time.Minute
+	// maxTried is how many names and addresses a node remembers. The oldest are
+	// forgotten first.
+	maxTried = 1 << 15
+)
+
+// tries counts wrong passwords by name and by address, on this node. Names count
+// whether or not they have an account.
+type tries struct {
+	perName, perAddress int
+	seed                maphash.Seed
+
+	// mu guards what follows. When the younger map is full it becomes the older
+	// one, which goes.
+	mu             sync.Mutex
+	younger, older map[uint64][]int64 // times of tries, oldest first, in nanoseconds
+}
+
+func newTries(perName int) *tries {
+	if perName <= 0 {
+		perName = DefaultTries
+	}
+	return &tries{
+		perName: perName, perAddress: perName * addressTries, seed: maphash.MakeSeed(), younger: map[uint64][]int64{},
+	}
+}
+
+// take counts a try as a wrong one, unless there were too many within a minute.
+// giveBack takes that back.
+func (t *tries) take(now time.Time, name string, from netip.Addr) (giveBack func(), ok bool) {
+	normal, err := NormalEmail(name)
+	if err != nil {
+		normal = "" // all names that no account can have are one
+	}
+	keys := []uint64{maphash.Comparable(t.seed, normal)}
+	most := []int{t.perName}
+	if from.IsValid() {
+		keys, most = append(keys, maphash.Comparable(t.seed, Network(from))), append(most, t.perAddress)
+	}
+	at := now.UnixNano()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, k := range keys {
+		if len(t.recent(k, at)) >= most[i] {
+			return nil, false
+		}
+	}
+	for _, k := range keys {
+		t.keep(k, append(t.recent(k, at), at))
+	}
+	return func() { t.giveBack(keys, at) }, true
+}
+
+// recent are the tries of a key that still count. It needs mu.
+func (t *tries) recent(k uint64, now int64) []int64 {
+	times, ok := t.younger[k]
+	if !ok {
+		times = t.older[k]
+	}
+	for len(times) > 0 && times[0] <= now-int64(triesWithin) {
+		times = times[1:]
+	}
+	return times
+}
+
+// keep needs mu.
+func (t *tries) keep(k uint64, times []int64) {
+	if len(t.younger) >= maxTried/2 {
+		t.older, t.younger = t.younger, make(map[uint64][]int64, maxTried/2)
+	}
+	t.younger[k] = times
+}
+
+func (t *tries) giveBack(keys []uint64, at int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range keys {
+		times := t.recent(k, at)
+		for i, then := range times {
+			if then == at {
+				t.keep(k, append(times[:i:i], times[i+1:]...))
+				break
+			}
+		}
+	}
+}
+
+// Network is what counts as one address of a client: an IPv4 address, or the /64
+// of an IPv6 one, which one host has all of.
+func Network(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr()
+}
