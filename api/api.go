@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,7 +52,11 @@ const (
 type Accounts interface {
 	web.Accounts
 	admin.Accounts
+	pinning.Sessions
 }
+
+// Rate is how many requests somebody may send to one node.
+type Rate = web.Rate
 
 // Health tells whether the node can serve.
 type Health interface {
@@ -80,6 +85,17 @@ type Options struct {
 	DefaultStatus []string
 	Version       string
 	Logger        *slog.Logger
+
+	// AccountRate and AddressRate are what an account, and an address, may send
+	// to this node; zero is no limit.
+	AccountRate, AddressRate Rate
+	// TrustedProxies are the prefixes whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// Origins are those whose scripts may use the API from a browser, "*" for all.
+	Origins []string
+	// TLSCert and TLSKey are files in PEM form; without them clients are served
+	// over plain HTTP.
+	TLSCert, TLSKey string
 }
 
 // Addrs are the addresses that are listened on, host:port with the real port.
@@ -179,15 +195,26 @@ func Listen(o Options) (*Server, error) {
 // It serves nothing yet: connections wait for Run, or end with Close.
 func New(b *Bound, o Options) (*Server, error) {
 	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight()}
+	certificate, err := openTLS(o)
+	if err != nil {
+		return nil, err
+	}
 	if b.pinning != nil {
 		h, err := pinning.New(pinning.Options{
 			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
+			Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
 			DefaultStatus: o.DefaultStatus, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err
 		}
-		s.addJSON("pinning", b.pinning, h)
+		server := s.addJSON("pinning", b.pinning, h)
+		if certificate != nil {
+			server.TLSConfig = certificate.tlsConfig()
+		} else if !loopback(b.pinning.Addr()) {
+			o.Logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
+				"api", "pinning", "addr", b.pinning.Addr().String())
+		}
 	}
 	if b.admin != nil {
 		s.addJSON("admin", b.admin, admin.NewMonitor(admin.MonitorOptions{
@@ -229,9 +256,10 @@ func bind(name, addr string) (net.Listener, error) {
 }
 
 // addJSON adds a surface whose requests and answers are small.
-func (s *Server) addJSON(name string, l net.Listener, h http.Handler) {
+func (s *Server) addJSON(name string, l net.Listener, h http.Handler) *http.Server {
 	server := s.add(name, l, h)
 	server.ReadTimeout, server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
+	return server
 }
 
 func (s *Server) add(name string, l net.Listener, h http.Handler) *http.Server {
@@ -272,7 +300,11 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, svc := range s.services {
 		svc.server.BaseContext = func(net.Listener) context.Context { return base }
 		group.Go(func() error {
-			if err := svc.server.Serve(svc.listener); !errors.Is(err, http.ErrServerClosed) {
+			serve := svc.server.Serve
+			if svc.server.TLSConfig != nil {
+				serve = func(l net.Listener) error { return svc.server.ServeTLS(l, "", "") }
+			}
+			if err := serve(svc.listener); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", svc.name, err)
 			}
 			return nil

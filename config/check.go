@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +48,49 @@ func (c *Config) problems(origin func(setting) source) []Problem {
 			Detail: "give either the secret or cluster.secret_file, not both",
 		})
 	}
+	if (c.API.TLSCert == "") != (c.API.TLSKey == "") {
+		found = append(found, Problem{
+			Key:    "api.tls_cert",
+			Detail: "give both the certificate and api.tls_key, or neither",
+		})
+	}
 	return found
+}
+
+// prefixes accepts a list of IP addresses and prefixes.
+func prefixes(field any) error {
+	if err := entries(field); err != nil {
+		return err
+	}
+	for _, text := range *field.(*[]string) {
+		if _, err := parsePrefix(text); err != nil {
+			return fmt.Errorf("%q is not an address or a prefix such as 10.0.0.0/8", text)
+		}
+	}
+	return nil
+}
+
+// parsePrefix reads a prefix, or an address as the prefix of itself.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err
+}
+
+// origins accepts a list of origins as browsers send them, and *.
+func origins(field any) error {
+	if err := entries(field); err != nil {
+		return err
+	}
+	for _, text := range *field.(*[]string) {
+		u, err := url.Parse(text)
+		if text != "*" && (err != nil || u.Scheme == "" || u.Host == "" || text != u.Scheme+"://"+u.Host || strings.ToLower(text) != text) {
+			return fmt.Errorf("%q is not * or an origin such as https://app.example.org", text)
+		}
+	}
+	return nil
 }
 
 // between accepts a value from low to high.

@@ -13,6 +13,7 @@
 package config
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type Config struct {
 	Gateway Gateway
 	Admin   Admin
 	API     API
+	Session Session
 	Repair  Repair
 	Tracker Tracker
 	Storage Storage
@@ -114,6 +116,33 @@ type Admin struct {
 // API is what the HTTP interfaces have in common.
 type API struct {
 	Reads string // one of the Reads constants
+
+	// AccountRate and AccountBurst are how many requests a second, and how many at
+	// once, one account may send to this node; AddressRate and AddressBurst the
+	// same for one address. A rate of 0 is no limit.
+	AccountRate, AccountBurst int
+	AddressRate, AddressBurst int
+	TrustedProxies            []string // addresses and prefixes whose X-Forwarded-For is believed
+	Origins                   []string // whose scripts may use the API from a browser; "*" is all
+	TLSCert, TLSKey           string   // files in PEM form; empty: plain HTTP
+}
+
+// Session is what a sign-in with a password begins.
+type Session struct {
+	Idle     time.Duration // how long it may lie unused
+	Lifetime time.Duration // when it ends at the latest
+	Tries    int           // wrong passwords of one name within a minute, ten times as many of one address
+}
+
+// ProxyPrefixes are the prefixes in TrustedProxies, which are valid.
+func (a API) ProxyPrefixes() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range a.TrustedProxies {
+		if p, err := parsePrefix(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // How current answers are, values of api.reads. Permissions are always current.
@@ -175,7 +204,11 @@ func Default() Config {
 		S3:      S3{Listen: "127.0.0.1:9000"},
 		Console: Console{Listen: "127.0.0.1:9001"},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
-		API:     API{Reads: ReadsLinearizable},
+		API: API{
+			Reads: ReadsLinearizable, AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
+			Origins: []string{"*"},
+		},
+		Session: Session{Idle: 24 * time.Hour, Lifetime: 30 * 24 * time.Hour, Tries: 5},
 		Repair:  Repair{After: 10 * time.Minute},
 		Tracker: Tracker{
 			Concurrency:  128,

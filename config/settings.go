@@ -26,6 +26,10 @@ const (
 	minScrubCycle  = time.Second
 	minStateCheck  = time.Second
 	maxScrubCycle  = 7 * 24 * time.Hour // what the reliability of the store is reckoned with
+	maxRate        = 1_000_000
+	minSession     = time.Second
+	maxSession     = 10 * 365 * 24 * time.Hour
+	maxTries       = 10_000
 	maxBytes       = 1 << 60
 	maxNameRunes   = 64
 	maxEntries     = 64 // values of one repeatable setting
@@ -140,6 +144,50 @@ var table = []setting{
 	{
 		key: "api.reads", help: "how current answers are: `linearizable`, or local for nodes that are far apart",
 		field: func(c *Config) any { return &c.API.Reads }, check: oneOf(ReadsLinearizable, ReadsLocal),
+	},
+	{
+		key: "api.account_rate", help: "`requests` a second that one account may send to this node; 0 is no limit",
+		field: func(c *Config) any { return &c.API.AccountRate }, check: between(0, maxRate),
+	},
+	{
+		key: "api.account_burst", help: "`requests` that one account may send at once",
+		field: func(c *Config) any { return &c.API.AccountBurst }, check: between(1, maxCount),
+	},
+	{
+		key: "api.address_rate", help: "`requests` a second that one address may send to this node; 0 is no limit",
+		field: func(c *Config) any { return &c.API.AddressRate }, check: between(0, maxRate),
+	},
+	{
+		key: "api.address_burst", help: "`requests` that one address may send at once",
+		field: func(c *Config) any { return &c.API.AddressBurst }, check: between(1, maxCount),
+	},
+	{
+		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For names the client",
+		field: func(c *Config) any { return &c.API.TrustedProxies }, check: prefixes,
+	},
+	{
+		key: "api.origins", help: "`origin` whose scripts may use the API from a browser, with a token; * is all, none is off",
+		field: func(c *Config) any { return &c.API.Origins }, check: origins,
+	},
+	{
+		key: "api.tls_cert", help: "`file` with the certificate and those above it, in PEM form; empty is plain HTTP",
+		field: func(c *Config) any { return &c.API.TLSCert },
+	},
+	{
+		key: "api.tls_key", help: "`file` with the key of the certificate, in PEM form",
+		field: func(c *Config) any { return &c.API.TLSKey },
+	},
+	{
+		key: "session.idle", help: "`time` after which a session that was not used ends",
+		field: func(c *Config) any { return &c.Session.Idle }, check: between(minSession, maxSession),
+	},
+	{
+		key: "session.lifetime", help: "`time` after which every session ends",
+		field: func(c *Config) any { return &c.Session.Lifetime }, check: between(minSession, maxSession),
+	},
+	{
+		key: "session.tries", help: "wrong `passwords` of one name within a minute and node; of one address ten times as many",
+		field: func(c *Config) any { return &c.Session.Tries }, check: between(1, maxTries),
 	},
 	{
 		key: "repair.after", help: "a member down for longer than this `time` has its content placed again",

@@ -91,6 +91,12 @@ type KeyRow struct {
 	Scope   string `json:"scope"`
 	Created string `json:"created"`
 	Expires string `json:"expires,omitempty"`
+	Used    string `json:"used,omitempty"` // last, to the minute
+}
+
+// SigningKey is the cluster's key that new API keys are signed with.
+type SigningKey struct {
+	Generation uint64 `json:"generation"` // counts from 0, the one it was founded with
 }
 
 // NewKey asks for an API key. No scopes means all of them.
@@ -182,6 +188,9 @@ func rowOf(k *accounts.Key) KeyRow {
 	row := KeyRow{ID: string(k.ID), User: k.Email, Name: k.Name, Scope: k.Scope, Created: k.Created.UTC().Format(timeForm)}
 	if !k.Expires.IsZero() {
 		row.Expires = k.Expires.UTC().Format(timeForm)
+	}
+	if !k.Used.IsZero() {
+		row.Used = k.Used.UTC().Format(timeForm)
 	}
 	return row
 }

@@ -49,6 +49,11 @@ type Accounts interface {
 	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
 	// Keys returns the keys of an e-mail's account, or of all with an empty one.
 	Keys(ctx context.Context, email string) ([]accounts.Key, error)
+	// Show returns a key with its secrets, or state.ErrNotFound.
+	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
+	// RotateSigningKey has keys signed by a new key of the cluster from now on, and
+	// returns its number. Keys that live stay as they are.
+	RotateSigningKey(ctx context.Context) (generation uint64, err error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
 }
@@ -144,6 +149,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPost, Path: "/users", Serve: call(p.createUser)},
 		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
 		{Method: http.MethodPost, Path: "/keys", Serve: call(p.createKey)},
+		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},
+		{Method: http.MethodPost, Path: "/signing-keys", Serve: call(p.rotateSigningKey)},
 		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: call(p.revokeKey)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
@@ -269,6 +276,16 @@ func (p *operator) createKey(w http.ResponseWriter, r *http.Request) (any, error
 	}
 	key, err := p.opts.Accounts.CreateKey(r.Context(), ask.User, ask.Name, ask.Scopes, ttl)
 	return keyOf(&key), err
+}
+
+func (p *operator) showKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+	key, err := p.opts.Accounts.Show(r.Context(), state.KeyID(r.PathValue("jti")))
+	return keyOf(&key), err
+}
+
+func (p *operator) rotateSigningKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+	generation, err := p.opts.Accounts.RotateSigningKey(r.Context())
+	return SigningKey{generation}, err
 }
 
 func (p *operator) revokeKey(_ http.ResponseWriter, r *http.Request) (any, error) {

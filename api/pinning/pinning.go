@@ -1,5 +1,5 @@
 // Package pinning is the Pinning Service API 1.0.0 over HTTP: its five
-// operations on an account's pins, and health. The forms of bodies, queries and
+// operations on an account's pins, session tokens, and health. The forms of bodies, queries and
 // errors are those of the public specification; where it is silent, the limits
 // are named here.
 //
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -38,8 +39,18 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Options are what the surface is made of. All but Recognize and Version are
-// required.
+// Sessions are the use cases of session tokens.
+type Sessions interface {
+	// SignIn begins a session of the account that a name and a password open, and
+	// returns its token. from is who asks.
+	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
+	// SignOut ends the session of a token everywhere, or returns
+	// state.ErrUnauthorized.
+	SignOut(ctx context.Context, token string) error
+}
+
+// Options are what the surface is made of. Pins, Authenticate, Health,
+// DefaultStatus and Logger are required.
 type Options struct {
 	Pins Pins
 	// Authenticate judges a token by the state of the cluster.
@@ -47,7 +58,13 @@ type Options struct {
 	// Recognize does so by that of this node. With it a change costs one round
 	// of the cluster, in which the key is judged; without, two.
 	Recognize web.Authenticate
-	Health    web.Health
+	// Sessions begins and ends sessions; nil: there are none here.
+	Sessions Sessions
+	// Limits hold accounts and addresses to their rates; nil: none.
+	Limits *web.Limits
+	// Origins are those whose scripts may use the surface from a browser.
+	Origins []string
+	Health  web.Health
 	// DefaultStatus are the names of the statuses that a list without a status
 	// shows.
 	DefaultStatus []string
@@ -61,6 +78,10 @@ const caseTimeout = 7 * time.Second
 
 type surface struct {
 	pins         Pins
+	sessions     Sessions
+	limits       *web.Limits
+	health       web.Health
+	version      string
 	authenticate web.Authenticate
 	recognize    web.Authenticate // nil: changes too are authenticated first
 	statuses     []state.Status   // of a list without a status
@@ -68,7 +89,10 @@ type surface struct {
 
 // New returns the handler of the surface.
 func New(o Options) (http.Handler, error) {
-	s := &surface{pins: o.Pins, authenticate: o.Authenticate, recognize: o.Recognize}
+	s := &surface{
+		pins: o.Pins, sessions: o.Sessions, limits: o.Limits, health: o.Health, version: o.Version,
+		authenticate: o.Authenticate, recognize: o.Recognize,
+	}
 	for _, name := range o.DefaultStatus {
 		status, ok := parseStatus(name)
 		if !ok {
@@ -83,40 +107,89 @@ func New(o Options) (http.Handler, error) {
 	if o.Version != "" {
 		server += "/" + o.Version
 	}
-	table := append(s.routes(), web.Route{Method: http.MethodGet, Path: "/healthz", Serve: web.Alive(o.Version)},
-		web.Route{Method: http.MethodGet, Path: "/readyz", Serve: web.Ready(o.Health, o.Version)})
-	return web.Wrap(web.Options{Name: "pinning", Server: server, Answer: answer, Logger: o.Logger}, web.Routes(table)), nil
+	routes, err := s.routes(s.operations())
+	if err != nil {
+		return nil, err
+	}
+	wrapped := web.Wrap(web.Options{Name: "pinning", Server: server, Answer: answer, Logger: o.Logger}, web.Routes(routes))
+	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 
-// operation is what an account's principal may do at a route.
+// Who may use a route, beside those whose token has one of the state's scopes.
+const (
+	anybody   = "anybody"              // no token is looked at
+	unmetered = "anybody, and no rate" // nor is the rate
+)
+
+// operation is one route and who may use it.
 type operation struct {
 	method, path string
-	scope        string // that the token must have
-	serve        func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
+	// scope is what the token must have, or who may come without one. A route
+	// without a scope is refused to everybody, and New fails.
+	scope string
+	serve func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
 }
 
-// operations is the table of what accounts may do. A route without a scope is
-// refused to everybody.
+// operations is the one table of routes.
 func (s *surface) operations() []operation {
-	return []operation{
+	table := []operation{
 		{http.MethodGet, "/pins", state.ScopeRead, s.list},
 		{http.MethodPost, "/pins", state.ScopeWrite, s.create},
 		{http.MethodGet, "/pins/{requestid}", state.ScopeRead, s.get},
 		{http.MethodPost, "/pins/{requestid}", state.ScopeWrite, s.replace},
 		{http.MethodDelete, "/pins/{requestid}", state.ScopeWrite, s.delete},
+		{http.MethodGet, "/healthz", unmetered, withoutPrincipal(web.Alive(s.version))},
+		{http.MethodGet, "/readyz", unmetered, withoutPrincipal(web.Ready(s.health, s.version))},
 	}
-}
-
-func (s *surface) routes() []web.Route {
-	var table []web.Route
-	for _, op := range s.operations() {
-		serve := s.authorized(op)
-		if op.scope == state.ScopeWrite && s.recognize != nil {
-			serve = s.changed(op)
-		}
-		table = append(table, web.Route{Method: op.method, Path: op.path, Serve: serve})
+	if s.sessions != nil {
+		table = append(table,
+			operation{http.MethodPost, "/auth/token", anybody, withoutPrincipal(s.signIn)},
+			// Only a session token ends its session, which SignOut judges itself.
+			operation{http.MethodDelete, "/auth/token", anybody, withoutPrincipal(s.signOut)})
 	}
 	return table
+}
+
+func withoutPrincipal(h web.Handler) func(http.ResponseWriter, *http.Request, accounts.Principal) error {
+	return func(w http.ResponseWriter, r *http.Request, _ accounts.Principal) error { return h(w, r) }
+}
+
+// routes lays what each row of the table allows before what it serves.
+func (s *surface) routes(operations []operation) ([]web.Route, error) {
+	var table []web.Route
+	for _, op := range operations {
+		var serve web.Handler
+		switch op.scope {
+		case unmetered:
+			serve = func(w http.ResponseWriter, r *http.Request) error { return op.serve(w, r, accounts.Principal{}) }
+			table = append(table, web.Route{Method: op.method, Path: op.path, Serve: serve})
+			continue
+		case anybody:
+			serve = func(w http.ResponseWriter, r *http.Request) error { return op.serve(w, r, accounts.Principal{}) }
+		case state.ScopeRead:
+			serve = s.authorized(op)
+		case state.ScopeWrite:
+			serve = s.authorized(op)
+			if s.recognize != nil {
+				serve = s.changed(op)
+			}
+		default:
+			return nil, fmt.Errorf("pinning: %s %s has the scope %q, which says not who may use it", op.method, op.path, op.scope)
+		}
+		table = append(table, web.Route{Method: op.method, Path: op.path, Serve: s.metered(serve)})
+	}
+	return table, nil
+}
+
+// metered holds the address that a request came from to its rate, before anything
+// of it is looked at.
+func (s *surface) metered(h web.Handler) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.limits.Address(r); err != nil {
+			return err
+		}
+		return h(w, r)
+	}
 }
 
 // authorized checks the token before anything of the request's body is read.
@@ -133,9 +206,9 @@ func (s *surface) authorized(op operation) web.Handler {
 }
 
 // changed is authorized for what changes pins: who is recognized here may try,
-// since the key is judged again with the change. An answer that tells anything
-// else is given to nobody whose key has been revoked: before it the token is
-// judged as for a read, so that the order of errors stays that of authorized.
+// since the token is judged again with the change. An answer that tells anything
+// else is given to nobody whose token is not valid any more: before it the token
+// is judged as for a read, so that the order of errors stays that of authorized.
 func (s *surface) changed(op operation) web.Handler {
 	authorized := s.authorized(op)
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -143,8 +216,10 @@ func (s *surface) changed(op operation) web.Handler {
 		if err != nil {
 			return authorized(w, r) // it may be known elsewhere
 		}
-		err = s.permitted(op, w, r.WithContext(pins.As(r.Context(), p.KeyID)), p)
-		if err == nil || undecided(err) {
+		err = s.permitted(op, w, r, p)
+		var own *web.Error
+		tooMany := errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests // which must cost little
+		if err == nil || tooMany || undecided(err) {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
@@ -162,10 +237,22 @@ func undecided(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// permitted serves who has the scope.
+// permitted serves who has the scope, and holds the account to its rate. What
+// changes pins says whose token asks for it, and is judged again when it is made:
+// the body may have taken long to arrive.
 func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
 	if op.scope == "" || !p.May(op.scope) {
 		return state.Errorf(state.CodeForbidden, "the token does not have the scope %s", op.scope)
+	}
+	if err := s.limits.Account(p.Account); err != nil {
+		return err
+	}
+	switch {
+	case op.scope != state.ScopeWrite:
+	case p.Session != "":
+		r = r.WithContext(pins.AsSession(r.Context(), p.Session))
+	case p.KeyID != "":
+		r = r.WithContext(pins.As(r.Context(), p.KeyID))
 	}
 	return op.serve(w, r, p)
 }
@@ -192,9 +279,19 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	if err != nil {
 		return err
 	}
+	name, named, err := requestName(r)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	defer cancel()
+	if named {
+		ctx = pins.Once(ctx, name)
+	}
 	record, err := s.pins.Create(ctx, p.Account, pin)
+	if named && errors.Is(err, state.ErrExists) {
+		return web.Errorf(http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED", "this %s came with another pin before", web.IdempotencyHeader)
+	}
 	if err != nil {
 		return fmt.Errorf("create pin: %w", err)
 	}

@@ -182,14 +182,10 @@ func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	}
 }
 
-func TestEveryOperationHasAScope(t *testing.T) {
-	for _, op := range (&surface{}).operations() {
-		want := state.ScopeWrite
-		if op.method == http.MethodGet {
-			want = state.ScopeRead
-		}
-		if op.scope != want {
-			t.Errorf("%s %s takes %q, want %q", op.method, op.path, op.scope, want)
+func TestAnOperationWithoutAScopeIsServedToNobody(t *testing.T) {
+	for _, scope := range []string{"", "storage:delete"} {
+		if _, err := (&surface{}).routes([]operation{{http.MethodGet, "/new", scope, nil}}); err == nil {
+			t.Errorf("scope %q makes a route", scope)
 		}
 	}
 	s := &surface{authenticate: anyone}

@@ -29,6 +29,8 @@ type world struct {
 	writer      string // Alice's, that may only write
 	revoked     string // Alice's, that was revoked
 	ticks, pins atomic.Int64
+	users       *accounts.Accounts
+	options     Options // of handler
 }
 
 // start is when the world's clock begins; it goes on by a millisecond each time
@@ -66,7 +68,7 @@ func newWorld(t *testing.T, defaults ...string) *world {
 		return k
 	}
 	for _, email := range []string{"alice@example.org", "bob@example.org"} {
-		if _, err := users.CreateAccount(t.Context(), email, ""); err != nil {
+		if _, err := users.CreateAccount(t.Context(), email, "password of "+email); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,14 +82,16 @@ func newWorld(t *testing.T, defaults ...string) *world {
 	if len(defaults) == 0 {
 		defaults = []string{"pinned"}
 	}
-	w.handler, err = New(Options{
+	w.users = users
+	w.options = Options{
+		Sessions: users, Origins: []string{web.AnyOrigin},
 		Pins: pins.New(pins.Options{State: w.state, Nodes: w, Now: w.now, NewID: func() state.RequestID {
 			return state.RequestID(fmt.Sprintf("00000000-0000-4000-8000-%012d", w.pins.Add(1)))
 		}}),
 		Authenticate: web.Tokens(users), Recognize: web.Recognized(users), Health: w, DefaultStatus: defaults, Version: "1.2.3",
 		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
+	}
+	if w.handler, err = New(w.options); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -102,7 +106,10 @@ type request struct {
 
 func (w *world) do(r request) *httptest.ResponseRecorder { return do(w.handler, r) }
 
-func do(h http.Handler, r request) *httptest.ResponseRecorder {
+func do(h http.Handler, r request) *httptest.ResponseRecorder { return doFrom(h, r, "") }
+
+// doFrom sends a request from an address, host:port.
+func doFrom(h http.Handler, r request, from string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(r.method, r.path, strings.NewReader(r.body))
 	if r.token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.token)
@@ -112,6 +119,9 @@ func do(h http.Handler, r request) *httptest.ResponseRecorder {
 	}
 	for name, values := range r.header {
 		req.Header[name] = values
+	}
+	if from != "" {
+		req.RemoteAddr = from
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, req)

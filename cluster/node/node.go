@@ -350,7 +350,11 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		pinState = n.opts.PinState(pinState)
 	}
 	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Now: n.opts.Now, Logger: n.logger})
-	n.accounts = accounts.New(accounts.Options{State: n.consensus, Secret: secret, Now: n.opts.Now, Logger: n.logger})
+	session := n.opts.Config.Session
+	n.accounts = accounts.New(accounts.Options{
+		State: n.consensus, Secret: secret, Now: n.opts.Now, Logger: n.logger,
+		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+	})
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,

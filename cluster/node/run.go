@@ -141,6 +141,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"settler":   n.settler.Run,
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
+		"accounts":  n.accounts.Run,
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
 		"disk":      n.watchDisk,

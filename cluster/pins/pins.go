@@ -296,10 +296,35 @@ func As(ctx context.Context, key state.KeyID) context.Context {
 	return context.WithValue(ctx, byKey{}, key)
 }
 
+// AsSession is As for a change that a session asks for.
+func AsSession(ctx context.Context, session state.SessionID) context.Context {
+	return context.WithValue(ctx, byKey{}, session)
+}
+
+// onceKey is the key of a context's value that Once puts there.
+type onceKey struct{}
+
+// Once names the request under ctx: a pin that Create makes is made once, however
+// often an account sends the name, and through whichever node. A repeat within a
+// day is answered as the first time was; with another pin it ends in
+// state.ErrExists.
+func Once(ctx context.Context, name state.Hash) context.Context {
+	return context.WithValue(ctx, onceKey{}, name)
+}
+
 // asked is cmd as whoever asks for it may have it made.
 func asked(ctx context.Context, cmd state.Command) state.Command {
-	if key, ok := ctx.Value(byKey{}).(state.KeyID); ok && key != "" {
-		return &state.ByKey{Key: key, Change: cmd}
+	_, creates := cmd.(*state.CreatePin)
+	switch by := ctx.Value(byKey{}).(type) {
+	case state.KeyID:
+		if by != "" {
+			cmd = &state.ByKey{Key: by, Change: cmd}
+		}
+	case state.SessionID:
+		cmd = &state.BySession{Session: by, Change: cmd}
+	}
+	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
+		cmd = &state.CreateOnce{Key: name, Change: cmd}
 	}
 	return cmd
 }

@@ -11,7 +11,8 @@ import (
 func (a *app) keyCommand() *cobra.Command {
 	return group("key", "API keys", `  holdfast key create --user ann@example.org --name laptop
   holdfast key ls
-  holdfast key revoke JTI`, a.keyCreateCommand(), a.keyListCommand(), a.keyRevokeCommand())
+  holdfast key show JTI
+  holdfast key revoke JTI`, a.keyCreateCommand(), a.keyListCommand(), a.keyShowCommand(), a.keyRevokeCommand(), a.keyRotateCommand())
 }
 
 func (a *app) keyCreateCommand() *cobra.Command {
@@ -51,16 +52,7 @@ key pair signs requests to the object gateway.`,
 			if asJSON {
 				return a.printJSON(key)
 			}
-			p := paletteOf(a.stdout, a.environ)
-			for _, row := range [][2]string{
-				{"id", key.ID},
-				{"scope", key.Scope},
-				{"token", key.Token},
-				{"access key id", key.AccessKeyID},
-				{"secret access key", key.SecretAccessKey},
-			} {
-				a.say(a.stdout, "%s  %s\n", p.dim(pad(row[0], len("secret access key"))), row[1])
-			}
+			a.showKey(key)
 			return nil
 		},
 	}
@@ -70,6 +62,71 @@ key pair signs requests to the object gateway.`,
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "`time` until the key expires (0: never)")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// showKey prints a key with its secrets.
+func (a *app) showKey(key client.Key) {
+	p := paletteOf(a.stdout, a.environ)
+	for _, row := range [][2]string{
+		{"id", key.ID},
+		{"scope", key.Scope},
+		{"token", key.Token},
+		{"access key id", key.AccessKeyID},
+		{"secret access key", key.SecretAccessKey},
+	} {
+		a.say(a.stdout, "%s  %s\n", p.dim(pad(row[0], len("secret access key"))), row[1])
+	}
+}
+
+func (a *app) keyShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show JTI",
+		Short:   "Print an API key again, with its secrets",
+		Example: "  holdfast key show hq2vd7w3mkxgr5zcn6yt4jbfpa --json",
+		Args:    arguments("JTI"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			key, err := o.ShowKey(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(key)
+			}
+			a.showKey(key)
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) keyRotateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Sign API keys with a new key of the cluster from now on",
+		Long: `Makes a new key of the cluster that API keys are signed with from now on. Keys
+that live stay valid and as they are; to be rid of what the old one has signed,
+revoke those keys.`,
+		Example: "  holdfast key rotate",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			key, err := o.RotateSigningKey(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.say(a.stdout, "new API keys are signed by key %d of the cluster\n", key.Generation)
+			return nil
+		},
+	}
 }
 
 // pad fills text with spaces to width.
@@ -99,9 +156,9 @@ func (a *app) keyListCommand() *cobra.Command {
 			if asJSON {
 				return a.printJSON(notNil(keys))
 			}
-			t := table{head: []string{"ID", "USER", "NAME", "SCOPE", "CREATED", "EXPIRES"}, states: -1}
+			t := table{head: []string{"ID", "USER", "NAME", "SCOPE", "CREATED", "EXPIRES", "USED"}, states: -1}
 			for _, k := range keys {
-				t.add(k.ID, k.User, printable(k.Name), k.Scope, k.Created, k.Expires)
+				t.add(k.ID, k.User, printable(k.Name), k.Scope, k.Created, k.Expires, k.Used)
 			}
 			t.write(a.stdout, paletteOf(a.stdout, a.environ))
 			return nil

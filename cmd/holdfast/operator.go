@@ -22,6 +22,8 @@ type operator interface {
 	Users(ctx context.Context) ([]client.User, error)
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
 	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
+	ShowKey(ctx context.Context, jti string) (client.Key, error)
+	RotateSigningKey(ctx context.Context) (client.SigningKey, error)
 	RevokeKey(ctx context.Context, jti string) error
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)

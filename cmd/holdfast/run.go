@@ -108,7 +108,11 @@ func (a *app) board(c config.Config, where addresses) {
 	for _, addr := range where.Public {
 		line("public", addr)
 	}
-	line("pinning", link(where.Pinning, "/pins"))
+	pinning := link(where.Pinning, "/pins")
+	if c.API.TLSCert != "" {
+		pinning = strings.Replace(pinning, "http://", "https://", 1)
+	}
+	line("pinning", pinning)
 	line("metrics", link(where.Admin, "/metrics"))
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))

@@ -64,6 +64,10 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	surfaces := api.Options{Pinning: c.Pinning.Listen, Admin: c.Admin.Listen, Folder: c.Data, Logger: logger, Version: a.version}
+	surfaces.AccountRate = api.Rate{PerSecond: c.API.AccountRate, Burst: c.API.AccountBurst}
+	surfaces.AddressRate = api.Rate{PerSecond: c.API.AddressRate, Burst: c.API.AddressBurst}
+	surfaces.TrustedProxies, surfaces.Origins = c.API.ProxyPrefixes(), c.API.Origins
+	surfaces.TLSCert, surfaces.TLSKey = c.API.TLSCert, c.API.TLSKey
 	// Before the node enters a cluster: one that cannot serve is no member.
 	bound, err := api.Bind(surfaces)
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
 	n := &Node{
 		Name: name, Dir: filepath.Join(c.dir, name),
-		tb: c.tb, http: c.http, log: &tail{}, run: &running{env: c.opts.Env},
+		tb: c.tb, http: c.http, log: &tail{}, run: &running{env: append(unlimited(), c.opts.Env...)},
 	}
 	if at := len(c.Nodes); at < len(c.opts.Folders) {
 		n.Dir = c.opts.Folders[at]
@@ -131,6 +131,12 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	n.args = append(n.args, args...)
 	c.Nodes = append(c.Nodes, n)
 	return n
+}
+
+// unlimited turns the rates off: tests send from one address what many clients
+// would, and those of rates set them again.
+func unlimited() []string {
+	return []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}
 }
 
 func (c *Cluster) port() int {

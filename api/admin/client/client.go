@@ -39,6 +39,9 @@ type Key = admin.Key
 // KeyRow is an API key in a list, without its secrets.
 type KeyRow = admin.KeyRow
 
+// SigningKey is the cluster's key that new API keys are signed with.
+type SigningKey = admin.SigningKey
+
 // NewKey asks for an API key.
 type NewKey = admin.NewKey
 
@@ -146,6 +149,16 @@ func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {
 // Keys returns the keys of a user, or of all with an empty one.
 func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err error) {
 	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
+}
+
+// ShowKey returns a key with its secrets.
+func (c *Client) ShowKey(ctx context.Context, jti string) (key Key, err error) {
+	return key, c.call(ctx, http.MethodGet, "/keys/"+url.PathEscape(jti), nil, nil, &key)
+}
+
+// RotateSigningKey has API keys signed by a new key of the cluster from now on.
+func (c *Client) RotateSigningKey(ctx context.Context) (key SigningKey, err error) {
+	return key, c.call(ctx, http.MethodPost, "/signing-keys", nil, nil, &key)
 }
 
 // RevokeKey ends a key on every node.

@@ -43,8 +43,8 @@ type Options struct {
 
 // Wrap makes an http.Handler of h: it mints the request id, sets the headers
 // every answer has, answers errors and panics, and logs. A client's mistake is
-// logged at debug, as success is; ours at error, and full or leaderless at
-// warn. Tokens, queries and bodies are never logged.
+// logged at debug, as success is and too many requests are, so that a flood does
+// not flood the log; ours at error, and full or leaderless at warn. Tokens, queries and bodies are never logged.
 func Wrap(o Options, h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -59,6 +59,9 @@ func Wrap(o Options, h Handler) http.Handler {
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if o.Server != "" {
 			header.Set("Server", o.Server)
+		}
+		if r.TLS != nil {
+			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		rec := &recorder{ResponseWriter: w}
 		err := call(h, rec, r)
@@ -88,7 +91,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client left, or the server ends
-	case w.status == http.StatusServiceUnavailable, w.status == http.StatusTooManyRequests:
+	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
 		level = slog.LevelError

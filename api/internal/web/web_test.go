@@ -54,7 +54,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"401", Errorf(401, "UNAUTHORIZED", "who?"), 401, `{"error":{"reason":"UNAUTHORIZED","details":"who?"}}`, map[string]string{"WWW-Authenticate": "Bearer"}, "DEBUG"},
 		{"405", MethodNotAllowed("GET", "HEAD"), 405, `{"error":{"reason":"METHOD_NOT_ALLOWED","details":"this path knows GET, HEAD"}}`, map[string]string{"Allow": "GET, HEAD"}, "DEBUG"},
 		{"413 flat", tooLarge(), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
-		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "WARN"},
+		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "DEBUG"},
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
 		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
 	} {

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// AnyOrigin stands for all origins.
+const AnyOrigin = "*"
+
+// What browsers are told about cross-origin requests.
+var (
+	corsHeaders = strings.Join([]string{"Authorization", "Content-Type", IdempotencyHeader, RequestIDHeader}, ", ")
+	corsExposed = strings.Join([]string{"Retry-After", RequestIDHeader, "WWW-Authenticate"}, ", ")
+)
+
+// IdempotencyHeader names a request, so that a repeat of it is recognized.
+const IdempotencyHeader = "Idempotency-Key"
+
+// corsMaxAge is for how long a browser need not ask again, in seconds.
+const corsMaxAge = "600"
+
+// CrossOrigin lets scripts of the given origins, or of all with AnyOrigin, use
+// the surface from a browser. Cookies are never allowed to go along: a script has
+// to bring its token. Without origins it changes nothing.
+func CrossOrigin(origins []string, h http.Handler) http.Handler {
+	if len(origins) == 0 {
+		return h
+	}
+	all := slices.Contains(origins, AnyOrigin)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		allowed := ""
+		if all {
+			allowed = AnyOrigin
+		} else {
+			header.Set("Vary", "Origin")
+			if origin := r.Header.Get("Origin"); slices.Contains(origins, origin) {
+				allowed = origin
+			}
+		}
+		if allowed != "" && r.Header.Get("Origin") != "" {
+			header.Set("Access-Control-Allow-Origin", allowed)
+			header.Set("Access-Control-Expose-Headers", corsExposed)
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+				header.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
+				header.Set("Access-Control-Allow-Headers", corsHeaders)
+				header.Set("Access-Control-Max-Age", corsMaxAge)
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"hash/maphash"
+	"math"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Rate is how many requests somebody may send: PerSecond on and on, Burst at once.
+// A PerSecond of zero is no limit.
+type Rate struct {
+	PerSecond, Burst int
+}
+
+// Bounds of what limits remember.
+const (
+	limitShards = 32
+	// maxLimited is how many accounts, and how many addresses, are remembered, 16
+	// bytes each and what a map adds. Those that are forgotten begin anew.
+	maxLimited = 1 << 17
+)
+
+// Limits hold accounts and addresses to their rates, on this node.
+type Limits struct {
+	account, address *limiter
+	trusted          []netip.Prefix
+	now              func() time.Time
+}
+
+// NewLimits returns limits. Requests that come from a trusted prefix are those of
+// the client that X-Forwarded-For names. A nil now is time.Now.
+func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Time) *Limits {
+	if now == nil {
+		now = time.Now
+	}
+	return &Limits{account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now}
+}
+
+// limiter is a table of token buckets. A bucket is one time: when it will be
+// full, if nothing is taken until then (the generic cell rate algorithm).
+type limiter struct {
+	each   int64 // nanoseconds that one request adds; zero: no limit
+	most   int64 // nanoseconds that may have been added
+	seed   maphash.Seed
+	shards [limitShards]limitShard
+}
+
+type limitShard struct {
+	// mu guards what follows. When the younger map is full it becomes the older
+	// one, which goes.
+	mu             sync.Mutex
+	younger, older map[uint64]int64
+}
+
+func newLimiter(r Rate) *limiter {
+	l := &limiter{seed: maphash.MakeSeed()}
+	if r.PerSecond > 0 {
+		l.each = max(1, int64(time.Second)/int64(r.PerSecond))
+		l.most = int64(min(float64(l.each)*float64(max(1, r.Burst)), math.MaxInt64/4))
+	}
+	return l
+}
+
+// take takes one request of what hashes to h, or tells how long to wait.
+func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
+	if l.each == 0 {
+		return 0, true
+	}
+	s := &l.shards[h%limitShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full, known := s.younger[h]
+	if !known {
+		full = s.older[h]
+	}
+	full = max(full, now) + l.each
+	if over := full - now - l.most; over > 0 {
+		return time.Duration(over), false
+	}
+	if !known && len(s.younger) >= maxLimited/limitShards/2 {
+		s.older, s.younger = s.younger, nil
+	}
+	if s.younger == nil {
+		s.younger = map[uint64]int64{}
+	}
+	s.younger[h] = full
+	return 0, true
+}
+
+// Account takes one request of an account, or returns the 429 that it is
+// answered. A nil Limits limits nothing.
+func (l *Limits) Account(id state.AccountID) error {
+	if l == nil {
+		return nil
+	}
+	return limited(l.account.take(maphash.String(l.account.seed, string(id)), l.now().UnixNano()))
+}
+
+// Address takes one request of the address that it came from, or returns the 429
+// that it is answered.
+func (l *Limits) Address(r *http.Request) error {
+	if l == nil || l.address.each == 0 {
+		return nil
+	}
+	return limited(l.address.take(maphash.Comparable(l.address.seed, accounts.Network(l.Client(r))), l.now().UnixNano()))
+}
+
+func limited(wait time.Duration, ok bool) error {
+	if ok {
+		return nil
+	}
+	return &Error{Answer{
+		Status: http.StatusTooManyRequests, Reason: "RATE_LIMITED", Detail: "too many requests", RetryAfter: max(wait, time.Second),
+	}}
+}
+
+// maxForwarded bounds how many proxies a request may have come through.
+const maxForwarded = 16
+
+// Client is the address of who sent a request: the other end of the connection,
+// or behind trusted proxies the last address of X-Forwarded-For that is not a
+// trusted one. What is before it anybody may have written.
+func (l *Limits) Client(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{} // a Unix socket
+	}
+	client := peer.Addr().Unmap()
+	if l == nil || !l.trusts(client) {
+		return client
+	}
+	said := strings.Join(r.Header["X-Forwarded-For"], ",")
+	for range maxForwarded {
+		rest, last := "", said
+		if i := strings.LastIndexByte(said, ','); i >= 0 {
+			rest, last = said[:i], said[i+1:]
+		}
+		next, err := parseForwarded(strings.TrimSpace(last))
+		if err != nil {
+			return client
+		}
+		if client = next; rest == "" || !l.trusts(client) {
+			return client
+		}
+		said = rest
+	}
+	return client
+}
+
+// parseForwarded reads an address that some proxies write with a port.
+func parseForwarded(text string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return a.Unmap().WithZone(""), nil
+	}
+	ap, err := netip.ParseAddrPort(text)
+	return ap.Addr().Unmap(), err
+}
+
+func (l *Limits) trusts(a netip.Addr) bool {
+	for _, p := range l.trusted {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,82 @@
+package pinning
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxRequestName is the most bytes of an Idempotency-Key.
+const maxRequestName = 255
+
+// sessionToken is the answer to a sign-in.
+type sessionToken struct {
+	Token string `json:"token"`
+}
+
+// signIn answers POST /auth/token. An Authorization header is not looked at.
+func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
+	body, err := web.Body(w, r)
+	if err != nil {
+		return err
+	}
+	fields, err := web.Object("the body", body)
+	if err != nil {
+		return err
+	}
+	var given [2]string
+	for i, name := range []string{"username", "password"} {
+		text, _, err := fields.Text(name)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			return web.BadRequest("%s is missing", name)
+		}
+		given[i] = text
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	defer cancel()
+	token, err := s.sessions.SignIn(ctx, given[0], given[1], s.limits.Client(r))
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	return web.JSON(w, http.StatusOK, sessionToken{token})
+}
+
+// signOut answers DELETE /auth/token.
+func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
+	token, err := web.Bearer(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	defer cancel()
+	if err := s.sessions.SignOut(ctx, token); err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	return web.JSON(w, http.StatusOK, struct{}{})
+}
+
+// requestName returns the hash of what a client calls its request, if it does. A
+// name is 1 to 255 visible ASCII characters.
+func requestName(r *http.Request) (name state.Hash, named bool, err error) {
+	values := r.Header[web.IdempotencyHeader]
+	if len(values) == 0 {
+		return name, false, nil
+	}
+	wrong := web.BadRequest("%s must be one text of 1 to %d visible ASCII characters", web.IdempotencyHeader, maxRequestName)
+	if len(values) > 1 || values[0] == "" || len(values[0]) > maxRequestName {
+		return name, false, wrong
+	}
+	for i := range len(values[0]) {
+		if c := values[0][i]; c <= ' ' || c > '~' {
+			return name, false, wrong
+		}
+	}
+	return sha256.Sum256([]byte(values[0])), true, nil
+}

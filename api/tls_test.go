@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeCertificate writes a new self-signed pair for 127.0.0.1.
+func writeCertificate(t *testing.T, cert, key string, serial int64) *x509.CertPool {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return pool
+}
+
+func TestClientsAreServedOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	pool := writeCertificate(t, cert, key, 1)
+	// Nobody gets as far as the use cases without a token.
+	server, err := Listen(Options{
+		Pinning: "127.0.0.1:0", DefaultStatus: []string{"pinned"}, Logger: slog.New(slog.DiscardHandler), TLSCert: cert, TLSKey: key,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + server.Addrs().Pinning + "/pins")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 401 || resp.ProtoMajor != 2 || !strings.HasPrefix(resp.Header.Get("Strict-Transport-Security"), "max-age=") {
+		t.Errorf("%s %d, %v", resp.Proto, resp.StatusCode, resp.Header)
+	}
+	plain, err := http.Get("http://" + server.Addrs().Pinning + "/pins")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	if plain.StatusCode != 400 {
+		t.Errorf("plain HTTP: %d", plain.StatusCode)
+	}
+}
+
+func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writeCertificate(t, cert, key, 1)
+	var log bytes.Buffer
+	c, err := openCertificate(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() int64 {
+		t.Helper()
+		got, err := c.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Leaf.SerialNumber.Int64()
+	}
+	at := time.Now()
+	renew := func(write func()) {
+		t.Helper()
+		write()
+		at = at.Add(time.Second) // two writes may be within one tick of the file system
+		if err := os.Chtimes(cert, at, at); err != nil {
+			t.Fatal(err)
+		}
+		c.looked = time.Time{}
+	}
+	renew(func() { writeCertificate(t, cert, key, 2) })
+	if got := serial(); got != 2 {
+		t.Errorf("renewed: serial %d", got)
+	}
+	renew(func() {
+		if err := os.WriteFile(cert, []byte("half of a fi"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got := serial(); got != 2 || !strings.Contains(log.String(), "cannot be read anew") {
+		t.Errorf("damaged: serial %d, %s", got, &log)
+	}
+	for _, bad := range [][2]string{{cert, key}, {filepath.Join(dir, "none"), key}} {
+		if _, err := openCertificate(bad[0], bad[1], slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "api.tls_cert") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if _, err := openTLS(Options{TLSCert: cert}); err == nil {
+		t.Error("a certificate without a key")
+	}
+}
+
+func TestPlainHTTPBeyondThisMachineIsWarnedOf(t *testing.T) {
+	for addr, want := range map[string]bool{"127.0.0.1:0": false, "[::1]:0": false, "0.0.0.0:0": true} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Skip("no ", addr)
+		}
+		if got := !loopback(l.Addr()); got != want {
+			t.Errorf("%s is beyond this machine: %v", addr, got)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
