@@ -143,17 +143,14 @@ func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPBeyondThisMachineIsWarnedOf(t *testing.T) {
-	for addr, want := range map[string]bool{"127.0.0.1:0": false, "[::1]:0": false, "0.0.0.0:0": true} {
-		l, err := net.Listen("tcp", addr)
+func TestWhichAddressesAreBeyondThisMachine(t *testing.T) {
+	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "0.0.0.0:1": true, "[::]:1": true, "192.0.2.1:1": true} {
+		a, err := net.ResolveTCPAddr("tcp", addr)
 		if err != nil {
-			t.Skip("no ", addr)
+			t.Fatal(err)
 		}
-		if got := !loopback(l.Addr()); got != want {
+		if got := !loopback(a); got != want {
 			t.Errorf("%s is beyond this machine: %v", addr, got)
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

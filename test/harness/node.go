@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
 // Bounds of what the harness waits for.
@@ -355,4 +357,18 @@ func (n *Node) Metrics() map[string]float64 {
 		}
 	}
 	return samples
+}
+
+// Operator is a client of a node's socket, and NewKey asks it for an API key.
+type (
+	Operator = client.Client
+	NewKey   = client.NewKey
+)
+
+// Operator is a client of the socket in this node's folder, for what would take
+// too long by a command each. The test closes it at its end.
+func (n *Node) Operator() *Operator {
+	c := client.New(n.Dir)
+	n.tb.Cleanup(c.Close)
+	return c
 }
