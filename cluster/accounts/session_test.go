@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -353,4 +355,40 @@ func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
+}
+
+// What refusals cost must not tell whether there is an account: compare the
+// processor time of the three, which take turns.
+func BenchmarkRefusedSignIn(b *testing.B) {
+	w := newWorld(b)
+	if _, err := w.CreateAccount(b.Context(), email, password); err != nil {
+		b.Fatal(err)
+	}
+	w.account(b, "bob@example.org")
+	a := w.node()
+	a.tries = newTries(1 << 30)
+	names := []string{"wrong", "no-password", "unknown"}
+	spent := make([][]float64, len(names))
+	for b.Loop() {
+		for i, user := range []string{email, "bob@example.org", "nobody@example.org"} {
+			before := processorTime(b)
+			if _, err := a.SignIn(b.Context(), user, "not the password", netip.Addr{}); !errors.Is(err, state.ErrUnauthorized) {
+				b.Fatal(err)
+			}
+			spent[i] = append(spent[i], float64(processorTime(b)-before)/float64(time.Millisecond))
+		}
+	}
+	for i, name := range names {
+		slices.Sort(spent[i])
+		b.ReportMetric(spent[i][len(spent[i])/2], name+"-cpu-ms")
+	}
+}
+
+func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

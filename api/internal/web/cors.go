@@ -3,16 +3,16 @@ package web
 import (
 	"net/http"
 	"slices"
-	"strings"
 )
 
 // AnyOrigin stands for all origins.
 const AnyOrigin = "*"
 
 // What browsers are told about cross-origin requests.
-var (
-	corsHeaders = strings.Join([]string{"Authorization", "Content-Type", IdempotencyHeader, RequestIDHeader}, ", ")
-	corsExposed = strings.Join([]string{"Retry-After", RequestIDHeader, "WWW-Authenticate"}, ", ")
+const (
+	corsMethods = "GET, HEAD, POST, DELETE"
+	corsHeaders = "Authorization, Content-Type, " + IdempotencyHeader + ", " + RequestIDHeader
+	corsExposed = "Retry-After, WWW-Authenticate, " + RequestIDHeader
 )
 
 // IdempotencyHeader names a request, so that a repeat of it is recognized.
@@ -44,7 +44,7 @@ func CrossOrigin(origins []string, h http.Handler) http.Handler {
 			header.Set("Access-Control-Allow-Origin", allowed)
 			header.Set("Access-Control-Expose-Headers", corsExposed)
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-				header.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
+				header.Set("Access-Control-Allow-Methods", corsMethods)
 				header.Set("Access-Control-Allow-Headers", corsHeaders)
 				header.Set("Access-Control-Max-Age", corsMaxAge)
 			}
