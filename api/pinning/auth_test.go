@@ -3,7 +3,9 @@ package pinning
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -296,5 +298,57 @@ func TestBrowsersMayUseTheAPIWithAToken(t *testing.T) {
 	}
 	if rec := do(off, request{method: "OPTIONS", path: "/pins", header: preflight}); rec.Header().Get("Access-Control-Allow-Origin") != "" {
 		t.Error("allowed without a setting")
+	}
+}
+
+// hook is a body that does something before it is read.
+type hook struct {
+	io.Reader
+	before func()
+}
+
+func (h *hook) Read(p []byte) (int, error) {
+	if h.before != nil {
+		h.before()
+		h.before = nil
+	}
+	return h.Reader.Read(p)
+}
+
+// A token that ends while the body is on its way changes nothing, whether or not
+// this node asks the cluster before it reads the body.
+func TestATokenThatEndsBeforeItsBodyIsHereChangesNothing(t *testing.T) {
+	for name, recognizes := range map[string]bool{"recognized": true, "authenticated": false} {
+		w := newWorld(t)
+		o := w.options
+		if !recognizes {
+			o.Recognize = nil
+		}
+		h, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := w.users.CreateKey(t.Context(), "alice@example.org", "", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := w.signIn(t)
+		for token, end := range map[string]func() error{
+			key.Token: func() error { return w.users.Revoke(t.Context(), key.ID) },
+			session:   func() error { return w.users.SignOut(t.Context(), session) },
+		} {
+			body := &hook{strings.NewReader(`{"cid":"` + cidOne + `"}`), func() {
+				if err := end(); err != nil {
+					t.Error(err)
+				}
+			}}
+			r := httptest.NewRequest(http.MethodPost, "/pins", body)
+			r.Header.Set("Authorization", "Bearer "+token)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r)
+			if rec.Code != 401 || body.before != nil || strings.Contains(w.all(), "requestid") {
+				t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+			}
+		}
 	}
 }
