@@ -359,11 +359,11 @@ func (n *Node) Metrics() map[string]float64 {
 	return samples
 }
 
-// Operator is a client of a node's socket, and NewKey asks it for an API key.
-type (
-	Operator = client.Client
-	NewKey   = client.NewKey
-)
+// Operator is a client of a node's socket.
+type Operator = client.Client
+
+// NewKey asks an Operator for an API key.
+type NewKey = client.NewKey
 
 // Operator is a client of the socket in this node's folder, for what would take
 // too long by a command each. The test closes it at its end.
