@@ -26,21 +26,22 @@ type Config struct {
 	// setting of the file, because it says where the file is.
 	Data string
 
-	Node    Node
-	Peer    Peer
-	Cluster Cluster
-	Pinning Pinning
-	S3      S3
-	Console Console
-	Paid    Paid
-	Gateway Gateway
-	Admin   Admin
-	API     API
-	Session Session
-	Repair  Repair
-	Tracker Tracker
-	Storage Storage
-	Log     Log
+	Node     Node
+	Peer     Peer
+	Cluster  Cluster
+	Accounts Accounts
+	Pinning  Pinning
+	S3       S3
+	Console  Console
+	Paid     Paid
+	Gateway  Gateway
+	Admin    Admin
+	API      API
+	Session  Session
+	Repair   Repair
+	Tracker  Tracker
+	Storage  Storage
+	Log      Log
 }
 
 // Node is how the node is called.
@@ -72,6 +73,11 @@ type Cluster struct {
 	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created
 	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer
+}
+
+// Accounts is what new accounts get.
+type Accounts struct {
+	Allowance Size // free storage of an account, until it is given another one
 }
 
 // Pinning is the Pinning Service API.
@@ -199,11 +205,12 @@ func Default() Config {
 			ClusterListen: []string{"/ip4/0.0.0.0/tcp/9096"},
 			Routing:       RoutingPublic,
 		},
-		Cluster: Cluster{Replication: 3, WriteCopies: 2},
-		Pinning: Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
-		S3:      S3{Listen: "127.0.0.1:9000"},
-		Console: Console{Listen: "127.0.0.1:9001"},
-		Admin:   Admin{Listen: "127.0.0.1:9094"},
+		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
+		Accounts: Accounts{Allowance: 500 * MiB},
+		Pinning:  Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
+		S3:       S3{Listen: "127.0.0.1:9000"},
+		Console:  Console{Listen: "127.0.0.1:9001"},
+		Admin:    Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Reads: ReadsLinearizable, AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
 			Origins: []string{"*"},

@@ -114,6 +114,10 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
 	},
 	{
+		key: "accounts.allowance", help: "`size` of the free storage of a new account; holdfast user quota changes that of one",
+		field: func(c *Config) any { return &c.Accounts.Allowance }, check: between[Size](1, maxBytes),
+	},
+	{
 		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty is off",
 		field: func(c *Config) any { return &c.Pinning.Listen }, check: hostPort,
 	},

@@ -170,6 +170,9 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.ReportCopies{}, false},
 		{&state.PlaceRoots{}, false},
 		{&state.SettleRoots{}, false},
+		{&state.ClearAccounts{}, false},
+		{&state.ReportArrivals{}, false},
+		{&state.GrantCredits{}, true},
 		{&state.UpdateNode{}, false},
 	} {
 		a, err := newOperation(tc.cmd)

@@ -129,7 +129,8 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
-		*state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses:
+		*state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses, *state.ClearAccounts,
+		*state.ReportArrivals:
 		return op, nil
 	}
 	_, err = rand.Read(op[:])

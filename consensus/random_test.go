@@ -42,7 +42,7 @@ func (s script) pin() state.Pin {
 
 func (s script) command() state.Command {
 	root := state.RootOf(cid.MustParse(cids[s.random(len(cids))]))
-	switch s.random(16) {
+	switch s.random(18) {
 	case 0, 1, 2:
 		return &state.CreatePin{Pin: s.pin(), Nodes: s.nodes()}
 	case 3, 4:
@@ -58,13 +58,23 @@ func (s script) command() state.Command {
 	case 11:
 		return &state.SettleRoots{Roots: []state.RootKey{root}}
 	case 12:
-		return &state.JoinNode{Node: state.Node{ID: s.node(), Level: 1}, At: 1}
+		return &state.JoinNode{Node: state.Node{ID: s.node(), Level: 2}, At: 1}
 	case 13:
-		return &state.UpdateNode{Node: state.Node{ID: s.node(), Level: 1, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
+		return &state.UpdateNode{Node: state.Node{ID: s.node(), Level: 2, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
+	case 15:
+		return &state.ReportArrivals{Items: []state.Arrival{{Root: root, Born: uint64(1 + s.random(400)), Bytes: uint64(s.random(200))}}}
+	case 16:
+		return &state.SetQuota{Account: account, Allowance: uint64(s.random(400))}
 	case 14:
 		return &state.ReportHash{Node: s.node(), Check: uint64(s.random(400)), Hash: state.Hash{byte(s.random(2))}}
 	default:
-		switch s.random(4) {
+		switch s.random(6) {
+		case 3:
+			return &state.OpenAccount{Account: state.Account{ID: "other", Email: "o@localhost"}, Allowance: 1}
+		case 4:
+			return &state.CloseAccount{Account: "other"}
+		case 5:
+			return &state.GrantCredits{Posting: state.Posting{ID: fmt.Sprint(s.random(2)), Account: account, Credits: 1}}
 		case 0:
 			return &state.CheckState{At: 5}
 		case 1:
@@ -95,7 +105,7 @@ func (s script) entries(t testing.TB, commands int) (log []*raft.Log) {
 	}
 	add([][]byte{encode(&state.InitCluster{
 		Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-		Node:     state.Node{ID: "n1", Level: 1, Store: "s", Votes: true},
+		Node:     state.Node{ID: "n1", Level: 2, Store: "s", Votes: true},
 		Operator: state.Account{ID: account, Email: "operator@localhost"},
 	}, state.OpID{})})
 	for made := 0; made < commands; {

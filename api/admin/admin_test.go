@@ -57,13 +57,45 @@ func (f *fake) Remove(_ context.Context, id state.NodeID, force bool) error {
 	return f.err
 }
 
-func (f *fake) CreateAccount(_ context.Context, email, password string) (state.Account, error) {
+func (f *fake) CreateAccount(_ context.Context, email, password string) (accounts.User, error) {
 	f.called("account %s %q", email, password)
-	return state.Account{ID: "a1", Email: email, PasswordHash: "secret", Created: 1_767_323_045_678}, f.err
+	return accounts.User{
+		Account: state.Account{ID: "a1", Email: email, PasswordHash: "secret", Created: 1_767_323_045_678},
+		Quota:   state.Quota{Allowance: state.DefaultAllowance},
+	}, f.err
 }
 
-func (f *fake) List(context.Context) ([]state.Account, error) {
-	return []state.Account{{ID: "a1", Email: "alice@example.org", PasswordHash: "secret", Created: 1}}, f.err
+func (f *fake) List(context.Context) ([]accounts.User, error) {
+	return []accounts.User{
+		{
+			Account: state.Account{ID: "a1", Email: "alice@example.org", PasswordHash: "secret", Created: 1},
+			Quota:   state.Quota{Allowance: 1000, Stored: 700, Coming: 200, Credits: 3},
+		},
+		{
+			Account: state.Account{ID: "operator", Email: "operator@localhost", Created: 1},
+			Quota:   state.Quota{Allowance: state.Unlimited, Stored: 1 << 60},
+		},
+	}, f.err
+}
+
+func (f *fake) SetPassword(_ context.Context, email, password string) error {
+	f.called("password %s %q", email, password)
+	return f.err
+}
+
+func (f *fake) RemoveAccount(_ context.Context, email string) error {
+	f.called("remove %s", email)
+	return f.err
+}
+
+func (f *fake) SetAllowance(_ context.Context, email string, bytes uint64) error {
+	f.called("allowance %s %d", email, bytes)
+	return f.err
+}
+
+func (f *fake) Grant(_ context.Context, email, posting string, credits uint64) error {
+	f.called("grant %s %q %d", email, posting, credits)
+	return f.err
 }
 
 func (f *fake) ByEmail(_ context.Context, email string) (state.Account, error) {
@@ -211,6 +243,12 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"ticket_ttl", fake{}, "POST", "/tickets", `{"ttl":"90m"}`, "ticket 1h30m0s"},
 		{"user_create", fake{}, "POST", "/users", `{"email":"bob@example.org","password":"p"}`, `account bob@example.org "p"`},
 		{"users", fake{}, "GET", "/users", "", ""},
+		{"user_remove", fake{}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
+		{"user_remove_unknown", fake{err: state.ErrNotFound}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
+		{"user_password", fake{}, "PUT", "/users/bob@example.org/password", `{"password":"p"}`, `password bob@example.org "p"`},
+		{"user_quota", fake{}, "PUT", "/users/bob@example.org/quota", `{"allowance_bytes":7}`, "allowance bob@example.org 7"},
+		{"user_quota_none", fake{}, "PUT", "/users/bob@example.org/quota", `{"unlimited":true}`, "allowance bob@example.org 18446744073709551615"},
+		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `grant bob@example.org "g" 7`},
 		{"key_create", fake{}, "POST", "/keys", `{"user":"alice@example.org","name":"n","scopes":["storage:read"],"ttl":"1h"}`, "key alice@example.org n [storage:read] 1h0m0s"},
 		{"key_create_plain", fake{}, "POST", "/keys", `{"user":"alice@example.org"}`, "key alice@example.org  [] 0s"},
 		{"keys", fake{}, "GET", "/keys", "", "keys "},
@@ -273,6 +311,13 @@ func TestBadRequestsReachNoUseCase(t *testing.T) {
 		{"POST", "/tickets", `{"ttl":"-1h"}`, 400},
 		{"POST", "/tickets", `{"ttl":"0s"}`, 400},
 		{"POST", "/users", `{"email":["a"]}`, 400},
+		{"PUT", "/users/a@b/quota", `{"allowance_bytes":-1}`, 400},
+		{"PUT", "/users/a@b/quota", `{"allowance_bytes":"1"}`, 400},
+		{"PUT", "/users/a@b/quota", `7`, 400},
+		{"PUT", "/users/a@b/quota", `{}`, 400},
+		{"PUT", "/users/a@b/quota", `{"allowance_bytes":1,"unlimited":true}`, 400},
+		{"POST", "/users/a@b/credits", `{"credits":1.5}`, 400},
+		{"PUT", "/users/a@b/password", `{"password":7}`, 400},
 		{"POST", "/users", `{"email":"a"} {}`, 400},
 		{"POST", "/users", `{"email":"` + strings.Repeat("a", 1<<20) + `"}`, 413},
 		{"POST", "/keys", `{"user":"a","scopes":"storage:read"}`, 400},

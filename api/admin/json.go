@@ -65,6 +65,28 @@ type User struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
 	Created string `json:"created"`
+	// AllowanceBytes is what it may store without credits; null is no limit.
+	AllowanceBytes *uint64 `json:"allowance_bytes"`
+	StoredBytes    uint64  `json:"stored_bytes"` // of what is pinned
+	ComingBytes    uint64  `json:"coming_bytes"` // that have arrived of what is not pinned yet
+	Credits        uint64  `json:"credits"`
+}
+
+// NewPassword asks for another password.
+type NewPassword struct {
+	Password string `json:"password"`
+}
+
+// NewQuota asks for another allowance.
+type NewQuota struct {
+	AllowanceBytes *uint64 `json:"allowance_bytes,omitempty"`
+	Unlimited      bool    `json:"unlimited,omitempty"` // in the place of a number
+}
+
+// NewCredits asks for credits.
+type NewCredits struct {
+	Posting string `json:"posting,omitempty"` // a name; the same name is posted once
+	Credits uint64 `json:"credits"`
 }
 
 // NewUser asks for an account. An empty password means none.
@@ -173,8 +195,15 @@ func array(s []string) []string {
 	return s
 }
 
-func userOf(a *state.Account) User {
-	return User{ID: string(a.ID), Email: a.Email, Created: a.Created.Time().Format(timeForm)}
+func userOf(u *accounts.User) User {
+	user := User{
+		ID: string(u.ID), Email: u.Email, Created: u.Created.Time().Format(timeForm),
+		StoredBytes: u.Quota.Stored, ComingBytes: u.Quota.Coming, Credits: u.Quota.Credits,
+	}
+	if u.Quota.Allowance != state.Unlimited {
+		user.AllowanceBytes = &u.Quota.Allowance
+	}
+	return user
 }
 
 func keyOf(k *accounts.Key) Key {

@@ -37,9 +37,17 @@ type Members interface {
 // Accounts are the use cases of accounts and keys that an operator has.
 type Accounts interface {
 	// CreateAccount adds an account; an empty password means none.
-	CreateAccount(ctx context.Context, email, password string) (state.Account, error)
+	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// List returns all accounts.
-	List(ctx context.Context) ([]state.Account, error)
+	List(ctx context.Context) ([]accounts.User, error)
+	// SetPassword changes the password of an e-mail's account.
+	SetPassword(ctx context.Context, email, password string) error
+	// RemoveAccount ends an e-mail's account and its keys; its pins go away after it.
+	RemoveAccount(ctx context.Context, email string) error
+	// SetAllowance changes what an e-mail's account may store without credits.
+	SetAllowance(ctx context.Context, email string, bytes uint64) error
+	// Grant posts credits to an e-mail's account, under the same name once.
+	Grant(ctx context.Context, email, posting string, credits uint64) error
 	// ByEmail returns the account of an e-mail, or state.ErrNotFound.
 	ByEmail(ctx context.Context, email string) (state.Account, error)
 	// Operator returns the account that local commands act as.
@@ -147,6 +155,10 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPost, Path: "/tickets", Serve: call(p.createTicket)},
 		{Method: http.MethodGet, Path: "/users", Serve: call(p.users)},
 		{Method: http.MethodPost, Path: "/users", Serve: call(p.createUser)},
+		{Method: http.MethodDelete, Path: "/users/{email}", Serve: call(p.removeUser)},
+		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: call(p.setPassword)},
+		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: call(p.setQuota)},
+		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: call(p.grant)},
 		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
 		{Method: http.MethodPost, Path: "/keys", Serve: call(p.createKey)},
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},
@@ -254,6 +266,41 @@ func (p *operator) createUser(w http.ResponseWriter, r *http.Request) (any, erro
 	}
 	account, err := p.opts.Accounts.CreateAccount(r.Context(), ask.Email, ask.Password)
 	return userOf(&account), err
+}
+
+func (p *operator) removeUser(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, p.opts.Accounts.RemoveAccount(r.Context(), r.PathValue("email"))
+}
+
+func (p *operator) setPassword(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewPassword
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	return nil, p.opts.Accounts.SetPassword(r.Context(), r.PathValue("email"), ask.Password)
+}
+
+func (p *operator) setQuota(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewQuota
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	if ask.Unlimited == (ask.AllowanceBytes != nil) {
+		return nil, web.BadRequest("one of allowance_bytes and unlimited is needed")
+	}
+	allowance := uint64(state.Unlimited)
+	if !ask.Unlimited {
+		allowance = *ask.AllowanceBytes
+	}
+	return nil, p.opts.Accounts.SetAllowance(r.Context(), r.PathValue("email"), allowance)
+}
+
+func (p *operator) grant(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewCredits
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	return nil, p.opts.Accounts.Grant(r.Context(), r.PathValue("email"), ask.Posting, ask.Credits)
 }
 
 func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -12,6 +12,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,6 +44,10 @@ type Options struct {
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
 
+	// Allowance is what a new account may store without credits, in bytes; zero
+	// is state.DefaultAllowance.
+	Allowance uint64
+
 	// SessionIdle is how long a session that begins here may lie unused, and
 	// SessionLife when it ends at the latest; zero: the defaults.
 	SessionIdle, SessionLife time.Duration
@@ -66,6 +71,7 @@ type Accounts struct {
 	sessions  sessions
 	uses      *uses
 	tries     *tries
+	allowance uint64 // of new accounts
 }
 
 // New returns the use cases of accounts.
@@ -76,6 +82,7 @@ func New(o Options) *Accounts {
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
 	a.uses = newUses(a.sessions.idle)
+	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
 	if a.now == nil {
 		a.now = time.Now
 	}
@@ -112,40 +119,27 @@ func unprintable(r rune) bool { return r <= ' ' || r >= 0x7f }
 //
 // Errors: state.ErrInvalid, state.ErrExists when the e-mail has an account,
 // state.ErrUnavailable without a majority.
-func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (state.Account, error) {
+func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (User, error) {
 	email, err := NormalEmail(email)
 	if err != nil {
-		return state.Account{}, err
+		return User{}, err
 	}
 	account := state.Account{ID: state.AccountID(a.newID()), Email: email, Created: state.MillisOf(a.now())}
 	if password != "" {
 		if account.PasswordHash, err = a.hashPassword(ctx, password); err != nil {
-			return state.Account{}, err
+			return User{}, err
 		}
 	}
-	if _, err := a.state.Propose(ctx, &state.CreateAccount{Account: account}); err != nil {
-		return state.Account{}, fmt.Errorf("create account: %w", err)
+	cmd, err := a.opening(account)
+	if err == nil {
+		_, err = a.state.Propose(ctx, cmd)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("create account: %w", err)
 	}
 	a.log.InfoContext(ctx, "account created", "account", account.ID)
 	account.PasswordHash = ""
-	return account, nil
-}
-
-// List returns all accounts in the order of their ids, without password hashes.
-func (a *Accounts) List(ctx context.Context) ([]state.Account, error) {
-	view, release, err := a.state.View(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list accounts: %w", err)
-	}
-	defer release()
-	all, err := view.Accounts()
-	if err != nil {
-		return nil, fmt.Errorf("list accounts: %w", err)
-	}
-	for i := range all {
-		all[i].PasswordHash = ""
-	}
-	return all, nil
+	return User{Account: account, Quota: state.Quota{Allowance: a.allowance}}, nil
 }
 
 // ByEmail returns the account of an e-mail, without its password hash, or

@@ -82,7 +82,7 @@ func (w *world) account(tb testing.TB, email string) state.Account {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return a
+	return a.Account
 }
 
 func (w *world) key(tb testing.TB, email string, scopes ...string) Key {
@@ -165,7 +165,7 @@ func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
 		t.Errorf("the hash is handed out by e-mail, %v", err)
 	}
 	all, err := w.List(t.Context())
-	if err != nil || slices.ContainsFunc(all, func(a state.Account) bool { return a.PasswordHash != "" }) {
+	if err != nil || slices.ContainsFunc(all, func(a User) bool { return a.PasswordHash != "" }) {
 		t.Errorf("the hash is listed, %v", err)
 	}
 	view, release := w.state.LocalView()

@@ -33,7 +33,7 @@ func newUser(t *testing.T) (*world, state.Account) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, a
+	return w, a.Account
 }
 
 // open tells whether a token opens the account, by both ways.

@@ -352,7 +352,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Now: n.opts.Now, Logger: n.logger})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
-		State: n.consensus, Secret: secret, Now: n.opts.Now, Logger: n.logger,
+		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	n.content = content.New(content.Options{

@@ -25,6 +25,7 @@ type run struct {
 	share *share // the dispatcher's
 	begin time.Time
 	floor uint64 // blocks that an earlier turn came to
+	meter meter
 	stop  context.CancelCauseFunc
 
 	bytes  atomic.Uint64
@@ -172,14 +173,14 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if own.Phase != state.Fetching || own.Reason != "" || e.ticket != 0 {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
-		d.launch(ctx, work, e, d.job(nodes, &root), now)
+		d.launch(ctx, work, e, d.job(nodes, &root), now, meterOf(view, &root))
 		waiting++
 	}
 }
 
-func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry, job Job, now time.Time) {
+func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry, job Job, now time.Time, m meter) {
 	scope, stop := context.WithCancelCause(ctx)
-	r := &run{entry: e, share: d.queue.begun(e.account), begin: now, floor: e.reached, stop: stop}
+	r := &run{entry: e, share: d.queue.begun(e.account), begin: now, floor: e.reached, meter: m, stop: stop}
 	e.stage, e.run = fetching, r
 	d.running[r] = struct{}{}
 	d.t.mu.Lock()
@@ -204,6 +205,7 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 		if blocks > max(r.floor, r.blocks.Swap(blocks)) {
 			r.moved.Store(max(1, int64(t.opts.Now().Sub(r.begin))))
 		}
+		t.charge(ctx, &r.meter, bytes)
 	})
 	if err == nil {
 		err = wrap("seal blocks", t.opts.Blocks.Seal(ctx, job.Owner, bytes, blocks))

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -15,7 +16,8 @@ const (
 )
 
 // Settler moves, on the leader, the pins that one log entry had no room for to
-// the status of their roots. All fields are required.
+// the status of their roots, and clears accounts that were closed. All fields are
+// required.
 type Settler struct {
 	Self   state.NodeID
 	State  State
@@ -56,15 +58,23 @@ func (s *Settler) pass(ctx context.Context) error {
 	for ctx.Err() == nil && s.State.IsLeader() {
 		view, release := s.State.LocalView()
 		roots, err := view.Settling(state.MaxReports)
+		closed, cerr := view.Closing(state.MaxReports)
 		release()
-		if err != nil {
-			return wrap("read settling roots", err)
+		if err := errors.Join(err, cerr); err != nil {
+			return wrap("read what is to be settled", err)
 		}
-		if len(roots) == 0 {
+		if len(roots)+len(closed) == 0 {
 			return nil
 		}
-		if _, err := s.State.Propose(ctx, &state.SettleRoots{Roots: roots}); err != nil {
-			return wrap("settle roots", err)
+		if len(roots) > 0 {
+			if _, err := s.State.Propose(ctx, &state.SettleRoots{Roots: roots}); err != nil {
+				return wrap("settle roots", err)
+			}
+		}
+		if len(closed) > 0 {
+			if _, err := s.State.Propose(ctx, &state.ClearAccounts{Accounts: closed}); err != nil {
+				return wrap("clear closed accounts", err)
+			}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,13 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"pin ls --limit many", "--limit"},
 		{"pin ls --limit -1", "--limit"},
 		{"user add", "EMAIL"},
+		{"user rm", "EMAIL"},
+		{"user passwd", "EMAIL"},
+		{"user quota a@b", "BYTES"},
+		{"user quota a@b 1.5", `"1.5"`},
+		{"user quota a@b -1", "-1"},
+		{"user grant a@b", "CREDITS"},
+		{"user grant a@b 0", `"0"`},
 		{"key create", "--user"},
 		{"key create --user a@b --ttl soon", "--ttl"},
 		{"key create --user a@b --ttl -1h", "--ttl"},
@@ -117,6 +125,11 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"user add a@b", "", "a@b\n"},
 		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
 		{"user ls --json", "", "[]\n"},
+		{"user rm a@b", "", ""},
+		{"user passwd a@b", "secret words\n", ""},
+		{"user quota a@b 7", "", ""},
+		{"user quota a@b unlimited", "", ""},
+		{"user grant a@b 7 --posting g", "", ""},
 		{"pin ls", "", "REQUEST ID  STATUS  CREATED                   CID    NAME\n" +
 			"r2          failed  2026-11-20T10:00:01.000Z  bafy2\n" +
 			"r1          pinned  2026-11-20T10:00:00.000Z  bafy1  a?[31mb\n"},
@@ -129,6 +142,10 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		if got.code != exitOK || got.out != tc.want || got.errOut != "" {
 			t.Errorf("%s:\n got %+v\nwant %q", tc.args, got, tc.want)
 		}
+	}
+	want := []string{"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7"}
+	if !slices.Equal(node.changes, want) {
+		t.Errorf("the accounts were changed by %q, want %q", node.changes, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"strings"
@@ -21,6 +22,8 @@ type fakeNode struct {
 	pins   []client.PinStatus // newest first
 	files  map[string]fakeFile
 	keys   []client.NewKey // asked for
+
+	changes []string // of accounts
 }
 
 // fakeFile breaks off with err after data.
@@ -42,6 +45,26 @@ func (f *fakeNode) CreateTicket(_ context.Context, ttl time.Duration) (string, e
 
 func (f *fakeNode) CreateUser(_ context.Context, email, password string) (client.User, error) {
 	return client.User{Email: email + password}, nil
+}
+
+func (f *fakeNode) RemoveUser(_ context.Context, email string) error {
+	f.changes = append(f.changes, "rm "+email)
+	return nil
+}
+
+func (f *fakeNode) SetPassword(_ context.Context, email, password string) error {
+	f.changes = append(f.changes, "passwd "+email+" "+password)
+	return nil
+}
+
+func (f *fakeNode) SetQuota(_ context.Context, email string, bytes uint64) error {
+	f.changes = append(f.changes, fmt.Sprint("quota ", email, " ", bytes))
+	return nil
+}
+
+func (f *fakeNode) Grant(_ context.Context, email, posting string, credits uint64) error {
+	f.changes = append(f.changes, fmt.Sprint("grant ", email, " ", posting, " ", credits))
+	return nil
 }
 
 func (f *fakeNode) CreateKey(_ context.Context, k client.NewKey) (client.Key, error) {

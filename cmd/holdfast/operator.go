@@ -20,6 +20,10 @@ type operator interface {
 
 	CreateUser(ctx context.Context, email, password string) (client.User, error)
 	Users(ctx context.Context) ([]client.User, error)
+	RemoveUser(ctx context.Context, email string) error
+	SetPassword(ctx context.Context, email, password string) error
+	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64: no limit
+	Grant(ctx context.Context, email, posting string, credits uint64) error
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
 	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
 	ShowKey(ctx context.Context, jti string) (client.Key, error)

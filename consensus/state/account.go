@@ -53,17 +53,7 @@ type CreateAccount struct{ Account Account }
 func (v *CreateAccount) Code(c *codec.Coder) { v.Account.Code(c) }
 
 func (v *CreateAccount) apply(tx Tx, _ *entry) (Result, error) {
-	if err := v.Account.check(); err != nil {
-		return Result{}, err
-	}
-	for _, k := range []key{emailKey(v.Account.Email), accountKey(v.Account.ID)} {
-		if taken, err := has(tx, k); err != nil {
-			return Result{}, err
-		} else if taken {
-			return Result{}, Errorf(CodeExists, "an account %s exists already", v.Account.Email)
-		}
-	}
-	return Result{}, putAccount(tx, &v.Account)
+	return Result{}, open(tx, &v.Account, DefaultAllowance)
 }
 
 // Account returns an account by its id, or ErrNotFound.

@@ -99,5 +99,5 @@ func (v *InitCluster) apply(tx Tx, e *entry) (Result, error) {
 	if err := putNode(tx, &v.Node, e); err != nil {
 		return Result{}, err
 	}
-	return Result{}, putAccount(tx, &v.Operator)
+	return Result{}, open(tx, &v.Operator, Unlimited)
 }

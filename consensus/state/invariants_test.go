@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/ipfs/go-cid"
@@ -28,8 +29,9 @@ func (m *machine) check() {
 	}
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
+	m.wantCharges(want, pins, roots)
 
-	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta} {
+	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
 			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey)
@@ -77,12 +79,8 @@ func set(t reporter, m *memory, k key, value []byte) {
 // allPins reads every row that looks like a pin's.
 func (m *machine) allPins() (pins []Pin) {
 	m.t.Helper()
-	accounts, err := m.view().Accounts()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	for _, a := range accounts {
-		prefix := pinKey(a.ID, pinRow)
+	for _, a := range []AccountID{alice, bob} {
+		prefix := pinKey(a, pinRow)
 		err := m.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
 			p, err := decode[Pin](value)
 			if err == nil {
@@ -103,6 +101,102 @@ func (m *machine) allRoots() (roots []Root) {
 		m.t.Fatal(err)
 	}
 	return roots
+}
+
+// wantCharges writes what accounts should be charged, and compares the sums.
+func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root) {
+	m.t.Helper()
+	sums := map[AccountID]*Quota{}
+	for i := range roots {
+		r := &roots[i]
+		arrived, err := counter(m, arrivedKey(r.Key))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if arrived > 0 {
+			bump(m.t, want, arrivedKey(r.Key), int(arrived))
+		}
+		for _, a := range []AccountID{alice, bob} {
+			q, err := get[Quota](m, quotaKey(a))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			if q == nil {
+				continue
+			}
+			holds, stored := false, false
+			for j := range pins {
+				p := &pins[j]
+				if k, err := p.root(); err != nil || k != r.Key || p.Account != a {
+					continue
+				}
+				attached, _ := has(m, attachedKey(p, r.Key))
+				holds, stored = holds || attached, stored || attached && p.Status == Pinned
+			}
+			c := charge{Bytes: arrived}
+			if stored {
+				c = charge{Bytes: r.Size, Stored: true}
+			}
+			if settling, _ := has(m, settlingKey(r.Key)); settling || m.narrow && !stored { // charged by the first pin that was moved, or that an entry came to
+				now, err := get[charge](m, chargeKey(a, r.Key))
+				if err != nil {
+					m.t.Fatal(err)
+				}
+				if now == nil { // or by none yet
+					continue
+				}
+				c = *now
+			}
+			if !holds || c == (charge{}) {
+				continue
+			}
+			if sums[a] == nil {
+				sums[a] = new(Quota)
+			}
+			if err := errors.Join(c.on(sums[a], true), put(want, chargeKey(a, r.Key), &c)); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	for _, a := range []AccountID{alice, bob} {
+		q, err := get[Quota](m, quotaKey(a))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		sum := sums[a]
+		if sum == nil {
+			sum = new(Quota)
+		}
+		if q != nil && (q.Stored != sum.Stored || q.Coming != sum.Coming) {
+			m.t.Errorf("%s stores %d and waits for %d bytes, by its charges %d and %d", a, q.Stored, q.Coming, sum.Stored, sum.Coming)
+		}
+	}
+}
+
+// checkAllowances compares what accounts use with what they did before a command:
+// nothing but a smaller allowance brings them above it.
+func (m *machine) checkAllowances(before *memory, cmd Command) {
+	m.t.Helper()
+	switch cmd.(type) {
+	case *SetQuota, *RaiseLevel:
+		return
+	}
+	for _, a := range []AccountID{alice, bob} {
+		was, err := get[Quota](before, quotaKey(a))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		is, err := get[Quota](m, quotaKey(a))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if was == nil || is == nil || !is.exceeds(is.Used()) {
+			continue
+		}
+		if !was.exceeds(was.Used()) || is.Used() > was.Used() {
+			m.t.Errorf("%T brought %s from %d to %d bytes of %d", cmd, a, was.Used(), is.Used(), is.Allowance)
+		}
+	}
 }
 
 // wantPin writes what a pin should have in the pin table.

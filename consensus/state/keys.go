@@ -33,6 +33,11 @@ const (
 	tableUse        = 'u' // kind, key or session -> when it was last used
 	tableMadeBy     = 'g' // jti -> generation of the key that signs it, above 0
 	tableOnce       = 'I' // account, then name -> once, time -> name, or their count
+	tableQuota      = 'B' // account -> Quota
+	tableCharge     = 'c' // account, root -> charge
+	tableArrived    = 'a' // root that is not settled -> bytes of it that have arrived
+	tablePosting    = 'L' // account, posting -> Posting
+	tableClosing    = 'X' // account that is closed and not cleared yet -> -
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

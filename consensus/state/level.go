@@ -15,7 +15,8 @@ import (
 // Level 1 brought CheckState, ReportHash, GrantVote, RaiseLevel, ByKey, the level,
 // store and vote of members' records, and the bound in bytes of remembered
 // operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
-// RotateSigningKey and CreateOnce.
+// RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
+// CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -69,6 +70,11 @@ func raise(tx Tx, from, to Level, e *entry) error {
 	e.fx.Level = true
 	if from < 1 && to >= 1 {
 		if err := boundOps(tx); err != nil {
+			return err
+		}
+	}
+	if from < 2 && to >= 2 {
+		if err := foundQuotas(tx); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,9 @@ func rootOf(t reporter, text string) RootKey {
 	return RootOf(c)
 }
 
+// sizeOf is the size of a DAG, which all nodes agree on.
+func sizeOf(k RootKey) uint64 { return 10 + uint64(k[len(k)-1])%50 }
+
 // anyCommand draws a command out of a small world, so that commands meet.
 func anyCommand(t *rapid.T, m *machine) Command {
 	account := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(t, "account")
@@ -52,7 +55,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return k, r.Born - uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(t, "age"))
 	}
-	switch rapid.IntRange(-1, 13).Draw(t, "kind") {
+	switch rapid.IntRange(-1, 20).Draw(t, "kind") {
 	case -1:
 		return &CreateOnce{
 			Key:    Hash{byte(rapid.IntRange(0, 3).Draw(t, "name"))},
@@ -70,7 +73,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 			k, born := root()
 			r.Items = append(r.Items, CopyReport{
 				Root: k, Born: born, Phase: rapid.SampledFrom([]Phase{Fetching, Held, Held, GaveUp, GaveUp}).Draw(t, "phase"),
-				Size: 1, Blocks: 1, Reason: rapid.SampledFrom([]string{"", "nobody has it"}).Draw(t, "reason"),
+				Size: sizeOf(k), Blocks: 1, Reason: rapid.SampledFrom([]string{"", "nobody has it"}).Draw(t, "reason"),
 			})
 		}
 		return r
@@ -80,6 +83,21 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	case 11:
 		k, _ := root()
 		return &SettleRoots{Roots: []RootKey{k}}
+	case 13:
+		return &RaiseLevel{Level: Level(rapid.IntRange(1, 2).Draw(t, "level"))}
+	case 14, 15:
+		return &SetQuota{Account: account, Allowance: rapid.SampledFrom([]uint64{0, 1, 30, 90, Unlimited}).Draw(t, "allowance")}
+	case 16, 17:
+		k, born := root()
+		return &ReportArrivals{Items: []Arrival{{Root: k, Born: born, Bytes: rapid.Uint64Range(0, sizeOf(k)).Draw(t, "bytes")}}}
+	case 18:
+		return &GrantCredits{Posting: Posting{
+			ID: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "posting"), Account: account, Credits: rapid.Uint64Range(0, 1).Draw(t, "credits"),
+		}}
+	case 19:
+		return &CloseAccount{Account: bob}
+	case 20:
+		return &ClearAccounts{Accounts: []AccountID{alice, bob}}
 	case 12:
 		return &JoinNode{Node: Node{ID: node.Draw(t, "node")}}
 	default:
@@ -119,6 +137,7 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 				}
 			}
 			m.check()
+			m.checkAllowances(before, cmd)
 			if rt.Failed() {
 				rt.Fatalf("after step %d: %+v", step, cmd)
 			}

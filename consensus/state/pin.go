@@ -117,6 +117,15 @@ func (v *Pin) check() (cid.Cid, error) {
 // leave no later times for the account's next pins.
 const maxCreated = Millis(253_402_300_799_999)
 
+// root returns the key of what a stored pin names.
+func (v *Pin) root() (RootKey, error) {
+	c, err := cid.Decode(v.CID)
+	if err != nil {
+		return "", fmt.Errorf("state: stored cid %q: %w", v.CID, err)
+	}
+	return RootOf(c), nil
+}
+
 func pinKey(a AccountID, part1 byte) key { return part(table(tablePins), a).byte(part1) }
 
 func locatorKey(a AccountID, id RequestID) key { return part(pinKey(a, pinByID), id) }
@@ -255,7 +264,7 @@ func (v *CreatePin) apply(tx Tx, e *entry) (Result, error) {
 		return accepted(done), err
 	}
 	p := v.Pin
-	c, nodes, err := checkPin(tx, &p, v.Nodes)
+	c, nodes, err := checkPin(tx, &p, nil, v.Nodes)
 	if err != nil {
 		return Result{}, err
 	}
@@ -276,9 +285,10 @@ func accepted(p *Pin) Result {
 	return Result{Pin: &q}
 }
 
-// checkPin finds everything that can be wrong with a new pin, before a write.
-// It returns the nodes for a new root that are members still.
-func checkPin(tx Tx, p *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
+// checkPin finds everything that can be wrong with a new pin, which may be in the
+// place of an old one, before a write. It returns the nodes for a new root that
+// are members still.
+func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	c, err := p.check()
 	if err != nil {
 		return c, nil, err
@@ -292,14 +302,15 @@ func checkPin(tx Tx, p *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if len(members) == 0 {
-		if here, err := has(tx, rootKey(RootOf(c))); err != nil {
-			return c, nil, err
-		} else if !here {
-			return c, nil, Errorf(CodeConflict, "the nodes chosen for the content have left the cluster")
-		}
+	k := RootOf(c)
+	root, err := get[Root](tx, rootKey(k))
+	if err != nil {
+		return c, nil, err
 	}
-	return c, members, nil
+	if root == nil && len(members) == 0 {
+		return c, nil, Errorf(CodeConflict, "the nodes chosen for the content have left the cluster")
+	}
+	return c, members, afford(tx, p.Account, root, k, old)
 }
 
 // addPin writes a checked pin and attaches it to its root.
@@ -348,11 +359,11 @@ func dropPin(tx Tx, p *Pin, guard RootKey, e *entry) error {
 	if err := removePin(tx, p); err != nil {
 		return err
 	}
-	c, err := cid.Decode(p.CID)
+	k, err := p.root()
 	if err != nil {
-		return fmt.Errorf("state: stored cid %q: %w", p.CID, err)
+		return err
 	}
-	return detach(tx, p, RootOf(c), guard, e)
+	return detach(tx, p, k, guard, e)
 }
 
 // ReplacePin is one log entry because the user sees one change: there is no
@@ -382,7 +393,7 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, Errorf(CodeNotFound, "no pin %s", v.Old)
 	}
 	p := v.Pin
-	c, nodes, err := checkPin(tx, &p, v.Nodes)
+	c, nodes, err := checkPin(tx, &p, old, v.Nodes)
 	if err != nil {
 		return Result{}, err
 	}

@@ -326,6 +326,7 @@ func TestPinsOfPopularContentMoveInBoundedSteps(t *testing.T) {
 func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
+		m.narrow = true
 		apply := func(cmd Command) {
 			m.index++
 			m.fx = Effects{}

@@ -218,7 +218,10 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
 	}
 	e.fx.touch(root)
-	return root, put(tx, rootKey(k), root)
+	if err := put(tx, rootKey(k), root); err != nil {
+		return nil, err
+	}
+	return root, bill(tx, p.Account, root)
 }
 
 // allocate sets where a root is kept. Copies that stay keep their phase.
@@ -266,6 +269,9 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 		return err // a failed pin holds nothing
 	}
 	if err := tx.Delete(a); err != nil {
+		return err
+	}
+	if err := unbill(tx, p.Account, k); err != nil {
 		return err
 	}
 	root, err := get[Root](tx, rootKey(k))
@@ -371,7 +377,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	if err := markShort(tx, root.Key, false); err != nil {
 		return err
 	}
-	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key)} {
+	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key), arrivedKey(root.Key)} {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
@@ -427,6 +433,9 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 		return err
 	}
 	if root.Status == Pinned || root.Status == Failed {
+		if err := tx.Delete(arrivedKey(root.Key)); err != nil {
+			return err
+		}
 		if err := releaseGuards(tx, root.Key, e); err != nil {
 			return err
 		}
@@ -450,7 +459,8 @@ func failure(root *Root) string {
 	return strings.ToValidUTF8(text[:min(len(text), MaxReasonLen)], "")
 }
 
-// settle moves pins attached to a root to its status, MaxSettle of them in one
+// settle moves pins attached to a root to its status, or to failed where their
+// account cannot afford what is pinned now, MaxSettle of them in one
 // command at the most; the rest is left for SettleRoots. The settling mark
 // holds the key to go on from.
 func settle(tx Tx, k RootKey, e *entry) error {
@@ -474,7 +484,18 @@ func settle(tx Tx, k RootKey, e *entry) error {
 		return err
 	}
 	e.settle -= len(pins)
+	refs := root.Refs
 	for _, p := range pins {
+		if root.Status == Pinned {
+			if ok, err := commitCharge(tx, p.Account, root); err != nil {
+				return err
+			} else if !ok {
+				if err := letGo(tx, p, root, tooMuch(root.Size)); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		if p.Status != root.Status {
 			if err := movePin(tx, p, root.Status, root.Detail); err != nil {
 				return err
@@ -485,6 +506,9 @@ func settle(tx Tx, k RootKey, e *entry) error {
 				return err
 			}
 			root.Refs--
+			if err := unbill(tx, p.Account, k); err != nil {
+				return err
+			}
 		}
 	}
 	if next != nil {
@@ -495,7 +519,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	} else if err := tx.Delete(settlingKey(k)); err != nil {
 		return err
 	}
-	if root.Status == Failed {
+	if root.Refs != refs || root.Status == Failed {
 		return keepOrRemove(tx, root, e)
 	}
 	return nil

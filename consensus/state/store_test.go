@@ -87,6 +87,9 @@ type machine struct {
 	t     reporter
 	index uint64
 	op    uint64
+	// narrow: entries have room for one pin only, so what arrives is not charged
+	// to all who wait for it.
+	narrow bool
 	fx    Effects // of the newest command
 }
 

@@ -14,7 +14,8 @@ func LevelOf(cmd state.Command) state.Level {
 	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.ByKey:
 		return 1
 	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.BySession, *state.RotateSigningKey,
-		*state.CreateOnce:
+		*state.CreateOnce, *state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
+		*state.GrantCredits, *state.ReportArrivals:
 		return 2
 	}
 	return 0

@@ -41,6 +41,13 @@ const (
 	kindBySession        = 23
 	kindRotateSigningKey = 24
 	kindCreateOnce       = 25
+	kindOpenAccount      = 26
+	kindSetPassword      = 27
+	kindCloseAccount     = 28
+	kindClearAccounts    = 29
+	kindSetQuota         = 30
+	kindGrantCredits     = 31
+	kindReportArrivals   = 32
 )
 
 // Bounds of what this package reads and writes.
@@ -117,6 +124,20 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindRotateSigningKey, nil
 	case *state.CreateOnce:
 		return kindCreateOnce, nil
+	case *state.OpenAccount:
+		return kindOpenAccount, nil
+	case *state.SetPassword:
+		return kindSetPassword, nil
+	case *state.CloseAccount:
+		return kindCloseAccount, nil
+	case *state.ClearAccounts:
+		return kindClearAccounts, nil
+	case *state.SetQuota:
+		return kindSetQuota, nil
+	case *state.GrantCredits:
+		return kindGrantCredits, nil
+	case *state.ReportArrivals:
+		return kindReportArrivals, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -173,6 +194,20 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.RotateSigningKey), nil
 	case kindCreateOnce:
 		return new(state.CreateOnce), nil
+	case kindOpenAccount:
+		return new(state.OpenAccount), nil
+	case kindSetPassword:
+		return new(state.SetPassword), nil
+	case kindCloseAccount:
+		return new(state.CloseAccount), nil
+	case kindClearAccounts:
+		return new(state.ClearAccounts), nil
+	case kindSetQuota:
+		return new(state.SetQuota), nil
+	case kindGrantCredits:
+		return new(state.GrantCredits), nil
+	case kindReportArrivals:
+		return new(state.ReportArrivals), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }

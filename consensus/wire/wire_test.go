@@ -84,6 +84,13 @@ func every() []state.Command {
 		&state.CreateOnce{Key: state.Hash{3}, Change: &state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}}},
 		&state.CreateOnce{Key: state.Hash{3}, Change: &state.ByKey{Key: "jti", Change: &state.CreatePin{Pin: pin}}},
 		&state.CreateOnce{Key: state.Hash{3}, Change: &state.BySession{Session: "session", Change: &state.CreatePin{Pin: pin}}},
+		&state.OpenAccount{Account: account, Allowance: 1 << 40},
+		&state.SetPassword{Account: "account", Hash: "hash"},
+		&state.CloseAccount{Account: "account"},
+		&state.ClearAccounts{Accounts: []state.AccountID{"account", "other"}},
+		&state.SetQuota{Account: "account", Allowance: 1 << 40},
+		&state.GrantCredits{Posting: state.Posting{ID: "posting", Account: "account", Credits: 7, Made: 8}},
+		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}
 }
 

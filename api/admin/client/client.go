@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -140,6 +141,33 @@ func (c *Client) CreateUser(ctx context.Context, email, password string) (u User
 func (c *Client) Users(ctx context.Context) (users []User, err error) {
 	return users, c.call(ctx, http.MethodGet, "/users", nil, nil, &users)
 }
+
+// RemoveUser ends an account and its keys; its pins go away after it.
+func (c *Client) RemoveUser(ctx context.Context, email string) error {
+	return c.call(ctx, http.MethodDelete, user(email), nil, nil, nil)
+}
+
+// SetPassword changes an account's password.
+func (c *Client) SetPassword(ctx context.Context, email, password string) error {
+	return c.call(ctx, http.MethodPut, user(email)+"/password", nil, admin.NewPassword{Password: password}, nil)
+}
+
+// SetQuota changes how many bytes an account may store without credits;
+// math.MaxUint64 is no limit.
+func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error {
+	ask := admin.NewQuota{Unlimited: bytes == math.MaxUint64}
+	if bytes != math.MaxUint64 {
+		ask.AllowanceBytes = &bytes
+	}
+	return c.call(ctx, http.MethodPut, user(email)+"/quota", nil, ask, nil)
+}
+
+// Grant posts credits to an account; a posting with a name is made once.
+func (c *Client) Grant(ctx context.Context, email, posting string, credits uint64) error {
+	return c.call(ctx, http.MethodPost, user(email)+"/credits", nil, admin.NewCredits{Posting: posting, Credits: credits}, nil)
+}
+
+func user(email string) string { return "/users/" + url.PathEscape(email) }
 
 // CreateKey adds an API key and returns it with its secrets.
 func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {

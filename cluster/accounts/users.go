@@ -1,0 +1,119 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// User is an account with what it may store and does store.
+type User struct {
+	state.Account
+	Quota state.Quota // the zero value in a cluster below level 2
+}
+
+// List returns all accounts in the order of their ids, without password hashes.
+func (a *Accounts) List(ctx context.Context) ([]User, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list accounts: %w", err)
+	}
+	defer release()
+	all, err := view.Accounts()
+	if err != nil {
+		return nil, fmt.Errorf("list accounts: %w", err)
+	}
+	users := make([]User, len(all))
+	for i := range all {
+		users[i].Account = all[i]
+		users[i].PasswordHash = ""
+		users[i].Quota, err = view.Quota(all[i].ID)
+		if err != nil && !errors.Is(err, state.ErrNotFound) {
+			return nil, fmt.Errorf("list accounts: %w", err)
+		}
+	}
+	return users, nil
+}
+
+// opening is the command that adds an account. A cluster with members that know
+// no quotas yet gets one without, which the newer level brings.
+func (a *Accounts) opening(account state.Account) (state.Command, error) {
+	view, release := a.state.LocalView()
+	defer release()
+	level, err := view.Level()
+	if err != nil {
+		return nil, fmt.Errorf("read level: %w", err)
+	}
+	if level < 2 {
+		return &state.CreateAccount{Account: account}, nil
+	}
+	return &state.OpenAccount{Account: account, Allowance: a.allowance}, nil
+}
+
+// SetPassword changes the password of an e-mail's account.
+//
+// Errors: state.ErrInvalid, state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) SetPassword(ctx context.Context, email, password string) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	hash, err := a.hashPassword(ctx, password)
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, "password changed", account.ID, &state.SetPassword{Account: account.ID, Hash: hash})
+}
+
+// RemoveAccount closes an e-mail's account: from its return on the account and its keys
+// do not exist, and its pins go away in the background.
+//
+// Errors: state.ErrInvalid for the operator's account, state.ErrNotFound,
+// state.ErrUnavailable.
+func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, "account closed", account.ID, &state.CloseAccount{Account: account.ID})
+}
+
+// SetAllowance changes how many bytes an e-mail's account may store without
+// credits; state.Unlimited is no limit. What it stores beyond that stays.
+//
+// Errors: state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, "allowance changed", account.ID, &state.SetQuota{Account: account.ID, Allowance: bytes})
+}
+
+// Grant posts credits to an e-mail's account. Posting names the grant: granted
+// again under the same name it changes nothing. An empty one is a name of its own.
+//
+// Errors: state.ErrInvalid, state.ErrExists when the posting has other credits,
+// state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uint64) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	if posting == "" {
+		posting = a.newID()
+	}
+	return a.change(ctx, "credits granted", account.ID, &state.GrantCredits{Posting: state.Posting{
+		ID: posting, Account: account.ID, Credits: credits, Made: state.MillisOf(a.now()),
+	}})
+}
+
+func (a *Accounts) change(ctx context.Context, what string, id state.AccountID, cmd state.Command) error {
+	if _, err := a.state.Propose(ctx, cmd); err != nil {
+		return fmt.Errorf("change account: %w", err)
+	}
+	a.log.InfoContext(ctx, what, "account", id)
+	return nil
+}

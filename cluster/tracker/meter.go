@@ -1,0 +1,56 @@
+package tracker
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	// meterStep is how much of a root arrives between two reports of it, in bytes:
+	// with what is on its way meanwhile, less than the 64 MiB by which what a pin
+	// stores may be ahead of what its account is charged.
+	meterStep = 32 << 20
+	// meterPause is between two attempts to report it.
+	meterPause = 500 * time.Millisecond
+)
+
+// meter has accounts charged for content whose size nobody knows yet, while it
+// arrives. The zero meter charges nobody.
+type meter struct {
+	root state.RootKey
+	born uint64
+	said uint64 // bytes
+}
+
+// meterOf returns the meter of a fetch: of one that repairs content which is
+// charged already, and in a cluster that has no quotas, the zero one.
+func meterOf(view state.View, root *state.Root) meter {
+	level, err := view.Level()
+	if err != nil || level < 2 || root.Status == state.Pinned {
+		return meter{}
+	}
+	return meter{root: root.Key, born: root.Born}
+}
+
+// charge reports that so many bytes of a root are here, and holds up the fetch
+// until that is committed. If it is more than the accounts that want the root may
+// store, the root goes away, and the fetch is stopped for that.
+func (t *Tracker) charge(ctx context.Context, m *meter, bytes uint64) {
+	if m.born == 0 || bytes < m.said+meterStep {
+		return
+	}
+	for {
+		_, err := t.opts.State.Propose(ctx, &state.ReportArrivals{Items: []state.Arrival{{Root: m.root, Born: m.born, Bytes: bytes}}})
+		if err == nil || final(err) {
+			m.said = bytes
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(meterPause):
+		}
+	}
+}

@@ -1,0 +1,511 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// DefaultAllowance is what an account may store without credits unless something
+// else is said when it is made, in bytes: 500 MiB, the specification's free
+// storage (acceptance row 103).
+const DefaultAllowance = 500 << 20
+
+// Unlimited is the allowance of accounts that may store whatever they like.
+const Unlimited = math.MaxUint64
+
+// MaxPostings is how many grants of credits an account's ledger takes.
+const MaxPostings = 10_000
+
+// Quota is what an account may store, and what it does store. Content counts
+// once for an account, however many of its pins name it, and in full for each
+// account that pins it.
+type Quota struct {
+	Allowance uint64 // bytes that are free
+	Credits   uint64 // above zero, there is no limit
+	Stored    uint64 // bytes of what is pinned
+	Coming    uint64 // bytes that have arrived of what is not pinned yet
+	Postings  uint64 // in the ledger
+}
+
+// Code implements the record's form.
+func (v *Quota) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.Allowance)
+	codec.Uint(c, &v.Credits)
+	codec.Uint(c, &v.Stored)
+	codec.Uint(c, &v.Coming)
+	codec.Uint(c, &v.Postings)
+}
+
+// Used is what counts against the allowance, in bytes.
+func (v *Quota) Used() uint64 { return v.Stored + v.Coming }
+
+// exceeds tells whether used bytes are more than the account may store.
+func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
+
+// charge is what one root counts for one account.
+type charge struct {
+	Bytes  uint64
+	Stored bool // of pinned content, else of what is on its way
+}
+
+// Code implements the record's form.
+func (v *charge) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.Bytes)
+	codec.Bool(c, &v.Stored)
+}
+
+// on adds the charge to the account's sums, or takes it away.
+func (v *charge) on(q *Quota, add bool) error {
+	sum := &q.Coming
+	if v.Stored {
+		sum = &q.Stored
+	}
+	switch {
+	case add && *sum <= math.MaxUint64-v.Bytes:
+		*sum += v.Bytes
+	case !add && *sum >= v.Bytes:
+		*sum -= v.Bytes
+	default:
+		return fmt.Errorf("state: what an account uses, %d bytes, and a charge of %d differ", *sum, v.Bytes)
+	}
+	return nil
+}
+
+func quotaKey(a AccountID) key { return part(table(tableQuota), a) }
+
+func chargeKey(a AccountID, k RootKey) key { return part(part(table(tableCharge), a), k) }
+
+func arrivedKey(k RootKey) key { return part(table(tableArrived), k) }
+
+func postingKey(a AccountID, id string) key { return part(part(table(tablePosting), a), id) }
+
+// setCharge writes what a root counts for an account from now on; the zero
+// charge means nothing.
+func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
+	row := chargeKey(a, k)
+	old, err := get[charge](tx, row)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if err := old.on(q, false); err != nil {
+			return err
+		}
+	} else if to == (charge{}) {
+		return nil
+	}
+	if err := to.on(q, true); err != nil {
+		return err
+	}
+	if err := put(tx, quotaKey(a), q); err != nil {
+		return err
+	}
+	if to == (charge{}) {
+		return tx.Delete(row)
+	}
+	return put(tx, row, &to)
+}
+
+// price is what a root counts for an account that holds on to it: its size when
+// it is pinned, and what has arrived of it before. The second value tells whether
+// the size is known.
+func price(r Reader, root *Root) (charge, bool, error) {
+	if root == nil || root.Status == Failed {
+		return charge{}, false, nil
+	}
+	if root.Status == Pinned {
+		return charge{Bytes: root.Size, Stored: true}, true, nil
+	}
+	arrived, err := counter(r, arrivedKey(root.Key))
+	return charge{Bytes: arrived}, false, err
+}
+
+// afford tells whether an account may pin a root, in the place of old if that is
+// not nil. Accounts of a cluster below level 2 have no quota.
+func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
+	q, err := get[Quota](r, quotaKey(a))
+	if err != nil || q == nil {
+		return err
+	}
+	used := q.Used()
+	if old != nil {
+		freed, err := freedBy(r, old, k)
+		if err != nil {
+			return err
+		}
+		used -= min(used, freed)
+	}
+	has, err := get[charge](r, chargeKey(a, k))
+	if err != nil {
+		return err
+	}
+	costs, known, err := price(r, root)
+	if err != nil {
+		return err
+	}
+	if has != nil {
+		costs.Bytes -= min(costs.Bytes, has.Bytes)
+	} else if !known {
+		costs.Bytes = max(1, costs.Bytes) // content is something
+	}
+	if q.exceeds(used + costs.Bytes) {
+		return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+	}
+	return nil
+}
+
+// freedBy is what an account's use falls by when a pin is replaced by one of
+// root k.
+func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
+	oldRoot, err := old.root()
+	if err != nil || oldRoot == k {
+		return 0, err
+	}
+	c, err := get[charge](r, chargeKey(old.Account, oldRoot))
+	if err != nil || c == nil {
+		return 0, err
+	}
+	n, err := pinsAt(r, old.Account, oldRoot, 2)
+	if err != nil || n > 1 {
+		return 0, err
+	}
+	return c.Bytes, nil
+}
+
+// pinsAt counts the pins by which an account holds on to a root, up to limit.
+func pinsAt(r Reader, a AccountID, k RootKey, limit int) (n int, err error) {
+	prefix := part(attachedTo(k), a)
+	err = r.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) {
+		n++
+		return n < limit, nil
+	})
+	return n, err
+}
+
+// bill charges an account for a root that one of its pins was attached to.
+func bill(tx Tx, a AccountID, root *Root) error {
+	q, err := get[Quota](tx, quotaKey(a))
+	if err != nil || q == nil {
+		return err
+	}
+	to, _, err := price(tx, root)
+	if err != nil || to == (charge{}) {
+		return err
+	}
+	return setCharge(tx, a, q, root.Key, to)
+}
+
+// unbill ends the charge for a root when the last of an account's pins has let go
+// of it.
+func unbill(tx Tx, a AccountID, k RootKey) error {
+	q, err := get[Quota](tx, quotaKey(a))
+	if err != nil || q == nil {
+		return err
+	}
+	if n, err := pinsAt(tx, a, k, 1); err != nil || n > 0 {
+		return err
+	}
+	return setCharge(tx, a, q, k, charge{})
+}
+
+// commitCharge charges an account for a root that is pinned now, unless that is
+// more than it may store.
+func commitCharge(tx Tx, a AccountID, root *Root) (ok bool, err error) {
+	q, err := get[Quota](tx, quotaKey(a))
+	if err != nil || q == nil {
+		return err == nil, err
+	}
+	old, err := get[charge](tx, chargeKey(a, root.Key))
+	if err != nil {
+		return false, err
+	}
+	used := q.Used()
+	if old != nil {
+		if old.Stored {
+			return true, nil
+		}
+		used -= min(used, old.Bytes)
+	}
+	if q.exceeds(used + root.Size) {
+		return false, nil
+	}
+	return true, setCharge(tx, a, q, root.Key, charge{Bytes: root.Size, Stored: true})
+}
+
+// tooMuch is what the pin says that its account cannot afford.
+func tooMuch(bytes uint64) string {
+	return fmt.Sprintf("the content, %d bytes or more, does not fit into what is left of the account's free storage, and the account has no credits", bytes)
+}
+
+// Arrival is how much one node has of a root that is on its way.
+type Arrival struct {
+	Root  RootKey
+	Born  uint64
+	Bytes uint64
+}
+
+// Code implements the arrival's form.
+func (v *Arrival) Code(c *codec.Coder) {
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Born)
+	codec.Uint(c, &v.Bytes)
+}
+
+// ReportArrivals charges accounts for content of unknown size as it arrives. The
+// pins of those that cannot afford it fail. Of the accounts that wait for one
+// root, those of the first MaxSettle pins are looked at; all are when it is
+// pinned.
+type ReportArrivals struct{ Items []Arrival }
+
+// Code implements Command.
+func (v *ReportArrivals) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *Arrival) { v.Code(c) })
+}
+
+func (v *ReportArrivals) apply(tx Tx, e *entry) (Result, error) {
+	for _, item := range v.Items {
+		if e.settle == 0 {
+			break // the node says it again with what arrives next
+		}
+		if err := arrived(tx, item, e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+func arrived(tx Tx, item Arrival, e *entry) error {
+	root, err := get[Root](tx, rootKey(item.Root))
+	if err != nil || root == nil || root.Born != item.Born || root.Status == Pinned || root.Status == Failed {
+		return err
+	}
+	before, err := counter(tx, arrivedKey(root.Key))
+	if err != nil || item.Bytes <= before {
+		return err
+	}
+	if err := tx.Set(arrivedKey(root.Key), binary.BigEndian.AppendUint64(nil, item.Bytes)); err != nil {
+		return err
+	}
+	prefix := attachedTo(root.Key)
+	pins, _, err := attachedPins(tx, prefix, prefix, e.settle)
+	if err != nil {
+		return err
+	}
+	e.settle -= len(pins)
+	refs := root.Refs
+	for _, p := range pins {
+		ok, err := keepUp(tx, p.Account, root.Key, item.Bytes)
+		if err != nil {
+			return err
+		}
+		if ok {
+			continue
+		}
+		if err := letGo(tx, p, root, tooMuch(item.Bytes)); err != nil {
+			return err
+		}
+	}
+	if root.Refs == refs {
+		return nil
+	}
+	return keepOrRemove(tx, root, e)
+}
+
+// keepUp charges an account for what has arrived of a root, unless that is more
+// than it may store.
+func keepUp(tx Tx, a AccountID, k RootKey, bytes uint64) (ok bool, err error) {
+	q, err := get[Quota](tx, quotaKey(a))
+	if err != nil || q == nil {
+		return err == nil, err
+	}
+	old, err := get[charge](tx, chargeKey(a, k))
+	if err != nil {
+		return false, err
+	}
+	used := q.Used()
+	if old != nil {
+		if old.Stored || old.Bytes >= bytes {
+			return true, nil
+		}
+		used -= min(used, old.Bytes)
+	}
+	if q.exceeds(used + bytes) {
+		return false, nil
+	}
+	return true, setCharge(tx, a, q, k, charge{Bytes: bytes})
+}
+
+// letGo fails one pin of a root that others may go on with. The caller writes the
+// root.
+func letGo(tx Tx, p *Pin, root *Root, why string) error {
+	if err := movePin(tx, p, Failed, why); err != nil {
+		return err
+	}
+	if err := tx.Delete(attachedKey(p, root.Key)); err != nil {
+		return err
+	}
+	root.Refs--
+	return unbill(tx, p.Account, root.Key)
+}
+
+// SetQuota changes what an account may store. What it stores beyond that stays.
+type SetQuota struct {
+	Account   AccountID
+	Allowance uint64 // bytes; Unlimited: no limit
+}
+
+// Code implements Command.
+func (v *SetQuota) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Uint(c, &v.Allowance)
+}
+
+func (v *SetQuota) apply(tx Tx, _ *entry) (Result, error) {
+	q, err := quotaOf(tx, v.Account)
+	if err != nil {
+		return Result{}, err
+	}
+	q.Allowance = v.Allowance
+	return Result{}, put(tx, quotaKey(v.Account), q)
+}
+
+func quotaOf(r Reader, a AccountID) (*Quota, error) {
+	q, err := get[Quota](r, quotaKey(a))
+	if err == nil && q == nil {
+		return nil, Errorf(CodeNotFound, "no such account")
+	}
+	return q, err
+}
+
+// Posting is one entry of an account's ledger of credits.
+type Posting struct {
+	ID      string // of its maker's choice; the second of the same ID changes nothing
+	Account AccountID
+	Credits uint64 // granted
+	Made    Millis
+}
+
+// Code implements the record's form.
+func (v *Posting) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Uint(c, &v.Credits)
+	codec.Int(c, &v.Made)
+}
+
+// GrantCredits posts credits to an account, once however often it is applied.
+type GrantCredits struct{ Posting Posting }
+
+// Code implements Command.
+func (v *GrantCredits) Code(c *codec.Coder) { v.Posting.Code(c) }
+
+func (v *GrantCredits) apply(tx Tx, _ *entry) (Result, error) {
+	p := v.Posting
+	if p.ID == "" || len(p.ID) > MaxIDLen || p.Credits == 0 {
+		return Result{}, Errorf(CodeInvalid, "a posting needs an id and credits")
+	}
+	q, err := quotaOf(tx, p.Account)
+	if err != nil {
+		return Result{}, err
+	}
+	old, err := get[Posting](tx, postingKey(p.Account, p.ID))
+	switch {
+	case err != nil:
+		return Result{}, err
+	case old != nil && old.Credits != p.Credits:
+		return Result{}, Errorf(CodeExists, "posting %s is one of %d credits", p.ID, old.Credits)
+	case old != nil:
+		return Result{}, nil
+	case q.Postings >= MaxPostings:
+		return Result{}, Errorf(CodeTooLarge, "the ledger has its most postings, %d", MaxPostings)
+	case q.Credits > math.MaxUint64-p.Credits:
+		return Result{}, Errorf(CodeInvalid, "more credits than can be counted")
+	}
+	q.Credits += p.Credits
+	q.Postings++
+	if err := put(tx, postingKey(p.Account, p.ID), &p); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, quotaKey(p.Account), q)
+}
+
+// Quota returns what an account may and does store, or ErrNotFound; ErrNotFound
+// too while the cluster is below level 2.
+func (v View) Quota(a AccountID) (Quota, error) {
+	q, err := quotaOf(v.r, a)
+	if err != nil {
+		return Quota{}, err
+	}
+	return *q, nil
+}
+
+// foundQuotas gives every account of a cluster that comes to level 2 its quota,
+// and charges it for what it has pinned.
+func foundQuotas(tx Tx) error {
+	cl, err := cluster(tx)
+	if err != nil {
+		return err
+	}
+	accounts, err := scanAll[Account](tx, table(tableAccount))
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		q := Quota{Allowance: DefaultAllowance}
+		if a.ID == cl.Operator {
+			q.Allowance = Unlimited
+		}
+		if err := put(tx, quotaKey(a.ID), &q); err != nil {
+			return err
+		}
+	}
+	type holding struct {
+		account AccountID
+		root    RootKey
+	}
+	var last holding
+	var held []holding
+	prefix := table(tableAttached)
+	err = tx.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		root, rest, err := readPart[RootKey](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		account, _, err := readPart[AccountID](rest)
+		if h := (holding{account, root}); err == nil && h != last {
+			last = h
+			held = append(held, h)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	var root *Root
+	for _, h := range held {
+		if root == nil || root.Key != h.root {
+			if root, err = get[Root](tx, rootKey(h.root)); err != nil {
+				return err
+			}
+			if root == nil {
+				return fmt.Errorf("state: root %s has pins and no record", h.root)
+			}
+		}
+		if moving, err := has(tx, settlingKey(h.root)); err != nil {
+			return err
+		} else if moving { // charged when its pins are moved, so they all are again
+			if err := tx.Set(settlingKey(h.root), nil); err != nil {
+				return err
+			}
+		} else if err := bill(tx, h.account, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// rich returns a machine at the newest level, where bob may store so many bytes.
+func rich(t reporter, allowance uint64) *machine {
+	t.Helper()
+	m := found(t)
+	m.must(&RaiseLevel{Level: NewestLevel})
+	m.must(&SetQuota{Account: bob, Allowance: allowance})
+	return m
+}
+
+func (m *machine) create(a AccountID, id RequestID, content string) error {
+	_, err := m.apply(&CreatePin{Pin: Pin{ID: id, Account: a, CID: content, Created: 1}, Nodes: []NodeID{"n1", "n2", "n3"}})
+	return err
+}
+
+func (m *machine) quota(a AccountID) Quota {
+	m.t.Helper()
+	q, err := m.view().Quota(a)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return q
+}
+
+// What a root of these tests is, by hold, is 10 bytes.
+func TestWhatIsPinnedStaysWithinTheAllowance(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		t.Run(fmt.Sprintf("content that is held %v", held), func(t *testing.T) {
+			m := rich(t, 25)
+			if held {
+				for i, c := range contents[1:] {
+					m.must(&CreatePin{Pin: Pin{ID: RequestID(fmt.Sprintf("a%d", i)), Account: alice, CID: c, Created: 1}, Nodes: []NodeID{"n1", "n2"}})
+					m.hold(rootOf(t, c))
+				}
+			}
+			if err := errors.Join(m.create(bob, "p1", contents[1]), m.create(bob, "p2", contents[2])); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.create(bob, "again", contents[1]); err != nil {
+				t.Errorf("content that is charged already: %v", err)
+			}
+			err := m.create(bob, "p3", contents[3])
+			if held != errors.Is(err, ErrQuota) {
+				t.Fatalf("a third of 10 bytes: %v", err)
+			}
+			if !held {
+				for _, c := range contents[1:4] {
+					m.hold(rootOf(t, c))
+				}
+				p, err := m.view().Pin(bob, "p3")
+				if err != nil || p.Status != Failed || !strings.Contains(p.Detail, "free storage") {
+					t.Errorf("the pin that did not fit is %+v, %v", p, err)
+				}
+				if m.kept(rootOf(t, contents[3])) {
+					t.Error("content that nobody pays for is kept")
+				}
+			}
+			if q := m.quota(bob); q.Stored != 20 || q.Coming != 0 {
+				t.Errorf("%+v", q)
+			}
+			m.must(&DeletePin{Account: bob, ID: "p1"})
+			if q := m.quota(bob); q.Stored != 20 {
+				t.Errorf("one of two pins deleted: %+v", q)
+			}
+			m.must(&DeletePin{Account: bob, ID: "again"})
+			if q := m.quota(bob); q.Stored != 10 {
+				t.Errorf("both deleted: %+v", q)
+			}
+		})
+	}
+}
+
+func TestReplaceIsJudgedByTheNetChange(t *testing.T) {
+	m := rich(t, 10)
+	for i, c := range contents[1:3] {
+		m.must(&CreatePin{Pin: Pin{ID: RequestID(fmt.Sprintf("a%d", i)), Account: alice, CID: c, Created: 1}, Nodes: []NodeID{"n1", "n2"}})
+		m.hold(rootOf(t, c))
+	}
+	if err := m.create(bob, "p1", contents[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.create(bob, "p2", contents[2]); !errors.Is(err, ErrQuota) {
+		t.Fatalf("beside it: %v", err)
+	}
+	m.must(&ReplacePin{Old: "p1", Pin: Pin{ID: "p3", Account: bob, CID: contents[2], Created: 2}})
+	if q := m.quota(bob); q.Stored != 10 {
+		t.Errorf("%+v", q)
+	}
+	m.must(&SetQuota{Account: bob, Allowance: 9})
+	if _, err := m.apply(&ReplacePin{Old: "p3", Pin: Pin{ID: "p4", Account: bob, CID: contents[1], Created: 3}}); !errors.Is(err, ErrQuota) {
+		t.Errorf("in its place, with less allowed: %v", err)
+	}
+	if got := m.status(bob, "p3"); got != "pinned" {
+		t.Errorf("the old pin is %s", got)
+	}
+	m.must(&GrantCredits{Posting: Posting{ID: "g", Account: bob, Credits: 1}})
+	m.must(&GrantCredits{Posting: Posting{ID: "g", Account: bob, Credits: 1}})
+	if q := m.quota(bob); q.Credits != 1 {
+		t.Errorf("posted twice: %+v", q)
+	}
+	m.must(&ReplacePin{Old: "p3", Pin: Pin{ID: "p4", Account: bob, CID: contents[1], Created: 3}})
+	if err := m.create(bob, "p5", contents[2]); err != nil {
+		t.Errorf("with credits: %v", err)
+	}
+}
+
+func TestContentThatOutgrowsTheAllowanceFailsAsItArrives(t *testing.T) {
+	m := rich(t, 100)
+	root := rootOf(t, contents[1])
+	if err := errors.Join(m.create(bob, "p1", contents[1]), m.create(alice, "p2", contents[1])); err != nil {
+		t.Fatal(err)
+	}
+	m.report("n1", root, Fetching, "")
+	r, err := m.view().Root(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: 100}}})
+	if q := m.quota(bob); q.Coming != 100 {
+		t.Errorf("%+v", q)
+	}
+	if err := m.create(bob, "p3", contents[2]); !errors.Is(err, ErrQuota) {
+		t.Errorf("with all of the allowance on its way: %v", err)
+	}
+	m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born + 1, Bytes: 101}}}) // of another time
+	if got := m.status(bob, "p1"); got != "pinning" {
+		t.Errorf("the pin is %s", got)
+	}
+	m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: 101}}})
+	if got := m.status(bob, "p1") + " " + m.status(alice, "p2"); got != "failed pinning" {
+		t.Errorf("the pins of both accounts are %s", got)
+	}
+	if q := m.quota(bob); q.Used() != 0 {
+		t.Errorf("after the failure: %+v", q)
+	}
+	if !m.kept(root) {
+		t.Error("the content of another account is gone")
+	}
+}
+
+func TestANewPasswordEndsTheSessions(t *testing.T) {
+	m := rich(t, 0)
+	m.must(&SetPassword{Account: bob, Hash: "old"})
+	m.must(&CreateSession{Session: Session{ID: "s", Account: bob, Created: 1, Expires: 9, Idle: 5}, Password: PasswordProof("old")})
+	m.must(&SetPassword{Account: bob, Hash: "new"})
+	if _, _, err := m.view().Session("s"); !errors.Is(err, ErrNotFound) || !m.fx.Keys {
+		t.Errorf("the session: %v; who waits hears %+v", err, m.fx)
+	}
+}
+
+func TestAClosedAccountLeavesNothing(t *testing.T) {
+	m := rich(t, Unlimited)
+	m.must(&CreateKey{Key: APIKey{ID: "k", Account: bob, Scope: []string{ScopeRead}}})
+	m.must(&SetPassword{Account: bob, Hash: "hash"})
+	m.must(&CreateSession{Session: Session{ID: "s", Account: bob, Created: 1, Expires: 9, Idle: 5}, Password: PasswordProof("hash")})
+	m.must(&NoteUses{Items: []Use{{Key: "k", At: 2}, {Session: "s", At: 2}}})
+	m.must(&CreateOnce{Key: Hash{1}, Change: &CreatePin{Pin: Pin{ID: "once", Account: bob, CID: contents[2], Created: 1}, Nodes: []NodeID{"n1"}}})
+	m.must(&GrantCredits{Posting: Posting{ID: "g", Account: bob, Credits: 1}})
+	before := m.rows(tableEmail)
+	for i := range MaxSettle + 10 {
+		if err := m.create(bob, RequestID(fmt.Sprintf("p%d", i)), contents[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.hold(rootOf(t, contents[1]))
+	if _, err := m.apply(&CloseAccount{Account: alice}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("the operator's account: %v", err)
+	}
+	m.must(&CloseAccount{Account: bob})
+	if !m.fx.Keys || !m.fx.Settling {
+		t.Errorf("who waits hears %+v", m.fx)
+	}
+	if _, err := m.view().Key("k"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a key of a closed account: %v", err)
+	}
+	if err := m.create(bob, "late", contents[1]); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("a pin of a closed account: %v", err)
+	}
+	rounds := 0
+	for {
+		closing, err := m.view().Closing(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(closing) == 0 {
+			break
+		}
+		rounds++
+		m.must(&ClearAccounts{Accounts: closing})
+		m.check()
+	}
+	if rounds < 2 {
+		t.Errorf("%d pins went in %d command", MaxSettle+10, rounds)
+	}
+	if m.kept(rootOf(t, contents[1])) {
+		t.Error("its content is kept")
+	}
+	if left := m.rows(tableSession, tableSessionsOf, tableUse, tableMadeBy, tableKey); len(left) != 0 {
+		t.Errorf("sessions, keys and uses are left: %q", left)
+	}
+	for _, r := range m.rows() {
+		if strings.Contains(r.key, string(bob)) {
+			t.Errorf("%q is left", r.key)
+		}
+	}
+	m.must(&OpenAccount{Account: Account{ID: "bob2", Email: "bob@example.org"}, Allowance: 7})
+	if q := m.quota("bob2"); q.Allowance != 7 || len(m.rows(tableEmail)) != len(before) {
+		t.Errorf("the address again: %+v", q)
+	}
+}
