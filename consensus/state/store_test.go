@@ -90,7 +90,7 @@ type machine struct {
 	// narrow: entries have room for one pin only, so what arrives is not charged
 	// to all who wait for it.
 	narrow bool
-	fx    Effects // of the newest command
+	fx     Effects // of the newest command
 }
 
 const (
