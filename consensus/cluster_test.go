@@ -93,7 +93,7 @@ func (c *testCluster) ids() []state.NodeID {
 func (c *testCluster) add(id state.NodeID) *testNode {
 	c.t.Helper()
 	disk := raft.NewInmemStore()
-	node := &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: disk, snaps: &memSnapshots{}}
+	node := &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
 	c.nodes[id] = node
 	node.start()
 	return node
@@ -362,6 +362,22 @@ func (c *testCluster) sameEverywhere() {
 			c.t.Fatalf("%s has another state than %s", n.id, c.running().id)
 		}
 	}
+}
+
+// memLog is a log in memory that may be asked to remove what it does not have,
+// which Raft does after it has taken over a snapshot.
+type memLog struct{ *raft.InmemStore }
+
+func (l memLog) DeleteRange(lowest, highest uint64) error {
+	first, err := l.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := l.LastIndex()
+	if err != nil || last == 0 || highest < first || last < lowest {
+		return err
+	}
+	return l.InmemStore.DeleteRange(max(lowest, first), min(highest, last))
 }
 
 // faultyLog is a Raft log that can be made to fail or hang.

@@ -242,6 +242,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return err
 	}
+	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
 	logger := raftLogger(n.log)
 	n.transport, err = transport.NewRaft(n.opts.Network, string(n.opts.ID), raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
@@ -273,7 +274,7 @@ func (n *Node) startRaft() error {
 // newRaft starts Raft. Its answer to an entry that it cannot read is a panic,
 // and it has started nothing by then.
 func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
-	n.beats = newHeartbeats()
+	n.beats = newHeartbeats(&n.franchise.raising)
 	defer func() {
 		if err != nil {
 			close(n.beats.done)

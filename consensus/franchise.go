@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -38,6 +39,11 @@ type franchise struct {
 
 	own raft.StableStore // for the record below
 
+	// raising is held while Raft's loop raises the term, and by those who need it
+	// to stay meanwhile. term is the one in the store.
+	raising sync.RWMutex
+	term    atomic.Uint64
+
 	// mu guards what follows.
 	mu     sync.Mutex
 	record franchiseRecord
@@ -65,8 +71,13 @@ func (r *franchiseRecord) code(c *codec.Coder) {
 // votes are kept.
 func openFranchise(stable raft.StableStore, lost bool) (*franchise, error) {
 	f := &franchise{StableStore: stable, own: stable}
-	encoded, err := stable.Get([]byte(franchiseKey))
+	term, err := stable.GetUint64([]byte(termKey))
 	if err != nil && err.Error() != "not found" { // Raft compares it so, too
+		return nil, fmt.Errorf("read term: %w", err)
+	}
+	f.term.Store(term)
+	encoded, err := stable.Get([]byte(franchiseKey))
+	if err != nil && err.Error() != "not found" {
 		return nil, fmt.Errorf("read franchise: %w", err)
 	}
 	if len(encoded) > 0 && !lost {
@@ -76,10 +87,6 @@ func openFranchise(stable raft.StableStore, lost bool) (*franchise, error) {
 			return nil, fmt.Errorf("read franchise: %w", err)
 		}
 		return f, nil
-	}
-	term, err := stable.GetUint64([]byte(termKey))
-	if err != nil && err.Error() != "not found" {
-		return nil, fmt.Errorf("read term: %w", err)
 	}
 	id := make([]byte, storeIDBytes)
 	_, _ = rand.Read(id) // never fails, see crypto/rand
@@ -118,12 +125,30 @@ func (f *franchise) grant(after uint64) error {
 
 // SetUint64 implements raft.StableStore.
 func (f *franchise) SetUint64(key []byte, value uint64) error {
-	if string(key) == voteTermKey {
+	switch string(key) {
+	case voteTermKey:
 		if r := f.read(); !r.votes || value <= r.after {
 			return errNoVote
 		}
+	case termKey:
+		return f.raise(value)
 	}
 	return f.StableStore.SetUint64(key, value)
+}
+
+// raise stores a later term. The one that is stored already needs nothing, not
+// even the turn, which a heartbeat of that term may have.
+func (f *franchise) raise(term uint64) error {
+	if term == f.term.Load() {
+		return nil
+	}
+	f.raising.Lock()
+	defer f.raising.Unlock()
+	if err := f.StableStore.SetUint64([]byte(termKey), term); err != nil {
+		return err
+	}
+	f.term.Store(term)
+	return nil
 }
 
 // Store is the id of the Raft store of this node, and whether it may vote.

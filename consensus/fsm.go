@@ -48,6 +48,10 @@ type fsm struct {
 	work stopwatch
 	ran  *ran
 
+	// restored is told that the state is that of a leader's snapshot; set before
+	// Raft runs.
+	restored func(index uint64) error
+
 	// What follows belongs to Raft's goroutine.
 	broken      error  // nothing is applied any more
 	checkpoints uint64 // made so far, for their names
@@ -303,6 +307,11 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	f.progress.set(index, 0)
 	f.watch.Replace(index)
 	f.wakeMembers()
+	if f.restored != nil {
+		if err := f.restored(index); err != nil {
+			return fmt.Errorf("restore snapshot: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -15,16 +16,19 @@ import (
 // term, and the logs never agree again.
 //
 // So only those pass that change nothing: of the leader that this node follows
-// already. All others go to the loop.
+// already, and the loop does not raise the term while one does. All others go to
+// the loop.
 type heartbeats struct {
+	// raising is held while the loop raises the term.
+	raising *sync.RWMutex
 	// raft is set when Raft has started; it listens before.
 	raft atomic.Pointer[raft.Raft]
 	loop chan raft.RPC // what Raft's loop reads
 	done chan struct{} // closed when nobody reads any more
 }
 
-func newHeartbeats() *heartbeats {
-	return &heartbeats{loop: make(chan raft.RPC), done: make(chan struct{})}
+func newHeartbeats(raising *sync.RWMutex) *heartbeats {
+	return &heartbeats{raising: raising, loop: make(chan raft.RPC), done: make(chan struct{})}
 }
 
 // guarded is a handler that gets only heartbeats that change nothing.
@@ -33,15 +37,34 @@ func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 		return nil
 	}
 	return func(rpc raft.RPC) {
-		args, ok := rpc.Command.(*raft.AppendEntriesRequest)
-		// While the handler is at work the node may stand for election, in a later
-		// term; then the heartbeat is one of an old leader, and changes nothing.
-		if r := h.raft.Load(); ok && r != nil && r.State() == raft.Follower && r.CurrentTerm() == args.Term {
-			handle(rpc)
-			return
+		if !h.pass(rpc, handle) {
+			h.hand(rpc)
 		}
-		h.hand(rpc)
 	}
+}
+
+// pass has a heartbeat handled if it changes nothing. The loop may begin to stand
+// for election meanwhile, and the handler then makes the node a follower again,
+// in the same term: without the turn it could set that term after the loop has
+// set the next one, and the node would lead in a term of another.
+func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
+	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	if !ok || !h.raising.TryRLock() { // the loop raises the term: its disk is waited for
+		return false
+	}
+	defer h.raising.RUnlock()
+	r := h.raft.Load()
+	if r == nil || r.State() != raft.Follower || r.CurrentTerm() != args.Term {
+		return false
+	}
+	handle(rpc)
+	return true
+}
+
+// leads tells whether this node leads in a term.
+func (h *heartbeats) leads(term uint64) bool {
+	r := h.raft.Load()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
 }
 
 // hand gives a question to the loop; when Raft has ended nobody answers it, and

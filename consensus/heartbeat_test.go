@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // heartbeat is what a leader of some term sends; it tells whether the loop hears
 // of it, and not the handler beside it.
 func heartbeat(r *raft.Raft, term uint64) (loop bool) {
-	h := newHeartbeats()
+	h := newHeartbeats(new(sync.RWMutex))
 	h.raft.Store(r)
 	handled := make(chan struct{}, 1)
 	handle := h.guarded(func(raft.RPC) { handled <- struct{}{} })
@@ -65,6 +66,97 @@ func TestOnlyTheLoopHearsOfANewLeader(t *testing.T) {
 		c.until("it follows", func() bool { l, ok := cut.Leader(); return ok && l != cut.id && cut.Ready() == nil })
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it followed after %v", took)
+		}
+	})
+}
+
+// While a heartbeat passes beside the loop, the loop cannot get to the next term:
+// the handler may be about to set the one before.
+func TestTheTermIsNotRaisedWhileAHeartbeatPasses(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		c.leader()
+		follower := c.follower()
+		term := follower.raft.CurrentTerm()
+		f, err := openFranchise(raft.NewInmemStore(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.SetUint64([]byte(termKey), term); err != nil {
+			t.Fatal(err)
+		}
+		h := newHeartbeats(&f.raising)
+		h.raft.Store(follower.raft)
+		inside, goOn := make(chan struct{}), make(chan struct{})
+		handle := h.guarded(func(raft.RPC) {
+			if err := f.SetUint64([]byte(termKey), term); err != nil { // as the handler does: it waits for nobody
+				t.Error(err)
+			}
+			close(inside)
+			<-goOn
+		})
+		passed := make(chan struct{})
+		go func() {
+			handle(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}})
+			close(passed)
+		}()
+		<-inside
+		if f.raising.TryLock() { // what raising it needs
+			t.Fatal("the term can be raised beside a heartbeat")
+		}
+		close(goOn)
+		<-passed
+		if err := f.SetUint64([]byte(termKey), term+1); err != nil {
+			t.Error(err)
+		}
+		// Nor does one pass while the loop raises it.
+		f.raising.Lock()
+		go handle(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}})
+		<-h.loop
+		f.raising.Unlock()
+		if got, err := f.GetUint64([]byte(termKey)); err != nil || got != term+1 {
+			t.Errorf("term %d, %v", got, err)
+		}
+	})
+}
+
+func TestOnlyWhoLeadsInATermSendsEntriesOfIt(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		leader, follower := c.leader(), c.follower()
+		term := leader.raft.CurrentTerm()
+		entries := func(term uint64) *raft.AppendEntriesRequest {
+			return &raft.AppendEntriesRequest{Term: term, PrevLogEntry: 1, PrevLogTerm: 1}
+		}
+		for _, tc := range []struct {
+			name string
+			at   *testNode
+			args *raft.AppendEntriesRequest
+			want bool
+		}{
+			{"the leader", leader, entries(term), true},
+			{"the leader, of an earlier lead", leader, entries(term - 1), false},
+			{"a follower", follower, entries(term), false},
+			{"a heartbeat of an earlier lead", leader, &raft.AppendEntriesRequest{Term: term - 1}, true},
+		} {
+			if got := (ballots{beats: tc.at.beats}).mayTell(tc.args); got != tc.want {
+				t.Errorf("%s: %v", tc.name, got)
+			}
+		}
+	})
+}
+
+func TestATermWithoutAVoteVouchesForNothing(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		node := c.leader()
+		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerDone {
+			t.Errorf("with a vote: answer %d", how)
+		}
+		r := node.franchise.read()
+		r.votes = false
+		if err := node.franchise.write(r); err != nil {
+			t.Fatal(err)
+		}
+		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerRetry {
+			t.Errorf("without one: answer %d", how)
 		}
 	})
 }

@@ -38,10 +38,14 @@ func (s *goodSnapshots) List() ([]*raft.SnapshotMeta, error) {
 // longer: if it is shorter, this is not the log that the node had.
 func (n *Node) recover() error {
 	n.snapshots = &goodSnapshots{SnapshotStore: n.opts.Snapshots, bad: map[string]bool{}}
-	base, err := n.restoreNewest()
+	newest, err := n.restoreNewest()
 	if err != nil {
 		return err
 	}
+	if err := forgetCovered(n.opts.Log, newest); err != nil {
+		return err
+	}
+	base := newest.Index
 	first, err := n.opts.Log.FirstIndex()
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
@@ -67,16 +71,63 @@ func (n *Node) recover() error {
 	return nil
 }
 
-// restoreNewest makes the state at least as new as the newest snapshot that can
-// be read, and returns that snapshot's index, 0 without any.
-func (n *Node) restoreNewest() (uint64, error) {
+// forgetBehind is forgetCovered for a snapshot that a leader has just sent.
+func (n *Node) forgetBehind(log raft.LogStore, index uint64) error {
 	metas, err := n.snapshots.List()
 	if err != nil {
-		return 0, fmt.Errorf("list snapshots: %w", err)
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, m := range metas {
+		if m.Index == index {
+			return forgetCovered(log, *m)
+		}
+	}
+	return fmt.Errorf("the snapshot at %d is not listed", index)
+}
+
+// forgetCovered removes the entries that a leader's snapshot covers, when the log
+// does not lead to it: entries that nobody has committed may be among them. Raft
+// leaves them in the log, below a gap, and if this node leads later it would send
+// them to who has the one before them, and not notice.
+//
+// Entries behind the snapshot stay. A snapshot can come twice, late, and then
+// they are those that this node has told the leader it has.
+func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
+	first, err := log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if last == 0 || first > snapshot.Index {
+		return nil
+	}
+	var entry raft.Log
+	err = log.GetLog(snapshot.Index, &entry)
+	if err == nil && entry.Term == snapshot.Term {
+		return nil
+	}
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if err := log.DeleteRange(first, min(last, snapshot.Index)); err != nil {
+		return fmt.Errorf("forget what a snapshot covers: %w", err)
+	}
+	return nil
+}
+
+// restoreNewest makes the state at least as new as the newest snapshot that can
+// be read, and tells which that is, one at 0 without any.
+func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
+	metas, err := n.snapshots.List()
+	if err != nil {
+		return raft.SnapshotMeta{}, fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, m := range metas {
 		if n.fsm.progress.index() >= m.Index {
-			return m.Index, nil
+			return *m, nil
 		}
 		stream, err := n.openSnapshot(m.ID)
 		if err == nil {
@@ -87,12 +138,12 @@ func (n *Node) restoreNewest() (uint64, error) {
 		}
 		if err == nil {
 			n.log.Info("state restored from a snapshot", "snapshot", m.ID)
-			return m.Index, nil
+			return *m, nil
 		}
 		n.log.Error("snapshot cannot be used", "snapshot", m.ID, "err", err)
 		n.snapshots.bad[m.ID] = true
 	}
-	return 0, nil
+	return raft.SnapshotMeta{}, nil
 }
 
 func (n *Node) openSnapshot(id string) (io.ReadCloser, error) {

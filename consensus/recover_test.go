@@ -3,6 +3,8 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,4 +115,80 @@ func TestASnapshotThatCannotBeReadIsPassedOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestEntriesThatDoNotLeadToASnapshotAreForgotten(t *testing.T) {
+	snapshot := raft.SnapshotMeta{Index: 10, Term: 4}
+	for _, tc := range []struct {
+		name        string
+		log, remain []raft.Log
+	}{
+		{"no log", nil, nil},
+		{"a log that ends before", []raft.Log{{Index: 5, Term: 3}, {Index: 6, Term: 3}}, nil},
+		{"one with a gap", []raft.Log{{Index: 6, Term: 3}, {Index: 11, Term: 4}}, []raft.Log{{Index: 11, Term: 4}}},
+		{"one that leads to it", []raft.Log{{Index: 9, Term: 3}, {Index: 10, Term: 4}}, []raft.Log{{Index: 9, Term: 3}, {Index: 10, Term: 4}}},
+		{"one that goes on", []raft.Log{{Index: 10, Term: 4}, {Index: 11, Term: 4}}, []raft.Log{{Index: 10, Term: 4}, {Index: 11, Term: 4}}},
+		{"one of a leader that was overruled", []raft.Log{{Index: 9, Term: 3}, {Index: 10, Term: 3}, {Index: 11, Term: 3}}, []raft.Log{{Index: 11, Term: 3}}},
+		{"one that begins behind it", []raft.Log{{Index: 11, Term: 4}}, []raft.Log{{Index: 11, Term: 4}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			disk := raft.NewInmemStore()
+			for i := range tc.log {
+				if err := disk.StoreLog(&tc.log[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := forgetCovered(disk, snapshot); err != nil {
+				t.Fatal(err)
+			}
+			var got []raft.Log
+			for index := range uint64(20) {
+				var entry raft.Log
+				if disk.GetLog(index, &entry) == nil {
+					got = append(got, entry)
+				}
+			}
+			if !slices.EqualFunc(got, tc.remain, func(a, b raft.Log) bool { return a.Index == b.Index && a.Term == b.Term }) {
+				t.Errorf("%+v, want %+v", got, tc.remain)
+			}
+		})
+	}
+}
+
+// What a leader that was cut off has written alone must not stay below the
+// snapshot that it gets when it is back: it would send that when it leads again.
+func TestALogHasNoGapBelowASnapshot(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
+		cut := c.leader()
+		cut.mustPin("before")
+		c.network.isolate(cut.id, c.others(cut.id)...)
+		var alone sync.WaitGroup
+		for i := range 20 {
+			alone.Go(func() { _, _ = cut.Propose(t.Context(), pin(fmt.Sprintf("alone%d", i))) }) // nobody else has it
+		}
+		other := c.leader(c.others(cut.id)...)
+		last, err := cut.disk.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			other.mustPin(fmt.Sprintf("p%d", i))
+		}
+		c.until("the log of the others begins later", func() bool {
+			first, err := other.disk.FirstIndex()
+			return err == nil && first > last+1
+		})
+		c.network.heal()
+		alone.Wait()
+		c.until("it has all", func() bool { return cut.Ready() == nil && cut.Applied() >= other.Applied() })
+		other.mustPin("after")
+		c.sameEverywhere()
+		for index := range last + 1 {
+			var entry raft.Log
+			if err := cut.disk.GetLog(index, &entry); err == nil {
+				t.Errorf("entry %d, of term %d, is still there; the log of the others begins later", index, entry.Term)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,52 @@ func (b ballots) Consumer() <-chan raft.RPC { return b.beats.loop }
 // SetHeartbeatHandler implements raft.Transport.
 func (b ballots) SetHeartbeatHandler(handle func(raft.RPC)) {
 	b.Raft.SetHeartbeatHandler(b.beats.guarded(handle))
+}
+
+// errLeadsNot says that what was to be sent was read while this node led, and it
+// does no more.
+var errLeadsNot = errors.New("consensus: this node does not lead in that term any more")
+
+// AppendEntries implements raft.Transport.
+func (b ballots) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if !b.mayTell(args) {
+		return errLeadsNot
+	}
+	return b.Raft.AppendEntries(id, target, args, resp)
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (b ballots) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := b.Raft.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return tellingPipeline{p, b}, nil
+}
+
+// tellingPipeline is a stream of entries to a follower while this node leads.
+type tellingPipeline struct {
+	raft.AppendPipeline
+	ballots ballots
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p tellingPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if !p.ballots.mayTell(args) {
+		return nil, errLeadsNot
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// mayTell tells whether a message to a follower may be sent. Raft puts it together
+// beside its loop, entry by entry, and the loop of a leader that has lost its
+// lead replaces entries: then the entry before and those after it may be of two
+// logs, and a follower that has not heard of the new term would take them. While
+// this node leads in that term nothing in its log is replaced, so a message that
+// is ready by then is of one log.
+func (b ballots) mayTell(args *raft.AppendEntriesRequest) bool {
+	heartbeat := args.PrevLogEntry == 0 && len(args.Entries) == 0
+	return heartbeat || b.beats.leads(args.Term)
 }
 
 // stands is nil when this node may ask for votes.
