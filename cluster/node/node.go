@@ -63,6 +63,9 @@ type Options struct {
 	// RaftLog wraps the log of Raft. Tests let its disk be slow, fail or lie.
 	// Nil: nothing.
 	RaftLog func(consensus.Log) consensus.Log
+	// StateStore wraps the store of the replicated state, for the same reason. Nil:
+	// nothing.
+	StateStore func(consensus.Store) consensus.Store
 	// RaftNetwork and GossipTopic wrap what Raft and what gossip speak over.
 	// Tests cut one of them. Nil: nothing.
 	RaftNetwork func(consensus.Network) consensus.Network
@@ -280,13 +283,17 @@ func (n *Node) openConsensus(known *seed) error {
 	if n.opts.RaftLog != nil {
 		log = n.opts.RaftLog(log)
 	}
+	var store consensus.Store = ordered{n.store}
+	if n.opts.StateStore != nil {
+		store = n.opts.StateStore(store)
+	}
 	var network consensus.Network = n.peer
 	if n.opts.RaftNetwork != nil {
 		network = n.opts.RaftNetwork(network)
 	}
 	n.consensus, err = consensus.Open(consensus.Options{
 		ID:            n.self.ID,
-		Store:         ordered{n.store},
+		Store:         store,
 		Log:           log,
 		Stable:        n.log,
 		Snapshots:     snapshots,

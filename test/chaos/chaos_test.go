@@ -116,7 +116,8 @@ type scenario struct {
 	bug      func(pins.State) pins.State // nil: none that is known
 	often    bool                        // many snapshots, whatever the seed says
 	lies     bool                        // Raft's log says that it stored what it did not
-	steps    []step                      // nil: the seed draws them
+	steps    []step                      // nil: plan draws them
+	plan     func(*rand.Rand) []step     // nil: of all faults
 	patience time.Duration
 	probe    bool
 	damage   func(*run) error // done to the folders when all nodes have ended
@@ -136,8 +137,11 @@ func newRun(rng *rand.Rand, base string, s scenario) *run {
 		steps:   plan(rng), patience: s.patience,
 	}
 	r.cluster.log = slog.New(&installs{handler, &r.cluster.taken})
-	if s.steps != nil {
+	switch {
+	case s.steps != nil:
 		r.steps = s.steps
+	case s.plan != nil:
+		r.steps = s.plan(rng)
 	}
 	if s.probe {
 		r.prober = &prober{cluster: r.cluster}

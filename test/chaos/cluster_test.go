@@ -54,12 +54,16 @@ type member struct {
 	folder string
 	lives  int
 	disk   platter      // under its Raft log
+	store  platter      // under its state
 	ahead  atomic.Int64 // of true time, in nanoseconds: its clock
 
 	// mu guards life.
 	mu   sync.Mutex
 	life *life // nil while the node is down
 }
+
+// hurt tells whether this life may have ended because of a disk.
+func (m *member) hurt() bool { return m.disk.hurt() || m.store.hurt() }
 
 // now is the life that runs, or nil.
 func (m *member) now() *life {
@@ -125,6 +129,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	m.lives++
 	l := &life{host: c.network.host(m.number), ended: make(chan error, 1)}
 	m.disk.fresh()
+	m.store.fresh()
 	all, clusterOnly := l.host.options()
 	n, err := node.Open(ctx, node.Options{
 		Config: conf, Version: "chaos", Logger: c.log.With("at", m.number+1), HostOptions: all, ClusterOptions: clusterOnly,
@@ -136,6 +141,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 			}
 			return log{inner, &m.disk}
 		},
+		StateStore: func(inner consensus.Store) consensus.Store { return replica{inner, &m.store} },
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open node %d: %w", m.number+1, err), l.host.close())
@@ -242,7 +248,7 @@ func (c *cluster) restart(ctx context.Context, number int, down time.Duration) e
 	m := c.members[number]
 	l := m.take()
 	l.calls.Wait()
-	if err := l.end(); err != nil && !m.disk.hurt() {
+	if err := m.end(l); err != nil && !m.hurt() {
 		return fmt.Errorf("restart node %d: %w", number+1, err)
 	}
 	pause(ctx, down)
@@ -270,7 +276,7 @@ func (c *cluster) revive(ctx context.Context, number int, was *life, must bool) 
 	m.take()
 	l.hangUp()
 	l.calls.Wait()
-	if err := l.end(); err != nil {
+	if err := m.end(l); err != nil {
 		c.log.Info("the life on a bad disk ended", "err", err)
 	}
 	return c.start(ctx, m)
@@ -301,11 +307,12 @@ func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int)
 	// What is left of the old lives ends cut off from everything, and whatever
 	// they say of it does not count.
 	var ends sync.WaitGroup
-	for _, l := range lives {
+	for i, l := range lives {
+		m := c.members[numbers[i]]
 		ends.Go(func() {
 			l.hangUp()
 			l.calls.Wait()
-			if err := l.end(); err != nil {
+			if err := m.end(l); err != nil {
 				c.log.Info("the old life ended", "err", err)
 			}
 		})
@@ -376,6 +383,15 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 	return os.RemoveAll(m.folder)
 }
 
+// end stops a life whose state works again: Raft forgets the questions that it had
+// put to a state machine which does not answer, and who asked would wait beyond
+// the end of the run. A process that ends takes them with it.
+func (m *member) end(l *life) error {
+	m.store.release()
+	pause(context.Background(), pollEvery)
+	return l.end()
+}
+
 // end stops a node that nobody calls any more.
 func (l *life) end() error {
 	l.hangUp()
@@ -396,7 +412,7 @@ func (c *cluster) close() error {
 			continue
 		}
 		ends.Go(func() {
-			if err := m.life.end(); !m.disk.hurt() {
+			if err := m.end(m.life); !m.hurt() {
 				errs[i] = err
 			}
 		})

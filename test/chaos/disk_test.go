@@ -14,12 +14,14 @@ import (
 // What slow disks take for a write, in virtual time.
 const slowWrite = 150 * time.Millisecond
 
-// platter is the disk under the Raft log of one member, through its lives.
+// platter is the disk under the Raft log of one member, or the one under its
+// state, through its lives.
 type platter struct {
 	// mu guards what follows; nothing waits while it is held.
 	mu     sync.Mutex
 	slow   time.Duration // what each write takes
 	hangs  chan struct{} // closed when it goes on; nil: it works
+	late   bool          // a write that hangs is done, and only its answer waits
 	broken bool          // the next write fails, and those after it
 	hit    int           // writes that met any of it
 	harmed bool          // a write of this life hung or failed
@@ -39,21 +41,37 @@ func (p *platter) hurt() bool {
 	return p.harmed
 }
 
+// condition is how a disk is; the zero value is one that works.
+type condition struct {
+	slow                time.Duration
+	hangs, late, broken bool
+}
+
 // set changes how the disk is. It returns how many writes met what it was.
-func (p *platter) set(slow time.Duration, hangs, broken bool) int {
+func (p *platter) set(c condition) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hangs != nil {
 		close(p.hangs)
 		p.hangs = nil
 	}
-	if hangs {
+	if c.hangs {
 		p.hangs = make(chan struct{})
 	}
-	p.slow, p.broken = slow, broken
+	p.slow, p.late, p.broken = c.slow, c.late, c.broken
 	hit := p.hit
 	p.hit = 0
 	return hit
+}
+
+// release lets what hangs go on, and what comes after it.
+func (p *platter) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hangs != nil {
+		close(p.hangs)
+		p.hangs = nil
+	}
 }
 
 // hits is how many writes met what the disk is.
@@ -64,15 +82,15 @@ func (p *platter) hits() int {
 }
 
 // write is what a write to the disk goes through.
-func (p *platter) write() error {
+func (p *platter) write(do func() error) error {
 	p.mu.Lock()
-	slow, hangs, broken := p.slow, p.hangs, p.broken
+	slow, hangs, late, broken := p.slow, p.hangs, p.late, p.broken
 	if slow > 0 || hangs != nil || broken {
 		p.hit++
 	}
 	p.harmed = p.harmed || hangs != nil || broken
 	p.mu.Unlock()
-	if hangs != nil {
+	if hangs != nil && !late {
 		<-hangs
 	}
 	if slow > 0 {
@@ -81,7 +99,31 @@ func (p *platter) write() error {
 	if broken {
 		return fmt.Errorf("write: %w", syscall.EIO)
 	}
-	return nil
+	err := do()
+	if hangs != nil && late {
+		<-hangs
+	}
+	return err
+}
+
+// replica is a store of the state on the disk.
+type replica struct {
+	consensus.Store
+	disk *platter
+}
+
+func (s replica) Begin() consensus.Tx { return change{s.Store.Begin(), s.disk} }
+
+func (s replica) Sync() error { return s.disk.write(s.Store.Sync) }
+
+// change is a transaction of a replica.
+type change struct {
+	consensus.Tx
+	disk *platter
+}
+
+func (c change) Commit(sync bool) error {
+	return c.disk.write(func() error { return c.Tx.Commit(sync) })
 }
 
 // log is a Raft log on the disk.
@@ -93,17 +135,11 @@ type log struct {
 func (l log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 func (l log) StoreLogs(entries []*raft.Log) error {
-	if err := l.disk.write(); err != nil {
-		return err
-	}
-	return l.Log.StoreLogs(entries)
+	return l.disk.write(func() error { return l.Log.StoreLogs(entries) })
 }
 
 func (l log) DeleteRange(first, last uint64) error {
-	if err := l.disk.write(); err != nil {
-		return err
-	}
-	return l.Log.DeleteRange(first, last)
+	return l.disk.write(func() error { return l.Log.DeleteRange(first, last) })
 }
 
 // unsyncedFor is how long a log that lies keeps entries to itself.

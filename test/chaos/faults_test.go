@@ -28,13 +28,14 @@ const (
 	brokenDisk              // a write to it fails
 	skew                    // the clock of a node is wrong, by an hour or so
 	guest                   // a fourth node joins, and is removed
+	hungState               // the disk under the state of a node answers no more
 	faults
 )
 
 func (f fault) String() string {
 	return [...]string{
 		"partition", "deaf", "mute", "pair", "slow", "power loss", "blackout", "restart",
-		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest",
+		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest", "hung state",
 	}[f]
 }
 
@@ -63,6 +64,7 @@ type step struct {
 	other     int  // of a pair: how far from node, 1 or 2
 	gap, last time.Duration
 	by        time.Duration // of a clock
+	late      bool          // what hangs is done, and only the answer waits
 	with      *step         // what begins at the same moment; nil: nothing
 }
 
@@ -97,7 +99,49 @@ func draw(rng *rand.Rand) step {
 		gap:  time.Duration(rng.Int64N(int64(maxGap))).Round(time.Millisecond),
 		last: minFault + time.Duration(rng.Int64N(int64(maxFault-minFault))).Round(time.Millisecond),
 		by:   time.Duration(rng.Int64N(int64(2*maxSkew))) - maxSkew,
+		late: rng.IntN(2) == 0,
 	}
+}
+
+// hangsUntil is how long a write of Raft's log may hang before the node ends.
+const hangsUntil = 5 * time.Second
+
+// hangs draws faults of nothing but disks that hang, of two nodes at a time, most
+// of them for about as long as a node waits, from every offset to each other.
+func hangs(rng *rand.Rand) []step {
+	one := func() step {
+		s := draw(rng)
+		s.fault = hungDisk
+		if rng.IntN(4) == 0 {
+			s.fault = hungState
+		}
+		s.late = rng.IntN(2) == 0
+		s.last = hangsUntil - hungFor
+		switch rng.IntN(4) {
+		case 0:
+			s.last += time.Duration(rng.IntN(3)-1) * 100 * time.Millisecond
+		case 1:
+			s.last += time.Duration(rng.IntN(500)) * time.Millisecond
+		case 2:
+			s.last += time.Duration(rng.IntN(2000)-1000) * time.Millisecond
+		}
+		return s
+	}
+	steps := make([]step, faultsEach)
+	for i := range steps {
+		steps[i] = one()
+		steps[i].gap = time.Second + time.Duration(rng.IntN(1000))*time.Millisecond
+		with := one()
+		with.gap = time.Duration(rng.IntN(200)) * time.Millisecond
+		if rng.IntN(2) == 0 {
+			with.gap = time.Duration(rng.IntN(6000)) * time.Millisecond
+		}
+		if !steps[i].leader && !with.leader && steps[i].node == with.node {
+			with.node = (with.node + 1) % nodes
+		}
+		steps[i].with = &with
+	}
+	return steps
 }
 
 // cause lets one fault happen and end, and what goes with it. An error says that
@@ -170,7 +214,9 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 	case slowDisk:
 		return c.slowDisk(ctx, node, s.last)
 	case hungDisk:
-		return c.hangDisk(ctx, node, s.last+hungFor)
+		return c.hangDisk(ctx, node, &c.members[node].disk, s.last+hungFor, s.late)
+	case hungState:
+		return c.hangDisk(ctx, node, &c.members[node].store, s.last+hungFor, s.late)
 	case brokenDisk:
 		return c.breakDisk(ctx, node, s.last)
 	case skew:
@@ -211,21 +257,22 @@ func (c *cluster) holdBack(ctx context.Context, d time.Duration, links ...link) 
 
 func (c *cluster) slowDisk(ctx context.Context, number int, d time.Duration) error {
 	disk := &c.members[number].disk
-	disk.set(slowWrite, false, false)
+	disk.set(condition{slow: slowWrite})
 	pause(ctx, d)
-	if disk.set(0, false, false) == 0 {
+	if disk.set(condition{}) == 0 {
 		return errInvalid("nothing was written to a slow disk")
 	}
 	return nil
 }
 
-// hangDisk lets a write hang. The node gives up after a while, which is as good
-// as a power loss, and is started again.
-func (c *cluster) hangDisk(ctx context.Context, number int, d time.Duration) error {
-	disk, was := &c.members[number].disk, c.members[number].now()
-	disk.set(0, true, false)
+// hangDisk lets writes to one disk of a node hang. If it is the one of Raft's
+// log, the node gives up after a while, which is as good as a power loss, and is
+// started again.
+func (c *cluster) hangDisk(ctx context.Context, number int, disk *platter, d time.Duration, late bool) error {
+	was := c.members[number].now()
+	disk.set(condition{hangs: true, late: late})
 	pause(ctx, d)
-	if disk.set(0, false, false) == 0 {
+	if disk.set(condition{}) == 0 {
 		return errInvalid("nothing was written to a disk that hangs")
 	}
 	pause(ctx, pollEvery)
@@ -238,7 +285,7 @@ const failsWithin = time.Second
 // breakDisk lets a write fail, which has to end the node at once.
 func (c *cluster) breakDisk(ctx context.Context, number int, down time.Duration) error {
 	disk, was := &c.members[number].disk, c.members[number].now()
-	disk.set(0, false, true)
+	disk.set(condition{broken: true})
 	for range int(maxFault / pollEvery) { // until something is written
 		pause(ctx, pollEvery)
 		if disk.hits() > 0 {
@@ -246,7 +293,7 @@ func (c *cluster) breakDisk(ctx context.Context, number int, down time.Duration)
 		}
 	}
 	pause(ctx, failsWithin)
-	met := disk.set(0, false, false)
+	met := disk.set(condition{})
 	if met == 0 {
 		return errInvalid("nothing was written to a broken disk")
 	}

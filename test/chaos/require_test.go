@@ -139,10 +139,14 @@ func requirements() []requirement {
 	}
 }
 
+// hangsOnly is the scenario of nothing but disks that hang.
+const hangsOnly = "two disks hang"
+
 // scenarios returns all that a run can be made of, by name.
 func scenarios() map[string]scenario {
 	all := mistaken()
 	all[""] = scenario{}
+	all[hangsOnly] = scenario{plan: hangs}
 	for _, r := range requirements() {
 		for i := range r.steps {
 			r.steps[i].other = 1
