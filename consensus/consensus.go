@@ -242,6 +242,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return err
 	}
+	n.fsm.refused, n.fsm.whole = n.snapshots.refused, n.snapshots.whole
 	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
 	logger := raftLogger(n.log)
 	n.transport, err = transport.NewRaft(n.opts.Network, string(n.opts.ID), raft.NetworkTransportConfig{Logger: logger})

@@ -51,6 +51,10 @@ type fsm struct {
 	// restored is told that the state is that of a leader's snapshot; set before
 	// Raft runs.
 	restored func(index uint64) error
+	// refused is told that one could not be taken over, and whole says whether all
+	// of it has come to the state; set with it.
+	refused func(error)
+	whole   func(index uint64) error
 
 	// What follows belongs to Raft's goroutine.
 	broken      error  // nothing is applied any more
@@ -118,7 +122,10 @@ func (f *fsm) learn() error {
 
 // readApplied reads the index of the newest entry in the state.
 func readApplied(r state.Reader) (uint64, error) {
-	b, ok, err := r.Get(appliedKey())
+	return decodeApplied(r.Get(appliedKey()))
+}
+
+func decodeApplied(b []byte, ok bool, err error) (uint64, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("read applied index: %w", err)
@@ -291,15 +298,24 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	defer func() { _ = snapshot.Close() }()
 	if err := f.store.Restore(snapshot); err != nil {
+		if f.refused != nil {
+			f.refused(err)
+		}
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	view := f.store.View()
 	defer view.Close()
 	index, err := readApplied(view)
+	if err == nil && f.whole != nil {
+		err = f.whole(index)
+	}
 	if err == nil {
 		err = f.learn()
 	}
 	if err != nil {
+		if f.refused != nil {
+			f.refused(err)
+		}
 		f.broken = fmt.Errorf("restore snapshot: %w", err)
 		f.fail(f.broken)
 		return f.broken

@@ -61,10 +61,15 @@ func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
 	return true
 }
 
+// leading tells whether this node leads.
+func (h *heartbeats) leading() bool {
+	r := h.raft.Load()
+	return r != nil && r.State() == raft.Leader
+}
+
 // leads tells whether this node leads in a term.
 func (h *heartbeats) leads(term uint64) bool {
-	r := h.raft.Load()
-	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
+	return h.leading() && h.raft.Load().CurrentTerm() == term
 }
 
 // hand gives a question to the loop; when Raft has ended nobody answers it, and

@@ -1,9 +1,13 @@
 package consensus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -13,16 +17,133 @@ import (
 var ErrIncomplete = errors.New("the state, the snapshots and the log do not reach each other")
 
 // goodSnapshots are the snapshots that Raft may take for good: those that could
-// not be read are left out.
+// not be read are left out, and one that is sent has been read through before.
+// Who gets a rotten one refuses it, and asks for ever.
 type goodSnapshots struct {
 	raft.SnapshotStore
-	bad map[string]bool // by id; written before Raft starts
+	log   *slog.Logger
+	sends func() bool   // whether this node leads: then Raft opens a snapshot to send it
+	again chan struct{} // has a token when one that is needed was left out
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	bad   map[string]bool // by id
+	taken string          // what Raft opened last to take it over
+}
+
+// verifier is a snapshot store that can tell whether a snapshot is good.
+type verifier interface {
+	// Verify returns an error if a snapshot is not as it was written: then it is
+	// rotten; or if that cannot be told now. check is given its content, if that
+	// may lack the newest commits, and says whether it does.
+	Verify(id string, check func(get func(key []byte) ([]byte, bool, error)) error) (rotten bool, err error)
+	// SetAside takes it out of the list.
+	SetAside(id string) error
+}
+
+func newGoodSnapshots(store raft.SnapshotStore, log *slog.Logger, sends func() bool) *goodSnapshots {
+	return &goodSnapshots{SnapshotStore: store, log: log, sends: sends, again: make(chan struct{}, 1), bad: map[string]bool{}}
+}
+
+// Open implements raft.SnapshotStore.
+func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if !s.sends() {
+		s.mu.Lock()
+		s.taken = id
+		s.mu.Unlock()
+		return s.SnapshotStore.Open(id)
+	}
+	if v, ok := s.SnapshotStore.(verifier); ok {
+		rotten, err := s.verify(v, id)
+		if rotten {
+			s.leaveOut(id, err)
+			s.setAside(id)
+			select {
+			case s.again <- struct{}{}:
+			default:
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return s.SnapshotStore.Open(id)
+}
+
+// verify looks at a snapshot that is to be sent.
+func (s *goodSnapshots) verify(v verifier, id string) (rotten bool, err error) {
+	want, known, err := s.index(id)
+	if err != nil || !known {
+		return false, err // it was removed; Open says so
+	}
+	return v.Verify(id, func(get func(key []byte) ([]byte, bool, error)) error {
+		index, err := decodeApplied(get(appliedKey()))
+		if err == nil && index != want {
+			err = fmt.Errorf("it holds the state at %d, not at %d", index, want)
+		}
+		return err
+	})
+}
+
+// index is at what entry a snapshot was taken.
+func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
+	metas, err := s.SnapshotStore.List()
+	if err != nil {
+		return 0, false, fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, m := range metas {
+		if m.ID == id {
+			return m.Index, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// whole is nil if the state is at the entry of the snapshot that Raft opened last.
+// One whose newest commits are lost would be taken for it: Raft goes on behind
+// the snapshot, and what lies between would be missing here for ever.
+func (s *goodSnapshots) whole(state uint64) error {
+	s.mu.Lock()
+	id := s.taken
+	s.mu.Unlock()
+	want, known, err := s.index(id)
+	if err == nil && known && want != state {
+		err = fmt.Errorf("%w: the snapshot at %d holds the state at %d", ErrBroken, want, state)
+	}
+	return err
+}
+
+// refused leaves out the snapshot that Raft opened last, which could not be taken
+// over. It came from a leader, and would be the newest one here.
+func (s *goodSnapshots) refused(why error) {
+	s.mu.Lock()
+	id := s.taken
+	s.mu.Unlock()
+	s.leaveOut(id, why)
+	s.setAside(id)
+}
+
+func (s *goodSnapshots) leaveOut(id string, why error) {
+	s.log.Error("snapshot cannot be used", "snapshot", id, "err", why)
+	s.mu.Lock()
+	s.bad[id] = true
+	s.mu.Unlock()
+}
+
+func (s *goodSnapshots) setAside(id string) {
+	if v, ok := s.SnapshotStore.(verifier); ok {
+		if err := v.SetAside(id); err != nil {
+			s.log.Error("cannot set a snapshot aside", "snapshot", id, "err", err)
+		}
+	}
 }
 
 // List implements raft.SnapshotStore.
 func (s *goodSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	metas, err := s.SnapshotStore.List()
 	var good []*raft.SnapshotMeta
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, m := range metas {
 		if !s.bad[m.ID] {
 			good = append(good, m)
@@ -37,7 +158,7 @@ func (s *goodSnapshots) List() ([]*raft.SnapshotMeta, error) {
 // so, and so does a state that was lost. Behind the state, the log may only be
 // longer: if it is shorter, this is not the log that the node had.
 func (n *Node) recover() error {
-	n.snapshots = &goodSnapshots{SnapshotStore: n.opts.Snapshots, bad: map[string]bool{}}
+	n.snapshots = newGoodSnapshots(n.opts.Snapshots, n.log, func() bool { return n.beats != nil && n.beats.leading() })
 	newest, err := n.restoreNewest()
 	if err != nil {
 		return err
@@ -140,8 +261,7 @@ func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 			n.log.Info("state restored from a snapshot", "snapshot", m.ID)
 			return *m, nil
 		}
-		n.log.Error("snapshot cannot be used", "snapshot", m.ID, "err", err)
-		n.snapshots.bad[m.ID] = true
+		n.snapshots.leaveOut(m.ID, err)
 	}
 	return raft.SnapshotMeta{}, nil
 }
@@ -149,4 +269,29 @@ func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 func (n *Node) openSnapshot(id string) (io.ReadCloser, error) {
 	_, stream, err := n.snapshots.Open(id)
 	return stream, err
+}
+
+// remakeSnapshots makes a snapshot whenever one had to be left out that a follower
+// needs.
+func (n *Node) remakeSnapshots(ctx context.Context) error {
+	for {
+		select {
+		case <-n.snapshots.again:
+		case <-ctx.Done():
+			return nil
+		}
+		for n.IsLeader() {
+			err := n.await(ctx, n.raft.Snapshot())
+			if err == nil {
+				n.log.InfoContext(ctx, "snapshot made anew")
+				break
+			}
+			n.log.WarnContext(ctx, "no snapshot can be made now", "err", err)
+			select {
+			case <-time.After(n.timings.Reconcile):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
 }

@@ -192,3 +192,30 @@ func TestALogHasNoGapBelowASnapshot(t *testing.T) {
 		}
 	})
 }
+
+// A snapshot whose newest commits rotted away opens, as an earlier state. Raft
+// would go on behind the snapshot, without what lies between.
+func TestAStateBehindItsSnapshotIsNotGoneOnFrom(t *testing.T) {
+	snaps := &memSnapshots{}
+	sink, err := snaps.Create(1, 10, 4, raft.Configuration{}, 1, nil)
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := newGoodSnapshots(snaps, quiet(), func() bool { return false })
+	if _, _, err := good.Open(sink.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := good.whole(10); err != nil {
+		t.Errorf("whole: %v", err)
+	}
+	if err := good.whole(9); !errors.Is(err, ErrBroken) {
+		t.Errorf("behind: %v", err)
+	}
+	good.refused(errInjected)
+	if list, err := good.List(); err != nil || len(list) != 0 {
+		t.Errorf("it is still listed: %v, %v", list, err)
+	}
+}

@@ -28,6 +28,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.watchDisk(ctx) })
 	group.Go(func() error { return n.keepStanding(ctx) })
 	group.Go(func() error { return n.reportHashes(ctx) })
+	group.Go(func() error { return n.remakeSnapshots(ctx) })
 	group.Go(func() error {
 		select {
 		case err := <-n.fatal:

@@ -166,28 +166,32 @@ func extractArchive(r io.Reader, dir string) error {
 	if err := durable.MkdirAll(dir, dirPerm); err != nil {
 		return err
 	}
+	if err := readArchive(&extraction{r: r, dir: dir}); err != nil {
+		return err
+	}
+	return durable.SyncDir(dir)
+}
+
+// readArchive goes through an archive.
+func readArchive(x *extraction) error {
+	x.buf = make([]byte, copyBufferBytes)
 	magic := make([]byte, len(archiveMagic))
-	if _, err := io.ReadFull(r, magic); err != nil {
+	if _, err := io.ReadFull(x.r, magic); err != nil {
 		return truncated(err)
 	}
 	if string(magic) != archiveMagic {
 		return fmt.Errorf("%w: unknown header", ErrBadArchive)
 	}
-	x := extraction{r: r, dir: dir, buf: make([]byte, copyBufferBytes)}
 	for {
-		done, err := x.frame()
-		if err != nil {
+		if done, err := x.frame(); done || err != nil {
 			return err
-		}
-		if done {
-			return durable.SyncDir(dir)
 		}
 	}
 }
 
 type extraction struct {
 	r     io.Reader
-	dir   string
+	dir   string // empty: nothing is written
 	buf   []byte
 	files uint64
 	total uint64
@@ -271,6 +275,9 @@ func (x *extraction) file() error {
 }
 
 func (x *extraction) content(name string, size int64) (err error) {
+	if x.dir == "" {
+		return x.copyTo(io.Discard, name, size)
+	}
 	// O_EXCL refuses a name that comes twice.
 	f, err := os.OpenFile(filepath.Join(x.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
 	if errors.Is(err, os.ErrExist) {
@@ -280,8 +287,16 @@ func (x *extraction) content(name string, size int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := x.copyTo(f, name, size); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// copyTo copies the content of one file, and checks it.
+func (x *extraction) copyTo(w io.Writer, name string, size int64) error {
 	sum := crc32.New(castagnoli())
-	n, err := io.CopyBuffer(writerOnly{io.MultiWriter(f, sum)}, readerOnly{io.LimitReader(x.r, size)}, x.buf)
+	n, err := io.CopyBuffer(writerOnly{io.MultiWriter(w, sum)}, readerOnly{io.LimitReader(x.r, size)}, x.buf)
 	if err != nil {
 		return err
 	}
@@ -295,5 +310,5 @@ func (x *extraction) content(name string, size int64) (err error) {
 	if sum.Sum32() != binary.BigEndian.Uint32(want[:]) {
 		return fmt.Errorf("%w: content checksum of %q", ErrBadArchive, name)
 	}
-	return f.Sync()
+	return nil
 }

@@ -148,7 +148,7 @@ func (s *Store) openLive() (*generation, error) {
 	if err := s.removeLeftovers(name); err != nil {
 		return nil, err
 	}
-	db, err := s.openPebble(filepath.Join(s.dir, name), true)
+	db, err := s.openPebble(filepath.Join(s.dir, name), true, false)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (s *Store) create(number uint64) (string, error) {
 	if err := durable.RemoveAll(tmp); err != nil {
 		return "", err
 	}
-	db, err := s.openPebble(tmp, false)
+	db, err := s.openPebble(tmp, false, false)
 	if err != nil {
 		return "", err
 	}
@@ -241,7 +241,7 @@ func generationNumber(name string) uint64 {
 	return n
 }
 
-func (s *Store) openPebble(dir string, mustExist bool) (*pebble.DB, error) {
+func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, error) {
 	inner := s.opts.fs
 	if inner == nil {
 		inner = vfs.Default
@@ -253,6 +253,7 @@ func (s *Store) openPebble(dir string, mustExist bool) (*pebble.DB, error) {
 		MemTableSize:       memTableBytes,
 		MaxOpenFiles:       maxOpenFiles,
 		ErrorIfNotExists:   mustExist,
+		ReadOnly:           readOnly,
 		Logger:             pebbleLogger{log: s.log, fatal: s.opts.Fatal},
 	}
 	for i := range opts.Levels {

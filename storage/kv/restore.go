@@ -70,7 +70,7 @@ func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 	if err := durable.Rename(tmp, dir); err != nil {
 		return nil, err
 	}
-	db, err := s.openPebble(dir, true)
+	db, err := s.openPebble(dir, true, false)
 	if err != nil {
 		return nil, err
 	}

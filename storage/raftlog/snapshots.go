@@ -27,6 +27,7 @@ const (
 	checkpointDir = "checkpoint"
 	streamFile    = "stream"
 	tmpSuffix     = ".tmp"
+	rottenSuffix  = ".rotten"
 	filePerm      = 0o600
 
 	// maxMetaBytes bounds what is read of a snapshot's description.
@@ -175,7 +176,7 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 		return nil, nil, err
 	}
 	folder := filepath.Join(s.dir, id, checkpointDir)
-	if _, err := os.Stat(folder); err == nil {
+	if exists(folder) {
 		size, err := kv.ArchiveSize(folder)
 		if err != nil {
 			return nil, nil, err
@@ -197,6 +198,57 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return meta, f, nil
+}
+
+// Verify reads a snapshot through as it would be sent. check is given the content
+// of a checkpoint and says whether it is the right one; a leader's stream was
+// looked at when it came. rotten says that the error
+// is about the snapshot, which is not as it was written; else it could not be
+// read now.
+func (s *Snapshots) Verify(id string, check func(get kv.Getter) error) (rotten bool, err error) {
+	_, stream, err := s.Open(id)
+	if err != nil {
+		return errors.Is(err, ErrCorrupt), err
+	}
+	if folder := filepath.Join(s.dir, id, checkpointDir); exists(folder) {
+		err = kv.VerifyCheckpoint(folder, filepath.Join(s.dir, id+".verify"+tmpSuffix), s.log, check)
+	} else {
+		err = kv.VerifyArchive(stream)
+	}
+	rotten = errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrBadArchive)
+	if err = errors.Join(err, stream.Close()); err != nil {
+		return rotten, fmt.Errorf("raftlog: verify snapshot %s: %w", id, err)
+	}
+	return false, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// SetAside takes a snapshot out of the list. Its folder stays, with another name,
+// for whoever wants to see what became of it, until another one is set aside.
+func (s *Snapshots) SetAside(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !snapshotID.MatchString(id) {
+		return fmt.Errorf("raftlog: set snapshot aside: %q is not one", id)
+	}
+	earlier, err := filepath.Glob(filepath.Join(s.dir, "*"+rottenSuffix))
+	if err != nil {
+		return fmt.Errorf("raftlog: set snapshot aside: %w", err)
+	}
+	for _, path := range earlier {
+		if err := durable.RemoveAll(path); err != nil {
+			return fmt.Errorf("raftlog: set snapshot aside: %w", err)
+		}
+	}
+	dir := filepath.Join(s.dir, id)
+	if err := durable.Rename(dir, dir+rottenSuffix); err != nil {
+		return fmt.Errorf("raftlog: set snapshot aside: %w", err)
+	}
+	return nil
 }
 
 func (s *Snapshots) release(id string) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -176,5 +177,74 @@ func TestUnfinishedSnapshotsOfACrashAreRemoved(t *testing.T) {
 	}
 	if list, _ := snaps.List(); len(list) != 0 {
 		t.Errorf("list %+v", list)
+	}
+}
+
+// One flipped bit anywhere in a snapshot is found before it is sent.
+func TestASnapshotThatRottedIsNotGood(t *testing.T) {
+	state := openKV(t, t.TempDir())
+	for i := range 2000 {
+		set(t, state, fmt.Sprint("key", i), strings.Repeat("v", 300))
+	}
+	made := func(dir string, stream bool) (*Snapshots, string) {
+		snaps := openSnapshots(t, dir, 2)
+		sink := create(t, snaps, 10)
+		checkpoint := filepath.Join(t.TempDir(), "c")
+		must(t, state.Checkpoint(checkpoint))
+		if stream {
+			must(t, kv.WriteArchive(sink, checkpoint))
+		} else {
+			must(t, sink.Adopt(checkpoint))
+		}
+		must(t, sink.Close())
+		return snaps, sink.ID()
+	}
+	newest := func(get kv.Getter) error {
+		if _, ok, err := get([]byte("key1999")); !ok || err != nil {
+			return fmt.Errorf("the newest key is not there: %w", err)
+		}
+		return nil
+	}
+	for _, tc := range []struct {
+		name, file string
+		stream     bool
+	}{
+		{"log of a checkpoint", "checkpoint/*.log", false},
+		{"manifest of a checkpoint", "checkpoint/MANIFEST-*", false},
+		{"stream", "stream", true},
+		{"description", "meta.json", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			snaps, id := made(dir, tc.stream)
+			sent := readAll(t, snaps, id)
+			if rotten, err := snaps.Verify(id, newest); rotten || err != nil {
+				t.Fatalf("whole: %v, %v", rotten, err)
+			}
+			if !bytes.Equal(readAll(t, snaps, id), sent) {
+				t.Fatal("looking at the snapshot has changed it")
+			}
+			found, err := filepath.Glob(filepath.Join(dir, id, tc.file))
+			if err != nil || len(found) == 0 {
+				t.Fatal(found, err)
+			}
+			raw, err := os.ReadFile(found[0])
+			must(t, err)
+			raw[len(raw)/3] ^= 4
+			// Another file: that one may be a link to the state's.
+			must(t, errors.Join(os.Remove(found[0]), os.WriteFile(found[0], raw, 0o600)))
+			if rotten, err := snaps.Verify(id, newest); !rotten || err == nil {
+				t.Fatalf("rotten: %v, %v", rotten, err)
+			}
+			must(t, snaps.SetAside(id))
+			if list, err := snaps.List(); err != nil || len(list) != 0 {
+				t.Errorf("it is still listed: %+v, %v", list, err)
+			}
+			_, other := made(dir, tc.stream)
+			must(t, snaps.SetAside(other))
+			if aside, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(aside) != 1 {
+				t.Errorf("one is kept aside, not %v, %v", aside, err)
+			}
+		})
 	}
 }

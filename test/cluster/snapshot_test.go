@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -240,4 +241,71 @@ func same(t *testing.T, nodes []*running, all ...filled) contents {
 		return true
 	})
 	return first
+}
+
+// emptyFile is the CID of the file without a byte.
+const emptyFile = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
+
+// TestARottenSnapshotIsNotSent: a node that needs a snapshot, when all that the
+// others have on their disks rotted, gets one that is made anew.
+func TestARottenSnapshotIsNotSent(t *testing.T) {
+	nodes := three(t, often)
+	first, last := nodes[0], nodes[2]
+	early := fill(t, first, "early", emptyFile)
+	if err := last.stop(); err != nil {
+		t.Fatal(err)
+	}
+	found := func(n *running, pattern string) []string {
+		files, err := filepath.Glob(filepath.Join(n.dir, "raft", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	const metas = "*-*-*/meta.json"
+	made := map[*running][]string{first: found(first, metas), nodes[1]: found(nodes[1], metas)}
+	write := func() {
+		pin, err := first.Pins().Create(t.Context(), early.account, pins.Request{CID: emptyFile})
+		if err == nil {
+			err = first.Pins().Delete(t.Context(), early.account, pin.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 { // the log reaches back 40 entries at the most
+		write()
+	}
+	for _, n := range nodes[:2] {
+		await(t, "only newer snapshots are on the disk", func() bool {
+			write()
+			return !slices.ContainsFunc(found(n, metas), func(s string) bool { return slices.Contains(made[n], s) })
+		})
+	}
+	for _, n := range nodes[:2] {
+		logs := found(n, "*-*-*/checkpoint/*.log")
+		if len(logs) == 0 {
+			t.Fatal("no snapshot to rot")
+		}
+		for _, path := range logs {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw[len(raw)/3] ^= 1
+			// Another file: that one may be a link to the state's.
+			if err := errors.Join(os.Remove(path), os.WriteFile(path, raw, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var installed atomic.Int64
+	conf := last.config
+	conf.Cluster.Join = nil
+	nodes[2] = run(t, conf, often, func(o *node.Options) { o.Logger = slog.New(installs{slog.DiscardHandler, &installed}) })
+	await(t, "the node that was away has taken a snapshot", func() bool { return installed.Load() > 0 })
+	if len(found(nodes[0], "*.rotten"))+len(found(nodes[1], "*.rotten")) == 0 {
+		t.Error("no snapshot was set aside")
+	}
+	same(t, nodes, early)
 }
