@@ -37,9 +37,11 @@ func supported(codec uint64) bool {
 
 // Links returns what a block links to, in its own order and with repetitions:
 // nothing for raw, and the links of dag-pb, dag-cbor and dag-json. No node is
-// built, so a block costs memory for its links only, whatever it holds. The
-// errors are ErrUnsupportedCodec, ErrInvalidBlock, and ErrTooLarge for more
-// than MaxLinks.
+// built, so a block costs memory for its links only, whatever it holds. What is
+// in a dag-pb node beside its links is not looked at, unless it claims to be a
+// node of a sharded UnixFS directory: one that cannot be read as that is
+// invalid. The errors are ErrUnsupportedCodec, ErrInvalidBlock, and ErrTooLarge
+// for more than MaxLinks.
 func Links(b blocks.Block) ([]cid.Cid, error) {
 	c, data := b.Cid(), b.RawData()
 	if len(data) > MaxBlock {
@@ -51,7 +53,9 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 	case cid.Raw:
 		return nil, nil
 	case cid.DagProtobuf:
-		err = dagpb.DecodeBytes(&found, data)
+		if err = dagpb.DecodeBytes(&found, data); err == nil {
+			err = checkShard(data, found.bytes, len(found.links))
+		}
 	case cid.DagCBOR:
 		// Relaxed, because old blocks with non-minimal integers are pinned too.
 		err = dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(&found, bytes.NewReader(data))
@@ -69,9 +73,13 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 	return found.links, nil
 }
 
-// collector is what the decoders fill: it keeps the links and lets go of
-// everything else. It is its own map, list, key and value.
-type collector struct{ links []cid.Cid }
+// collector is what the decoders fill: it keeps the links, the last bytes, which
+// in dag-pb are the node's data, and lets go of everything else. It is its own
+// map, list, key and value.
+type collector struct {
+	links []cid.Cid
+	bytes []byte
+}
 
 // AssignLink keeps one link.
 func (c *collector) AssignLink(l datamodel.Link) error {
@@ -112,7 +120,10 @@ func (*collector) AssignFloat(float64) error { return nil }
 func (*collector) AssignString(string) error { return nil }
 
 // AssignBytes implements datamodel.NodeAssembler.
-func (*collector) AssignBytes([]byte) error { return nil }
+func (c *collector) AssignBytes(b []byte) error {
+	c.bytes = b
+	return nil
+}
 
 // AssignNode implements datamodel.NodeAssembler. The decoders hand over whole
 // nodes for scalars only, such as integers beyond int64.

@@ -111,7 +111,8 @@ func (s *Store) AddTree(seed, codec uint64, width, depth, leaf int) (root cid.Ci
 	for len(level) > 1 {
 		var next []cid.Cid
 		for i := 0; i < len(level); i += width {
-			c, err := put(Node(codec, []byte{byte(i), byte(i >> 8)}, level[i:min(i+width, len(level))]...))
+			// Field 0 is in no protobuf message, so no data passes for UnixFS.
+			c, err := put(Node(codec, []byte{0, byte(i), byte(i >> 8)}, level[i:min(i+width, len(level))]...))
 			if err != nil {
 				return cid.Undef, 0, 0, err
 			}

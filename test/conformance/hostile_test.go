@@ -71,9 +71,22 @@ func hostileContent() []hostile {
 		{"a sharded folder of a bad width", func(t *testing.T, f *peertest.Foreign) cid.Cid {
 			data := must(unixfs.HAMTShardData(nil, 3, multihash.MURMUR3X64_64))
 			return put(t, f, must(peertest.Node(cid.DagProtobuf, data)))
-		}, ""},
+		}, "fanout of 3"},
 		{"a sharded folder of a giant width", func(t *testing.T, f *peertest.Foreign) cid.Cid {
 			data := must(unixfs.HAMTShardData(nil, 1<<40, multihash.MURMUR3X64_64))
+			return put(t, f, must(peertest.Node(cid.DagProtobuf, data)))
+		}, "fanout of 1099511627776"},
+		{"a sharded folder with more in its bitfield than it links to", func(t *testing.T, f *peertest.Foreign) cid.Cid {
+			data := must(unixfs.HAMTShardData([]byte{0xff}, 256, multihash.MURMUR3X64_64))
+			return put(t, f, must(peertest.Node(cid.DagProtobuf, data)))
+		}, "0 links, and 8"},
+		{"a folder above a sharded folder of a bad width", func(t *testing.T, f *peertest.Foreign) cid.Cid {
+			data := must(unixfs.HAMTShardData(nil, 24, multihash.MURMUR3X64_64))
+			bad := put(t, f, must(peertest.Node(cid.DagProtobuf, data)))
+			return put(t, f, must(peertest.Node(cid.DagProtobuf, unixfs.FolderPBData(), bad)))
+		}, "fanout of 24"},
+		{"an empty sharded folder", func(t *testing.T, f *peertest.Foreign) cid.Cid {
+			data := must(unixfs.HAMTShardData(nil, 256, multihash.MURMUR3X64_64))
 			return put(t, f, must(peertest.Node(cid.DagProtobuf, data)))
 		}, ""},
 		{"content inside its CID", func(*testing.T, *peertest.Foreign) cid.Cid {
