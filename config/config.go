@@ -57,6 +57,7 @@ type Peer struct {
 	Routing             string   // one of the Routing constants
 	Bootstrap           []string // multiaddrs with /p2p/; empty means the public network's own
 	AllowPrivateOrigins bool     // dial user-given origins on private and loopback addresses
+	ServeRate           Size     // bytes a second that strangers together are served
 }
 
 // Ways to find providers in the IPFS network, values of peer.routing.
@@ -204,6 +205,7 @@ func Default() Config {
 			Listen:        []string{"/ip4/0.0.0.0/tcp/4001", "/ip4/0.0.0.0/udp/4001/quic-v1"},
 			ClusterListen: []string{"/ip4/0.0.0.0/tcp/9096"},
 			Routing:       RoutingPublic,
+			ServeRate:     16 * MiB,
 		},
 		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
 		Accounts: Accounts{Allowance: 500 * MiB},

@@ -20,6 +20,8 @@ const (
 	maxSegment     = GiB
 	minCache       = MiB
 	maxCache       = 64 * GiB
+	minServeRate   = 64 * KiB
+	maxServeRate   = 16 * GiB
 	minReserve     = MiB
 	maxReserve     = TiB
 	maxPercent     = 50
@@ -92,6 +94,10 @@ var table = []setting{
 	{
 		key: "peer.allow_private_origins", flag: "allow-private-origins", help: "dial user-given origins on private and loopback addresses",
 		field: func(c *Config) any { return &c.Peer.AllowPrivateOrigins },
+	},
+	{
+		key: "peer.serve_rate", help: "`bytes` a second that peers which this node did not look for are served, all together",
+		field: func(c *Config) any { return &c.Peer.ServeRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 	{
 		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; ignored once this node is a member",

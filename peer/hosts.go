@@ -124,13 +124,16 @@ func publicLimits() (network.ResourceManager, error) {
 // newLimits is a resource manager with no other limits than these. libp2p's own
 // limit of arrivals is off: it counts what a node dials too, so that a member
 // that was down for a minute would be dialled every five seconds from then on.
-// strangers.go counts what comes in.
+// strangers.go counts what comes in. Its metrics are off: they are kept by
+// writing down every change of every scope, which in a storm of strangers was a
+// tenth of the processor time and most of the garbage, and nobody reads them.
 func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.ResourceManager, error) {
 	per := func(bits int) []rcmgr.ConnLimitPerSubnet {
 		return []rcmgr.ConnLimitPerSubnet{{PrefixLength: bits, ConnCount: perAddress}}
 	}
 	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.Build(rcmgr.InfiniteLimits)),
-		rcmgr.WithLimitPerSubnet(per(32), per(64)), rcmgr.WithConnRateLimiters(new(rate.Limiter)))
+		rcmgr.WithLimitPerSubnet(per(32), per(64)), rcmgr.WithConnRateLimiters(new(rate.Limiter)),
+		rcmgr.WithMetricsDisabled())
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
@@ -139,7 +142,7 @@ func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.Resourc
 
 // newPublicHost builds a host over TCP, QUIC and WebSocket that does not listen
 // yet.
-func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.ResourceManager, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
+func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.ResourceManager, mux network.Multiplexer, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
 	trim, err := connmgr.NewConnManager(publicLowWater, publicHighWater, connmgr.WithGracePeriod(publicGrace))
 	if err != nil {
 		return nil, fmt.Errorf("connection manager: %w", err)
@@ -151,6 +154,7 @@ func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.Resour
 		libp2p.Transport(tcp.NewTCPTransport),
 		libp2p.Transport(quic.NewTransport),
 		libp2p.Transport(ws.New),
+		libp2p.Muxer(yamux.ID, mux),
 		libp2p.ConnectionGater(gater),
 		libp2p.ResourceManager(limits),
 		libp2p.ConnectionManager(trim),

@@ -8,14 +8,15 @@ import (
 
 // metrics are what this package counts.
 type metrics struct {
-	strangers     prometheus.Counter
-	refused       *prometheus.CounterVec
-	blocksServed  prometheus.Counter
-	gossipDropped prometheus.Counter
-	bytesServed   prometheus.Counter
-	blocksPulled  prometheus.Counter
-	bytesPulled   prometheus.Counter
-	badBlocks     prometheus.Counter
+	strangers       prometheus.Counter
+	refused         *prometheus.CounterVec
+	strangersServed prometheus.Counter
+	blocksServed    prometheus.Counter
+	gossipDropped   prometheus.Counter
+	bytesServed     prometheus.Counter
+	blocksPulled    prometheus.Counter
+	bytesPulled     prometheus.Counter
+	badBlocks       prometheus.Counter
 
 	registered []prometheus.Collector
 }
@@ -32,6 +33,7 @@ func (m *metrics) register(r prometheus.Registerer, more []prometheus.Collector)
 		Namespace: "holdfast", Subsystem: "peer", Name: "strangers_refused_total",
 		Help: "Connections and streams refused because strangers had their share of the host, by host.",
 	}, []string{"host"})
+	m.strangersServed = counter("strangers_served_bytes_total", "Bytes of bitswap messages for strangers.")
 	m.gossipDropped = counter("gossip_dropped_total", "Messages of members dropped because they send too many.")
 	m.blocksServed = counter("blocks_served_total", "Blocks served to members.")
 	m.bytesServed = counter("block_bytes_served_total", "Bytes of blocks served to members.")
@@ -61,5 +63,5 @@ func (m *metrics) unregister(r prometheus.Registerer) {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.strangers, m.refused, m.gossipDropped, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
+	return []prometheus.Collector{m.strangers, m.refused, m.strangersServed, m.gossipDropped, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/ipfs/boxo/bitswap"
 	bsclient "github.com/ipfs/boxo/bitswap/client"
 	"github.com/ipfs/boxo/bitswap/network/bsnet"
+	"github.com/ipfs/boxo/bitswap/server"
 	"github.com/ipfs/boxo/blockstore"
 	"github.com/ipfs/go-cid"
 	"github.com/libp2p/go-libp2p"
@@ -80,6 +81,11 @@ type Options struct {
 	// Nil means that nothing is announced again.
 	Roots func(fn func(cid.Cid) bool)
 
+	// ServeRate is what strangers together are served by bitswap, in bytes a
+	// second; 0 is DefaultServeRate. Members and peers that this node dialled are
+	// served without a limit.
+	ServeRate int64
+
 	AllowPrivateOrigins bool         // dial origins at addresses that are not public
 	HostOptions         []HostOption // appended to those of both hosts, for tests
 	ClusterOptions      []HostOption // appended to those of the cluster host, for tests
@@ -97,7 +103,8 @@ type Peer struct {
 	public    host.Host
 	gate      *publicGater
 	bitswap   *bitswap.Bitswap
-	dht       *dht.IpfsDHT // nil when routing is off
+	serve     *server.Server // of bitswap, for strangers
+	dht       *dht.IpfsDHT   // nil when routing is off
 	pubsub    *pubsub.PubSub
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
@@ -238,7 +245,8 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	}
 	trusted := func(id libp2ppeer.ID) bool { return p.gate.isOrigin(id) || p.isMember(id) }
 	p.strangers = newStrangers(limits, trusted, p.metrics.refused.WithLabelValues("public").Inc)
-	h, err := newPublicHost(key, p.gate, p.strangers, announce, p.opts.Routing, p.opts.HostOptions)
+	p.strangers.cut = p.cutStranger
+	h, err := newPublicHost(key, p.gate, p.strangers, newMeteredMux(p.ctx, p.strangers), announce, p.opts.Routing, p.opts.HostOptions)
 	if err != nil {
 		return err
 	}
@@ -254,10 +262,12 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		bitswap.EngineBlockstoreWorkerCount(bitswapReadWorkers),
 		bitswap.WithClientOption(bsclient.WithoutDuplicatedBlockStats()),
 	}
+	var filter []server.Option
 	if allow := p.opts.AllowBlock; allow != nil {
-		options = append(options, bitswap.WithPeerBlockRequestFilter(func(id libp2ppeer.ID, c cid.Cid) bool {
+		filter = append(filter, server.WithPeerBlockRequestFilter(func(id libp2ppeer.ID, c cid.Cid) bool {
 			return allow(id.String(), c)
 		}))
+		options = append(options, bitswap.WithServerOption(filter[0]))
 	}
 	// A nil *IpfsDHT in the interface would not be a nil interface.
 	var providers routing.ContentDiscovery
@@ -265,7 +275,10 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		providers = p.dht
 	}
 	p.bitswapHost = newBitswapHost(p.ctx, h, p.strangers)
-	p.bitswap = bitswap.New(p.ctx, bsnet.NewFromIpfsHost(p.bitswapHost), providers, p.opts.Blocks, options...)
+	net := bsnet.NewFromIpfsHost(p.bitswapHost)
+	p.serve = newStrangersServer(p.ctx, net, p, filter)
+	split := &splitNetwork{BitSwapNetwork: net, strangers: p.strangers, server: p.serve}
+	p.bitswap = bitswap.New(p.ctx, split, providers, p.opts.Blocks, options...)
 	return listen(h, p.opts.Listen)
 }
 
@@ -295,6 +308,9 @@ func (p *Peer) Close() error {
 		p.pool.close()
 		if p.bitswap != nil {
 			errs = append(errs, p.bitswap.Close())
+		}
+		if p.serve != nil {
+			p.serve.Close()
 		}
 		if p.dht != nil {
 			errs = append(errs, p.dht.Close())

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
 	timerate "golang.org/x/time/rate"
@@ -22,12 +24,12 @@ import (
 // they get some hundredths of a processor and 128 MiB.
 const (
 	strangerArrivals      = 32.0 // connections a second, in the long run
-	strangerArrivalsBurst = 128
-	addressArrivals       = 2.0 // of one IPv4 address or IPv6 /56
+	strangerArrivalsBurst = 32   // handshakes at once are what members' requests wait for
+	addressArrivals       = 2.0  // of one IPv4 address or IPv6 /56
 	addressArrivalsBurst  = 32
 	addressGrace          = time.Minute // how long the limiter remembers an address
 	addressConns          = 32          // open at the same time
-	strangerPending       = 64          // connections whose handshake is not over
+	strangerPending       = 32          // connections whose handshake is not over
 	strangerStreams       = 512         // inbound
 	strangerStreamsEach   = 24          // of one peer
 	strangerBytes         = 1 << 20     // read a second, over all protocols
@@ -35,8 +37,15 @@ const (
 	peerBytes             = 256 << 10 // read a second of one peer
 	peerBytesBurst        = 512 << 10
 	// minCharge is what a read costs at the least, so that many small messages
-	// cost what they take.
-	minCharge = 256
+	// cost what they take; over TCP every frame of the multiplexer is a read of
+	// its own. streamCharge is what a stream costs on top, opened or refused:
+	// a tenth of a millisecond of processor time.
+	minCharge    = 256
+	streamCharge = 4 << 10
+	// A stranger that is refused more streams than this loses its connections:
+	// over QUIC nothing else slows it down.
+	refusalRate  = 4.0
+	refusalBurst = 128
 	// maxStrangerRead bounds one read, so that nobody waits long behind it.
 	maxStrangerRead = 16 << 10
 
@@ -57,6 +66,8 @@ type strangers struct {
 	// trusted tells who is no stranger although it came by itself.
 	trusted func(libp2ppeer.ID) bool
 	refused func() // counts
+	// cut ends the connections of a peer in the background; nil cuts nobody.
+	cut func(libp2ppeer.ID)
 
 	arrivals *rate.Limiter // of unknown addresses
 	members  *rate.Limiter // of known ones
@@ -77,6 +88,14 @@ type presence struct {
 	dialled int // of them, those that this node made
 	streams int // inbound, counted as a stranger's
 	bytes   *timerate.Limiter
+	refusal *timerate.Limiter // of streams
+}
+
+func newPresence() *presence {
+	return &presence{
+		bytes:   timerate.NewLimiter(peerBytes, peerBytesBurst),
+		refusal: timerate.NewLimiter(refusalRate, refusalBurst),
+	}
 }
 
 func newStrangers(inner network.ResourceManager, trusted func(libp2ppeer.ID) bool, refused func()) *strangers {
@@ -202,7 +221,7 @@ func (c *arrival) SetPeer(id libp2ppeer.ID) error {
 	c.peer = id
 	p := s.peers[id]
 	if p == nil {
-		p = &presence{bytes: timerate.NewLimiter(peerBytes, peerBytesBurst)}
+		p = newPresence()
 		s.peers[id] = p
 	}
 	p.conns++
@@ -250,6 +269,20 @@ func (s *strangers) forget(id libp2ppeer.ID, p *presence) {
 	}
 }
 
+// VerifySourceAddress implements network.ResourceManager: whoever comes over QUIC
+// from an unknown address has to show that it is there, which costs this node no
+// more than a packet. Or packets with false addresses would use up the arrivals.
+func (s *strangers) VerifySourceAddress(addr net.Addr) bool {
+	from, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.known[from.Addr().Unmap()]
+	return !known
+}
+
 // OpenStream implements network.ResourceManager.
 func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network.StreamManagementScope, error) {
 	if dir != network.DirInbound || s.trusted(id) {
@@ -261,9 +294,16 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 		s.mu.Unlock()
 		return s.ResourceManager.OpenStream(id, dir)
 	}
+	// What it owes for the stream is paid by its next reads.
+	now := time.Now()
+	p.bytes.ReserveN(now, streamCharge)
+	s.bytes.ReserveN(now, streamCharge)
 	if s.streams >= strangerStreams || p.streams >= strangerStreamsEach {
 		s.mu.Unlock()
 		s.refused()
+		if s.cut != nil && !p.refusal.Allow() {
+			s.cut(id)
+		}
 		return nil, errStrangers
 	}
 	s.streams++
@@ -334,7 +374,8 @@ func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 			return
 		}
 		defer p.streams.leave()
-		s = &slowed{Stream: s, ctx: p.ctx, strangers: p.strangers}
+		overTCP := s.Conn().ConnState().StreamMultiplexer == yamux.ID
+		s = &slowed{Stream: s, ctx: p.ctx, strangers: p.strangers, metered: overTCP}
 		if err := s.SetDeadline(time.Now().Add(negotiationTimeout)); err != nil {
 			_ = s.Reset()
 			return
@@ -352,16 +393,34 @@ func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 	}
 }
 
+// cutStranger ends the connections of a stranger, unless it is none any more.
+func (p *Peer) cutStranger(id libp2ppeer.ID) {
+	if !p.streams.enter() {
+		return
+	}
+	go func() {
+		defer p.streams.leave()
+		if p.strangers.isStranger(id) {
+			_ = p.public.Network().ClosePeer(id) // gone already, perhaps
+		}
+	}()
+}
+
 // slowed is a stream of which a stranger reads no faster than its share; a peer
-// that is no stranger, or no longer, at full speed.
+// that is no stranger, or no longer, at full speed. Over TCP the whole connection
+// is slowed down already, by metered.
 type slowed struct {
 	network.Stream
 	ctx       context.Context // of the Peer; a stream is a scope
 	strangers *strangers
+	metered   bool
 }
 
 // Read implements io.Reader.
 func (s *slowed) Read(b []byte) (int, error) {
+	if s.metered {
+		return s.Stream.Read(b)
+	}
 	id := s.Conn().RemotePeer()
 	if len(b) > maxStrangerRead && s.strangers.isStranger(id) {
 		b = b[:maxStrangerRead]

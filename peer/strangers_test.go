@@ -39,6 +39,10 @@ func knock(s *strangers, dir network.Direction, ip string) (network.ConnManageme
 }
 
 func TestStrangersMayHaveSoManyHandshakes(t *testing.T) {
+	synctest.Test(t, handshakes)
+}
+
+func handshakes(t *testing.T) {
 	s, refused := door()
 	var open []network.ConnManagementScope
 	for i := range strangerPending {
@@ -62,7 +66,8 @@ func TestStrangersMayHaveSoManyHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	open[1].Done()
-	open[1].Done() // twice is once
+	open[1].Done()                // twice is once
+	<-time.After(2 * time.Second) // the rate of arrivals is another bound
 	for i := range 2 {
 		if _, err := knock(s, network.DirInbound, fmt.Sprintf("198.51.100.%d", 10+i)); err != nil {
 			t.Error("a handshake that is over still counts:", err)
@@ -134,9 +139,9 @@ func TestStrangersArriveNoFasterThanTheirShare(t *testing.T) {
 			if n := arrive(s, tc.ip, 1000); n != tc.burst {
 				t.Errorf("%s: %d at once, want %d", tc.name, n, tc.burst)
 			}
-			<-time.After(2 * time.Second)
-			if n := arrive(s, tc.ip, 1000); n != 2*tc.rate {
-				t.Errorf("%s: %d after two seconds, want %d", tc.name, n, 2*tc.rate)
+			<-time.After(time.Second)
+			if n := arrive(s, tc.ip, 1000); n != tc.rate {
+				t.Errorf("%s: %d after a second, want %d", tc.name, n, tc.rate)
 			}
 		}
 	})
@@ -186,6 +191,66 @@ func TestStrangersMayHaveSoManyStreams(t *testing.T) {
 	}
 	if !s.isStranger("stranger1") || s.isStranger(member) || s.isStranger(dialled) {
 		t.Error("who is a stranger")
+	}
+}
+
+// A stream costs a stranger its share of what it may read, whether it gets one or
+// not, and one that goes on when it is refused is cut.
+func TestStreamsCostStrangersTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := door()
+		cut := 0
+		s.cut = func(id libp2ppeer.ID) {
+			if id != "p" {
+				t.Errorf("%s is cut", id)
+			}
+			cut++
+		}
+		for _, id := range []libp2ppeer.ID{"p", "q"} {
+			c, err := knock(s, network.DirInbound, "203.0.113.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetPeer(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const more = strangerStreamsEach + refusalBurst
+		for range more {
+			_, _ = s.OpenStream("p", network.DirInbound)
+		}
+		if cut != 0 {
+			t.Fatal("cut by a burst")
+		}
+		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errStrangers) || cut != 1 {
+			t.Fatalf("%v; cut %d times", err, cut)
+		}
+		start := time.Now()
+		if err := s.charge(t.Context(), "p", 1); err != nil {
+			t.Fatal(err)
+		}
+		owed := time.Duration((more+1)*streamCharge+minCharge-peerBytesBurst) * time.Second / peerBytes
+		if d := time.Since(start); d < owed-time.Millisecond || d > owed+time.Second {
+			t.Errorf("waited %s for %d streams, want %s", d, more+1, owed)
+		}
+		if err := s.charge(t.Context(), "q", 1); err != nil || time.Since(start) > owed+time.Second {
+			t.Errorf("another one waited %s for it, %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
+	s, _ := door()
+	s.know(netip.MustParseAddr("203.0.113.1"))
+	for addr, want := range map[string]bool{
+		"203.0.113.1:4001":          false,
+		"[::ffff:203.0.113.1]:4001": false,
+		"203.0.113.2:4001":          true,
+		"[2001:db8::1]:4001":        true,
+	} {
+		if got := s.VerifySourceAddress(net.UDPAddrFromAddrPort(netip.MustParseAddrPort(addr))); got != want {
+			t.Errorf("%s: %t", addr, got)
+		}
 	}
 }
 

@@ -242,6 +242,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Blocks:              n.blocks.Blockstore(),
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
+		ServeRate:           int64(c.ServeRate),
 		AllowPrivateOrigins: c.AllowPrivateOrigins,
 		HostOptions:         n.opts.HostOptions,
 		ClusterOptions:      n.opts.ClusterOptions,

@@ -45,10 +45,10 @@ const (
 )
 
 // storm is what /storm is asked for: strangers, each with an identity and a
-// loopback address of its own, that come to one TCP address and behave badly
-// for as long as the request lasts.
+// loopback address of its own, that come to one address over TCP or QUIC and
+// behave badly for as long as the request lasts.
 type storm struct {
-	Addr     string `json:"addr"` // multiaddr over TCP with /p2p/
+	Addr     string `json:"addr"` // multiaddr over TCP or QUIC with /p2p/
 	Kind     string `json:"kind"` // see behaviours
 	Count    int    `json:"count"`
 	Millis   int    `json:"millis"`   // how long
@@ -57,7 +57,7 @@ type storm struct {
 
 // stormed is what came of it.
 type stormed struct {
-	Dialled   int64 `json:"dialled"`   // TCP connections made
+	Dialled   int64 `json:"dialled"`   // TCP connections made, or tried over QUIC
 	Secured   int64 `json:"secured"`   // handshakes completed
 	Streams   int64 `json:"streams"`   // opened on this side
 	Protocols int64 `json:"protocols"` // that the other side agreed to speak
@@ -70,6 +70,7 @@ type stormed struct {
 type gale struct {
 	target peer.ID
 	addr   string
+	quic   bool
 	behave func(ctx context.Context, g *gale, c network.MuxedConn)
 	silent bool // not even a handshake
 
@@ -99,7 +100,10 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 	if err != nil || len(info.Addrs) != 1 {
 		return nil, fmt.Errorf("addr %s: want one address with /p2p/: %w", ask.Addr, err)
 	}
-	dial, err := manet.ToNetAddr(info.Addrs[0])
+	_, err = info.Addrs[0].ValueForProtocol(multiaddr.P_QUIC_V1)
+	overQUIC := err == nil
+	bare, _ := multiaddr.SplitFunc(info.Addrs[0], func(c multiaddr.Component) bool { return c.Code() == multiaddr.P_QUIC_V1 })
+	dial, err := manet.ToNetAddr(bare)
 	if err != nil {
 		return nil, fmt.Errorf("addr: %w", err)
 	}
@@ -111,7 +115,7 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 	if ask.Count < 1 || ask.Count > maxStrangers || length <= 0 || length > maxStorm {
 		return nil, fmt.Errorf("want 1 to %d strangers for at most %s", maxStrangers, maxStorm)
 	}
-	g := &gale{target: info.ID, addr: dial.String(), behave: behave, silent: ask.Kind == "silent"}
+	g := &gale{target: info.ID, addr: dial.String(), quic: overQUIC, behave: behave, silent: ask.Kind == "silent"}
 	ctx, cancel := context.WithTimeout(r.Context(), length)
 	defer cancel()
 	var all sync.WaitGroup
@@ -149,6 +153,10 @@ func (g *gale) stranger(ctx context.Context, from net.IP) {
 
 // visit is one connection from its beginning to its end.
 func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
+	if g.quic {
+		g.visitQUIC(ctx, from, key)
+		return
+	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: stormDial}
 	raw, err := dialer.DialContext(ctx, "tcp", g.addr)
 	if err != nil {
@@ -156,13 +164,7 @@ func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	}
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
-	g.dialled.Add(1)
-	for n := g.now.Add(1); ; {
-		if m := g.most.Load(); n <= m || g.most.CompareAndSwap(m, n) {
-			break
-		}
-	}
-	defer g.now.Add(-1)
+	defer g.arrive()()
 	if g.silent {
 		g.untilCut(ctx, raw)
 		return
@@ -174,7 +176,24 @@ func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 		}
 		return
 	}
+	g.stay(ctx, c)
+}
+
+// arrive counts a connection; what it returns counts its end.
+func (g *gale) arrive() (leave func()) {
+	g.dialled.Add(1)
+	for n := g.now.Add(1); ; {
+		if m := g.most.Load(); n <= m || g.most.CompareAndSwap(m, n) {
+			break
+		}
+	}
+	return func() { g.now.Add(-1) }
+}
+
+// stay behaves badly on a connection until it ends.
+func (g *gale) stay(ctx context.Context, c network.MuxedConn) {
 	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
 	g.secured.Add(1)
 	g.behave(ctx, g, c)
 	for ctx.Err() == nil && !c.IsClosed() {

@@ -1,0 +1,147 @@
+package peer
+
+import (
+	"context"
+
+	"github.com/ipfs/boxo/bitswap"
+	"github.com/ipfs/boxo/bitswap/message"
+	"github.com/ipfs/boxo/bitswap/network"
+	"github.com/ipfs/boxo/bitswap/server"
+	"github.com/ipfs/go-cid"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	"github.com/prometheus/client_golang/prometheus"
+	timerate "golang.org/x/time/rate"
+)
+
+// DefaultServeRate is what strangers together are served by bitswap, in bytes a
+// second.
+const DefaultServeRate = 16 << 20
+
+// Bounds of the bitswap server of strangers. A message that waits for its turn
+// is in memory with its blocks.
+const (
+	serveMessageTarget   = 256 << 10
+	serveOutstandingPeer = 1 << 20
+	serveWorkers         = 8 // messages on their way, or waiting
+	serveReadWorkers     = 4 // that read blocks
+	// serveBurst is the part of a second's bytes that may go at once.
+	serveBurst = 8
+)
+
+// newServeLimiter shares out so many bytes a second, DefaultServeRate for 0.
+func newServeLimiter(bytes int64) *timerate.Limiter {
+	if bytes <= 0 {
+		bytes = DefaultServeRate
+	}
+	return timerate.NewLimiter(timerate.Limit(bytes), int(max(bytes/serveBurst, 1)))
+}
+
+// newStrangersServer is a bitswap server for strangers alone, with workers of
+// its own: what waits for their share keeps nobody else's answers back.
+func newStrangersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer, filter []server.Option) *server.Server {
+	slow := &slowNetwork{
+		BitSwapNetwork: net, strangers: p.strangers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.strangersServed,
+	}
+	return server.New(ctx, slow, p.opts.Blocks, append([]server.Option{
+		server.WithTargetMessageSize(serveMessageTarget),
+		server.MaxOutstandingBytesPerPeer(serveOutstandingPeer),
+		server.TaskWorkerCount(serveWorkers),
+		server.EngineTaskWorkerCount(serveWorkers),
+		server.EngineBlockstoreWorkerCount(serveReadWorkers),
+	}, filter...)...)
+}
+
+// slowNetwork is the network as the server of strangers sees it.
+type slowNetwork struct {
+	network.BitSwapNetwork
+	strangers *strangers
+	served    *timerate.Limiter
+	bytes     prometheus.Counter
+}
+
+// SendMessage implements network.BitSwapNetwork. It waits for the strangers'
+// share, unless the peer has become one that this node asks.
+func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) error {
+	size := m.Size()
+	n.bytes.Add(float64(size))
+	for size > 0 && n.strangers.isStranger(id) {
+		part := min(size, n.served.Burst())
+		if err := n.served.WaitN(ctx, part); err != nil {
+			return err
+		}
+		size -= part
+	}
+	return n.BitSwapNetwork.SendMessage(ctx, id, m)
+}
+
+// splitNetwork is the network as bitswap sees it: the wants of strangers go to a
+// server of their own.
+type splitNetwork struct {
+	network.BitSwapNetwork
+	strangers *strangers
+	server    *server.Server // of strangers
+}
+
+// Start implements network.BitSwapNetwork.
+func (n *splitNetwork) Start(receivers ...network.Receiver) {
+	for i, r := range receivers {
+		if b, ok := r.(*bitswap.Bitswap); ok {
+			receivers[i] = &splitReceiver{Bitswap: b, strangers: n.strangers, server: n.server}
+		}
+	}
+	n.BitSwapNetwork.Start(receivers...)
+}
+
+// splitReceiver hands what comes in to bitswap, and wants to one of two servers.
+type splitReceiver struct {
+	*bitswap.Bitswap
+	strangers *strangers
+	server    *server.Server // of strangers
+}
+
+// ReceiveMessage implements network.Receiver.
+func (r *splitReceiver) ReceiveMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) {
+	r.Client.ReceiveMessage(ctx, id, m)
+	to, other := r.Server, r.server
+	if r.strangers.isStranger(id) {
+		to, other = other, to
+	}
+	to.ReceiveMessage(ctx, id, m)
+	// Who is a stranger changes, so what is taken back may wait at the other one.
+	if back := takenBack(m, other.WantlistForPeer(id)); !back.Empty() {
+		other.ReceiveMessage(ctx, id, back)
+	}
+}
+
+// takenBack is what a message takes back of the wants that are held: those that
+// it names, and all of them when it is a whole new list.
+func takenBack(m message.BitSwapMessage, held []cid.Cid) message.BitSwapMessage {
+	back := message.New(false)
+	if len(held) == 0 {
+		return back
+	}
+	if m.Full() {
+		for _, c := range held {
+			back.Cancel(c)
+		}
+		return back
+	}
+	for _, e := range m.Wantlist() {
+		if e.Cancel {
+			back.Cancel(e.Cid)
+		}
+	}
+	return back
+}
+
+// PeerConnected implements network.Receiver.
+func (r *splitReceiver) PeerConnected(id libp2ppeer.ID) {
+	r.Bitswap.PeerConnected(id)
+	r.server.PeerConnected(id)
+}
+
+// PeerDisconnected implements network.Receiver.
+func (r *splitReceiver) PeerDisconnected(id libp2ppeer.ID) {
+	r.Bitswap.PeerDisconnected(id)
+	r.server.PeerDisconnected(id)
+}
