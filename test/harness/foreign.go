@@ -183,8 +183,8 @@ type Storm struct {
 }
 
 // Storm sends count strangers, each with an identity and a loopback address of
-// its own, to a TCP address with /p2p/, where they behave badly until the time
-// is over: idle, silent, churn, streams, wants, giant or bomb.
+// its own, to an address over TCP or QUIC with /p2p/, where they behave badly
+// until the time is over: idle, silent, churn, streams, wants, giant or bomb.
 func (b *Boxo) Storm(addr, kind string, count int, lasts time.Duration) (Storm, error) {
 	body, err := json.Marshal(map[string]any{
 		"addr": addr, "kind": kind, "count": count, "millis": lasts.Milliseconds(), "networks": stormNetworks,
