@@ -18,7 +18,7 @@ const (
 	maxAddBytes = 1 << 30 // one added file
 	maxAddFiles = 10_000  // files of one request
 	maxBlock    = 2 << 20 // one chunk
-	maxTree     = 100_000 // leaves of one built DAG
+	maxTree     = 1 << 20 // leaves of one built DAG
 	maxRequest  = 1 << 16 // JSON body
 )
 

@@ -1,0 +1,43 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// largeGrowth is what a node may grow by while it walks a large DAG: A41 has it
+// for content that is built to hurt, and this might be.
+const largeGrowth = 256 << 20
+
+// largeWithin is how long the walk may take where others want the processors too.
+const largeWithin = 40 * time.Minute
+
+// TestALargeDAGOfSmallNodesIsPinned is, with -long, a whole walk of a real process
+// over a binary tree of 1,048,575 blocks, half of them dag-cbor nodes.
+func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
+	if !*longFlag {
+		t.Skip("takes many minutes; run with -long")
+	}
+	const depth = 19
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	s := newService(t, c, "large@example.org")
+	n := c.Nodes[0]
+	boxo := harness.StartBoxo(t)
+	tree := boxo.AddDAG("dag-cbor", 2, depth)
+	before, most := residentBytes(t, n.Pid()), int64(0)
+	used, start := processorTime(t, n.Pid()), time.Now()
+	id := s.post(harness.Pin{CID: tree.CID, Origins: boxo.Addrs}).RequestID
+	harness.Eventually(t, largeWithin, "the tree is pinned", func() (bool, error) {
+		most = max(most, residentBytes(t, n.Pid()))
+		return s.get(id).Status == "pinned", nil
+	})
+	t.Logf("%d blocks in %s, %s of processor time; the node grew by %d MiB to %d MiB",
+		tree.Blocks, time.Since(start).Round(time.Second), processorTime(t, n.Pid())-used, (most-before)>>20, most>>20)
+	if most-before > largeGrowth {
+		t.Errorf("the node grew by %d MiB", (most-before)>>20)
+	}
+}
