@@ -286,7 +286,9 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 			t.Errorf("%s grew by %d MiB", n.Name, grown>>20)
 		}
 	}
-	if storm.Dialled < gustStrangers/10 || refused == 0 {
+	// Who begins connections over QUIC and does not answer is not even refused.
+	unheard := kind == "silent" && storm.Cut == 0 && storm.Secured == 0
+	if storm.Dialled < gustStrangers/10 || refused == 0 && !unheard {
 		t.Errorf("no storm: %+v, %.0f refused", storm, refused)
 	}
 	if limit := idle + time.Duration(gustProcessor*float64(g.lasts)); used > limit {

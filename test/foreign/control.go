@@ -105,7 +105,7 @@ func (p *foreignPeer) serveDAG(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	depth, err := number(r, "depth", 2, 16)
+	depth, err := number(r, "depth", 2, 20)
 	if err != nil {
 		return nil, err
 	}
