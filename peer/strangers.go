@@ -89,6 +89,7 @@ type presence struct {
 	streams int // inbound, counted as a stranger's
 	bytes   *timerate.Limiter
 	refusal *timerate.Limiter // of streams
+	cut     bool              // since it last came
 }
 
 func newPresence() *presence {
@@ -225,6 +226,7 @@ func (c *arrival) SetPeer(id libp2ppeer.ID) error {
 		s.peers[id] = p
 	}
 	p.conns++
+	p.cut = false
 	if c.dir == network.DirOutbound {
 		p.dialled++
 	}
@@ -299,9 +301,11 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 	p.bytes.ReserveN(now, streamCharge)
 	s.bytes.ReserveN(now, streamCharge)
 	if s.streams >= strangerStreams || p.streams >= strangerStreamsEach {
+		cut := s.cut != nil && !p.cut && !p.refusal.Allow()
+		p.cut = p.cut || cut
 		s.mu.Unlock()
 		s.refused()
-		if s.cut != nil && !p.refusal.Allow() {
+		if cut {
 			s.cut(id)
 		}
 		return nil, errStrangers

@@ -2,11 +2,13 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,13 +227,16 @@ func TestStreamsCostStrangersTheirShare(t *testing.T) {
 		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errStrangers) || cut != 1 {
 			t.Fatalf("%v; cut %d times", err, cut)
 		}
+		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errStrangers) || cut != 1 {
+			t.Fatalf("%v; cut %d times while its connection ends", err, cut)
+		}
 		start := time.Now()
 		if err := s.charge(t.Context(), "p", 1); err != nil {
 			t.Fatal(err)
 		}
-		owed := time.Duration((more+1)*streamCharge+minCharge-peerBytesBurst) * time.Second / peerBytes
+		owed := time.Duration((more+2)*streamCharge+minCharge-peerBytesBurst) * time.Second / peerBytes
 		if d := time.Since(start); d < owed-time.Millisecond || d > owed+time.Second {
-			t.Errorf("waited %s for %d streams, want %s", d, more+1, owed)
+			t.Errorf("waited %s for %d streams, want %s", d, more+2, owed)
 		}
 		if err := s.charge(t.Context(), "q", 1); err != nil || time.Since(start) > owed+time.Second {
 			t.Errorf("another one waited %s for it, %v", time.Since(start), err)
@@ -251,6 +256,35 @@ func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
 		if got := s.VerifySourceAddress(net.UDPAddrFromAddrPort(netip.MustParseAddrPort(addr))); got != want {
 			t.Errorf("%s: %t", addr, got)
 		}
+	}
+}
+
+// A stranger that goes on opening streams, over TCP as over QUIC, loses its
+// connection.
+func TestAStrangerThatOpensStreamsWithoutEndIsCut(t *testing.T) {
+	for _, transport := range []string{"/tcp/", "/quic-v1/"} {
+		p := newTestPeer(t, newRoster())
+		var addrs []string
+		for _, a := range p.Addrs() {
+			if strings.Contains(a, transport) {
+				addrs = append(addrs, a)
+			}
+		}
+		h := newStranger(t, nil)
+		if err := h.Connect(t.Context(), target(t, addrs)); err != nil {
+			t.Fatal(err)
+		}
+		conn := h.Network().ConnsToPeer(p.id)[0]
+		until(t, transport+": the connection to be cut", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if s, err := conn.NewStream(ctx); err == nil {
+				// Over QUIC a stream begins with its first byte; this one is of the
+				// length of a line, so the node waits for the line.
+				_, _ = s.Write([]byte{19})
+			}
+			return conn.IsClosed()
+		})
 	}
 }
 
