@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -16,18 +17,20 @@ const largeGrowth = 256 << 20
 // largeWithin is how long the walk may take where others want the processors too.
 const largeWithin = 40 * time.Minute
 
+// treeDepth is 19 for 1,048,575 blocks.
+var treeDepth = flag.Int("tree-depth", 15, "levels below the root of the tree that -long pins")
+
 // TestALargeDAGOfSmallNodesIsPinned is, with -long, a whole walk of a real process
-// over a binary tree of 1,048,575 blocks, half of them dag-cbor nodes.
+// over a binary tree of 65,535 blocks, half of them dag-cbor nodes.
 func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 	if !*longFlag {
-		t.Skip("takes many minutes; run with -long")
+		t.Skip("takes minutes; run with -long")
 	}
-	const depth = 19
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	s := newService(t, c, "large@example.org")
 	n := c.Nodes[0]
 	boxo := harness.StartBoxo(t)
-	tree := boxo.AddDAG("dag-cbor", 2, depth)
+	tree := boxo.AddDAG("dag-cbor", 2, *treeDepth)
 	before, most := residentBytes(t, n.Pid()), int64(0)
 	used, start := processorTime(t, n.Pid()), time.Now()
 	id := s.post(harness.Pin{CID: tree.CID, Origins: boxo.Addrs}).RequestID
