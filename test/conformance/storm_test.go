@@ -297,6 +297,46 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 	return storm, nil
 }
 
+// storms are the ways to behave badly, and where.
+var storms = []struct {
+	port, kind string
+	always     bool // without -long as well
+}{
+	{"cluster", "churn", true},
+	{"cluster", "silent", false},
+	{"public", "idle", false},
+	{"public", "silent", false},
+	{"public", "churn", false},
+	{"public", "streams", true},
+	{"public", "wants", false},
+	{"public", "giant", false},
+	{"public", "bomb", true},
+	{"quic", "idle", false},
+	{"quic", "silent", false},
+	{"quic", "churn", true},
+	{"quic", "streams", false},
+	{"quic", "wants", false},
+	{"quic", "giant", false},
+	{"quic", "bomb", false},
+}
+
+// checkLeft compares what all storms left on the node that they hit with what
+// members' work left on the others since first.
+func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map[string]int64) {
+	t.Helper()
+	var others int64
+	for _, n := range c.Nodes {
+		if grown := residentBytes(t, n.Pid()) - first[n.Name]; n != victim {
+			others = max(others, grown)
+		}
+	}
+	left := residentBytes(t, victim.Pid()) - first[victim.Name]
+	t.Logf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
+	if left-others > gustGrowth {
+		t.Errorf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
+	}
+}
+
 // TestStrangersDoNotDisturbTheCluster is A56 and P14 for the two libp2p hosts:
 // a thousand strangers at once behave badly at a node's ports, in every way of
 // the table with -long and in those that cost most without, and members go on as
@@ -340,27 +380,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	for _, n := range c.Nodes {
 		first[n.Name] = residentBytes(t, n.Pid())
 	}
-	for _, tc := range []struct {
-		port, kind string
-		always     bool // without -long as well
-	}{
-		{"cluster", "churn", true},
-		{"cluster", "silent", false},
-		{"public", "idle", false},
-		{"public", "silent", false},
-		{"public", "churn", false},
-		{"public", "streams", true},
-		{"public", "wants", false},
-		{"public", "giant", false},
-		{"public", "bomb", true},
-		{"quic", "idle", false},
-		{"quic", "silent", false},
-		{"quic", "churn", true},
-		{"quic", "streams", false},
-		{"quic", "wants", false},
-		{"quic", "giant", false},
-		{"quic", "bomb", false},
-	} {
+	for _, tc := range storms {
 		if !tc.always && !*longFlag {
 			continue
 		}
@@ -397,18 +417,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 			}
 		})
 	}
-	// What members' work leaves is on every node; what strangers leave, on one.
-	var others int64
-	for _, n := range c.Nodes {
-		if grown := residentBytes(t, n.Pid()) - first[n.Name]; n != victim {
-			others = max(others, grown)
-		}
-	}
-	left := residentBytes(t, victim.Pid()) - first[victim.Name]
-	t.Logf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
-	if left-others > gustGrowth {
-		t.Errorf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
-	}
+	checkLeft(t, c, victim, first)
 	// The doors are open again for whoever behaves.
 	f := boxo.AddRandom(1, 300_000)[0]
 	s.pinned(s.post(harness.Pin{CID: f.CID, Origins: boxo.Addrs}).RequestID)
