@@ -1,8 +1,10 @@
 package tracker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,20 +20,27 @@ const (
 
 // outbox holds the reports that are not on their way yet, the newest of each
 // root. The dispatcher bounds it: every root in it is one that it knows.
+//
+// That a fetch has begun can wait: what is small is held before anybody could
+// have looked, and one report of it costs every node half of what two do.
 type outbox struct {
-	some chan struct{} // has a token while there may be reports
-	full chan struct{} // has a token while there may be as many as one command takes
+	some   chan struct{} // has a token while there may be reports
+	full   chan struct{} // has a token while there may be as many as one command takes
+	begun  chan struct{} // has a token when the first patient report has come
+	linger time.Duration // that a patient report waits
 
 	// mu guards the rest. It is never held while calling out.
-	mu    sync.Mutex
-	last  uint64 // ticket of the newest report
-	items map[state.RootKey]ticketed
-	order []state.RootKey // of the items, oldest first
+	mu      sync.Mutex
+	last    uint64 // ticket of the newest report
+	items   map[state.RootKey]ticketed
+	order   []state.RootKey // of the items, oldest first
+	patient map[state.RootKey]ticketed
 }
 
 type ticketed struct {
 	ticket uint64
 	report state.CopyReport
+	due    time.Time // of a patient report
 }
 
 // ack tells that a report has been answered.
@@ -41,11 +50,14 @@ type ack struct {
 	err    error // it was refused for good
 }
 
-func newOutbox() *outbox {
+func newOutbox(linger time.Duration) *outbox {
 	return &outbox{
-		some:  make(chan struct{}, 1),
-		full:  make(chan struct{}, 1),
-		items: map[state.RootKey]ticketed{},
+		some:    make(chan struct{}, 1),
+		full:    make(chan struct{}, 1),
+		begun:   make(chan struct{}, 1),
+		linger:  linger,
+		items:   map[state.RootKey]ticketed{},
+		patient: map[state.RootKey]ticketed{},
 	}
 }
 
@@ -55,12 +67,47 @@ func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last++
-	if _, waits := o.items[r.Root]; !waits {
+	t := ticketed{ticket: o.last, report: r}
+	_, waits := o.items[r.Root]
+	if r.Phase == state.Fetching && !waits { // else it stands for news that cannot wait
+		t.due = time.Now().Add(o.linger)
+		o.patient[r.Root] = t
+		if len(o.patient) == 1 {
+			token(o.begun)
+		}
+		return o.last
+	}
+	delete(o.patient, r.Root)
+	if !waits {
 		o.order = append(o.order, r.Root)
 	}
-	o.items[r.Root] = ticketed{ticket: o.last, report: r}
+	o.items[r.Root] = t
 	o.wake()
 	return o.last
+}
+
+// ripen adds the patient reports that are due by now to the others, and returns
+// how long it is until the next one is; with ok false there is none.
+func (o *outbox) ripen(now time.Time) (next time.Duration, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var ripe []ticketed
+	for k, t := range o.patient {
+		switch wait := t.due.Sub(now); {
+		case wait <= 0:
+			ripe = append(ripe, t)
+			delete(o.patient, k)
+		case !ok || wait < next:
+			next, ok = wait, true
+		}
+	}
+	slices.SortFunc(ripe, func(a, b ticketed) int { return cmp.Compare(a.ticket, b.ticket) })
+	for _, t := range ripe {
+		o.items[t.report.Root] = t // there is no other: it would have replaced this one
+		o.order = append(o.order, t.report.Root)
+	}
+	o.wake()
+	return next, ok
 }
 
 func (o *outbox) wake() {
@@ -101,10 +148,16 @@ func (o *outbox) giveBack(batch []ticketed) {
 	defer o.mu.Unlock()
 	older := make([]state.RootKey, 0, len(batch)+len(o.order))
 	for _, t := range batch {
-		if _, newer := o.items[t.report.Root]; !newer {
-			o.items[t.report.Root] = t
-			older = append(older, t.report.Root)
+		k := t.report.Root
+		if _, newer := o.items[k]; newer {
+			continue
 		}
+		if newer, waits := o.patient[k]; waits { // it stands for both
+			delete(o.patient, k)
+			t = newer
+		}
+		o.items[k] = t
+		older = append(older, k)
 	}
 	o.order = append(older, o.order...)
 	o.wake()
@@ -115,10 +168,20 @@ func (o *outbox) giveBack(batch []ticketed) {
 func (t *Tracker) report(ctx context.Context) error {
 	pause := time.Duration(0)
 	quiet := false // that reports cannot be committed was said
+	ripe := time.NewTimer(t.limits.Linger)
+	defer ripe.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-t.reports.begun:
+			ripe.Reset(t.limits.Linger)
+			continue
+		case <-ripe.C:
+			if next, ok := t.reports.ripen(time.Now()); ok {
+				ripe.Reset(next)
+			}
+			continue
 		case <-t.reports.some:
 		}
 		if !t.gather(ctx, pause) {

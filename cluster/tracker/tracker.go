@@ -108,6 +108,7 @@ type Limits struct {
 	Patience   time.Duration // without data in all turns together, after which an attempt has failed
 	Audit      time.Duration // between two looks at everything
 	Flush      time.Duration // that a report waits for company
+	Linger     time.Duration // that the report of a fetch's begin waits for its end
 }
 
 // Defaults of Limits.
@@ -123,6 +124,7 @@ const (
 	DefaultPatience   = 5 * time.Minute
 	DefaultAudit      = 10 * time.Minute
 	DefaultFlush      = 20 * time.Millisecond
+	DefaultLinger     = 750 * time.Millisecond
 )
 
 func orDefault[T int | time.Duration](v *T, d T) {
@@ -143,6 +145,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.Patience, DefaultPatience)
 	orDefault(&l.Audit, DefaultAudit)
 	orDefault(&l.Flush, DefaultFlush)
+	orDefault(&l.Linger, DefaultLinger)
 	return l
 }
 
@@ -199,7 +202,7 @@ func New(opts Options) (*Tracker, error) {
 	t := &Tracker{
 		opts:     opts,
 		limits:   limits,
-		reports:  newOutbox(),
+		reports:  newOutbox(limits.Linger),
 		sweeps:   newSweeps(),
 		refills:  newRefills(),
 		offers:   make(chan offer),
