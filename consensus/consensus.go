@@ -57,6 +57,16 @@ type Snapshot interface {
 // Log is where Raft keeps its entries.
 type Log = raft.LogStore
 
+// How often Raft speaks when it has nothing to say.
+const (
+	// beatParts is how many heartbeats to each follower fit into the time without
+	// one that makes it stand for election, at the most.
+	beatParts = 4
+	// replicaTick is how often, at the most, Raft looks whether a follower is to
+	// be told of a commit. It is told without that.
+	replicaTick = 100 * time.Millisecond
+)
+
 // Network is where members are reached.
 type Network = transport.Network
 
@@ -78,9 +88,9 @@ type Timings struct {
 	Heartbeat time.Duration // without a leader's word before an election, 300 ms
 	Election  time.Duration // of one candidacy, 300 ms
 	Lease     time.Duration // of a leader without a majority's word, 250 ms
-	// Commit is after what time, or twice that, followers are told what was
-	// committed if no further entry tells them, 10 ms. Who waits for it, with
-	// a proposal or a read through a follower, has it told at once.
+	// Commit is after what time followers are told what was committed if no
+	// further entry tells them, 10 ms. Who waits for it, with a proposal or a
+	// read through a follower, has it told at once.
 	Commit    time.Duration
 	Reconcile time.Duration // between looks at who should be a member, 2 s
 	Check     time.Duration // between comparisons of the state on all nodes, 1 h
@@ -245,14 +255,16 @@ func (n *Node) startRaft() error {
 	n.fsm.refused, n.fsm.whole = n.snapshots.refused, n.snapshots.whole
 	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
 	logger := raftLogger(n.log)
-	n.transport, err = transport.NewRaft(n.opts.Network, string(n.opts.ID), raft.NetworkTransportConfig{Logger: logger})
+	n.transport, err = transport.NewRaft(
+		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
 		return err
 	}
+	n.fsm.committed = func(index uint64) { n.transport.TellAll(index, n.timings.Commit) }
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.opts.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout = n.timings.Heartbeat, n.timings.Election
-	conf.LeaderLeaseTimeout, conf.CommitTimeout = n.timings.Lease, n.timings.Commit
+	conf.LeaderLeaseTimeout, conf.CommitTimeout = n.timings.Lease, max(n.timings.Commit, replicaTick)
 	conf.SnapshotInterval, conf.SnapshotThreshold = n.timings.SnapshotInterval, n.timings.SnapshotThreshold
 	conf.TrailingLogs = n.timings.TrailingLogs
 	conf.MaxAppendEntries = maxAppend

@@ -35,6 +35,9 @@ type fsm struct {
 	log      *slog.Logger
 	progress *progress
 
+	// committed is called with the index of what was applied, which a leader's
+	// followers have to learn; nil: nobody has to.
+	committed func(index uint64)
 	// members has a token when the records of the members have changed.
 	members chan struct{}
 	// checks takes the state at the entries where it is to be hashed.
@@ -183,6 +186,8 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 		for i := range answers {
 			answers[i] = f.broken
 		}
+	} else if f.committed != nil {
+		f.committed(entries[len(entries)-1].Index)
 	}
 	return answers
 }

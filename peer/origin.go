@@ -4,14 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// maxOriginLength bounds the text of one origin.
-const maxOriginLength = 1024
+const (
+	// maxOriginLength bounds the text of one origin.
+	maxOriginLength = 1024
+	// maxParsed is how many origins are remembered as they were read.
+	maxParsed = 1 << 10
+)
 
 // ErrOriginRefused is wrapped by every refusal of a user-given address.
 var ErrOriginRefused = errors.New("origin refused")
@@ -53,6 +58,36 @@ func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) 
 		}
 	}
 	return libp2ppeer.AddrInfo{ID: id, Addrs: []ma.Multiaddr{a}}, nil
+}
+
+// origins reads user-given multiaddrs. The pins of one client name the same few,
+// and to read one takes longer than all else that begins a session.
+type origins struct {
+	private bool // addresses that are not public are taken
+
+	// mu guards parsed.
+	mu     sync.Mutex
+	parsed map[string]libp2ppeer.AddrInfo // whose addresses nobody changes
+}
+
+func (o *origins) parse(origin string) (libp2ppeer.AddrInfo, error) {
+	o.mu.Lock()
+	info, known := o.parsed[origin]
+	o.mu.Unlock()
+	if known {
+		return info, nil
+	}
+	info, err := parseOrigin(origin, o.private)
+	if err != nil {
+		return info, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.parsed == nil || len(o.parsed) >= maxParsed {
+		o.parsed = make(map[string]libp2ppeer.AddrInfo)
+	}
+	o.parsed[origin] = info
+	return info, nil
 }
 
 // checkTransport accepts ip|dns tcp, the same with [tls [sni]] ws or wss, ip|dns

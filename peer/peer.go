@@ -110,6 +110,7 @@ type Peer struct {
 	serving   chan struct{} // one token per block request being answered
 	provide   chan cid.Cid
 	providing providing
+	origins   origins
 	redial    chan struct{} // wakes the loop that keeps members connected
 	metrics   metrics
 	boot      []libp2ppeer.AddrInfo
@@ -187,6 +188,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		id:      id,
 		serving: make(chan struct{}, maxServedRequests),
 		provide: make(chan cid.Cid, maxProvideQueue),
+		origins: origins{private: opts.AllowPrivateOrigins},
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
 		boot:    boot,

@@ -102,7 +102,7 @@ func (s *Session) targets(texts []string) []*origin {
 			s.reasons[text] = fmt.Sprintf("more than %d origins", MaxOrigins)
 			continue
 		}
-		info, err := parseOrigin(text, s.p.opts.AllowPrivateOrigins)
+		info, err := s.p.origins.parse(text)
 		switch {
 		case err != nil:
 			s.reasons[text] = err.Error()

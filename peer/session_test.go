@@ -522,3 +522,30 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 	}
 	b.ReportMetric(float64((processor(b)-before).Microseconds())/float64(b.N), "processor-us/op")
 }
+
+func TestOriginsAreReadOnce(t *testing.T) {
+	var o origins
+	good := "/ip4/1.1.1.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+	first, err := o.parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := o.parse(good)
+	if err != nil || again.ID != first.ID || &again.Addrs[0] != &first.Addrs[0] {
+		t.Errorf("read again: %v, %v", again, err)
+	}
+	private := "/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+	for range 2 {
+		if _, err := o.parse(private); !errors.Is(err, ErrOriginRefused) {
+			t.Errorf("a private address: %v", err)
+		}
+	}
+	for port := range 2 * maxParsed {
+		if _, err := o.parse(fmt.Sprintf("/ip4/1.1.1.1/tcp/%d/p2p/%s", port+1, first.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(o.parsed); n > maxParsed {
+		t.Errorf("%d are remembered, at most %d", n, maxParsed)
+	}
+}

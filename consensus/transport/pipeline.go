@@ -11,17 +11,24 @@ import (
 // the newest entry that it was sent.
 const (
 	// quietFor is how long a message that says nothing new is left out. It
-	// bounds how late a stream that broke while idle is noticed: a follower
-	// that was restarted learns over the next one what is committed.
-	quietFor = 200 * time.Millisecond
+	// bounds how late a stream that broke while idle is noticed, unless a
+	// heartbeat fails before: a follower that was restarted learns over the
+	// next one what is committed.
+	quietFor = 500 * time.Millisecond
 	// tellAfter is how long Tell waits for an entry that says the same.
 	tellAfter = time.Millisecond
 )
 
+// Who is told of a commit: a follower that waits for it, or all of them.
+const (
+	asked = iota
+	unasked
+	askings
+)
+
 // pipeline is the stream of entries to one follower, known to its transport
-// until it is closed. Raft sends on it every few milliseconds, with entries or
-// without, so that followers learn what is committed. That is most of what an
-// idle cluster would do, so what says nothing new is not sent.
+// until it is closed. Raft sends on it now and then without entries, so that
+// followers learn what is committed. What of that says nothing new is not sent.
 type pipeline struct {
 	raft.AppendPipeline
 	transport *Raft
@@ -38,7 +45,8 @@ type pipeline struct {
 	// mu guards what follows. It is never held during input or output.
 	mu     sync.Mutex
 	closed bool
-	tell   uint64 // the follower is about to be told of this index; 0: of nothing
+	tell   [askings]uint64 // the follower is about to be told of this index; 0: of nothing
+	doubt  bool            // the stream may be broken: the next message is not left out
 }
 
 func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
@@ -60,7 +68,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	}
 	defer func() { p.sending <- struct{}{} }()
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.last.LeaderCommitIndex && args.Term == p.last.Term &&
-		args.PrevLogEntry == p.last.PrevLogEntry && time.Since(p.sent) < quietFor {
+		args.PrevLogEntry == p.last.PrevLogEntry && time.Since(p.sent) < quietFor && !p.doubted() {
 		return nil, nil
 	}
 	return p.send(args, resp)
@@ -102,34 +110,66 @@ func (p *pipeline) end() error {
 	return err
 }
 
+// doubted tells whether the stream may be broken, and was not tried since.
+func (p *pipeline) doubted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	doubt := p.doubt
+	p.doubt = false
+	return doubt
+}
+
+// doubt has the streams to a node tried, since another one has failed.
+func (t *Raft) doubt(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.pipelines {
+		if p.node == node {
+			p.mu.Lock()
+			p.doubt = true
+			p.mu.Unlock()
+		}
+	}
+}
+
 // Tell has a follower told soon that what it was sent up to index is committed,
-// unless an entry tells it before. Raft by itself does so when Timings.Commit is
-// over. Without a stream of entries to the node it does nothing.
+// unless an entry tells it before. Without a stream of entries to the node it
+// does nothing.
 func (t *Raft) Tell(node string, index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for p := range t.pipelines {
 		if p.node == node {
-			p.tellSoon(index)
+			p.tellSoon(index, asked, tellAfter)
 		}
 	}
 }
 
-func (p *pipeline) tellSoon(index uint64) {
+// TellAll is Tell for every follower, after a while in which most are told by
+// the next entry. Raft would do so by itself, but looks for it all the time.
+func (t *Raft) TellAll(index uint64, after time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.pipelines {
+		p.tellSoon(index, unasked, after)
+	}
+}
+
+func (p *pipeline) tellSoon(index uint64, who int, after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
-	waits := p.tell != 0
-	p.tell = max(p.tell, index)
+	waits := p.tell[who] != 0
+	p.tell[who] = max(p.tell[who], index)
 	if !waits {
-		p.telling.Go(p.tellOnce)
+		p.telling.Go(func() { p.tellOnce(who, after) })
 	}
 }
 
-func (p *pipeline) tellOnce() {
-	timer := time.NewTimer(tellAfter)
+func (p *pipeline) tellOnce(who int, after time.Duration) {
+	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -143,8 +183,8 @@ func (p *pipeline) tellOnce() {
 	}
 	defer func() { p.sending <- struct{}{} }()
 	p.mu.Lock()
-	index := p.tell
-	p.tell = 0
+	index := p.tell[who]
+	p.tell[who] = 0
 	p.mu.Unlock()
 	// What lies behind the newest entry that was sent may be another leader's
 	// on the follower, so nothing is said of it.

@@ -126,9 +126,103 @@ func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
 			t.Error(err)
 		}
 		transport.Tell("follower", 30)
-		p.tellSoon(30)
+		p.tellSoon(30, asked, tellAfter)
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told after the end: %+v", got)
+		}
+	})
+}
+
+func TestFollowersAreToldOfACommitAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const after = 10 * time.Millisecond
+		s, p, transport := newSink(t)
+		send(t, p, 8, 9, 7)
+		s.take()
+		transport.TellAll(8, after)
+		transport.TellAll(9, after)
+		<-time.After(after - 1)
+		synctest.Wait()
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("told at once: %+v", got)
+		}
+		<-time.After(1)
+		synctest.Wait()
+		if got := s.take(); len(got) != 1 || got[0].LeaderCommitIndex != 9 {
+			t.Errorf("told %+v, want one commit of 9", got)
+		}
+		// Who asks does not wait for the others.
+		send(t, p, 10, 10, 9)
+		s.take()
+		transport.TellAll(10, after)
+		transport.Tell("follower", 10)
+		<-time.After(tellAfter)
+		synctest.Wait()
+		if got := s.take(); len(got) != 1 || got[0].LeaderCommitIndex != 10 {
+			t.Errorf("told %+v, want a commit of 10", got)
+		}
+		<-time.After(after)
+		synctest.Wait()
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("told again: %+v", got)
+		}
+	})
+}
+
+func TestAStreamInDoubtIsTried(t *testing.T) {
+	s, p, transport := newSink(t)
+	send(t, p, 5, 4, 4)
+	s.take()
+	transport.doubt("somebody else")
+	send(t, p, 5, 4, 4)
+	if got := s.take(); len(got) != 0 {
+		t.Errorf("sent %+v, which says nothing new", got)
+	}
+	transport.doubt("follower")
+	send(t, p, 5, 4, 4)
+	send(t, p, 5, 4, 4)
+	if got := s.take(); len(got) != 1 {
+		t.Errorf("%d sent after a doubt, want 1", len(got))
+	}
+}
+
+func TestHeartbeatsKeepTheirDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = 75 * time.Millisecond
+		transport := &Raft{beats: map[raft.ServerID]beat{}, every: every, streams: &streamLayer{ended: make(chan struct{})}}
+		took := func(id raft.ServerID, term uint64) time.Duration {
+			begin := time.Now()
+			if !transport.await(id, term) {
+				t.Error("the transport is said to be closed")
+			}
+			return time.Since(begin)
+		}
+		for _, step := range []struct {
+			name  string
+			after time.Duration
+			id    raft.ServerID
+			term  uint64
+			want  time.Duration
+		}{
+			{"the first", 0, "a", 3, 0},
+			{"to another member", 0, "b", 3, 0},
+			{"soon after", 30 * time.Millisecond, "a", 3, 45 * time.Millisecond},
+			{"at once", 0, "a", 3, every},
+			{"late", time.Second, "a", 3, 0},
+			{"of another term", 0, "a", 4, 0},
+			{"soon after that", 70 * time.Millisecond, "a", 4, 5 * time.Millisecond},
+		} {
+			<-time.After(step.after)
+			if got := took(step.id, step.term); got != step.want {
+				t.Errorf("%s: waited %s, want %s", step.name, got, step.want)
+			}
+		}
+		closed := make(chan bool)
+		go func() { closed <- !transport.await("a", 4) }()
+		synctest.Wait()
+		close(transport.streams.ended)
+		if !<-closed {
+			t.Error("a heartbeat outlives the transport")
 		}
 	})
 }
