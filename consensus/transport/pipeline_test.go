@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,13 @@ import (
 // sink is the library's end of a pipeline: it keeps what is sent.
 type sink struct {
 	raft.AppendPipeline
+	mu   sync.Mutex
 	sent []raft.AppendEntriesRequest
 }
 
 func (s *sink) AppendEntries(args *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.sent = append(s.sent, *args)
 	return nil, nil
 }
@@ -23,6 +27,8 @@ func (s *sink) Close() error { return nil }
 
 // take returns what was sent since the last call.
 func (s *sink) take() []raft.AppendEntriesRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	sent := s.sent
 	s.sent = nil
 	return sent
