@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +23,11 @@ const (
 	maxWaitingBytes = 64 << 20
 	// entryBytes is when an entry takes no further command.
 	entryBytes = 1 << 20
-	// maxEntries is how many entries are under way to the log at a time. What
-	// waits meanwhile goes into the next one, and an entry costs every node
-	// about as much as several commands: so two, one that is written to disks
-	// and one that is being decided.
+	// maxEntries is how many entries are under way to the log at a time: one
+	// that is written to disks and one that is being decided.
 	maxEntries = 2
+	// maxGather is the longest that commands wait for more to come, see pace.
+	maxGather = 2 * time.Millisecond
 	// enqueueTimeout is how long an entry waits until Raft takes it: it does
 	// when it has written the one before.
 	enqueueTimeout = stalledWrite
@@ -56,7 +57,9 @@ type decision struct {
 type batcher struct {
 	node  *Node
 	queue chan waiting
-	bytes atomic.Int64 // of the commands in queue
+	bytes atomic.Int64  // of the commands in queue
+	need  atomic.Int64  // so many in queue make run look; entryBytes do as well
+	wake  chan struct{} // has a token when run should look
 
 	// mu guards ended, and that nothing enters the queue after it.
 	mu    sync.Mutex
@@ -64,7 +67,7 @@ type batcher struct {
 }
 
 func newBatcher(n *Node) *batcher {
-	return &batcher{node: n, queue: make(chan waiting, maxWaiting)}
+	return &batcher{node: n, queue: make(chan waiting, maxWaiting), wake: make(chan struct{}, 1)}
 }
 
 // submit has a leader commit an encoded command, and returns what came of it.
@@ -106,6 +109,12 @@ func (b *batcher) enqueue(w waiting) error {
 	if b.bytes.Add(size) <= maxWaitingBytes {
 		select {
 		case b.queue <- w:
+			if b.due() {
+				select {
+				case b.wake <- struct{}{}:
+				default:
+				}
+			}
 			return nil
 		default:
 		}
@@ -131,36 +140,103 @@ func (e batch) answer(outcomes []wire.Outcome, err error) {
 	}
 }
 
+// due tells whether what waits is an entry.
+func (b *batcher) due() bool {
+	n := len(b.queue)
+	return n > 0 && (int64(n) >= b.need.Load() || b.bytes.Load() >= entryBytes)
+}
+
 // run packs and proposes until ctx ends, then answers everybody who waits.
 func (b *batcher) run(ctx context.Context) error {
-	slots := make(chan struct{}, maxEntries)
+	decided := make(chan int, maxEntries) // how many commands of an entry
 	var underway sync.WaitGroup
 	defer underway.Wait()
 	defer b.refuse()
+	p := pace{gather: time.NewTimer(0)}
+	defer p.gather.Stop()
 	for {
+		b.need.Store(int64(p.need()))
+		if p.entries < maxEntries && b.due() {
+			e, err := b.pack(<-b.queue)
+			if err != nil {
+				e.answer(nil, err)
+				return err
+			}
+			p.begin(len(e.members))
+			// In this order the entries enter Raft's queue; their futures are
+			// waited for side by side.
+			future := b.node.raft.Apply(e.data, enqueueTimeout)
+			underway.Go(func() {
+				e.answer(b.outcomes(ctx, future, len(e.members)))
+				decided <- len(e.members)
+			})
+			continue
+		}
 		select {
-		case slots <- struct{}{}:
+		case n := <-decided:
+			p.end(n, len(b.queue))
+		case <-p.gather.C:
+			p.wanted = 0
+		case <-b.wake:
 		case <-ctx.Done():
 			return nil
 		}
-		var first waiting
-		select {
-		case first = <-b.queue:
-		case <-ctx.Done():
-			return nil
-		}
-		e, err := b.pack(first)
-		if err != nil {
-			e.answer(nil, err)
-			return err
-		}
-		// In this order the entries enter Raft's queue; their futures are
-		// waited for side by side.
-		future := b.node.raft.Apply(e.data, enqueueTimeout)
-		underway.Go(func() {
-			e.answer(b.outcomes(ctx, future, len(e.members)))
-			<-slots
-		})
+	}
+}
+
+// pace decides how many commands make an entry. An entry costs every node a
+// transaction of its log, two of its disk's flushes and a message, about as much
+// as many commands, so entries should be few and full; but what waits alone goes
+// at once.
+//
+// Clients that wait for an answer come again when they have it, so right after
+// an entry most of them are about to. What came first would go alone, and the
+// others would wait for it. So the next entry waits until three quarters of
+// those who were there are there again, for no longer than half of what an entry
+// takes and maxGather. One client, or two, never wait for that.
+//
+// While an entry is under way another begins only if it is three times as large:
+// that is, when clients are many more than an entry has held so far. Beside a
+// single command anything may go.
+type pace struct {
+	entries, commands int         // under way
+	began             time.Time   // the oldest of them, about
+	wanted            int         // commands that are worth waiting for; 0: none
+	gather            *time.Timer // ends that
+}
+
+// need is how many commands make an entry now.
+func (p *pace) need() int {
+	switch {
+	case p.entries == 0:
+		return max(1, min(p.wanted, wire.MaxBatch))
+	case p.entries == maxEntries:
+		return math.MaxInt32
+	case p.commands == 1:
+		return 1
+	}
+	return min(3*p.commands, wire.MaxBatch)
+}
+
+func (p *pace) begin(commands int) {
+	if p.entries == 0 {
+		p.began = time.Now()
+	}
+	p.entries++
+	p.commands += commands
+	p.wanted = 0
+}
+
+// end notes that an entry was decided, while others wait.
+func (p *pace) end(commands, waiting int) {
+	p.entries--
+	p.commands -= commands
+	took := time.Since(p.began)
+	p.began = time.Now()
+	p.wanted = 0
+	if all := commands + waiting; p.entries == 0 && all > 2 {
+		p.wanted = 3 * all / 4
+		p.gather.Reset(min(took/2, maxGather))
 	}
 }
 

@@ -3,9 +3,12 @@ package consensus
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -187,4 +190,70 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 			t.Errorf("%T: operations %x and %x", tc.cmd, a, b)
 		}
 	}
+}
+
+func TestEntriesWaitForThoseWhoComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pace{gather: time.NewTimer(time.Hour)}
+		need := func(when string, want int) {
+			t.Helper()
+			if got := p.need(); got != want {
+				t.Errorf("%s: %d commands make an entry, want %d", when, got, want)
+			}
+		}
+		need("nothing is under way", 1)
+		p.begin(1)
+		need("a single command is under way", 1)
+		p.begin(1)
+		need("as many entries as may are under way", math.MaxInt32)
+		p.end(1, 0)
+		need("a single command is left", 1)
+		p.end(1, 0)
+		need("a client alone has its answer", 1)
+		p.begin(1)
+		p.end(1, 1)
+		need("of two clients one has its answer", 1)
+
+		p.begin(8)
+		need("eight commands are under way", 24)
+		time.Sleep(time.Second) // virtual
+		p.end(8, 24)
+		need("eight of 32 clients have their answer", 24)
+		asked := time.Now()
+		<-p.gather.C
+		if waited := time.Since(asked); waited != maxGather {
+			t.Errorf("waited %s for the others, want %s", waited, maxGather)
+		}
+		p.begin(32)
+		p.end(32, 0)
+		need("all of 32 clients have their answer", 24)
+		p.begin(200)
+		need("an entry that is nearly full is under way", wire.MaxBatch)
+		p.end(200, 4000)
+		need("many wait", wire.MaxBatch)
+	})
+}
+
+// Clients that propose again and again share entries, whoever asks alone is
+// never kept waiting.
+func TestCommandsOfManyClientsShareEntries(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		leader := c.leader()
+		const clients, each = 32, 20
+		before := leader.Applied()
+		var group sync.WaitGroup
+		for i := range clients {
+			group.Go(func() {
+				for j := range each {
+					if _, err := leader.Propose(t.Context(), pin(fmt.Sprintf("%d-%d", i, j))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if entries := leader.Applied() - before; entries > clients*each/8 {
+			t.Errorf("%d commands of %d clients took %d entries", clients*each, clients, entries)
+		}
+	})
 }
