@@ -76,6 +76,39 @@ func (k key) end() key {
 	return nil
 }
 
+// Sparse tells the keys that most commands look for in vain: an operation by its
+// id, and a pin by its request. Both are new but for what is tried again.
+func Sparse(k []byte) bool {
+	if len(k) == 0 || k[0] != tablePins {
+		return len(k) > 0 && k[0] == tableOp
+	}
+	at := partEnd(k)
+	return at > 0 && at < len(k) && k[at] == pinByID
+}
+
+// SparseAfter tells where behind a key that is not Sparse the next such one may
+// be; nil when it may be the key that follows.
+func SparseAfter(k []byte) []byte {
+	switch {
+	case len(k) == 0 || k[0] < tableOp:
+		return []byte{tableOp}
+	case k[0] > tablePins:
+		return []byte{0xff} // no table begins with it
+	}
+	if at := partEnd(k); at > 0 && at < len(k) && k[at] < pinByID {
+		return append(append([]byte(nil), k[:at]...), pinByID)
+	}
+	return nil
+}
+
+// partEnd is where the first part behind the table ends, 0 when there is none.
+func partEnd(k []byte) int {
+	if len(k) < 3 || len(k)-3 < int(binary.BigEndian.Uint16(k[1:])) {
+		return 0
+	}
+	return 3 + int(binary.BigEndian.Uint16(k[1:]))
+}
+
 // readPart reads a part that part wrote.
 func readPart[S ~string](k []byte) (s S, rest []byte, err error) {
 	if len(k) < 2 || len(k)-2 < int(binary.BigEndian.Uint16(k)) {

@@ -18,15 +18,18 @@ type generation struct {
 	dir  string
 	db   *pebble.DB
 	refs atomic.Int64
-	hot  hot // belongs to who holds Store.writer
+
+	// Both belong to who holds Store.writer.
+	hot   hot
+	sieve sieve
 
 	// Set before the Store gives up its reference, read after the last one.
 	obsolete bool         // replaced by Restore: remove the folder
 	onClosed func() error // the store's lock
 }
 
-func newGeneration(name, dir string, db *pebble.DB) *generation {
-	g := &generation{name: name, dir: dir, db: db}
+func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
+	g := &generation{name: name, dir: dir, db: db, sieve: newSieve(sparse)}
 	g.refs.Store(1)
 	return g
 }

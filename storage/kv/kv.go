@@ -76,9 +76,21 @@ type Options struct {
 	// more; it may wait for room. Writes wait meanwhile, reads go on. Nil: the
 	// store fails, see Fatal.
 	Full func()
+	// Sparse selects keys that transactions look for and seldom find; nil: none.
+	// One that is not there costs a transaction no look-up: the store remembers
+	// hashes of those that are, in 4 MiB, 8 now and then.
+	Sparse *Sparse
 
 	// fs is the file system; nil is the machine's. Tests make it fail.
 	fs vfs.FS
+}
+
+// Sparse selects keys. Both functions depend on their argument alone.
+type Sparse struct {
+	// Is tells whether a key is selected.
+	Is func(key []byte) bool
+	// After tells where behind a key that is not the next one may be; nil: anywhere.
+	After func(key []byte) []byte
 }
 
 // Store is an open store. Its methods may be called concurrently.
@@ -152,7 +164,7 @@ func (s *Store) openLive() (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGeneration(name, filepath.Join(s.dir, name), db), nil
+	return newGeneration(name, filepath.Join(s.dir, name), db, s.opts.Sparse), nil
 }
 
 // liveName reads the pointer. Without one, a single generation is the live

@@ -77,7 +77,7 @@ func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 	if err := readThrough(db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return newGeneration(name, dir, db), nil
+	return newGeneration(name, dir, db, s.opts.Sparse), nil
 }
 
 // readThrough meets every checksum of the store. The archive's own only say

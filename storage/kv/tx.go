@@ -53,6 +53,9 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if value, ok := t.gen.hot.get(key); ok {
 		return owned(value, true)
 	}
+	if t.gen.sieve.lacks(key) {
+		return nil, false, nil
+	}
 	value, ok, err = get(t.gen.db, key)
 	if err != nil {
 		return nil, false, err
@@ -116,6 +119,10 @@ func (t *Tx) Commit(sync bool) error {
 		err = fmt.Errorf("kv: commit: %w", coded(err))
 	} else {
 		t.remember()
+		if serr := t.gen.sieve.advance(t.gen.db); serr != nil {
+			// The commit stands. Whoever reads what cannot be read here is told.
+			t.store.log.Error("cannot read the store's keys", "err", serr)
+		}
 	}
 	return errors.Join(err, t.end())
 }
@@ -127,6 +134,7 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	for _, key := range t.overlay.within(nil, nil) {
 		k := t.overlay.keys[key]
 		if k.exists {
+			t.gen.sieve.add([]byte(key)) // before it can be there
 			err = b.Set([]byte(key), k.value, nil)
 		} else {
 			err = b.Delete([]byte(key), nil)

@@ -1,0 +1,53 @@
+package state
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The keys of operations and of pins by request are sparse, no others are, and
+// none of them is skipped on the way through a store.
+func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
+	long := strings.Repeat("a", MaxIDLen)
+	var sparse, others [][]byte
+	for _, account := range []AccountID{"", "a", "b", AccountID(long), "\xff\xff"} {
+		for _, id := range []RequestID{"", "1", RequestID(long)} {
+			p := Pin{ID: id, Account: account, Created: 1, Status: Queued, CID: contents[0]}
+			sparse = append(sparse, locatorKey(account, id))
+			others = append(others, rowKey(&p), cidIndex(account, RootKey("x").Cid()), nameIndex(account, "r"),
+				counterKey(account, Queued, 0, 1), pinKey(account, pinLast), accountKey(account), emailKey(string(account)))
+		}
+	}
+	for _, op := range []OpID{{}, {1}, {0xff}} {
+		sparse = append(sparse, opKey(op))
+		others = append(others, opOrderKey(uint64(op[0])))
+	}
+	others = append(others, clusterKey, nodeKey("n"), rootKey("r"), wantedOn("n"), guardsOf("r"), shortKey("r"), apiKeyKey("j"),
+		[]byte{}, []byte{0x00}, []byte("P"), []byte("P\x00"), []byte("P\x00\x01"), []byte("P\x00\x01a"), []byte("P\xff\xffr"))
+	all := slices.SortedFunc(slices.Values(slices.Concat(sparse, others)), bytes.Compare)
+	for _, k := range all {
+		if want := slices.ContainsFunc(sparse, func(s []byte) bool { return bytes.Equal(s, k) }); Sparse(k) != want {
+			t.Errorf("%x: sparse is %t", k, !want)
+		}
+	}
+	read := 0
+	var found [][]byte
+	for i := 0; i < len(all); read++ {
+		if k := all[i]; Sparse(k) {
+			found = append(found, k)
+		} else if next := SparseAfter(k); bytes.Compare(next, k) > 0 {
+			i, _ = slices.BinarySearchFunc(all, next, bytes.Compare)
+			continue
+		}
+		i++
+	}
+	slices.SortFunc(sparse, bytes.Compare)
+	if !slices.EqualFunc(found, sparse, bytes.Equal) {
+		t.Errorf("%d of %d sparse keys were found", len(found), len(sparse))
+	}
+	if read == len(all) {
+		t.Error("nothing was skipped")
+	}
+}
