@@ -91,6 +91,10 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 
 // verdict is what the local state says of the cluster and of this node in it.
 type verdict struct {
+	// since is the entry after which the state said so. It holds until the next
+	// one with Effects.Members or Effects.Level.
+	since      uint64
+	members    *state.Members
 	level      state.Level
 	quarantine *state.Quarantine // of this node; nil: it is in none
 }
@@ -119,6 +123,12 @@ func (f *fsm) learn() error {
 	if s.quarantine, err = view.Quarantine(f.self); err != nil {
 		return fmt.Errorf("read quarantine: %w", err)
 	}
+	if s.members, err = view.Members(); err != nil {
+		return fmt.Errorf("read members: %w", err)
+	}
+	if s.since, err = readApplied(snapshot); err != nil {
+		return err
+	}
 	f.known.Store(&s)
 	return nil
 }
@@ -138,6 +148,20 @@ func decodeApplied(b []byte, ok bool, err error) (uint64, error) {
 		return 0, fmt.Errorf("%w: applied index of %d bytes", ErrBroken, len(b))
 	}
 	return binary.BigEndian.Uint64(b), nil
+}
+
+// view returns the state that a snapshot holds, with the members at hand where
+// those that are known are the snapshot's: no later ones, and none before a
+// change that the snapshot has.
+func (f *fsm) view(snapshot state.Reader, index uint64) state.View {
+	view := state.NewView(snapshot, index)
+	if f.progress.index() < index {
+		return view // an entry that was committed a moment ago is about to be learned
+	}
+	if s := f.known.Load(); s != nil && s.since <= index {
+		view = view.With(s.members)
+	}
+	return view
 }
 
 // removeLeftovers removes the checkpoints that a crash left.

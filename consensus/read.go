@@ -47,7 +47,7 @@ func (n *Node) LocalView() (view state.View, release func()) {
 		// The reads of the view will fail as this one did; the node must end.
 		n.fail(fmt.Errorf("%w: %w", ErrBroken, err))
 	}
-	return state.NewView(snapshot, index), snapshot.Close
+	return n.fsm.view(snapshot, index), snapshot.Close
 }
 
 // catchUp returns when the local state has everything that was committed

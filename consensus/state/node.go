@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
@@ -282,8 +283,15 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Delete(nodeKey(v.ID))
 }
 
-// Node returns a member, or ErrNotFound.
+// Node returns a member, whose addresses are to be read only, or ErrNotFound.
 func (v View) Node(id NodeID) (Node, error) {
+	if v.members != nil {
+		at, known := slices.BinarySearchFunc(v.members.nodes, id, func(n Node, id NodeID) int { return orderOf(n.ID, id) })
+		if known {
+			return v.members.nodes[at], nil
+		}
+		return Node{}, Errorf(CodeNotFound, "node %s is not a member", id)
+	}
 	n, err := get[Node](v.r, nodeKey(id))
 	if err != nil {
 		return Node{}, err
@@ -294,8 +302,17 @@ func (v View) Node(id NodeID) (Node, error) {
 	return *n, nil
 }
 
-// Nodes returns all members in the order of their ids.
-func (v View) Nodes() ([]Node, error) { return scanAll[Node](v.r, table(tableNode)) }
+// Nodes returns all members in the order of their keys. Their addresses are to
+// be read only.
+func (v View) Nodes() ([]Node, error) {
+	if v.members != nil {
+		return slices.Clone(v.members.nodes), nil
+	}
+	return scanAll[Node](v.r, table(tableNode))
+}
+
+// orderOf is the order of the keys of nodes: by the length of their ids first.
+func orderOf(a, b NodeID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // Tickets returns the join tickets that are on record, expired ones included.
 func (v View) Tickets() ([]Ticket, error) { return scanAll[Ticket](v.r, table(tableTicket)) }

@@ -3,8 +3,36 @@ package state
 // View is the state at one index, read only. It is as good as its Reader, which
 // whoever made the view closes.
 type View struct {
-	r     Reader
-	index uint64
+	r       Reader
+	index   uint64
+	members *Members // those of the view; nil: they are read
+}
+
+// Members are the records of the cluster and its nodes, which most requests need
+// and which seldom change. They may be shared by any number of views.
+type Members struct {
+	cluster *Cluster // nil: there is none yet
+	nodes   []Node   // in the order of their keys
+}
+
+// Members reads the records for With.
+func (v View) Members() (*Members, error) {
+	c, err := get[Cluster](v.r, clusterKey)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := scanAll[Node](v.r, table(tableNode))
+	if err != nil {
+		return nil, err
+	}
+	return &Members{cluster: c, nodes: nodes}, nil
+}
+
+// With returns the view with these records at hand. They must be those of the
+// view: Effects.Members tells which entries change them.
+func (v View) With(m *Members) View {
+	v.members = m
+	return v
 }
 
 // NewView returns the state that r holds, which is that after the log entry index.
@@ -13,8 +41,12 @@ func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
 // Index is the log index of the view.
 func (v View) Index() uint64 { return v.index }
 
-// Cluster returns the cluster's record; ErrUnavailable before there is one.
+// Cluster returns the cluster's record, whose bytes are to be read only;
+// ErrUnavailable before there is one.
 func (v View) Cluster() (Cluster, error) {
+	if v.members != nil && v.members.cluster != nil {
+		return *v.members.cluster, nil
+	}
 	c, err := cluster(v.r)
 	if err != nil {
 		return Cluster{}, err
