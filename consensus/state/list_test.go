@@ -155,7 +155,7 @@ type onDisk struct {
 
 func newOnDisk(b *testing.B) *onDisk {
 	b.Helper()
-	store, err := kv.Open(b.TempDir(), kv.Options{})
+	store, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: Sparse, After: SparseAfter}})
 	if err != nil {
 		b.Fatal(err)
 	}
