@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,23 +83,32 @@ func TestBoxoClient(t *testing.T) {
 // suiteTimeout bounds one run of the public suite, which takes about 45 s.
 const suiteTimeout = 4 * time.Minute
 
-// TestPublicSuite runs the public compliance suite against a node that does
-// not lead: all nine checks pass when lists show every status, and eight with
-// the specified default, which the check of name matching cannot pass.
+// TestPublicSuite runs the public compliance suite against the two nodes of a
+// cluster that do not lead, at the same time: all nine checks pass where lists
+// show every status, and eight with the specified default, which the check of
+// name matching cannot pass.
 func TestPublicSuite(t *testing.T) {
 	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	followers := c.Followers()
+	followers[0].Stop()
+	followers[0].SetEnv("HOLDFAST_PINNING_DEFAULT_STATUS=all")
+	followers[0].Restart()
+	c.Settle()
+	suite := installSuite(t)
+	// One report for each host name.
+	other := strings.Replace(followers[1].URL(), "127.0.0.1", "localhost", 1)
 	for _, tc := range []struct {
-		name   string
-		env    []string
-		passed int
+		name, url, user string
+		passed          int
 	}{
-		{"every status is listed", []string{"HOLDFAST_PINNING_DEFAULT_STATUS=all"}, 9},
-		{"the specified default", nil, 8},
+		{"every status is listed", followers[0].URL(), "suite-all@example.org", 9},
+		{"the specified default", other, "suite@example.org", 8},
 	} {
+		token := c.Leader().UserKey(tc.user).Token
 		t.Run(tc.name, func(t *testing.T) {
-			c := harness.Start(t, harness.Options{Env: tc.env})
-			node := c.Followers()[0]
-			passed, report := runSuite(t, node.URL(), node.UserKey("suite@example.org").Token)
+			t.Parallel()
+			passed, report := suite.run(t, tc.url, token)
 			if passed != tc.passed {
 				t.Errorf("%d of 9 checks pass, want %d\n%s", passed, tc.passed, report)
 			}
@@ -110,13 +120,22 @@ func TestPublicSuite(t *testing.T) {
 // specification file.
 var specification = regexp.MustCompile(`(const specLocation = )(process\.env\.PSA_SPEC \?\? )?`)
 
-// runSuite runs the suite, on the Node.js 20 that its packages bring since it does
-// not work on a newer one, and says how many of its nine checks passed.
-func runSuite(t *testing.T, url, token string) (passed int, report string) {
+// suite is the installed public suite.
+type suite struct {
+	node string // Node.js 20, which its packages bring: it does not work on a newer one
+	root string // of the package
+	spec string // the frozen specification file
+}
+
+func installSuite(t *testing.T) suite {
 	t.Helper()
 	modules := harness.NPM(t, suiteDir)
-	root := filepath.Join(modules, "node_modules", "@ipfs-shipyard", "pinning-service-compliance")
-	constants := filepath.Join(root, "dist", "src", "utils", "constants.js")
+	s := suite{
+		node: harness.NodeProgram(modules),
+		root: filepath.Join(modules, "node_modules", "@ipfs-shipyard", "pinning-service-compliance"),
+		spec: os.Getenv("PSA_SPEC"),
+	}
+	constants := filepath.Join(s.root, "dist", "src", "utils", "constants.js")
 	source, err := os.ReadFile(constants)
 	if err != nil {
 		t.Fatal(err)
@@ -125,22 +144,31 @@ func runSuite(t *testing.T, url, token string) (passed int, report string) {
 	if err := os.WriteFile(constants, patched, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spec := os.Getenv("PSA_SPEC")
-	if spec == "" {
-		if spec, err = filepath.Abs(filepath.Join(suiteDir, "ipfs-pinning-service.v1.0.0.yaml")); err != nil {
+	if s.spec == "" {
+		if s.spec, err = filepath.Abs(filepath.Join(suiteDir, "ipfs-pinning-service.v1.0.0.yaml")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	host := strings.Split(strings.TrimPrefix(url, "http://"), ":")[0]
-	result := filepath.Join(root, "dist", "docs", host+".json")
+	return s
+}
+
+// run says how many of the nine checks passed. The program always ends well: its
+// report, named by the host, tells.
+func (s suite) run(t *testing.T, base, token string) (passed int, report string) {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := filepath.Join(s.root, "dist", "docs", u.Hostname()+".json")
 	if err := os.Remove(result); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), filepath.Join(root, "dist", "src", "index.js"), "-s", url, token)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "PSA_SPEC="+spec)
+	cmd := exec.CommandContext(ctx, s.node, filepath.Join(s.root, "dist", "src", "index.js"), "-s", base, token)
+	cmd.Dir = s.root
+	cmd.Env = append(os.Environ(), "PSA_SPEC="+s.spec)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("suite: %v\n%s", err, out)
