@@ -110,7 +110,8 @@ type Server struct {
 	addrs    Addrs
 	logger   *slog.Logger
 	services []service
-	flight   *flight // requests under way
+	flight   *flight       // requests under way
+	draining chan struct{} // closed when Run begins to end
 }
 
 // service is one listener with its server.
@@ -194,7 +195,7 @@ func Listen(o Options) (*Server, error) {
 // New lays the HTTP surfaces over the use cases and takes the listeners over.
 // It serves nothing yet: connections wait for Run, or end with Close.
 func New(b *Bound, o Options) (*Server, error) {
-	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight()}
+	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	certificate, err := openTLS(o)
 	if err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func New(b *Bound, o Options) (*Server, error) {
 		h, err := pinning.New(pinning.Options{
 			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
 			Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-			DefaultStatus: o.DefaultStatus, Version: o.Version, Logger: o.Logger,
+			DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err
@@ -224,7 +225,7 @@ func New(b *Bound, o Options) (*Server, error) {
 	if b.socket != nil {
 		local, err := pinning.New(pinning.Options{
 			Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
-			DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Version: o.Version, Logger: o.Logger,
+			DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Draining: s.draining, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err
@@ -324,6 +325,7 @@ func (s *Server) Run(ctx context.Context) error {
 // drain ends all servers within drainTimeout; cancel ends the requests that are
 // left then.
 func (s *Server) drain(base context.Context, cancel context.CancelFunc) {
+	close(s.draining)
 	ctx, stop := context.WithTimeout(base, drainTimeout)
 	defer stop()
 	var group errgroup.Group

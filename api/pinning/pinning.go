@@ -33,6 +33,9 @@ type Pins interface {
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Get returns a pin as it is now, anywhere in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
+	// Wait returns a pin once it has changed, at once if it is not known any more
+	// to be so or will not change by itself, or when enough is closed.
+	Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (pins.Record, error)
 	// List returns the newest pins that match and how many match in all.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
 	// Delete removes a pin.
@@ -68,8 +71,11 @@ type Options struct {
 	// DefaultStatus are the names of the statuses that a list without a status
 	// shows.
 	DefaultStatus []string
-	Version       string
-	Logger        *slog.Logger
+	// Draining is closed when the server is to end: who waits for changes is
+	// answered then.
+	Draining <-chan struct{}
+	Version  string
+	Logger   *slog.Logger
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority answers
@@ -85,13 +91,14 @@ type surface struct {
 	authenticate web.Authenticate
 	recognize    web.Authenticate // nil: changes too are authenticated first
 	statuses     []state.Status   // of a list without a status
+	draining     <-chan struct{}
 }
 
 // New returns the handler of the surface.
 func New(o Options) (http.Handler, error) {
 	s := &surface{
 		pins: o.Pins, sessions: o.Sessions, limits: o.Limits, health: o.Health, version: o.Version,
-		authenticate: o.Authenticate, recognize: o.Recognize,
+		authenticate: o.Authenticate, recognize: o.Recognize, draining: o.Draining,
 	}
 	for _, name := range o.DefaultStatus {
 		status, ok := parseStatus(name)
@@ -321,9 +328,16 @@ func (s *surface) get(w http.ResponseWriter, r *http.Request, p accounts.Princip
 	if err != nil {
 		return err
 	}
+	patience, err := parseWait(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(pins.Seen(r.Context(), p.Index), caseTimeout)
 	defer cancel()
 	record, err := s.pins.Get(ctx, p.Account, id)
+	if err == nil && patience > 0 {
+		record, err = s.wait(w, r, p, record, patience)
+	}
 	if err != nil {
 		return fmt.Errorf("get pin: %w", err)
 	}

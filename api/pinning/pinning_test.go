@@ -25,14 +25,16 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // fake answers every call with one record, or with an error.
 type fake struct {
-	record pins.Record
-	rows   []pins.Record
-	total  uint64
-	err    error
-	query  state.PinQuery // of the last list
-	asked  pins.Request   // of the last create or replace
-	hangs  bool           // until the context ends
-	ready  error
+	record  pins.Record
+	changed pins.Record   // what waiting ends with
+	entered chan struct{} // has a token for each call of Wait
+	rows    []pins.Record
+	total   uint64
+	err     error
+	query   state.PinQuery // of the last list
+	asked   pins.Request   // of the last create or replace
+	hangs   bool           // until the context ends
+	ready   error
 }
 
 func (f *fake) answer(ctx context.Context) (pins.Record, error) {
@@ -55,6 +57,16 @@ func (f *fake) Replace(ctx context.Context, _ state.AccountID, _ state.RequestID
 
 func (f *fake) Get(ctx context.Context, _ state.AccountID, _ state.RequestID) (pins.Record, error) {
 	return f.answer(ctx)
+}
+
+func (f *fake) Wait(ctx context.Context, _ state.AccountID, _ state.RequestID, _ state.Status, enough <-chan struct{}) (pins.Record, error) {
+	f.entered <- struct{}{}
+	select {
+	case <-enough:
+		return f.changed, f.err
+	case <-ctx.Done():
+		return pins.Record{}, ctx.Err()
+	}
 }
 
 func (f *fake) List(ctx context.Context, _ state.AccountID, q state.PinQuery) (uint64, []pins.Record, error) {

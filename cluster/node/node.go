@@ -103,6 +103,7 @@ type Node struct {
 	scrubber *integrity.Scrubber
 	settler  *tracker.Settler
 	repairer *tracker.Repairer
+	progress *progress
 
 	members  *members.Members
 	pins     *pins.Pins
@@ -354,11 +355,15 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.alive = &liveness{
 		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: n.opts.Now, last: map[state.NodeID]time.Time{},
 	}
+	n.progress = &progress{
+		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		look: func(ctx context.Context, k state.RootKey) (tracker.Seen, bool) { return n.tracker.Look(ctx, k) },
+	}
 	var pinState pins.State = n.consensus
 	if n.opts.PinState != nil {
 		pinState = n.opts.PinState(pinState)
 	}
-	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Now: n.opts.Now, Logger: n.logger})
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Logger: n.logger})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,

@@ -128,6 +128,10 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for joiners: %w", err)
 	}
+	questions, err := n.peer.Listen(progressProtocol)
+	if err != nil {
+		return fmt.Errorf("listen for questions of progress: %w", err)
+	}
 	changes := n.watch.Subscribe(n.self.ID)
 	defer changes.Close()
 	g, ctx := errgroup.WithContext(ctx)
@@ -142,6 +146,8 @@ func (n *Node) Run(ctx context.Context) error {
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
 		"accounts":  n.accounts.Run,
+		"pins":      n.pins.Run,
+		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
 		"disk":      n.watchDisk,

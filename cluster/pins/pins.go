@@ -45,6 +45,8 @@ type Nodes interface {
 type Options struct {
 	State  State
 	Nodes  Nodes
+	Live   Live                   // nil: what is in the state is all that is told
+	Watch  *state.Watch           // tells Run of changes; nil: who waits looks now and then
 	Now    func() time.Time       // nil: time.Now
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none
@@ -57,11 +59,18 @@ type Pins struct {
 	now   func() time.Time
 	newID func() state.RequestID
 	log   *slog.Logger
+
+	live    Live         // nil: none
+	watch   *state.Watch // nil: none
+	waiters *waiters
 }
 
 // New returns the use cases of pins.
 func New(o Options) *Pins {
-	p := &Pins{state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger}
+	p := &Pins{
+		state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger,
+		live: o.Live, watch: o.Watch, waiters: newWaiters(),
+	}
 	if p.now == nil {
 		p.now = time.Now
 	}
@@ -350,7 +359,8 @@ func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
 	return p.state.View(ctx)
 }
 
-// Get returns a pin of an account, as it is now anywhere in the cluster.
+// Get returns a pin of an account, as it is now anywhere in the cluster. While
+// its content is on its way, its info tells how far the nodes are.
 //
 // Errors: state.ErrNotFound, also for another account's pin;
 // state.ErrUnavailable without a majority.
@@ -359,18 +369,13 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 	if err != nil {
 		return Record{}, fmt.Errorf("read pin: %w", err)
 	}
-	defer release()
-	if !validID(id) {
-		return Record{}, notFound()
-	}
-	pin, err := view.Pin(account, id)
-	if errors.Is(err, state.ErrNotFound) {
-		return Record{}, notFound()
-	}
+	r, root, err := read(view, account, id)
+	release()
 	if err != nil {
-		return Record{}, fmt.Errorf("read pin %s: %w", id, err)
+		return Record{}, err
 	}
-	return newDescriber(view).record(pin)
+	p.enliven(ctx, &r, root)
+	return r, nil
 }
 
 // List returns the newest pins of an account that match q, newest first, and

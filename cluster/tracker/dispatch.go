@@ -109,6 +109,8 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 			d.answered(ctx, acks)
 		case s := <-t.swept:
 			d.dropped(ctx, s)
+		case q := <-t.questions:
+			d.tell(q)
 		case <-timer.C:
 			d.wake(ctx)
 		}

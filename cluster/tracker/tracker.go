@@ -185,6 +185,8 @@ type Tracker struct {
 	acks     chan []ack    // reports that have been answered
 	swept    chan sweep    // drops that have ended
 
+	questions chan question // of Look
+
 	queue atomic.Int64
 
 	// mu guards runs and leased. It is never held while calling out.
@@ -210,7 +212,9 @@ func New(opts Options) (*Tracker, error) {
 		outcomes: make(chan *run),
 		acks:     make(chan []ack),
 		swept:    make(chan sweep),
-		runs:     map[state.RootKey]*run{},
+
+		questions: make(chan question),
+		runs:      map[state.RootKey]*run{},
 	}
 	var err error
 	t.metrics, err = newMetrics(opts.Registerer, t.Queue)

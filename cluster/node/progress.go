@@ -1,0 +1,189 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"golang.org/x/sync/errgroup"
+)
+
+// progressProtocol asks a member how far it is with a root. The question is the
+// root's CID and a line feed, the answer one JSON object, then the end; no object
+// says that it knows of nothing to do. Members that do not know the protocol
+// refuse it: then nothing is told of them.
+const progressProtocol = "/holdfast/progress/1"
+
+// Bounds of asking for progress.
+const (
+	// progressTimeout is how long an answer of a pin waits for the members.
+	progressTimeout = 250 * time.Millisecond
+	// progressFresh is how long an answer of theirs is told again.
+	progressFresh = 200 * time.Millisecond
+	// maxProgressKept bounds the answers that are kept for that.
+	maxProgressKept = 1024
+	// maxAsking bounds the roots that are asked for at the same time, of others
+	// nothing is told; maxAnswering the questions that are answered at the same
+	// time.
+	maxAsking    = 32
+	maxAnswering = 64
+	// maxProgress bounds a question and an answer, in bytes.
+	maxProgress = 512
+)
+
+// wireProgress is the answer's JSON form.
+type wireProgress struct {
+	Fetching bool   `json:"fetching"`
+	Bytes    uint64 `json:"bytes"`
+	Blocks   uint64 `json:"blocks"`
+	Position int    `json:"position"`
+	Attempts int    `json:"attempts"`
+}
+
+// progress asks members how far they are with roots, and answers them.
+type progress struct {
+	self state.NodeID
+	dial func(ctx context.Context, id, proto string) (net.Conn, error)
+	down func(state.NodeID) bool
+	look func(context.Context, state.RootKey) (tracker.Seen, bool)
+	now  func() time.Time
+
+	// mu guards what follows. It is never held while calling out.
+	mu     sync.Mutex
+	asking int
+	kept   map[state.RootKey]said
+}
+
+// said is what the members answered about a root.
+type said struct {
+	at  time.Time
+	all []pins.Progress
+}
+
+// Progress implements pins.Live.
+func (p *progress) Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []pins.Progress {
+	now := p.now()
+	p.mu.Lock()
+	if s, ok := p.kept[root]; ok && now.Sub(s.at).Abs() < progressFresh {
+		p.mu.Unlock()
+		return s.all
+	}
+	if p.asking >= maxAsking {
+		p.mu.Unlock()
+		return nil
+	}
+	p.asking++
+	p.mu.Unlock()
+	all := p.ask(ctx, root, nodes)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asking--
+	if p.kept == nil || len(p.kept) >= maxProgressKept {
+		p.kept = map[state.RootKey]said{}
+	}
+	p.kept[root] = said{p.now(), all} // a silent member took its time
+	return all
+}
+
+func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.NodeID) (all []pins.Progress) {
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
+	defer cancel()
+	var mu sync.Mutex // of all
+	var asked sync.WaitGroup
+	for _, id := range nodes {
+		if id != p.self && p.down(id) {
+			continue
+		}
+		asked.Go(func() {
+			var seen tracker.Seen
+			var ok bool
+			if id == p.self {
+				seen, ok = p.look(ctx, root)
+			} else {
+				seen, ok = p.question(ctx, string(id), root)
+			}
+			if ok {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, pins.Progress(seen))
+			}
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+// question asks one member. One that does not answer well says nothing.
+func (p *progress) question(ctx context.Context, id string, root state.RootKey) (tracker.Seen, bool) {
+	conn, err := p.dial(ctx, id, progressProtocol)
+	if err != nil {
+		return tracker.Seen{}, false
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		stop()
+		_ = conn.Close()
+	}()
+	if _, err := io.WriteString(conn, root.Cid().String()+"\n"); err != nil {
+		return tracker.Seen{}, false
+	}
+	data, err := io.ReadAll(io.LimitReader(conn, maxProgress))
+	var w wireProgress
+	if err != nil || json.Unmarshal(data, &w) != nil || w.Position < 0 || w.Position > tracker.MaxPosition || w.Attempts < 0 {
+		return tracker.Seen{}, false
+	}
+	return tracker.Seen(w), true
+}
+
+// serve answers members until ctx ends.
+func (p *progress) serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var answers errgroup.Group
+	answers.SetLimit(maxAnswering)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			waitErr := answers.Wait()
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return waitErr
+			}
+			return fmt.Errorf("accept questions of progress: %w", err)
+		}
+		answers.Go(func() error {
+			defer func() { _ = conn.Close() }()
+			p.answer(ctx, conn)
+			return nil
+		})
+	}
+}
+
+// answer answers one question. Who asks badly gets nothing.
+func (p *progress) answer(ctx context.Context, conn net.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := bufio.NewReader(io.LimitReader(conn, maxProgress)).ReadString('\n')
+	if err != nil {
+		return
+	}
+	c, err := cid.Decode(strings.TrimSuffix(line, "\n"))
+	if err != nil {
+		return
+	}
+	if seen, ok := p.look(ctx, state.RootOf(c)); ok {
+		_ = json.NewEncoder(conn).Encode(wireProgress(seen)) // it asks again if it cares
+	}
+}

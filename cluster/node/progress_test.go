@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// pipes is a listener whose connections are made by dial.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.conns <- far:
+		return near, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return nil }
+
+const progressCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+
+func TestProgressAsksTheMembersThatWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := state.RootOf(cid.MustParse(progressCID))
+		far, silent, foul := newPipes(), newPipes(), newPipes()
+		there := &progress{look: func(_ context.Context, k state.RootKey) (tracker.Seen, bool) {
+			return tracker.Seen{Fetching: true, Bytes: 1 << 40, Blocks: 7, Attempts: 2}, k == root
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		defer served.Wait()
+		defer cancel()
+		served.Go(func() {
+			if err := there.serve(ctx, far); err != nil {
+				t.Error(err)
+			}
+		})
+		// One that takes the question and says nothing, one that says nonsense.
+		served.Go(func() {
+			c, err := silent.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, c) // until the other side gives up
+		})
+		served.Go(func() {
+			c, err := foul.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, len(progressCID)+1))
+			_, _ = io.WriteString(c, `{"position":-5}`+strings.Repeat(" ", maxProgress))
+			_ = c.Close()
+		})
+		dialled := 0
+		var mu sync.Mutex // of dialled
+		here := &progress{
+			self: "self", now: time.Now,
+			down: func(id state.NodeID) bool { return id == "down" },
+			look: func(context.Context, state.RootKey) (tracker.Seen, bool) { return tracker.Seen{Position: 4}, true },
+			dial: func(ctx context.Context, id, _ string) (net.Conn, error) {
+				mu.Lock()
+				dialled++
+				mu.Unlock()
+				return map[string]*pipes{"far": far, "silent": silent, "foul": foul}[id].dial(ctx)
+			},
+		}
+		began := time.Now()
+		got := here.Progress(t.Context(), root, []state.NodeID{"self", "far", "silent", "foul", "down"})
+		if took := time.Since(began); took > progressTimeout {
+			t.Errorf("it took %s", took)
+		}
+		want := map[pins.Progress]bool{{Position: 4}: true, {Fetching: true, Bytes: 1 << 40, Blocks: 7, Attempts: 2}: true}
+		if len(got) != len(want) || !want[got[0]] || !want[got[1]] {
+			t.Errorf("got %+v", got)
+		}
+		if again := here.Progress(t.Context(), root, []state.NodeID{"self", "far"}); len(again) != 2 || dialled != 3 {
+			t.Errorf("asked at once again: %+v, %d dials", again, dialled)
+		}
+		<-time.After(progressFresh)
+		other := state.RootOf(cid.MustParse("bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"))
+		if got := here.Progress(t.Context(), other, []state.NodeID{"far"}); len(got) != 0 {
+			t.Errorf("of a root that it does not know: %+v", got)
+		}
+		here.asking = maxAsking
+		if got := here.Progress(t.Context(), root, []state.NodeID{"self"}); got != nil {
+			t.Errorf("above the bound: %+v", got)
+		}
+	})
+}
+
+func TestProgressAnswersNobodyWhoAsksBadly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &progress{look: func(context.Context, state.RootKey) (tracker.Seen, bool) {
+			t.Error("it looked")
+			return tracker.Seen{}, false
+		}}
+		for _, text := range []string{"\n", "x\n", strings.Repeat("b", maxProgress+1), progressCID} {
+			near, far := net.Pipe()
+			var done sync.WaitGroup
+			done.Go(func() {
+				defer far.Close()
+				p.answer(t.Context(), far)
+			})
+			_, _ = io.WriteString(near, text) // it may hang up before the end
+			if data, err := io.ReadAll(near); len(data) > 0 {
+				t.Errorf("%.20q: %q %v", text, data, err)
+			}
+			done.Wait()
+		}
+	})
+}

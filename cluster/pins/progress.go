@@ -1,0 +1,115 @@
+package pins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Keys of Record.Info beyond those of the Pinning Service API, while content is
+// on its way. Each is a number as text, of the node that is the farthest.
+const (
+	InfoBytes    = "bytes_fetched"  // bytes of blocks that have come
+	InfoBlocks   = "blocks_fetched" // blocks that have come
+	InfoPosition = "queue_position" // place in the account's line of the node where it is first
+	InfoAttempts = "attempts"       // failed ones of the node with the most
+)
+
+// Progress is how far one node is with content that it does not keep yet.
+type Progress struct {
+	Fetching      bool
+	Bytes, Blocks uint64
+	Position      int // in the line for a fetch, from 1; 0: in none
+	Attempts      int // that have failed in a row
+}
+
+// Live asks the nodes that work on a root how far they are. Their answers are
+// not part of the state: they are gone when they are read.
+type Live interface {
+	// Progress returns what those of nodes say that answer within a moment.
+	Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []Progress
+}
+
+// enliven adds to a record what the nodes say that work on its content.
+func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
+	if p.live == nil || root == nil || r.Status != state.Queued && r.Status != state.Pinning {
+		return
+	}
+	var nodes []state.NodeID
+	for _, c := range root.Copies {
+		if c.Phase == state.Assigned || c.Phase == state.Fetching {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	said := p.live.Progress(ctx, root.Key, nodes)
+	if len(said) == 0 {
+		return
+	}
+	best := said[0]
+	for _, s := range said[1:] {
+		best.Fetching = best.Fetching || s.Fetching
+		best.Blocks, best.Bytes = max(best.Blocks, s.Blocks), max(best.Bytes, s.Bytes)
+		best.Attempts = max(best.Attempts, s.Attempts)
+		if s.Position > 0 && (best.Position == 0 || s.Position < best.Position) {
+			best.Position = s.Position
+		}
+	}
+	// What a describer makes is shared.
+	info := maps.Clone(r.Info)
+	if info == nil {
+		info = make(map[string]string, 4)
+	}
+	details := info[InfoDetails]
+	if details == "" {
+		details = r.Status.String()
+	}
+	info[InfoAttempts] = strconv.Itoa(best.Attempts)
+	switch {
+	case best.Fetching:
+		info[InfoBytes], info[InfoBlocks] = strconv.FormatUint(best.Bytes, 10), strconv.FormatUint(best.Blocks, 10)
+		details += fmt.Sprintf("; %d bytes in %s so far", best.Bytes, blocks(best.Blocks))
+	case best.Position > 0:
+		info[InfoPosition] = strconv.Itoa(best.Position)
+		details += fmt.Sprintf("; place %d in the line", best.Position)
+	}
+	info[InfoDetails] = details
+	r.Info = info
+}
+
+func blocks(n uint64) string {
+	if n == 1 {
+		return "1 block"
+	}
+	return strconv.FormatUint(n, 10) + " blocks"
+}
+
+// read describes a pin at one view; root is nil when nobody keeps its content.
+func read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
+	if !validID(id) {
+		return Record{}, nil, notFound()
+	}
+	pin, err := view.Pin(account, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return Record{}, nil, notFound()
+	}
+	if err != nil {
+		return Record{}, nil, fmt.Errorf("read pin %s: %w", id, err)
+	}
+	d := newDescriber(view)
+	r, err := d.record(pin)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	c, err := d.content(pin.CID)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	return r, c.root, nil
+}

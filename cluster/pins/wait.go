@@ -1,0 +1,195 @@
+package pins
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// Bounds of waiting for changes, on each node.
+const (
+	// MaxWaiters is how many calls of Wait there may be at the same time, and
+	// MaxAccountWaiters how many of them of one account.
+	MaxWaiters        = 1024
+	MaxAccountWaiters = 128
+	// waitLook is how often a waiter looks although it was told of nothing:
+	// when popular content changes, its pins are moved bit by bit, and only the
+	// content's own change is told.
+	waitLook = time.Second
+)
+
+// Wait returns a pin when it is not what it was any more: when it has another
+// status than known, or when what the state knows of its content changes. A pin
+// that is pinned or has failed is returned at once, and so is any when enough is
+// closed. Bytes that have come are no change.
+//
+// Errors: state.ErrNotFound when it is gone, state.ErrLimited above the bounds,
+// that of ctx when it ends.
+func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (Record, error) {
+	first, root, err := p.local(account, id)
+	if err != nil {
+		return Record{}, err
+	}
+	if first.Status != known || settled(first.Status) {
+		p.enliven(ctx, &first, root)
+		return first, nil
+	}
+	c, err := cid.Decode(first.CID)
+	if err != nil {
+		return Record{}, fmt.Errorf("stored pin %s: %w", id, err)
+	}
+	w, err := p.waiters.enter(account, state.RootOf(c))
+	if err != nil {
+		return Record{}, err
+	}
+	defer p.waiters.leave(w)
+	look := time.NewTicker(waitLook)
+	defer look.Stop()
+	for over := false; ; {
+		now, root, err := p.local(account, id)
+		if err != nil {
+			return Record{}, err
+		}
+		if over || now.Status != first.Status || !maps.Equal(now.Info, first.Info) {
+			p.enliven(ctx, &now, root)
+			return now, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, fmt.Errorf("wait for pin: %w", ctx.Err())
+		case <-enough:
+			over = true
+		case <-w.told:
+		case <-look.C:
+		}
+	}
+}
+
+// settled tells whether a status does not change by itself any more.
+func settled(s state.Status) bool { return s == state.Pinned || s == state.Failed }
+
+// local reads a pin as this node knows it.
+func (p *Pins) local(account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
+	view, release := p.state.LocalView()
+	defer release()
+	return read(view, account, id)
+}
+
+// Run tells those who wait for pins of changes, until ctx ends; then it returns
+// nil. It follows the state only while somebody waits.
+func (p *Pins) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.waiters.came:
+			if p.watch != nil {
+				p.follow(ctx)
+			}
+		}
+	}
+}
+
+// follow tells of changes until nobody waits any more.
+func (p *Pins) follow(ctx context.Context) {
+	sub := p.watch.Subscribe("")
+	defer sub.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sub.C:
+			if !p.waiters.tell(sub.Take()) {
+				return
+			}
+		}
+	}
+}
+
+// waiter is one call of Wait.
+type waiter struct {
+	account state.AccountID
+	root    state.RootKey
+	told    chan struct{} // has room for one token
+}
+
+// waiters are the calls of Wait under way.
+type waiters struct {
+	came chan struct{} // a token when somebody has come; room for one
+
+	// mu guards what follows. It is never held while calling out.
+	mu       sync.Mutex
+	byRoot   map[state.RootKey]map[*waiter]struct{}
+	accounts map[state.AccountID]int
+	count    int
+}
+
+func newWaiters() *waiters {
+	return &waiters{
+		came: make(chan struct{}, 1), byRoot: map[state.RootKey]map[*waiter]struct{}{}, accounts: map[state.AccountID]int{},
+	}
+}
+
+func (w *waiters) enter(account state.AccountID, root state.RootKey) (*waiter, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count >= MaxWaiters || w.accounts[account] >= MaxAccountWaiters {
+		return nil, state.Errorf(state.CodeLimited, "too many requests wait for changes")
+	}
+	one := &waiter{account, root, make(chan struct{}, 1)}
+	if w.byRoot[root] == nil {
+		w.byRoot[root] = map[*waiter]struct{}{}
+	}
+	w.byRoot[root][one] = struct{}{}
+	w.accounts[account]++
+	w.count++
+	token(w.came)
+	return one, nil
+}
+
+func (w *waiters) leave(one *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.byRoot[one.root], one)
+	if len(w.byRoot[one.root]) == 0 {
+		delete(w.byRoot, one.root)
+	}
+	if w.accounts[one.account]--; w.accounts[one.account] == 0 {
+		delete(w.accounts, one.account)
+	}
+	w.count--
+}
+
+// tell wakes those whom changes concern; it returns false when nobody waits.
+func (w *waiters) tell(ch state.Changes) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch.All {
+		for _, all := range w.byRoot {
+			wake(all)
+		}
+	}
+	for _, k := range ch.Roots {
+		wake(w.byRoot[k])
+	}
+	return w.count > 0
+}
+
+func wake(all map[*waiter]struct{}) {
+	for one := range all {
+		token(one.told)
+	}
+}
+
+// token puts a token into c unless there is one.
+func token(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

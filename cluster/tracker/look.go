@@ -1,0 +1,64 @@
+package tracker
+
+import (
+	"context"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// MaxPosition is the last place in a line that Look counts to: whoever is behind
+// it has this position too.
+const MaxPosition = 1000
+
+// Seen is what this node is doing for a root that it does not hold yet.
+type Seen struct {
+	Fetching bool
+	Bytes    uint64 // that have come in this attempt, and what earlier ones left
+	Blocks   uint64
+	// Position is the place in the line of the account whose turns the root
+	// takes, from 1 to MaxPosition; 0 when it does not wait for a slot.
+	Position int
+	Attempts int // that have failed in a row
+}
+
+// question is a Look that the dispatcher is to answer.
+type question struct {
+	root   state.RootKey
+	answer chan Seen // has room for it
+}
+
+// Look tells what this node is doing for a root; ok is false when it knows of
+// nothing to do, or when ctx ends first. It changes nothing.
+func (t *Tracker) Look(ctx context.Context, root state.RootKey) (seen Seen, ok bool) {
+	q := question{root, make(chan Seen, 1)}
+	select {
+	case t.questions <- q:
+	case <-ctx.Done():
+		return Seen{}, false
+	}
+	select {
+	case seen, ok = <-q.answer:
+		return seen, ok
+	case <-ctx.Done():
+		return Seen{}, false
+	}
+}
+
+// tell answers a question.
+func (d *dispatcher) tell(q question) {
+	defer close(q.answer)
+	e := d.known[q.root]
+	if e == nil {
+		return
+	}
+	seen := Seen{Attempts: e.attempts}
+	switch e.stage {
+	case fetching:
+		seen.Fetching, seen.Bytes, seen.Blocks = true, e.run.bytes.Load(), e.run.blocks.Load()
+	case queued:
+		for place := e.place; place != nil && seen.Position < MaxPosition; place = place.Prev() {
+			seen.Position++
+		}
+	}
+	q.answer <- seen
+}
