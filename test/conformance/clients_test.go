@@ -80,6 +80,106 @@ func TestBoxoClient(t *testing.T) {
 	}
 }
 
+// clientTimeout bounds the JavaScript clients, which take some seconds.
+const clientTimeout = 2 * time.Minute
+
+// TestStockClients walks through 2,500 pins with the public clients while more
+// are added: each sees every pin that was there when it began, and none twice.
+// The JavaScript clients add, list, replace and delete as well; TestBoxoClient
+// has that of the Go client.
+func TestStockClients(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	node := c.Followers()[0]
+	source := harness.StartBoxo(t)
+	s := newService(t, c, "paged@example.org")
+	pin := harness.Pin{CID: source.AddRandom(1, 1000)[0].CID, Origins: source.Addrs}
+	s.pinned(s.post(pin).RequestID)
+	before := createMany(s, pin, pagedPins)
+	adding, stop := context.WithCancel(t.Context())
+	added := make(chan error, 1)
+	go func() { added <- keepAdding(adding, s.next(), pin) }()
+	t.Run("boxo", func(t *testing.T) {
+		pins := go_pinning_service_http_client.NewClient(node.URL(), s.token)
+		opts := go_pinning_service_http_client.PinOpts
+		got, err := pins.LsSync(t.Context(), opts.Limit(1000), opts.FilterStatus(
+			go_pinning_service_http_client.StatusQueued, go_pinning_service_http_client.StatusPinning,
+			go_pinning_service_http_client.StatusPinned, go_pinning_service_http_client.StatusFailed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := make([]string, len(got))
+		for i, p := range got {
+			seen[i] = p.GetRequestId()
+		}
+		wantOnce(t, seen, before)
+	})
+	t.Run("JavaScript", func(t *testing.T) {
+		modules, script := harness.Script(t, heliaDir, "clients.mjs")
+		order, err := json.Marshal(map[string]any{
+			"base": node.URL(), "token": c.Leader().UserKey("js@example.org").Token, "paged": s.token, "at_least": pagedPins, "cid": pin.CID,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), script, string(order))
+		cmd.Dir = modules
+		var logs strings.Builder
+		cmd.Stderr = &logs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, logs.String())
+		}
+		var walked struct {
+			Seen     []string `json:"seen"`
+			Repeated int      `json:"repeated"`
+			Requests int      `json:"requests"`
+		}
+		if err := json.Unmarshal(out, &walked); err != nil || walked.Repeated != 0 || walked.Requests < 3 {
+			t.Errorf("%d came twice in %d requests: %v", walked.Repeated, walked.Requests, err)
+		}
+		wantOnce(t, walked.Seen, before)
+	})
+	stop()
+	if err := <-added; err != nil {
+		t.Error(err)
+	}
+}
+
+// keepAdding creates pins one after the other until ctx ends, at least one.
+func keepAdding(ctx context.Context, client *harness.PinsClient, pin harness.Pin) error {
+	for {
+		if _, err := client.Post(context.WithoutCancel(ctx), pin); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// wantOnce wants all of ids in seen, and nothing there twice.
+func wantOnce(t *testing.T, seen []string, ids map[string]bool) {
+	t.Helper()
+	all := map[string]bool{}
+	for _, id := range seen {
+		if all[id] {
+			t.Errorf("%s came twice", id)
+		}
+		all[id] = true
+	}
+	lost := 0
+	for id := range ids {
+		if !all[id] {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d pins are lost", lost, len(ids))
+	}
+}
+
 // suiteTimeout bounds one run of the public suite, which takes about 45 s.
 const suiteTimeout = 4 * time.Minute
 

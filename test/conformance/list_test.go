@@ -236,33 +236,12 @@ func testPaging(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 	held := source.AddRandom(1, 1000)[0]
 	pin := harness.Pin{CID: held.CID, Origins: source.Addrs}
 	s.pinned(s.post(pin).RequestID)
-	create := func(n int) map[string]bool {
-		var g errgroup.Group
-		g.SetLimit(pagedClients)
-		made := make([]string, n)
-		for i := range n {
-			client := s.next()
-			g.Go(func() error {
-				st, err := client.Post(t.Context(), pin)
-				made[i] = st.RequestID
-				return err
-			})
-		}
-		if err := g.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		set := map[string]bool{}
-		for _, id := range made {
-			set[id] = true
-		}
-		return set
-	}
-	before := create(pagedPins)
+	before := createMany(s, pin, pagedPins)
 	if len(before) != pagedPins {
 		t.Fatalf("%d ids for %d pins", len(before), pagedPins)
 	}
 	more := make(chan map[string]bool, 1)
-	go func() { more <- create(pagedPins / 10) }()
+	go func() { more <- createMany(s, pin, pagedPins/10) }()
 	for _, page := range []int{7, 1000} {
 		pins, err := s.next().ListAll(t.Context(), nil, page)
 		if err != nil {
@@ -298,4 +277,28 @@ func testPaging(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 			t.Errorf("%s lists %d of %d: %v", n.Name, len(all), total, err)
 		}
 	}
+}
+
+// createMany creates n pins from many clients at once and returns their ids.
+func createMany(s *service, pin harness.Pin, n int) map[string]bool {
+	s.t.Helper()
+	var g errgroup.Group
+	g.SetLimit(pagedClients)
+	made := make([]string, n)
+	for i := range n {
+		client := s.next()
+		g.Go(func() error {
+			st, err := client.Post(s.t.Context(), pin)
+			made[i] = st.RequestID
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		s.t.Fatal(err)
+	}
+	set := map[string]bool{}
+	for _, id := range made {
+		set[id] = true
+	}
+	return set
 }

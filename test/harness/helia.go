@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -47,24 +46,8 @@ type heliaAnswer struct {
 // the test.
 func StartHelia(tb testing.TB, dir string) *Helia {
 	tb.Helper()
-	modules := NPM(tb, dir)
-	script, err := os.ReadFile(filepath.Join(dir, "peer.mjs"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	// Node finds packages beside the script, so the script goes to them.
-	local, err := os.CreateTemp(modules, "peer-*.mjs")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { os.Remove(local.Name()) })
-	if _, err := local.Write(script); err != nil {
-		tb.Fatal(err)
-	}
-	if err := local.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	cmd := exec.Command(NodeProgram(modules), local.Name())
+	modules, script := Script(tb, dir, "peer.mjs")
+	cmd := exec.Command(NodeProgram(modules), script)
 	cmd.Dir, cmd.Env = modules, environment(tb.TempDir(), nil)
 	read, input, err := os.Pipe()
 	if err != nil {

@@ -89,3 +89,26 @@ func NodeProgram(modules string) string {
 	}
 	return "node"
 }
+
+// Script puts a copy of dir/name beside the packages that dir pins, where Node.js
+// finds them, and returns their folder and the copy, which goes with the test.
+func Script(tb testing.TB, dir, name string) (modules, path string) {
+	tb.Helper()
+	modules = NPM(tb, dir)
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	local, err := os.CreateTemp(modules, "*-"+name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.Remove(local.Name()) })
+	if _, err := local.Write(text); err != nil {
+		tb.Fatal(err)
+	}
+	if err := local.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return modules, local.Name()
+}
