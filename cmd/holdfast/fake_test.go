@@ -140,15 +140,23 @@ type outcome struct {
 	out, errOut string
 }
 
+// written is what a call of the program writes.
+type written struct{ out, errs bytes.Buffer }
+
+func testApp(t *testing.T, node operator, stdin string) (*app, *written) {
+	t.Helper()
+	w := new(written)
+	return &app{
+		version: "v1.2.3", environ: []string{"HOLDFAST_DATA=" + t.TempDir()},
+		stdin: strings.NewReader(stdin), stdout: &w.out, stderr: &w.errs,
+		connect: func(string) operator { return node },
+	}, w
+}
+
 // call runs the program against node.
 func call(t *testing.T, node operator, stdin string, args ...string) outcome {
 	t.Helper()
-	var out, errs bytes.Buffer
-	a := &app{
-		version: "v1.2.3", environ: []string{"HOLDFAST_DATA=" + t.TempDir()},
-		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
-		connect: func(string) operator { return node },
-	}
+	a, w := testApp(t, node, stdin)
 	code := a.execute(t.Context(), args)
-	return outcome{code, out.String(), errs.String()}
+	return outcome{code, w.out.String(), w.errs.String()}
 }

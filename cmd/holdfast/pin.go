@@ -16,7 +16,7 @@ import (
 func (a *app) pinCommand() *cobra.Command {
 	return group("pin", "Pins, of the operator or of --user", `  holdfast pin add bafybei... --name first --wait
   holdfast pin ls --status failed`,
-		a.pinAddCommand(), a.pinListCommand(), a.pinGetCommand(), a.pinRemoveCommand())
+		a.pinAddCommand(), a.pinListCommand(), a.pinGetCommand(), a.pinRemoveCommand(), a.pinImportCommand())
 }
 
 func userFlag(cmd *cobra.Command, into *string) {

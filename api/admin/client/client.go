@@ -95,6 +95,8 @@ type Error struct {
 	Status int // of HTTP
 	Reason string
 	Detail string
+	// RetryAfter is how long the node asked to wait; 0 when it did not say.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {
@@ -315,7 +317,7 @@ func answered(resp *http.Response, out any) error {
 		return fmt.Errorf("read the node's answer: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return errorOf(resp.StatusCode, data)
+		return errorOf(resp, data)
 	}
 	if out == nil {
 		return nil
@@ -327,12 +329,12 @@ func answered(resp *http.Response, out any) error {
 }
 
 // errorOf reads both forms of an error's body.
-func errorOf(status int, data []byte) error {
+func errorOf(resp *http.Response, data []byte) error {
 	var body struct {
 		Error   json.RawMessage `json:"error"`
 		Message string          `json:"message"`
 	}
-	e := &Error{Status: status}
+	e := &Error{Status: resp.StatusCode, RetryAfter: RetryAfter(resp.Header, time.Now())}
 	if json.Unmarshal(data, &body) != nil {
 		return e
 	}
@@ -343,4 +345,17 @@ func errorOf(status int, data []byte) error {
 		e.Detail = body.Message
 	}
 	return e
+}
+
+// RetryAfter reads the header of that name, seconds or a date (RFC 9110, 10.2.3);
+// 0 when there is none, or nothing that can be read.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
 }

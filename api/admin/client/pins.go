@@ -82,6 +82,20 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 	}
 }
 
+// PinsOf returns the newest pins of a user that have a CID, of all statuses; at
+// most 1,000.
+func (c *Client) PinsOf(ctx context.Context, user, cid string) ([]PinStatus, error) {
+	query := url.Values{"cid": {cid}, "limit": {"1000"}}
+	if user != "" {
+		query.Set("user", user)
+	}
+	var page struct {
+		Results []PinStatus `json:"results"`
+	}
+	err := c.call(ctx, http.MethodGet, "/pins", query, nil, &page)
+	return page.Results, err
+}
+
 // WaitPin calls seen, unless it is nil, with each new state of a pin until it is
 // pinned or has failed, and returns the last. A pin that failed is no error; a
 // node that says it cannot answer now is asked again.

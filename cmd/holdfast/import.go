@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/ipfs/go-cid"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of an import.
+const (
+	defaultImporters = 8
+	maxImporters     = 64
+	// importTries is how often one call is made that is answered with "later",
+	// importPause the first pause when the answer does not say how long, which
+	// doubles, and maxImportPause the longest.
+	importTries    = 8
+	importPause    = 500 * time.Millisecond
+	maxImportPause = 2 * time.Minute
+	// importEvery is how often an import that no person watches says how far it is.
+	importEvery = 5 * time.Second
+	// maxOrigins is that of the Pinning Service API.
+	maxOrigins = 20
+)
+
+// importPlan is what a call of `pin import` asks for.
+type importPlan struct {
+	user      string
+	from      string
+	token     string
+	tokenFile string
+	format    string
+	statuses  []string
+	origins   []string
+	importers int
+}
+
+func (a *app) pinImportCommand() *cobra.Command {
+	var plan importPlan
+	cmd := &cobra.Command{
+		Use:   "import [FILE]",
+		Short: "Pin what another service, ipfs-cluster or kubo has pinned",
+		Long: `Pins what is pinned elsewhere, for the operator or for --user:
+
+  --from URL   another pinning service, by its API; its nodes become origins
+  FILE         the output of 'ipfs-cluster-service state export' or of
+               'ipfs pin ls --names', which tell themselves apart; - or nothing
+               is standard input
+
+What the account has already, by CID and name, is not pinned again, so an import
+that broke off goes on when it is called again. Answers that ask to come later
+are heeded. What cannot be pinned is told on standard error, and then the exit
+code is 1. Importing returns before the content is here: 'holdfast pin ls
+--status queued,pinning,failed' tells what is missing.`,
+		Example: `  holdfast pin import --from https://pins.example.org --token-file token.txt
+  ipfs-cluster-service state export -f pins.json && holdfast pin import pins.json
+  ipfs pin ls --type recursive --names | holdfast pin import --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW...`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return arguments("FILE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := plan.check(called(cmd), args); err != nil {
+				return err
+			}
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			source, total, done, err := a.importSource(cmd.Context(), &plan, args)
+			if err != nil {
+				return err
+			}
+			defer done()
+			return a.importPins(cmd.Context(), o, &plan, source, total)
+		},
+	}
+	userFlag(cmd, &plan.user)
+	cmd.Flags().StringVar(&plan.from, "from", "", "`URL` of a pinning service, without /pins")
+	cmd.Flags().StringVar(&plan.token, "token", "", "access `token` of that service; others may see it among the processes")
+	cmd.Flags().StringVar(&plan.tokenFile, "token-file", "", "`file` with that token")
+	cmd.Flags().StringVar(&plan.format, "format", "auto", "of FILE: auto, ipfs-cluster or ipfs")
+	cmd.Flags().StringSliceVar(&plan.statuses, "status", []string{"pinned"}, "`states` to take from the service, joined by commas")
+	cmd.Flags().StringArrayVar(&plan.origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has all of it, repeatable")
+	cmd.Flags().IntVar(&plan.importers, "parallel", defaultImporters, fmt.Sprintf("`number` of requests at the same time, at most %d", maxImporters))
+	return cmd
+}
+
+// check finds wrong usage.
+func (p *importPlan) check(name string, args []string) error {
+	switch {
+	case p.from != "" && len(args) > 0:
+		return usagef("%s: either FILE or --from", name)
+	case p.from == "" && (p.token != "" || p.tokenFile != ""):
+		return usagef("%s: a token needs --from", name)
+	case p.from != "" && (p.token == "") == (p.tokenFile == ""):
+		return usagef("%s: --from needs --token or --token-file", name)
+	case p.importers < 1 || p.importers > maxImporters:
+		return usagef("%s: --parallel %d is not from 1 to %d", name, p.importers, maxImporters)
+	case len(p.origins) > maxOrigins:
+		return usagef("%s: more than %d of --origin", name, maxOrigins)
+	case p.format != "auto" && p.format != formatCluster && p.format != formatIPFS:
+		return usagef("%s: --format %q is not one of auto, %s, %s", name, p.format, formatCluster, formatIPFS)
+	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
+		return usagef("%s: --from %q is no http or https URL", name, p.from)
+	}
+	for _, s := range p.statuses {
+		if !strings.Contains(" queued pinning pinned failed ", " "+s+" ") {
+			return usagef("%s: --status %q is not one of %s", name, s, strings.Join(pinStates, ", "))
+		}
+	}
+	return nil
+}
+
+// importSource opens what the plan names. total is -1 when it is not known; done
+// is called at the end.
+func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s importSource, total int64, done func(), err error) {
+	done = func() {}
+	if p.from != "" {
+		token := p.token
+		if p.tokenFile != "" {
+			text, err := os.ReadFile(p.tokenFile)
+			if err != nil {
+				return nil, 0, done, fmt.Errorf("read token: %w", err)
+			}
+			token = strings.TrimSpace(string(text))
+		}
+		if strings.HasPrefix(p.from, "http://") {
+			a.say(a.stderr, "the token goes to %s unencrypted\n", p.from)
+		}
+		remote := &remoteService{base: strings.TrimRight(p.from, "/"), token: token, statuses: p.statuses, http: &http.Client{Timeout: remoteTimeout}, pause: pauseFor}
+		total, err := remote.count(ctx)
+		return remote.each, total, remote.http.CloseIdleConnections, err
+	}
+	in := a.stdin
+	if len(args) == 1 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, 0, done, fmt.Errorf("import: %w", err)
+		}
+		in, done = f, func() { _ = f.Close() }
+	}
+	return fileSource(in, p.format), -1, done, nil
+}
+
+// importSource calls fn for each pin of a source in turn. A line that cannot be
+// imported comes with what is wrong with it; fn's error ends it.
+type importSource func(ctx context.Context, fn func(pin client.Pin, problem error) error) error
+
+// errSkipped is the problem of what is not to be imported, such as an indirect pin.
+var errSkipped = errors.New("skipped")
+
+// importer is one import under way.
+type importer struct {
+	node  operator
+	user  string
+	pause func(ctx context.Context, d time.Duration) error
+
+	// mu guards what follows. It is never held while calling out.
+	mu    sync.Mutex
+	there map[string]bool // keys of what the account has, or is about to have
+	imported, known, skipped, failed,
+	knownFailed int
+	told time.Time
+}
+
+// key tells pins apart: by CID, whatever its base, and name.
+func importKey(c cid.Cid, name string) string { return c.KeyString() + "\x00" + name }
+
+// importPins imports a source and says what came of it.
+func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source importSource, total int64) error {
+	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]bool{}, told: time.Now()}
+	if err := im.look(ctx); err != nil {
+		return err
+	}
+	bar := a.progress(total, "import", progressbar.OptionShowCount())
+	work, scope := errgroup.WithContext(ctx)
+	work.SetLimit(p.importers)
+	err := source(scope, func(pin client.Pin, problem error) error {
+		if scope.Err() != nil {
+			return scope.Err()
+		}
+		work.Go(func() error {
+			err := problem
+			if err == nil {
+				pin.Origins = joinOrigins(p.origins, pin.Origins)
+				err = im.add(scope, pin)
+			}
+			if scope.Err() != nil {
+				return scope.Err()
+			}
+			a.importTold(im, bar, pin, err)
+			return nil
+		})
+		return nil
+	})
+	err = errors.Join(work.Wait(), err)
+	_ = bar.Finish() // it is only for the eye
+	a.say(a.stdout, "%s\n", im)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("import broke off: %w", err)
+	case im.failed > 0:
+		return fmt.Errorf("%d pins could not be imported", im.failed)
+	}
+	return nil
+}
+
+// importTold counts the end of one pin and shows it.
+func (a *app) importTold(im *importer, bar *progressbar.ProgressBar, pin client.Pin, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	switch {
+	case err == nil:
+		im.imported++
+	case errors.Is(err, errKnown):
+		im.known++
+	case errors.Is(err, errSkipped):
+		im.skipped++
+	default:
+		im.failed++
+		a.say(a.stderr, "%s: %s\n", printable(pin.CID), printable(oneLine(err.Error())))
+	}
+	_ = bar.Add(1) // it is only for the eye
+	if now := time.Now(); !isTerminal(a.stderr) && now.Sub(im.told) >= importEvery {
+		im.told = now
+		a.say(a.stderr, "%s so far\n", im.counts())
+	}
+}
+
+// String is the summary.
+func (im *importer) String() string {
+	text := im.counts()
+	if im.knownFailed > 0 {
+		text += fmt.Sprintf("; %d that the account has already have failed there", im.knownFailed)
+	}
+	return text
+}
+
+func (im *importer) counts() string {
+	return fmt.Sprintf("%d imported, %d already here, %d skipped, %d failed", im.imported, im.known, im.skipped, im.failed)
+}
+
+// look reads what the account has.
+func (im *importer) look(ctx context.Context) error {
+	for pin, err := range im.node.Pins(ctx, im.user) {
+		if err != nil {
+			return fmt.Errorf("list what is here: %w", err)
+		}
+		if c, err := cid.Decode(pin.Pin.CID); err == nil {
+			im.there[importKey(c, pin.Pin.Name)] = true
+		}
+		if pin.Status == "failed" {
+			im.knownFailed++
+		}
+	}
+	return nil
+}
+
+// errKnown says that the account has the pin already.
+var errKnown = errors.New("already here")
+
+// add pins one CID, unless it is here.
+func (im *importer) add(ctx context.Context, pin client.Pin) error {
+	c, err := cid.Decode(pin.CID)
+	if err != nil {
+		return fmt.Errorf("no CID: %w", err)
+	}
+	key := importKey(c, pin.Name)
+	im.mu.Lock()
+	known := im.there[key]
+	im.there[key] = true
+	im.mu.Unlock()
+	if known {
+		return errKnown
+	}
+	for try := 1; ; try++ {
+		_, err := im.node.AddPin(ctx, im.user, pin)
+		var refused *client.Error
+		if err == nil || !errors.As(err, &refused) || try == importTries {
+			return err
+		}
+		switch refused.Status {
+		case http.StatusTooManyRequests:
+		case http.StatusServiceUnavailable:
+			// It may have been pinned all the same.
+			if here, lookErr := im.has(ctx, pin); lookErr == nil && here {
+				return nil
+			}
+		default:
+			return err
+		}
+		if err := im.pause(ctx, pauseAfter(refused.RetryAfter, try)); err != nil {
+			return err
+		}
+	}
+}
+
+// has tells whether the account has a pin, by asking.
+func (im *importer) has(ctx context.Context, pin client.Pin) (bool, error) {
+	found, err := im.node.PinsOf(ctx, im.user, pin.CID)
+	for _, p := range found {
+		if p.Pin.Name == pin.Name {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// pauseAfter is how long to wait after so many tries, of which the last answer
+// asked for a pause or, with 0, did not say.
+func pauseAfter(asked time.Duration, tries int) time.Duration {
+	if asked > 0 {
+		return min(asked, maxImportPause)
+	}
+	return min(importPause<<min(tries-1, 16), maxImportPause)
+}
+
+// pauseFor waits, or returns the error of ctx.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// joinOrigins puts the ones before the others, none twice, within the bound.
+func joinOrigins(first, then []string) (all []string) {
+	seen := map[string]bool{}
+	for _, list := range [][]string{first, then} {
+		for _, o := range list {
+			if !seen[o] && len(all) < maxOrigins {
+				seen[o] = true
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+)
+
+// importNode takes pins in, from many goroutines, and refuses some at first.
+type importNode struct {
+	operator
+
+	mu     sync.Mutex
+	pins   []client.PinStatus
+	refuse func(p client.Pin, try int) error // nil: never
+	tries  map[string]int
+}
+
+func (n *importNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, error] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.Clone(n.pins)
+	return func(yield func(client.PinStatus, error) bool) {
+		for _, p := range all {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (n *importNode) PinsOf(_ context.Context, _, cid string) (found []client.PinStatus, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pins {
+		if p.Pin.CID == cid {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+func (n *importNode) AddPin(_ context.Context, _ string, p client.Pin) (client.PinStatus, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tries == nil {
+		n.tries = map[string]int{}
+	}
+	n.tries[p.CID]++
+	s := client.PinStatus{RequestID: strconv.Itoa(len(n.pins)), Status: "queued", Pin: p}
+	if n.refuse != nil {
+		if err := n.refuse(p, n.tries[p.CID]); err != nil {
+			return s, err
+		}
+	}
+	n.pins = append(n.pins, s)
+	return s, nil
+}
+
+// wantPins are CID and name of each, in any order.
+func (n *importNode) wantPins(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, p := range n.pins {
+		got = append(got, p.Pin.CID[:8]+" "+p.Pin.Name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("pins %q, want %q", got, want)
+	}
+}
+
+const (
+	importOne = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+	importTwo = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
+)
+
+func TestImportOfFiles(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, summary string
+		want                []string
+	}{
+		{"ipfs-cluster", "cluster.json", "2 imported, 0 already here, 3 skipped, 0 failed\n", []string{"bafkreig plain", "QmYwAPJz "}},
+		{"kubo", "ipfs.txt", "4 imported, 0 already here, 2 skipped, 0 failed\n", []string{"bafkreig plain", "QmYwAPJz ", "bafkreif a name of words", "bafkreif "}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join("testdata", "import", tc.file)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for how, args := range map[string][]string{"file": {path}, "standard input": nil, "dash": {"-"}} {
+				node := &importNode{}
+				got := call(t, node, string(text), append([]string{"pin", "import", "--origin", "/ip4/192.0.2.1/tcp/1"}, args...)...)
+				if got.code != exitOK || got.out != tc.summary {
+					t.Errorf("%s: %+v", how, got)
+				}
+				node.wantPins(t, tc.want...)
+				for _, p := range node.pins {
+					if p.Pin.Origins[0] != "/ip4/192.0.2.1/tcp/1" {
+						t.Errorf("%s: origins %v", how, p.Pin.Origins)
+					}
+				}
+				// Once more: everything is here.
+				again := call(t, node, string(text), append([]string{"pin", "import"}, args...)...)
+				if want := fmt.Sprintf("0 imported, %d already here", len(tc.want)); again.code != exitOK || !strings.HasPrefix(again.out, want) {
+					t.Errorf("%s, again: %+v", how, again)
+				}
+			}
+		})
+	}
+}
+
+func TestImportTellsWhatItCannotRead(t *testing.T) {
+	for _, tc := range []struct{ line, want string }{
+		{"hello", "no CID"},
+		{`{"cid":5}`, "line 1: no cid"},
+		{`{"cid":`, "line 1: no line of ipfs-cluster's export"},
+		{importOne + " pinned", "line 1: no line of ipfs pin ls"},
+	} {
+		node := &importNode{}
+		got := call(t, node, tc.line+"\n"+importTwo+"\n", "pin", "import")
+		if got.code != exitFailure || !strings.Contains(got.errOut, tc.want) || got.out != "1 imported, 0 already here, 0 skipped, 1 failed\n" {
+			t.Errorf("%q: %+v", tc.line, got)
+		}
+	}
+	if got := call(t, &importNode{}, strings.Repeat("x", maxImportLine+1), "pin", "import"); got.code != exitFailure || !strings.Contains(got.errOut, "too long") {
+		t.Errorf("a line without end: %d %.200s", got.code, got.errOut)
+	}
+}
+
+func TestImportUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"a", "b"}, {"--from", "http://x", "file"}, {"--token", "x"}, {"--from", "http://x"}, {"--from", "ftp://x", "--token", "t"},
+		{"--parallel", "0"}, {"--parallel", "65"}, {"--format", "csv"}, {"--status", "done"},
+		{"--from", "http://x", "--token", "t", "--token-file", "f"},
+	} {
+		if got := call(t, &importNode{}, "", append([]string{"pin", "import"}, args...)...); got.code != exitUsage || got.out != "" {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
+// pages is a pinning service with rows of one account, newest first.
+type pages struct {
+	t    *testing.T
+	rows []map[string]any
+	busy int // answers of 429 to come
+	mu   sync.Mutex
+	asks int
+}
+
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asks++
+	if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/psa/pins" {
+		http.Error(w, `{"error":{"reason":"UNAUTHORIZED"}}`, http.StatusUnauthorized)
+		return
+	}
+	if p.busy > 0 {
+		p.busy--
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	q := r.URL.Query()
+	limit, _ := strconv.Atoi(q.Get("limit"))
+	if q.Get("status") != "pinned" {
+		p.t.Errorf("status %q", q.Get("status"))
+	}
+	var page []map[string]any
+	for _, row := range p.rows {
+		if before := q.Get("before"); before != "" {
+			at, err := time.Parse(time.RFC3339, before)
+			created, _ := time.Parse(time.RFC3339, row["created"].(string))
+			if err != nil || !created.Before(at) {
+				continue
+			}
+		}
+		if len(page) < limit {
+			page = append(page, row)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"count": len(p.rows), "results": page})
+}
+
+// remoteRows are n rows of which each tie share a time.
+func remoteRows(n, tie int) (rows []map[string]any) {
+	newest := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range n {
+		rows = append(rows, map[string]any{
+			"requestid": strconv.Itoa(i), "status": "pinned", "created": newest.Add(-time.Duration(i/tie) * time.Second).Format(time.RFC3339),
+			"pin": map[string]any{"cid": importOne, "name": strconv.Itoa(i), "meta": map[string]string{"n": strconv.Itoa(i)}},
+			"delegates": []string{"/ip4/203.0.113.9/tcp/4001/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"}, "info": map[string]any{"x": 1},
+		})
+	}
+	return rows
+}
+
+func TestImportFromAService(t *testing.T) {
+	for _, tc := range []struct{ rows, tie int }{{0, 1}, {1, 1}, {999, 1}, {1000, 1}, {2500, 1}, {2500, 7}, {2100, 400}} {
+		service := &pages{t: t, rows: remoteRows(tc.rows, tc.tie)}
+		server := httptest.NewServer(service)
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		node := &importNode{}
+		got := call(t, node, "", "pin", "import", "--from", server.URL+"/psa/", "--token-file", file, "--parallel", "64")
+		server.Close()
+		if want := fmt.Sprintf("%d imported, 0 already here, 0 skipped, 0 failed\n", tc.rows); got.code != exitOK || got.out != want {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+		for _, p := range node.pins {
+			if p.Pin.Meta["n"] != p.Pin.Name || len(p.Pin.Origins) != 1 {
+				t.Fatalf("%+v: %+v", tc, p.Pin)
+			}
+		}
+	}
+	service := httptest.NewServer(&pages{t: t})
+	defer service.Close()
+	if got := call(t, &importNode{}, "", "pin", "import", "--from", service.URL+"/psa", "--token", "wrong"); got.code != exitFailure || !strings.Contains(got.errOut, "401") {
+		t.Errorf("a wrong token: %+v", got)
+	}
+}
+
+func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
+	service := &pages{t: t, rows: remoteRows(5, 1), busy: 3}
+	server := httptest.NewServer(service)
+	defer server.Close()
+	var pauses []time.Duration
+	remote := &remoteService{base: server.URL + "/psa", token: "secret", statuses: []string{"pinned"}, http: server.Client(), pause: func(_ context.Context, d time.Duration) error {
+		pauses = append(pauses, d)
+		return nil
+	}}
+	if n, err := remote.count(t.Context()); err != nil || n != 5 || !slices.Equal(pauses, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}) {
+		t.Errorf("%d after %v: %v", n, pauses, err)
+	}
+	service.busy, pauses = 100, nil
+	if _, err := remote.count(t.Context()); err == nil || len(pauses) != importTries-1 {
+		t.Errorf("for ever busy: %d pauses, %v", len(pauses), err)
+	}
+}
+
+func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
+	busy := func(after time.Duration) error { return &client.Error{Status: http.StatusTooManyRequests, RetryAfter: after} }
+	gone := &client.Error{Status: http.StatusServiceUnavailable, RetryAfter: time.Second}
+	for _, tc := range []struct {
+		name   string
+		refuse func(n *importNode) func(p client.Pin, try int) error
+		out    string
+		took   time.Duration
+		code   int
+	}{
+		{"later, twice", func(*importNode) func(client.Pin, int) error {
+			return func(_ client.Pin, try int) error {
+				if try < 3 {
+					return busy(10 * time.Second)
+				}
+				return nil
+			}
+		}, "1 imported, 0 already here, 0 skipped, 0 failed\n", 20 * time.Second, exitOK},
+		{"no leader, but it was pinned", func(n *importNode) func(client.Pin, int) error {
+			return func(p client.Pin, _ int) error {
+				n.pins = append(n.pins, client.PinStatus{Pin: p})
+				return gone
+			}
+		}, "1 imported, 0 already here, 0 skipped, 0 failed\n", 0, exitOK},
+		{"never", func(*importNode) func(client.Pin, int) error {
+			return func(client.Pin, int) error { return busy(0) }
+		}, "0 imported, 0 already here, 0 skipped, 1 failed\n", 63500 * time.Millisecond, exitFailure},
+		{"refused for good", func(*importNode) func(client.Pin, int) error {
+			return func(client.Pin, int) error { return &client.Error{Status: 400, Detail: "bad name"} }
+		}, "0 imported, 0 already here, 0 skipped, 1 failed\n", 0, exitFailure},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := &importNode{}
+				node.refuse = tc.refuse(node)
+				began := time.Now()
+				got := call(t, node, importOne+"\n", "pin", "import")
+				if took := time.Since(began); got.out != tc.out || got.code != tc.code || took != tc.took {
+					t.Errorf("after %s: %+v", took, got)
+				}
+				if len(node.pins) > 1 {
+					t.Errorf("%d pins", len(node.pins))
+				}
+			})
+		})
+	}
+}
+
+func TestAnImportThatIsInterruptedSaysHowFarItCame(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	node := &importNode{refuse: func(p client.Pin, _ int) error {
+		if p.CID == importTwo {
+			cancel()
+		}
+		return nil
+	}}
+	a, out := testApp(t, node, importOne+"\n"+importTwo+"\n"+strings.Repeat(importOne+"\n", 100))
+	if code := a.execute(ctx, []string{"pin", "import", "--parallel", "1"}); code != exitFailure || !strings.Contains(out.out.String(), " imported, ") || !strings.Contains(out.errs.String(), "interrupted") {
+		t.Errorf("%d %s %s", code, &out.out, &out.errs)
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		t.Error("it was not interrupted")
+	}
+}
