@@ -137,7 +137,7 @@ type operation struct {
 	serve func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
 }
 
-// operations is the one table of routes.
+// operations is the one table of routes. openapi.json describes each.
 func (s *surface) operations() []operation {
 	table := []operation{
 		{http.MethodGet, "/pins", state.ScopeRead, s.list},
@@ -147,6 +147,7 @@ func (s *surface) operations() []operation {
 		{http.MethodDelete, "/pins/{requestid}", state.ScopeWrite, s.delete},
 		{http.MethodGet, "/healthz", unmetered, withoutPrincipal(web.Alive(s.version))},
 		{http.MethodGet, "/readyz", unmetered, withoutPrincipal(web.Ready(s.health, s.version))},
+		{http.MethodGet, "/openapi.json", unmetered, withoutPrincipal(describe)},
 	}
 	if s.sessions != nil {
 		table = append(table,

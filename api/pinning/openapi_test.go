@@ -1,0 +1,225 @@
+package pinning
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// described is what of openapi.json the tests look at.
+type described struct {
+	OpenAPI string                                `json:"openapi"`
+	Paths   map[string]map[string]json.RawMessage `json:"paths"`
+}
+
+// operationsOf are the statuses of each "METHOD /path", sorted.
+func operationsOf(t *testing.T) map[string][]int {
+	t.Helper()
+	var d described
+	if err := json.Unmarshal([]byte(openAPI), &d); err != nil || d.OpenAPI != "3.1.0" {
+		t.Fatalf("openapi.json: %q %v", d.OpenAPI, err)
+	}
+	all := map[string][]int{}
+	for path, item := range d.Paths {
+		for method, raw := range item {
+			if method == "parameters" {
+				continue
+			}
+			var op struct {
+				Responses map[string]json.RawMessage `json:"responses"`
+			}
+			if err := json.Unmarshal(raw, &op); err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			name := strings.ToUpper(method) + " " + path
+			all[name] = []int{}
+			for status := range op.Responses {
+				n, err := strconv.Atoi(status)
+				if err != nil {
+					t.Fatalf("%s: status %q", name, status)
+				}
+				all[name] = append(all[name], n)
+			}
+			slices.Sort(all[name])
+		}
+	}
+	return all
+}
+
+// elsewhere are operations, and statuses of operations, that are described and
+// that the surface of these tests does not serve. One that it serves must not be
+// here.
+var elsewhere = []string{"POST /auth/token", "DELETE /auth/token", "POST /pins 422"}
+
+func TestEveryRouteIsDescribed(t *testing.T) {
+	s := &surface{}
+	described := operationsOf(t)
+	served := map[string]bool{}
+	for _, r := range s.table(Options{Health: &fake{}}) {
+		name := r.Method + " " + r.Path
+		served[name] = true
+		if described[name] == nil {
+			t.Errorf("%s is served and not described", name)
+		}
+		if slices.Contains(elsewhere, name) {
+			t.Errorf("%s is served, and said not to be", name)
+		}
+	}
+	for name := range described {
+		if !served[name] && !slices.Contains(elsewhere, name) {
+			t.Errorf("%s is described and not served", name)
+		}
+	}
+}
+
+// late is a body that does not come.
+type late struct{}
+
+func (late) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+// probe is one way to be answered.
+type probe struct {
+	err     error // of the use case
+	refused error // of the token
+	ready   error
+	method  string
+	path    string
+	body    string
+	late    bool
+}
+
+// probes are requests that are answered with every status that an operation has:
+// by every error that its use case may return, and by every mistake of a client.
+func probes(method, path string) (all []probe) {
+	if path == "/healthz" || path == "/openapi.json" {
+		return []probe{{method: method, path: path}}
+	}
+	if path == "/readyz" {
+		return []probe{{method: method, path: path}, {method: method, path: path, ready: errors.New("no leader")}}
+	}
+	codes := []state.Code{state.CodeUnauthorized, state.CodeForbidden, state.CodeUnavailable, state.CodeLimited}
+	body := ""
+	if method == http.MethodPost {
+		body = `{"cid":"` + cidOne + `"}`
+		codes = append(codes, state.CodeInvalid, state.CodeConflict, state.CodeQuota, state.CodeNoSpace, state.CodeTooLarge)
+	}
+	sent := strings.Replace(path, "{requestid}", "r", 1)
+	if sent != path {
+		codes = append(codes, state.CodeNotFound)
+	}
+	good := probe{method: method, path: sent, body: body}
+	add := func(change func(p *probe)) {
+		p := good
+		change(&p)
+		all = append(all, p)
+	}
+	add(func(*probe) {})
+	for _, code := range codes {
+		add(func(p *probe) { p.err = state.Errorf(code, "no") })
+	}
+	add(func(p *probe) { p.err = errors.New("broken") })
+	add(func(p *probe) { p.refused = state.ErrUnauthorized })
+	add(func(p *probe) { p.path += "?wait=x&limit=x" })
+	if body != "" {
+		add(func(p *probe) { p.body = "{" })
+		add(func(p *probe) { p.body = strings.Repeat(" ", web.MaxJSONBody+1) })
+		add(func(p *probe) { p.late = true })
+	}
+	return all
+}
+
+// TestEveryStatusIsDescribed asks for every operation in every way, and holds the
+// answers against the description in both directions.
+func TestEveryStatusIsDescribed(t *testing.T) {
+	for name, want := range operationsOf(t) {
+		if slices.Contains(elsewhere, name) {
+			continue
+		}
+		method, path, _ := strings.Cut(name, " ")
+		got := map[int]bool{}
+		for _, p := range probes(method, path) {
+			f := &fake{record: pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Pinned}}, err: p.err, ready: p.ready}
+			h := waiting(t, f, nil, func() error { return p.refused })
+			req := httptest.NewRequest(p.method, p.path, strings.NewReader(p.body))
+			if p.late {
+				req = httptest.NewRequest(p.method, p.path, late{})
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			got[rec.Code] = true
+			if !slices.Contains(want, rec.Code) {
+				t.Errorf("%s: %+v is answered %d, which is not described", name, p, rec.Code)
+			}
+		}
+		for _, status := range want {
+			told := fmt.Sprintf("%s %d", name, status)
+			if got[status] == slices.Contains(elsewhere, told) {
+				t.Errorf("%s: seen %t, said to be elsewhere %t; seen were %v", told, got[status], !got[status], slices.Sorted(maps.Keys(got)))
+			}
+		}
+	}
+}
+
+func TestTheDescriptionIsServedToAnybody(t *testing.T) {
+	h := waiting(t, &fake{}, nil, func() error { return state.ErrUnauthorized })
+	rec := do(h, request{method: "GET", path: "/openapi.json"})
+	if rec.Code != http.StatusOK || rec.Body.String() != openAPI || rec.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s %.100s", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+// TestReferencesOfTheDescriptionLeadSomewhere follows each $ref, and wants each
+// component to be used.
+func TestReferencesOfTheDescriptionLeadSomewhere(t *testing.T) {
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(openAPI), &doc); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for key, e := range v {
+				target, ok := e.(string)
+				if key != "$ref" || !ok {
+					walk(e)
+					continue
+				}
+				used[target] = true
+				var at any = doc
+				for step := range strings.SplitSeq(strings.TrimPrefix(target, "#/"), "/") {
+					m, _ := at.(map[string]any)
+					at = m[step]
+				}
+				if at == nil {
+					t.Errorf("%s leads nowhere", target)
+				}
+			}
+		}
+	}
+	walk(doc)
+	for kind, all := range doc["components"].(map[string]any) {
+		for name := range all.(map[string]any) {
+			if target := "#/components/" + kind + "/" + name; kind != "securitySchemes" && !used[target] {
+				t.Errorf("%s is not used", target)
+			}
+		}
+	}
+}
