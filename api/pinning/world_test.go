@@ -51,7 +51,7 @@ func (w *world) Candidates() []placement.Node {
 // Ready is always so.
 func (w *world) Ready(context.Context) error { return nil }
 
-func newWorld(t *testing.T, defaults ...string) *world {
+func newWorld(t testing.TB, defaults ...string) *world {
 	t.Helper()
 	secret := []byte("a secret of the cluster, 32 byte")
 	sealed, err := accounts.NewSigningKey(secret)

@@ -168,6 +168,44 @@ func badQueries() map[string]string {
 	}
 }
 
+// generatedBodies are as bad as badBodies, made by rule: every JSON value of a
+// wrong type for every field, and every proper beginning of a good body.
+func generatedBodies() map[string]string {
+	c := nowhere().String()
+	all := map[string]string{}
+	values := map[string][]string{
+		"number": {"0", "-1", "1e400", "1.5"}, "truth": {"true", "false"}, "null": {"null"},
+		"list": {"[]", `["a"]`, "[1]", "[null]", "[[]]", `[{"a":"b"}]`}, "object": {"{}", `{"a":"b"}`, `{"a":1}`, `{"a":[]}`, `{"a":null}`},
+		"text": {`""`, `"x"`},
+	}
+	good := map[string][]string{"name": {`""`, `"x"`}, "origins": {"[]"}, "meta": {"{}", `{"a":"b"}`}}
+	for field, fits := range map[string][]string{"cid": nil, "name": good["name"], "origins": good["origins"], "meta": good["meta"]} {
+		for kind, texts := range values {
+			for _, text := range texts {
+				if slices.Contains(fits, text) {
+					continue
+				}
+				body := `{"cid":"` + c + `","` + field + `":` + text + `}`
+				if field == "cid" {
+					body = `{"cid":` + text + `}`
+				}
+				all["8 "+field+" is the "+kind+" "+text] = body
+			}
+		}
+	}
+	whole := `{"cid":"` + c + `","name":"n","origins":["/ip4/192.0.2.1/tcp/4001"],"meta":{"a":"b"}}`
+	for n := 1; n < len(whole); n += 4 {
+		all[fmt.Sprintf("24 the first %d bytes", n)] = whole[:n]
+	}
+	for i := range len(c) { // one letter of the CID is another
+		if i == 0 || c[i] == '0' {
+			continue
+		}
+		all[fmt.Sprintf("26 letter %d of the CID is a 0", i)] = `{"cid":"` + c[:i] + "0" + c[i+1:] + `"}`
+	}
+	return all
+}
+
 func corpus(id string) []badRequest {
 	var all []badRequest
 	bad := []int{http.StatusBadRequest}
@@ -175,6 +213,22 @@ func corpus(id string) []badRequest {
 		all = append(all,
 			badRequest{"new: " + name, http.MethodPost, "/pins", body, bad},
 			badRequest{"replace: " + name, http.MethodPost, "/pins/" + id, body, bad})
+	}
+	for name, body := range generatedBodies() {
+		all = append(all,
+			badRequest{"new: " + name, http.MethodPost, "/pins", body, bad},
+			badRequest{"replace: " + name, http.MethodPost, "/pins/" + id, body, bad})
+	}
+	for _, wait := range []string{"", "30", "x", "0s", "-1s", "61s", "1h", "1m0.001s", "%2030s", "30s%20", "NaNs", "1e1s"} {
+		all = append(all, badRequest{"wait is " + wait, http.MethodGet, "/pins/" + id + "?wait=" + wait, "", bad})
+	}
+	for _, path := range []string{"/pins", "/pins/" + id, "/healthz", "/readyz", "/openapi.json"} {
+		for _, method := range []string{"PUT", "PATCH", "TRACE", "PROPFIND", "get"} {
+			all = append(all, badRequest{"93 " + method + " of " + path, method, path, "", []int{http.StatusMethodNotAllowed}})
+		}
+	}
+	for _, path := range []string{"/", "//", "/pins/", "//pins", "/Pins", "/pins/" + id + "/", "/pins//" + id, "/pin", "/pins.json", "/.git/config", "/pins/../pins", "/%70ins", "/auth", "/metrics", "/status", "/v1", "/api/v0/pin/ls"} {
+		all = append(all, badRequest{"93 nothing at " + path, http.MethodGet, path, "", []int{http.StatusNotFound}})
 	}
 	for name, q := range badQueries() {
 		all = append(all, badRequest{name, http.MethodGet, "/pins?" + q, "", bad})
@@ -225,7 +279,11 @@ func TestBadInputChangesNothing(t *testing.T) {
 	}
 	before := s.all()
 	hash := stateHash(t, c)
-	for _, tc := range corpus(stays.RequestID) {
+	all := corpus(stays.RequestID)
+	if len(all) < 500 {
+		t.Errorf("the corpus has %d requests", len(all))
+	}
+	for _, tc := range all {
 		t.Run(tc.name, func(t *testing.T) {
 			s := s.as(t)
 			r := s.raw(tc.method, tc.path, tc.body)

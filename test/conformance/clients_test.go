@@ -5,11 +5,13 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +179,54 @@ func wantOnce(t *testing.T, seen []string, ids map[string]bool) {
 	}
 	if lost > 0 {
 		t.Errorf("%d of %d pins are lost", lost, len(ids))
+	}
+}
+
+// TestImport takes over what one account has, as that of another service, and
+// what a list of kubo's names; a second call finds everything here.
+func TestImport(t *testing.T) {
+	c := harness.Start(t, harness.Options{Env: shortFetch})
+	source := harness.StartBoxo(t)
+	s := newService(t, c, "before@example.org")
+	node := c.Followers()[0]
+	node.UserKey("after@example.org")
+	var list strings.Builder
+	for i, f := range source.AddRandom(25, 1000) {
+		name := "file " + strconv.Itoa(i)
+		st := s.post(harness.Pin{CID: f.CID, Name: name, Origins: source.Addrs, Meta: map[string]string{"i": strconv.Itoa(i)}})
+		s.pinned(st.RequestID)
+		fmt.Fprintf(&list, "%s recursive %s\n", f.CID, name)
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(s.token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&list, "%s recursive only there\n", nowhere())
+	for _, tc := range []struct {
+		args, stdin, want string
+	}{
+		{"--from " + c.Leader().URL() + " --token-file " + token, "", "25 imported, 0 already here, 0 skipped, 0 failed\n"},
+		{"--from " + c.Leader().URL() + " --token-file " + token, "", "0 imported, 25 already here, 0 skipped, 0 failed\n"},
+		{"-", list.String(), "1 imported, 25 already here, 0 skipped, 0 failed\n"},
+	} {
+		args := append([]string{"pin", "import", "--user", "after@example.org"}, strings.Fields(tc.args)...)
+		if r := node.TryCLI(tc.stdin, args...); r.Code != 0 || r.Stdout != tc.want {
+			t.Fatalf("%s: exit code %d\n%s%s", tc.args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	client := c.Leader().Pins(node.Key("after@example.org").Token)
+	all, err := client.ListAll(t.Context(), nil, 100)
+	if err != nil || len(all) != 26 {
+		t.Fatalf("%d pins: %v", len(all), err)
+	}
+	for _, p := range all[1:] {
+		if p.Pin.Name != "file "+p.Pin.Meta["i"] || len(p.Pin.Origins) < len(source.Addrs) {
+			t.Errorf("%+v", p.Pin)
+		}
+	}
+	r := node.TryCLI("not a CID\n", "pin", "import")
+	if r.Code != 1 || !strings.Contains(r.Stderr, "no line of ipfs pin ls") || r.Stdout != "0 imported, 0 already here, 0 skipped, 1 failed\n" {
+		t.Errorf("what cannot be imported: %+v", r)
 	}
 }
 

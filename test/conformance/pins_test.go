@@ -257,17 +257,28 @@ func testRead(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 		unknown = "1" + theirs[1:]
 	}
 	// Another account's pin must look in every respect like none at all.
-	answer := func(id string, method string) string {
-		r := s.raw(method, "/pins/"+id, map[string]string{http.MethodPost: `{"cid":"` + nowhere().String() + `"}`}[method])
-		return fmt.Sprint(r.Status, " ", r.Reason(), " ", strings.ReplaceAll(string(r.Body), id, "ID"))
+	answer := func(id string, route string) string {
+		method, rest, _ := strings.Cut(route, " ")
+		r := s.raw(method, "/pins/"+id+rest, map[string]string{http.MethodPost: `{"cid":"` + nowhere().String() + `"}`}[method])
+		for _, each := range []string{"Date", "X-Request-Id"} {
+			r.Header.Del(each)
+		}
+		return fmt.Sprint(r.Status, " ", r.Reason(), " ", r.Header, " ", strings.ReplaceAll(string(r.Body), id, "ID"))
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodGet + " ?wait=20s", http.MethodHead, http.MethodPost, http.MethodDelete} {
 		want := answer(unknown, method)
+		if method == http.MethodHead && strings.HasPrefix(want, "404  ") {
+			want = strings.Replace(want, "404  ", "404 NOT_FOUND ", 1) // no body to have a reason in
+		}
 		if !strings.HasPrefix(want, "404 NOT_FOUND ") {
 			t.Errorf("50: %s of an unknown id: %s", method, want)
 		}
 		for what, id := range map[string]string{"51 a deleted": gone, "52 another account's": theirs} {
-			if got := answer(id, method); got != want {
+			got := answer(id, method)
+			if method == http.MethodHead {
+				got = strings.Replace(got, "404  ", "404 NOT_FOUND ", 1)
+			}
+			if got != want {
 				t.Errorf("%s id by %s: %s, want %s", what, method, got, want)
 			}
 		}
