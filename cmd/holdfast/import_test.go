@@ -147,8 +147,15 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 
 func TestImportUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"a", "b"}, {"--from", "http://x", "file"}, {"--token", "x"}, {"--from", "http://x"}, {"--from", "ftp://x", "--token", "t"},
-		{"--parallel", "0"}, {"--parallel", "65"}, {"--format", "csv"}, {"--status", "done"},
+		{"a", "b"},
+		{"--from", "http://x", "file"},
+		{"--token", "x"},
+		{"--from", "http://x"},
+		{"--from", "ftp://x", "--token", "t"},
+		{"--parallel", "0"},
+		{"--parallel", "65"},
+		{"--format", "csv"},
+		{"--status", "done"},
 		{"--from", "http://x", "--token", "t", "--token-file", "f"},
 	} {
 		if got := call(t, &importNode{}, "", append([]string{"pin", "import"}, args...)...); got.code != exitUsage || got.out != "" {
@@ -207,7 +214,7 @@ func remoteRows(n, tie int) (rows []map[string]any) {
 	for i := range n {
 		rows = append(rows, map[string]any{
 			"requestid": strconv.Itoa(i), "status": "pinned", "created": newest.Add(-time.Duration(i/tie) * time.Second).Format(time.RFC3339),
-			"pin": map[string]any{"cid": importOne, "name": strconv.Itoa(i), "meta": map[string]string{"n": strconv.Itoa(i)}},
+			"pin":       map[string]any{"cid": importOne, "name": strconv.Itoa(i), "meta": map[string]string{"n": strconv.Itoa(i)}},
 			"delegates": []string{"/ip4/203.0.113.9/tcp/4001/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"}, "info": map[string]any{"x": 1},
 		})
 	}
@@ -260,7 +267,9 @@ func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 }
 
 func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
-	busy := func(after time.Duration) error { return &client.Error{Status: http.StatusTooManyRequests, RetryAfter: after} }
+	busy := func(after time.Duration) error {
+		return &client.Error{Status: http.StatusTooManyRequests, RetryAfter: after}
+	}
 	gone := &client.Error{Status: http.StatusServiceUnavailable, RetryAfter: time.Second}
 	for _, tc := range []struct {
 		name   string
