@@ -41,7 +41,7 @@ func TestWaitIsADurationWithinItsBounds(t *testing.T) {
 func waiting(t *testing.T, f *fake, draining <-chan struct{}, judge func() error) http.Handler {
 	t.Helper()
 	h, err := New(Options{
-		Pins: f, Health: f, DefaultStatus: []string{"pinned"}, Draining: draining, Logger: slog.New(slog.DiscardHandler),
+		Pins: f, Health: f, Sessions: f, DefaultStatus: []string{"pinned"}, Draining: draining, Logger: slog.New(slog.DiscardHandler),
 		Authenticate: func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
 			p, _ := anyone(ctx, r)
 			return p, judge()
