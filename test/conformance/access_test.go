@@ -58,6 +58,7 @@ func wantEverywhere(t *testing.T, c *harness.Cluster, token string, want int, wh
 // TestAccess holds the rows of sessions, keys, limits and repeats against three
 // nodes. The third has low limits and short sessions.
 func TestAccess(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	strict := c.Nodes[2]
 	strict.Stop()

@@ -26,6 +26,7 @@ import (
 // TestBoxoClient drives every operation of the public Go client against a
 // node that does not lead.
 func TestBoxoClient(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	source := harness.StartBoxo(t)
 	node := c.Followers()[0]
@@ -90,6 +91,7 @@ const clientTimeout = 2 * time.Minute
 // The JavaScript clients add, list, replace and delete as well; TestBoxoClient
 // has that of the Go client.
 func TestStockClients(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	node := c.Followers()[0]
 	source := harness.StartBoxo(t)
@@ -185,6 +187,7 @@ func wantOnce(t *testing.T, seen []string, ids map[string]bool) {
 // TestImport takes over what one account has, as that of another service, and
 // what a list of kubo's names; a second call finds everything here.
 func TestImport(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	source := harness.StartBoxo(t)
 	s := newService(t, c, "before@example.org")

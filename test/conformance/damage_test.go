@@ -84,6 +84,7 @@ func wipeBlocks(t *testing.T, n *harness.Node) {
 // stores. Nobody, on any node, may ever read a wrong byte, and the copy must be
 // whole again in time.
 func TestDamagedBlocksAreNeverServedAndRepaired(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 3})
 	s := newService(t, c, "damage@example.org")
 	source := harness.StartBoxo(t)

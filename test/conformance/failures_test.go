@@ -134,6 +134,7 @@ func silentListener(t *testing.T) string {
 // TestDeletingFreesTheContent shows that the last pin's end frees the blocks
 // on every node and takes the content from the IPFS network.
 func TestDeletingFreesTheContent(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "free@example.org")
 	source := harness.StartBoxo(t)
@@ -167,6 +168,7 @@ const refuseWithin = 10 * time.Second
 // the last one must refuse reads and writes, not answer from what it remembers,
 // believe no key, and work again when the others are back.
 func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "minority@example.org")
 	id := s.post(harness.Pin{CID: nowhere().String()}).RequestID

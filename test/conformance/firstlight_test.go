@@ -34,6 +34,7 @@ type acknowledged struct {
 // TestForeignPeersUnderstandEachOther shows that the two foreign peers work,
 // so that a failure elsewhere is not theirs.
 func TestForeignPeersUnderstandEachOther(t *testing.T) {
+	t.Parallel() // it mostly waits
 	boxo, helia := harness.StartBoxo(t), harness.StartHelia(t, heliaDir)
 	for _, pair := range [][2]harness.Foreign{{boxo, helia}, {helia, boxo}} {
 		f := pair[0].AddRandom(1, 1_500_000)[0]
@@ -48,6 +49,7 @@ func TestForeignPeersUnderstandEachOther(t *testing.T) {
 // while the leader is killed, and then takes away one thing after the other:
 // the processes, and the peers that the content came from.
 func TestFirstLight(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	boxo, helia := harness.StartBoxo(t), harness.StartHelia(t, heliaDir)
 	token := c.Nodes[0].UserKey("light@example.org").Token
@@ -244,6 +246,7 @@ func readEverywhere(t *testing.T, nodes []*harness.Node, kept map[string]harness
 // TestStrangersFetchPinnedContent shows that content which was pinned, or
 // added by a user, can be fetched from any node by any IPFS implementation.
 func TestStrangersFetchPinnedContent(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	origin := harness.StartBoxo(t)
 	s := newService(t, c, "open@example.org")

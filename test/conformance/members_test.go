@@ -31,6 +31,7 @@ var strangerProtocols = []protocol.ID{
 // TestAStrangerOnTheClusterPortGetsNothing connects with a key that nobody
 // knows: it learns no protocol, opens no stream and is cut off.
 func TestAStrangerOnTheClusterPortGetsNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	for _, n := range c.Nodes {
 		host, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics())
@@ -158,6 +159,7 @@ func expiry(d time.Duration) func() (bool, error) {
 // content everywhere: on the node that has none, with a holder dead, and after
 // a member has been removed for good.
 func TestContentSurvivesANode(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 2, Env: shortFetch})
 	s := newService(t, c, "copies@example.org")
 	source := harness.StartBoxo(t)

@@ -27,6 +27,7 @@ import (
 // cluster of three, every read on another node than the write before it. The
 // numbers in the names are rows.
 func TestPinningAPI(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	source := harness.StartBoxo(t)
 	for name, test := range map[string]func(*testing.T, *harness.Cluster, *harness.Boxo){

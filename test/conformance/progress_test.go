@@ -31,6 +31,7 @@ func waitPin(t *testing.T, c *harness.PinsClient, id, within string) (st harness
 // TestProgressIsToldByEveryNode follows pins from nodes that fetch them and nodes
 // that do not: 15, 16 and 63 to 65 while it happens.
 func TestProgressIsToldByEveryNode(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 1, Env: []string{"HOLDFAST_TRACKER_IDLE_TIMEOUT=10s", "HOLDFAST_TRACKER_ATTEMPTS=2"}})
 	s := newService(t, c, "progress@example.org")
 	t.Run("14 every node tells of attempts, in text", func(t *testing.T) {
