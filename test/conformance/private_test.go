@@ -55,6 +55,10 @@ func TestStrangersGetOnlyWhatIsPinned(t *testing.T) {
 		harness.Eventually(t, pinnedWithin, "all but one block has come", func() (bool, error) {
 			return n.Metrics()["holdfast_blocks_stored"] >= float64(len(held)+1), nil
 		})
+		// That a fetch has begun is told when it lasts.
+		if _, err := harness.WaitStatus(t.Context(), s.next(), id, "pinning", pinnedWithin); err != nil {
+			t.Fatal(err)
+		}
 		for _, c := range append(held, root) {
 			if peer.sees(t, n, c) {
 				t.Errorf("a stranger gets %s of a fetch that is not complete", c)
