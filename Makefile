@@ -17,7 +17,7 @@ CHAOS_ROUNDS   ?= 5
 CHAOS_FOR      ?= 2h
 CHAOS_FROM     ?= 1
 CHAOS_SEEDS    ?= 60
-CHAOS_CI       ?= 60s
+CHAOS_HANGS    ?= 300
 SOAK_FOR       ?= 30m
 
 # Packages whose tests run code of several goroutines at once.
@@ -119,6 +119,7 @@ chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (60) seeds, and mistake
 .PHONY: chaos
 chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed, CHAOS_ROUNDS times
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
+	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged)' -v ./test/conformance -long
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
