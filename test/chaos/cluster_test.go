@@ -338,11 +338,8 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 	c.guests++
 	m := &member{number: nodes, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
 	c.guest = m
-	opening, cancel := context.WithTimeout(ctx, patience)
-	err := c.start(opening, m)
-	cancel()
 	release()
-	if err != nil {
+	if err := c.admit(ctx, m); err != nil {
 		return err
 	}
 	l := m.now()
@@ -390,6 +387,27 @@ func (m *member) end(l *life) error {
 	m.store.release()
 	pause(context.Background(), pollEvery)
 	return l.end()
+}
+
+// admit starts a node that joins. A member whose process ends while it is asked
+// looks like one that refuses, so the node asks again while faults go on.
+func (c *cluster) admit(ctx context.Context, m *member) error {
+	var last error
+	err := await(ctx, "the guest joins", func() bool {
+		defer c.exclusive()() // others start and end nodes between two attempts
+		opening, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if last = c.start(opening, m); last == nil {
+			return true
+		}
+		m.lives = 0
+		last = errors.Join(last, os.RemoveAll(m.folder))
+		return false
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
 }
 
 // end stops a node that nobody calls any more.
