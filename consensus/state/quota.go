@@ -213,28 +213,29 @@ func unbill(tx Tx, a AccountID, k RootKey) error {
 	return setCharge(tx, a, q, k, charge{})
 }
 
-// commitCharge charges an account for a root that is pinned now, unless that is
-// more than it may store.
-func commitCharge(tx Tx, a AccountID, root *Root) (ok bool, err error) {
+// affordCharge charges an account for what a root counts from now on, unless that
+// is more than it may store. What is stored is charged already, and what has
+// arrived is never charged less.
+func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error) {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
 		return err == nil, err
 	}
-	old, err := get[charge](tx, chargeKey(a, root.Key))
+	old, err := get[charge](tx, chargeKey(a, k))
 	if err != nil {
 		return false, err
 	}
 	used := q.Used()
 	if old != nil {
-		if old.Stored {
+		if old.Stored || !to.Stored && old.Bytes >= to.Bytes {
 			return true, nil
 		}
 		used -= min(used, old.Bytes)
 	}
-	if q.exceeds(used + root.Size) {
+	if q.exceeds(used + to.Bytes) {
 		return false, nil
 	}
-	return true, setCharge(tx, a, q, root.Key, charge{Bytes: root.Size, Stored: true})
+	return true, setCharge(tx, a, q, k, to)
 }
 
 // tooMuch is what the pin says that its account cannot afford.
@@ -299,7 +300,7 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 	e.settle -= len(pins)
 	refs := root.Refs
 	for _, p := range pins {
-		ok, err := keepUp(tx, p.Account, root.Key, item.Bytes)
+		ok, err := affordCharge(tx, p.Account, root.Key, charge{Bytes: item.Bytes})
 		if err != nil {
 			return err
 		}
@@ -314,30 +315,6 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 		return nil
 	}
 	return keepOrRemove(tx, root, e)
-}
-
-// keepUp charges an account for what has arrived of a root, unless that is more
-// than it may store.
-func keepUp(tx Tx, a AccountID, k RootKey, bytes uint64) (ok bool, err error) {
-	q, err := get[Quota](tx, quotaKey(a))
-	if err != nil || q == nil {
-		return err == nil, err
-	}
-	old, err := get[charge](tx, chargeKey(a, k))
-	if err != nil {
-		return false, err
-	}
-	used := q.Used()
-	if old != nil {
-		if old.Stored || old.Bytes >= bytes {
-			return true, nil
-		}
-		used -= min(used, old.Bytes)
-	}
-	if q.exceeds(used + bytes) {
-		return false, nil
-	}
-	return true, setCharge(tx, a, q, k, charge{Bytes: bytes})
 }
 
 // letGo fails one pin of a root that others may go on with. The caller writes the
