@@ -23,8 +23,11 @@ import (
 
 // often makes snapshots after a few entries and keeps hardly any behind them.
 func often(o *node.Options) {
-	o.Timings = consensus.Timings{SnapshotInterval: 100 * time.Millisecond, SnapshotThreshold: 32, TrailingLogs: 8}
+	o.Timings = consensus.Timings{SnapshotInterval: 100 * time.Millisecond, SnapshotThreshold: soon, TrailingLogs: 8}
 }
+
+// soon is behind how many entries often makes the next snapshot.
+const soon = 32
 
 // installs counts what a node logs when it has taken a leader's snapshot.
 type installs struct {
@@ -282,6 +285,25 @@ func TestARottenSnapshotIsNotSent(t *testing.T) {
 			return !slices.ContainsFunc(found(n, metas), func(s string) bool { return slices.Contains(made[n], s) })
 		})
 	}
+	// One that is due would be made after the rot, and sent instead.
+	fresh := func(n *running) bool {
+		at, _, err := n.Replica().StateHash(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(found(n, metas), func(s string) bool {
+			var index uint64 // its folder is named after its index
+			_, err := fmt.Sscanf(filepath.Base(filepath.Dir(s)), "%d-", &index)
+			return err == nil && index+soon/2 > at
+		})
+	}
+	await(t, "no further snapshot is due", func() bool {
+		if fresh(first) && fresh(nodes[1]) {
+			return true
+		}
+		write()
+		return false
+	})
 	for _, n := range nodes[:2] {
 		logs := found(n, "*-*-*/checkpoint/*.log")
 		if len(logs) == 0 {
