@@ -263,6 +263,7 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		bitswap.TaskWorkerCount(bitswapSendWorkers),
 		bitswap.EngineBlockstoreWorkerCount(bitswapReadWorkers),
 		bitswap.WithClientOption(bsclient.WithoutDuplicatedBlockStats()),
+		bitswap.WithClientOption(bsclient.WithDontHaveTimeoutConfig(patience())),
 	}
 	var filter []server.Option
 	if allow := p.opts.AllowBlock; allow != nil {
@@ -282,6 +283,17 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	split := &splitNetwork{BitSwapNetwork: net, strangers: p.strangers, server: p.serve}
 	p.bitswap = bitswap.New(p.ctx, split, providers, p.opts.Blocks, options...)
 	return listen(h, p.opts.Listen)
+}
+
+// patience is how long bitswap waits for an answer before it takes one for lost
+// and goes on as if the peer did not have the block. By default that is twice
+// the latency seen, 50 ms at the least, and any pause of either process is longer:
+// then the only peer of a session is taken out of it, its late answers are
+// not what is wanted any more, and nothing moves until the next Renew.
+func patience() *bsclient.DontHaveTimeoutConfig {
+	conf := bsclient.DefaultDontHaveTimeoutConfig()
+	conf.MinTimeout = conf.DontHaveTimeout // 5 s
+	return conf
 }
 
 // Run keeps members connected, announces content, and sweeps idle streams

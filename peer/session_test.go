@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ipfs/boxo/blockstore"
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
@@ -243,6 +246,59 @@ func TestRenewedSessionGoesOn(t *testing.T) {
 	got := 0
 	if missing, err := s.Blocks(t.Context(), []cid.Cid{late.Cid()}, func(blocks.Block) error { got++; return nil }); err != nil || got != 1 {
 		t.Fatal(missing, err)
+	}
+}
+
+// gated is a block store that stands still while its gate is held.
+type gated struct {
+	blockstore.Blockstore
+	gate sync.RWMutex
+}
+
+func (g *gated) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	return g.Blockstore.Get(ctx, c)
+}
+
+// An origin that does not answer for a moment stays in the session. Bitswap takes
+// it out otherwise, and what is wanted while nobody is in it is never asked for.
+func TestAnOriginThatPausesIsWaitedFor(t *testing.T) {
+	f := peertest.NewForeign(t)
+	store := &gated{Blockstore: f.Store.Blockstore}
+	f.Store.Blockstore = store
+	root, count, _, err := f.Store.AddTree(1, cid.DagCBOR, 100, 2, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newTestPeer(t, newRoster())
+	inSession := func() bool {
+		tags := p.public.ConnManager().GetTagInfo(f.Host.ID())
+		return tags != nil && slices.ContainsFunc(slices.Collect(maps.Keys(tags.Tags)), func(tag string) bool {
+			return strings.HasPrefix(tag, "bs-ses-")
+		})
+	}
+	type outcome struct {
+		got dag.Result
+		err error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		got, err := fetch(t.Context(), p, root, dag.Limits{Renew: time.Hour}, f.Addrs()...)
+		ended <- outcome{got, err}
+	}()
+	until(t, "blocks come", func() bool { n, _ := p.store.Puts(); return n > 0 })
+	store.gate.Lock()
+	until(t, "much is asked for", func() bool { return len(p.bitswap.GetWantlist()) >= 64 })
+	for paused := time.Now(); time.Since(paused) < time.Second; <-time.After(stalePoll) {
+		if !inSession() {
+			t.Error("the origin was taken out of the session")
+			break
+		}
+	}
+	store.gate.Unlock()
+	if o := <-ended; o.err != nil || o.got.Blocks != uint64(count) {
+		t.Fatalf("%d of %d blocks: %v", o.got.Blocks, count, o.err)
 	}
 }
 
