@@ -121,6 +121,9 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 	case askApplied:
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.Applied())
 	case askTerm:
+		if !n.knowsItsTerm() {
+			return refusal(fmt.Errorf("%w: this node has no vote, so its term vouches for nothing", errRetry))
+		}
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 	case askLevel:
 		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel))

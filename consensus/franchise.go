@@ -157,6 +157,17 @@ func (n *Node) Store() (id state.StoreID, votes bool) {
 	return r.store, r.votes
 }
 
+// knowsItsTerm tells whether this node knows every term that it voted in. With its
+// log it may have lost one. In a cluster at level 0 a new voter has no franchise
+// before it has caught up, which takes a read that it confirms itself.
+func (n *Node) knowsItsTerm() bool {
+	if n.franchise.read().votes {
+		return true
+	}
+	known := n.fsm.verdict()
+	return known.level == 0 && known.members.Founded()
+}
+
 // takeVote lets this node vote once the replicated state says that its store
 // may. Before level 1 nobody says so, and who is a voter votes.
 func (n *Node) takeVote(view state.View) error {

@@ -3,6 +3,7 @@ package consensus
 import (
 	"encoding/hex"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,5 +215,50 @@ func TestAWipedFollowerComesBackUnderWrites(t *testing.T) {
 			return votes && wiped.Ready() == nil && c.leader().Roles()[wiped.id] == roleVoter
 		})
 		c.sameEverywhere()
+	})
+}
+
+// forgetful is a stable store that takes no franchise as long as a test wants so.
+type forgetful struct {
+	raft.StableStore
+	full atomic.Bool
+}
+
+func (f *forgetful) Set(key, value []byte) error {
+	if f.full.Load() && string(key) == franchiseKey {
+		return errFull
+	}
+	return f.StableStore.Set(key, value)
+}
+
+// A member that cannot vote yet counts for no majority: with another one down there
+// would be nobody to elect a leader, and only a leader could let it vote.
+func TestAMemberCountsWhenItHasTakenItsVote(t *testing.T) {
+	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
+		disk := raft.NewInmemStore()
+		values := &forgetful{StableStore: disk}
+		node := &testNode{cluster: c, id: "n3", store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
+		node.tune = func(o *Options) {
+			o.Stable = values
+			o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
+		}
+		c.nodes[node.id] = node
+		node.start()
+		values.full.Store(true)
+		c.join(node.id)
+		c.until("the state lets it vote", func() bool {
+			view, release := c.leader().LocalView()
+			defer release()
+			record, err := view.Node(node.id)
+			return err == nil && record.Votes
+		})
+		for range 10 { // looks of the leader
+			if role := c.leader().Roles()[node.id]; role != roleNonvoter {
+				t.Fatalf("it is a %s", role)
+			}
+			<-time.After(2 * time.Second)
+		}
+		values.full.Store(false)
+		c.until("it is a voter", func() bool { return c.voters() == 3 })
 	})
 }

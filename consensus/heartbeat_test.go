@@ -143,3 +143,20 @@ func TestOnlyWhoLeadsInATermSendsEntriesOfIt(t *testing.T) {
 		}
 	})
 }
+
+func TestATermWithoutAVoteVouchesForNothing(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		node := c.leader()
+		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerDone {
+			t.Errorf("with a vote: answer %d", how)
+		}
+		r := node.franchise.read()
+		r.votes = false
+		if err := node.franchise.write(r); err != nil {
+			t.Fatal(err)
+		}
+		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerRetry {
+			t.Errorf("without one: answer %d", how)
+		}
+	})
+}

@@ -31,11 +31,13 @@ func TestSenderOfASnapshotDiesHalfWay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.until("the log does not reach back", func() bool {
-			first, err := sender.disk.FirstIndex()
-			last, lerr := lagging.disk.LastIndex()
-			return err == nil && lerr == nil && first > last+1
-		})
+		for _, n := range []*testNode{sender, other} {
+			c.until("its log does not reach back", func() bool {
+				first, err := n.disk.FirstIndex()
+				last, lerr := lagging.disk.LastIndex()
+				return err == nil && lerr == nil && first > last+1
+			})
+		}
 		half := make(chan struct{})
 		var once sync.Once
 		lagging.snaps.arriving = func(bytes int) {

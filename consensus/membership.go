@@ -22,6 +22,8 @@ const (
 	changeTimeout = 5 * time.Second
 	// askTimeout is how long it waits for a member to say how far it is.
 	askTimeout = time.Second
+	// votePoll is how often it asks meanwhile whether one has taken its vote.
+	votePoll = 10 * time.Millisecond
 	// removalGrace is how long a node that finds itself removed waits for word
 	// of the cluster that says otherwise.
 	removalGrace = 5 * time.Second
@@ -222,6 +224,10 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 			_, err := n.propose(ctx, &state.GrantVote{Node: node.ID, Store: node.Store})
 			return err == nil, err
 		}
+		if err := n.voteTaken(ctx, id); err != nil {
+			n.log.DebugContext(ctx, "member has not taken its vote", "node", id, "err", err)
+			continue
+		}
 		n.log.InfoContext(ctx, "member votes from now on", "node", id)
 		return true, n.change(ctx, "promote "+string(id), n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout))
 	}
@@ -232,6 +238,25 @@ func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) 
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return n.forwards.number(ctx, state.NodeID(id), askApplied)
+}
+
+// voteTaken returns nil once a member can vote. One that counted before, went down
+// and did not know of its vote when it came back would be missing in the election
+// of a leader, and only a leader can tell it.
+func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for {
+		_, err := n.forwards.number(ctx, state.NodeID(id), askTerm)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(votePoll):
+		}
+	}
 }
 
 // expel removes a server that is no member; this node after it has handed over.

@@ -15,6 +15,9 @@ type Members struct {
 	nodes   []Node   // in the order of their keys
 }
 
+// Founded tells whether there is a cluster.
+func (m *Members) Founded() bool { return m.cluster != nil }
+
 // Members reads the records for With.
 func (v View) Members() (*Members, error) {
 	c, err := get[Cluster](v.r, clusterKey)
