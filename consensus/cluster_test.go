@@ -70,7 +70,7 @@ func inVirtualTime(t *testing.T, n int, timings Timings, test func(t *testing.T,
 			c.join(node.id)
 		}
 		if n > 0 {
-			c.until("everybody has a role", func() bool { return c.voters() == votersFor(n) && c.ready() == n })
+			c.until("everybody has a role", func() bool { return c.know(votersFor(n)) && c.ready() == n })
 		}
 		test(t, c)
 	})
@@ -270,13 +270,27 @@ func (c *testCluster) follower() *testNode {
 	return nil
 }
 
-func (c *testCluster) voters() (voters int) {
-	for _, role := range c.leader().Roles() {
+func (c *testCluster) voters() int { return c.leader().voters() }
+
+// voters is how many members vote, as a node knows it.
+func (n *testNode) voters() (voters int) {
+	for _, role := range n.Roles() {
 		if role == roleVoter {
 			voters++
 		}
 	}
 	return voters
+}
+
+// know tells whether every node knows of so many voters. One that does not would
+// refuse its vote to those whom it takes for followers only.
+func (c *testCluster) know(voters int) bool {
+	for _, n := range c.nodes {
+		if n.voters() != voters {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *testCluster) ready() (ready int) {

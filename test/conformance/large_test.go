@@ -26,7 +26,7 @@ func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 	if !*longFlag {
 		t.Skip("takes minutes; run with -long")
 	}
-	c := harness.Start(t, harness.Options{Nodes: 1})
+	c := harness.Start(t, harness.Options{Nodes: 1, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=16GiB"}})
 	s := newService(t, c, "large@example.org")
 	n := c.Nodes[0]
 	boxo := harness.StartBoxo(t)
@@ -36,7 +36,11 @@ func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 	id := s.post(harness.Pin{CID: tree.CID, Origins: boxo.Addrs}).RequestID
 	harness.Eventually(t, largeWithin, "the tree is pinned", func() (bool, error) {
 		most = max(most, residentBytes(t, n.Pid()))
-		return s.get(id).Status == "pinned", nil
+		now := s.get(id)
+		if now.Status == "failed" {
+			t.Fatal(now.Info)
+		}
+		return now.Status == "pinned", nil
 	})
 	t.Logf("%d blocks in %s, %s of processor time; the node grew by %d MiB to %d MiB",
 		tree.Blocks, time.Since(start).Round(time.Second), processorTime(t, n.Pid())-used, (most-before)>>20, most>>20)
