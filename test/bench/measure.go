@@ -110,6 +110,16 @@ type meter struct {
 	before usage
 }
 
+// rates are on, so that requests cost what they cost, and never reached: one
+// account sends here what thousands would.
+func rates() []string {
+	const none = "1000000"
+	return []string{
+		"HOLDFAST_API_ACCOUNT_RATE=" + none, "HOLDFAST_API_ACCOUNT_BURST=" + none,
+		"HOLDFAST_API_ADDRESS_RATE=" + none, "HOLDFAST_API_ADDRESS_BURST=" + none,
+	}
+}
+
 func newMeter(nodes []*harness.Node, source *harness.Boxo) *meter {
 	m := &meter{nodes: nodes, source: source}
 	m.before = m.now()

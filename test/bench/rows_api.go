@@ -92,7 +92,7 @@ func (u *user) waitPinned(want int) {
 
 // measureAPI is what the pinning API costs, with content that is here already.
 func measureAPI(b *bench) {
-	c := harness.Start(b, harness.Options{Replication: 2})
+	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	measureIdle(b, c)
 	source := harness.StartBoxo(b)
 	u := newUser(b, c, "api")

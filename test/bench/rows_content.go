@@ -15,7 +15,7 @@ const addAtOnce = 5_000
 
 // measureContent pins small files of a foreign peer, and deletes some.
 func measureContent(b *bench) {
-	c := harness.Start(b, harness.Options{Replication: 2})
+	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	source := harness.StartBoxo(b)
 	u := newUser(b, c, "content")
 	var created [][]byte
@@ -122,7 +122,7 @@ func measureLarge(b *bench) {
 		name, target string
 	}{{1, "one node", "1.2 s"}, {3, "three nodes", "2.5 s"}} {
 		err := scope(b.ctx, b.settings, func(b *bench) {
-			c := harness.Start(b, harness.Options{Nodes: size.nodes, Replication: size.nodes})
+			c := harness.Start(b, harness.Options{Nodes: size.nodes, Replication: size.nodes, Env: rates()})
 			u := newUser(b, c, "large")
 			m := newMeter(c.Nodes, source)
 			began := time.Now()

@@ -22,7 +22,7 @@ func measureMillion(b *bench) {
 	if b.million == 0 {
 		return
 	}
-	c := harness.Start(b, harness.Options{Nodes: 1, Replication: 2})
+	c := harness.Start(b, harness.Options{Nodes: 1, Replication: 2, Env: rates()})
 	source := harness.StartBoxo(b)
 	u := newUser(b, c, "million")
 	files := source.AddRandom(heldRoots, heldBytes)

@@ -14,7 +14,7 @@ import (
 // measureOutage kills leaders under a client that writes and, when a node does
 // not take its write, tries the next node.
 func measureOutage(b *bench) {
-	c := harness.Start(b, harness.Options{Replication: 2})
+	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	u := newUser(b, c, "outage")
 	file := harness.StartBoxo(b).AddRandom(1, heldBytes)[0]
 	body := pinBody(file.CID, "outage", nil)

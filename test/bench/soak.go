@@ -37,7 +37,7 @@ func measureSoak(b *bench) {
 	if b.soak == 0 {
 		return
 	}
-	c := harness.Start(b, harness.Options{Replication: 2})
+	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	source := harness.StartBoxo(b)
 	u := newUser(b, c, "soak")
 	w := &soak{b: b, user: u, origins: source.Addrs}
