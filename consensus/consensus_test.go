@@ -554,15 +554,11 @@ func TestEntryThatCannotBeReadStopsTheStateMachine(t *testing.T) {
 	}
 }
 
-func TestEntriesThatTheStateHasAreSkipped(t *testing.T) {
-	store := newMemStore()
-	f, err := openFSM(Options{Store: store, CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
-		func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+// harmless are entries that change nothing, from one index on.
+func harmless(t *testing.T, from uint64, n int) []*raft.Log {
+	t.Helper()
 	var entries []*raft.Log
-	for i := range uint64(5) {
+	for i := range uint64(n) {
 		body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
 		if err != nil {
 			t.Fatal(err)
@@ -571,8 +567,46 @@ func TestEntriesThatTheStateHasAreSkipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries = append(entries, &raft.Log{Index: 10 + i, Term: 1, Type: raft.LogCommand, Data: data})
+		entries = append(entries, &raft.Log{Index: from + i, Term: 1, Type: raft.LogCommand, Data: data})
 	}
+	return entries
+}
+
+// A snapshot is labelled with the entry that Raft has come to, so it must not
+// hold what Raft tells again only later.
+func TestNoSnapshotIsTakenOfAStateThatIsAhead(t *testing.T) {
+	store, dir := newMemStore(), t.TempDir()
+	entries := harmless(t, 10, 5)
+	open := func() *fsm {
+		f, err := openFSM(Options{Store: store, CheckpointDir: dir, Watch: &state.Watch{}, Logger: quiet()},
+			func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	open().ApplyBatch(entries)
+	f := open() // the node was restarted
+	for i := range entries {
+		f.ApplyBatch(entries[i : i+1])
+		s, err := f.Snapshot()
+		if last := i == len(entries)-1; last != (err == nil) || !last && !errors.Is(err, errReplaying) {
+			t.Errorf("at entry %d of a state at 14: %v", entries[i].Index, err)
+		}
+		if err == nil {
+			s.Release()
+		}
+	}
+}
+
+func TestEntriesThatTheStateHasAreSkipped(t *testing.T) {
+	store := newMemStore()
+	f, err := openFSM(Options{Store: store, CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
+		func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := harmless(t, 10, 5)
 	f.ApplyBatch(entries[:3])
 	began := store.transactions()
 	for i, answer := range f.ApplyBatch(entries[1:3]) {

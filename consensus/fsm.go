@@ -61,6 +61,7 @@ type fsm struct {
 
 	// What follows belongs to Raft's goroutine.
 	broken      error  // nothing is applied any more
+	handed      uint64 // the newest entry that Raft has handed over
 	checkpoints uint64 // made so far, for their names
 }
 
@@ -196,6 +197,7 @@ func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry
 // them nor let them in, and so would never learn what to apply again.
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
+	f.handed = entries[len(entries)-1].Index
 	if f.broken == nil {
 		f.work.start(f.ran)
 		err := f.apply(entries, answers)
@@ -305,11 +307,18 @@ func applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wire.Outcome
 	return outcomes, nil
 }
 
+// errReplaying says that Raft has not come to the entries yet that are in the state.
+var errReplaying = errors.New("the state is ahead of what Raft has told again since the start")
+
 // Snapshot implements raft.FSM. The checkpoint costs the same whatever the
-// size of the state, and is durable, so the log before it may go.
+// size of the state, and is durable, so the log before it may go. There is none
+// as long as it would hold more than the entry says at which Raft takes it.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
+	}
+	if f.handed < f.progress.index() {
+		return nil, errReplaying
 	}
 	if err := f.store.Sync(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -349,6 +358,7 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 		f.fail(f.broken)
 		return f.broken
 	}
+	f.handed = index
 	f.progress.set(index, 0)
 	f.watch.Replace(index)
 	f.wakeMembers()
