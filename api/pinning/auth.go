@@ -35,7 +35,7 @@ func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if text == "" {
-			return web.BadRequest("%s is missing", name)
+			return web.BadRequest("%s is missing or empty", name)
 		}
 		given[i] = text
 	}

@@ -29,7 +29,7 @@ func parseQuery(raw string) (q state.PinQuery, err error) {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return q, web.BadRequest("the query is not valid: %v", err)
+		return q, badQuery()
 	}
 	for _, p := range []struct {
 		name  string
@@ -53,11 +53,17 @@ func parseQuery(raw string) (q state.PinQuery, err error) {
 	return q, nil
 }
 
+// badQuery is the error of a query that cannot be taken apart. What package url
+// says of it differs between releases of Go.
+func badQuery() error {
+	return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
+}
+
 func parseCIDs(q *state.PinQuery, given []string) error {
 	for _, list := range given {
 		for text := range strings.SplitSeq(list, ",") {
 			if len(q.CIDs) == MaxCIDs {
-				return web.BadRequest("more than %d CIDs in cid", MaxCIDs)
+				return web.BadRequest("cid has too many entries, at most %d are allowed", MaxCIDs)
 			}
 			c, err := pins.ParseCID(text)
 			if err != nil {
@@ -73,8 +79,8 @@ func parseName(q *state.PinQuery, given []string) error {
 	if !utf8.ValidString(given[0]) {
 		return web.BadRequest("name is not UTF-8")
 	}
-	if utf8.RuneCountInString(given[0]) > state.MaxNameRunes {
-		return web.BadRequest("name is longer than %d characters", state.MaxNameRunes)
+	if n := utf8.RuneCountInString(given[0]); n > state.MaxNameRunes {
+		return web.BadRequest("name has %d characters, at most %d are allowed", n, state.MaxNameRunes)
 	}
 	q.Name = given[0]
 	return nil
@@ -101,7 +107,7 @@ func parseStatuses(q *state.PinQuery, given []string) error {
 		for name := range strings.SplitSeq(list, ",") {
 			status, ok := parseStatus(name)
 			if !ok {
-				return web.BadRequest("status must be made of queued, pinning, pinned, failed")
+				return web.BadRequest("status must be one or more of queued, pinning, pinned, failed, with commas between them")
 			}
 			known := false
 			for _, s := range q.Statuses {
@@ -181,7 +187,7 @@ func parseTime(name, text string) (time.Time, error) {
 func parseLimit(q *state.PinQuery, given []string) error {
 	n, err := strconv.ParseUint(given[0], 10, 16)
 	if err != nil || n < 1 || n > MaxLimit {
-		return web.BadRequest("limit must be a number from 1 to %d", MaxLimit)
+		return web.BadRequest("limit must be a whole number from 1 to %d", MaxLimit)
 	}
 	q.Limit = int(n)
 	return nil
@@ -193,7 +199,7 @@ func parseMeta(q *state.PinQuery, given []string) error {
 		return err
 	}
 	if len(meta) > state.MaxMetaPairs {
-		return web.BadRequest("meta has more than %d pairs", state.MaxMetaPairs)
+		return web.BadRequest("meta has %d pairs, at most %d are allowed", len(meta), state.MaxMetaPairs)
 	}
 	q.Meta = meta
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -142,6 +143,57 @@ func FuzzPin(f *testing.F) {
 			t.Fatalf("%+v is echoed as %s: %v", request, echo, err)
 		}
 	})
+}
+
+// TestWhatIsWrongIsSaidForUsers holds what answers say against what somebody needs
+// who reads no Go, alike in a body and in a query.
+func TestWhatIsWrongIsSaidForUsers(t *testing.T) {
+	long, pairs := strings.Repeat("é", 256), make([]string, 1001)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf(`"k%d":"v"`, i)
+	}
+	meta := "{" + strings.Join(pairs, ",") + "}"
+	body := func(text string) error {
+		request, err := parsePin([]byte(text))
+		if err == nil {
+			_, err = request.Validate()
+		}
+		return err
+	}
+	query := func(pair ...string) error {
+		_, err := parseQuery(url.Values{pair[0]: {pair[1]}}.Encode())
+		return err
+	}
+	raw := func(text string) error { _, err := parseQuery(text); return err }
+	wait := func(text string) error { _, err := parseWait("wait=" + text); return err }
+	const escape = "the query is not valid: a % must stand before two hexadecimal digits, and a ; is written %3B"
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{body(`{"cid":"` + cidOne + `","name":"` + long + `"}`), "name has 256 characters, at most 255 are allowed"},
+		{query("name", long), "name has 256 characters, at most 255 are allowed"},
+		{body(`{"cid":"` + cidOne + `","meta":` + meta + `}`), "meta has 1001 pairs, at most 1000 are allowed"},
+		{query("meta", meta), "meta has 1001 pairs, at most 1000 are allowed"},
+		{query("cid", strings.Repeat(cidOne+",", 11)), "cid has too many entries, at most 10 are allowed"},
+		{query("status", "done"), "status must be one or more of queued, pinning, pinned, failed, with commas between them"},
+		{query("limit", "1.5"), "limit must be a whole number from 1 to 1000"},
+		{raw("a=%zz"), escape},
+		{raw("a=1;b=2"), escape},
+		{wait("%"), escape},
+		{wait("2h"), "wait must be a time such as 30s, above 0s and at most 60s"},
+		{body(""), "the body is empty, it must be a JSON object"},
+		{query("meta", ""), "meta is empty, it must be a JSON object"},
+		{body("\ufeff{}"), "the body begins with a byte order mark, which is not JSON"},
+		{body("{} {}"), "the body has more after the end of its JSON object"},
+		{body(`{"name":"\ud800"}`), `the body has a \u escape that is half a surrogate pair`},
+		{body(strings.Repeat("[", 100)), "the body is nested deeper than 64 levels"},
+		{body(`{"cid":"z` + cidV0 + `"}`), `cid "z` + cidV0 + `" is not a valid CID: one of version 0 has no multibase prefix`},
+	} {
+		if tc.err == nil || answer(tc.err).Detail != tc.want {
+			t.Errorf("%v, want %s", tc.err, tc.want)
+		}
+	}
 }
 
 func TestErrorsOfTheWebAreTheirOwn(t *testing.T) {

@@ -25,7 +25,7 @@ func parseWait(raw string) (time.Duration, error) {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return 0, web.BadRequest("the query is not valid: %v", err)
+		return 0, badQuery()
 	}
 	given, ok := values["wait"]
 	if !ok {
@@ -33,7 +33,7 @@ func parseWait(raw string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(given[0])
 	if err != nil || d <= 0 || d > MaxWait {
-		return 0, web.BadRequest("wait must be more than none and at most %s, such as 30s", MaxWait)
+		return 0, web.BadRequest("wait must be a time such as 30s, above 0s and at most %ds", int(MaxWait.Seconds()))
 	}
 	return d, nil
 }

@@ -38,7 +38,7 @@ func ParseCID(text string) (cid.Cid, error) {
 	// The decoder lets a version 0 with the prefix of a multibase pass, which
 	// the CID specification forbids.
 	if c.Version() == 0 && c.String() != text {
-		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is of version 0 with the prefix of a multibase", quoted(text))
+		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is not a valid CID: one of version 0 has no multibase prefix", quoted(text))
 	}
 	return c, nil
 }

@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 		{"cid of no bytes", Request{CID: identity(0)}, ""},
 		{"cid with blake3", Request{CID: cid.NewCidV1(cid.Raw, b3).String()}, ""},
 		{"cid with an unknown codec", Request{CID: cid.NewCidV1(0x300539, b3).String()}, ""},
-		{"cid v0 behind a multibase", Request{CID: "z" + v0}, "with the prefix of a multibase"},
+		{"cid v0 behind a multibase", Request{CID: "z" + v0}, "has no multibase prefix"},
 		{"cid missing", Request{}, "cid is missing or empty"},
 		{"cid of blanks", Request{CID: "   "}, "not a valid CID"},
 		{"cid with a blank after it", Request{CID: v0 + " "}, "not a valid CID"},

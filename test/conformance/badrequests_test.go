@@ -3,11 +3,14 @@
 package conformance
 
 import (
-	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,10 +22,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
+// badAnswers are the answers to all bad requests, one a line in the order of
+// their names: name, status, media type, body.
+const badAnswers = "testdata/badrequests.tsv"
+
+var update = flag.Bool("update", false, "write the answers to bad requests anew: a changed one is a change of the API")
+
 // badRequest is one request that must be refused, or at least must not hurt.
 type badRequest struct {
 	name, method, path, body string
-	want                     []int // status; one of
+	want                     int         // status
+	header                   http.Header // on top of the usual ones
+}
+
+// fixed is a CID that nobody has and that every run sends, as answers repeat it.
+func fixed(n int) cid.Cid {
+	hash, err := multihash.Sum([]byte("sent with bad requests "+strconv.Itoa(n)), multihash.SHA2_256, -1)
+	if err != nil {
+		panic(fmt.Sprintf("sha2-256: %v", err)) // cannot happen
+	}
+	return cid.NewCidV1(cid.Raw, hash)
 }
 
 // maxBody is the documented bound of a JSON body.
@@ -30,7 +49,7 @@ const maxBody = 1 << 20
 
 // badBodies are refused as a new pin and as a replacement alike.
 func badBodies() map[string]string {
-	c := nowhere().String()
+	c := fixed(0).String()
 	with := func(member string) string { return `{"cid":"` + c + `",` + member + `}` }
 	origins := func(n int, text string) string {
 		return with(`"origins":[` + strings.TrimSuffix(strings.Repeat(`"`+text+`",`, n), ",") + `]`)
@@ -112,7 +131,7 @@ func badBodies() map[string]string {
 func badQueries() map[string]string {
 	eleven := make([]string, 11)
 	for i := range eleven {
-		eleven[i] = nowhere().String()
+		eleven[i] = fixed(i).String()
 	}
 	q := func(name, value string) string { return url.Values{name: {value}}.Encode() }
 	return map[string]string{
@@ -171,7 +190,7 @@ func badQueries() map[string]string {
 // generatedBodies are as bad as badBodies, made by rule: every JSON value of a
 // wrong type for every field, and every proper beginning of a good body.
 func generatedBodies() map[string]string {
-	c := nowhere().String()
+	c := fixed(0).String()
 	all := map[string]string{}
 	values := map[string][]string{
 		"number": {"0", "-1", "1e400", "1.5"}, "truth": {"true", "false"}, "null": {"null"},
@@ -208,67 +227,173 @@ func generatedBodies() map[string]string {
 
 func corpus(id string) []badRequest {
 	var all []badRequest
-	bad := []int{http.StatusBadRequest}
-	for name, body := range badBodies() {
-		all = append(all,
-			badRequest{"new: " + name, http.MethodPost, "/pins", body, bad},
-			badRequest{"replace: " + name, http.MethodPost, "/pins/" + id, body, bad})
+	add := func(want int, name, method, path, body string) {
+		all = append(all, badRequest{name: name, method: method, path: path, body: body, want: want})
 	}
-	for name, body := range generatedBodies() {
-		all = append(all,
-			badRequest{"new: " + name, http.MethodPost, "/pins", body, bad},
-			badRequest{"replace: " + name, http.MethodPost, "/pins/" + id, body, bad})
+	for _, bodies := range []map[string]string{badBodies(), generatedBodies()} {
+		for name, body := range bodies {
+			add(http.StatusBadRequest, "new: "+name, http.MethodPost, "/pins", body)
+			add(http.StatusBadRequest, "replace: "+name, http.MethodPost, "/pins/"+id, body)
+		}
 	}
 	for _, wait := range []string{"", "30", "x", "0s", "-1s", "61s", "1h", "1m0.001s", "%2030s", "30s%20", "NaNs", "1e1s"} {
-		all = append(all, badRequest{"wait is " + wait, http.MethodGet, "/pins/" + id + "?wait=" + wait, "", bad})
+		add(http.StatusBadRequest, "wait is "+wait, http.MethodGet, "/pins/"+id+"?wait="+wait, "")
 	}
-	for _, path := range []string{"/pins", "/pins/" + id, "/healthz", "/readyz", "/openapi.json"} {
+	for _, path := range []string{"/pins", "/pins/" + id, "/auth/token", "/healthz", "/readyz", "/openapi.json"} {
 		for _, method := range []string{"PUT", "PATCH", "TRACE", "PROPFIND", "get"} {
-			all = append(all, badRequest{"93 " + method + " of " + path, method, path, "", []int{http.StatusMethodNotAllowed}})
+			add(http.StatusMethodNotAllowed, "93 "+method+" of "+path, method, path, "")
 		}
 	}
 	for _, path := range []string{"/", "//", "/pins/", "//pins", "/Pins", "/pins/" + id + "/", "/pins//" + id, "/pin", "/pins.json", "/.git/config", "/pins/../pins", "/%70ins", "/auth", "/metrics", "/status", "/v1", "/api/v0/pin/ls"} {
-		all = append(all, badRequest{"93 nothing at " + path, http.MethodGet, path, "", []int{http.StatusNotFound}})
+		add(http.StatusNotFound, "93 nothing at "+path, http.MethodGet, path, "")
 	}
 	for name, q := range badQueries() {
-		all = append(all, badRequest{name, http.MethodGet, "/pins?" + q, "", bad})
+		add(http.StatusBadRequest, name, http.MethodGet, "/pins?"+q, "")
 	}
 	// Within the JSON bound but for one byte.
+	good := `{"cid":"` + fixed(0).String() + `"}`
 	big := func(n int) string {
-		head := `{"cid":"` + nowhere().String() + `","x":"`
+		head := `{"cid":"` + fixed(0).String() + `","x":"`
 		return head + strings.Repeat("x", n-len(head)-2) + `"}`
 	}
-	unknown, method, large := []int{http.StatusNotFound}, []int{http.StatusMethodNotAllowed}, []int{http.StatusRequestEntityTooLarge}
-	return append(all,
-		badRequest{"100 108 a body of 1 MiB and a byte", http.MethodPost, "/pins", big(maxBody + 1), large},
-		badRequest{"100 108 a body of 3 MiB", http.MethodPost, "/pins", big(3 * maxBody), large},
-		badRequest{"100 108 a replacement of 3 MiB", http.MethodPost, "/pins/" + id, big(3 * maxBody), large},
-		badRequest{"96 an unknown id", http.MethodGet, "/pins/unknown", "", unknown},
-		badRequest{"93 an unknown route", http.MethodGet, "/nothing/here", "", unknown},
-		badRequest{"93 a route below a pin", http.MethodGet, "/pins/" + id + "/more", "", unknown},
-		badRequest{"93 a version segment", http.MethodGet, "/v1/pins", "", unknown},
-		badRequest{"93 PUT of the list", http.MethodPut, "/pins", "{}", method},
-		badRequest{"93 DELETE of the list", http.MethodDelete, "/pins", "", method},
-		badRequest{"93 PATCH of a pin", http.MethodPatch, "/pins/" + id, "{}", method},
-	)
+	add(http.StatusRequestEntityTooLarge, "100 108 a body of 1 MiB and a byte", http.MethodPost, "/pins", big(maxBody+1))
+	add(http.StatusRequestEntityTooLarge, "100 108 a body of 3 MiB", http.MethodPost, "/pins", big(3*maxBody))
+	add(http.StatusRequestEntityTooLarge, "100 108 a replacement of 3 MiB", http.MethodPost, "/pins/"+id, big(3*maxBody))
+	add(http.StatusNotFound, "96 an unknown id", http.MethodGet, "/pins/unknown", "")
+	add(http.StatusNotFound, "93 an unknown route", http.MethodGet, "/nothing/here", "")
+	add(http.StatusNotFound, "93 a route below a pin", http.MethodGet, "/pins/"+id+"/more", "")
+	add(http.StatusNotFound, "93 a version segment", http.MethodGet, "/v1/pins", "")
+	add(http.StatusMethodNotAllowed, "93 PUT of the list", http.MethodPut, "/pins", "{}")
+	add(http.StatusMethodNotAllowed, "93 DELETE of the list", http.MethodDelete, "/pins", "")
+	add(http.StatusMethodNotAllowed, "93 PATCH of a pin", http.MethodPatch, "/pins/"+id, "{}")
+	for name, body := range map[string]string{
+		"nothing": "", "half an object": "{", "an empty object": "{}", "a list": "[]", "no password": `{"username":"a@example.org"}`, "no name": `{"password":"x"}`,
+		"a name that is a list": `{"username":[],"password":"x"}`, "a password that is a number": `{"username":"a@example.org","password":1}`,
+		"an empty password": `{"username":"a@example.org","password":""}`, "a null name": `{"username":null,"password":"x"}`,
+	} {
+		add(http.StatusBadRequest, "79 sign-in with "+name, http.MethodPost, "/auth/token", body)
+	}
+	return append(all, badHeaders(id, good)...)
+}
+
+// badHeaders are good requests but for a header.
+func badHeaders(id, good string) []badRequest {
+	var all []badRequest
+	for name, values := range map[string][]string{
+		"text": {"text/plain"}, "a form": {"application/x-www-form-urlencoded"}, "another JSON": {"application/ld+json"}, "garbage": {"/"},
+		"two types": {"application/json", "application/json"},
+	} {
+		for at, path := range map[string]string{"new": "/pins", "replace": "/pins/" + id, "sign-in": "/auth/token"} {
+			all = append(all, badRequest{"30 " + at + ": Content-Type is " + name, http.MethodPost, path, good, http.StatusBadRequest, http.Header{"Content-Type": values}})
+		}
+	}
+	for name, values := range map[string][]string{
+		"empty": {""}, "256 characters": {strings.Repeat("a", 256)}, "with a blank": {"a b"}, "not ASCII": {"\u00e9"}, "twice": {"a", "a"},
+	} {
+		all = append(all, badRequest{"110 Idempotency-Key is " + name, http.MethodPost, "/pins", good, http.StatusBadRequest, http.Header{"Idempotency-Key": values}})
+	}
+	for name, values := range map[string][]string{
+		"absent": {}, "empty": {""}, "of another scheme": {"Basic YTpi"}, "garbage": {"Bearer abc.def.ghi"}, "with two spaces": {"Bearer  abc.def.ghi"}, "there twice": {"Bearer a", "Bearer a"},
+	} {
+		for _, route := range [][2]string{{http.MethodGet, "/pins"}, {http.MethodPost, "/pins"}, {http.MethodDelete, "/pins/" + id}, {http.MethodDelete, "/auth/token"}} {
+			all = append(all, badRequest{
+				"95 " + route[0] + " " + route[1] + ": Authorization is " + name, route[0], route[1], good, http.StatusUnauthorized, http.Header{"Authorization": values},
+			})
+		}
+	}
+	return all
 }
 
 // unknownIDs are writes that only the cluster can refuse.
 func unknownIDs() []badRequest {
-	unknown := []int{http.StatusNotFound}
 	return []badRequest{
-		{"96 an unknown id to replace", http.MethodPost, "/pins/unknown", `{"cid":"` + nowhere().String() + `"}`, unknown},
-		{"96 an unknown id to delete", http.MethodDelete, "/pins/unknown", "", unknown},
+		{"96 an unknown id to replace", http.MethodPost, "/pins/unknown", `{"cid":"` + fixed(0).String() + `"}`, http.StatusNotFound, nil},
+		{"96 an unknown id to delete", http.MethodDelete, "/pins/unknown", "", http.StatusNotFound, nil},
 	}
 }
 
 // reasons are the reasons that belong to a status.
 var reasons = map[int]string{
-	http.StatusBadRequest: "BAD_REQUEST", http.StatusNotFound: "NOT_FOUND",
+	http.StatusBadRequest: "BAD_REQUEST", http.StatusUnauthorized: "UNAUTHORIZED", http.StatusNotFound: "NOT_FOUND",
+	http.StatusMethodNotAllowed: "METHOD_NOT_ALLOWED",
+}
+
+// answers are what bad requests were and should be answered, lines of badAnswers
+// by name.
+type answers struct {
+	id        string // of the pin in paths, another one in every run
+	got, want map[string]string
+}
+
+func newAnswers(t *testing.T, id string) *answers {
+	t.Helper()
+	a := &answers{id: id, got: map[string]string{}, want: map[string]string{}}
+	data, err := os.ReadFile(badAnswers)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		name, _, _ := strings.Cut(line, "\t")
+		a.want[name] = strings.TrimSuffix(line, "\n")
+	}
+	return a
+}
+
+// check sends a bad request and holds the whole answer against the one that is
+// written down.
+func (a *answers) check(s *service, tc badRequest) {
+	s.t.Helper()
+	r, err := s.next().Do(s.t.Context(), tc.method, tc.path, tc.header, []byte(tc.body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r.Status != tc.want {
+		s.t.Fatalf("%d %.300s, want %d", r.Status, r.Body, tc.want)
+	}
+	if r.Status == http.StatusRequestEntityTooLarge {
+		var flat struct{ Error, Message string }
+		if err := harness.DecodeStrict(r.Body, &flat); err != nil || flat.Error != "PAYLOAD_TOO_LARGE" {
+			s.t.Errorf("100: %s: %v", r.Body, err)
+		}
+	} else {
+		errorBody(s.t, r, reasons[r.Status])
+	}
+	line := fmt.Sprintf("%s\t%d\t%s\t%s", tc.name, r.Status, r.Header.Get("Content-Type"), r.Body)
+	line = strings.ReplaceAll(line, a.id, "{requestid}")
+	name, _, _ := strings.Cut(line, "\t")
+	if a.got[name] != "" {
+		s.t.Errorf("two requests are called %q", name)
+	}
+	a.got[name] = line
+	if want := a.want[name]; line != want && !*update {
+		s.t.Errorf("the answer is\n%s\nand should be\n%s", line, want)
+	}
+}
+
+// finish writes the answers down when that is asked for. all is how many there
+// are when no part of the test was left out.
+func (a *answers) finish(t *testing.T, all int) {
+	t.Helper()
+	if len(a.got) < all || t.Failed() {
+		return // only a part of the test runs, or it has said what is wrong
+	}
+	if *update {
+		lines := slices.Sorted(maps.Values(a.got))
+		if err := os.WriteFile(badAnswers, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for name := range a.want {
+		if a.got[name] == "" {
+			t.Errorf("%s has an answer to %q, which is not sent", badAnswers, name)
+		}
+	}
 }
 
 // TestBadInputChangesNothing sends what must be refused, and holds the answers
-// against the table and the hash of the state against what it was before.
+// against those that are written down and the hash of the state against what it
+// was before.
 func TestBadInputChangesNothing(t *testing.T) {
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "bad@example.org")
@@ -279,34 +404,12 @@ func TestBadInputChangesNothing(t *testing.T) {
 	}
 	before := s.all()
 	hash := stateHash(t, c)
-	all := corpus(stays.RequestID)
+	all, written := corpus(stays.RequestID), newAnswers(t, stays.RequestID)
 	if len(all) < 500 {
 		t.Errorf("the corpus has %d requests", len(all))
 	}
 	for _, tc := range all {
-		t.Run(tc.name, func(t *testing.T) {
-			s := s.as(t)
-			r := s.raw(tc.method, tc.path, tc.body)
-			if !slices.Contains(tc.want, r.Status) {
-				t.Fatalf("%d %.300s, want %v", r.Status, r.Body, tc.want)
-			}
-			switch r.Status {
-			case http.StatusRequestEntityTooLarge:
-				var flat struct {
-					Error string `json:"error"`
-				}
-				if err := json.Unmarshal(r.Body, &flat); err != nil || flat.Error != "PAYLOAD_TOO_LARGE" {
-					t.Errorf("100: %s: %v", r.Body, err)
-				}
-			case http.StatusMethodNotAllowed:
-				if r.Reason() == "" {
-					t.Errorf("93: %s", r.Body)
-				}
-				errorBody(t, r, r.Reason())
-			default:
-				errorBody(t, r, reasons[r.Status])
-			}
-		})
+		t.Run(tc.name, func(t *testing.T) { written.check(s.as(t), tc) })
 	}
 	if after := s.all(); len(after) != 1 || after[0].RequestID != before[0].RequestID || after[0].Pin.Name != "stays" || after[0].Created != before[0].Created {
 		t.Errorf("bad requests changed the state: %+v", after)
@@ -315,14 +418,11 @@ func TestBadInputChangesNothing(t *testing.T) {
 	if now := stateHash(t, c); now.Hash != hash.Hash || now.Index != hash.Index {
 		t.Errorf("P8: the state has the hash %s at %d, and had %s at %d", now.Hash, now.Index, hash.Hash, hash.Index)
 	}
-	for _, tc := range unknownIDs() {
-		s := s.as(t)
-		if r := s.raw(tc.method, tc.path, tc.body); !slices.Contains(tc.want, r.Status) {
-			t.Errorf("%s: %d %.300s", tc.name, r.Status, r.Body)
-		} else {
-			errorBody(t, r, reasons[r.Status])
-		}
+	unknown := unknownIDs()
+	for _, tc := range unknown {
+		t.Run(tc.name, func(t *testing.T) { written.check(s.as(t), tc) })
 	}
+	written.finish(t, len(all)+len(unknown))
 	if after := s.all(); !slices.EqualFunc(after, before, samePin) {
 		t.Errorf("bad requests changed the list: %+v", after)
 	}

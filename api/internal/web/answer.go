@@ -50,7 +50,7 @@ func NoSuchRoute() *Error {
 func MethodNotAllowed(allow ...string) *Error {
 	return &Error{Answer{
 		Status: http.StatusMethodNotAllowed, Reason: "METHOD_NOT_ALLOWED",
-		Detail: "this path knows " + strings.Join(allow, ", "), Allow: allow,
+		Detail: "this path allows " + strings.Join(allow, ", "), Allow: allow,
 	}}
 }
 

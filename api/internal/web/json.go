@@ -74,6 +74,12 @@ type Fields map[string]json.RawMessage
 // between programs. Text must be Unicode, so that an echo can say it again.
 // what names the value in errors.
 func Object(what string, data []byte) (Fields, error) {
+	switch {
+	case len(data) == 0:
+		return nil, BadRequest("%s is empty, it must be a JSON object", what)
+	case bytes.HasPrefix(data, []byte("\ufeff")): // RFC 8259, section 8.1
+		return nil, BadRequest("%s begins with a byte order mark, which is not JSON", what)
+	}
 	if err := checkText(what, data); err != nil {
 		return nil, err
 	}
@@ -95,7 +101,7 @@ func Object(what string, data []byte) (Fields, error) {
 			return nil, BadRequest("%s is not valid JSON", what)
 		}
 		if _, twice := fields[name]; twice {
-			return nil, BadRequest("%s has the member %q twice", what, name)
+			return nil, BadRequest("%s has the member %q twice", what, shorten(name))
 		}
 		fields[name] = value
 	}
@@ -103,7 +109,7 @@ func Object(what string, data []byte) (Fields, error) {
 		return nil, BadRequest("%s is not valid JSON", what)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, BadRequest("%s has more after its end", what)
+		return nil, BadRequest("%s has more after the end of its JSON object", what)
 	}
 	return fields, nil
 }
@@ -156,12 +162,19 @@ func Strings(what string, data []byte) (map[string]string, error) {
 		return nil, err
 	}
 	pairs := make(map[string]string, len(fields))
+	wrong, found := "", false // of several the first by name: one mistake, one answer
 	for name, raw := range fields {
 		var value string
 		if raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
-			return nil, BadRequest("%s must have strings as values, but %q has another type", what, shorten(name))
+			if !found || name < wrong {
+				wrong, found = name, true
+			}
+			continue
 		}
 		pairs[name] = value
+	}
+	if found {
+		return nil, BadRequest("%s must have strings as values, but %q has another type", what, shorten(wrong))
 	}
 	return pairs, nil
 }
@@ -195,13 +208,13 @@ func checkText(what string, data []byte) error {
 			i++ // what is escaped, or the u of \uXXXX
 			size, ok := surrogate(data[i:])
 			if !ok {
-				return BadRequest("%s has half a surrogate pair", what)
+				return BadRequest("%s has a \\u escape that is half a surrogate pair", what)
 			}
 			i += size
 		case quoted:
 		case c == '[' || c == '{':
 			if depth++; depth > MaxJSONDepth {
-				return BadRequest("%s is nested deeper than %d", what, MaxJSONDepth)
+				return BadRequest("%s is nested deeper than %d levels", what, MaxJSONDepth)
 			}
 		case c == ']' || c == '}':
 			depth--

@@ -52,7 +52,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"nested", BadRequest("no"), 400, `{"error":{"reason":"BAD_REQUEST","details":"no"}}`, nil, "DEBUG"},
 		{"wrapped", fmt.Errorf("more: %w", BadRequest("no")), 400, `{"error":{"reason":"BAD_REQUEST","details":"no"}}`, nil, "DEBUG"},
 		{"401", Errorf(401, "UNAUTHORIZED", "who?"), 401, `{"error":{"reason":"UNAUTHORIZED","details":"who?"}}`, map[string]string{"WWW-Authenticate": "Bearer"}, "DEBUG"},
-		{"405", MethodNotAllowed("GET", "HEAD"), 405, `{"error":{"reason":"METHOD_NOT_ALLOWED","details":"this path knows GET, HEAD"}}`, map[string]string{"Allow": "GET, HEAD"}, "DEBUG"},
+		{"405", MethodNotAllowed("GET", "HEAD"), 405, `{"error":{"reason":"METHOD_NOT_ALLOWED","details":"this path allows GET, HEAD"}}`, map[string]string{"Allow": "GET, HEAD"}, "DEBUG"},
 		{"413 flat", tooLarge(), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
 		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "DEBUG"},
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
@@ -285,7 +285,7 @@ func TestObjectIsStrict(t *testing.T) {
 		{deep(MaxJSONDepth), "nested deeper"},
 		{strings.Repeat("[", 10_000), "nested deeper"},
 		{`{"a":"[[[[` + strings.Repeat("[", 100) + `"}`, ""},
-		{``, "not valid JSON"},
+		{``, "it is empty"},
 		{` `, "not valid JSON"},
 		{`null`, "must be a JSON object"},
 		{`[]`, "must be a JSON object"},
@@ -302,13 +302,13 @@ func TestObjectIsStrict(t *testing.T) {
 		{`{"a":01}`, "not valid JSON"},
 		{`{"a":NaN}`, "not valid JSON"},
 		{`{1:2}`, "not valid JSON"},
-		{`{} {}`, "more after its end"},
-		{`{}x`, "more after its end"},
-		{`{}]`, "more after its end"},
-		{"{}\x00", "more after its end"},
+		{`{} {}`, "more after the end"},
+		{`{}x`, "more after the end"},
+		{`{}]`, "more after the end"},
+		{"{}\x00", "more after the end"},
 		{`{"a":1,"a":1}`, `member "a" twice`},
 		{`{"a":1,"\u0061":1}`, `member "a" twice`},
-		{"\ufeff{}", "not valid JSON"},
+		{"\ufeff{}", "byte order mark"},
 		{"{\"a\":\"\xff\"}", "not UTF-8"},
 		{"{\"a\":\"\n\"}", "not valid JSON"},
 		{`{"a":"\ud800"}`, "surrogate"},
@@ -317,7 +317,7 @@ func TestObjectIsStrict(t *testing.T) {
 		{`{"a":"\ud83dx"}`, "surrogate"},
 		{`{"\ud800":1}`, "surrogate"},
 		{`{"a":"\x"}`, "not valid JSON"},
-		{"{} // comment", "more after its end"},
+		{"{} // comment", "more after the end"},
 	} {
 		_, err := Object("it", []byte(tc.body))
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || statusOf(err) != 400) {
@@ -364,6 +364,21 @@ func TestMembersHaveTheirTypes(t *testing.T) {
 	_, pairs, err3 := f.Strings("absent")
 	if text || texts || pairs || err1 != nil || err2 != nil || err3 != nil {
 		t.Error("what is absent is given")
+	}
+}
+
+func TestOneMistakeHasOneAnswer(t *testing.T) {
+	for range 100 { // maps have another order each time
+		_, err := Strings("it", []byte(`{"d":1,"b":null,"a":"fine","c":[],"e":{}}`))
+		if err == nil || err.Error() != `it must have strings as values, but "b" has another type` {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("a", 100_000)
+	for _, body := range []string{`{"` + long + `":1,"` + long + `":1}`, `{"` + long + `":1}`} {
+		if _, err := Strings("it", []byte(body)); err == nil || len(err.Error()) > 200 {
+			t.Errorf("an answer repeats %d bytes", len(err.Error()))
+		}
 	}
 }
 
