@@ -125,13 +125,19 @@ type service struct {
 type Bound struct {
 	addrs                  Addrs
 	pinning, admin, socket net.Listener // nil is off
+	certificate            *certificate // nil is plain HTTP
 }
 
-// Bind listens on every address that is configured: where to listen, of
-// Options, is all that it reads. An address that is taken is an error that
-// names the flag it came from. New or Close takes the listeners over.
+// Bind reads the certificate and listens on every address that is configured;
+// of Options it reads no more than both take, and the logger. An address that is
+// taken is an error that names the flag it came from, a certificate that cannot
+// be used one that names its settings. New or Close takes the listeners over.
 func Bind(o Options) (*Bound, error) {
 	b := new(Bound)
+	var err error
+	if b.certificate, err = openTLS(o); err != nil {
+		return nil, err
+	}
 	if err := b.listen(o); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -196,10 +202,6 @@ func Listen(o Options) (*Server, error) {
 // It serves nothing yet: connections wait for Run, or end with Close.
 func New(b *Bound, o Options) (*Server, error) {
 	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
-	certificate, err := openTLS(o)
-	if err != nil {
-		return nil, err
-	}
 	if b.pinning != nil {
 		h, err := pinning.New(pinning.Options{
 			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
@@ -210,8 +212,8 @@ func New(b *Bound, o Options) (*Server, error) {
 			return nil, err
 		}
 		server := s.addJSON("pinning", b.pinning, h)
-		if certificate != nil {
-			server.TLSConfig = certificate.tlsConfig()
+		if b.certificate != nil {
+			server.TLSConfig = b.certificate.tlsConfig()
 		} else if !loopback(b.pinning.Addr()) {
 			o.Logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
 				"api", "pinning", "addr", b.pinning.Addr().String())

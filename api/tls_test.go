@@ -141,6 +141,10 @@ func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 	if _, err := openTLS(Options{TLSCert: cert}); err == nil {
 		t.Error("a certificate without a key")
 	}
+	// Before there are use cases: a node that could not serve enters no cluster.
+	if _, err := Bind(Options{Pinning: "127.0.0.1:0", TLSCert: cert, TLSKey: key, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "api.tls_cert") {
+		t.Errorf("listening with a damaged certificate: %v", err)
+	}
 }
 
 func TestWhichAddressesAreBeyondThisMachine(t *testing.T) {
