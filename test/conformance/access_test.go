@@ -55,16 +55,24 @@ func wantEverywhere(t *testing.T, c *harness.Cluster, token string, want int, wh
 	}
 }
 
+// shortIdle is after how long without use a session of the second node ends.
+const shortIdle = 10 * time.Second
+
 // TestAccess holds the rows of sessions, keys, limits and repeats against three
-// nodes. The third has low limits and short sessions.
+// nodes. The third has low limits and short sessions, those of the second end
+// when they are not used.
 func TestAccess(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
-	strict := c.Nodes[2]
-	strict.Stop()
-	strict.SetEnv("HOLDFAST_API_ACCOUNT_RATE=1", "HOLDFAST_API_ACCOUNT_BURST=40", "HOLDFAST_SESSION_LIFETIME=3s")
-	strict.Restart()
-	c.Settle()
+	for i, settings := range map[int][]string{
+		1: {"HOLDFAST_SESSION_IDLE=" + shortIdle.String()},
+		2: {"HOLDFAST_API_ACCOUNT_RATE=1", "HOLDFAST_API_ACCOUNT_BURST=40", "HOLDFAST_SESSION_LIFETIME=3s"},
+	} {
+		c.Nodes[i].Stop()
+		c.Nodes[i].SetEnv(settings...)
+		c.Nodes[i].Restart()
+		c.Settle()
+	}
 	for _, sub := range []struct {
 		name string
 		test func(*testing.T, *harness.Cluster)
@@ -73,6 +81,7 @@ func TestAccess(t *testing.T) {
 		{"bad sign-ins 79 A50", testBadSignIns},
 		{"an API key ends no session 83", testKeyEndsNothing},
 		{"sessions end by themselves 72 84", testSessionsEnd},
+		{"sessions that nobody uses end 72 84", testIdleSessionsEnd},
 		{"keys 75 76 A42", testKeys},
 		{"browsers", testBrowsers},
 		{"rates 101 107", testRates},
@@ -177,6 +186,30 @@ func testSessionsEnd(t *testing.T, c *harness.Cluster) {
 	wantEverywhere(t, c, short, http.StatusUnauthorized, "after its time")
 	wantEverywhere(t, c, long, http.StatusOK, "another session")
 	if r := do(t, c.Nodes[1], short, http.MethodDelete, "/auth/token", "", nil); r.Status != http.StatusUnauthorized {
+		t.Errorf("the end of what is over: %d %s", r.Status, r.Body)
+	}
+}
+
+// testIdleSessionsEnd leaves two sessions alone for longer than they last so, and
+// keeps another one in use meanwhile: to look at one is to use it.
+func testIdleSessionsEnd(t *testing.T, c *harness.Cluster) {
+	c.Nodes[0].UserKey("idle@example.org")
+	at := c.Nodes[1]
+	left, alone, used := signIn(t, at, "idle@example.org"), signIn(t, at, "idle@example.org"), signIn(t, at, "idle@example.org")
+	if r := do(t, at, alone, http.MethodGet, "/pins", "", nil); r.Status != http.StatusOK { // a use once does not keep it
+		t.Fatalf("a new session: %d %s", r.Status, r.Body)
+	}
+	begun := time.Now()
+	harness.Eventually(t, 6*shortIdle, "twice the time of an idle session passes", func() (bool, error) {
+		if r := do(t, at, used, http.MethodGet, "/pins", "", nil); r.Status != http.StatusOK {
+			t.Fatalf("a session in use: %d %s after %s", r.Status, r.Body, time.Since(begun))
+		}
+		return time.Since(begun) > 2*shortIdle, nil
+	})
+	wantEverywhere(t, c, left, http.StatusUnauthorized, "a session that was never used")
+	wantEverywhere(t, c, alone, http.StatusUnauthorized, "a session that was left alone")
+	wantEverywhere(t, c, used, http.StatusOK, "a session in use")
+	if r := do(t, at, left, http.MethodDelete, "/auth/token", "", nil); r.Status != http.StatusUnauthorized {
 		t.Errorf("the end of what is over: %d %s", r.Status, r.Body)
 	}
 }
