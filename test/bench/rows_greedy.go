@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// What two accounts send to one node: the rates are the defaults of the program
+// but for the burst, so that the greedy one is above it at once.
+const (
+	greedyRate    = 100 // requests a second that the node allows an account, and at once
+	greedyTimes   = 10  // as many as that are sent
+	greedyClients = 16
+	modestRate    = 50 // requests a second of the other account
+	modestClients = 4
+)
+
+// measureGreedy is what an account waits for while another one on its node sends
+// ten times its rate: requirement A55.
+func measureGreedy(b *bench) {
+	each := strconv.Itoa(greedyRate)
+	c := harness.Start(b, harness.Options{Env: append(rates(), "HOLDFAST_API_ACCOUNT_RATE="+each, "HOLDFAST_API_ACCOUNT_BURST="+each)})
+	greedy, modest := newUser(b, c, "greedy"), newUser(b, c, "modest")
+	source := harness.StartBoxo(b)
+	file := source.AddRandom(1, heldBytes)[0]
+	pins := c.Leader().Pins(modest.token)
+	made, err := pins.Post(b.ctx, harness.Pin{CID: file.CID, Origins: source.Addrs})
+	b.must(err)
+	_, err = harness.WaitPinned(b.ctx, pins, made.RequestID, allPinned)
+	b.must(err)
+
+	alone, beside, much := &paced{cid: file.CID}, &paced{cid: file.CID}, &paced{cid: file.CID}
+	m := newMeter(c.Nodes, nil)
+	alone.run(b, modest.leader, modestClients, modestRate)
+	alone.row("an account alone, half POST /pins, half GET /pins, "+strconv.Itoa(modestRate)+"/s", "", m).print()
+
+	m = newMeter(c.Nodes, nil)
+	var both sync.WaitGroup
+	both.Go(func() { beside.run(b, modest.leader, modestClients, modestRate) })
+	much.run(b, greedy.leader, greedyClients, greedyTimes*greedyRate)
+	both.Wait()
+	beside.row(fmt.Sprintf("the same, beside one that sends %s/s to the same node, of which %s/s are taken", much.perSecond(much.all()), much.perSecond(len(much.lat))),
+		"2 times the p99 alone", m).print()
+	for _, p := range []*paced{alone, beside, much} {
+		b.must(p.err)
+	}
+	if alone.limited+beside.limited > 0 || much.limited == 0 {
+		b.Fatalf("%d requests of the modest account and %d of the greedy one were told to wait", alone.limited+beside.limited, much.limited)
+	}
+}
+
+// paced is requests at a rate, and what came of them. The answers are 200, 202 or
+// 429.
+type paced struct {
+	cid string // of the pins that are made
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	lat     latencies // of what was taken
+	limited int
+	err     error
+	took    time.Duration
+}
+
+func (p *paced) all() int { return len(p.lat) + p.limited }
+
+func (p *paced) perSecond(n int) string { return strconv.Itoa(int(float64(n) / p.took.Seconds())) }
+
+func (p *paced) row(work, target string, m *meter) row {
+	return row{work: work, result: "p99 " + ms(p.lat.at(0.99)), target: target, lat: p.lat, used: m.used()}
+}
+
+// run sends for the time of a load. A turn for which no client has time is left
+// out, so that requests never pile up here.
+func (p *paced) run(b *bench, to service, clients, rate int) {
+	ctx, cancel := context.WithTimeout(b.ctx, b.load)
+	defer cancel()
+	turns := make(chan int)
+	var all sync.WaitGroup
+	var ended atomic.Bool
+	for range clients {
+		all.Go(func() {
+			if err := p.client(b.ctx, to, turns); err != nil {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.err = err
+				ended.Store(true)
+			}
+		})
+	}
+	began := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	for n := 0; ctx.Err() == nil && !ended.Load(); {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		for due := int(time.Since(began).Seconds() * float64(rate)); n < due; n++ {
+			select {
+			case turns <- n:
+			default:
+			}
+		}
+	}
+	tick.Stop()
+	close(turns)
+	all.Wait()
+	p.took = time.Since(began)
+	slices.Sort(p.lat)
+}
+
+// client makes a request of each turn, lists and pins one after the other.
+func (p *paced) client(ctx context.Context, to service, turns <-chan int) error {
+	c, err := to.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.net.Close()
+	body := pinBody(p.cid, "greedy", nil)
+	for n := range turns {
+		method, path, sent, want := http.MethodGet, "/pins?limit=10", []byte(nil), http.StatusOK
+		if n%2 == 0 {
+			method, path, sent, want = http.MethodPost, "/pins", body, http.StatusAccepted
+		}
+		began := time.Now()
+		a, err := c.do(method, path, sent)
+		took := time.Since(began)
+		if err == nil && a.status != want && a.status != http.StatusTooManyRequests {
+			err = fmt.Errorf("HTTP %d, want %d: %.300s", a.status, want, a.body)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		p.mu.Lock()
+		if a.status == want {
+			p.lat = p.lat.keep(took)
+		} else {
+			p.limited++
+		}
+		p.mu.Unlock()
+	}
+	return nil
+}

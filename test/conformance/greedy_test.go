@@ -1,0 +1,143 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// What two accounts do on one node.
+const (
+	greedyRate    = 50 // requests a second that the node allows an account, and at once
+	greedyTimes   = 10 // as many as that are sent
+	greedyClients = 16
+	greedyFor     = 5 * time.Second
+	modestRate    = 20 // requests a second of the other account
+	modestClients = 4
+)
+
+// sent is what an account sent and was answered.
+type sent struct {
+	mu       sync.Mutex
+	accepted int
+	limited  []harness.Response
+	took     []time.Duration // of what was accepted
+	errs     []error
+}
+
+func (s *sent) at(share float64) time.Duration {
+	slices.Sort(s.took)
+	if len(s.took) == 0 {
+		return 0
+	}
+	return s.took[min(int(share*float64(len(s.took))), len(s.took)-1)].Round(100 * time.Microsecond)
+}
+
+// send has some clients send lists and pins in turn, so many a second all
+// together, as long as they can, and returns what came of it and after how long.
+func send(t *testing.T, n *harness.Node, token string, clients, rate int) (*sent, time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), greedyFor)
+	defer cancel()
+	out := &sent{}
+	turns := make(chan int)
+	var all errgroup.Group
+	for range clients {
+		all.Go(func() error {
+			for turn := range turns {
+				method, path, body := http.MethodGet, "/pins?limit=1", ""
+				if turn%2 == 0 {
+					method, path, body = http.MethodPost, "/pins", `{"cid":"`+nowhere().String()+`"}`
+				}
+				began := time.Now()
+				r, err := n.Pins(token).Do(t.Context(), method, path, nil, []byte(body))
+				out.note(r, err, time.Since(began))
+			}
+			return nil
+		})
+	}
+	began := time.Now()
+	every := time.NewTicker(time.Second / time.Duration(rate))
+	defer every.Stop()
+	for turn := 0; ctx.Err() == nil; turn++ {
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			continue
+		}
+		select {
+		case turns <- turn:
+		case <-ctx.Done():
+		}
+	}
+	close(turns)
+	_ = all.Wait() // never fails
+	return out, time.Since(began)
+}
+
+func (s *sent) note(r harness.Response, err error, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.errs = append(s.errs, err)
+	case r.Status == http.StatusTooManyRequests:
+		s.limited = append(s.limited, r)
+	case r.Status == http.StatusOK, r.Status == http.StatusAccepted:
+		s.accepted++
+		s.took = append(s.took, took)
+	default:
+		s.errs = append(s.errs, fmt.Errorf("%d %s", r.Status, r.Body))
+	}
+}
+
+// TestAGreedyAccountIsHeldToItsRate is A55: an account that sends ten times its
+// rate is told to wait, and another one on the same node never is. How long the
+// other waits is logged; test/bench, group greedy, measures it.
+func TestAGreedyAccountIsHeldToItsRate(t *testing.T) {
+	t.Parallel()
+	c := harness.Start(t, harness.Options{Env: []string{
+		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", greedyRate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", greedyRate),
+	}})
+	n := c.Nodes[0]
+	greedy, modest := n.UserKey("greedy@example.org").Token, n.UserKey("modest@example.org").Token
+	alone, _ := send(t, n, modest, modestClients, modestRate)
+	var beside *sent
+	var both sync.WaitGroup
+	both.Go(func() { beside, _ = send(t, n, modest, modestClients, modestRate) })
+	much, took := send(t, n, greedy, greedyClients, greedyTimes*greedyRate)
+	both.Wait()
+
+	if err := errors.Join(much.errs...); err != nil {
+		t.Errorf("the greedy account: %v", err)
+	}
+	if most := greedyRate + int(took.Seconds()*greedyRate) + 1; much.accepted == 0 || much.accepted > most {
+		t.Errorf("%d of the greedy account's requests are taken in %s, at most %d are allowed", much.accepted, took, most)
+	}
+	if len(much.limited) == 0 {
+		t.Error("nobody was told to wait")
+	}
+	for _, r := range much.limited {
+		wantLimited(t, r)
+	}
+	for name, s := range map[string]*sent{"alone": alone, "beside": beside} {
+		if err := errors.Join(s.errs...); err != nil || len(s.limited) > 0 || s.accepted == 0 {
+			t.Errorf("the modest account, %s: %d taken, %d to wait, %v", name, s.accepted, len(s.limited), err)
+		}
+	}
+	busy, _ := os.ReadFile("/proc/loadavg") // for people
+	t.Logf("in %s the greedy account sent %d, %d were taken; the modest one waited p50 %s, p99 %s alone and p50 %s, p99 %s beside it; load average %s",
+		took.Round(time.Second), much.accepted+len(much.limited), much.accepted, alone.at(0.5), alone.at(0.99), beside.at(0.5), beside.at(0.99), strings.TrimSpace(string(busy)))
+}
