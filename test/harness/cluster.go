@@ -20,6 +20,7 @@ type Options struct {
 	Args        []string // more flags for every node
 	ByTicket    bool     // join with a ticket, not with address and secret
 	Folders     []string // data folders of the first nodes, which exist; others are made
+	LogBytes    int      // of the end of each node's log that are kept; 0 means 256 KiB
 }
 
 // Cluster is a set of nodes that know each other.
@@ -103,7 +104,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
 	n := &Node{
 		Name: name, Dir: filepath.Join(c.dir, name),
-		tb: c.tb, http: c.http, log: &tail{}, run: &running{env: append(unlimited(), c.opts.Env...)},
+		tb: c.tb, http: c.http, log: &tail{most: c.opts.LogBytes}, run: &running{env: append(unlimited(), c.opts.Env...)},
 	}
 	if at := len(c.Nodes); at < len(c.opts.Folders) {
 		n.Dir = c.opts.Folders[at]

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 	"time"
 )
 
-// logBytes is how much of a process's output is kept: its end.
+// logBytes is how much of a process's output is kept, unless Options say
+// otherwise: its end.
 const logBytes = 256 << 10
 
 // process is one child. It dies with the test process, even when that is
@@ -96,6 +98,8 @@ func (p *process) end(tb testing.TB) {
 
 // tail keeps the last bytes of what is written to it.
 type tail struct {
+	most int // bytes that are kept; 0 means logBytes
+
 	mu  sync.Mutex
 	buf []byte
 }
@@ -105,7 +109,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, b...)
-	if extra := len(t.buf) - logBytes; extra > 0 {
+	if extra := len(t.buf) - cmp.Or(t.most, logBytes); extra > 0 {
 		t.buf = bytes.Clone(t.buf[extra:])
 	}
 	return len(b), nil
