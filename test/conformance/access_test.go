@@ -100,6 +100,10 @@ func testSessions(t *testing.T, c *harness.Cluster) {
 	if first == second {
 		t.Fatal("the same token twice")
 	}
+	// 80: who signs in needs no Authorization, and a wrong one does not matter.
+	if r := do(t, c.Nodes[2], "not.a.token", http.MethodPost, "/auth/token", `{"username":"session@example.org","password":"`+userPassword+`"}`, nil); r.Status != http.StatusOK {
+		t.Errorf("80: a sign-in with a wrong token: %d %s", r.Status, r.Body)
+	}
 	pin, err := c.Nodes[1].Pins(first).Post(t.Context(), harness.Pin{CID: nowhere().String()})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -145,7 +146,7 @@ func TestTheAPIOverTLS(t *testing.T) {
 		p.renew(t, 2)
 		harness.Eventually(t, certificateWithin, "the new certificate is served", func() (bool, error) {
 			serial, err := p.served(addr)
-			return serial == 2, fmt.Errorf("serial number %d, %w", serial, err)
+			return serial == 2, errors.Join(err, fmt.Errorf("serial number %d", serial))
 		})
 	})
 	t.Run("a broken one is not, and is told", func(t *testing.T) {
