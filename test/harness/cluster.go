@@ -21,17 +21,22 @@ type Options struct {
 	ByTicket    bool     // join with a ticket, not with address and secret
 	Folders     []string // data folders of the first nodes, which exist; others are made
 	LogBytes    int      // of the end of each node's log that are kept; 0 means 256 KiB
+	// Apart gives every node a network namespace of its own, for Cut. The test is
+	// skipped where there can be none. HTTP is asked over loopback inside, which
+	// foreign programs do not reach.
+	Apart bool
 }
 
 // Cluster is a set of nodes that know each other.
 type Cluster struct {
 	Nodes []*Node
 
-	tb    testing.TB
-	opts  Options
-	http  *http.Client
-	dir   string
-	ports map[int]bool
+	tb      testing.TB
+	opts    Options
+	http    *http.Client
+	dir     string
+	ports   map[int]bool
+	network *network // nil unless Apart
 }
 
 // requestTimeout bounds one HTTP request of a test.
@@ -51,14 +56,19 @@ func Start(tb testing.TB, o Options) *Cluster {
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
+	var apart *network
+	if o.Apart {
+		apart = newNetwork(tb)
+	}
 	// Not tb.TempDir: its long names would not fit a Unix socket's path.
 	dir, err := os.MkdirTemp("", "hf-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: connectionsPerNode}
+	var here *namespace
+	transport := here.transport()
 	c := &Cluster{
-		tb: tb, opts: o, dir: dir, ports: map[int]bool{},
+		tb: tb, opts: o, dir: dir, ports: map[int]bool{}, network: apart,
 		http: &http.Client{Transport: transport, Timeout: requestTimeout},
 	}
 	tb.Cleanup(func() {
@@ -111,14 +121,18 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	} else if err := os.Mkdir(n.Dir, 0o700); err != nil {
 		c.tb.Fatal(err)
 	}
+	host := "127.0.0.1"
+	if c.network != nil {
+		host = c.apart(n)
+	}
 	port := func() string { return strconv.Itoa(c.port()) }
 	public := port()
 	n.pinning, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port()
 	n.args = append([]string{
 		"--data", n.Dir,
-		"--listen", "/ip4/127.0.0.1/tcp/" + public,
-		"--listen", "/ip4/127.0.0.1/udp/" + public + "/quic-v1",
-		"--cluster-listen", "/ip4/127.0.0.1/tcp/" + port(),
+		"--listen", "/ip4/" + host + "/tcp/" + public,
+		"--listen", "/ip4/" + host + "/udp/" + public + "/quic-v1",
+		"--cluster-listen", "/ip4/" + host + "/tcp/" + port(),
 		"--pinning-listen", n.pinning,
 		"--s3-listen", "127.0.0.1:" + port(),
 		"--console-listen", "127.0.0.1:" + port(),
@@ -132,6 +146,32 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	n.args = append(n.args, args...)
 	c.Nodes = append(c.Nodes, n)
 	return n
+}
+
+// apart connects a new node to the cluster's network and returns its address
+// there.
+func (c *Cluster) apart(n *Node) string {
+	c.tb.Helper()
+	ns, at, host, err := c.network.join()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	transport := ns.transport()
+	c.tb.Cleanup(transport.CloseIdleConnections)
+	n.network, n.at, n.inside = c.network, at, ns
+	n.http = &http.Client{Transport: transport, Timeout: requestTimeout}
+	return host
+}
+
+// StartBoxo starts a foreign peer that the cluster's nodes reach.
+func (c *Cluster) StartBoxo(flags ...string) *Boxo {
+	c.tb.Helper()
+	if c.network == nil {
+		return StartBoxo(c.tb, flags...)
+	}
+	host := fmt.Sprintf(addressOf, middle)
+	listen := "/ip4/" + host + "/tcp/0,/ip4/" + host + "/udp/0/quic-v1"
+	return startBoxo(c.tb, c.network.hub, append([]string{"-listen", listen}, flags...))
 }
 
 // unlimited turns the rates off: tests send from one address what many clients

@@ -63,17 +63,27 @@ type Boxo struct {
 // StartBoxo starts a peer with flags of test/foreign; it ends with the test.
 func StartBoxo(tb testing.TB, flags ...string) *Boxo {
 	tb.Helper()
+	return startBoxo(tb, nil, flags)
+}
+
+func startBoxo(tb testing.TB, in *namespace, flags []string) *Boxo {
+	tb.Helper()
 	cmd := exec.Command(binary(tb, foreignVariable), flags...)
 	dir := tb.TempDir()
 	cmd.Env, cmd.Dir = environment(dir, nil), dir
-	out, logs, proc := startPiped(tb, cmd)
+	out, logs, proc := startPiped(tb, cmd, in)
 	var line struct {
 		ID      string   `json:"id"`
 		Addrs   []string `json:"addrs"`
 		Control string   `json:"control"`
 	}
 	readLine(tb, proc, bufio.NewReader(out), logs, &line)
-	return &Boxo{Addrs: line.Addrs, tb: tb, control: line.Control, proc: proc, http: &http.Client{Timeout: foreignTimeout}}
+	transport := in.transport()
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &Boxo{
+		Addrs: line.Addrs, tb: tb, control: line.Control, proc: proc,
+		http: &http.Client{Transport: transport, Timeout: foreignTimeout},
+	}
 }
 
 // As is the same peer for a subtest.
@@ -83,20 +93,20 @@ func (b *Boxo) As(tb testing.TB) *Boxo {
 	return &other
 }
 
-// startPiped starts cmd with its standard output as a stream and its standard
-// error kept, and ends it with the test.
-func startPiped(tb testing.TB, cmd *exec.Cmd) (io.Reader, *tail, *process) {
+// startPiped starts cmd in a namespace, nil is the test's, with its standard
+// output as a stream and its standard error kept, and ends it with the test.
+func startPiped(tb testing.TB, cmd *exec.Cmd, in *namespace) (io.Reader, *tail, *process) {
 	tb.Helper()
 	logs := &tail{}
 	cmd.Stderr = logs
 	// A pipe of our own: Wait must not close it while lines are read.
-	out, in, err := os.Pipe()
+	out, into, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd.Stdout = in
-	proc, err := startProcess(cmd)
-	in.Close()
+	cmd.Stdout = into
+	proc, err := startProcess(cmd, in)
+	into.Close()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestPollEndsWithTheLastReason(t *testing.T) {
 }
 
 func TestAProcessIsKilledAndReaped(t *testing.T) {
-	p, err := startProcess(exec.Command("tail", "-f", os.DevNull)) // never ends by itself
+	p, err := startProcess(exec.Command("tail", "-f", os.DevNull), nil) // never ends by itself
 	if err != nil {
 		t.Fatal(err)
 	}

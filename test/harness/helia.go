@@ -54,7 +54,7 @@ func StartHelia(tb testing.TB, dir string) *Helia {
 		tb.Fatal(err)
 	}
 	cmd.Stdin = read
-	out, logs, proc := startPiped(tb, cmd)
+	out, logs, proc := startPiped(tb, cmd, nil)
 	read.Close()
 	h := &Helia{tb: tb, proc: proc, input: input, waiting: map[int]chan heliaAnswer{}}
 	var line struct {

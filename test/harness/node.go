@@ -39,6 +39,11 @@ type Node struct {
 	admin   string   // host:port
 	log     *tail
 	run     *running // shared by all that As makes
+
+	// Of a cluster whose nodes are apart; else nil and 0.
+	network *network
+	at      int        // the node's number in it
+	inside  *namespace // where the process runs
 }
 
 // running is what changes with the starts of a node.
@@ -67,7 +72,7 @@ func (n *Node) start() error {
 	cmd.Env = environment(n.Dir, n.run.env)
 	cmd.Dir = n.Dir
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	p, err := startProcess(cmd)
+	p, err := startProcess(cmd, n.inside)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}

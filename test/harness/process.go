@@ -27,16 +27,22 @@ type process struct {
 	err  error         // of Wait; read after done
 }
 
-// startProcess starts cmd in a thread that lives as long as the child: Linux
-// sends the parent-death signal when the starting thread ends.
-func startProcess(cmd *exec.Cmd) (*process, error) {
+// startProcess starts cmd in a namespace, nil is the test's, by a thread that
+// lives as long as the child: Linux sends the parent-death signal when the
+// starting thread ends.
+func startProcess(cmd *exec.Cmd, in *namespace) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		if in == nil {
+			defer runtime.UnlockOSThread() // else the thread is of no more use
+		}
+		err := in.enter()
+		if err == nil {
+			err = cmd.Start()
+		}
 		started <- err
 		if err != nil {
 			return

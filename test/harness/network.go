@@ -1,0 +1,229 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespace is a Linux network namespace. It has no name: a descriptor and the
+// processes in it are all that keeps it, so it goes with the test and everything
+// in it with it, also when the test is killed. The nil namespace is the test's.
+type namespace struct{ file *os.File }
+
+// newNamespace makes a namespace with its own loopback up.
+func newNamespace() (*namespace, error) {
+	var ns namespace
+	err := alone(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		var err error
+		ns.file, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("network namespace: %w", err)
+	}
+	if err := ns.ip("link set lo up"); err != nil {
+		ns.close()
+		return nil, err
+	}
+	return &ns, nil
+}
+
+func (s *namespace) close() { s.file.Close() }
+
+// alone calls f on a thread that ends with the call, for what f does to it
+// cannot always be undone.
+func alone(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: Go ends the thread
+		done <- f()
+	}()
+	return <-done
+}
+
+// enter moves the calling thread, and so the children that it starts and the
+// sockets that it opens.
+func (s *namespace) enter() error {
+	if s == nil {
+		return nil
+	}
+	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("setns: %w", err)
+	}
+	return nil
+}
+
+// do calls f inside. What f opens it opens in its own goroutine.
+func (s *namespace) do(f func() error) error {
+	return alone(func() error {
+		if err := s.enter(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// ip runs lines of the command ip inside.
+func (s *namespace) ip(lines ...string) error {
+	return s.do(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(strings.Join(lines, "\n"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %q: %w\n%s", lines, err, out)
+		}
+		return nil
+	})
+}
+
+// dial connects to an IP address and port from inside.
+func (s *namespace) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	if s == nil {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	err = s.do(func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
+}
+
+// transport opens its connections inside.
+func (s *namespace) transport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: connectionsPerNode, DialContext: s.dial}
+}
+
+// The addresses inside a network: the last byte is the node's number, or the
+// middle's.
+const (
+	addressOf = "10.77.0.%d"
+	hardware  = "02:00:00:00:00:%02x"
+	middle    = 254
+	mostApart = 16 // nodes
+)
+
+// network connects namespaces through a bridge in one of its own. A node's port
+// of the bridge is taken off it to cut the node off: its link stays up, nobody
+// is told, and packets vanish both ways.
+type network struct {
+	hub   *namespace
+	nodes []*namespace
+}
+
+// cannotCut says why this test cannot make a network, or "".
+func cannotCut() string {
+	if os.Geteuid() != 0 {
+		return "a network namespace needs root"
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return "a network namespace needs ip, of iproute2"
+	}
+	return ""
+}
+
+// newNetwork makes a network, or skips the test with the reason.
+func newNetwork(tb testing.TB) *network {
+	tb.Helper()
+	if reason := cannotCut(); reason != "" {
+		tb.Skip(reason)
+	}
+	hub, err := newNamespace()
+	if errors.Is(err, unix.EPERM) {
+		tb.Skipf("root may not do everything here: %v", err) // in a container
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := &network{hub: hub}
+	tb.Cleanup(w.close)
+	if err := hub.ip(append([]string{
+		"link add hub address " + fmt.Sprintf(hardware, middle) + " type bridge stp_state 0",
+		"address add " + fmt.Sprintf(addressOf, middle) + "/24 dev hub",
+		"link set hub up",
+	}, neighbours("hub")...)...); err != nil {
+		tb.Fatal(err)
+	}
+	return w
+}
+
+func (w *network) close() {
+	for _, ns := range append(w.nodes, w.hub) {
+		ns.close()
+	}
+}
+
+// neighbours tells a device everybody's hardware address for good. To ask for
+// one would end with "no route to host" where a packet should only be lost.
+func neighbours(device string) []string {
+	var lines []string
+	add := func(i int) {
+		lines = append(lines, fmt.Sprintf("neigh replace "+addressOf+" lladdr "+hardware+" nud permanent dev %s", i, i, device))
+	}
+	for i := 1; i <= mostApart; i++ {
+		add(i)
+	}
+	add(middle)
+	return lines
+}
+
+// join makes the next node's namespace and connects it. Its address is host.
+func (w *network) join() (ns *namespace, at int, host string, err error) {
+	at = len(w.nodes) + 1
+	if at > mostApart {
+		return nil, 0, "", fmt.Errorf("a network has %d nodes at the most", mostApart)
+	}
+	if ns, err = newNamespace(); err != nil {
+		return nil, 0, "", err
+	}
+	w.nodes = append(w.nodes, ns)
+	host = fmt.Sprintf(addressOf, at)
+	err = errors.Join(
+		w.hub.ip(
+			fmt.Sprintf("link add port%d type veth peer name net address "+hardware+" netns /proc/%d/fd/%d", at, at, os.Getpid(), ns.file.Fd()),
+			fmt.Sprintf("link set port%d master hub up", at),
+		),
+		ns.ip(append([]string{"address add " + host + "/24 dev net", "link set net up"}, neighbours("net")...)...),
+	)
+	return ns, at, host, err
+}
+
+// cut takes a node's port off the bridge.
+func (w *network) cut(at int) error { return w.hub.ip(fmt.Sprintf("link set port%d nomaster", at)) }
+
+// heal puts it back.
+func (w *network) heal(at int) error { return w.hub.ip(fmt.Sprintf("link set port%d master hub", at)) }
+
+// Cut takes the node's way to the other nodes, and to the cluster's foreign
+// peers, until Heal: packets vanish both ways without a word. The test still
+// reaches it. Only for a cluster whose nodes are Apart.
+func (n *Node) Cut() {
+	n.tb.Helper()
+	if n.network == nil {
+		n.tb.Fatalf("%s is in no network of its own", n.Name)
+	}
+	if err := n.network.cut(n.at); err != nil {
+		n.tb.Fatalf("%s: cut: %v", n.Name, err)
+	}
+}
+
+// Heal takes back a Cut.
+func (n *Node) Heal() {
+	n.tb.Helper()
+	if err := n.network.heal(n.at); err != nil {
+		n.tb.Fatalf("%s: heal: %v", n.Name, err)
+	}
+}
