@@ -117,10 +117,10 @@ chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (60) seeds, and mistake
 	$(GO) test -count 1 -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes|DamageIsFound)' -v ./test/chaos -proof -seeds $(CHAOS_SEEDS)
 
 .PHONY: chaos
-chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed, CHAOS_ROUNDS times
+chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed and cut off, CHAOS_ROUNDS times
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged)' -v ./test/conformance -long
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged|TestALeaderThatIsCutOff)' -v ./test/conformance -long
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
 
