@@ -77,6 +77,7 @@ func TestEachRuleObjectsToABadSample(t *testing.T) {
 		{"autopilot in consensus", map[string]string{"consensus/c.go": imports("consensus", "github.com/hashicorp/raft-autopilot")}, nil},
 		{"boxo outside", map[string]string{"api/pinning/p.go": imports("pinning", "github.com/ipfs/boxo/path")}, []string{"api/pinning/p.go:6: fence"}},
 		{"XML outside s3", map[string]string{"api/paid/p.go": imports("paid", "encoding/xml")}, []string{"api/paid/p.go:6: fence"}},
+		{"a foreign client in the product", map[string]string{"api/s3/sigv4/s.go": imports("sigv4", "github.com/aws/aws-sdk-go-v2/aws")}, []string{"api/s3/sigv4/s.go:6: fence"}},
 		{"testing in the product", map[string]string{"config/c.go": imports("config", "testing")}, []string{"config/c.go:6: fence"}},
 		{"old log", map[string]string{"config/c.go": imports("config", "log", "log/slog")}, []string{"config/c.go:6: fence"}},
 		{"testify", map[string]string{"config/c_test.go": imports("config", "github.com/stretchr/testify/assert")}, []string{"config/c_test.go:6: fence"}},

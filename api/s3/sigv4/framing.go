@@ -1,0 +1,151 @@
+package sigv4
+
+import (
+	"encoding/hex"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// What x-amz-content-sha256 can say instead of a hash.
+const (
+	unsignedPayload        = "UNSIGNED-PAYLOAD"
+	streamingPrefix        = "STREAMING-"
+	streamingSigned        = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+	streamingSignedTrailer = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+	streamingTrailer       = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+
+	contentSHA256          = "X-Amz-Content-Sha256" // as net/http writes it
+	contentSHA256Parameter = "X-Amz-Content-Sha256" // of a presigned request
+
+	awsChunked       = "aws-chunked"
+	trailerSignature = "x-amz-trailer-signature"
+)
+
+const (
+	// MaxLength bounds, in bytes, what a body may say of its length or of a
+	// chunk's. It is far above any object and far below an overflow.
+	MaxLength = 1 << 50
+
+	// maxTrailers bounds the trailers of a body. There are five checksums.
+	maxTrailers = 8
+)
+
+// Framing is how a body is wrapped, by the headers of its request. It does not
+// depend on who sends it and how it is signed: SDKs send chunks with bearer
+// tokens, too, and then without x-amz-content-sha256.
+type Framing struct {
+	// Chunked is the framing aws-chunked, inside of what HTTP has.
+	Chunked bool
+	// Signed tells that the chunks carry signatures. They are verified for
+	// Caller.Body alone.
+	Signed bool
+	// Length is that of the object in bytes, or -1 if the request does not say.
+	Length int64
+	// Trailers are the names that follow the chunks, in lower case.
+	Trailers []string
+
+	sum    [32]byte // what a whole body has to hash to
+	summed bool
+}
+
+// FramingOf tells how the body of r is wrapped: for a bearer token or a public
+// bucket. Caller.Framing has it for a signed request.
+func FramingOf(r *http.Request) (Framing, error) {
+	values := r.Header[contentSHA256]
+	switch len(values) {
+	case 0:
+		return framingOf(r, "")
+	case 1:
+		return framingOf(r, values[0])
+	}
+	return Framing{}, errorf(CodeArgument, "x-amz-content-sha256 is given %d times", len(values))
+}
+
+// Body reads the object's bytes from src, which is the body of the request, and
+// verifies its hash if x-amz-content-sha256 has one. Signatures of chunks are
+// passed over: nobody is here whose they could be.
+func (f Framing) Body(src io.Reader) *Body { return newBody(f, nil, src) }
+
+// framingOf is FramingOf with what stands for the body in the signature, or "".
+// There is framing if either that or the content encoding says so: some clients
+// send only the one, some only the other.
+func framingOf(r *http.Request, payload string) (Framing, error) {
+	f := Framing{Length: r.ContentLength}
+	switch payload {
+	case "", unsignedPayload:
+		f.Chunked = encodedInChunks(r)
+	case streamingTrailer:
+		f.Chunked = true
+	case streamingSigned, streamingSignedTrailer:
+		f.Chunked, f.Signed = true, true
+	default:
+		if n, err := hex.Decode(f.sum[:], []byte(limit(payload, signatureLength+1))); err != nil || n != len(f.sum) {
+			return Framing{}, errorf(CodeArgument, "x-amz-content-sha256 must be %s, %s, %s, %s or a valid SHA-256 in hexadecimal",
+				unsignedPayload, streamingTrailer, streamingSigned, streamingSignedTrailer)
+		}
+		f.summed = true
+		// One of the two would be wrong: the hash is of the bytes as they are sent,
+		// and chunks that are not undone would be stored.
+		if encodedInChunks(r) {
+			return Framing{}, errorf(CodeRequest, "a body in the encoding %s is not signed by its hash", awsChunked)
+		}
+	}
+	var err error
+	if f.Trailers, err = trailerNames(r); err != nil {
+		return Framing{}, err
+	}
+	if len(f.Trailers) > 0 && (!f.Chunked || payload == streamingSigned) {
+		return Framing{}, errorf(CodeRequest, "x-amz-trailer needs an x-amz-content-sha256 that ends in -TRAILER")
+	}
+	if !f.Chunked {
+		return f, nil
+	}
+	f.Length = -1
+	values := r.Header["X-Amz-Decoded-Content-Length"]
+	if len(values) == 0 {
+		return f, nil
+	}
+	n, ok := digits(values[0])
+	if !ok || n > MaxLength || len(values) > 1 {
+		return Framing{}, errorf(CodeArgument, "x-amz-decoded-content-length must be one number of bytes")
+	}
+	f.Length = n
+	return f, nil
+}
+
+// limit returns at most n bytes of text.
+func limit(text string, n int) string { return text[:min(len(text), n)] }
+
+// encodedInChunks tells whether aws-chunked is among the content encodings.
+func encodedInChunks(r *http.Request) bool {
+	for _, value := range r.Header["Content-Encoding"] {
+		for coding := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.Trim(coding, " \t"), awsChunked) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// trailerNames reads x-amz-trailer.
+func trailerNames(r *http.Request) ([]string, error) {
+	var names []string
+	for _, value := range r.Header["X-Amz-Trailer"] {
+		for name := range strings.SplitSeq(value, ",") {
+			name = strings.ToLower(strings.Trim(name, " \t"))
+			switch {
+			case !isToken(name) || name == trailerSignature:
+				return nil, errorf(CodeArgument, "x-amz-trailer has to name headers")
+			case slices.Contains(names, name):
+				return nil, errorf(CodeArgument, "x-amz-trailer names %s twice", name)
+			case len(names) == maxTrailers:
+				return nil, errorf(CodeArgument, "x-amz-trailer names more than %d headers", maxTrailers)
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

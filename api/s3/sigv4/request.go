@@ -1,0 +1,352 @@
+package sigv4
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Scheme is where the credentials of a request are.
+type Scheme uint8
+
+// Every scheme.
+const (
+	SchemeNone   Scheme = iota // nowhere
+	SchemeBearer               // Authorization: Bearer
+	SchemeHeader               // Authorization: AWS4-HMAC-SHA256
+	SchemeQuery                // a presigned request
+)
+
+// SchemeOf tells where the credentials of r are. A request has them in one place:
+// two headers, or a header and a query, are refused with CodeSeveral as S3 does.
+func SchemeOf(r *http.Request) (Scheme, error) {
+	q, err := read(r)
+	if err != nil {
+		return SchemeNone, err
+	}
+	return q.scheme, nil
+}
+
+// parameter is one of a query.
+type parameter struct {
+	name, value string // decoded
+}
+
+// request is what is read of a request once.
+type request struct {
+	scheme Scheme
+	path   string // as it came: nothing is cleaned or decoded
+	query  []parameter
+	header string // the value of Authorization
+}
+
+// maxAuthorization bounds, in bytes, the Authorization header. A token has at the
+// most 4 KiB.
+const maxAuthorization = 16 << 10
+
+// read finds the credentials of r. Of the query a parameter of either version of
+// the signature counts: one that is not read would otherwise be overlooked.
+func read(r *http.Request) (*request, error) {
+	path, raw := target(r)
+	query, err := parseQuery(raw)
+	if err != nil {
+		return nil, err
+	}
+	q := &request{path: path, query: query}
+	version2 := false
+	for i := range query {
+		switch name := query[i].name; {
+		case strings.EqualFold(name, "X-Amz-Algorithm"), strings.EqualFold(name, "X-Amz-Credential"), strings.EqualFold(name, "X-Amz-Signature"):
+			q.scheme = SchemeQuery
+		case name == "AWSAccessKeyId", name == "Signature":
+			version2 = true
+		}
+	}
+	values := r.Header["Authorization"]
+	if len(values) == 0 && version2 && q.scheme == SchemeNone {
+		return nil, errorf(CodeScheme, "links of signature version 2 are not supported: use %s", algorithm)
+	}
+	if len(values) == 0 && !version2 {
+		return q, nil
+	}
+	if len(values) != 1 || version2 || q.scheme != SchemeNone {
+		return nil, errorf(CodeSeveral, "only one way of authentication is allowed: one Authorization header, or the parameters of a presigned request")
+	}
+	q.header = values[0]
+	word, _, _ := strings.Cut(q.header, " ")
+	switch {
+	case strings.EqualFold(word, "Bearer"):
+		q.scheme = SchemeBearer
+	case word == algorithm:
+		q.scheme = SchemeHeader
+	default:
+		return nil, errorf(CodeScheme, "the authorization mechanism is not supported: use Bearer or %s", algorithm)
+	}
+	return q, nil
+}
+
+// target returns the path and the query as they were on the request line.
+// net/http decodes the path and, where a client encodes otherwise than it does,
+// would give another one back.
+func target(r *http.Request) (path, query string) {
+	uri := r.RequestURI
+	if uri == "" { // not from a server
+		uri = r.URL.EscapedPath()
+		if r.URL.RawQuery != "" {
+			uri += "?" + r.URL.RawQuery
+		}
+	}
+	path, query, _ = strings.Cut(uri, "?")
+	if scheme := strings.Index(path, "://"); scheme > 0 && path[0] != '/' {
+		path = path[scheme+len("://"):] // the absolute form, as through a proxy
+		if slash := strings.IndexByte(path, '/'); slash >= 0 {
+			path = path[slash:]
+		} else {
+			path = ""
+		}
+	}
+	if path == "" {
+		path = "/"
+	}
+	return path, query
+}
+
+// parseQuery splits a query at & alone and decodes its parts, a plus as a space
+// as S3 does. Empty parts are left out; a part without = has an empty value.
+func parseQuery(raw string) ([]parameter, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	query := make([]parameter, 0, strings.Count(raw, "&")+1)
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		var p parameter
+		var ok bool
+		if p.name, ok = unescape(name, true); ok {
+			p.value, ok = unescape(value, true)
+		}
+		if !ok {
+			return nil, errorf(CodeURI, "the query is not percent-encoded")
+		}
+		query = append(query, p)
+	}
+	return query, nil
+}
+
+// single returns the value of a parameter that may be given once.
+func (q *request) single(name string) (value string, given bool, err error) {
+	for i := range q.query {
+		if !strings.EqualFold(q.query[i].name, name) {
+			continue
+		}
+		if given || q.query[i].name != name {
+			return "", false, errorf(CodeQuery, "%s has to be given once, and written so", name)
+		}
+		value, given = q.query[i].value, true
+	}
+	return value, given, nil
+}
+
+// credential is what a request says of its signature.
+type credential struct {
+	presigned bool
+
+	accessKey                        string
+	day, region, service, terminator string
+
+	names     string   // SignedHeaders as given
+	signed    []string // the same: lower case, sorted, none twice
+	signature string
+
+	when    time.Time
+	stamp   string        // when, as it is signed
+	expires time.Duration // of a presigned request
+}
+
+// malformed is the error of credentials that have not the form.
+func (c *credential) malformed(format string, args ...any) *Error {
+	if c.presigned {
+		return errorf(CodeQuery, format, args...)
+	}
+	return errorf(CodeHeader, format, args...)
+}
+
+// credential reads the credentials of r from where they are.
+func (q *request) credential(r *http.Request) (*credential, error) {
+	if q.scheme == SchemeQuery {
+		return q.fromQuery()
+	}
+	c := &credential{}
+	if len(q.header) > maxAuthorization {
+		return nil, c.malformed("the Authorization header is longer than %d bytes", maxAuthorization)
+	}
+	var scope string
+	fields := []struct {
+		name string
+		to   *string
+	}{{"Credential", &scope}, {"SignedHeaders", &c.names}, {"Signature", &c.signature}}
+	for part := range strings.SplitSeq(strings.TrimPrefix(q.header, algorithm), ",") {
+		name, value, _ := strings.Cut(strings.Trim(part, " \t"), "=")
+		i := slices.IndexFunc(fields, func(f struct {
+			name string
+			to   *string
+		},
+		) bool {
+			return f.name == name
+		})
+		if i < 0 || *fields[i].to != "" || value == "" {
+			return nil, c.malformed("the Authorization header is not %s Credential=..., SignedHeaders=..., Signature=...", algorithm)
+		}
+		*fields[i].to = value
+	}
+	for _, f := range fields {
+		if *f.to == "" {
+			return nil, c.malformed("the Authorization header lacks %s", f.name)
+		}
+	}
+	if err := c.setScope(scope); err != nil {
+		return nil, err
+	}
+	if err := c.setSigned(); err != nil {
+		return nil, err
+	}
+	return c, c.setDate(r)
+}
+
+// fromQuery reads the parameters of a presigned request.
+func (q *request) fromQuery() (*credential, error) {
+	c := &credential{presigned: true}
+	var scope, named, stamp, expires string
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{
+		{"X-Amz-Algorithm", &named},
+		{"X-Amz-Credential", &scope},
+		{"X-Amz-Date", &stamp},
+		{"X-Amz-Expires", &expires},
+		{"X-Amz-SignedHeaders", &c.names},
+		{"X-Amz-Signature", &c.signature},
+	} {
+		value, _, err := q.single(f.name)
+		if err != nil {
+			return nil, err
+		}
+		if value == "" {
+			return nil, c.malformed("a presigned request needs the parameter %s", f.name)
+		}
+		*f.to = value
+	}
+	if named != algorithm {
+		return nil, c.malformed("X-Amz-Algorithm only supports %s", algorithm)
+	}
+	if err := c.setScope(scope); err != nil {
+		return nil, err
+	}
+	if err := c.setSigned(); err != nil {
+		return nil, err
+	}
+	when, ok := parseStamp(stamp)
+	if !ok {
+		return nil, c.malformed("X-Amz-Date must be in the form %s", stampForm)
+	}
+	c.when, c.stamp = when, stamp
+	seconds, ok := digits(expires)
+	if limit := int64(MaxExpires / time.Second); !ok || seconds < 1 || seconds > limit {
+		return nil, c.malformed("X-Amz-Expires must be 1 to %d seconds", limit)
+	}
+	c.expires = time.Duration(seconds) * time.Second
+	return c, nil
+}
+
+// setScope reads <access key>/<date>/<region>/<service>/aws4_request. The last
+// four have no slash in them; an access key may.
+func (c *credential) setScope(text string) error {
+	parts := []*string{&c.terminator, &c.service, &c.region, &c.day}
+	for _, part := range parts {
+		slash := strings.LastIndexByte(text, '/')
+		if slash < 0 {
+			return c.malformed("the credential is not <access key>/<date>/<region>/%s/%s", service, terminator)
+		}
+		text, *part = text[:slash], text[slash+1:]
+	}
+	if text == "" {
+		return c.malformed("the credential names no access key")
+	}
+	c.accessKey = text
+	return nil
+}
+
+// setSigned reads the names of the signed headers. They are sorted and in lower
+// case by definition; what is not cannot have been signed by it.
+func (c *credential) setSigned() error {
+	c.signed = strings.Split(c.names, ";")
+	for i, name := range c.signed {
+		if !isToken(name) || strings.ToLower(name) != name || (i > 0 && c.signed[i-1] >= name) {
+			return c.malformed("the signed headers are not names in lower case, sorted, none twice, with ; between them")
+		}
+	}
+	return nil
+}
+
+// setDate reads the time of a request that has it in a header: X-Amz-Date, or
+// Date where there is none.
+func (c *credential) setDate(r *http.Request) error {
+	values, name := r.Header["X-Amz-Date"], "x-amz-date"
+	if len(values) == 0 {
+		values, name = r.Header["Date"], "date"
+	}
+	if len(values) != 1 {
+		return errorf(CodeDate, "authentication requires one valid date or x-amz-date header")
+	}
+	when, ok := parseStamp(values[0])
+	if !ok && name == "date" {
+		var err error
+		when, err = http.ParseTime(values[0])
+		ok = err == nil
+	}
+	if !ok {
+		return errorf(CodeDate, "authentication requires a valid date or x-amz-date header: %s cannot be read", name)
+	}
+	// Of the Date header the string to sign has the same form as of the other.
+	c.when, c.stamp = when, when.UTC().Format(stampForm)
+	return nil
+}
+
+// parseStamp reads a time in stampForm, and in no other: time.Parse alone would
+// also take fractions of a second.
+func parseStamp(text string) (time.Time, bool) {
+	when, err := time.Parse(stampForm, text)
+	return when, err == nil && len(text) == len(stampForm)
+}
+
+// digits reads a number that has digits only, and at most 18 of them.
+func digits(text string) (int64, bool) {
+	if text == "" || len(text) > 18 {
+		return 0, false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
+
+// isToken tells whether text is a header's name (RFC 9110, section 5.6.2).
+func isToken(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return text != ""
+}

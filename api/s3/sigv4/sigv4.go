@@ -1,0 +1,286 @@
+// Package sigv4 verifies requests that are signed with AWS Signature Version 4
+// for S3, and undoes the framing of their bodies. It answers who signed, by the
+// secret that its caller looks up, and knows nothing of accounts, buckets or
+// answers.
+//
+// The forms are those of "Authenticating Requests (AWS Signature Version 4)" in
+// the Amazon S3 API Reference: the Authorization header, the presigned query, and
+// bodies in chunks with and without signatures and trailers. Where that text is
+// silent a comment says what is done here and why.
+//
+// Imports: std.
+// Never:   accounts, state, use cases, listeners, settings, goroutines, a clock
+// of its own.
+package sigv4
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	algorithm  = "AWS4-HMAC-SHA256"
+	service    = "s3"
+	terminator = "aws4_request"
+
+	// stampForm is the form of X-Amz-Date, and of the time that is signed.
+	stampForm = "20060102T150405Z"
+	dayLength = len("20060102")
+
+	// tokenPrefix begins an access key that is a bearer token.
+	tokenPrefix = "JWT:"
+)
+
+// Window is how far the time of a request may be from ours, either way.
+const Window = 15 * time.Minute
+
+// MaxExpires is the longest life of a presigned request.
+const MaxExpires = 7 * 24 * time.Hour
+
+// ErrUnknownKey is what Lookup returns for an access key that is unknown,
+// revoked or expired.
+var ErrUnknownKey = errors.New("unknown access key")
+
+// Lookup returns the secret of an access key, or ErrUnknownKey. Any other error
+// ends the verification and is returned from it. To keep unknown keys unknown it
+// should take the same time for both.
+type Lookup func(ctx context.Context, accessKey string) (secret string, err error)
+
+// Verifier verifies requests. It is safe for concurrent use.
+type Verifier struct {
+	lookup Lookup
+	region string
+	now    func() time.Time
+}
+
+// New returns a verifier. A region that is not empty is the only one that
+// requests may be signed for. Without one every region will do: the region is
+// part of what is signed, and clients are set up with any.
+func New(lookup Lookup, region string, now func() time.Time) *Verifier {
+	return &Verifier{lookup: lookup, region: region, now: now}
+}
+
+// Caller is who a request comes from, and how its body is read. Exactly one of
+// AccessKey and Token is set.
+type Caller struct {
+	// AccessKey made the signature.
+	AccessKey string
+	// Token came as the access key "JWT:<token>". It is a bearer token in another
+	// coat: nothing is verified by its signature, since clients that use it sign
+	// with any secret. Whoever gets it has to judge the token.
+	Token string
+	// Presigned tells that the credentials were in the query.
+	Presigned bool
+	// Framing is how the body is wrapped.
+	Framing Framing
+
+	chain *chain
+}
+
+// String tells nothing of a token.
+func (c *Caller) String() string {
+	if c.Token != "" {
+		return "a token"
+	}
+	return "access key " + c.AccessKey
+}
+
+// GoString is String, so that %#v tells no secret either.
+func (c *Caller) GoString() string { return c.String() }
+
+// Body reads the object's bytes from src, which is the body of the request, and
+// verifies what was signed of them: their hash, or each chunk and the trailers.
+// See Body for what a reader of it has to keep to.
+func (c *Caller) Body(src io.Reader) *Body {
+	return newBody(c.Framing, c.chain, src)
+}
+
+// Verify tells who signed r. It reads nothing of the body. The error is an *Error
+// or what the lookup returned.
+//
+// Whatever can be refused by the request alone is refused before the access key
+// is looked up. After that an unknown key and a wrong signature take the same
+// way, cost the same and end in the same error.
+func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
+	q, err := read(r)
+	if err != nil {
+		return nil, err
+	}
+	if q.scheme != SchemeHeader && q.scheme != SchemeQuery {
+		return nil, errorf(CodeNone, "the request is not signed")
+	}
+	c, err := q.credential(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.checkScope(c); err != nil {
+		return nil, err
+	}
+	if err := v.checkTime(c); err != nil {
+		return nil, err
+	}
+	if err := checkHeaders(r, c); err != nil {
+		return nil, err
+	}
+	if err := refuseToken(r, q); err != nil {
+		return nil, err
+	}
+	payload, err := payloadOf(r, q)
+	if err != nil {
+		return nil, err
+	}
+	framing, err := framingOf(r, payload)
+	if err != nil {
+		return nil, err
+	}
+	caller := &Caller{AccessKey: c.accessKey, Presigned: c.presigned, Framing: framing}
+	if token, ok := strings.CutPrefix(c.accessKey, tokenPrefix); ok {
+		// A link is given to others, and a token in it would give them all that
+		// its owner may do.
+		if c.presigned {
+			return nil, errorf(CodeDenied, "a token is not accepted in a link: presign with an access key")
+		}
+		if token == "" {
+			return nil, errorf(CodeDenied, "access token is missing or invalid")
+		}
+		caller.AccessKey, caller.Token = "", token
+		return caller, nil
+	}
+	if caller.chain, err = v.match(ctx, r, q, c, payload); err != nil {
+		return nil, err
+	}
+	return caller, nil
+}
+
+// checkScope refuses credentials for another service, day or region.
+func (v *Verifier) checkScope(c *credential) error {
+	switch {
+	case c.service != service || c.terminator != terminator:
+		return c.malformed("the credential has to end in /%s/%s", service, terminator)
+	case c.day != c.stamp[:dayLength]:
+		return c.malformed("the date of the credential is not that of the request")
+	case c.region == "":
+		return c.malformed("the credential names no region")
+	case v.region != "" && c.region != v.region:
+		return c.malformed("the region %q is wrong; expecting %q", c.region, v.region)
+	}
+	return nil
+}
+
+// checkTime refuses requests of another time. A presigned one is valid from its
+// time, less what a clock may be wrong, to its end.
+func (v *Verifier) checkTime(c *credential) error {
+	now := v.now()
+	switch {
+	case !c.presigned:
+		if d := now.Sub(c.when); d > Window || d < -Window {
+			return errorf(CodeSkewed, "the difference between the request time and the current time is too large")
+		}
+	case now.Before(c.when.Add(-Window)):
+		return errorf(CodeExpired, "request is not valid yet")
+	case now.After(c.when.Add(c.expires)):
+		return errorf(CodeExpired, "request has expired")
+	}
+	return nil
+}
+
+// refuseToken refuses temporary credentials. There are none here, and S3 does
+// not take a token that does not belong to the key either.
+func refuseToken(r *http.Request, q *request) error {
+	const name = "X-Amz-Security-Token"
+	if _, given := r.Header[name]; given {
+		return errorf(CodeToken, "there are no security tokens here")
+	}
+	for i := range q.query {
+		if strings.EqualFold(q.query[i].name, name) {
+			return errorf(CodeToken, "there are no security tokens here")
+		}
+	}
+	return nil
+}
+
+// payloadOf returns what stands for the body in what is signed. A presigned
+// request has it in the query, in a header, or not at all.
+func payloadOf(r *http.Request, q *request) (string, error) {
+	values := r.Header[contentSHA256]
+	if len(values) > 1 {
+		return "", errorf(CodeArgument, "x-amz-content-sha256 is given %d times", len(values))
+	}
+	if q.scheme == SchemeHeader {
+		if len(values) == 0 {
+			return "", errorf(CodeRequest, "missing required header for this request: x-amz-content-sha256")
+		}
+		return values[0], nil
+	}
+	inQuery, given, err := q.single(contentSHA256Parameter)
+	switch {
+	case err != nil:
+		return "", err
+	case given && len(values) == 1 && values[0] != inQuery:
+		return "", errorf(CodeArgument, "x-amz-content-sha256 is not the same in the header and in the query")
+	case given:
+		return inQuery, nil
+	case len(values) == 1:
+		return values[0], nil
+	}
+	return unsignedPayload, nil
+}
+
+// noSecret stands for the secret of an unknown key. It has the length of ours.
+const noSecret = "----------------------------------------"
+
+// match returns the chain that the signatures of chunks go on with, or the error
+// that a wrong signature and an unknown key share.
+func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *credential, payload string) (*chain, error) {
+	secret, err := v.lookup(ctx, c.accessKey)
+	unknown := 0
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		secret, unknown = noSecret, 1
+	case err != nil:
+		return nil, fmt.Errorf("look up access key: %w", err)
+	}
+	scope := c.day + "/" + c.region + "/" + c.service + "/" + c.terminator
+	links := newChain(signingKey(secret, c), c.stamp, scope)
+
+	text := make([]byte, 0, 1024)
+	matches := 0
+	for _, path := range q.paths() {
+		text = canonical(text[:0], r, q, c, path, payload)
+		links.seed(sha256.Sum256(text))
+		matches = subtle.ConstantTimeCompare(links.previous[:], []byte(c.signature)) &^ unknown
+		if matches == 1 {
+			break
+		}
+	}
+	if matches != 1 {
+		return nil, errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the request is signed")
+	}
+	return links, nil
+}
+
+// signingKey derives the key of a day, region and service from a secret.
+func signingKey(secret string, c *credential) []byte {
+	key := []byte("AWS4" + secret)
+	for _, part := range []string{c.day, c.region, c.service, c.terminator} {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(part))
+		key = mac.Sum(nil)
+	}
+	return key
+}
+
+// signatureLength is that of a signature, in hexadecimal digits.
+const signatureLength = 2 * sha256.Size
+
+// emptySHA256 is the SHA-256 of nothing. It stands in the string to sign of every
+// chunk where other services sign headers.
+const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
