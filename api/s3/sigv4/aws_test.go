@@ -100,15 +100,17 @@ func TestPublishedExamplesAreVerified(t *testing.T) {
 			chunk("10000", "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648", strings.Repeat(kilobyte, 64)+"\r\n") +
 			chunk("400", "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497", kilobyte+"\r\n") +
 			chunk("0", "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9", "\r\n"), strings.Repeat(kilobyte, 65), ""},
-		{"chunked upload with a trailer", "PUT /examplebucket/chunkObject.txt HTTP/1.1\r\n" + streamed + "Content-Length: 66946\r\n" +
-			"x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER\r\nx-amz-trailer: x-amz-checksum-crc32c\r\n" +
-			authorization("content-encoding;host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-storage-class;x-amz-trailer",
-				"106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e") + "\r\n" +
-			chunk("10000", "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2", strings.Repeat(kilobyte, 64)+"\r\n") +
-			chunk("400", "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7", kilobyte+"\r\n") +
-			chunk("0", "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
-				"x-amz-checksum-crc32c:sOO8/Q==\r\nx-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n\r\n"),
-			strings.Repeat(kilobyte, 65), "sOO8/Q=="},
+		{
+			"chunked upload with a trailer", "PUT /examplebucket/chunkObject.txt HTTP/1.1\r\n" + streamed + "Content-Length: 66946\r\n" +
+				"x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER\r\nx-amz-trailer: x-amz-checksum-crc32c\r\n" +
+				authorization("content-encoding;host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-storage-class;x-amz-trailer",
+					"106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e") + "\r\n" +
+				chunk("10000", "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2", strings.Repeat(kilobyte, 64)+"\r\n") +
+				chunk("400", "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7", kilobyte+"\r\n") +
+				chunk("0", "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
+					"x-amz-checksum-crc32c:sOO8/Q==\r\nx-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n\r\n"),
+			strings.Repeat(kilobyte, 65), "sOO8/Q==",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := arrive(t, tc.raw)

@@ -99,7 +99,7 @@ func TestBodiesInChunksAreRead(t *testing.T) {
 					if trailers != tc.trailers {
 						t.Errorf("%q, want %q", trailers, tc.trailers)
 					}
-					if n, err := body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					if n, err := body.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 						t.Errorf("after the end: %d, %v", n, err)
 					}
 				})
@@ -194,7 +194,7 @@ func TestBodiesAreRefused(t *testing.T) {
 				if tc.want == CodeChunkSignature && bytes.Contains(got, []byte("World")) {
 					t.Errorf("%q was handed on", got)
 				}
-				if _, again := body.Read(make([]byte, 1)); again != err {
+				if _, again := body.Read(make([]byte, 1)); !errors.Is(again, err) {
 					t.Errorf("then %v, before that %v", again, err)
 				}
 			}
@@ -263,10 +263,14 @@ func TestFramingIsByHeaders(t *testing.T) {
 	}{
 		{"nothing", "Content-Length: 5\r\n", "hello", "hello"},
 		{"another encoding", "Content-Length: 5\r\nContent-Encoding: gzip\r\n", "hello", "hello"},
-		{"boto3 with a bearer token", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip, aws-chunked\r\nX-Amz-Trailer: x-amz-checksum-crc32\r\nX-Amz-Decoded-Content-Length: 5\r\n",
-			"2e\r\n5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n\r\n0\r\n\r\n", "hello"},
-		{"minio-go without a content encoding", "Content-Length: 177\r\nX-Amz-Content-Sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\nX-Amz-Decoded-Content-Length: 5\r\n",
-			encode(testChain(), "", "hello"), "hello"},
+		{
+			"boto3 with a bearer token", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip, aws-chunked\r\nX-Amz-Trailer: x-amz-checksum-crc32\r\nX-Amz-Decoded-Content-Length: 5\r\n",
+			"2e\r\n5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n\r\n0\r\n\r\n", "hello",
+		},
+		{
+			"minio-go without a content encoding", "Content-Length: 177\r\nX-Amz-Content-Sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\nX-Amz-Decoded-Content-Length: 5\r\n",
+			encode(testChain(), "", "hello"), "hello",
+		},
 		{"unsigned payload in chunks", "Content-Length: 15\r\nX-Amz-Content-Sha256: UNSIGNED-PAYLOAD\r\nContent-Encoding: AWS-chunked\r\n", "5\r\nhello\r\n0\r\n\r\n", "hello"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -215,7 +215,7 @@ func payloadOf(r *http.Request, q *request) (string, error) {
 		return "", errorf(CodeArgument, "x-amz-content-sha256 is given %d times", len(values))
 	}
 	if q.scheme == SchemeHeader {
-		if len(values) == 0 {
+		if len(values) == 0 || values[0] == "" {
 			return "", errorf(CodeRequest, "missing required header for this request: x-amz-content-sha256")
 		}
 		return values[0], nil
@@ -226,9 +226,11 @@ func payloadOf(r *http.Request, q *request) (string, error) {
 		return "", err
 	case given && len(values) == 1 && values[0] != inQuery:
 		return "", errorf(CodeArgument, "x-amz-content-sha256 is not the same in the header and in the query")
+	case given && inQuery == "":
+		return "", errorf(CodeArgument, "X-Amz-Content-Sha256 is empty")
 	case given:
 		return inQuery, nil
-	case len(values) == 1:
+	case len(values) == 1 && values[0] != "":
 		return values[0], nil
 	}
 	return unsignedPayload, nil
