@@ -52,7 +52,7 @@ type Trailer struct {
 // on as they come and verified at their end, which is what a body that is signed
 // by one hash gets in any case.
 //
-// A Body takes about 130 KiB of memory at the most, and 8 KiB without signatures.
+// A Body takes about 140 KiB of memory at the most, and 8 KiB without signatures.
 type Body struct {
 	framing Framing
 	chain   *chain // nil where signatures are not verified

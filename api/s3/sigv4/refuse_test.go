@@ -293,7 +293,6 @@ func TestUnknownKeysAreNotToldApart(t *testing.T) {
 
 func TestWhatIsAccepted(t *testing.T) {
 	v := verifierAt(t, awsStamp)
-	when, _ := parseStamp(awsStamp)
 	for _, tc := range []struct {
 		name   string
 		before func(*http.Request)
@@ -336,6 +335,13 @@ func TestWhatIsAccepted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFormsThatAServerMayHave are requests that are signed alike and look different
+// here.
+func TestFormsThatAServerMayHave(t *testing.T) {
+	v := verifierAt(t, awsStamp)
+	when, _ := parseStamp(awsStamp)
 	t.Run("the absolute form", func(t *testing.T) {
 		r := signed(t, "GET", "/b/k?a=1", emptySHA256, "", nil)
 		var raw strings.Builder
@@ -346,6 +352,35 @@ func TestWhatIsAccepted(t *testing.T) {
 			t.Errorf("%v in %s", err, raw.String())
 		}
 	})
+	t.Run("not from a server", func(t *testing.T) {
+		for _, target := range []string{"/b/%2F//..?a=1", ""} {
+			if _, err := v.Verify(t.Context(), signed(t, "GET", target, emptySHA256, "", nil)); err != nil {
+				t.Errorf("%q: %v", target, err)
+			}
+		}
+	})
+	t.Run("the absolute form without a path", func(t *testing.T) {
+		r := signed(t, "GET", "/", emptySHA256, "", nil)
+		r.RequestURI = "http://s3.holdfast.test:9000"
+		if _, err := v.Verify(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	})
+	// net/http, or what is before it, takes these out of the header.
+	for name, value := range map[string]string{"Content-Length": "5", "Transfer-Encoding": "chunked", "Expect": "100-continue"} {
+		t.Run("without "+name, func(t *testing.T) {
+			r := wire(t, signed(t, "PUT", "/b/k", unsignedPayload, "", nil))
+			r.ContentLength, r.TransferEncoding = 5, []string{"chunked"}
+			resign(t, r, name, value)
+			if _, err := v.Verify(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+			r.ContentLength, r.TransferEncoding = -1, nil
+			if _, err := v.Verify(t.Context(), r); name != "Expect" && code(t, err) != CodeHeaders {
+				t.Errorf("and not known otherwise: %v", err)
+			}
+		})
+	}
 	t.Run("a date in the other header", func(t *testing.T) {
 		r := signed(t, "GET", "/b/k", emptySHA256, "", func(r *http.Request) { r.Header.Set("Date", when.Format(http.TimeFormat)) })
 		r = wire(t, r)
@@ -369,6 +404,28 @@ func TestWhatIsAccepted(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// resign signs r as if a header were there, which is not.
+func resign(t *testing.T, r *http.Request, name, value string) {
+	t.Helper()
+	q, err := read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := q.credential(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.signed = append(slices.Clone(c.signed), strings.ToLower(name))
+	slices.Sort(c.signed)
+	c.names = strings.Join(c.signed, ";")
+	r.Header.Set(name, value)
+	links := newChain(signingKey(secret, c), c.stamp, "20130524/us-east-1/s3/aws4_request")
+	links.seed(sumOf(canonical(nil, r, q, c, q.path, r.Header.Get(contentSHA256))))
+	r.Header.Del(name)
+	r.Header.Set("Authorization", fmt.Sprintf("%s Credential=%s/20130524/us-east-1/s3/aws4_request,SignedHeaders=%s,Signature=%s",
+		algorithm, testKey, c.names, links.previous))
 }
 
 // TestATokenIsItsOwnProof is the access key of clients that have no other.
