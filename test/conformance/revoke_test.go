@@ -176,7 +176,7 @@ func wantEnded(t *testing.T, n *harness.Node, token, why string) {
 // hangs.
 const (
 	cutTrials, cutTrialsLong = 15, 1000
-	ackWithin                = 2500 * time.Millisecond // A43, on a machine that is not busy
+	ackWithin                = 2500 * time.Millisecond // A43
 	cutAsks                  = 64                      // requests that wait for the node that is cut off
 )
 
@@ -267,7 +267,8 @@ func revokeWithout(t *testing.T, c *harness.Cluster, cut *harness.Node, operator
 	c.Settle()
 	t.Logf("%d trials while %s was cut off: the first acknowledgement took %v, the slowest %v; it said 401 %d times and 503 %d times; timers late by %s, a node waited %.1f times as long as it ran",
 		count, cut.Name, first, slowest, unauthorized.Load(), unavailable.Load(), machine.late, machine.waited)
-	if slowest > ackWithin && !machine.busy() {
+	// Nodes wait for processors in any case, for the test takes what it gets.
+	if slowest > ackWithin && machine.late < machineBusy {
 		t.Errorf("A43: an acknowledgement took %v with %s cut off", slowest, cut.Name)
 	}
 }
