@@ -190,7 +190,7 @@ type Node struct {
 
 	// mu guards ended.
 	mu       sync.Mutex
-	ended    error // what Run ended in
+	ended    error // why Run ends, or has ended
 	closing  sync.Once
 	closeErr error
 }

@@ -486,6 +486,9 @@ func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("the others went on after %s", took)
 		}
+		if err := sick.Ready(); !errors.Is(err, ErrStalled) {
+			t.Errorf("with its disk hanging still it says: %v", err)
+		}
 		thaw()
 		if err := <-sick.ended; !errors.Is(err, ErrStalled) {
 			t.Errorf("ended with %v", err)

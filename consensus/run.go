@@ -17,7 +17,14 @@ import (
 // and linearizable reads wait. It returns earlier only when this node cannot go
 // on: ErrRemoved, ErrBroken or ErrStalled, wrapped. Call it once.
 func (n *Node) Run(ctx context.Context) error {
+	caller := ctx
 	group, ctx := errgroup.WithContext(ctx)
+	// Some wait for a disk that hangs, and with them the end of the group.
+	defer context.AfterFunc(ctx, func() {
+		if caller.Err() == nil {
+			n.end(context.Cause(ctx))
+		}
+	})()
 	group.Go(func() error { return transport.Serve(ctx, n.forwards.listener, n.serve, n.log) })
 	group.Go(func() error { return n.batcher.run(ctx) })
 	group.Go(func() error { return n.reads.run(ctx, n.readIndex) })
@@ -37,14 +44,20 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		}
 	})
-	err := group.Wait()
-	if err != nil {
-		err = fmt.Errorf("consensus: %w", err)
-		n.mu.Lock()
-		n.ended = err
-		n.mu.Unlock()
+	if err := group.Wait(); err != nil {
+		return n.end(err)
 	}
-	return err
+	return nil
+}
+
+// end notes, and returns, why this node cannot go on.
+func (n *Node) end(err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended == nil {
+		n.ended = fmt.Errorf("consensus: %w", err)
+	}
+	return n.ended
 }
 
 // watchLeaders tells those who wait that another node leads.
