@@ -98,7 +98,15 @@ func TestStockClients(t *testing.T) {
 	s := newService(t, c, "paged@example.org")
 	pin := harness.Pin{CID: source.AddRandom(1, 1000)[0].CID, Origins: source.Addrs}
 	s.pinned(s.post(pin).RequestID)
-	before := createMany(s, pin, pagedPins)
+	named := pin
+	named.Name = "paged "
+	before := createMany(s, named, pagedPins)
+	created := map[string]string{} // by name
+	for _, p := range s.all() {
+		if p.Pin.Name != "" {
+			created[p.Pin.Name] = p.Created
+		}
+	}
 	adding, stop := context.WithCancel(t.Context())
 	added := make(chan error, 1)
 	go func() { added <- keepAdding(adding, s.next(), pin) }()
@@ -121,6 +129,7 @@ func TestStockClients(t *testing.T) {
 		modules, script := harness.Script(t, heliaDir, "clients.mjs")
 		order, err := json.Marshal(map[string]any{
 			"base": node.URL(), "token": c.Leader().UserKey("js@example.org").Token, "paged": s.token, "at_least": pagedPins, "cid": pin.CID,
+			"created": created,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -139,11 +148,17 @@ func TestStockClients(t *testing.T) {
 			Seen     []string `json:"seen"`
 			Repeated int      `json:"repeated"`
 			Requests int      `json:"requests"`
+			Helia    []string `json:"helia"` // names
 		}
 		if err := json.Unmarshal(out, &walked); err != nil || walked.Repeated != 0 || walked.Requests < 3 {
 			t.Errorf("%d came twice in %d requests: %v", walked.Repeated, walked.Requests, err)
 		}
 		wantOnce(t, walked.Seen, before)
+		names := map[string]bool{}
+		for name := range created {
+			names[name] = true
+		}
+		wantOnce(t, walked.Helia, names)
 	})
 	stop()
 	if err := <-added; err != nil {

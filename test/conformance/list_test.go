@@ -279,14 +279,18 @@ func testPaging(t *testing.T, c *harness.Cluster, source *harness.Boxo) {
 	}
 }
 
-// createMany creates n pins from many clients at once and returns their ids.
+// createMany creates n pins from many clients at once and returns their ids. Behind
+// a name comes the number of the pin.
 func createMany(s *service, pin harness.Pin, n int) map[string]bool {
 	s.t.Helper()
 	var g errgroup.Group
 	g.SetLimit(pagedClients)
 	made := make([]string, n)
 	for i := range n {
-		client := s.next()
+		client, pin := s.next(), pin
+		if pin.Name != "" {
+			pin.Name += strconv.Itoa(i)
+		}
 		g.Go(func() error {
 			st, err := client.Post(s.t.Context(), pin)
 			made[i] = st.RequestID

@@ -40,6 +40,7 @@ type load struct {
 	token   string
 	files   []harness.Offered
 	origins []string
+	pace    time.Duration // of each client, after an acknowledgement
 
 	// mu guards what follows.
 	mu     sync.Mutex
@@ -98,6 +99,7 @@ func (l *load) one(ctx context.Context, at int) error {
 		cancel()
 		if err == nil {
 			l.took(s.RequestID, name, file)
+			pause(ctx, l.pace)
 			return nil
 		}
 		var api *harness.APIError

@@ -1,8 +1,10 @@
 // The public JavaScript clients against a Holdfast node: the generated client of
 // the Pinning Service API, and Helia's remote pins over it. The only argument is
 // JSON: {"base", "token": of an account of its own, "paged": token of the account
-// with many pins, "at_least"}. Prints {"seen", "repeated", "requests"} of the walk
-// through those, and ends with 1 and the reason when a check fails.
+// with many pins, "at_least", "created": of those with a name, by it}. Prints
+// {"seen", "repeated", "requests"} of the walk through those, and {"helia"}, the
+// names that Helia's list came to, and ends with 1 and the reason when a check
+// fails.
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -21,7 +23,7 @@ import { CID } from 'multiformats/cid'
 
 const pinnedWithin = 60_000 // milliseconds
 const all = [Status.Queued, Status.Pinning, Status.Pinned, Status.Failed]
-const { base, token, paged, at_least: atLeast, cid: known } = JSON.parse(process.argv[2])
+const { base, token, paged, at_least: atLeast, cid: known, created } = JSON.parse(process.argv[2])
 
 const client = (accessToken) => new RemotePinningServiceClient(new Configuration({ endpointUrl: base, accessToken }))
 const refused = async (call, status) => {
@@ -69,6 +71,33 @@ async function walk () {
   return { seen: [...seen], repeated, requests }
 }
 
+// Helia's ls goes on behind the newest row of a page, where the API goes back in
+// time, and so begins anew with the second page: each page is asked for here.
+async function walkByHelia (node) {
+  const pins = createRemotePins(node, { endpointUrl: base, accessToken: paged })
+  const seen = new Set()
+  const newest = Math.max(...Object.values(created).map(Date.parse))
+  for (let before = new Date(newest + 1); ;) { // newer ones without a name come meanwhile
+    let last
+    let rows = 0
+    for await (const { name } of pins.ls({ status: all, before })) {
+      if (seen.has(name)) {
+        break // the page was the last one, and ls has begun anew
+      }
+      if (created[name]) {
+        seen.add(last = name)
+      }
+      if (++rows === 1000) {
+        break
+      }
+    }
+    if (rows < 1000) {
+      return [...seen]
+    }
+    before = new Date(created[last])
+  }
+}
+
 async function helia () {
   const node = await withBitswap(withLibp2pLight(createHeliaLight(), {
     addresses: { listen: ['/ip4/127.0.0.1/tcp/0'] },
@@ -101,6 +130,7 @@ async function helia () {
       assert.ok(gone.equals(cid))
     }
     assert.equal(await pins.isPinned(CID.parse(cid.toString())), false)
+    return await walkByHelia(node)
   } finally {
     await node.stop()
   }
@@ -108,9 +138,9 @@ async function helia () {
 
 try {
   await generated()
-  await helia()
+  const names = await helia()
   // A pipe takes what is written when it has room, and exit would not wait.
-  process.stdout.write(JSON.stringify(await walk()) + '\n', () => process.exit(0))
+  process.stdout.write(JSON.stringify({ ...await walk(), helia: names }) + '\n', () => process.exit(0))
 } catch (err) {
   process.stderr.write(String(err?.stack ?? err) + '\n' + (err?.response?.status ?? err?.status ?? '') + '\n')
   process.exit(1)
