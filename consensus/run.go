@@ -22,7 +22,7 @@ func (n *Node) Run(ctx context.Context) error {
 	// Some wait for a disk that hangs, and with them the end of the group.
 	defer context.AfterFunc(ctx, func() {
 		if caller.Err() == nil {
-			n.end(context.Cause(ctx))
+			_ = n.end(context.Cause(ctx)) // Run returns it
 		}
 	})()
 	group.Go(func() error { return transport.Serve(ctx, n.forwards.listener, n.serve, n.log) })
