@@ -117,12 +117,7 @@ func TestOriginsOnPrivateNetworksAreNeverDialled(t *testing.T) {
 // goes with the process.
 func inNamespace(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("a network namespace needs ip, of iproute2")
-	}
+	harness.NeedNamespaces(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^"+t.Name()+"$", "-test.timeout", "3m")
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

@@ -124,23 +124,21 @@ type network struct {
 	nodes []*namespace
 }
 
-// cannotCut says why this test cannot make a network, or "".
-func cannotCut() string {
+// NeedNamespaces skips a test where there can be no network namespaces.
+func NeedNamespaces(tb testing.TB) {
+	tb.Helper()
 	if os.Geteuid() != 0 {
-		return "a network namespace needs root"
+		tb.Skip("a network namespace needs root")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		return "a network namespace needs ip, of iproute2"
+		tb.Skip("a network namespace needs ip, of iproute2")
 	}
-	return ""
 }
 
 // newNetwork makes a network, or skips the test with the reason.
 func newNetwork(tb testing.TB) *network {
 	tb.Helper()
-	if reason := cannotCut(); reason != "" {
-		tb.Skip(reason)
-	}
+	NeedNamespaces(tb)
 	hub, err := newNamespace()
 	if errors.Is(err, unix.EPERM) {
 		tb.Skipf("root may not do everything here: %v", err) // in a container
