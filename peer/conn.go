@@ -37,13 +37,51 @@ func (addr) Network() string { return "libp2p" }
 func (a addr) String() string { return string(a) }
 
 // conn is a stream as net.Conn.
-type conn struct{ network.Stream }
+type conn struct {
+	network.Stream
+
+	// mu guards what follows. It is never held during input or output.
+	mu      sync.Mutex
+	writing int
+	closed  bool
+}
 
 // LocalAddr returns the own peer id.
-func (c conn) LocalAddr() net.Addr { return addr(c.Stream.Conn().LocalPeer().String()) }
+func (c *conn) LocalAddr() net.Addr { return addr(c.Stream.Conn().LocalPeer().String()) }
 
 // RemoteAddr returns the peer id of the other side.
-func (c conn) RemoteAddr() net.Addr { return addr(c.Stream.Conn().RemotePeer().String()) }
+func (c *conn) RemoteAddr() net.Addr { return addr(c.Stream.Conn().RemotePeer().String()) }
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return 0, net.ErrClosed
+	}
+	c.writing++
+	c.mu.Unlock()
+	n, err := c.Stream.Write(b)
+	c.mu.Lock()
+	c.writing--
+	c.mu.Unlock()
+	return n, err
+}
+
+// Close implements net.Conn: what another goroutine writes ends, unlike a stream's
+// own Close, which QUIC forbids during a Write: that would hang until its
+// deadline, even when the connection ends. What it writes is lost either way, so
+// the stream is reset then.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	busy := c.writing > 0
+	c.mu.Unlock()
+	if busy {
+		return c.Reset()
+	}
+	return c.Stream.Close()
+}
 
 // listener hands out streams of one protocol.
 type listener struct {
@@ -64,7 +102,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	select {
 	case s := <-l.streams:
-		return conn{s}, nil
+		return &conn{Stream: s}, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
@@ -135,7 +173,7 @@ func (p *Peer) Dial(ctx context.Context, id, proto string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer: dial %s %s: %w", id, proto, err)
 	}
-	return conn{s}, nil
+	return &conn{Stream: s}, nil
 }
 
 func (p *Peer) openMember(ctx context.Context, id, proto string) (network.Stream, error) {

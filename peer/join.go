@@ -85,5 +85,5 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w: %w", addr, ErrJoinRefused, err), h.Close())
 	}
-	return conn{s}, h, nil
+	return &conn{Stream: s}, h, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
+	quictransport "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/multiformats/go-multistream"
 	"go.uber.org/goleak"
 
@@ -317,6 +318,63 @@ func TestStreamsBetweenMembers(t *testing.T) {
 	}
 	if _, err := a.Dial(t.Context(), b.ID(), testProtocol); err == nil {
 		t.Fatal("dialled a protocol that nobody listens to")
+	}
+}
+
+// A member that does not read must not keep the other from ending: Raft waits for
+// its streams when it stops, and a snapshot has a deadline of many minutes.
+func TestCloseEndsAWrite(t *testing.T) {
+	quicOnly := func(o *Options) {
+		o.ClusterListen = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}
+		o.ClusterOptions = []HostOption{libp2p.Transport(quictransport.NewTransport)}
+	}
+	for name, adapt := range map[string]func(*Options){"tcp": func(*Options) {}, "quic": quicOnly} {
+		t.Run(name, func(t *testing.T) {
+			peers, _ := newCluster(t, 2, adapt)
+			a, b := peers[0], peers[1]
+			l, err := b.Listen(testProtocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := a.Dial(t.Context(), b.ID(), testProtocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := out.Write(make([]byte, 64<<20)) // more than any window
+				wrote <- err
+			}()
+			in, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			if err := in.SetReadDeadline(time.Now().Add(40 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := out.Close(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case err := <-wrote:
+				if err == nil {
+					t.Error("wrote what nobody read")
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("Close left a Write that does not end")
+			}
+			if _, err := out.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("a Write after Close: %v", err)
+			}
+			var timeout net.Error
+			if _, err := io.Copy(io.Discard, in); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+				t.Errorf("the other side did not see that the stream was cut off: %v", err)
+			}
+		})
 	}
 }
 
