@@ -21,6 +21,15 @@ const (
 	CodeTooLarge     Code = 9  // above a bound with a name
 	CodeLimited      Code = 10 // too many requests
 	CodeNoSpace      Code = 11 // the disks that would have to keep it are full
+
+	// Level 3: what the object gateway tells apart.
+	CodeNoBucket     Code = 12 // no such bucket, or another account's
+	CodeNoKey        Code = 13 // no object under that key
+	CodeNoUpload     Code = 14 // no such multipart upload
+	CodeNotEmpty     Code = 15 // the bucket has objects
+	CodePrecondition Code = 16 // the current version is not what the request asks for
+	CodeInvalidPart  Code = 17 // a part is not there, or has another ETag
+	CodeTooSmall     Code = 18 // a part that is not the last is below the least size
 )
 
 // Codes lists every code but CodeOK.
@@ -28,7 +37,8 @@ func Codes() []Code {
 	return []Code{
 		CodeInvalid, CodeNotFound, CodeExists, CodeConflict, CodeUnauthorized,
 		CodeForbidden, CodeQuota, CodeUnavailable, CodeTooLarge, CodeLimited,
-		CodeNoSpace,
+		CodeNoSpace, CodeNoBucket, CodeNoKey, CodeNoUpload, CodeNotEmpty, CodePrecondition,
+		CodeInvalidPart, CodeTooSmall,
 	}
 }
 
@@ -60,6 +70,13 @@ var (
 	ErrTooLarge     = &Error{CodeTooLarge, "too large"}
 	ErrLimited      = &Error{CodeLimited, "too many requests"}
 	ErrNoSpace      = &Error{CodeNoSpace, "no space left"}
+	ErrNoBucket     = &Error{CodeNoBucket, "the bucket does not exist"}
+	ErrNoKey        = &Error{CodeNoKey, "the key does not exist"}
+	ErrNoUpload     = &Error{CodeNoUpload, "the upload does not exist"}
+	ErrNotEmpty     = &Error{CodeNotEmpty, "the bucket is not empty"}
+	ErrPrecondition = &Error{CodePrecondition, "a condition of the request does not hold"}
+	ErrInvalidPart  = &Error{CodeInvalidPart, "a part is missing or is not the one that was named"}
+	ErrTooSmall     = &Error{CodeTooSmall, "a part is too small"}
 )
 
 // Errorf returns an Error of the code with a formatted detail.

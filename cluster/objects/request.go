@@ -1,0 +1,104 @@
+// Package objects is the use case of the object gateway: buckets, objects and
+// multipart uploads of an account. Content is stored first and then named by one
+// command, which the state machine judges with authority.
+//
+// Imports: consensus/state, cluster/placement, go-cid, uuid.
+// Never:   raft, libp2p, storage, HTTP.
+package objects
+
+import (
+	"io"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Attributes are what an object carries beside its content.
+type Attributes struct {
+	Headers map[string]string // canonical names, see state.Object
+	Meta    map[string]string // names in lower case, without x-amz-meta-
+	Tags    []state.Tag
+}
+
+// Sums are digests of content: its MD5, and those that were asked for.
+type Sums struct {
+	MD5 [16]byte
+	By  map[string][]byte // algorithm, as in state.Checksum -> digest
+}
+
+// Body is content as a client sends it.
+type Body struct {
+	Reader io.Reader
+	Size   int64 // bytes; -1 when it is not known
+	// Sums are the algorithms of the checksums to compute beside MD5.
+	Sums []string
+	// Check is called when Reader has ended and before anything has a name: it
+	// returns the checksums to keep, or refuses the content. Nil: nothing is kept.
+	Check func(Sums) ([]state.Checksum, error)
+}
+
+// PutRequest is one object to be stored.
+type PutRequest struct {
+	Key        string
+	Attributes Attributes
+	Body       Body
+	If         state.Condition
+}
+
+// CopyRequest is one object to be made of another.
+type CopyRequest struct {
+	Key                  string
+	SourceBucket, Source string // Source is a key
+	SourceVersion        string // "" is the current one
+	// SourceIf refuses a source by its record; nil: none is.
+	SourceIf func(*state.Object) error
+	// Replace are the attributes of the copy; nil: those of the source. Tags
+	// replace them too, unless KeepTags.
+	Replace  *Attributes
+	KeepTags bool
+	If       state.Condition
+}
+
+// UploadRequest begins a multipart upload.
+type UploadRequest struct {
+	Key        string
+	Attributes Attributes
+	// Algorithm of the parts' checksums and of the object's, "" for none, and
+	// whether the object's is composed of theirs.
+	Algorithm string
+	Composite bool
+}
+
+// PartRequest is one part of an upload.
+type PartRequest struct {
+	Key    string
+	Upload state.UploadID
+	Number int
+	Body   Body
+}
+
+// PartCopyRequest is one part of an upload that is a piece of an object.
+type PartCopyRequest struct {
+	Key                  string
+	Upload               state.UploadID
+	Number               int
+	SourceBucket, Source string
+	SourceIf             func(*state.Object) error
+	// Range gives the first byte and the number of bytes for a source of a size;
+	// nil: all of it.
+	Range func(size uint64) (first, count uint64, err error)
+}
+
+// CompletePart is a part as the client lists it.
+type CompletePart struct {
+	Number    int
+	ETag      string            // without quotes
+	Checksums map[string][]byte // algorithm -> what it has to be; may be empty
+}
+
+// CompleteRequest makes an object of an upload's parts.
+type CompleteRequest struct {
+	Key    string
+	Upload state.UploadID
+	Parts  []CompletePart
+	If     state.Condition
+}
