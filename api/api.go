@@ -68,10 +68,12 @@ type Health interface {
 // Options are where to listen and what to serve there. An empty address is off.
 type Options struct {
 	Pinning string // host:port of the Pinning Service API
+	S3      string // host:port of the object gateway
 	Admin   string // host:port of metrics and health
 	Folder  string // data folder, in which the socket of the local API is made
 
 	Pins     pinning.Pins
+	Objects  s3.Objects
 	Accounts Accounts
 	Members  admin.Members
 	Files    admin.Files
@@ -101,8 +103,8 @@ type Options struct {
 // Addrs are the addresses that are listened on, host:port with the real port.
 // Empty means off.
 type Addrs struct {
-	Pinning, Admin string
-	Socket         string // path of the Unix socket
+	Pinning, S3, Admin string
+	Socket             string // path of the Unix socket
 }
 
 // Server holds the bound listeners.
@@ -123,9 +125,9 @@ type service struct {
 
 // Bound holds listeners that nothing serves yet: connections to them wait.
 type Bound struct {
-	addrs                  Addrs
-	pinning, admin, socket net.Listener // nil is off
-	certificate            *certificate // nil is plain HTTP
+	addrs                      Addrs
+	pinning, s3, admin, socket net.Listener // nil is off
+	certificate                *certificate // nil is plain HTTP
 }
 
 // Bind reads the certificate and listens on every address that is configured;
@@ -151,6 +153,12 @@ func (b *Bound) listen(o Options) (err error) {
 		}
 		b.addrs.Pinning = b.pinning.Addr().String()
 	}
+	if o.S3 != "" {
+		if b.s3, err = bind("s3", o.S3); err != nil {
+			return err
+		}
+		b.addrs.S3 = b.s3.Addr().String()
+	}
 	if o.Admin != "" {
 		if b.admin, err = bind("admin", o.Admin); err != nil {
 			return err
@@ -173,7 +181,7 @@ func (b *Bound) Addrs() Addrs { return b.addrs }
 // Close ends the listeners, unless New has taken them over.
 func (b *Bound) Close() error {
 	var all error
-	for _, l := range []net.Listener{b.pinning, b.admin, b.socket} {
+	for _, l := range []net.Listener{b.pinning, b.s3, b.admin, b.socket} {
 		if l == nil {
 			continue
 		}
@@ -211,13 +219,16 @@ func New(b *Bound, o Options) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		server := s.addJSON("pinning", b.pinning, h)
-		if b.certificate != nil {
-			server.TLSConfig = b.certificate.tlsConfig()
-		} else if !loopback(b.pinning.Addr()) {
-			o.Logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
-				"api", "pinning", "addr", b.pinning.Addr().String())
+		s.secure("pinning", s.addJSON("pinning", b.pinning, h), b.pinning, b.certificate)
+	}
+	if b.s3 != nil {
+		h, err := s3.New(s3.Options{
+			Objects: o.Objects, Accounts: o.Accounts, Region: o.Region, Domain: o.Domain, MaxObject: o.MaxObject, MinPart: o.MinPart,
+		})
+		if err != nil {
+			return nil, err
 		}
+		s.secure("s3", s.add("s3", b.s3, h), b.s3, b.certificate)
 	}
 	if b.admin != nil {
 		s.addJSON("admin", b.admin, admin.NewMonitor(admin.MonitorOptions{
@@ -234,7 +245,7 @@ func New(b *Bound, o Options) (*Server, error) {
 		}
 		s.add("operator", b.socket, admin.NewOperator(admin.OperatorOptions{
 			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-			Addrs: admin.Addrs{Pinning: b.addrs.Pinning}, Logger: o.Logger,
+			Addrs: admin.Addrs{Pinning: b.addrs.Pinning, S3: b.addrs.S3}, Logger: o.Logger,
 		}))
 	}
 	*b = Bound{}
@@ -256,6 +267,16 @@ func bind(name, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("--%s-listen %s: %w", name, addr, err)
 	}
 	return listener, nil
+}
+
+// secure gives a server its certificate, or warns where that would be better.
+func (s *Server) secure(name string, server *http.Server, l net.Listener, c *certificate) {
+	if c != nil {
+		server.TLSConfig = c.tlsConfig()
+	} else if !loopback(l.Addr()) {
+		s.logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
+			"api", name, "addr", l.Addr().String())
+	}
 }
 
 // addJSON adds a surface whose requests and answers are small.

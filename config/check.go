@@ -215,6 +215,31 @@ func shortText(field any) error {
 	return nil
 }
 
+// regionName accepts the name of a region as signatures carry it.
+func regionName(field any) error {
+	value := deref(field.(*string))
+	plain := func(r rune) bool { return r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }
+	if value == "" || len(value) > maxRegion || strings.ContainsFunc(value, func(r rune) bool { return !plain(r) }) {
+		return fmt.Errorf("%q is not a region such as us-east-1", value)
+	}
+	return nil
+}
+
+// hostName accepts a host name in lower case without a port, and the empty text.
+func hostName(field any) error {
+	value := deref(field.(*string))
+	if value == "" {
+		return nil
+	}
+	plain := func(r rune) bool { return r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }
+	_, err := netip.ParseAddr(value)
+	if err == nil || len(value) > maxHost || strings.ContainsFunc(value, func(r rune) bool { return !plain(r) }) ||
+		strings.HasPrefix(value, ".") || strings.HasSuffix(value, ".") {
+		return fmt.Errorf("%q is not a host name such as s3.example.org", value)
+	}
+	return nil
+}
+
 // statuses accepts "all" or names of pin states joined by commas.
 func statuses(field any) error {
 	value := deref(field.(*string))

@@ -97,7 +97,12 @@ func (p Pinning) DefaultStatuses() []string {
 
 // S3 is the object gateway.
 type S3 struct {
-	Listen string // host:port, empty is off
+	Listen    string        // host:port, empty is off
+	Region    string        // that signatures and HEAD of a bucket name
+	Domain    string        // buckets are also hosts below this one; empty: they are not
+	MaxObject Size          // bytes of one PUT
+	MinPart   Size          // bytes of a part of an upload that is not the last
+	UploadAge time.Duration // an upload that is open for longer is discarded
 }
 
 // Console is the web console.
@@ -210,9 +215,11 @@ func Default() Config {
 		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
 		Accounts: Accounts{Allowance: 500 * MiB},
 		Pinning:  Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
-		S3:       S3{Listen: "127.0.0.1:9000"},
-		Console:  Console{Listen: "127.0.0.1:9001"},
-		Admin:    Admin{Listen: "127.0.0.1:9094"},
+		S3: S3{
+			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour,
+		},
+		Console: Console{Listen: "127.0.0.1:9001"},
+		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Reads: ReadsLinearizable, AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
 			Origins: []string{"*"},

@@ -33,6 +33,11 @@ const (
 	maxSession     = 10 * 365 * 24 * time.Hour
 	maxTries       = 10_000
 	maxBytes       = 1 << 60
+	maxRegion      = 64       // characters
+	maxHost        = 253      // characters of a host name, RFC 1035
+	maxObject      = 48 * TiB // 10,000 parts of 5 GiB
+	minUploadAge   = time.Minute
+	maxUploadAge   = 365 * 24 * time.Hour
 	maxNameRunes   = 64
 	maxEntries     = 64 // values of one repeatable setting
 )
@@ -134,6 +139,26 @@ var table = []setting{
 	{
 		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the object gateway; empty is off",
 		field: func(c *Config) any { return &c.S3.Listen }, check: hostPort,
+	},
+	{
+		key: "s3.region", help: "`name` of the region that clients sign for",
+		field: func(c *Config) any { return &c.S3.Region }, check: regionName,
+	},
+	{
+		key: "s3.domain", help: "`host name` below which buckets are hosts (BUCKET.DOMAIN); empty: they are in the path only",
+		field: func(c *Config) any { return &c.S3.Domain }, check: hostName,
+	},
+	{
+		key: "s3.max_object_size", help: "`size` of what one request may store",
+		field: func(c *Config) any { return &c.S3.MaxObject }, check: between[Size](1, maxObject),
+	},
+	{
+		key: "s3.min_part_size", help: "`size` that every part of an upload but the last has at least",
+		field: func(c *Config) any { return &c.S3.MinPart }, check: between[Size](1, maxObject),
+	},
+	{
+		key: "s3.upload_age", help: "an upload that is open for longer than this `time` is discarded",
+		field: func(c *Config) any { return &c.S3.UploadAge }, check: between(minUploadAge, maxUploadAge),
 	},
 	{
 		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off",

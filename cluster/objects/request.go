@@ -82,6 +82,7 @@ type PartCopyRequest struct {
 	Upload               state.UploadID
 	Number               int
 	SourceBucket, Source string
+	SourceVersion        string // "" is the current one
 	SourceIf             func(*state.Object) error
 	// Range gives the first byte and the number of bytes for a source of a size;
 	// nil: all of it.

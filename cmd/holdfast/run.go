@@ -85,6 +85,7 @@ type addresses struct {
 	Public  []string // multiaddrs with /p2p/
 	Cluster []string
 	Pinning string // host:port, empty is off
+	S3      string
 	Admin   string
 }
 
@@ -108,11 +109,12 @@ func (a *app) board(c config.Config, where addresses) {
 	for _, addr := range where.Public {
 		line("public", addr)
 	}
-	pinning := link(where.Pinning, "/pins")
-	if c.API.TLSCert != "" {
-		pinning = strings.Replace(pinning, "http://", "https://", 1)
+	for _, api := range [][2]string{{"pinning", link(where.Pinning, "/pins")}, {"s3", link(where.S3, "")}} {
+		if c.API.TLSCert != "" {
+			api[1] = strings.Replace(api[1], "http://", "https://", 1)
+		}
+		line(api[0], api[1])
 	}
-	line("pinning", pinning)
 	line("metrics", link(where.Admin, "/metrics"))
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))

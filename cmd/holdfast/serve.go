@@ -63,7 +63,7 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	logger.DebugContext(ctx, "settings", "config", c)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	surfaces := api.Options{Pinning: c.Pinning.Listen, Admin: c.Admin.Listen, Folder: c.Data, Logger: logger, Version: a.version}
+	surfaces := api.Options{Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data, Logger: logger, Version: a.version}
 	surfaces.AccountRate = api.Rate{PerSecond: c.API.AccountRate, Burst: c.API.AccountBurst}
 	surfaces.AddressRate = api.Rate{PerSecond: c.API.AddressRate, Burst: c.API.AddressBurst}
 	surfaces.TrustedProxies, surfaces.Origins = c.API.ProxyPrefixes(), c.API.Origins
@@ -89,13 +89,14 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
+	surfaces.Objects = n.Objects()
 	surfaces.Blocks, surfaces.Replica = n.Integrity(), n.Replica()
 	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
 	server, err := api.New(bound, surfaces)
 	if err != nil {
 		return err
 	}
-	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "admin", server.Addrs().Admin, "data", c.Data)
+	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "admin", server.Addrs().Admin, "data", c.Data)
 
 	// The node outlives ctx until the API has drained.
 	nodeCtx, endNode := context.WithCancel(context.WithoutCancel(ctx))
@@ -149,6 +150,6 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	}
 	a.board(c, addresses{
 		Name: s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
-		Pinning: listening.Pinning, Admin: listening.Admin,
+		Pinning: listening.Pinning, S3: listening.S3, Admin: listening.Admin,
 	})
 }

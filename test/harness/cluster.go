@@ -127,14 +127,14 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	}
 	port := func() string { return strconv.Itoa(c.port()) }
 	public := port()
-	n.pinning, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port()
+	n.pinning, n.s3, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port()
 	n.args = append([]string{
 		"--data", n.Dir,
 		"--listen", "/ip4/" + host + "/tcp/" + public,
 		"--listen", "/ip4/" + host + "/udp/" + public + "/quic-v1",
 		"--cluster-listen", "/ip4/" + host + "/tcp/" + port(),
 		"--pinning-listen", n.pinning,
-		"--s3-listen", "127.0.0.1:" + port(),
+		"--s3-listen", n.s3,
 		"--console-listen", "127.0.0.1:" + port(),
 		"--admin-listen", n.admin,
 		"--routing", "off",

@@ -36,7 +36,8 @@ type Node struct {
 	http    *http.Client
 	args    []string // of `holdfast run`, the same at every start
 	pinning string   // host:port
-	admin   string   // host:port
+	s3      string
+	admin   string // host:port
 	log     *tail
 	run     *running // shared by all that As makes
 
@@ -116,6 +117,9 @@ func (n *Node) status(ctx context.Context, url string) (int, error) {
 
 // URL is the base of the pinning API.
 func (n *Node) URL() string { return "http://" + n.pinning }
+
+// S3URL is the base of the object gateway.
+func (n *Node) S3URL() string { return "http://" + n.s3 }
 
 // AdminURL is the base of metrics and health.
 func (n *Node) AdminURL() string { return "http://" + n.admin }

@@ -1,0 +1,228 @@
+package objects
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Checksums that Amazon S3 knows, by its names
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html).
+const (
+	CRC32     = "CRC32"
+	CRC32C    = "CRC32C"
+	CRC64NVME = "CRC64NVME"
+	SHA1      = "SHA1"
+	SHA256    = "SHA256"
+)
+
+// nvme is CRC-64/NVME's polynomial, reflected (NVM Express NVM Command Set 1.0, 5.2.1.3.4).
+const nvme = 0x9a6c9329ac4bc9b5
+
+var (
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	nvmeTable  = crc64.MakeTable(nvme)
+)
+
+// Algorithms lists the checksums.
+func Algorithms() []string { return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256} }
+
+// newHash returns a hash of an algorithm, nil for one that is not known.
+func newHash(algorithm string) hash.Hash {
+	switch algorithm {
+	case CRC32:
+		return crc32.NewIEEE()
+	case CRC32C:
+		return crc32.New(castagnoli)
+	case CRC64NVME:
+		return crc64.New(nvmeTable)
+	case SHA1:
+		return sha1.New()
+	case SHA256:
+		return sha256.New()
+	}
+	return nil
+}
+
+// Bounds of hashing beside reading.
+const (
+	hashBuffer  = 256 << 10 // bytes handed over at once
+	hashBuffers = 8         // of one body, under way
+)
+
+var hashPool = sync.Pool{New: func() any { b := make([]byte, 0, hashBuffer); return &b }}
+
+// digester is a body that is hashed while it is read: in the reader's goroutine
+// while it is short, else beside it, since MD5 is slower than all the rest.
+type digester struct {
+	r    io.Reader
+	md5  hash.Hash
+	by   map[string]hash.Hash
+	read uint64
+
+	work  chan *[]byte   // nil while hashing is done in place
+	done  sync.WaitGroup // of the goroutine that takes work
+	ended bool
+}
+
+func newDigester(r io.Reader, algorithms []string) (*digester, error) {
+	d := &digester{r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms))}
+	for _, a := range algorithms {
+		h := newHash(a)
+		if h == nil {
+			return nil, state.Errorf(state.CodeInvalid, "checksum %q is not known", a)
+		}
+		d.by[a] = h
+	}
+	return d, nil
+}
+
+// Read implements io.Reader.
+func (d *digester) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if n > 0 {
+		d.take(p[:n])
+		d.read += uint64(n)
+	}
+	return n, err
+}
+
+func (d *digester) take(p []byte) {
+	if d.work == nil && d.read+uint64(len(p)) <= hashBuffer {
+		d.hash(p)
+		return
+	}
+	if d.work == nil {
+		d.work = make(chan *[]byte, hashBuffers)
+		d.done.Go(func() {
+			for b := range d.work {
+				d.hash(*b)
+				hashPool.Put(b)
+			}
+		})
+	}
+	for len(p) > 0 {
+		b := hashPool.Get().(*[]byte)
+		n := min(len(p), hashBuffer)
+		*b = append((*b)[:0], p[:n]...)
+		p = p[n:]
+		d.work <- b
+	}
+}
+
+func (d *digester) hash(p []byte) {
+	d.md5.Write(p)
+	for _, h := range d.by {
+		h.Write(p)
+	}
+}
+
+// end waits until everything that was read is hashed. It has to be called,
+// whatever became of the body.
+func (d *digester) end() {
+	if d.ended {
+		return
+	}
+	d.ended = true
+	if d.work != nil {
+		close(d.work)
+		d.done.Wait()
+	}
+}
+
+func (d *digester) sums() Sums {
+	d.end()
+	s := Sums{By: make(map[string][]byte, len(d.by))}
+	d.md5.Sum(s.MD5[:0])
+	for a, h := range d.by {
+		s.By[a] = h.Sum(nil)
+	}
+	return s
+}
+
+// combined is the checksum of bytes that follow each other, of their own
+// checksums: only those of a CRC are known from them.
+type combined struct {
+	algorithm string
+	sum       uint64
+	length    uint64
+}
+
+// linear tells whether the checksum of a whole follows from those of its parts.
+func linear(algorithm string) bool {
+	return algorithm == CRC32 || algorithm == CRC32C || algorithm == CRC64NVME
+}
+
+func (c *combined) add(sum []byte, length uint64) error {
+	width, poly := 32, uint64(crc32.IEEE)
+	switch c.algorithm {
+	case CRC32C:
+		poly = crc32.Castagnoli
+	case CRC64NVME:
+		width, poly = 64, nvme
+	}
+	if len(sum) != width/8 {
+		return fmt.Errorf("objects: a %s of %d bytes", c.algorithm, len(sum))
+	}
+	var next uint64
+	for _, b := range sum {
+		next = next<<8 | uint64(b)
+	}
+	if c.length == 0 {
+		c.sum, c.length = next, length
+		return nil
+	}
+	c.sum = shiftCRC(c.sum, poly, width, length) ^ next
+	c.length += length
+	return nil
+}
+
+func (c *combined) bytes() []byte {
+	n := 4
+	if c.algorithm == CRC64NVME {
+		n = 8
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[n-1-i] = byte(c.sum >> (8 * i))
+	}
+	return b
+}
+
+// shiftCRC is what a reflected CRC becomes when count zero bytes follow, its
+// initial and final inversions aside, which cancel out when two are combined: it
+// is multiplied by x^(8*count) modulo the polynomial. Squaring makes that
+// logarithmic (Mark Adler's crc32_combine of zlib goes the same way).
+func shiftCRC(crc, poly uint64, width int, count uint64) uint64 {
+	one := uint64(1) << (width - 1) // x^0, reflected
+	times := func(a, b uint64) (p uint64) {
+		for m := one; m != 0 && a != 0; m >>= 1 {
+			if a&m != 0 {
+				p ^= b
+				a &^= m
+			}
+			if b&1 != 0 {
+				b = b>>1 ^ poly
+			} else {
+				b >>= 1
+			}
+		}
+		return p
+	}
+	power, base := one, one>>8 // x^8
+	for ; count != 0; count >>= 1 {
+		if count&1 != 0 {
+			power = times(power, base)
+		}
+		base = times(base, base)
+	}
+	return times(crc, power)
+}

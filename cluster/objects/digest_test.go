@@ -1,0 +1,126 @@
+package objects
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+
+	"go.uber.org/goleak"
+)
+
+// The check values of the CRC catalogue (reveng), FIPS 180-4 and RFC 1321.
+func TestDigestsOfTheCheckString(t *testing.T) {
+	d, err := newDigester(bytes.NewReader([]byte("123456789")), Algorithms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, d); err != nil {
+		t.Fatal(err)
+	}
+	s := d.sums()
+	for name, want := range map[string]string{
+		CRC32: "cbf43926", CRC32C: "e3069283", CRC64NVME: "ae8b14860a799888",
+		SHA1:   "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
+		SHA256: "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+	} {
+		if got := hex.EncodeToString(s.By[name]); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if got := hex.EncodeToString(s.MD5[:]); got != "25f9e794323b453885f5181f1b624d0b" {
+		t.Error("MD5:", got)
+	}
+}
+
+func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, size := range []int{0, 1, hashBuffer - 1, hashBuffer, hashBuffer + 1, 5*hashBuffer + 17, 40 * hashBuffer} {
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		for name, read := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r }, "half": iotest.HalfReader, "data with EOF": iotest.DataErrReader,
+		} {
+			d, err := newDigester(read(bytes.NewReader(data)), Algorithms())
+			if err != nil {
+				t.Fatal(err)
+			}
+			buf := make([]byte, 1<<20)
+			for {
+				n, err := d.Read(buf)
+				clear(buf[:n]) // the reader may do with its bytes what it likes
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := d.sums()
+			if got.MD5 != md5.Sum(data) {
+				t.Errorf("%d bytes, %s: another MD5", size, name)
+			}
+			for _, a := range Algorithms() {
+				h := newHash(a)
+				h.Write(data)
+				if !bytes.Equal(got.By[a], h.Sum(nil)) {
+					t.Errorf("%d bytes, %s: another %s", size, name, a)
+				}
+			}
+		}
+	}
+}
+
+func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	d, err := newDigester(io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, d); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	d.end()
+	d.end()
+}
+
+func TestCombinedChecksumsAreThoseOfTheWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		var whole []byte
+		var parts [][]byte
+		for range 1 + r.IntN(6) {
+			part := make([]byte, r.IntN(5000))
+			for i := range part {
+				part[i] = byte(r.Uint32())
+			}
+			parts = append(parts, part)
+			whole = append(whole, part...)
+		}
+		for _, a := range []string{CRC32, CRC32C, CRC64NVME} {
+			c := combined{algorithm: a}
+			for _, part := range parts {
+				h := newHash(a)
+				h.Write(part)
+				if err := c.add(h.Sum(nil), uint64(len(part))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := newHash(a)
+			h.Write(whole)
+			if !bytes.Equal(c.bytes(), h.Sum(nil)) {
+				t.Fatalf("%s of %d parts: %x, want %x", a, len(parts), c.bytes(), h.Sum(nil))
+			}
+		}
+	}
+	if err := (&combined{algorithm: CRC32}).add(make([]byte, 8), 1); err == nil {
+		t.Error("took a checksum of another width")
+	}
+}

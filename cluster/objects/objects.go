@@ -1,0 +1,255 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// State is what this package needs of consensus.
+type State interface {
+	// View returns the state as it is now, anywhere in the cluster; release it.
+	// It fails with state.ErrUnavailable without a majority.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns what this node has applied; release it.
+	LocalView() (view state.View, release func())
+	// Propose commits a command. When it tells the outcome this node has applied
+	// it too.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+}
+
+// Nodes tells what is known of the members, for placement.
+type Nodes interface {
+	Candidates() []placement.Node
+}
+
+// Content keeps what has no name yet.
+type Content interface {
+	// Store keeps what body holds on as many nodes as place asks for.
+	Store(ctx context.Context, body io.Reader, place ingest.Placement) (*ingest.Stored, error)
+	// Join makes one file of files that are kept, in order.
+	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (*ingest.Stored, error)
+}
+
+// Files reads content.
+type Files interface {
+	// Open reads the file root, from here or from members, holders first.
+	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
+}
+
+// Options are what Objects is made of. Now, NewID and Logger may be left out.
+type Options struct {
+	Self    state.NodeID
+	State   State
+	Nodes   Nodes
+	Content Content
+	Files   Files
+	// MinPart is the least size of a part that is not the last, in bytes.
+	MinPart uint64
+	// UploadAge is how long an upload may stay open.
+	UploadAge time.Duration
+	Now       func() time.Time
+	NewID     func() string // of versions and uploads, unique
+	Logger    *slog.Logger
+}
+
+// Objects answers for the buckets and objects of all accounts.
+type Objects struct {
+	opts Options
+}
+
+// New returns the use cases of objects.
+func New(o Options) *Objects {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = uuid.NewString
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Objects{opts: o}
+}
+
+// maxAttempts is how often a change is tried when the state moves on between what
+// it was made from and its commit.
+const maxAttempts = 4
+
+func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
+
+// look calls fn with the state as it is now, anywhere in the cluster.
+func (o *Objects) look(ctx context.Context, fn func(state.View) error) error {
+	view, release, err := o.opts.State.View(ctx)
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	defer release()
+	return fn(view)
+}
+
+// Buckets returns an account's buckets by name.
+func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.Bucket, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		all, err = v.Buckets(a)
+		return err
+	})
+	return all, err
+}
+
+// CreateBucket makes a bucket. Errors: state.ErrExists, state.ErrInvalid,
+// state.ErrTooLarge when the account has its most buckets.
+func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name string) error {
+	_, err := o.opts.State.Propose(ctx, &state.CreateBucket{Bucket: state.Bucket{Account: a, Name: name, Created: o.now()}})
+	return wrap("create bucket", err)
+}
+
+// DeleteBucket removes an empty bucket, and the uploads that are open in it.
+// Errors: state.ErrNoBucket, state.ErrNotEmpty.
+func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name string) error {
+	b, err := o.Bucket(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	_, err = o.opts.State.Propose(ctx, &state.DeleteBucket{Account: a, Bucket: name, Born: b.Born})
+	return wrap("delete bucket", err)
+}
+
+// Bucket returns a bucket of an account, or state.ErrNoBucket: another account's
+// does not exist.
+func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b state.Bucket, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err = v.Bucket(a, name)
+		return err
+	})
+	return b, err
+}
+
+// known returns a bucket for a change of what is in it: by what this node has
+// applied, if that knows it. Apply judges the bucket again.
+func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {
+	view, release := o.opts.State.LocalView()
+	b, err := view.Bucket(a, name)
+	release()
+	if errors.Is(err, state.ErrNoBucket) {
+		return o.Bucket(ctx, a, name)
+	}
+	return b, err
+}
+
+// change proposes what is made for a bucket. Should the bucket that this node
+// knows be one that is gone, it is made once more for the one that is there.
+func (o *Objects) change(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) error {
+	b, err := o.known(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	_, err = o.opts.State.Propose(ctx, make(b))
+	if !errors.Is(err, state.ErrNoBucket) {
+		return err
+	}
+	born := b.Born
+	if b, err = o.Bucket(ctx, a, name); err != nil {
+		return err
+	}
+	if b.Born == born {
+		return state.Errorf(state.CodeNoBucket, "the bucket has just been deleted")
+	}
+	_, err = o.opts.State.Propose(ctx, make(b))
+	return err
+}
+
+// List returns one page of a bucket's keys.
+func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (page state.ObjectsPage, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		page, err = v.Objects(&b, q)
+		return err
+	})
+	return page, err
+}
+
+// Object returns the current version under a key. Errors: state.ErrNoBucket,
+// state.ErrNoKey.
+func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string) (obj state.Object, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		obj, err = v.Object(&b, key)
+		return err
+	})
+	return obj, err
+}
+
+// Open reads the content of an object. The caller closes it. An object that is
+// deleted meanwhile may end in an error, never in other bytes.
+func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {
+	view, release := o.opts.State.LocalView()
+	record, err := view.Root(obj.Root)
+	release()
+	var holders []state.NodeID
+	if err == nil {
+		for _, c := range record.Copies {
+			if c.Phase == state.Held {
+				holders = append(holders, c.Node)
+			}
+		}
+	}
+	f, size, err := o.opts.Files.Open(ctx, obj.Root.Cid(), holders)
+	if err != nil {
+		return nil, fmt.Errorf("open content of object: %w", err)
+	}
+	if size != obj.Size {
+		return nil, errors.Join(fmt.Errorf("objects: content of %s has %d bytes, its object %d", obj.Root, size, obj.Size), f.Close())
+	}
+	return f, nil
+}
+
+// Delete removes an object, if its current version is what c asks for. A key that
+// is not there is no error, unless c asks for one. Errors: state.ErrNoBucket,
+// state.ErrPrecondition, state.ErrNoKey.
+func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, c state.Condition) error {
+	return o.delete(ctx, a, bucket, []string{key}, c)
+}
+
+// DeleteMany removes objects, state.MaxDeleteKeys of them at the most, in one
+// change.
+func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket string, keys []string) error {
+	return o.delete(ctx, a, bucket, keys, state.Condition{})
+}
+
+func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, keys []string, c state.Condition) error {
+	return wrap("delete objects", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.DeleteObjects{Account: a, Bucket: bucket, Born: b.Born, Keys: keys, If: c}
+	}))
+}
+
+// SetTags replaces the tags of an object. Errors: state.ErrNoBucket,
+// state.ErrNoKey.
+func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error {
+	return wrap("set tags", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.SetObjectTags{Account: a, Bucket: bucket, Born: b.Born, Key: key, Tags: tags}
+	}))
+}
+
+// wrap says what failed.
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,47 @@
+package objects
+
+import (
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// place chooses where new content is kept. Its root is not known before it has
+// come, so the choice goes by what names it: the id of a version or an upload.
+// This node, where the content arrives, is one of them if it has room. keep are
+// nodes that are preferred.
+func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error) {
+	view, release := o.opts.State.LocalView()
+	cluster, err := view.Cluster()
+	release()
+	if err != nil {
+		return ingest.Placement{}, err
+	}
+	nodes := o.opts.Nodes.Candidates()
+	if keep == nil {
+		keep = []state.NodeID{o.opts.Self}
+	}
+	// Who is preferred keeps nothing yet: without room it is no better than others.
+	keep = slices.DeleteFunc(slices.Clone(keep), func(id state.NodeID) bool {
+		return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && (n.Full || n.Free < placement.MinFree) })
+	})
+	all := placement.Choose(state.RootKey(id), len(nodes), nodes, keep)
+	chosen := placement.Choose(state.RootKey(id), int(cluster.Replication), nodes, keep)
+	need := copies(&cluster, nodes)
+	if len(chosen) < need {
+		return ingest.Placement{}, state.Errorf(state.CodeNoSpace, "%d members have room for new content, and %d have to keep it", len(chosen), need)
+	}
+	return ingest.Placement{
+		Nodes: chosen,
+		Spare: slices.DeleteFunc(all, func(n state.NodeID) bool { return slices.Contains(chosen, n) }),
+		// Apply judges by the members that there are.
+		Copies: need,
+	}, nil
+}
+
+// copies is how many members have to keep content before it gets a name.
+func copies(c *state.Cluster, nodes []placement.Node) int {
+	return max(1, min(int(c.WriteCopies), int(c.Replication), len(nodes)))
+}

@@ -1,0 +1,235 @@
+package objects
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Put stores an object: when it returns without an error the content is durable on
+// write_copies nodes, and every node shows it. Errors: state.ErrNoBucket,
+// state.ErrPrecondition, state.ErrNoKey for a condition on a key that is not
+// there, state.ErrQuota, state.ErrInvalid, state.ErrNoSpace, state.ErrUnavailable,
+// those of the body and of its Check. On any of them nothing has changed, but for
+// ErrUnavailable, which may have come too late to tell.
+func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (state.Object, error) {
+	b, err := o.known(ctx, a, bucket)
+	if err != nil {
+		return state.Object{}, err
+	}
+	if err := o.foresee(ctx, a, &b, r.Key, r.Body.Size, r.If); err != nil {
+		return state.Object{}, err
+	}
+	id := o.opts.NewID()
+	kept, err := o.store(ctx, id, nil, &r.Body)
+	if err != nil {
+		return state.Object{}, err
+	}
+	obj := state.Object{
+		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content.Root, Size: kept.stored.Size, Created: o.now(),
+		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+	}
+	err = o.name(ctx, kept.stored, func(c state.Content) error {
+		return o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+			return &state.PutObject{Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, If: r.If}
+		})
+	})
+	if err != nil {
+		return state.Object{}, fmt.Errorf("put object: %w", err)
+	}
+	return obj, nil
+}
+
+// foresee refuses what Apply would refuse, before a body is read: a condition that
+// does not hold, and content of a known size that the account has no room for. It
+// is sure only of the moment.
+func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
+	if len(key) == 0 || len(key) > state.MaxKeyBytes {
+		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
+	}
+	if !c.Absent && len(c.Match) == 0 {
+		view, release := o.opts.State.LocalView()
+		err := fits(view, a, b, key, size)
+		release()
+		if !errors.Is(err, state.ErrQuota) {
+			return err
+		}
+	}
+	return o.look(ctx, func(v state.View) error {
+		old, err := v.Object(b, key)
+		if err != nil && !errors.Is(err, state.ErrNoKey) {
+			return err
+		}
+		current := &old
+		if err != nil {
+			current = nil
+		}
+		if err := c.Judge(current); err != nil {
+			return err
+		}
+		return fits(v, a, b, key, size)
+	})
+}
+
+// fits tells whether an account has room for content of a size in the place of
+// what is under key; -1 is a size that is not known.
+func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int64) error {
+	q, err := v.Quota(a)
+	if errors.Is(err, state.ErrNotFound) {
+		return state.Errorf(state.CodeUnavailable, "not every member of the cluster has been upgraded to a release with an object gateway")
+	}
+	if err != nil || q.Credits > 0 {
+		return err
+	}
+	used, more := q.Used(), uint64(max(size, 0))
+	if used+more <= q.Allowance || more == 0 {
+		return nil
+	}
+	old, err := v.Object(b, key)
+	if err != nil && !errors.Is(err, state.ErrNoKey) {
+		return err
+	}
+	if used-min(used, old.Size)+more <= q.Allowance {
+		return nil
+	}
+	return state.Errorf(state.CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", used, q.Allowance)
+}
+
+// kept is a body that is durable and has no name yet.
+type kept struct {
+	stored    *ingest.Stored
+	sums      Sums
+	checksums []state.Checksum
+}
+
+// store keeps a body and checks it.
+func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body) (*kept, error) {
+	place, err := o.place(id, nodes)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDigester(body.Reader, body.Sums)
+	if err != nil {
+		return nil, err
+	}
+	defer d.end()
+	stored, err := o.opts.Content.Store(ctx, d, place)
+	if err != nil {
+		return nil, fmt.Errorf("store content: %w", err)
+	}
+	k := &kept{stored: stored, sums: d.sums()}
+	if body.Check != nil {
+		if k.checksums, err = body.Check(k.sums); err != nil {
+			stored.Done(ingest.Refused)
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// name has propose make a command of content, and tells those that keep it what
+// became of it. Content that does not count any more, because a node that keeps it
+// cannot vouch for it, is asked for once more.
+func (o *Objects) name(ctx context.Context, stored *ingest.Stored, propose func(state.Content) error) error {
+	for attempt := 1; ; attempt++ {
+		err := propose(stored.Content)
+		var outcome *state.Error
+		switch {
+		case err == nil:
+			stored.Done(ingest.Committed)
+			return nil
+		case errors.Is(err, state.ErrConflict) && attempt < maxAttempts:
+			if err := stored.Renew(ctx); err != nil {
+				stored.Done(ingest.Refused)
+				return fmt.Errorf("content is kept by too few nodes: %w", err)
+			}
+			continue
+		case errors.Is(err, state.ErrConflict):
+			err = fmt.Errorf("%w: %s", state.ErrUnavailable, err.Error())
+			stored.Done(ingest.Refused)
+		case errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable:
+			stored.Done(ingest.Refused)
+		default: // it may be committed yet
+			stored.Done(ingest.Unknown)
+		}
+		return err
+	}
+}
+
+// Copy makes an object of another one of the same account, without moving bytes.
+// Errors: those of Put, state.ErrNoBucket and state.ErrNoKey of the source as well,
+// and those of SourceIf.
+func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r CopyRequest) (state.Object, error) {
+	id := state.VersionID(o.opts.NewID())
+	for attempt := 1; ; attempt++ {
+		cmd, err := o.copyOf(ctx, a, bucket, &r)
+		if err != nil {
+			return state.Object{}, err
+		}
+		cmd.Object.ID = id
+		_, err = o.opts.State.Propose(ctx, cmd)
+		if errors.Is(err, state.ErrConflict) && attempt < maxAttempts {
+			continue // the source has changed
+		}
+		if err != nil {
+			return state.Object{}, fmt.Errorf("copy object: %w", err)
+		}
+		return cmd.Object, nil
+	}
+}
+
+func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, r *CopyRequest) (cmd *state.CopyObject, err error) {
+	if len(r.Key) == 0 || len(r.Key) > state.MaxKeyBytes {
+		return nil, state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
+	}
+	err = o.look(ctx, func(v state.View) error {
+		to, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		from, source, err := o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion)
+		if err != nil {
+			return err
+		}
+		if r.SourceIf != nil {
+			if err := r.SourceIf(&source); err != nil {
+				return err
+			}
+		}
+		obj := source
+		obj.Key, obj.Created, obj.Upload = r.Key, o.now(), ""
+		if r.Replace != nil {
+			obj.Headers, obj.Meta = r.Replace.Headers, r.Replace.Meta
+		}
+		if !r.KeepTags {
+			obj.Tags = nil
+			if r.Replace != nil {
+				obj.Tags = r.Replace.Tags
+			}
+		}
+		cmd = &state.CopyObject{
+			Account: a, Bucket: bucket, Born: to.Born, Object: obj, If: r.If,
+			SourceBucket: from.Name, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+		}
+		return nil
+	})
+	return cmd, err
+}
+
+// source reads the object that is copied.
+func (o *Objects) source(v state.View, a state.AccountID, bucket, key, version string) (state.Bucket, state.Object, error) {
+	b, err := v.Bucket(a, bucket)
+	if err != nil {
+		return b, state.Object{}, err
+	}
+	obj, err := v.Object(&b, key)
+	if err == nil && version != "" && version != string(obj.ID) {
+		err = state.Errorf(state.CodeNoKey, "the object has no version %q", version)
+	}
+	return b, obj, err
+}

@@ -1,0 +1,436 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// CreateUpload begins a multipart upload. Errors: state.ErrNoBucket,
+// state.ErrInvalid, state.ErrTooLarge when the bucket has its most open uploads.
+func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
+	id := o.opts.NewID()
+	place, err := o.place(id, nil)
+	if err != nil {
+		return "", err
+	}
+	u := state.Upload{
+		ID: state.UploadID(id), Key: r.Key, Created: o.now(), Nodes: place.Nodes,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
+	}
+	err = o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.CreateUpload{Account: a, Bucket: bucket, Born: b.Born, Upload: u}
+	})
+	if err != nil {
+		return "", fmt.Errorf("create upload: %w", err)
+	}
+	return u.ID, nil
+}
+
+// Upload returns an upload that is open. Errors: state.ErrNoBucket,
+// state.ErrNoUpload.
+func (o *Objects) Upload(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) (u state.Upload, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		u, err = v.Upload(&b, key, id)
+		return err
+	})
+	return u, err
+}
+
+// Uploads returns one page of a bucket's open uploads.
+func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (page state.UploadsPage, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		page, err = v.Uploads(&b, q)
+		return err
+	})
+	return page, err
+}
+
+// Parts returns the parts of an upload with a number above after, limit of them at
+// the most, and whether there are more.
+func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		u, err := v.Upload(&b, key, id)
+		if err != nil {
+			return err
+		}
+		parts, more, err = v.Parts(&b, &u, after, limit)
+		return err
+	})
+	return parts, more, err
+}
+
+// PutPart stores one part of an upload, in the place of the one with its number if
+// there is one. Errors: state.ErrNoBucket, state.ErrNoUpload, and those of Put.
+func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string, r PartRequest) (state.Part, error) {
+	b, err := o.known(ctx, a, bucket)
+	if err != nil {
+		return state.Part{}, err
+	}
+	u, err := o.open(ctx, a, &b, r.Key, r.Upload, r.Number)
+	if err != nil {
+		return state.Part{}, err
+	}
+	if r.Body.Size > 0 {
+		if err := o.roomForPart(ctx, a, &b, r.Body.Size); err != nil {
+			return state.Part{}, err
+		}
+	}
+	return o.putPart(ctx, a, bucket, &u, r.Number, &r.Body)
+}
+
+// open returns an upload that a part can be added to.
+func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, key string, id state.UploadID, number int) (state.Upload, error) {
+	if number < 1 || number > state.MaxPartNumber {
+		return state.Upload{}, state.Errorf(state.CodeInvalid, "a part has a number from 1 to %d", state.MaxPartNumber)
+	}
+	view, release := o.opts.State.LocalView()
+	u, err := view.Upload(b, key, id)
+	release()
+	if errors.Is(err, state.ErrNoUpload) {
+		return o.Upload(ctx, a, b.Name, key, id)
+	}
+	return u, err
+}
+
+// roomForPart refuses a part that the account has no room for.
+func (o *Objects) roomForPart(ctx context.Context, a state.AccountID, b *state.Bucket, size int64) error {
+	view, release := o.opts.State.LocalView()
+	err := fits(view, a, b, "", size)
+	release()
+	if !errors.Is(err, state.ErrQuota) {
+		return err
+	}
+	return o.look(ctx, func(v state.View) error { return fits(v, a, b, "", size) })
+}
+
+func (o *Objects) putPart(ctx context.Context, a state.AccountID, bucket string, u *state.Upload, number int, body *Body) (state.Part, error) {
+	kept, err := o.store(ctx, string(u.ID), u.Nodes, body)
+	if err != nil {
+		return state.Part{}, err
+	}
+	part := state.Part{
+		Number: uint16(number), ID: state.VersionID(o.opts.NewID()), Root: kept.stored.Content.Root, Size: kept.stored.Size,
+		Created: o.now(), ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
+	}
+	err = o.name(ctx, kept.stored, func(c state.Content) error {
+		return o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+			return &state.PutPart{Account: a, Bucket: bucket, Born: b.Born, Key: u.Key, Upload: u.ID, Part: part, Content: c}
+		})
+	})
+	if err != nil {
+		return state.Part{}, fmt.Errorf("put part: %w", err)
+	}
+	return part, nil
+}
+
+// CopyPart stores one part of an upload that is a piece of an object of the same
+// account. Errors: those of PutPart, of the source and of SourceIf.
+func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string, r PartCopyRequest) (state.Part, error) {
+	b, err := o.known(ctx, a, bucket)
+	if err != nil {
+		return state.Part{}, err
+	}
+	u, err := o.open(ctx, a, &b, r.Key, r.Upload, r.Number)
+	if err != nil {
+		return state.Part{}, err
+	}
+	var source state.Object
+	err = o.look(ctx, func(v state.View) error {
+		if _, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion); err != nil {
+			return err
+		}
+		if r.SourceIf != nil {
+			return r.SourceIf(&source)
+		}
+		return nil
+	})
+	if err != nil {
+		return state.Part{}, err
+	}
+	first, count := uint64(0), source.Size
+	if r.Range != nil {
+		if first, count, err = r.Range(source.Size); err != nil {
+			return state.Part{}, err
+		}
+	}
+	f, err := o.Open(ctx, a, &source)
+	if err != nil {
+		return state.Part{}, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(int64(first), io.SeekStart); err != nil {
+		return state.Part{}, fmt.Errorf("copy part: %w", err)
+	}
+	body := Body{Reader: io.LimitReader(f, int64(count)), Size: int64(count)}
+	if u.Checksum.Algorithm != "" {
+		body.Sums = []string{u.Checksum.Algorithm}
+		body.Check = func(s Sums) ([]state.Checksum, error) {
+			return []state.Checksum{{Algorithm: u.Checksum.Algorithm, Value: s.By[u.Checksum.Algorithm]}}, nil
+		}
+	}
+	part, err := o.putPart(ctx, a, bucket, &u, r.Number, &body)
+	if err == nil && part.Size != count {
+		err = fmt.Errorf("objects: copied %d of %d bytes of a part", part.Size, count)
+	}
+	return part, err
+}
+
+// Abort discards an upload with its parts. Errors: state.ErrNoBucket,
+// state.ErrNoUpload.
+func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
+	return wrap("abort upload", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.AbortUpload{Account: a, Bucket: bucket, Born: b.Born, Key: key, Upload: id}
+	}))
+}
+
+// Complete makes an object of the parts of an upload that are listed, in order, and
+// discards the others. Told twice, it answers twice. Errors: state.ErrNoBucket,
+// state.ErrNoUpload, state.ErrInvalidPart, state.ErrTooSmall, and those of Put.
+func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string, r CompleteRequest) (state.Object, error) {
+	for attempt := 1; ; attempt++ {
+		obj, err := o.complete(ctx, a, bucket, &r)
+		if !errors.Is(err, state.ErrInvalidPart) || !errors.As(err, new(*raced)) || attempt == maxAttempts {
+			return obj, err
+		}
+	}
+}
+
+// raced is an error of a part that was there when it was looked for.
+type raced struct{ error }
+
+// Unwrap gives the error itself.
+func (r *raced) Unwrap() error { return r.error }
+
+func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (state.Object, error) {
+	b, u, parts, done, err := o.gather(ctx, a, bucket, r)
+	if err != nil || done != nil {
+		if done != nil {
+			return *done, err
+		}
+		return state.Object{}, err
+	}
+	obj, err := o.assemble(&u, r.Parts, parts)
+	if err != nil {
+		return state.Object{}, err
+	}
+	place, err := o.place(string(u.ID), u.Nodes)
+	if err != nil {
+		return state.Object{}, err
+	}
+	files := make([]ingest.File, len(parts))
+	refs := make([]state.PartRef, len(parts))
+	for i, p := range parts {
+		files[i] = ingest.File{Root: p.Root.Cid(), Size: p.Size}
+		refs[i] = state.PartRef{Number: p.Number, ID: p.ID}
+	}
+	stored, err := o.opts.Content.Join(ctx, files, place)
+	if err != nil {
+		return state.Object{}, fmt.Errorf("join parts: %w", err)
+	}
+	obj.Root = stored.Content.Root
+	err = o.name(ctx, stored, func(c state.Content) error {
+		_, err := o.opts.State.Propose(ctx, &state.CompleteUpload{
+			Account: a, Bucket: bucket, Born: b.Born, Key: r.Key, Upload: r.Upload, Object: obj, Content: c, Parts: refs, If: r.If,
+		})
+		return err
+	})
+	if errors.Is(err, state.ErrInvalidPart) {
+		err = &raced{err}
+	}
+	if err != nil {
+		return state.Object{}, fmt.Errorf("complete upload: %w", err)
+	}
+	return obj, nil
+}
+
+// gather reads the parts that are listed, or the object that the upload became.
+func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (b state.Bucket, u state.Upload, parts []state.Part, done *state.Object, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		if b, err = v.Bucket(a, bucket); err != nil {
+			return err
+		}
+		u, err = v.Upload(&b, r.Key, r.Upload)
+		if errors.Is(err, state.ErrNoUpload) {
+			if made, found := v.Object(&b, r.Key); found == nil && made.Upload == r.Upload && r.Upload != "" {
+				done = &made
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		parts, err = listed(v, &b, &u, r.Parts)
+		return err
+	})
+	return b, u, parts, done, err
+}
+
+// listed returns the parts of an upload that a client lists, in their order.
+func listed(v state.View, b *state.Bucket, u *state.Upload, list []CompletePart) ([]state.Part, error) {
+	if len(list) == 0 || len(list) > state.MaxPartNumber {
+		return nil, state.Errorf(state.CodeInvalid, "an upload is completed with 1 to %d parts", state.MaxPartNumber)
+	}
+	parts := make([]state.Part, 0, len(list))
+	after := 0
+	for more := true; more && len(parts) < len(list); {
+		page, next, err := v.Parts(b, u, after, state.MaxListLimit)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page {
+			if len(parts) < len(list) && list[len(parts)].Number == int(p.Number) {
+				parts = append(parts, p)
+			}
+			after = int(p.Number)
+		}
+		more = next
+	}
+	if len(parts) < len(list) {
+		return nil, state.Errorf(state.CodeInvalidPart, "part %d was not uploaded", list[len(parts)].Number)
+	}
+	for i, want := range list {
+		if parts[i].ETag != want.ETag {
+			return nil, state.Errorf(state.CodeInvalidPart, "part %d has another ETag", want.Number)
+		}
+		for algorithm, sum := range want.Checksums {
+			if have := checksum(parts[i].Checksums, algorithm); !bytes.Equal(have, sum) {
+				return nil, state.Errorf(state.CodeInvalidPart, "part %d has another %s", want.Number, algorithm)
+			}
+		}
+	}
+	return parts, nil
+}
+
+func checksum(all []state.Checksum, algorithm string) []byte {
+	for _, c := range all {
+		if c.Algorithm == algorithm {
+			return c.Value
+		}
+	}
+	return nil
+}
+
+// assemble is the object that parts make, but for its content.
+func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
+	obj := state.Object{
+		ID: state.VersionID(o.opts.NewID()), Key: u.Key, Created: o.now(), Upload: u.ID,
+		Headers: u.Headers, Meta: u.Meta, Tags: u.Tags,
+	}
+	sum := md5.New()
+	for i, p := range parts {
+		if i < len(parts)-1 && p.Size < o.opts.MinPart {
+			return obj, state.Errorf(state.CodeTooSmall, "part %d has %d bytes, and all but the last need %d", p.Number, p.Size, o.opts.MinPart)
+		}
+		digest, err := hex.DecodeString(p.ETag)
+		if err != nil {
+			return obj, fmt.Errorf("objects: part with ETag %q: %w", p.ETag, err)
+		}
+		sum.Write(digest)
+		obj.Size += p.Size
+		if n := len(obj.Parts); n > 0 && obj.Parts[n-1].Size == p.Size {
+			obj.Parts[n-1].Count++
+		} else {
+			obj.Parts = append(obj.Parts, state.PartRun{Size: p.Size, Count: 1})
+		}
+	}
+	obj.ETag = fmt.Sprintf("%x-%d", sum.Sum(nil), len(list))
+	whole, err := wholeChecksum(u.Checksum, parts)
+	if whole != nil {
+		obj.Checksums = []state.Checksum{*whole}
+	}
+	return obj, err
+}
+
+// wholeChecksum is what the checksums of the parts say of the whole; nil when a part
+// has none.
+func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, error) {
+	if want.Algorithm == "" || !want.Composite && !linear(want.Algorithm) {
+		return nil, nil
+	}
+	all := combined{algorithm: want.Algorithm}
+	composite := newHash(want.Algorithm)
+	for _, p := range parts {
+		sum := checksum(p.Checksums, want.Algorithm)
+		if sum == nil {
+			return nil, nil
+		}
+		if want.Composite {
+			composite.Write(sum)
+		} else if err := all.add(sum, p.Size); err != nil {
+			return nil, err
+		}
+	}
+	if want.Composite {
+		want.Value = composite.Sum(nil)
+	} else {
+		want.Value = all.bytes()
+	}
+	return &want, nil
+}
+
+// Bounds of sweeping uploads that nobody goes on with.
+const (
+	// DefaultUploadAge is how long an upload may stay open.
+	DefaultUploadAge = 7 * 24 * time.Hour
+	staleEvery       = 10 * time.Minute
+	stalePage        = 256
+)
+
+// Run discards uploads that have been open for longer than UploadAge, until ctx
+// ends. All nodes look; the second to discard one finds it gone.
+func (o *Objects) Run(ctx context.Context) error {
+	tick := time.NewTicker(staleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := o.SweepUploads(ctx); err != nil && ctx.Err() == nil {
+			o.opts.Logger.WarnContext(ctx, "old uploads not discarded", "err", err)
+		}
+	}
+}
+
+// SweepUploads is one pass of Run.
+func (o *Objects) SweepUploads(ctx context.Context) error {
+	before := state.MillisOf(o.opts.Now().Add(-o.opts.UploadAge))
+	for {
+		view, release := o.opts.State.LocalView()
+		stale, err := view.UploadsBefore(before, stalePage)
+		release()
+		if err != nil || len(stale) == 0 {
+			return wrap("list old uploads", err)
+		}
+		for _, s := range stale {
+			_, err := o.opts.State.Propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, Upload: s.ID})
+			if err != nil && !errors.Is(err, state.ErrNoUpload) && !errors.Is(err, state.ErrNoBucket) {
+				return wrap("discard old upload", err)
+			}
+			o.opts.Logger.InfoContext(ctx, "old upload discarded", "account", s.Account, "bucket", s.Bucket, "upload", s.ID)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/minio/minio-go/v7"
+	miniocredentials "github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/tags"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// sdk is a client of the AWS SDK for Go with its default settings, at one node.
+func (g gateway) sdk(n *harness.Node) *s3.Client {
+	return s3.NewFromConfig(aws.Config{
+		Region:      "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider(g.key.AccessKeyID, g.key.SecretAccessKey, ""),
+		// What config.LoadDefaultConfig says.
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
+		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenSupported,
+	}, func(o *s3.Options) {
+		o.BaseEndpoint, o.UsePathStyle = aws.String(n.S3URL()), true
+	})
+}
+
+// TestStockS3SDKs drives the SDKs that programs are built with against a node that
+// does not lead.
+func TestStockS3SDKs(t *testing.T) {
+	g := newGateway(t, harness.Options{})
+	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
+	t.Run("minio-go", func(t *testing.T) { testMinio(t, g) })
+	t.Run("client-s3 and lib-storage", func(t *testing.T) {
+		modules, script := harness.Script(t, "testdata/s3js", "clients.mjs")
+		ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), script, g.node.S3URL(), g.key.AccessKeyID, g.key.SecretAccessKey, "js"+randomName())
+		cmd.Dir = modules
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "all passed") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	})
+}
+
+func testSDK(t *testing.T, c *s3.Client) {
+	ctx := t.Context()
+	bucket := aws.String("sdk" + randomName())
+	check := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(c.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: bucket}))
+	small := make([]byte, 70_000)
+	rand.Read(small)
+	key := aws.String("docs/./../a//b +%41 ü")
+	check(c.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: bucket, Key: key, Body: bytes.NewReader(small), ContentType: aws.String("x/y"), Metadata: map[string]string{"colour": "blue"},
+	}))
+	got, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key})
+	check(got, err)
+	if body, err := io.ReadAll(got.Body); err != nil || !bytes.Equal(body, small) || aws.ToString(got.ContentType) != "x/y" || got.Metadata["colour"] != "blue" {
+		t.Fatalf("%d bytes, %v, %s, %v", len(body), err, aws.ToString(got.ContentType), got.Metadata)
+	}
+	for _, algorithm := range types.ChecksumAlgorithm("").Values() {
+		switch algorithm {
+		case types.ChecksumAlgorithmCrc32, types.ChecksumAlgorithmCrc32c, types.ChecksumAlgorithmCrc64nvme, types.ChecksumAlgorithmSha1, types.ChecksumAlgorithmSha256:
+		default:
+			continue // later than the gateway
+		}
+		key := aws.String("sum/" + string(algorithm))
+		check(c.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(small), ChecksumAlgorithm: algorithm}))
+		got, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key, ChecksumMode: types.ChecksumModeEnabled})
+		check(got, err)
+		_, err = io.Copy(io.Discard, got.Body) // verifies
+		check(nil, err)
+		if got.ChecksumCRC32 == nil && got.ChecksumCRC32C == nil && got.ChecksumCRC64NVME == nil && got.ChecksumSHA1 == nil && got.ChecksumSHA256 == nil {
+			t.Errorf("%s did not come back", algorithm)
+		}
+	}
+	up, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: bucket, Key: aws.String("big"), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32})
+	check(up, err)
+	var parts []types.CompletedPart
+	whole := make([]byte, 0, multipartBytes)
+	const each = 10 << 20
+	for i := range multipartBytes / each {
+		part := make([]byte, each)
+		rand.Read(part)
+		whole = append(whole, part...)
+		number := aws.Int32(int32(i + 1))
+		out, err := c.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(part),
+			ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
+		})
+		check(out, err)
+		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32})
+	}
+	check(c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	}))
+	got, err = c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: aws.String("big")})
+	check(got, err)
+	if body, err := io.ReadAll(got.Body); err != nil || !bytes.Equal(body, whole) {
+		t.Fatalf("big: %d bytes, %v", len(body), err)
+	}
+	copied, err := c.CopyObject(ctx, &s3.CopyObjectInput{Bucket: bucket, Key: aws.String("copy"), CopySource: aws.String(*bucket + "/big")})
+	check(copied, err)
+	if aws.ToString(copied.CopyObjectResult.ETag) != aws.ToString(got.ETag) {
+		t.Errorf("a copy has ETag %s, its source %s", aws.ToString(copied.CopyObjectResult.ETag), aws.ToString(got.ETag))
+	}
+	check(c.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{Bucket: bucket, Key: aws.String("copy"), Tagging: &types.Tagging{
+		TagSet: []types.Tag{{Key: aws.String("a"), Value: aws.String("1")}},
+	}}))
+	tagging, err := c.GetObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: bucket, Key: aws.String("copy")})
+	check(tagging, err)
+	if len(tagging.TagSet) != 1 || aws.ToString(tagging.TagSet[0].Value) != "1" {
+		t.Errorf("tags: %v", tagging.TagSet)
+	}
+	var exists *types.NoSuchKey
+	if _, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: aws.String("absent")}); !errors.As(err, &exists) {
+		t.Errorf("an absent key: %v", err)
+	}
+	if _, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(small), IfNoneMatch: aws.String("*")}); err == nil || !strings.Contains(err.Error(), "PreconditionFailed") {
+		t.Errorf("If-None-Match of a key that is there: %v", err)
+	}
+	var all []types.ObjectIdentifier
+	pages := s3.NewListObjectsV2Paginator(c, &s3.ListObjectsV2Input{Bucket: bucket, MaxKeys: aws.Int32(3)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		check(page, err)
+		for _, o := range page.Contents {
+			all = append(all, types.ObjectIdentifier{Key: o.Key})
+		}
+	}
+	if len(all) != 8 {
+		t.Errorf("%d keys in pages of three", len(all))
+	}
+	out, err := c.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: bucket, Delete: &types.Delete{Objects: all}})
+	check(out, err)
+	if len(out.Deleted) != len(all) || len(out.Errors) != 0 {
+		t.Errorf("deleted %d of %d: %v", len(out.Deleted), len(all), out.Errors)
+	}
+	check(c.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: bucket}))
+}
+
+func testMinio(t *testing.T, g gateway) {
+	ctx := t.Context()
+	c, err := minio.New(strings.TrimPrefix(g.node.S3URL(), "http://"), &minio.Options{
+		Creds: miniocredentials.NewStaticV4(g.key.AccessKeyID, g.key.SecretAccessKey, ""),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := "minio" + randomName()
+	if err := c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := c.BucketExists(ctx, bucket); err != nil || !found {
+		t.Fatal(found, err)
+	}
+	data := make([]byte, multipartBytes)
+	rand.Read(data)
+	for key, size := range map[string]int{"small": 70_000, "big": multipartBytes} {
+		if _, err := c.PutObject(ctx, bucket, key, bytes.NewReader(data[:size]), int64(size), minio.PutObjectOptions{UserMetadata: map[string]string{"colour": "blue"}}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := c.GetObject(ctx, bucket, key, minio.GetObjectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(f)
+		if err != nil || !bytes.Equal(body, data[:size]) {
+			t.Fatalf("%s: %d bytes, %v", key, len(body), err)
+		}
+		f.Close()
+	}
+	if _, err := c.CopyObject(ctx, minio.CopyDestOptions{Bucket: bucket, Object: "copy"}, minio.CopySrcOptions{Bucket: bucket, Object: "big"}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := tags.NewTags(map[string]string{"a": "1"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PutObjectTagging(ctx, bucket, "copy", set, minio.PutObjectTaggingOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.GetObjectTagging(ctx, bucket, "copy", minio.GetObjectTaggingOptions{}); err != nil || got.ToMap()["a"] != "1" {
+		t.Fatal(got, err)
+	}
+	var listed []string
+	for o := range c.ListObjects(ctx, bucket, minio.ListObjectsOptions{Recursive: true}) {
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		listed = append(listed, o.Key)
+	}
+	if fmt.Sprint(listed) != "[big copy small]" {
+		t.Errorf("listed %v", listed)
+	}
+	names := make(chan minio.ObjectInfo, len(listed))
+	for _, k := range listed {
+		names <- minio.ObjectInfo{Key: k}
+	}
+	close(names)
+	for e := range c.RemoveObjects(ctx, bucket, names, minio.RemoveObjectsOptions{}) {
+		t.Errorf("remove: %v", e)
+	}
+	if err := c.RemoveBucket(ctx, bucket); err != nil {
+		t.Fatal(err)
+	}
+}
