@@ -18,8 +18,9 @@ import (
 )
 
 // maySee tells what bitswap may serve: members get everything, strangers what
-// belongs to content that is held here as a whole. Parts of a fetch that may
-// fail, and imports that no pin holds yet, are nobody's business.
+// belongs to content that is held here as a whole, unless it is the root of
+// content that only objects name. Parts of a fetch that may fail, and imports that
+// no pin holds yet, are nobody's business.
 func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	return func(id string, c cid.Cid) bool {
 		if gate.member(id) {
@@ -29,8 +30,34 @@ func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 		if err != nil {
 			n.logger.Error("stored block not judged", "cid", c, "err", err)
 		}
-		return whole
+		return whole && !n.private(c)
 	}
+}
+
+// rootCodecs are those by which one block can be asked for and be a root.
+var rootCodecs = []uint64{cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON}
+
+// private tells whether a block is the root of content that objects name and no
+// pin. Who does not get the root cannot know what is below it.
+func (n *Node) private(c cid.Cid) bool {
+	view, release := n.consensus.LocalView()
+	defer release()
+	var named bool
+	for _, codec := range rootCodecs {
+		root, err := view.Root(state.RootOf(cid.NewCidV1(codec, c.Hash())))
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			n.logger.Error("root not judged", "cid", c, "err", err)
+			return true
+		}
+		if root.Refs > 0 {
+			return false
+		}
+		named = true
+	}
+	return named
 }
 
 // files imports and reads files, for the content use case.

@@ -145,6 +145,8 @@ type fetcher struct {
 	store  sealing
 	limits dag.Limits
 	buffer *dag.Buffer // of all fetches together
+	// private tells whether nobody but members may know that a root is here.
+	private func(cid.Cid) bool
 }
 
 func fetchLimits(c config.Tracker) dag.Limits {
@@ -163,7 +165,7 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
-	if err == nil {
+	if err == nil && !f.private(job.Root) {
 		f.peer.Announce(job.Root) // what finds no room is announced with all roots
 	}
 	return got.Bytes, got.Blocks, err

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -109,6 +110,7 @@ type Node struct {
 	pins     *pins.Pins
 	accounts *accounts.Accounts
 	content  *content.Content
+	objects  *objects.Objects
 }
 
 // Pins returns the use cases of pins.
@@ -122,6 +124,9 @@ func (n *Node) Members() *members.Members { return n.members }
 
 // Content returns the use cases of files.
 func (n *Node) Content() *content.Content { return n.content }
+
+// Objects returns the use cases of the object gateway.
+func (n *Node) Objects() *objects.Objects { return n.objects }
 
 // Integrity returns the use cases of verifying what is stored.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
@@ -369,8 +374,14 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
+	readable := &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes}
+	gateway := n.opts.Config.S3
+	n.objects = objects.New(objects.Options{
+		Self: n.self.ID, State: n.consensus, Nodes: n, Content: n.ingest, Files: readable,
+		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, Now: n.opts.Now, Logger: n.logger,
+	})
 	n.content = content.New(content.Options{
-		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
+		State: n.consensus, Store: readable,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
 	})
 	if known.Founder {
@@ -395,7 +406,7 @@ func (n *Node) openTracker() error {
 	n.tracker, err = tracker.New(tracker.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer},
 		Fetcher: &fetcher{
-			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer),
+			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer), private: n.private,
 		},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,

@@ -109,12 +109,19 @@ func (n *Node) place(root state.Root) []state.NodeID {
 	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), root.Nodes())
 }
 
-// heldRoots calls fn with the roots that this node holds, to announce them.
+// heldRoots calls fn with the roots that this node holds and that are not private,
+// to announce them.
 func (n *Node) heldRoots(fn func(cid.Cid) bool) {
 	view, release := n.consensus.LocalView()
 	defer release()
 	err := view.WantedOn(n.self.ID, "", func(k state.RootKey, p state.Phase) (bool, error) {
-		return p != state.Held || fn(k.Cid()), nil
+		if p != state.Held {
+			return true, nil
+		}
+		if root, err := view.Root(k); err != nil || root.Refs == 0 {
+			return err == nil, err
+		}
+		return fn(k.Cid()), nil
 	})
 	if err != nil {
 		n.logger.Error("roots not announced", "err", err)
@@ -145,6 +152,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"settler":   n.settler.Run,
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
+		"objects":   n.objects.Run,
 		"accounts":  n.accounts.Run,
 		"pins":      n.pins.Run,
 		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
