@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -109,6 +110,7 @@ type Node struct {
 	pins     *pins.Pins
 	accounts *accounts.Accounts
 	content  *content.Content
+	ingest   *ingest.Ingest
 }
 
 // Pins returns the use cases of pins.
@@ -122,6 +124,9 @@ func (n *Node) Members() *members.Members { return n.members }
 
 // Content returns the use cases of files.
 func (n *Node) Content() *content.Content { return n.content }
+
+// Ingest returns what stores content on several nodes.
+func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
 
 // Integrity returns the use cases of verifying what is stored.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
@@ -392,10 +397,11 @@ func (n *Node) openTracker() error {
 	if err != nil {
 		return fmt.Errorf("open scrubber: %w", err)
 	}
+	guards, buffer := tracker.NewGuards(), dag.NewBuffer(fetchBuffer)
 	n.tracker, err = tracker.New(tracker.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer},
 		Fetcher: &fetcher{
-			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer),
+			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: buffer,
 		},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
@@ -403,6 +409,7 @@ func (n *Node) openTracker() error {
 		},
 		Notes:  n.notes,
 		Leases: content.LeasePrefix,
+		Guards: guards,
 		Down:   func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
 		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
@@ -418,6 +425,9 @@ func (n *Node) openTracker() error {
 		return err
 	}
 	if err := n.scrubber.Load(context.Background()); err != nil { // before the tracker believes a seal
+		return err
+	}
+	if err := n.openIngest(guards, buffer); err != nil {
 		return err
 	}
 	return n.registerMetrics()

@@ -145,6 +145,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"settler":   n.settler.Run,
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
+		"ingest":    n.ingest.Run,
 		"accounts":  n.accounts.Run,
 		"pins":      n.pins.Run,
 		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
