@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -111,6 +112,7 @@ type Node struct {
 	accounts *accounts.Accounts
 	content  *content.Content
 	objects  *objects.Objects
+	ingest   *ingest.Ingest
 }
 
 // Pins returns the use cases of pins.
@@ -127,6 +129,9 @@ func (n *Node) Content() *content.Content { return n.content }
 
 // Objects returns the use cases of the object gateway.
 func (n *Node) Objects() *objects.Objects { return n.objects }
+
+// Ingest returns what stores content on several nodes.
+func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
 
 // Integrity returns the use cases of verifying what is stored.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
@@ -403,10 +408,11 @@ func (n *Node) openTracker() error {
 	if err != nil {
 		return fmt.Errorf("open scrubber: %w", err)
 	}
+	guards, buffer := tracker.NewGuards(), dag.NewBuffer(fetchBuffer)
 	n.tracker, err = tracker.New(tracker.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer},
 		Fetcher: &fetcher{
-			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: dag.NewBuffer(fetchBuffer), private: n.private,
+			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: buffer, private: n.private,
 		},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
@@ -414,6 +420,7 @@ func (n *Node) openTracker() error {
 		},
 		Notes:  n.notes,
 		Leases: content.LeasePrefix,
+		Guards: guards,
 		Down:   func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
 		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
@@ -429,6 +436,9 @@ func (n *Node) openTracker() error {
 		return err
 	}
 	if err := n.scrubber.Load(context.Background()); err != nil { // before the tracker believes a seal
+		return err
+	}
+	if err := n.openIngest(guards, buffer); err != nil {
 		return err
 	}
 	return n.registerMetrics()

@@ -153,6 +153,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
 		"objects":   n.objects.Run,
+		"ingest":    n.ingest.Run,
 		"accounts":  n.accounts.Run,
 		"pins":      n.pins.Run,
 		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },

@@ -120,7 +120,7 @@ func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name stri
 	if err != nil {
 		return err
 	}
-	_, err = o.opts.State.Propose(ctx, &state.DeleteBucket{Account: a, Bucket: name, Born: b.Born})
+	_, err = o.opts.State.Propose(ctx, &state.DeleteBucket{Account: a, Name: name, Born: b.Born})
 	return wrap("delete bucket", err)
 }
 

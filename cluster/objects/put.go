@@ -125,7 +125,7 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 	k := &kept{stored: stored, sums: d.sums()}
 	if body.Check != nil {
 		if k.checksums, err = body.Check(k.sums); err != nil {
-			stored.Done(ingest.Refused)
+			stored.Done(false)
 			return nil, err
 		}
 	}
@@ -141,21 +141,21 @@ func (o *Objects) name(ctx context.Context, stored *ingest.Stored, propose func(
 		var outcome *state.Error
 		switch {
 		case err == nil:
-			stored.Done(ingest.Committed)
+			stored.Done(true)
 			return nil
 		case errors.Is(err, state.ErrConflict) && attempt < maxAttempts:
 			if err := stored.Renew(ctx); err != nil {
-				stored.Done(ingest.Refused)
+				stored.Done(false)
 				return fmt.Errorf("content is kept by too few nodes: %w", err)
 			}
 			continue
 		case errors.Is(err, state.ErrConflict):
 			err = fmt.Errorf("%w: %s", state.ErrUnavailable, err.Error())
-			stored.Done(ingest.Refused)
+			stored.Done(false)
 		case errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable:
-			stored.Done(ingest.Refused)
+			stored.Done(false)
 		default: // it may be committed yet
-			stored.Done(ingest.Unknown)
+			stored.Unknown()
 		}
 		return err
 	}

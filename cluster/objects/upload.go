@@ -75,7 +75,7 @@ func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key stri
 		if err != nil {
 			return err
 		}
-		parts, more, err = v.Parts(&b, &u, after, limit)
+		parts, more, err = v.Parts(&b, u.ID, uint16(min(max(after, 0), state.MaxPartNumber)), limit)
 		return err
 	})
 	return parts, more, err
@@ -201,7 +201,7 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 // state.ErrNoUpload.
 func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
 	return wrap("abort upload", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
-		return &state.AbortUpload{Account: a, Bucket: bucket, Born: b.Born, Key: key, Upload: id}
+		return &state.AbortUpload{Account: a, Bucket: bucket, Born: b.Born, Key: key, ID: id}
 	}))
 }
 
@@ -252,7 +252,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	obj.Root = stored.Content.Root
 	err = o.name(ctx, stored, func(c state.Content) error {
 		_, err := o.opts.State.Propose(ctx, &state.CompleteUpload{
-			Account: a, Bucket: bucket, Born: b.Born, Key: r.Key, Upload: r.Upload, Object: obj, Content: c, Parts: refs, If: r.If,
+			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: refs, If: r.If,
 		})
 		return err
 	})
@@ -293,9 +293,9 @@ func listed(v state.View, b *state.Bucket, u *state.Upload, list []CompletePart)
 		return nil, state.Errorf(state.CodeInvalid, "an upload is completed with 1 to %d parts", state.MaxPartNumber)
 	}
 	parts := make([]state.Part, 0, len(list))
-	after := 0
+	var after uint16
 	for more := true; more && len(parts) < len(list); {
-		page, next, err := v.Parts(b, u, after, state.MaxListLimit)
+		page, next, err := v.Parts(b, u.ID, after, state.MaxListLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -303,7 +303,7 @@ func listed(v state.View, b *state.Bucket, u *state.Upload, list []CompletePart)
 			if len(parts) < len(list) && list[len(parts)].Number == int(p.Number) {
 				parts = append(parts, p)
 			}
-			after = int(p.Number)
+			after = p.Number
 		}
 		more = next
 	}
@@ -426,7 +426,7 @@ func (o *Objects) SweepUploads(ctx context.Context) error {
 			return wrap("list old uploads", err)
 		}
 		for _, s := range stale {
-			_, err := o.opts.State.Propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, Upload: s.ID})
+			_, err := o.opts.State.Propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, ID: s.ID})
 			if err != nil && !errors.Is(err, state.ErrNoUpload) && !errors.Is(err, state.ErrNoBucket) {
 				return wrap("discard old upload", err)
 			}

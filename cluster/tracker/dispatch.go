@@ -282,6 +282,14 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	if s.err != nil {
 		d.t.opts.Logger.ErrorContext(ctx, "blocks not dropped", "root", e.root, "err", s.err)
 	}
+	if s.guarded {
+		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
+			d.forget(e) // there is a look when the guard ends
+		} else {
+			d.delay(e, d.t.limits.Backoff) // a put may just complete what could not be fetched
+		}
+		return
+	}
 	if reason != "" {
 		e.attempts = 0 // told to fetch it again, it begins afresh
 		if root, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own != nil && root.Born == born {

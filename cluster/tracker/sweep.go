@@ -25,6 +25,7 @@ type sweep struct {
 	partial bool // never complete, and the dispatcher lets nobody complete it
 
 	dropped bool  // of the answer
+	guarded bool  // of the answer: not dropped, for there is or was a guard
 	err     error // of the answer
 }
 
@@ -70,12 +71,13 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			return nil
 		case <-t.sweeps.some:
 		}
-		batch, err := t.confirm(ctx, t.sweeps.take())
+		batch, err := t.confirm(ctx, t.doomed(ctx, t.sweeps.take()))
 		if err != nil {
 			return nil // ctx has ended
 		}
 		for _, s := range batch {
 			if s.err != nil {
+				t.guards.spare(s.root)
 				t.answer(ctx, s)
 				continue
 			}
@@ -86,8 +88,11 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			}
 			work.Go(func() {
 				defer func() { <-slots }()
-				s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
-				s.dropped = s.err == nil
+				if s.guarded = !t.guards.drop(s.root); !s.guarded {
+					s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
+					s.dropped = s.err == nil
+					t.guards.dropped(s.root)
+				}
 				t.answer(ctx, s)
 			})
 		}
@@ -99,6 +104,21 @@ func (t *Tracker) answer(ctx context.Context, s sweep) {
 	case t.swept <- s:
 	case <-ctx.Done():
 	}
+}
+
+// doomed keeps of a batch what has no guard now. A guard that comes later saves
+// its root from this sweep.
+func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
+	keep := batch[:0]
+	for _, s := range batch {
+		if t.guards.doom(s.root) {
+			keep = append(keep, s)
+			continue
+		}
+		s.guarded = true
+		t.answer(ctx, s)
+	}
+	return keep
 }
 
 // confirm keeps of a batch what the cluster does not want here. A local view
@@ -123,14 +143,22 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 		return nil, err
 	}
 	defer release()
+	level, unread := view.Level()
+	settled := unread == nil && t.guards.settled(level)
 	for _, s := range ask {
 		_, own, err := wanted(view, s.root, t.opts.Self)
+		err = errors.Join(unread, err)
 		switch {
 		case err != nil:
 			s.err = err
 			keep = append(keep, s)
 		case own != nil:
+			t.guards.spare(s.root)
 			t.answer(ctx, s) // it is wanted again
+		case !settled:
+			t.guards.spare(s.root)
+			s.guarded = true // by an earlier process, perhaps
+			t.answer(ctx, s)
 		default:
 			keep = append(keep, s)
 		}

@@ -164,7 +164,10 @@ type Options struct {
 	Leases string
 	// Down tells whether a member is known not to answer, so that it is not
 	// asked for blocks. nil: none is.
-	Down       func(state.NodeID) bool
+	Down func(state.NodeID) bool
+	// Guards are the roots that are not dropped whatever the state says. nil: the
+	// Tracker has some of its own, which nobody uses.
+	Guards     *Guards
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
@@ -177,6 +180,7 @@ type Tracker struct {
 	metrics *metrics
 	reports *outbox
 	sweeps  *sweeps
+	guards  *Guards
 
 	offers   chan offer    // roots that the auditor found to need a look
 	audits   chan struct{} // asks for an audit; one waits at the most
@@ -201,7 +205,13 @@ func New(opts Options) (*Tracker, error) {
 	if opts.Down == nil {
 		opts.Down = func(state.NodeID) bool { return false }
 	}
+	guards := opts.Guards
+	if guards == nil {
+		guards = NewGuards()
+		guards.Fenced()
+	}
 	t := &Tracker{
+		guards:   guards,
 		opts:     opts,
 		limits:   limits,
 		reports:  newOutbox(limits.Linger),
@@ -283,6 +293,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 	work.Go(func() error { return t.audit(ctx) })
 	work.Go(func() error { return t.report(ctx) })
 	work.Go(func() error { return t.sweep(ctx) })
+	work.Go(func() error { return t.unguard(ctx) })
 	if err := work.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

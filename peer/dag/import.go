@@ -12,7 +12,6 @@ import (
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
-	mh "github.com/multiformats/go-multihash"
 )
 
 // The shape of imported content.
@@ -31,12 +30,18 @@ const (
 // root is in the last one. Content of at most ChunkSize is one raw block. put
 // owns the slice and the blocks. Memory is bounded whatever the size.
 func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
+	return ImportBatches(ctx, r, importBatch, put)
+}
+
+// ImportBatches is Import with batches that are handed over as soon as they have so
+// many bytes.
+func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
 	counted := &countingReader{ctx: ctx, r: r}
-	sink := &sink{put: put}
+	sink := &sink{put: put, full: batch}
 	params := helpers.DagBuilderParams{
 		Maxlinks:   LinksPerNode,
 		RawLeaves:  true,
-		CidBuilder: cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength: 32},
+		CidBuilder: builder,
 		Dagserv:    sink,
 	}
 	b, err := params.New(chunk.NewSizeSplitter(counted, ChunkSize))
@@ -73,6 +78,7 @@ func (c *countingReader) Read(b []byte) (int, error) {
 // sink is the DAG service that the importer writes to.
 type sink struct {
 	put   func([]blocks.Block) error
+	full  int // bytes of a batch
 	batch []blocks.Block
 	bytes int
 }
@@ -82,7 +88,7 @@ var errWriteOnly = errors.New("the importer only adds nodes")
 // Add implements ipld.NodeAdder.
 func (s *sink) Add(_ context.Context, n ipld.Node) error {
 	s.batch = append(s.batch, n)
-	if s.bytes += len(n.RawData()); s.bytes >= importBatch || len(s.batch) >= importBatchBlocks {
+	if s.bytes += len(n.RawData()); s.bytes >= s.full || len(s.batch) >= importBatchBlocks {
 		return s.flush()
 	}
 	return nil

@@ -60,6 +60,7 @@ var rows = []row{
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/ingest", []string{"consensus/state"}, layerUseCase},
 	{"cluster/integrity", nil, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},

@@ -1,0 +1,304 @@
+// Package ingest makes content that arrives at one node durable on several, before
+// anything names it. While a body comes it is cut into blocks, stored here and
+// pushed to other nodes; each of them makes it a sealed root and says in which epoch
+// of its own it did. The command that names the content carries what they said. Until
+// its outcome is known, the root is guarded on each of them; see ADR 23.
+//
+// Imports: consensus/state, go-cid, go-block-format, uuid.
+// Never:   raft, libp2p, boxo, storage, HTTP.
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+)
+
+// OwnerPrefix begins the owners of content that is still arriving.
+const OwnerPrefix = "put/"
+
+// Blocks is the block store. Errors for want of room are state.ErrNoSpace.
+type Blocks interface {
+	// Put stores blocks in the name of owner; they are durable on return.
+	Put(ctx context.Context, owner string, blks []block.Block) error
+	// PutAndSeal is Put and Seal in one step.
+	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) error
+	// Owner returns what is known of an owner; what is damaged is not sealed.
+	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
+	// Owners calls fn for the owners that begin with prefix.
+	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
+	// Seal marks an owner's blocks as complete; that is durable on return.
+	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
+	// Drop removes an owner with all its references.
+	Drop(ctx context.Context, owner string) error
+}
+
+// Fetcher makes DAGs whole.
+type Fetcher interface {
+	// Fetch makes the whole DAG of root durable under owner, of what is here and of
+	// what members have, those named first; it returns the bytes and the number of
+	// its blocks.
+	Fetch(ctx context.Context, root cid.Cid, owner string, members []state.NodeID) (bytes, blocks uint64, err error)
+}
+
+// DAGs makes blocks of bytes.
+type DAGs interface {
+	// Leaf is content of at most ChunkSize bytes.
+	Leaf(data []byte) (block.Block, error)
+	// Import cuts what r has into blocks and hands them over in batches of about so
+	// many bytes, children before parents.
+	Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (root cid.Cid, size uint64, err error)
+	// Join returns the nodes over parts, children before parents.
+	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)
+}
+
+// Guards keeps roots from being dropped here.
+type Guards interface {
+	// Begin guards a root until End, once for each Begin.
+	Begin(ctx context.Context, root state.RootKey) error
+	End(root state.RootKey)
+	// Fenced says that no guard of an earlier process counts any more.
+	Fenced()
+}
+
+// Fences is the epoch of this node in the replicated state.
+type Fences interface {
+	// Epoch returns it as the cluster has it now, 0 when it never had one; an error
+	// while the cluster has no epochs.
+	Epoch(ctx context.Context) (uint64, error)
+	// Raise makes epoch the first that counts. It has been applied here on return.
+	Raise(ctx context.Context, epoch uint64) error
+}
+
+// Network opens and accepts streams between members. The remote address of a stream
+// is the id of the node at its other end.
+type Network interface {
+	Dial(ctx context.Context, node, protocol string) (net.Conn, error)
+	Listen(protocol string) (net.Listener, error)
+}
+
+// Defaults of Options.
+const (
+	// ChunkSize is the size of the largest content that is one block.
+	ChunkSize = 1 << 20
+	// DefaultBatch is 3 chunks: with what is written beside them they fit into one
+	// transaction of the block store. A body has three batches in memory at most.
+	DefaultBatch  = 3 * ChunkSize
+	DefaultMemory = 256 << 20
+	// memoryPatience is how long a body waits for memory that others have.
+	memoryPatience = 10 * time.Second
+)
+
+// Options are what Ingest is made of. Fields that say so may be zero, the others are
+// required.
+type Options struct {
+	Self    state.NodeID
+	Blocks  Blocks
+	Fetcher Fetcher
+	DAGs    DAGs
+	Guards  Guards
+	Fences  Fences
+	Network Network
+	Owner   func(state.RootKey) string // of a root's blocks
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Batch   int   // bytes that are stored and sent together; 0: DefaultBatch
+	Memory  int64 // bytes of all bodies in memory, and of all that others put here; 0: DefaultMemory
+}
+
+// Ingest stores content on several nodes.
+type Ingest struct {
+	opts     Options
+	keeper   *keeper
+	pool     *pool
+	bodies   *semaphore.Weighted // bytes of bodies in memory
+	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
+
+	life context.Context // until Run ends
+	end  context.CancelFunc
+	// mu guards closed, so that no work begins after its end was waited for.
+	mu     sync.Mutex
+	closed bool
+	work   sync.WaitGroup // puts
+}
+
+// New returns an Ingest. DropLeftovers comes before Run and before the first Store.
+func New(opts Options) *Ingest {
+	if opts.Batch == 0 {
+		opts.Batch = DefaultBatch
+	}
+	if opts.Memory == 0 {
+		opts.Memory = DefaultMemory
+	}
+	opts.Memory = max(opts.Memory, 4*int64(opts.Batch))
+	i := &Ingest{
+		opts: opts, keeper: newKeeper(opts), pool: newPool(opts.Network),
+		bodies: semaphore.NewWeighted(opts.Memory), arriving: semaphore.NewWeighted(opts.Memory),
+	}
+	i.life, i.end = context.WithCancel(context.Background())
+	return i
+}
+
+// DropLeftovers drops what puts of an earlier process left: nothing refers to it.
+func (i *Ingest) DropLeftovers(ctx context.Context) error { return i.keeper.dropLeftovers(ctx) }
+
+// Run takes content in from other nodes, and keeps this node's epoch, until ctx ends.
+// It returns when everything that Store began has ended.
+func (i *Ingest) Run(ctx context.Context) error {
+	l, err := i.opts.Network.Listen(Protocol)
+	if err != nil {
+		return fmt.Errorf("ingest: listen: %w", err)
+	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return i.serve(ctx, l) })
+	keeping, stopKeeping := context.WithCancel(context.Background())
+	defer stopKeeping()
+	var keeper errgroup.Group
+	keeper.Go(func() error { return i.keeper.run(keeping) })
+	work.Go(func() error { i.pool.run(ctx); return nil })
+	err = work.Wait()
+	i.mu.Lock()
+	i.closed = true
+	i.mu.Unlock()
+	i.end()
+	i.work.Wait()
+	i.pool.work.Wait()
+	stopKeeping() // the last drops belong to it
+	return errors.Join(err, keeper.Wait())
+}
+
+// Placement says where content is to be kept.
+type Placement struct {
+	Nodes  []state.NodeID // this node may be among them
+	Spare  []state.NodeID // tried in order when one of Nodes fails
+	Copies int            // durable before the content counts as stored
+}
+
+// File is content that nodes keep already.
+type File struct {
+	Root cid.Cid
+	Size uint64 // bytes
+}
+
+// Stored is content that is durable on nodes and guarded there, until Done or Unknown.
+type Stored struct {
+	Content state.Content
+	Size    uint64 // bytes of the file
+	p       *put
+}
+
+// Store reads body to its end and keeps it where place says. When it returns, at least
+// place.Copies nodes have it, durable; others may still be at it. It fails with the
+// body's own error, ctx's, state.ErrNoSpace, state.ErrLimited when too much arrives at
+// once, and state.ErrUnavailable; then nothing of it stays.
+func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*Stored, error) {
+	if err := check(place); err != nil {
+		return nil, err
+	}
+	m := &memory{ctx: ctx, of: i.bodies}
+	data, more, err := m.first(body)
+	if err != nil {
+		m.release(m.held)
+		return nil, err
+	}
+	if !more {
+		leaf, err := i.opts.DAGs.Leaf(data)
+		if err != nil {
+			m.release(m.held)
+			return nil, err
+		}
+		s, err := i.place(ctx, place, whole{blks: []block.Block{hashed{leaf}}, end: end{root: leaf.Cid()}}, m)
+		return withSize(s, uint64(len(data))), err
+	}
+	return i.stream(ctx, &rest{m: m, first: data, body: body}, place)
+}
+
+// Join makes one file of files that nodes keep already, in order, without moving their
+// bytes. It fails as Store does, and with state.ErrInvalid for parts that cannot be
+// joined.
+func (i *Ingest) Join(ctx context.Context, parts []File, place Placement) (*Stored, error) {
+	if err := check(place); err != nil {
+		return nil, err
+	}
+	size := uint64(0)
+	for _, p := range parts {
+		size += p.Size
+	}
+	root, nodes, err := i.opts.DAGs.Join(parts)
+	if err != nil {
+		return nil, state.Errorf(state.CodeInvalid, "the parts cannot be joined: %v", err)
+	}
+	for k, b := range nodes {
+		nodes[k] = hashed{b}
+	}
+	s, err := i.place(ctx, place, whole{blks: nodes, end: end{root: root}}, nil)
+	return withSize(s, size), err
+}
+
+// Take has nodes keep a file that some member holds. It fails as Store does.
+func (i *Ingest) Take(ctx context.Context, file File, place Placement) (*Stored, error) {
+	if err := check(place); err != nil {
+		return nil, err
+	}
+	s, err := i.place(ctx, place, whole{end: end{root: file.Root}}, nil)
+	return withSize(s, file.Size), err
+}
+
+func withSize(s *Stored, size uint64) *Stored {
+	if s != nil {
+		s.Size = size
+	}
+	return s
+}
+
+func check(place Placement) error {
+	seen := map[state.NodeID]bool{}
+	for _, id := range slices.Concat(place.Nodes, place.Spare) {
+		if seen[id] || id == "" || len(id) > maxNode {
+			return state.Errorf(state.CodeInvalid, "content cannot be placed on node %q, or not twice", id)
+		}
+		seen[id] = true
+	}
+	if place.Copies < 1 || len(place.Nodes) == 0 {
+		return state.Errorf(state.CodeInvalid, "content needs a node, and at least one copy")
+	}
+	if place.Copies > len(seen) {
+		return state.Errorf(state.CodeUnavailable, "%d copies are needed, and %d nodes can keep one", place.Copies, len(seen))
+	}
+	return nil
+}
+
+// Renew asks the nodes for their present epochs, after a command was refused because
+// what they said is too old. Those that do not answer do not hold it any more; with
+// fewer than the copies that were asked for it fails with state.ErrUnavailable.
+func (s *Stored) Renew(ctx context.Context) error { return s.p.renew(ctx, s) }
+
+// Done tells the nodes that the outcome is known: committed, or that no command names
+// the content and none will. It does not wait. Call it, or Unknown, once.
+func (s *Stored) Done(committed bool) {
+	if committed {
+		s.p.decide(outcomeCommitted)
+		return
+	}
+	s.p.decide(outcomeGivenUp)
+}
+
+// Unknown is Done when a command was proposed and nobody knows what became of it: the
+// nodes keep the content until a fence says that it cannot count any more.
+func (s *Stored) Unknown() { s.p.decide(0) }
+
+// newID names a put.
+func newID() putID { return putID(uuid.New()) }

@@ -1,0 +1,294 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+)
+
+// Times and bounds of epochs.
+const (
+	// fenceEvery is the least time between two fences of a node: each is an entry of
+	// the log.
+	fenceEvery = time.Minute
+	fenceRetry = 200 * time.Millisecond
+	maxRetry   = 5 * time.Second
+	// readyPatience is how long content that is whole waits for the node's first epoch.
+	readyPatience = 10 * time.Second
+	// maxUnknown bounds the guards whose end nobody knows; with more, nothing is
+	// taken in until a fence has ended them.
+	maxUnknown = 64 << 10
+)
+
+// keeper keeps content on this node: it stores what comes under an owner of its
+// own, makes it a sealed root under a guard, and knows the epoch in which it says so.
+type keeper struct {
+	opts Options
+	work sync.WaitGroup // drops
+
+	ready chan struct{} // closed with the first epoch
+	some  chan struct{} // has a token while there may be some in unknown
+
+	// mu guards what follows. It is never held while calling out.
+	mu      sync.Mutex
+	epoch   uint64          // 0: none yet
+	unknown []state.RootKey // guards that a fence ends
+}
+
+func newKeeper(opts Options) *keeper {
+	return &keeper{opts: opts, ready: make(chan struct{}), some: make(chan struct{}, 1)}
+}
+
+// run keeps the node's epoch until ctx ends.
+func (k *keeper) run(ctx context.Context) error {
+	defer k.work.Wait()
+	if !k.refence(ctx) {
+		return nil
+	}
+	k.opts.Guards.Fenced()
+	close(k.ready)
+	for {
+		last := k.opts.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.some:
+		}
+		if !sleep(ctx, fenceEvery-k.opts.Now().Sub(last)) || !k.refence(ctx) {
+			return nil
+		}
+	}
+}
+
+// refence begins a new epoch, however long it takes; false: ctx has ended.
+func (k *keeper) refence(ctx context.Context) bool {
+	for pause := fenceRetry; ; pause = min(2*pause, maxRetry) {
+		err := k.fence(ctx)
+		if err == nil {
+			return true
+		}
+		k.opts.Logger.DebugContext(ctx, "no new epoch yet", "err", err)
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+}
+
+// fence begins a new epoch. What this node said in earlier ones counts in no command
+// that is applied from now on, so a guard whose end nobody told it can end.
+func (k *keeper) fence(ctx context.Context) error {
+	k.mu.Lock()
+	ends := len(k.unknown)
+	k.mu.Unlock()
+	last, err := k.opts.Fences.Epoch(ctx)
+	if err != nil {
+		return fmt.Errorf("read epoch: %w", err)
+	}
+	if err := k.opts.Fences.Raise(ctx, last+1); err != nil {
+		return fmt.Errorf("raise epoch: %w", err)
+	}
+	k.mu.Lock()
+	k.epoch = last + 1
+	over := k.unknown[:ends:ends]
+	k.unknown = append([]state.RootKey(nil), k.unknown[ends:]...)
+	if len(k.unknown) > 0 {
+		token(k.some)
+	}
+	k.mu.Unlock()
+	for _, root := range over {
+		k.opts.Guards.End(root)
+	}
+	return nil
+}
+
+// now returns the present epoch.
+func (k *keeper) now() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.epoch
+}
+
+// await waits until there is an epoch.
+func (k *keeper) await(ctx context.Context) error {
+	select {
+	case <-k.ready:
+	default:
+		timer := time.NewTimer(readyPatience)
+		defer timer.Stop()
+		select {
+		case <-k.ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return state.Errorf(state.CodeUnavailable, "this node does not take content in yet")
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.unknown) >= maxUnknown {
+		return state.Errorf(state.CodeUnavailable, "this node waits for the cluster before it takes more content in")
+	}
+	return nil
+}
+
+// lose notes a guard whose end nobody will tell.
+func (k *keeper) lose(root state.RootKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unknown = append(k.unknown, root)
+	token(k.some)
+}
+
+// dropLeftovers drops what puts of an earlier process left.
+func (k *keeper) dropLeftovers(ctx context.Context) error {
+	const page = 512
+	for more := true; more; {
+		var owners []string
+		more = false
+		err := k.opts.Blocks.Owners(ctx, OwnerPrefix, func(owner string, _ bool) (bool, error) {
+			more = len(owners) == page
+			if !more {
+				owners = append(owners, owner)
+			}
+			return !more, nil
+		})
+		if err != nil {
+			return fmt.Errorf("list what was put: %w", err)
+		}
+		for _, owner := range owners {
+			if err := k.opts.Blocks.Drop(ctx, owner); err != nil {
+				return fmt.Errorf("drop what was put: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// intake is one put as it is kept here. It is for one goroutine.
+type intake struct {
+	k     *keeper
+	owner string
+	wrote bool // there may be something under owner
+	ended bool // root is guarded, and stays so until done or lost
+
+	root state.RootKey
+	kept kept
+}
+
+func (k *keeper) open(id string) *intake { return &intake{k: k, owner: OwnerPrefix + id} }
+
+// put implements dest.
+func (n *intake) put(ctx context.Context, blks []block.Block) error {
+	n.wrote = true
+	return n.k.opts.Blocks.Put(ctx, n.owner, blks)
+}
+
+// end implements dest. A crash before the seal leaves parts that the tracker drops,
+// one after it a root that it drops once a fence has passed.
+func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, error) {
+	if err := n.k.await(ctx); err != nil {
+		return kept{}, err
+	}
+	root := state.RootOf(e.root)
+	if err := n.k.opts.Guards.Begin(ctx, root); err != nil {
+		return kept{}, err
+	}
+	bytes, blocks, err := n.whole(ctx, e, last)
+	if err != nil {
+		n.k.opts.Guards.End(root) // nobody was told anything
+		return kept{}, err
+	}
+	n.ended, n.root = true, root
+	n.letGo()
+	n.kept = kept{epoch: n.k.now(), bytes: bytes, blocks: blocks}
+	return n.kept, nil
+}
+
+// whole makes the root complete, sealed and durable here.
+func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
+	store, owner := n.k.opts.Blocks, n.k.opts.Owner(state.RootOf(e.root))
+	sealed, bytes, blocks, _, err := store.Owner(ctx, owner)
+	if err != nil || sealed {
+		return bytes, blocks, err
+	}
+	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
+		bytes = uint64(len(last[0].RawData()))
+		return bytes, 1, store.PutAndSeal(ctx, owner, last, bytes, 1)
+	}
+	if len(last) > 0 {
+		if err := n.put(ctx, last); err != nil {
+			return 0, 0, err
+		}
+	}
+	bytes, blocks, err = n.k.opts.Fetcher.Fetch(ctx, e.root, owner, e.sources)
+	if err != nil {
+		return 0, 0, err
+	}
+	return bytes, blocks, store.Seal(ctx, owner, bytes, blocks)
+}
+
+// letGo drops what is not under the root's owner. What is left of it goes with the
+// next start.
+func (n *intake) letGo() {
+	if !n.wrote {
+		return
+	}
+	n.wrote = false
+	n.k.work.Go(func() {
+		if err := n.k.opts.Blocks.Drop(context.Background(), n.owner); err != nil {
+			n.k.opts.Logger.Warn("blocks of a put not dropped", "owner", n.owner, "err", err)
+		}
+	})
+}
+
+// renew implements dest.
+func (n *intake) renew(context.Context) (kept, error) {
+	n.kept.epoch = n.k.now()
+	return n.kept, nil
+}
+
+// done implements dest.
+func (n *intake) done(byte) {
+	n.letGo()
+	if n.ended {
+		n.ended = false
+		n.k.opts.Guards.End(n.root)
+	}
+}
+
+// lost implements dest.
+func (n *intake) lost() {
+	n.letGo()
+	if n.ended {
+		n.ended = false
+		n.k.lose(n.root)
+	}
+}
+
+// sleep pauses; false: ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(0, d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// token puts a token into a channel of capacity one, unless there is one.
+func token(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// quit implements dest.
+func (n *intake) quit() { n.done(outcomeGivenUp) }

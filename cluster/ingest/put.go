@@ -1,0 +1,455 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	block "github.com/ipfs/go-block-format"
+)
+
+// Content that is durable on enough nodes waits a little for the others: one that is
+// late has to report its copy by a command of its own.
+const (
+	minLinger = 20 * time.Millisecond
+	lingerOf  = 8 // of the time that it took so far, this part
+)
+
+// dest is one node as a put sees it: this one or another. It is for one goroutine.
+type dest interface {
+	// put stores blocks, or sends them on their way.
+	put(ctx context.Context, blks []block.Block) error
+	// end makes the content whole there, of what was put, of last, and of what other
+	// nodes have. The node guards it from then on.
+	end(ctx context.Context, e end, last []block.Block) (kept, error)
+	// renew asks for the epoch again.
+	renew(ctx context.Context) (kept, error)
+	// done, quit and lost end a put: with an outcome after end has said that the
+	// content is kept, before that, and without a word.
+	done(outcome byte)
+	quit()
+	lost()
+}
+
+// whole is content that is in memory as far as it is to be sent.
+type whole struct {
+	blks []block.Block
+	end  end
+}
+
+// put is content on its way to its nodes.
+type put struct {
+	i      *Ingest
+	id     putID
+	copies int
+	spare  []state.NodeID // not tried yet
+	began  time.Time
+
+	ctx     context.Context // of the pushing: until it is given up, or everything ends
+	cancel  context.CancelFunc
+	results chan *holder // has room for all that are ever tried
+	decided chan struct{}
+	once    sync.Once
+	outcome byte         // once decided is closed; 0: unknown
+	left    atomic.Int32 // holders at work, and one more until it is decided
+
+	// Of whoever calls Store, and of the Stored after it.
+	running int
+	kept    []*holder
+	errs    []error
+}
+
+// holder is a node that is to keep the content.
+type holder struct {
+	node state.NodeID
+	dest dest
+
+	// Of a body that is still coming.
+	feed   chan *batch
+	failed chan struct{} // closed when it takes no more
+	end    end           // once feed is closed, unless the put has been given up
+
+	renews chan renewal
+	kept   kept  // of the result
+	err    error // of the result
+}
+
+// renewal asks a holder for its epoch.
+type renewal struct {
+	ctx    context.Context // of the asker
+	answer chan<- *holder
+}
+
+// batch are blocks that several holders are given.
+type batch struct {
+	blks  []block.Block
+	left  atomic.Int32
+	freed func()
+}
+
+func (b *batch) done() {
+	if b.left.Add(-1) == 0 {
+		b.freed()
+	}
+}
+
+// begin begins a put; ctx's end ends it, until release is called.
+func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release func() bool) {
+	p = &put{
+		i: i, id: newID(), copies: place.Copies, spare: place.Spare, began: time.Now(),
+		results: make(chan *holder, len(place.Nodes)+len(place.Spare)), decided: make(chan struct{}),
+	}
+	p.ctx, p.cancel = context.WithCancel(i.life)
+	p.left.Store(1)
+	return p, context.AfterFunc(ctx, p.cancel)
+}
+
+// try begins to put content on a node: a body that is coming, or what there is.
+func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
+	h := &holder{node: node, renews: make(chan renewal)}
+	if node == p.i.opts.Self {
+		h.dest = p.i.keeper.open(string(node) + "/" + fmt.Sprintf("%x", p.id))
+	} else {
+		h.dest = &remote{pool: p.i.pool, node: node, id: p.id}
+	}
+	p.i.mu.Lock()
+	defer p.i.mu.Unlock()
+	if p.i.closed {
+		return nil, net.ErrClosed
+	}
+	p.running++
+	if w == nil {
+		h.feed, h.failed = make(chan *batch, 1), make(chan struct{})
+	}
+	p.left.Add(1)
+	p.i.work.Go(func() {
+		p.hold(h, w)
+		p.leave()
+	})
+	return h, nil
+}
+
+// hold puts the content on one node, and stays until the outcome is known.
+func (p *put) hold(h *holder, w *whole) {
+	if w != nil {
+		h.kept, h.err = h.dest.end(p.ctx, w.end, w.blks)
+	} else {
+		p.follow(h)
+	}
+	if h.err == nil && p.ctx.Err() != nil {
+		h.err = p.ctx.Err()
+	}
+	if h.err != nil {
+		p.results <- h
+		h.dest.quit()
+		return
+	}
+	p.results <- h
+	for {
+		select {
+		case r := <-h.renews:
+			next := &holder{node: h.node}
+			next.kept, next.err = h.dest.renew(r.ctx)
+			r.answer <- next
+			if next.err != nil {
+				h.dest.lost()
+				return
+			}
+		case <-p.decided:
+			if p.outcome == 0 {
+				h.dest.lost()
+			} else {
+				h.dest.done(p.outcome)
+			}
+			return
+		case <-p.i.life.Done():
+			h.dest.lost()
+			return
+		}
+	}
+}
+
+// follow gives a holder what comes, and the end.
+func (p *put) follow(h *holder) {
+	for b := range h.feed {
+		if h.err == nil {
+			if h.err = h.dest.put(p.ctx, b.blks); h.err != nil {
+				close(h.failed)
+			}
+		}
+		b.done()
+	}
+	if h.err == nil && p.ctx.Err() == nil {
+		h.kept, h.err = h.dest.end(p.ctx, h.end, nil)
+	}
+}
+
+// leave lets go of the context with whoever needs it last.
+func (p *put) leave() {
+	if p.left.Add(-1) == 0 {
+		p.cancel()
+	}
+}
+
+// decide tells the holders the outcome.
+func (p *put) decide(outcome byte) {
+	p.once.Do(func() {
+		p.outcome = outcome
+		close(p.decided)
+		if outcome == outcomeGivenUp {
+			p.cancel()
+		}
+		p.leave()
+	})
+}
+
+// giveUp ends a put that comes to nothing.
+func (p *put) giveUp(ctx context.Context, err error) error {
+	ending := p.i.life.Err() != nil
+	p.decide(outcomeGivenUp)
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	if ending {
+		return state.Errorf(state.CodeUnavailable, "this node is shutting down")
+	}
+	return err
+}
+
+// place puts content that is in memory, or held by some member, on nodes.
+func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory) (*Stored, error) {
+	p, release := i.begin(ctx, place)
+	defer release()
+	w.end.sources = slices.Concat(place.Nodes, place.Spare)
+	defer func() {
+		if m != nil {
+			m.release(m.held) // late holders still have it, for a moment
+		}
+	}()
+	for _, node := range place.Nodes {
+		if _, err := p.try(node, &w); err != nil {
+			return nil, p.giveUp(ctx, err)
+		}
+	}
+	return p.gather(ctx, release, place, &w)
+}
+
+// stream puts a body on nodes while it comes.
+func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stored, error) {
+	p, release := i.begin(ctx, place)
+	defer release()
+	m := body.m
+	var feeds []*holder
+	var handed int64
+	stop := func(e end) {
+		for _, h := range feeds {
+			h.end = e
+			close(h.feed)
+		}
+	}
+	for _, node := range place.Nodes {
+		h, err := p.try(node, nil)
+		if err != nil {
+			err = p.giveUp(ctx, err)
+			stop(end{})
+			m.release(m.held)
+			return nil, err
+		}
+		feeds = append(feeds, h)
+	}
+	root, size, err := i.opts.DAGs.Import(p.ctx, body, i.opts.Batch, func(blks []block.Block) error {
+		bytes := int64(0)
+		for k, b := range blks {
+			bytes += int64(len(b.RawData()))
+			blks[k] = hashed{b}
+		}
+		bytes = min(bytes, m.held-handed) // nodes above the leaves are not counted
+		handed += bytes
+		return p.give(feeds, &batch{blks: blks, freed: func() { m.release(bytes) }})
+	})
+	m.release(m.held - handed)
+	if err != nil {
+		err = p.giveUp(ctx, err)
+		stop(end{})
+		return nil, err
+	}
+	var sources []state.NodeID
+	for _, h := range feeds {
+		select {
+		case <-h.failed:
+		default:
+			sources = append(sources, h.node)
+		}
+	}
+	e := end{root: root, sources: sources}
+	stop(e)
+	s, err := p.gather(ctx, release, place, &whole{end: e})
+	return withSize(s, size), err
+}
+
+// give hands a batch to all holders that still take any; it waits for the slowest.
+func (p *put) give(feeds []*holder, b *batch) error {
+	b.left.Store(int32(len(feeds)) + 1)
+	defer b.done()
+	alive := 0
+	for _, h := range feeds {
+		select {
+		case <-h.failed:
+			b.done()
+			continue
+		default:
+		}
+		select {
+		case h.feed <- b:
+			alive++
+		case <-h.failed:
+			b.done()
+		case <-p.ctx.Done():
+			b.done()
+		}
+	}
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if alive == 0 || alive+len(p.spare) < p.copies {
+		return p.collect().reason(alive)
+	}
+	return nil
+}
+
+// collect takes in the results that are there.
+func (p *put) collect() *put {
+	for {
+		select {
+		case h := <-p.results:
+			p.result(h)
+		default:
+			return p
+		}
+	}
+}
+
+func (p *put) result(h *holder) {
+	p.running--
+	switch {
+	case h.err != nil:
+		p.errs = append(p.errs, fmt.Errorf("node %s: %w", h.node, h.err))
+	case len(p.kept) > 0 && (h.kept.bytes != p.kept[0].kept.bytes || h.kept.blocks != p.kept[0].kept.blocks):
+		p.errs = append(p.errs, fmt.Errorf("node %s: it counts %d bytes in %d blocks, and another %d in %d", h.node,
+			h.kept.bytes, h.kept.blocks, p.kept[0].kept.bytes, p.kept[0].kept.blocks))
+	default:
+		p.kept = append(p.kept, h)
+	}
+}
+
+// gather waits until enough nodes keep the content; those that fail are replaced by
+// spare ones.
+func (p *put) gather(ctx context.Context, release func() bool, place Placement, w *whole) (*Stored, error) {
+	var late <-chan time.Time
+	for p.running > 0 || len(p.kept) < p.copies {
+		if late == nil && len(p.kept) >= p.copies {
+			timer := time.NewTimer(max(minLinger, time.Since(p.began)/lingerOf))
+			defer timer.Stop()
+			late = timer.C
+		}
+		for len(p.kept)+p.running < p.copies && len(p.spare) > 0 {
+			node := p.spare[0]
+			p.spare = p.spare[1:]
+			if _, err := p.try(node, w); err != nil {
+				return nil, p.giveUp(ctx, err)
+			}
+		}
+		if len(p.kept)+p.running < p.copies {
+			return nil, p.giveUp(ctx, p.reason(len(p.kept)))
+		}
+		select {
+		case h := <-p.results:
+			p.result(h)
+			continue
+		case <-late:
+		case <-ctx.Done():
+			return nil, p.giveUp(ctx, ctx.Err())
+		}
+		break
+	}
+	if !release() { // ctx has ended
+		return nil, p.giveUp(ctx, ctx.Err())
+	}
+	if len(p.errs) > 0 {
+		p.i.opts.Logger.InfoContext(ctx, "content not on all nodes yet", "root", w.end.root, "err", errors.Join(p.errs...))
+	}
+	first := p.kept[0].kept
+	s := &Stored{p: p, Content: state.Content{
+		Root: state.RootOf(w.end.root), Bytes: first.bytes, Blocks: first.blocks, Nodes: slices.Clone(place.Nodes),
+	}}
+	s.Content.Held = p.holdings()
+	return s, nil
+}
+
+func (p *put) holdings() []state.Holding {
+	held := make([]state.Holding, len(p.kept))
+	for k, h := range p.kept {
+		held[k] = state.Holding{Node: h.node, Epoch: h.kept.epoch}
+	}
+	return held
+}
+
+// reason is why a put has failed with so many nodes left. Want of room counts when
+// without it there would have been enough.
+func (p *put) reason(left int) error {
+	full := 0
+	for _, err := range p.errs {
+		if errors.Is(err, state.ErrNoSpace) {
+			full++
+		}
+	}
+	code := state.CodeUnavailable
+	if full > 0 && left+full >= p.copies {
+		code = state.CodeNoSpace
+	}
+	return state.Errorf(code, "%d of %d nodes could keep the content: %v", left, p.copies, errors.Join(p.errs...))
+}
+
+// renew asks all that keep the content for their epochs.
+func (p *put) renew(ctx context.Context, s *Stored) error {
+	p.collect()
+	answers := make(chan *holder, len(p.kept))
+	asked := map[state.NodeID]*holder{}
+	for _, h := range p.kept {
+		asked[h.node] = h
+		go func() {
+			select {
+			case h.renews <- renewal{ctx, answers}:
+			case <-ctx.Done():
+				answers <- &holder{node: h.node, err: ctx.Err()}
+			case <-p.i.life.Done():
+				answers <- &holder{node: h.node, err: net.ErrClosed}
+			case <-p.decided:
+				answers <- &holder{node: h.node, err: net.ErrClosed}
+			}
+		}()
+	}
+	var kept []*holder
+	for range len(asked) {
+		next := <-answers
+		if next.err != nil {
+			p.errs = append(p.errs, fmt.Errorf("node %s: %w", next.node, next.err))
+			continue
+		}
+		h := asked[next.node]
+		h.kept = next.kept
+		kept = append(kept, h)
+	}
+	p.kept = kept
+	s.Content.Held = p.holdings()
+	if len(p.kept) < p.copies {
+		return p.reason(len(p.kept))
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	block "github.com/ipfs/go-block-format"
+)
+
+// Bounds of what other nodes put here.
+const (
+	maxStreams = 1024
+	// serveIdle is how long a stream may stay without a put. It is longer than
+	// idleAfter, so that the other side closes first.
+	serveIdle = 3 * time.Minute
+	// batchBlocks bounds the blocks that are stored together, beside Options.Batch.
+	batchBlocks = 256
+)
+
+// serve takes in what other nodes put here, until ctx ends.
+func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	slots := make(chan struct{}, maxStreams)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("ingest: accept: %w", err)
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			i.opts.Logger.WarnContext(ctx, "stream refused, as many as may are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
+			_ = conn.Close()
+			continue
+		}
+		streams.Go(func() {
+			defer func() { <-slots }()
+			if err := i.serveStream(ctx, conn); err != nil && !errors.Is(err, io.EOF) {
+				i.opts.Logger.DebugContext(ctx, "stream of a put ended", "node", conn.RemoteAddr().String(), "err", err)
+			}
+		})
+	}
+}
+
+// serveStream takes one put after the other. Its error is why there are no more.
+func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
+	s := &served{i: i, conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
+	defer s.work.Wait()
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0))
+		_ = conn.Close()
+	})
+	defer stop()
+	for {
+		if err := conn.SetReadDeadline(time.Now().Add(serveIdle)); err != nil {
+			return err
+		}
+		f, err := readSmall(s.in)
+		if err != nil {
+			return err
+		}
+		if f.kind != kindBegin {
+			return fmt.Errorf("%w: kind %d between puts", errFrame, f.kind)
+		}
+		id, err := parseBegin(f.body)
+		if err != nil {
+			return err
+		}
+		// A client may be slow; the connection itself tells when the node is gone.
+		if err := conn.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+		if err := s.put(ctx, id); err != nil {
+			return err
+		}
+	}
+}
+
+// readSmall reads a frame that is no block.
+func readSmall(r *bufio.Reader) (frame, error) {
+	kind, n, err := readHead(r)
+	if err != nil {
+		return frame{}, err
+	}
+	if kind == kindBlock {
+		return frame{}, fmt.Errorf("%w: a block out of place", errFrame)
+	}
+	body, err := readBody(r, n)
+	return frame{kind, body}, err
+}
+
+// served is a stream by which another node puts content here.
+type served struct {
+	i    *Ingest
+	conn net.Conn
+	in   *bufio.Reader
+	work sync.WaitGroup // the reader of what follows an end
+}
+
+// arriving are the blocks of one put that have not been stored yet.
+type arriving struct {
+	s    *served
+	keep *intake
+
+	batch []block.Block
+	bytes int64
+	going chan error // of the batch that is being stored; nil: none is
+	told  bool       // the other side may have heard that it is kept
+}
+
+// put takes one put in, up to its outcome. After an error the stream is over.
+func (s *served) put(ctx context.Context, id putID) error {
+	a := &arriving{s: s, keep: s.i.keeper.open(s.conn.RemoteAddr().String() + "/" + hex.EncodeToString(id[:]))}
+	ctx, cancel := context.WithCancel(ctx)
+	err := s.take(ctx, a)
+	cancel()
+	_ = a.settle()
+	a.forget()
+	switch {
+	case err == nil:
+	case a.told:
+		a.keep.lost()
+	default:
+		a.keep.quit()
+	}
+	return err
+}
+
+// take reads the blocks of a put, and its end.
+func (s *served) take(ctx context.Context, a *arriving) error {
+	for {
+		kind, n, err := readHead(s.in)
+		if err != nil {
+			return err
+		}
+		if kind == kindBlock {
+			if err := a.block(ctx, n); err != nil {
+				return s.refuse(err)
+			}
+			continue
+		}
+		body, err := readBody(s.in, n)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case kindEnd:
+			e, err := parseEnd(body)
+			if err != nil {
+				return err
+			}
+			return s.end(ctx, a, e)
+		case kindDone:
+			if _, err := parseDone(body); err != nil {
+				return err
+			}
+			a.keep.done(body[0])
+			return nil
+		default:
+			return fmt.Errorf("%w: kind %d within a put", errFrame, kind)
+		}
+	}
+}
+
+// block reads a block of n bytes and stores the batch that is full with it. What
+// waits here is bounded over all puts: when there is no room, this one stores what
+// it has before it waits, so that nobody waits for somebody who waits.
+func (a *arriving) block(ctx context.Context, n int) error {
+	room := a.s.i.arriving
+	if !room.TryAcquire(int64(n)) {
+		if err := errors.Join(a.store(ctx), a.settle()); err != nil {
+			return err
+		}
+		if err := room.Acquire(ctx, int64(n)); err != nil {
+			return err
+		}
+	}
+	a.bytes += int64(n)
+	body, err := readBody(a.s.in, n)
+	if err != nil {
+		return err
+	}
+	b, err := parseBlock(body)
+	if err != nil {
+		return err
+	}
+	a.batch = append(a.batch, b)
+	if a.bytes >= int64(a.s.i.opts.Batch) || len(a.batch) >= batchBlocks {
+		return a.store(ctx)
+	}
+	return nil
+}
+
+// store begins to store the batch, once the one before is stored.
+func (a *arriving) store(ctx context.Context) error {
+	if err := a.settle(); err != nil || len(a.batch) == 0 {
+		return err
+	}
+	batch, bytes := a.batch, a.bytes
+	a.batch, a.bytes = nil, 0
+	a.going = make(chan error, 1)
+	going := a.going
+	a.s.work.Go(func() {
+		err := a.keep.put(ctx, batch)
+		a.s.i.arriving.Release(bytes)
+		going <- err
+	})
+	return nil
+}
+
+// settle waits for the batch that is being stored.
+func (a *arriving) settle() error {
+	if a.going == nil {
+		return nil
+	}
+	err := <-a.going
+	a.going = nil
+	return err
+}
+
+// forget lets go of the batch.
+func (a *arriving) forget() {
+	a.s.i.arriving.Release(a.bytes)
+	a.batch, a.bytes = nil, 0
+}
+
+// ending is what became of an end.
+type ending struct {
+	kept kept
+	err  error
+}
+
+// read is a frame, or why there is none.
+type read struct {
+	frame
+	err error
+}
+
+// end makes the content whole here, answers, and waits for the outcome. Whoever put
+// it may be gone before: then the work stops.
+func (s *served) end(ctx context.Context, a *arriving, e end) error {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan ending, 1)
+	var work sync.WaitGroup
+	work.Go(func() {
+		err := a.settle()
+		var k kept
+		if err == nil {
+			k, err = a.keep.end(ctx, e, a.batch)
+		}
+		ended <- ending{k, err}
+	})
+	defer work.Wait()
+	defer cancel()
+	frames := make(chan read, 1)
+	next := func() {
+		s.work.Go(func() {
+			f, err := readSmall(s.in)
+			frames <- read{f, err}
+		})
+	}
+	next()
+	tick := time.NewTicker(workingEvery)
+	defer tick.Stop()
+	whole := false
+	for {
+		select {
+		case done := <-ended:
+			if done.err != nil {
+				return s.refuse(done.err)
+			}
+			whole, a.told = true, true
+			a.forget()
+			if err := s.write(appendKept(nil, done.kept)); err != nil {
+				return err
+			}
+		case <-tick.C:
+			if whole {
+				continue
+			}
+			if err := s.write(appendBare(nil, kindWorking)); err != nil {
+				return err
+			}
+		case f := <-frames:
+			switch {
+			case f.err != nil:
+				return f.err
+			case f.kind == kindDone:
+				if _, err := parseDone(f.body); err != nil {
+					return err
+				}
+				cancel()
+				work.Wait()
+				a.keep.done(f.body[0])
+				return nil
+			case f.kind == kindRenew && whole:
+				k, err := a.keep.renew(ctx)
+				if err != nil {
+					return s.refuse(err)
+				}
+				if err := s.write(appendKept(nil, k)); err != nil {
+					return err
+				}
+				next()
+			default:
+				return fmt.Errorf("%w: kind %d after the end", errFrame, f.kind)
+			}
+		}
+	}
+}
+
+func (s *served) write(frame []byte) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(moveTimeout)); err != nil {
+		return err
+	}
+	_, err := s.conn.Write(frame)
+	return err
+}
+
+// refuse tells why a put ends here, and returns it.
+func (s *served) refuse(err error) error {
+	code, text := state.CodeUnavailable, err.Error()
+	var known *state.Error
+	switch {
+	case errors.As(err, &known):
+		code = known.Code
+	case errors.Is(err, errFrame), errors.Is(err, errBadBlock):
+		code = state.CodeInvalid
+	}
+	return errors.Join(err, s.write(appendRefused(nil, code, text)))
+}

@@ -1,0 +1,400 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	block "github.com/ipfs/go-block-format"
+)
+
+// Times and bounds of streams to other nodes.
+const (
+	// dialTimeout is how long a put waits for a node that it has no stream to.
+	dialTimeout = 5 * time.Second
+	// moveTimeout bounds the time in which one block has to go out.
+	moveTimeout = 30 * time.Second
+	// answerTimeout bounds the silence of a node that was told the end; one that
+	// works on it says so every workingEvery.
+	answerTimeout = 30 * time.Second
+	workingEvery  = 5 * time.Second
+	// doneTimeout bounds the time in which an outcome has to go out.
+	doneTimeout = 5 * time.Second
+	// maxIdle bounds the idle streams to one node; they are closed after idleAfter.
+	maxIdle    = 32
+	idleAfter  = time.Minute
+	sweepEvery = 20 * time.Second
+	bufferSize = 64 << 10
+)
+
+var errBroken = errors.New("the stream has ended")
+
+// answer is a frame of the other side.
+type answer struct {
+	working bool
+	kept    kept
+	err     error // it refused
+}
+
+// stream is a stream to another node, used by one put at a time.
+type stream struct {
+	conn   net.Conn
+	out    *bufio.Writer
+	head   []byte // of a frame, kept for its capacity
+	reused bool
+	idle   time.Time // since when
+
+	answers chan answer
+	broken  chan struct{} // closed when nothing more can come
+}
+
+// read hands on what comes, until the stream ends.
+func (s *stream) read() {
+	defer close(s.broken)
+	r := bufio.NewReaderSize(s.conn, 512)
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		var a answer
+		switch f.kind {
+		case kindWorking:
+			a.working = true
+		case kindKept:
+			if a.kept, err = parseKept(f.body); err != nil {
+				return
+			}
+		case kindRefused:
+			a.err = parseRefused(f.body)
+		default:
+			return
+		}
+		select {
+		case s.answers <- a:
+		default:
+			return // more than was asked for
+		}
+	}
+}
+
+func (s *stream) ended() bool {
+	select {
+	case <-s.broken:
+		return true
+	default:
+		return len(s.answers) > 0
+	}
+}
+
+// write runs fn, which writes, within a time and ctx. After an error the stream is
+// of no use.
+func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() error) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	err := fn()
+	if err == nil {
+		err = s.out.Flush()
+	}
+	if !stop() {
+		return ctx.Err()
+	}
+	return err
+}
+
+// await returns the next answer but "working".
+func (s *stream) await(ctx context.Context) (kept, error) {
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-s.answers:
+			if a.working {
+				timer.Reset(answerTimeout)
+				continue
+			}
+			return a.kept, a.err
+		case <-ctx.Done():
+			return kept{}, ctx.Err()
+		case <-timer.C:
+			return kept{}, errors.New("no answer in time")
+		case <-s.broken:
+			select {
+			case a := <-s.answers: // the last word, perhaps the reason
+				if !a.working {
+					return a.kept, a.err
+				}
+			default:
+			}
+			return kept{}, errBroken
+		}
+	}
+}
+
+// pool keeps streams open between puts.
+type pool struct {
+	network Network
+	work    sync.WaitGroup // readers
+
+	// mu guards what follows. It is never held while calling out.
+	mu     sync.Mutex
+	idle   map[state.NodeID][]*stream
+	closed bool
+}
+
+func newPool(n Network) *pool { return &pool{network: n, idle: map[state.NodeID][]*stream{}} }
+
+// get returns an idle stream, or with fresh, or when there is none, a new one.
+func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool) (*stream, error) {
+	for !fresh {
+		o.mu.Lock()
+		list := o.idle[node]
+		if len(list) == 0 {
+			o.mu.Unlock()
+			break
+		}
+		s := list[len(list)-1] // the youngest, so that the others age
+		o.idle[node] = list[:len(list)-1]
+		o.mu.Unlock()
+		if !s.ended() {
+			s.reused = true
+			return s, nil
+		}
+		_ = s.conn.Close()
+	}
+	dial, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := o.network.Dial(dial, string(node), Protocol)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{
+		conn: conn, out: bufio.NewWriterSize(conn, bufferSize), answers: make(chan answer, 4), broken: make(chan struct{}),
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	o.work.Go(s.read)
+	return s, nil
+}
+
+// put gives a stream back that has told its outcome.
+func (o *pool) put(node state.NodeID, s *stream) {
+	o.mu.Lock()
+	keep := !o.closed && !s.ended() && len(o.idle[node]) < maxIdle
+	if keep {
+		s.idle = time.Now()
+		o.idle[node] = append(o.idle[node], s)
+	}
+	o.mu.Unlock()
+	if !keep {
+		_ = s.conn.Close()
+	}
+}
+
+// sweep closes the streams that have been idle since before a time.
+func (o *pool) sweep(before time.Time) {
+	var old []*stream
+	o.mu.Lock()
+	for node, list := range o.idle {
+		n := 0
+		for n < len(list) && list[n].idle.Before(before) {
+			n++
+		}
+		old = append(old, list[:n]...)
+		if o.idle[node] = slices.Clone(list[n:]); n == len(list) {
+			delete(o.idle, node)
+		}
+	}
+	o.mu.Unlock()
+	for _, s := range old {
+		_ = s.conn.Close()
+	}
+}
+
+// run closes idle streams until ctx ends, and then all; it returns when no stream
+// is read any more.
+func (o *pool) run(ctx context.Context) {
+	for sleep(ctx, sweepEvery) {
+		o.sweep(time.Now().Add(-idleAfter))
+	}
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.sweep(time.Now().Add(time.Hour))
+}
+
+// remote is one put as another node keeps it. It is for one goroutine.
+type remote struct {
+	pool *pool
+	node state.NodeID
+	id   putID
+
+	s     *stream
+	begun bool // something was written on s that cannot be written on another
+}
+
+// send writes blocks, and the end if there is one, on a stream that is new for them
+// if the pooled one turns out to be dead.
+func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func() error) error {
+	for fresh := false; ; fresh = true {
+		first := d.s == nil
+		if first {
+			s, err := d.pool.get(ctx, d.node, fresh)
+			if err != nil {
+				return err
+			}
+			d.s = s
+		}
+		err := d.write(ctx, first, blks, e)
+		if err != nil {
+			if why, ok := d.reason(); ok {
+				return why
+			}
+		} else if wait != nil {
+			err = wait()
+		}
+		if err == nil {
+			return nil
+		}
+		var refused *state.Error
+		if first && d.s.reused && !fresh && ctx.Err() == nil && !errors.As(err, &refused) && d.s.ended() {
+			_ = d.s.conn.Close()
+			d.s = nil
+			continue
+		}
+		return err
+	}
+}
+
+// reason is what the other side said before the stream broke.
+func (d *remote) reason() (error, bool) {
+	select {
+	case <-d.s.broken:
+	case <-time.After(100 * time.Millisecond):
+	}
+	select {
+	case a := <-d.s.answers:
+		return a.err, a.err != nil
+	default:
+		return nil, false
+	}
+}
+
+func (d *remote) write(ctx context.Context, first bool, blks []block.Block, e *end) error {
+	s := d.s
+	if first {
+		if _, err := s.out.Write(appendBegin(s.head[:0], d.id)); err != nil {
+			return err
+		}
+	}
+	for i, b := range blks {
+		err := s.write(ctx, moveTimeout, func() error {
+			s.head = appendBlockHead(s.head[:0], b)
+			if _, err := s.out.Write(s.head); err != nil {
+				return err
+			}
+			if _, err := s.out.Write(b.RawData()); err != nil {
+				return err
+			}
+			if e != nil && i == len(blks)-1 {
+				_, err := s.out.Write(appendEnd(nil, *e))
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("send block: %w", err)
+		}
+	}
+	if e == nil || len(blks) > 0 {
+		return nil
+	}
+	return s.write(ctx, moveTimeout, func() error {
+		_, err := s.out.Write(appendEnd(nil, *e))
+		return err
+	})
+}
+
+// put implements dest.
+func (d *remote) put(ctx context.Context, blks []block.Block) error {
+	if d.s != nil && len(d.s.answers) > 0 { // it does not want more
+		_, err := d.s.await(ctx)
+		return errors.Join(err, errBroken)
+	}
+	return d.send(ctx, blks, nil, nil)
+}
+
+// end implements dest.
+func (d *remote) end(ctx context.Context, e end, last []block.Block) (k kept, err error) {
+	err = d.send(ctx, last, &e, func() (err error) {
+		k, err = d.s.await(ctx)
+		return err
+	})
+	return k, err
+}
+
+// renew implements dest.
+func (d *remote) renew(ctx context.Context) (kept, error) {
+	err := d.s.write(ctx, moveTimeout, func() error {
+		_, err := d.s.out.Write(appendBare(nil, kindRenew))
+		return err
+	})
+	if err != nil {
+		return kept{}, err
+	}
+	return d.s.await(ctx)
+}
+
+// done implements dest. When it cannot be said, the other node takes the end for one
+// that nobody knows.
+func (d *remote) done(outcome byte) {
+	s := d.s
+	if s == nil {
+		return
+	}
+	d.s = nil
+	err := s.write(context.Background(), doneTimeout, func() error {
+		_, err := s.out.Write(appendDone(nil, outcome))
+		return err
+	})
+	if err != nil {
+		_ = s.conn.Close()
+		return
+	}
+	d.pool.put(d.node, s)
+}
+
+// quit tells that nothing comes of a put that has not been answered: an answer may
+// still be on its way, so the stream ends.
+func (d *remote) quit() {
+	s := d.s
+	if s == nil {
+		return
+	}
+	d.s = nil
+	_ = s.write(context.Background(), doneTimeout, func() error {
+		_, err := s.out.Write(appendDone(nil, outcomeGivenUp))
+		return err
+	})
+	_ = s.conn.Close()
+}
+
+// lost implements dest.
+func (d *remote) lost() {
+	if d.s != nil {
+		_ = d.s.conn.Close()
+		d.s = nil
+	}
+}

@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+)
+
+// putIdle is how long the end of a put waits for a block of another member.
+const putIdle = 30 * time.Second
+
+// openIngest makes the part that takes content in. What puts of an earlier process
+// left is dropped.
+func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
+	limits := fetchLimits(n.opts.Config.Tracker)
+	limits.Idle = min(limits.Idle, putIdle)
+	store := sealing{n.blocks, n.scrubber}
+	n.ingest = ingest.New(ingest.Options{
+		Self:    n.self.ID,
+		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer}, store},
+		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes},
+		DAGs:    dags{}, Guards: guards, Fences: &fences{}, Network: n.peer, Owner: tracker.Owner,
+		Now: n.opts.Now, Logger: n.logger,
+	})
+	return n.ingest.DropLeftovers(context.Background())
+}
+
+// arriving adapts the block store to ingest.
+type arriving struct {
+	held
+	store sealing
+}
+
+// roomy names want of room as the state does.
+func roomy(err error) error {
+	if errors.Is(err, blocks.ErrNoSpace) {
+		return state.Errorf(state.CodeNoSpace, "the disk of a node that was to keep the content is full")
+	}
+	return err
+}
+
+// Put implements ingest.Blocks.
+func (a arriving) Put(ctx context.Context, owner string, blks []block.Block) error {
+	return roomy(a.Store.Put(ctx, owner, blks))
+}
+
+// PutAndSeal implements ingest.Blocks.
+func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) error {
+	if a.scrubber.Damaged(owner) {
+		if err := a.Put(ctx, owner, blks); err != nil {
+			return err
+		}
+		return a.Seal(ctx, owner, bytes, count)
+	}
+	return roomy(a.store.Complete(ctx, owner, blks, bytes, count))
+}
+
+// Seal implements ingest.Blocks.
+func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) error {
+	return roomy(a.held.Seal(ctx, owner, bytes, count))
+}
+
+// gatherer makes DAGs whole of what is here and of what members have. The IPFS network
+// is not asked: what is put comes from nowhere else.
+type gatherer struct {
+	peer    *peer.Peer
+	store   sealing
+	limits  dag.Limits
+	buffer  *dag.Buffer
+	members func() []state.Node
+}
+
+// Fetch implements ingest.Fetcher.
+func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first []state.NodeID) (bytes, count uint64, err error) {
+	order := slices.Clone(first)
+	for _, n := range g.members() {
+		if !slices.Contains(order, n.ID) {
+			order = append(order, n.ID)
+		}
+	}
+	var sources []dag.Source
+	for _, id := range order {
+		if string(id) != g.peer.ID() {
+			sources = append(sources, member{peer: g.peer, id: string(id)})
+		}
+	}
+	got, err := dag.Fetch(ctx, dag.FetchRequest{
+		Root: root, Owner: owner, Store: g.store, Sources: sources, Limits: g.limits, Buffer: g.buffer,
+	})
+	return got.Bytes, got.Blocks, roomy(err)
+}
+
+// dags implements ingest.DAGs.
+type dags struct{}
+
+// Leaf implements ingest.DAGs.
+func (dags) Leaf(data []byte) (block.Block, error) { return dag.Leaf(data) }
+
+// Import implements ingest.DAGs.
+func (dags) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
+	return dag.ImportBatches(ctx, r, batch, put)
+}
+
+// Join implements ingest.DAGs.
+func (dags) Join(parts []ingest.File) (cid.Cid, []block.Block, error) {
+	all := make([]dag.Part, len(parts))
+	for i, p := range parts {
+		all[i] = dag.Part(p)
+	}
+	return dag.Join(all)
+}

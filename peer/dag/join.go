@@ -1,0 +1,102 @@
+package dag
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ipfs/boxo/ipld/merkledag"
+	"github.com/ipfs/boxo/ipld/unixfs"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+	mh "github.com/multiformats/go-multihash"
+)
+
+// builder names the nodes that are made here.
+var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength: 32}
+
+// Leaf is content of at most ChunkSize bytes as Import makes it.
+func Leaf(data []byte) (blocks.Block, error) {
+	c, err := cid.V1Builder{Codec: cid.Raw, MhType: mh.BLAKE3, MhLength: 32}.Sum(data)
+	if err != nil {
+		return nil, fmt.Errorf("dag: leaf: %w", err)
+	}
+	b, err := blocks.NewBlockWithCid(data, c)
+	if err != nil {
+		return nil, fmt.Errorf("dag: leaf: %w", err)
+	}
+	return checked{b}, nil
+}
+
+// Part is a file that a larger one is joined of.
+type Part struct {
+	Root cid.Cid
+	Size uint64 // bytes of the file
+}
+
+// Join makes the nodes of a UnixFS file that consists of others, in order, and
+// returns them, children before parents; one part alone is the file. Parts without
+// bytes are left out. The sizes of subtrees in links (Tsize) are those of their
+// bytes: what the nodes below the parts take is not known, and no reader needs it.
+func Join(parts []Part) (root cid.Cid, nodes []blocks.Block, err error) {
+	if len(parts) == 0 {
+		return cid.Undef, nil, errors.New("dag: join: no parts")
+	}
+	level := make([]Part, 0, len(parts))
+	for _, p := range parts {
+		if err := checkCID(p.Root); err != nil {
+			return cid.Undef, nil, fmt.Errorf("dag: join: %w", err)
+		}
+		if p.Size > 0 {
+			level = append(level, p)
+		}
+	}
+	if len(level) == 0 {
+		level = parts[:1]
+	}
+	for len(level) > 1 {
+		var above []Part
+		for len(level) > 0 {
+			n := min(len(level), LinksPerNode)
+			b, size, err := parent(level[:n])
+			if err != nil {
+				return cid.Undef, nil, fmt.Errorf("dag: join: %w", err)
+			}
+			nodes = append(nodes, b)
+			above = append(above, Part{b.Cid(), size})
+			level = level[n:]
+		}
+		level = above
+	}
+	return level[0].Root, nodes, nil
+}
+
+// parent is the node over children.
+func parent(children []Part) (blocks.Block, uint64, error) {
+	file := unixfs.NewFSNode(unixfs.TFile)
+	n := new(merkledag.ProtoNode)
+	if err := n.SetCidBuilder(builder); err != nil {
+		return nil, 0, err
+	}
+	size := uint64(0)
+	for _, p := range children {
+		if size+p.Size < size {
+			return nil, 0, errors.New("the sizes of the parts are too large")
+		}
+		size += p.Size
+		file.AddBlockSize(p.Size)
+		if err := n.AddRawLink("", &ipld.Link{Size: p.Size, Cid: p.Root}); err != nil {
+			return nil, 0, err
+		}
+	}
+	data, err := file.GetBytes()
+	if err != nil {
+		return nil, 0, err
+	}
+	n.SetData(data)
+	b, err := blocks.NewBlockWithCid(n.RawData(), n.Cid())
+	if err != nil {
+		return nil, 0, err
+	}
+	return checked{b}, size, nil
+}

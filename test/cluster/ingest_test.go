@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// bytesOf are n bytes that depend on a seed.
+func bytesOf(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
+	return b
+}
+
+// ids are the nodes' ids.
+func ids(t *testing.T, nodes []*running) []state.NodeID {
+	t.Helper()
+	var all []state.NodeID
+	for _, n := range nodes {
+		s, err := n.Members().Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s.Node.ID)
+	}
+	return all
+}
+
+// readHere reads a file with what a node has.
+func readHere(t *testing.T, n *running, root state.RootKey) []byte {
+	t.Helper()
+	f, _, err := n.Content().Open(t.Context(), root.Cid().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(f)
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestContentIsStoredOnSeveralNodes(t *testing.T) {
+	nodes := three(t)
+	where := ids(t, nodes)
+	for _, tc := range []struct {
+		name  string
+		bytes int
+		place ingest.Placement
+	}{
+		{"nothing", 0, ingest.Placement{Nodes: where, Copies: 3}},
+		{"one block", 1000, ingest.Placement{Nodes: where, Copies: 3}},
+		{"a whole chunk", ingest.ChunkSize, ingest.Placement{Nodes: where, Copies: 3}},
+		{"a byte more", ingest.ChunkSize + 1, ingest.Placement{Nodes: where, Copies: 3}},
+		{"several batches", 20<<20 + 7, ingest.Placement{Nodes: where, Copies: 3}},
+		{"on others only", 5 << 20, ingest.Placement{Nodes: where[1:], Copies: 2}},
+		{"here only", 5 << 20, ingest.Placement{Nodes: where[:1], Copies: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			data := bytesOf(uint64(tc.bytes), tc.bytes)
+			s, err := nodes[0].Ingest().Store(t.Context(), bytes.NewReader(data), tc.place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Done(false)
+			if s.Size != uint64(tc.bytes) || len(s.Content.Held) != tc.place.Copies || !slices.Equal(s.Content.Nodes, tc.place.Nodes) {
+				t.Errorf("stored %d bytes, held %v, nodes %v", s.Size, s.Content.Held, s.Content.Nodes)
+			}
+			for i, n := range nodes {
+				if slices.Contains(tc.place.Nodes, where[i]) && !bytes.Equal(readHere(t, n, s.Content.Root), data) {
+					t.Errorf("node %d has other bytes", i)
+				}
+			}
+		})
+	}
+}
+
+func TestPartsAreJoined(t *testing.T) {
+	nodes := three(t)
+	where := ids(t, nodes)
+	var parts []ingest.File
+	var all []byte
+	for i, n := range []int{5 << 20, 1 << 20, 3<<20 + 5} {
+		data := bytesOf(uint64(i), n)
+		all = append(all, data...)
+		// Each part is on one node only: the others get it of it.
+		s, err := nodes[i].Ingest().Store(t.Context(), bytes.NewReader(data), ingest.Placement{Nodes: where[i : i+1], Copies: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Done(false)
+		parts = append(parts, ingest.File{Root: s.Content.Root.Cid(), Size: s.Size})
+	}
+	whole, err := nodes[0].Ingest().Join(t.Context(), parts, ingest.Placement{Nodes: where, Copies: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Done(false)
+	if whole.Size != uint64(len(all)) || whole.Content.Blocks < 10 {
+		t.Errorf("joined %d bytes in %d blocks", whole.Size, whole.Content.Blocks)
+	}
+	if !bytes.Equal(readHere(t, nodes[2], whole.Content.Root), all) {
+		t.Error("the parts do not make the whole")
+	}
+}
+
+func TestStoreGivesContentToASpareNode(t *testing.T) {
+	nodes := three(t)
+	where := ids(t, nodes)
+	if err := nodes[1].stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1000, 4 << 20} {
+		data := bytesOf(uint64(n), n)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		s, err := nodes[0].Ingest().Store(ctx, bytes.NewReader(data), ingest.Placement{Nodes: where[:2], Spare: where[2:], Copies: 2})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Content.Held) != 2 || s.Content.Held[0].Node == where[1] || s.Content.Held[1].Node == where[1] {
+			t.Errorf("held by %v", s.Content.Held)
+		}
+		s.Done(false)
+	}
+}
