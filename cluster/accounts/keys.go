@@ -295,10 +295,57 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 	return a.noted(a.judge(view, c))
 }
 
+// S3Key returns the secret of an access key id and who it speaks for, by the state
+// as it is now anywhere in the cluster. Nobody is let in by that: who signed with
+// the secret is, and Used notes it.
+//
+// Errors: state.ErrUnauthorized for an id that is unknown, and for a key that was
+// revoked or is over; state.ErrUnavailable without a majority.
+func (a *Accounts) S3Key(ctx context.Context, accessKeyID string) (secret string, who Principal, err error) {
+	id, ok := s3KeyID(accessKeyID)
+	if !ok {
+		return "", Principal{}, state.ErrUnauthorized
+	}
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("authenticate: %w", err)
+	}
+	defer release()
+	key, err := view.Key(id)
+	if err != nil {
+		return "", Principal{}, refused(err)
+	}
+	account, err := view.Account(key.Account)
+	if err != nil {
+		return "", Principal{}, refused(err)
+	}
+	generation, err := view.SignedBy(id)
+	if err != nil {
+		return "", Principal{}, refused(err)
+	}
+	if a.over(&key) {
+		return "", Principal{}, state.ErrUnauthorized
+	}
+	s, err := a.signerIn(view, generation)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("authenticate: %w", err)
+	}
+	if s == nil {
+		return "", Principal{}, fmt.Errorf("authenticate: the state has no signing key of generation %d", generation)
+	}
+	_, secret = s.s3Pair(id)
+	return secret, principalOf(&key, &account, view.Index()), nil
+}
+
+// Used remembers that somebody whom S3Key told of was let in.
+func (a *Accounts) Used(who Principal) {
+	a.uses.note(useOf{who.KeyID, who.Session}, state.MillisOf(a.now()))
+}
+
 // noted remembers that somebody was let in.
 func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 	if err == nil {
-		a.uses.note(useOf{p.KeyID, p.Session}, state.MillisOf(a.now()))
+		a.Used(p)
 	}
 	return p, err
 }
@@ -317,10 +364,19 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	if err != nil {
 		return Principal{}, refused(err)
 	}
-	if c != claimsOf(&key, account.Email, generation) || key.Expires != 0 && key.Expires <= state.MillisOf(a.now()) {
+	if c != claimsOf(&key, account.Email, generation) || a.over(&key) {
 		return Principal{}, state.ErrUnauthorized
 	}
-	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: view.Index()}, nil
+	return principalOf(&key, &account, view.Index()), nil
+}
+
+// over tells whether a key has expired.
+func (a *Accounts) over(key *state.APIKey) bool {
+	return key.Expires != 0 && key.Expires <= state.MillisOf(a.now())
+}
+
+func principalOf(key *state.APIKey, account *state.Account, index uint64) Principal {
+	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: index}
 }
 
 // verify returns the claims of a token that the cluster signed. It asks the

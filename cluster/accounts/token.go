@@ -181,3 +181,10 @@ func (s *signer) s3Pair(id state.KeyID) (accessKeyID, secret string) {
 	text := base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	return s3KeyPrefix + strings.ToUpper(string(id)), text[:s3SecretLen]
 }
+
+// s3KeyID returns the jti of an access key id in its one form, upper case.
+func s3KeyID(accessKeyID string) (state.KeyID, bool) {
+	text, ok := strings.CutPrefix(accessKeyID, s3KeyPrefix)
+	id := strings.ToLower(text)
+	return state.KeyID(id), ok && id != "" && len(id) <= state.MaxIDLen && strings.ToUpper(id) == text
+}

@@ -49,7 +49,8 @@ type CopyRequest struct {
 	Key                  string
 	SourceBucket, Source string // Source is a key
 	SourceVersion        string // "" is the current one
-	// SourceIf refuses a source by its record; nil: none is.
+	// SourceIf refuses a source by its record; nil: none is. It is called before
+	// Replace is read, which it may set.
 	SourceIf func(*state.Object) error
 	// Replace are the attributes of the copy; nil: those of the source. Tags
 	// replace them too, unless KeepTags.
@@ -102,4 +103,7 @@ type CompleteRequest struct {
 	Upload state.UploadID
 	Parts  []CompletePart
 	If     state.Condition
+	// Check refuses the object, whole but for its root, before it has a name; nil:
+	// it is not refused.
+	Check func(*state.Object) error
 }

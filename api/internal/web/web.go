@@ -28,7 +28,7 @@ const RequestIDHeader = "X-Request-Id"
 // maxRequestID bounds, in characters, the request ids that are taken over from clients.
 const maxRequestID = 64
 
-// Options are what a surface brings. All but Server are required.
+// Options are what a surface brings. Name, Logger, and Answer or Fail are required.
 type Options struct {
 	// Name tells the surface apart in the log.
 	Name string
@@ -38,6 +38,10 @@ type Options struct {
 	// says of errors of ours is for the surface to decide; the request id that
 	// is in the answer's header finds them in the log.
 	Answer func(error) Answer
+	// Fail answers an error itself, in the place of Answer; nil: there is Answer.
+	Fail func(w http.ResponseWriter, r *http.Request, err error) error
+	// Path is what the log shows of a request's path; nil: all of it.
+	Path   func(*http.Request) string
 	Logger *slog.Logger
 }
 
@@ -66,7 +70,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		rec := &recorder{ResponseWriter: w}
 		err := call(h, rec, r)
 		if err != nil {
-			err = o.fail(rec, err)
+			err = o.fail(rec, r, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
 		if err != nil && rec.begun && !rec.failed {
@@ -76,12 +80,18 @@ func Wrap(o Options, h Handler) http.Handler {
 }
 
 // fail answers err when nothing is written yet, and returns what is to be logged.
-func (o Options) fail(w *recorder, err error) error {
+func (o Options) fail(w *recorder, r *http.Request, err error) error {
 	if errors.Is(err, http.ErrAbortHandler) || w.begun {
 		return err
 	}
 	w.failed = true
-	if writing := o.Answer(err).write(w); writing != nil {
+	var writing error
+	if o.Fail != nil {
+		writing = o.Fail(w, r, err)
+	} else {
+		writing = o.Answer(err).write(w)
+	}
+	if writing != nil {
 		return errors.Join(err, writing)
 	}
 	return err
@@ -99,9 +109,13 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	if !o.Logger.Enabled(r.Context(), level) {
 		return
 	}
+	path := r.URL.EscapedPath()
+	if o.Path != nil {
+		path = o.Path(r)
+	}
 	attrs := []slog.Attr{
 		slog.String("api", o.Name), slog.String("request", id), slog.String("method", r.Method),
-		slog.String("path", r.URL.EscapedPath()), slog.String("remote", r.RemoteAddr),
+		slog.String("path", path), slog.String("remote", r.RemoteAddr),
 		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
 	}
 	if err != nil {

@@ -1,0 +1,204 @@
+package s3
+
+import (
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	copySource  = "X-Amz-Copy-Source"
+	metaPrefix  = "X-Amz-Meta-"
+	standard    = "STANDARD"
+	defaultType = "application/octet-stream"
+)
+
+// kept are the headers that are stored with an object and come back with it.
+var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires"}
+
+// attributesOf reads what an object is to carry.
+func attributesOf(h http.Header) (a objects.Attributes, err error) {
+	size := 0
+	for _, name := range kept {
+		value := strings.Join(h[name], ", ")
+		if name == "Content-Encoding" {
+			value = withoutChunks(value)
+		}
+		if value == "" {
+			continue
+		}
+		if a.Headers == nil {
+			a.Headers = map[string]string{}
+		}
+		a.Headers[name] = value
+		size += len(name) + len(value)
+	}
+	for name, values := range h {
+		if !strings.HasPrefix(name, metaPrefix) || len(name) == len(metaPrefix) {
+			continue
+		}
+		if a.Meta == nil {
+			a.Meta = map[string]string{}
+		}
+		value := strings.Join(values, ",")
+		a.Meta[strings.ToLower(name[len(metaPrefix):])] = value
+		size += len(name) - len(metaPrefix) + len(value)
+	}
+	if size > state.MaxHeaderBytes {
+		return a, errorf(MetadataTooLarge, "your metadata headers exceed the maximum allowed metadata size of %d bytes", state.MaxHeaderBytes)
+	}
+	if values := h["X-Amz-Tagging"]; len(values) > 0 {
+		if a.Tags, err = parseTags(strings.Join(values, "&")); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// withoutChunks takes the framing out of a content encoding: it is not there any
+// more when the object is read.
+func withoutChunks(encoding string) string {
+	if encoding == "" {
+		return ""
+	}
+	var rest []string
+	for coding := range strings.SplitSeq(encoding, ",") {
+		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "aws-chunked") {
+			rest = append(rest, coding)
+		}
+	}
+	return strings.Join(rest, ",")
+}
+
+// checkPut refuses headers that ask for what there is not. To pass over them would
+// store something else than was asked for.
+func checkPut(h http.Header) error {
+	if class := h.Get("X-Amz-Storage-Class"); class != "" && class != standard {
+		return errorf(InvalidStorageClass, "the storage class you specified is not valid: there is %s", standard)
+	}
+	if err := checkACL(h); err != nil {
+		return err
+	}
+	for name, values := range h {
+		switch {
+		case strings.HasPrefix(name, "X-Amz-Object-Lock-"),
+			name == "X-Amz-Website-Redirect-Location" || name == "X-Amz-Write-Offset-Bytes",
+			name == "X-Amz-Object-Annotation":
+			if len(values) > 0 && values[0] != "" {
+				return notImplemented(strings.ToLower(name))
+			}
+		}
+	}
+	return nil
+}
+
+// checkACL refuses access lists: what is in a bucket is its owner's alone.
+func checkACL(h http.Header) error {
+	acl := h.Get("X-Amz-Acl")
+	switch acl {
+	case "", "private", "bucket-owner-full-control", "bucket-owner-read":
+	default:
+		return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: x-amz-acl %.64q", acl)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, "X-Amz-Grant-") {
+			return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: %s", strings.ToLower(name))
+		}
+	}
+	return nil
+}
+
+// parseTags reads tags as a header has them: a query.
+func parseTags(text string) ([]state.Tag, error) {
+	q, err := parseQuery(text)
+	if err != nil {
+		return nil, errorf(InvalidArgument, "the header x-amz-tagging shall be encoded as UTF-8 then URL encoded query parameters without tag name duplicates")
+	}
+	tags := make([]state.Tag, len(q))
+	for i, p := range q {
+		tags[i] = state.Tag{Key: p.name, Value: p.value}
+	}
+	return tags, checkTags(tags)
+}
+
+// checkTags refuses tags that break a rule. Lengths are of characters.
+func checkTags(tags []state.Tag) error {
+	if len(tags) > state.MaxTags {
+		return errorf(InvalidTag, "object tags cannot be greater than %d", state.MaxTags)
+	}
+	for i, t := range tags {
+		switch n := utf8.RuneCountInString(t.Key); {
+		case !utf8.ValidString(t.Key) || n == 0 || n > state.MaxTagKeyRunes:
+			return errorf(InvalidTag, "the TagKey you have provided is invalid: it has 1 to %d characters", state.MaxTagKeyRunes)
+		case !utf8.ValidString(t.Value) || utf8.RuneCountInString(t.Value) > state.MaxTagValueRunes:
+			return errorf(InvalidTag, "the TagValue you have provided is invalid: it has at most %d characters", state.MaxTagValueRunes)
+		}
+		for _, other := range tags[:i] {
+			if other.Key == t.Key {
+				return errorf(InvalidTag, "cannot provide multiple tags with the same key")
+			}
+		}
+	}
+	return nil
+}
+
+// sealed tells whether a client has encrypted an object. Its bytes are nobody's
+// type but the client's.
+func sealed(o *state.Object) bool {
+	_, wrapped := o.Meta["encryption"]
+	return wrapped || strings.EqualFold(o.Meta["encrypted"], "true")
+}
+
+// describe sets the headers that an object is answered with.
+func describe(h http.Header, o *state.Object) {
+	h.Del("Content-Security-Policy") // of pages of ours
+	h.Del("Cache-Control")
+	for name, value := range o.Headers {
+		h.Set(name, value)
+	}
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", defaultType)
+	}
+	for name, value := range o.Meta {
+		h.Set(metaPrefix+name, value)
+	}
+	identify(h, o)
+	h.Set("Last-Modified", httpTime(o.Created))
+	h.Set("Accept-Ranges", "bytes")
+}
+
+// identify sets the headers that say which content a version has.
+func identify(h http.Header, o *state.Object) {
+	h.Set("Etag", `"`+o.ETag+`"`)
+	if o.ID != "" {
+		h.Set("X-Amz-Version-Id", string(o.ID))
+	}
+	if root := o.Root.Cid(); root.Defined() {
+		h.Set("X-Holdfast-Cid", root.String())
+	}
+}
+
+// partsOf is of how many parts an object was made; 0 for one that came in one piece.
+func partsOf(o *state.Object) (n uint64) {
+	for _, run := range o.Parts {
+		n += run.Count
+	}
+	return n
+}
+
+// sayChecksums sets the headers of an object's checksums.
+func sayChecksums(h http.Header, o *state.Object) {
+	parts := partsOf(o)
+	for i := range o.Checksums {
+		c := &o.Checksums[i]
+		a, err := algorithmBy(c.Algorithm)
+		if err != nil {
+			continue // of a newer release
+		}
+		h.Set(a.header, checksumText(c, parts))
+		h.Set("X-Amz-Checksum-Type", checksumType(c.Composite))
+	}
+}

@@ -1,0 +1,157 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// caller is how a request was authenticated, and how its body is read.
+type caller struct {
+	framing sigv4.Framing
+	body    func(io.Reader) *sigv4.Body
+	// again judges the same credentials by the state as it is now.
+	again func(context.Context) error
+}
+
+// authenticate tells who sent a request: by a bearer token, or by a signature of
+// version 4 in the header or the query. It reads nothing of the body.
+func (s *surface) authenticate(r *request) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	scheme, err := sigv4.SchemeOf(r.Request)
+	if err != nil {
+		return err
+	}
+	if scheme == sigv4.SchemeHeader || scheme == sigv4.SchemeQuery {
+		return s.verify(ctx, r)
+	}
+	token, err := bearer(r.Request)
+	if err != nil {
+		return err
+	}
+	if err := s.judge(ctx, r, token); err != nil {
+		return err
+	}
+	if r.caller.framing, err = sigv4.FramingOf(r.Request); err != nil {
+		return err
+	}
+	r.caller.body = r.caller.framing.Body
+	return nil
+}
+
+// judge takes a token.
+func (s *surface) judge(ctx context.Context, r *request, token string) (err error) {
+	if r.who, err = s.accounts.Authenticate(ctx, token); err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	r.caller.again = func(ctx context.Context) error {
+		_, err := s.accounts.Authenticate(ctx, token)
+		return err
+	}
+	return nil
+}
+
+// verify takes a signature. The secret of an access key is looked up once for a
+// request, with who it speaks for.
+func (s *surface) verify(ctx context.Context, r *request) error {
+	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
+		secret, r.who, err = s.accounts.S3Key(ctx, accessKey)
+		if errors.Is(err, state.ErrUnauthorized) {
+			return "", sigv4.ErrUnknownKey
+		}
+		return secret, err
+	}
+	caller, err := sigv4.New(lookup, "", s.now).Verify(ctx, r.Request)
+	if err != nil {
+		r.who = accounts.Principal{}
+		return err
+	}
+	r.caller.framing, r.caller.body = caller.Framing, caller.Body
+	if err := hoisted(r); err != nil {
+		return err
+	}
+	if caller.Token != "" {
+		return s.judge(ctx, r, caller.Token)
+	}
+	s.accounts.Used(r.who)
+	r.caller.again = func(ctx context.Context) error {
+		_, _, err := s.accounts.S3Key(ctx, caller.AccessKey)
+		return err
+	}
+	return nil
+}
+
+// hoisted makes headers of the x-amz- parameters of a link: SDKs put there what
+// they would send as headers. What is sent as a header counts more. Checksums are
+// left out: in a link they are those of the empty body that it was made with.
+func hoisted(r *request) error {
+	if !r.query.has("X-Amz-Signature") {
+		return nil
+	}
+	for _, p := range r.query {
+		name := textproto.CanonicalMIMEHeaderKey(p.name)
+		if !strings.HasPrefix(name, "X-Amz-") || slices.Contains(linkParameters, name) || len(r.Header[name]) > 0 ||
+			strings.HasPrefix(name, "X-Amz-Checksum-") && name != "X-Amz-Checksum-Mode" {
+			continue
+		}
+		if !isHeaderValue(p.value) {
+			return errorf(InvalidArgument, "%.64s cannot be the value of a header", p.name)
+		}
+		r.Header[name] = []string{p.value}
+	}
+	return nil
+}
+
+// linkParameters are those of a link itself, and what says of a body that was not
+// there yet.
+var linkParameters = []string{
+	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Signedheaders", "X-Amz-Signature",
+	"X-Amz-Content-Sha256", "X-Amz-Security-Token", "X-Amz-Sdk-Checksum-Algorithm", "X-Amz-Decoded-Content-Length", "X-Amz-Trailer",
+}
+
+// bearer returns the token of a request. The scheme is written in any case (RFC
+// 9110, section 11.1); behind it are one space and a token of visible ASCII.
+func bearer(r *http.Request) (string, error) {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return "", state.ErrUnauthorized
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > accounts.MaxToken {
+		return "", state.ErrUnauthorized
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return "", state.ErrUnauthorized
+		}
+	}
+	return token, nil
+}
+
+// check refuses names that nothing can have, and what every operation refuses.
+func (r *request) check(s *surface) error {
+	if err := r.target.check(); err != nil {
+		return err
+	}
+	for _, name := range []string{"X-Amz-Expected-Bucket-Owner", "X-Amz-Source-Expected-Bucket-Owner"} {
+		if owner := r.Header.Get(name); owner != "" && owner != string(r.account()) {
+			return errorf(AccessDenied, "the bucket has another owner than %s says", strings.ToLower(name))
+		}
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Amz-Server-Side-Encryption") || strings.HasPrefix(name, "X-Amz-Copy-Source-Server-Side-Encryption") {
+			return errorf(NotImplemented, "a header you provided implies functionality that is not implemented: %s; encrypt on the client's side", strings.ToLower(name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package s3
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxConfiguration bounds the body of CreateBucket, in bytes.
+const maxConfiguration = 64 << 10
+
+func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
+	const most = 10_000 // as of Amazon S3
+	limit, err := r.query.number("max-buckets", most, 1, most)
+	if err != nil {
+		return err
+	}
+	after, err := fromToken(r.query.get("continuation-token"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	all, err := s.objects.Buckets(ctx, r.account())
+	if err != nil {
+		return err
+	}
+	prefix := r.query.get("prefix")
+	x := newXML()
+	x.root("ListAllMyBucketsResult")
+	x.owner(r)
+	x.begin("Buckets")
+	n, last, truncated := 0, "", false
+	for i := range all {
+		b := &all[i]
+		if !strings.HasPrefix(b.Name, prefix) || b.Name <= after {
+			continue
+		}
+		if truncated = n == limit; truncated {
+			break
+		}
+		x.begin("Bucket")
+		x.text("Name", b.Name)
+		x.time("CreationDate", b.Created)
+		x.end("Bucket")
+		n, last = n+1, b.Name
+	}
+	x.end("Buckets")
+	if prefix != "" {
+		x.text("Prefix", prefix)
+	}
+	if truncated {
+		x.text("ContinuationToken", toToken(last))
+	}
+	x.end("ListAllMyBucketsResult")
+	return x.send(w, http.StatusOK)
+}
+
+// createBucket makes a bucket. Where it is to be is read and not kept: there is
+// one place, the cluster, and clients are set up with any region.
+func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
+	if err := checkACL(r.Header); err != nil {
+		return err
+	}
+	if lock := r.Header.Get("X-Amz-Bucket-Object-Lock-Enabled"); lock != "" && !strings.EqualFold(lock, "false") {
+		return errorf(NotImplemented, "object lock is not implemented")
+	}
+	body, err := s.readSmall(w, r, maxConfiguration)
+	if err != nil {
+		return err
+	}
+	if len(body) > 0 {
+		if err := checkConfiguration(body); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	if err := s.objects.CreateBucket(ctx, r.account(), r.bucket); err != nil {
+		return tooManyBuckets(err)
+	}
+	w.Header().Set("Location", "/"+r.bucket)
+	return web.Empty(w, http.StatusOK)
+}
+
+func (s *surface) deleteBucket(w http.ResponseWriter, r *request) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	if err := s.objects.DeleteBucket(ctx, r.account(), r.bucket); err != nil {
+		return err
+	}
+	return web.Empty(w, http.StatusNoContent)
+}
+
+func (s *surface) headBucket(w http.ResponseWriter, r *request) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	if _, err := s.objects.Bucket(ctx, r.account(), r.bucket); err != nil {
+		return err
+	}
+	w.Header().Set("X-Amz-Bucket-Region", s.region)
+	w.Header().Set("Content-Type", "application/xml")
+	return web.Empty(w, http.StatusOK)
+}
+
+// probe answers for what tools look whether a bucket has it.
+func (s *surface) probe(answer func(s *surface, r *request) (*xmlWriter, error)) func(http.ResponseWriter, *request) error {
+	return func(w http.ResponseWriter, r *request) error {
+		ctx, cancel := r.soon()
+		defer cancel()
+		if _, err := s.objects.Bucket(ctx, r.account(), r.bucket); err != nil {
+			return err
+		}
+		x, err := answer(s, r)
+		if err != nil {
+			return err
+		}
+		return x.send(w, http.StatusOK)
+	}
+}
+
+func nothing(code Code, message string) func(*surface, *request) (*xmlWriter, error) {
+	return func(*surface, *request) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
+}
+
+// probeLocation says where a bucket is. us-east-1 is said by saying nothing.
+func probeLocation(s *surface, _ *request) (*xmlWriter, error) {
+	x := newXML()
+	x.root("LocationConstraint")
+	if s.region != DefaultRegion {
+		x.escape(s.region)
+	}
+	x.end("LocationConstraint")
+	return x, nil
+}
+
+// probeVersioning says that versioning was never turned on.
+func probeVersioning(*surface, *request) (*xmlWriter, error) {
+	x := newXML()
+	x.root("VersioningConfiguration")
+	x.end("VersioningConfiguration")
+	return x, nil
+}
+
+// probeACL says that the owner may do all, and nobody else anything.
+func probeACL(_ *surface, r *request) (*xmlWriter, error) {
+	x := newXML()
+	x.root("AccessControlPolicy")
+	x.owner(r)
+	x.begin("AccessControlList")
+	x.begin("Grant")
+	x.b = append(x.b, `<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser">`...)
+	x.text("ID", string(r.who.Account))
+	x.text("DisplayName", r.who.Email)
+	x.end("Grantee")
+	x.text("Permission", "FULL_CONTROL")
+	x.end("Grant")
+	x.end("AccessControlList")
+	x.end("AccessControlPolicy")
+	return x, nil
+}
+
+func probePolicyStatus(*surface, *request) (*xmlWriter, error) {
+	x := newXML()
+	x.root("PolicyStatus")
+	x.truth("IsPublic", false)
+	x.end("PolicyStatus")
+	return x, nil
+}
+
+func (s *surface) objectACL(w http.ResponseWriter, r *request) error {
+	if _, err := s.current(r); err != nil {
+		return err
+	}
+	x, err := probeACL(s, r)
+	if err != nil {
+		return err
+	}
+	return x.send(w, http.StatusOK)
+}
+
+// tooManyBuckets says of what is too large that it is the number of buckets.
+func tooManyBuckets(err error) error {
+	if errors.Is(err, state.ErrTooLarge) {
+		return errorf(TooManyBuckets, "you have attempted to create more buckets than allowed: %d", state.MaxBucketsPerUser)
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package s3
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// verdict is what the conditions of a read come to.
+type verdict uint8
+
+const (
+	verdictServe verdict = iota
+	verdictNotModified
+	verdictFailed
+)
+
+// conditions are those of a read, or of the source of a copy.
+type conditions struct {
+	match, noneMatch        []string // values of the header; nil is not given
+	modified, unmodifiedFor string   // If-Modified-Since, If-Unmodified-Since
+}
+
+func conditionsOf(h http.Header) conditions {
+	return conditions{h["If-Match"], h["If-None-Match"], h.Get("If-Modified-Since"), h.Get("If-Unmodified-Since")}
+}
+
+// sourceConditionsOf are those of the source of a copy.
+func sourceConditionsOf(h http.Header) conditions {
+	return conditions{
+		h["X-Amz-Copy-Source-If-Match"], h["X-Amz-Copy-Source-If-None-Match"],
+		h.Get("X-Amz-Copy-Source-If-Modified-Since"), h.Get("X-Amz-Copy-Source-If-Unmodified-Since"),
+	}
+}
+
+// judge weighs conditions as RFC 9110, section 13.2.2, and Amazon S3 do: an ETag
+// counts more than a time, and a time that cannot be read is not there.
+func (c *conditions) judge(etag string, created state.Millis) verdict {
+	changed := created.Time().Truncate(time.Second)
+	if len(c.match) > 0 {
+		if !matches(c.match, etag) {
+			return verdictFailed
+		}
+	} else if at, err := http.ParseTime(c.unmodifiedFor); err == nil && changed.After(at) {
+		return verdictFailed
+	}
+	if len(c.noneMatch) > 0 {
+		if matches(c.noneMatch, etag) {
+			return verdictNotModified
+		}
+	} else if at, err := http.ParseTime(c.modified); err == nil && !changed.After(at) {
+		return verdictNotModified
+	}
+	return verdictServe
+}
+
+// matches tells whether one of the ETags of a header is etag, or *. They are
+// written with quotes and without, and weak: what is here is the same bytes.
+func matches(values []string, etag string) bool {
+	for _, tag := range etags(values) {
+		if tag == etag || tag == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// etags are the ETags of a header, without quotes.
+func etags(values []string) []string {
+	var tags []string
+	for _, value := range values {
+		for tag := range strings.SplitSeq(value, ",") {
+			if tag = unquote(tag); tag != "" {
+				tags = append(tags, tag)
+			}
+		}
+	}
+	return tags
+}
+
+// unquote returns an ETag as the state has it.
+func unquote(tag string) string {
+	tag = strings.Trim(tag, " \t\r\n")
+	tag = strings.TrimPrefix(tag, "W/")
+	return strings.Trim(tag, `"`)
+}
+
+// writeCondition is what has to be true for a change to happen.
+func writeCondition(h http.Header) (c state.Condition, err error) {
+	if values := h["If-None-Match"]; len(values) > 0 {
+		if tags := etags(values); len(tags) != 1 || tags[0] != "*" {
+			return c, notImplemented("If-None-Match with anything but *")
+		}
+		c.Absent = true
+	}
+	if values := h["If-Match"]; len(values) > 0 {
+		if c.Match = etags(values); len(c.Match) == 0 {
+			return c, errorf(InvalidArgument, "If-Match has no ETag")
+		}
+		if len(c.Match) > maxConditionTags {
+			return c, errorf(InvalidArgument, "If-Match has more than %d ETags", maxConditionTags)
+		}
+	}
+	for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since", "X-Amz-If-Match-Size", "X-Amz-If-Match-Last-Modified-Time"} {
+		if h.Get(name) != "" {
+			return c, notImplemented(name + " of a change")
+		}
+	}
+	return c, nil
+}
+
+// maxConditionTags bounds the ETags of a condition that is part of a command.
+const maxConditionTags = 16
+
+func notImplemented(what string) *Error {
+	return errorf(NotImplemented, "a header you provided implies functionality that is not implemented: %s", what)
+}
+
+// span is a piece of content.
+type span struct{ first, count int64 }
+
+// rangeOf reads a Range. Only one of bytes is one: other forms, and several, are
+// passed over as Amazon S3 does, and then given is false. A range that begins
+// behind the end is an InvalidRange.
+func rangeOf(header string, size int64) (s span, given bool, err error) {
+	text, ok := cutFold(header, "bytes=")
+	if !ok {
+		return s, false, nil
+	}
+	from, to, ok := strings.Cut(strings.Trim(text, " \t"), "-")
+	if !ok {
+		return s, false, nil
+	}
+	if from == "" {
+		n, ok := decimal(to)
+		if !ok {
+			return s, false, nil
+		}
+		if n = min(n, size); n == 0 {
+			return s, true, unsatisfiable(size)
+		}
+		return span{size - n, n}, true, nil
+	}
+	first, ok := decimal(from)
+	if !ok {
+		return s, false, nil
+	}
+	last := size - 1
+	if to != "" {
+		if last, ok = decimal(to); !ok || last < first {
+			return s, false, nil
+		}
+		last = min(last, size-1)
+	}
+	if first >= size {
+		return s, true, unsatisfiable(size)
+	}
+	return span{first, last - first + 1}, true, nil
+}
+
+func cutFold(text, prefix string) (string, bool) {
+	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
+		return text, false
+	}
+	return text[len(prefix):], true
+}

@@ -1,0 +1,340 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// nvme is the polynomial of CRC-64/NVME, reflected (NVM Express NVM Command Set
+// Specification 1.0, section 5.2.1.3.4).
+const nvme = 0x9a6c9329ac4bc9b5
+
+var (
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	nvmeTable  = crc64.MakeTable(nvme)
+)
+
+// algorithm is one of the checksums that a client may send beside MD5.
+type algorithm struct {
+	name   string // as state.Checksum has it
+	header string // as net/http writes it
+	size   int    // bytes
+	hash   func() hash.Hash
+	parts  bool // the object's can be composed of those of its parts
+	whole  bool // the object's can be that of all bytes, though it came in parts
+}
+
+var algorithms = []algorithm{
+	{"CRC32", "X-Amz-Checksum-Crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, true, true},
+	{"CRC32C", "X-Amz-Checksum-Crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, true, true},
+	{"CRC64NVME", "X-Amz-Checksum-Crc64nvme", 8, func() hash.Hash { return crc64.New(nvmeTable) }, false, true},
+	{"SHA1", "X-Amz-Checksum-Sha1", sha1.Size, sha1.New, true, false},
+	{"SHA256", "X-Amz-Checksum-Sha256", sha256.Size, sha256.New, true, false},
+}
+
+// checksumNotValue are headers that begin as those of checksums do.
+var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", "X-Amz-Checksum-Type"}
+
+// algorithmBy finds a checksum by its name.
+func algorithmBy(name string) (*algorithm, error) {
+	for i := range algorithms {
+		if strings.EqualFold(algorithms[i].name, name) {
+			return &algorithms[i], nil
+		}
+	}
+	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of CRC32, CRC32C, CRC64NVME, SHA1, SHA256")
+}
+
+// decode reads the value of a checksum.
+func (a *algorithm) decode(text string) ([]byte, error) {
+	value, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(value) != a.size {
+		return nil, errorf(InvalidRequest, "the value for the %s header is invalid", strings.ToLower(a.header))
+	}
+	return value, nil
+}
+
+// checksumText is a checksum as a header has it; parts are those of its object.
+func checksumText(c *state.Checksum, parts uint64) string {
+	text := base64.StdEncoding.EncodeToString(c.Value)
+	if c.Composite {
+		text += fmt.Sprintf("-%d", parts)
+	}
+	return text
+}
+
+func checksumType(composite bool) string {
+	if composite {
+		return "COMPOSITE"
+	}
+	return "FULL_OBJECT"
+}
+
+// checksumHeader returns the checksum that the headers of a request carry, which
+// has to be the only one; nil is none.
+func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
+	for name, values := range h {
+		if !strings.HasPrefix(name, "X-Amz-Checksum-") || slices.Contains(checksumNotValue, name) {
+			continue
+		}
+		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.header == name })
+		switch {
+		case i < 0:
+			return nil, nil, errorf(InvalidRequest, "the header %.64s is of no checksum that is known", strings.ToLower(name))
+		case a != nil || len(values) != 1:
+			return nil, nil, errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
+		}
+		a = &algorithms[i]
+		if value, err = a.decode(values[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return a, value, nil
+}
+
+// content is the body of a request: how it is read, and what it has to be.
+type content struct {
+	reader io.Reader
+	body   *sigv4.Body
+	size   int64 // bytes; -1 when the request does not say
+
+	md5       []byte     // nil is not given
+	algorithm *algorithm // of the checksum beside it; nil is none
+	want      []byte     // the checksum; nil when a trailer has it or it is only asked for
+	trailer   bool       // it follows the body
+}
+
+// contentOf reads what the headers say of a body, and refuses one that is larger
+// than most bytes. Nothing of the body is read.
+func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLarge Code) (*content, error) {
+	f := &r.caller.framing
+	c := &content{size: f.Length}
+	if r.ContentLength == 0 && len(r.TransferEncoding) == 0 && r.ProtoMajor < 2 && r.Header.Get("Content-Length") == "" && r.Method == http.MethodPut && r.level == levelObject {
+		return nil, errorf(MissingContentLength, "you must provide the Content-Length HTTP header")
+	}
+	over := errorf(tooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", most)
+	if c.size > most {
+		return nil, over
+	}
+	var err error
+	if c.md5, err = contentMD5(r.Header); err != nil {
+		return nil, err
+	}
+	if c.algorithm, c.want, err = checksumHeader(r.Header); err != nil {
+		return nil, err
+	}
+	if err := c.announced(r.Header, f.Trailers); err != nil {
+		return nil, err
+	}
+	c.body = r.caller.body(&patient{r: r.Body, control: http.NewResponseController(w)})
+	c.reader = &bounded{c.body, most, over}
+	return c, nil
+}
+
+// announced reads which checksum follows the body, or is to be computed.
+func (c *content) announced(h http.Header, trailers []string) error {
+	for _, name := range trailers {
+		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return strings.EqualFold(a.header, name) })
+		if i < 0 {
+			return errorf(InvalidRequest, "the value specified in the x-amz-trailer header is not supported: %.64s", name)
+		}
+		if c.algorithm != nil {
+			return errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
+		}
+		c.algorithm, c.trailer = &algorithms[i], true
+	}
+	asked := h.Get("X-Amz-Sdk-Checksum-Algorithm")
+	if asked == "" {
+		return nil
+	}
+	a, err := algorithmBy(asked)
+	switch {
+	case err != nil:
+		return err
+	case c.algorithm == nil:
+		c.algorithm = a
+	case c.algorithm != a:
+		return errorf(InvalidRequest, "the value for x-amz-sdk-checksum-algorithm is not the checksum that was sent")
+	}
+	return nil
+}
+
+// contentMD5 reads Content-MD5.
+func contentMD5(h http.Header) ([]byte, error) {
+	values := h["Content-Md5"]
+	if len(values) == 0 {
+		return nil, nil
+	}
+	sum, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(values[0]))
+	if err != nil || len(sum) != md5.Size || len(values) > 1 {
+		return nil, errorf(InvalidDigest, "the Content-MD5 you specified is not valid")
+	}
+	return sum, nil
+}
+
+// sums are the algorithms that have to be computed.
+func (c *content) sums() []string {
+	if c.algorithm == nil {
+		return nil
+	}
+	return []string{c.algorithm.name}
+}
+
+// check compares what came with what the request says of it, once all was read,
+// and returns the checksum to keep.
+func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
+	if c.md5 != nil && !bytes.Equal(c.md5, sums.MD5[:]) {
+		return nil, errorf(BadDigest, "the Content-MD5 you specified did not match what we received")
+	}
+	if c.algorithm == nil {
+		return nil, nil
+	}
+	got := sums.By[c.algorithm.name]
+	want := c.want
+	if c.trailer {
+		for _, t := range c.body.Trailers() {
+			if strings.EqualFold(t.Name, c.algorithm.header) {
+				var err error
+				if want, err = c.algorithm.decode(t.Value); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if want == nil {
+			return nil, errorf(InvalidRequest, "the trailer of the checksum did not come")
+		}
+	}
+	if want != nil && !bytes.Equal(want, got) {
+		return nil, errorf(BadDigest, "the %s you specified did not match the calculated checksum", c.algorithm.name)
+	}
+	return []state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, nil
+}
+
+// judgedAgain is how old the judgement of who asks may be when content gets its
+// name. A body may take hours, in which a key is revoked.
+const judgedAgain = time.Second
+
+// whole is the body for a use case. Who sent it is judged once more at its end if
+// it took long.
+func (c *content) whole(ctx context.Context, s *surface, r *request) objects.Body {
+	began := s.now()
+	return objects.Body{
+		Reader: c.reader, Size: c.size, Sums: c.sums(),
+		Check: func(sums objects.Sums) ([]state.Checksum, error) {
+			kept, err := c.check(sums)
+			if err != nil || s.now().Sub(began) < judgedAgain {
+				return kept, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+			defer cancel()
+			return kept, r.caller.again(ctx)
+		},
+	}
+}
+
+// readSmall reads a body of at most most bytes into memory, and checks it.
+func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
+	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded)
+	if err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	if c.size > 0 {
+		body.Grow(int(c.size) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(c.reader); err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	sums := objects.Sums{MD5: md5.Sum(body.Bytes())}
+	if c.algorithm != nil {
+		h := c.algorithm.hash()
+		h.Write(body.Bytes())
+		sums.By = map[string][]byte{c.algorithm.name: h.Sum(nil)}
+	}
+	if _, err := c.check(sums); err != nil {
+		return nil, err
+	}
+	return body.Bytes(), nil
+}
+
+// bounded ends in an error behind a number of bytes.
+type bounded struct {
+	r    io.Reader
+	left int64
+	over *Error
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, b.over
+	}
+	return n, err
+}
+
+// Who sends or takes nothing for stallTimeout is cut. It is set anew every
+// stallGrain at the most: a deadline costs a timer.
+const (
+	stallTimeout = time.Minute
+	stallGrain   = 5 * time.Second
+)
+
+// patient reads the body of a request from a client that has to go on sending.
+type patient struct {
+	r       io.Reader
+	control *http.ResponseController
+	set     time.Time
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(p.set) > stallGrain {
+		p.set = now
+		_ = p.control.SetReadDeadline(now.Add(stallTimeout)) // not every writer has one
+	}
+	n, err := p.r.Read(b)
+	if err != nil {
+		// What is left would end the next request, or the look for whether the
+		// client is still there.
+		_ = p.control.SetReadDeadline(time.Time{})
+		if errors.Is(err, http.ErrBodyReadAfterClose) {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// steady writes an answer to a client that has to go on taking it.
+type steady struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	set     time.Time
+}
+
+func (s *steady) Write(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(s.set) > stallGrain {
+		s.set = now
+		_ = s.control.SetWriteDeadline(now.Add(stallTimeout))
+	}
+	return s.w.Write(b)
+}
+
+// done lets the connection live on.
+func (s *steady) done() { _ = s.control.SetWriteDeadline(time.Time{}) }

@@ -1,0 +1,155 @@
+package s3
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// source is what x-amz-copy-source names.
+type source struct{ bucket, key, version string }
+
+// sourceOf reads x-amz-copy-source: [/]<bucket>/<key>[?versionId=<id>], encoded as
+// in a URL, a plus as a space.
+func sourceOf(h http.Header) (src source, err error) {
+	wrong := errorf(InvalidArgument, "copy source must mention the source bucket and key: sourcebucket/sourcekey")
+	values := h[copySource]
+	if len(values) != 1 {
+		return src, wrong
+	}
+	text := values[0]
+	const versionID = "?versionId="
+	if at := strings.LastIndex(text, versionID); at >= 0 {
+		src.version = text[at+len(versionID):]
+		text = text[:at]
+	}
+	text, ok := unescape(text, true)
+	if !ok {
+		return src, wrong
+	}
+	src.bucket, src.key, _ = strings.Cut(strings.TrimPrefix(text, "/"), "/")
+	if src.key == "" || src.bucket == "" {
+		return src, wrong
+	}
+	if !validBucket(src.bucket) {
+		return src, &Error{Code: InvalidBucketName, Message: "the specified source bucket is not valid", Bucket: src.bucket}
+	}
+	if src.version == "null" {
+		src.version = ""
+	}
+	return src, checkKey(src.key)
+}
+
+// guard judges the source of a copy by its record.
+func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Object) error {
+	c := sourceConditionsOf(h)
+	return func(o *state.Object) error {
+		if err := versionIs(o, src.version); err != nil {
+			return err
+		}
+		if c.judge(o.ETag, o.Created) != verdictServe {
+			return errorf(PreconditionFailed, "at least one of the preconditions you specified for the source did not hold")
+		}
+		if also != nil {
+			also(o)
+		}
+		return nil
+	}
+}
+
+// directive reads a header that says COPY or REPLACE.
+func directive(h http.Header, name string) (replace bool, err error) {
+	switch h.Get(name) {
+	case "", "COPY":
+		return false, nil
+	case "REPLACE":
+		return true, nil
+	}
+	return false, errorf(InvalidArgument, "unknown %s: COPY and REPLACE are known", strings.ToLower(name))
+}
+
+func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
+	if r.query.has("partNumber") || r.query.has("versionId") {
+		return errorf(InvalidArgument, "this operation accepts neither a version-id nor a part number")
+	}
+	src, err := sourceOf(r.Header)
+	if err != nil {
+		return err
+	}
+	if err := checkPut(r.Header); err != nil {
+		return err
+	}
+	replaceMeta, err := directive(r.Header, "X-Amz-Metadata-Directive")
+	if err != nil {
+		return err
+	}
+	replaceTags, err := directive(r.Header, "X-Amz-Tagging-Directive")
+	if err != nil {
+		return err
+	}
+	if src.bucket == r.bucket && src.key == r.key && !replaceMeta {
+		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
+	}
+	given, err := attributesOf(r.Header)
+	if err != nil {
+		return err
+	}
+	condition, err := writeCondition(r.Header)
+	if err != nil {
+		return err
+	}
+	copied := objects.CopyRequest{Key: r.key, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version, If: condition}
+	copied.SourceIf = src.guard(r.Header, nil)
+	switch {
+	case replaceMeta:
+		copied.Replace, copied.KeepTags = &given, !replaceTags
+	case replaceTags:
+		// Headers and metadata stay what the source has, which SourceIf tells.
+		own := objects.Attributes{Tags: given.Tags}
+		copied.Replace = &own
+		copied.SourceIf = src.guard(r.Header, func(o *state.Object) { own.Headers, own.Meta = o.Headers, o.Meta })
+	}
+	o, err := s.objects.Copy(r.Context(), r.account(), r.bucket, copied)
+	if err != nil {
+		return s.sourceMissing(r, &src, err)
+	}
+	if src.version != "" {
+		w.Header().Set("X-Amz-Copy-Source-Version-Id", src.version)
+	}
+	identify(w.Header(), &o)
+	w.Header().Del("Etag") // it is in the body
+	x := newXML()
+	x.root("CopyObjectResult")
+	x.time("LastModified", o.Created)
+	x.etag(o.ETag)
+	x.checksums(o.Checksums, partsOf(&o))
+	x.end("CopyObjectResult")
+	return x.send(w, http.StatusOK)
+}
+
+// checksums writes checksums as answers have them.
+func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
+	for i := range sums {
+		x.text("Checksum"+sums[i].Algorithm, checksumText(&sums[i], parts))
+		x.text("ChecksumType", checksumType(sums[i].Composite))
+	}
+}
+
+// sourceMissing says of what is not there whether it is the source: the error of a
+// bucket names it.
+func (s *surface) sourceMissing(r *request, src *source, err error) error {
+	switch {
+	case errors.Is(err, state.ErrNoKey):
+		return &Error{Code: NoSuchKey, Message: "the specified key does not exist", Key: src.key}
+	case errors.Is(err, state.ErrNoBucket) && src.bucket != r.bucket:
+		ctx, cancel := r.soon()
+		defer cancel()
+		if _, missing := s.objects.Bucket(ctx, r.account(), r.bucket); missing == nil {
+			return &Error{Code: NoSuchBucket, Message: "the specified source bucket does not exist", Bucket: src.bucket}
+		}
+	}
+	return err
+}

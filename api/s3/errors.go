@@ -1,0 +1,274 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Code is an error code of the S3 API
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html).
+type Code string
+
+// The codes that this surface answers with, beside those of sigv4.
+const (
+	AccessControlListNotSupported                  Code = "AccessControlListNotSupported"
+	AccessDenied                                   Code = "AccessDenied"
+	AccessForbidden                                Code = "AccessForbidden"
+	AccountProblem                                 Code = "AccountProblem"
+	BadDigest                                      Code = "BadDigest"
+	BucketAlreadyExists                            Code = "BucketAlreadyExists"
+	BucketNotEmpty                                 Code = "BucketNotEmpty"
+	EntityTooLarge                                 Code = "EntityTooLarge"
+	EntityTooSmall                                 Code = "EntityTooSmall"
+	IncompleteBody                                 Code = "IncompleteBody"
+	InternalError                                  Code = "InternalError"
+	InvalidArgument                                Code = "InvalidArgument"
+	InvalidBucketName                              Code = "InvalidBucketName"
+	InvalidDigest                                  Code = "InvalidDigest"
+	InvalidPart                                    Code = "InvalidPart"
+	InvalidPartNumber                              Code = "InvalidPartNumber"
+	InvalidPartOrder                               Code = "InvalidPartOrder"
+	InvalidRange                                   Code = "InvalidRange"
+	InvalidRequest                                 Code = "InvalidRequest"
+	InvalidStorageClass                            Code = "InvalidStorageClass"
+	InvalidTag                                     Code = "InvalidTag"
+	InvalidURI                                     Code = "InvalidURI"
+	KeyTooLongError                                Code = "KeyTooLongError"
+	MalformedXML                                   Code = "MalformedXML"
+	MaxMessageLengthExceeded                       Code = "MaxMessageLengthExceeded"
+	MetadataTooLarge                               Code = "MetadataTooLarge"
+	MethodNotAllowed                               Code = "MethodNotAllowed"
+	MissingContentLength                           Code = "MissingContentLength"
+	NoSuchBucket                                   Code = "NoSuchBucket"
+	NoSuchBucketPolicy                             Code = "NoSuchBucketPolicy"
+	NoSuchCORSConfiguration                        Code = "NoSuchCORSConfiguration"
+	NoSuchKey                                      Code = "NoSuchKey"
+	NoSuchLifecycleConfiguration                   Code = "NoSuchLifecycleConfiguration"
+	NoSuchTagSet                                   Code = "NoSuchTagSet"
+	NoSuchUpload                                   Code = "NoSuchUpload"
+	NoSuchVersion                                  Code = "NoSuchVersion"
+	NotImplemented                                 Code = "NotImplemented"
+	ObjectLockConfigurationNotFoundError           Code = "ObjectLockConfigurationNotFoundError"
+	OperationAborted                               Code = "OperationAborted"
+	PreconditionFailed                             Code = "PreconditionFailed"
+	RequestTimeout                                 Code = "RequestTimeout"
+	ServerSideEncryptionConfigurationNotFoundError Code = "ServerSideEncryptionConfigurationNotFoundError"
+	ServiceUnavailable                             Code = "ServiceUnavailable"
+	SlowDown                                       Code = "SlowDown"
+	TooManyBuckets                                 Code = "TooManyBuckets"
+)
+
+// facts are what is answered with a code.
+type facts struct {
+	status int
+	bucket bool // of a bucket: the answer names it
+}
+
+var codes = map[Code]facts{
+	AccessControlListNotSupported:        {http.StatusBadRequest, false},
+	AccessDenied:                         {http.StatusForbidden, false},
+	AccessForbidden:                      {http.StatusForbidden, false},
+	AccountProblem:                       {http.StatusForbidden, false},
+	BadDigest:                            {http.StatusBadRequest, false},
+	BucketAlreadyExists:                  {http.StatusConflict, true},
+	BucketNotEmpty:                       {http.StatusConflict, true},
+	EntityTooLarge:                       {http.StatusBadRequest, false},
+	EntityTooSmall:                       {http.StatusBadRequest, false},
+	IncompleteBody:                       {http.StatusBadRequest, false},
+	InternalError:                        {http.StatusInternalServerError, false},
+	InvalidArgument:                      {http.StatusBadRequest, false},
+	InvalidBucketName:                    {http.StatusBadRequest, true},
+	InvalidDigest:                        {http.StatusBadRequest, false},
+	InvalidPart:                          {http.StatusBadRequest, false},
+	InvalidPartNumber:                    {http.StatusRequestedRangeNotSatisfiable, false},
+	InvalidPartOrder:                     {http.StatusBadRequest, false},
+	InvalidRange:                         {http.StatusRequestedRangeNotSatisfiable, false},
+	InvalidRequest:                       {http.StatusBadRequest, false},
+	InvalidStorageClass:                  {http.StatusBadRequest, false},
+	InvalidTag:                           {http.StatusBadRequest, false},
+	InvalidURI:                           {http.StatusBadRequest, false},
+	KeyTooLongError:                      {http.StatusBadRequest, false},
+	MalformedXML:                         {http.StatusBadRequest, false},
+	MaxMessageLengthExceeded:             {http.StatusBadRequest, false},
+	MetadataTooLarge:                     {http.StatusBadRequest, false},
+	MethodNotAllowed:                     {http.StatusMethodNotAllowed, false},
+	MissingContentLength:                 {http.StatusLengthRequired, false},
+	NoSuchBucket:                         {http.StatusNotFound, true},
+	NoSuchBucketPolicy:                   {http.StatusNotFound, true},
+	NoSuchCORSConfiguration:              {http.StatusNotFound, true},
+	NoSuchKey:                            {http.StatusNotFound, false},
+	NoSuchLifecycleConfiguration:         {http.StatusNotFound, true},
+	NoSuchTagSet:                         {http.StatusNotFound, true},
+	NoSuchUpload:                         {http.StatusNotFound, false},
+	NoSuchVersion:                        {http.StatusNotFound, false},
+	NotImplemented:                       {http.StatusNotImplemented, false},
+	ObjectLockConfigurationNotFoundError: {http.StatusNotFound, true},
+	OperationAborted:                     {http.StatusConflict, false},
+	PreconditionFailed:                   {http.StatusPreconditionFailed, false},
+	RequestTimeout:                       {http.StatusBadRequest, false},
+	ServerSideEncryptionConfigurationNotFoundError: {http.StatusNotFound, true},
+	ServiceUnavailable: {http.StatusServiceUnavailable, false},
+	SlowDown:           {http.StatusServiceUnavailable, false},
+	TooManyBuckets:     {http.StatusBadRequest, true},
+}
+
+// Error is a mistake that this surface knows: no state code stands for it.
+type Error struct {
+	Code    Code
+	Message string
+	// Bucket and Key are those that the error is about, where they are not those
+	// of the path.
+	Bucket, Key string
+
+	status int         // of a code that is not ours; else 0
+	header http.Header // sent with the answer
+	retry  time.Duration
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+func errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// with adds a header to the answer.
+func (e *Error) with(name, value string) *Error {
+	if e.header == nil {
+		e.header = http.Header{}
+	}
+	e.header.Set(name, value)
+	return e
+}
+
+// Waits that clients are asked for.
+const (
+	// retryUnavailable is about how long the cluster is without a leader.
+	retryUnavailable = time.Second
+	// retryLimited is what a use case that is limited asks for.
+	retryLimited = 10 * time.Second
+	// retryNoSpace is about how soon deleting can have made room.
+	retryNoSpace = 60 * time.Second
+)
+
+// errorTable says how every code of the state is answered. An empty message stands
+// for the error's own, which is written for people; where one is given nothing of
+// the error shows.
+var errorTable = map[state.Code]Error{
+	state.CodeInvalid:      {Code: InvalidArgument},
+	state.CodeNotFound:     {Code: NoSuchKey, Message: "the specified key does not exist"},
+	state.CodeExists:       {Code: BucketAlreadyExists, Message: "the requested bucket name is not available: you have a bucket of that name"},
+	state.CodeConflict:     {Code: OperationAborted, Message: "a conflicting conditional operation is currently in progress against this resource: try again"},
+	state.CodeUnauthorized: {Code: AccessDenied, Message: "access token is missing or invalid"},
+	state.CodeForbidden:    {Code: AccessDenied, Message: "access denied"},
+	state.CodeQuota:        {Code: AccountProblem},
+	state.CodeUnavailable:  {Code: ServiceUnavailable, retry: retryUnavailable},
+	state.CodeTooLarge:     {Code: EntityTooLarge},
+	state.CodeLimited:      {Code: SlowDown, Message: "please reduce your request rate", retry: retryLimited},
+	state.CodeNoSpace:      {Code: ServiceUnavailable, Message: "the disks of the cluster are full: too few members have room for this content", retry: retryNoSpace},
+	state.CodeNoBucket:     {Code: NoSuchBucket, Message: "the specified bucket does not exist"},
+	state.CodeNoKey:        {Code: NoSuchKey, Message: "the specified key does not exist"},
+	state.CodeNoUpload:     {Code: NoSuchUpload, Message: "the specified upload does not exist: its id may be invalid, or it may have been aborted or completed"},
+	state.CodeNotEmpty:     {Code: BucketNotEmpty, Message: "the bucket you tried to delete is not empty"},
+	state.CodePrecondition: {Code: PreconditionFailed, Message: "at least one of the preconditions you specified did not hold"},
+	state.CodeInvalidPart:  {Code: InvalidPart, Message: "one or more of the specified parts could not be found: the part may not have been uploaded, or its ETag may not be that of the part"},
+	state.CodeTooSmall:     {Code: EntityTooSmall},
+}
+
+// answer says how an error of any kind is answered.
+func (s *surface) answer(err error) Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return *own
+	}
+	var signed *sigv4.Error
+	if errors.As(err, &signed) {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Error{Code: RequestTimeout, Message: "your socket connection to the server was not read from or written to within the timeout period"}
+		}
+		name, status := signed.Code.S3()
+		return Error{Code: Code(name), Message: signed.Detail, status: status}
+	}
+	var common *web.Error
+	if errors.As(err, &common) && common.Answer.Status == http.StatusTooManyRequests {
+		return Error{Code: SlowDown, Message: "please reduce your request rate", retry: common.Answer.RetryAfter}
+	}
+	var coded *state.Error
+	if errors.As(err, &coded) {
+		if e, ok := errorTable[coded.Code]; ok {
+			switch {
+			case coded.Code == state.CodeTooSmall:
+				e.Message = fmt.Sprintf("your proposed upload is smaller than the minimum allowed size: a part that is not the last has at least %d bytes", s.minPart)
+			case e.Message == "":
+				e.Message = coded.Detail
+			}
+			return e
+		}
+		return internal()
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return Error{Code: RequestTimeout, Message: "your socket connection to the server was not read from or written to within the timeout period"}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Error{Code: ServiceUnavailable, Message: "the cluster did not answer in time", retry: retryUnavailable}
+	}
+	return internal()
+}
+
+func internal() Error {
+	return Error{Code: InternalError, Message: "we encountered an internal error: the request id names it in the log"}
+}
+
+// fail answers an error. One of HEAD has no body, and its code is in a header.
+func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error {
+	e := s.answer(err)
+	f, known := codes[e.Code]
+	if !known {
+		f.status = e.status
+	}
+	header := w.Header()
+	for name, values := range e.header {
+		header[name] = values
+	}
+	header.Set("X-Amz-Error-Code", string(e.Code))
+	if e.retry > 0 {
+		header.Set("Retry-After", strconv.FormatInt(int64((e.retry+time.Second-1)/time.Second), 10))
+	}
+	if f.status == 0 {
+		f.status = http.StatusInternalServerError
+	}
+	if r.Method == http.MethodHead {
+		w.WriteHeader(f.status)
+		return nil
+	}
+	t, wrong := s.targetOf(r)
+	x := newXML()
+	x.begin("Error")
+	x.text("Code", string(e.Code))
+	x.text("Message", e.Message)
+	if f.bucket && wrong == nil {
+		x.text("BucketName", pick(e.Bucket, t.bucket))
+	}
+	if e.Code == NoSuchKey && wrong == nil {
+		x.text("Key", pick(e.Key, t.key))
+	}
+	x.text("Resource", r.URL.EscapedPath())
+	x.text("RequestId", header.Get(requestIDHeader))
+	x.end("Error")
+	return x.send(w, f.status)
+}
+
+func pick(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,597 @@
+package s3
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	mh "github.com/multiformats/go-multihash"
+)
+
+// fake is cluster/objects in memory: it keeps what it is given and judges
+// conditions, in the order that the state machine does.
+type fake struct {
+	mu      sync.Mutex
+	buckets map[state.AccountID]map[string]*fakeBucket
+	content map[state.RootKey][]byte
+	ticks   int64
+	minPart uint64
+
+	// err, when it is set, is what every call ends in.
+	err error
+	// torn is how many bytes a reader gives before it fails; negative: all.
+	torn int
+}
+
+type fakeBucket struct {
+	state.Bucket
+	objects map[string]state.Object
+	uploads map[state.UploadID]*fakeUpload
+}
+
+type fakeUpload struct {
+	state.Upload
+	parts map[int]state.Part
+}
+
+func newFake() *fake {
+	return &fake{buckets: map[state.AccountID]map[string]*fakeBucket{}, content: map[state.RootKey][]byte{}, minPart: 5, torn: -1}
+}
+
+// tick is the time, a second later each time: HTTP has no finer one.
+func (f *fake) tick() state.Millis {
+	f.ticks++
+	return state.Millis(1_767_323_045_678 + f.ticks*1000)
+}
+
+func (f *fake) id(kind string) string { return fmt.Sprintf("%s-%d", kind, f.ticks) }
+
+func (f *fake) bucket(a state.AccountID, name string) (*fakeBucket, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	b := f.buckets[a][name]
+	if b == nil {
+		return nil, fmt.Errorf("fake: %w", state.ErrNoBucket)
+	}
+	return b, nil
+}
+
+func (b *fakeBucket) object(key string) (state.Object, error) {
+	o, ok := b.objects[key]
+	if !ok {
+		return state.Object{}, fmt.Errorf("fake: %w", state.ErrNoKey)
+	}
+	return o, nil
+}
+
+// judge is state.Condition's.
+func (b *fakeBucket) judge(key string, c state.Condition) error {
+	o, there := b.objects[key]
+	switch {
+	case c.Absent && there:
+		return state.ErrPrecondition
+	case len(c.Match) > 0 && !there:
+		return state.ErrNoKey
+	case len(c.Match) > 0 && !slices.Contains(c.Match, o.ETag) && !slices.Contains(c.Match, "*"):
+		return state.ErrPrecondition
+	}
+	return nil
+}
+
+func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(f.buckets[a])) {
+		all = append(all, f.buckets[a][name].Bucket)
+	}
+	return all, f.err
+}
+
+func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	if f.buckets[a] == nil {
+		f.buckets[a] = map[string]*fakeBucket{}
+	}
+	if f.buckets[a][name] != nil {
+		return state.ErrExists
+	}
+	if len(f.buckets[a]) == state.MaxBucketsPerUser {
+		return state.ErrTooLarge
+	}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, map[string]state.Object{}, map[state.UploadID]*fakeUpload{}}
+	return nil
+}
+
+func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err != nil {
+		return err
+	}
+	if len(b.objects) > 0 {
+		return state.ErrNotEmpty
+	}
+	delete(f.buckets[a], name)
+	return nil
+}
+
+func (f *fake) Bucket(_ context.Context, a state.AccountID, name string) (state.Bucket, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err != nil {
+		return state.Bucket{}, err
+	}
+	return b.Bucket, nil
+}
+
+// entry is a key or a prefix of a page.
+type entry struct {
+	name   string
+	prefix bool
+}
+
+// page rolls sorted keys up and returns those above after.
+func page(keys []string, prefix, delimiter, after string, limit int) (entries []entry, truncated bool) {
+	for _, key := range keys {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		e := entry{name: key}
+		if delimiter != "" {
+			if at := strings.Index(key[len(prefix):], delimiter); at >= 0 {
+				e = entry{key[:len(prefix)+at+len(delimiter)], true}
+			}
+		}
+		if e.name <= after || len(entries) > 0 && entries[len(entries)-1] == e {
+			continue
+		}
+		if len(entries) == limit {
+			return entries, true
+		}
+		entries = append(entries, e)
+	}
+	return entries, false
+}
+
+func (f *fake) List(_ context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (p state.ObjectsPage, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return p, err
+	}
+	if q.Limit < 1 || q.Limit > state.MaxListLimit {
+		return p, fmt.Errorf("fake: a limit of %d", q.Limit)
+	}
+	entries, truncated := page(slices.Sorted(maps.Keys(b.objects)), q.Prefix, q.Delimiter, q.After, q.Limit)
+	for _, e := range entries {
+		if e.prefix {
+			p.Prefixes = append(p.Prefixes, e.name)
+		} else {
+			p.Objects = append(p.Objects, b.objects[e.name])
+		}
+		if truncated {
+			p.Truncated, p.Next = true, e.name
+		}
+	}
+	return p, nil
+}
+
+// store reads a body to its end and checks it.
+func (f *fake) store(body objects.Body) (data []byte, etag string, sums []state.Checksum, err error) {
+	data, err = io.ReadAll(body.Reader)
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("fake: store: %w", err)
+	}
+	if body.Size >= 0 && int64(len(data)) != body.Size {
+		return nil, "", nil, fmt.Errorf("fake: %d bytes, not %d", len(data), body.Size)
+	}
+	got := objects.Sums{MD5: md5.Sum(data), By: map[string][]byte{}}
+	for _, name := range body.Sums {
+		got.By[name] = digest(name, data)
+	}
+	if body.Check != nil {
+		if sums, err = body.Check(got); err != nil {
+			return nil, "", nil, fmt.Errorf("fake: check: %w", err)
+		}
+	}
+	return data, hex.EncodeToString(got.MD5[:]), sums, nil
+}
+
+func digest(name string, data []byte) []byte {
+	a, err := algorithmBy(name)
+	if err != nil {
+		panic(err)
+	}
+	h := a.hash()
+	h.Write(data)
+	return h.Sum(nil)
+}
+
+func (f *fake) keep(data []byte) state.RootKey {
+	sum := sha256.Sum256(data)
+	hash, err := mh.Encode(sum[:], mh.SHA2_256)
+	if err != nil {
+		panic(err)
+	}
+	root := state.RootOf(cid.NewCidV1(cid.Raw, hash))
+	f.content[root] = data
+	return root
+}
+
+func (f *fake) Put(_ context.Context, a state.AccountID, bucket string, r objects.PutRequest) (o state.Object, err error) {
+	f.mu.Lock()
+	_, err = f.bucket(a, bucket)
+	f.mu.Unlock()
+	if err != nil {
+		return o, err
+	}
+	data, etag, sums, err := f.store(r.Body)
+	if err != nil {
+		return o, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err == nil {
+		err = b.judge(r.Key, r.If)
+	}
+	if err != nil {
+		return o, err
+	}
+	o = state.Object{
+		Key: r.Key, Root: f.keep(data), Size: uint64(len(data)), Created: f.tick(), ETag: etag,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, Checksums: sums,
+	}
+	o.ID = state.VersionID(f.id("version"))
+	b.objects[r.Key] = o
+	return o, nil
+}
+
+func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string) (state.Object, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return state.Object{}, err
+	}
+	return b.object(key)
+}
+
+var errTorn = errors.New("fake: the disk is gone")
+
+type tornReader struct {
+	*bytes.Reader
+	left int
+}
+
+func (t *tornReader) Read(p []byte) (int, error) {
+	if t.left < 0 {
+		return t.Reader.Read(p)
+	}
+	if t.left == 0 {
+		return 0, errTorn
+	}
+	n, err := t.Reader.Read(p[:min(len(p), t.left)])
+	t.left -= n
+	return n, err
+}
+
+func (t *tornReader) Close() error { return nil }
+
+func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.ReadSeekCloser, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &tornReader{bytes.NewReader(f.content[o.Root]), f.torn}, f.err
+}
+
+func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, c state.Condition) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err == nil {
+		err = b.judge(key, c)
+	}
+	if err == nil {
+		delete(b.objects, key)
+	}
+	return err
+}
+
+func (f *fake) DeleteMany(_ context.Context, a state.AccountID, bucket string, keys []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return err
+	}
+	if len(keys) > state.MaxDeleteKeys {
+		return state.ErrTooLarge
+	}
+	for _, key := range keys {
+		delete(b.objects, key)
+	}
+	return nil
+}
+
+func (f *fake) source(a state.AccountID, bucket, key, version string, judge func(*state.Object) error) (state.Object, error) {
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return state.Object{}, err
+	}
+	o, err := b.object(key)
+	if err == nil && version != "" && version != string(o.ID) {
+		err = state.ErrNoKey
+	}
+	if err == nil && judge != nil {
+		err = judge(&o)
+	}
+	return o, err
+}
+
+func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (o state.Object, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return o, err
+	}
+	if o, err = f.source(a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf); err != nil {
+		return o, err
+	}
+	if err := b.judge(r.Key, r.If); err != nil {
+		return o, err
+	}
+	if r.Replace != nil {
+		o.Headers, o.Meta = r.Replace.Headers, r.Replace.Meta
+		if !r.KeepTags {
+			o.Tags = r.Replace.Tags
+		}
+	}
+	o.Key, o.Created = r.Key, f.tick()
+	o.ID = state.VersionID(f.id("version"))
+	b.objects[r.Key] = o
+	return o, nil
+}
+
+func (f *fake) SetTags(_ context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return err
+	}
+	o, err := b.object(key)
+	if err == nil {
+		o.Tags = tags
+		b.objects[key] = o
+	}
+	return err
+}
+
+func (f *fake) CreateUpload(_ context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return "", err
+	}
+	u := &fakeUpload{state.Upload{
+		Key: r.Key, Created: f.tick(), Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
+	}, map[int]state.Part{}}
+	u.ID = state.UploadID(f.id("upload"))
+	b.uploads[u.ID] = u
+	return u.ID, nil
+}
+
+func (f *fake) upload(a state.AccountID, bucket, key string, id state.UploadID) (*fakeUpload, error) {
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return nil, err
+	}
+	u := b.uploads[id]
+	if u == nil || u.Key != key {
+		return nil, state.ErrNoUpload
+	}
+	return u, nil
+}
+
+func (f *fake) PutPart(_ context.Context, a state.AccountID, bucket string, r objects.PartRequest) (p state.Part, err error) {
+	data, etag, sums, err := f.store(r.Body)
+	if err != nil {
+		return p, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.addPart(a, bucket, r.Key, r.Upload, state.Part{Number: uint16(r.Number), ETag: etag, Checksums: sums}, data)
+}
+
+func (f *fake) addPart(a state.AccountID, bucket, key string, id state.UploadID, p state.Part, data []byte) (state.Part, error) {
+	u, err := f.upload(a, bucket, key, id)
+	if err != nil {
+		return p, err
+	}
+	p.Root, p.Size, p.Created = f.keep(data), uint64(len(data)), f.tick()
+	u.parts[int(p.Number)] = p
+	return p, nil
+}
+
+func (f *fake) CopyPart(_ context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (p state.Part, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.upload(a, bucket, r.Key, r.Upload); err != nil {
+		return p, err
+	}
+	o, err := f.source(a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
+	if err != nil {
+		return p, err
+	}
+	first, count, err := r.Range(o.Size)
+	if err != nil {
+		return p, fmt.Errorf("fake: %w", err)
+	}
+	data := f.content[o.Root][first : first+count]
+	sum := md5.Sum(data)
+	return f.addPart(a, bucket, r.Key, r.Upload, state.Part{Number: uint16(r.Number), ETag: hex.EncodeToString(sum[:])}, data)
+}
+
+func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (o state.Object, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return o, err
+	}
+	u, err := f.upload(a, bucket, r.Key, r.Upload)
+	if err != nil {
+		if o, ok := b.objects[r.Key]; ok && o.Upload == r.Upload {
+			return o, nil
+		}
+		return o, err
+	}
+	var data, md5s, composed []byte
+	for i, listed := range r.Parts {
+		p, ok := u.parts[listed.Number]
+		if !ok || p.ETag != listed.ETag {
+			return o, state.ErrInvalidPart
+		}
+		for _, sum := range p.Checksums {
+			if want, given := listed.Checksums[sum.Algorithm]; given && !bytes.Equal(want, sum.Value) {
+				return o, state.ErrInvalidPart
+			}
+			composed = append(composed, sum.Value...)
+		}
+		if p.Size < f.minPart && i < len(r.Parts)-1 {
+			return o, state.ErrTooSmall
+		}
+		raw, err := hex.DecodeString(p.ETag)
+		if err != nil {
+			return o, err
+		}
+		data, md5s = append(data, f.content[p.Root]...), append(md5s, raw...)
+		if n := len(o.Parts); n > 0 && o.Parts[n-1].Size == p.Size {
+			o.Parts[n-1].Count++
+		} else {
+			o.Parts = append(o.Parts, state.PartRun{Size: p.Size, Count: 1})
+		}
+	}
+	sum := md5.Sum(md5s)
+	o.ETag = fmt.Sprintf("%x-%d", sum, len(r.Parts))
+	o.Key, o.Size, o.Upload, o.Headers, o.Meta, o.Tags = r.Key, uint64(len(data)), u.ID, u.Headers, u.Meta, u.Tags
+	if c := u.Checksum; c.Algorithm != "" {
+		if c.Value = digest(c.Algorithm, data); c.Composite {
+			c.Value = digest(c.Algorithm, composed)
+		}
+		o.Checksums = []state.Checksum{c}
+	}
+	if r.Check != nil {
+		if err := r.Check(&o); err != nil {
+			return o, err
+		}
+	}
+	if err := b.judge(r.Key, r.If); err != nil {
+		return o, err
+	}
+	o.Root, o.Created = f.keep(data), f.tick()
+	o.ID = state.VersionID(f.id("version"))
+	b.objects[r.Key] = o
+	delete(b.uploads, u.ID)
+	return o, nil
+}
+
+func (f *fake) Abort(_ context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.upload(a, bucket, key, id); err != nil {
+		return err
+	}
+	delete(f.buckets[a][bucket].uploads, id)
+	return nil
+}
+
+func (f *fake) Upload(_ context.Context, a state.AccountID, bucket, key string, id state.UploadID) (state.Upload, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u, err := f.upload(a, bucket, key, id)
+	if err != nil {
+		return state.Upload{}, err
+	}
+	return u.Upload, nil
+}
+
+func (f *fake) Uploads(_ context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (p state.UploadsPage, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return p, err
+	}
+	var all []state.Upload
+	for _, u := range b.uploads {
+		behind := u.Key > q.AfterKey || u.Key == q.AfterKey && q.AfterID != "" && u.ID > q.AfterID
+		if behind && strings.HasPrefix(u.Key, q.Prefix) {
+			all = append(all, u.Upload)
+		}
+	}
+	slices.SortFunc(all, func(x, y state.Upload) int {
+		return cmp.Or(strings.Compare(x.Key, y.Key), strings.Compare(string(x.ID), string(y.ID)))
+	})
+	for _, u := range all {
+		if q.Delimiter != "" {
+			if at := strings.Index(u.Key[len(q.Prefix):], q.Delimiter); at >= 0 {
+				prefix := u.Key[:len(q.Prefix)+at+len(q.Delimiter)]
+				if !slices.Contains(p.Prefixes, prefix) && prefix > q.AfterKey {
+					p.Prefixes = append(p.Prefixes, prefix)
+				}
+				continue
+			}
+		}
+		if len(p.Uploads) == q.Limit {
+			last := p.Uploads[q.Limit-1]
+			p.Truncated, p.NextKey, p.NextID = true, last.Key, last.ID
+			return p, nil
+		}
+		p.Uploads = append(p.Uploads, u)
+	}
+	return p, nil
+}
+
+func (f *fake) Parts(_ context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u, err := f.upload(a, bucket, key, id)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, n := range slices.Sorted(maps.Keys(u.parts)) {
+		if n <= after {
+			continue
+		}
+		if len(parts) == limit {
+			return parts, true, nil
+		}
+		parts = append(parts, u.parts[n])
+	}
+	return parts, false, nil
+}

@@ -1,0 +1,171 @@
+package s3
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// tokenVersion is the first byte of a continuation token. Behind it is the key or
+// prefix that the page before ended with, and around both base64url.
+const tokenVersion = 1
+
+// maxToken bounds the text of a continuation token: that of the longest key.
+const maxToken = (1+state.MaxKeyBytes)*4/3 + 4
+
+func toToken(after string) string {
+	return base64.RawURLEncoding.EncodeToString(append([]byte{tokenVersion}, after...))
+}
+
+// fromToken reads a continuation token; the empty one is the beginning.
+func fromToken(token string) (after string, err error) {
+	if token == "" {
+		return "", nil
+	}
+	if len(token) <= maxToken {
+		raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
+		if err == nil && len(raw) > 1 && raw[0] == tokenVersion {
+			return string(raw[1:]), nil
+		}
+	}
+	return "", errorf(InvalidArgument, "the continuation token provided is incorrect")
+}
+
+// listing is what all lists have in common.
+type listing struct {
+	prefix, delimiter string
+	limit             int
+	encode            func(string) string // of keys and prefixes
+	encoding          string              // encoding-type
+}
+
+func (q query) listing(limitName string) (l listing, err error) {
+	l = listing{prefix: q.get("prefix"), delimiter: q.get("delimiter"), encoding: q.get("encoding-type")}
+	switch l.encoding {
+	case "":
+		l.encode = func(text string) string { return text }
+	case "url":
+		l.encode = escapeKey
+	default:
+		return l, errorf(InvalidArgument, "invalid encoding method specified in request: encoding-type is url or not given")
+	}
+	l.limit, err = q.number(limitName, state.MaxListLimit, 0, state.MaxListLimit)
+	return l, err
+}
+
+// objectsPage reads one page. A limit of zero asks only whether the bucket is there.
+func (s *surface) objectsPage(r *request, l listing, after string) (page state.ObjectsPage, err error) {
+	ctx, cancel := r.soon()
+	defer cancel()
+	if l.limit == 0 {
+		_, err := s.objects.Bucket(ctx, r.account(), r.bucket)
+		return page, err
+	}
+	return s.objects.List(ctx, r.account(), r.bucket, state.ObjectsQuery{Prefix: l.prefix, Delimiter: l.delimiter, After: after, Limit: l.limit})
+}
+
+func (s *surface) listObjectsV2(w http.ResponseWriter, r *request) error {
+	if r.query.get("list-type") != "2" {
+		return errorf(InvalidArgument, "list-type has to be 2")
+	}
+	l, err := r.query.listing("max-keys")
+	if err != nil {
+		return err
+	}
+	token, resumed := r.query.find("continuation-token")
+	after, err := fromToken(token)
+	if err != nil {
+		return err
+	}
+	start := r.query.get("start-after")
+	if token == "" {
+		after = start
+	}
+	page, err := s.objectsPage(r, l, after)
+	if err != nil {
+		return err
+	}
+	x := newXML()
+	x.root("ListBucketResult")
+	x.text("Name", r.bucket)
+	x.text("Prefix", l.encode(l.prefix))
+	if resumed {
+		x.text("ContinuationToken", token)
+	}
+	if page.Truncated {
+		x.text("NextContinuationToken", toToken(page.Next))
+	}
+	if start != "" {
+		x.text("StartAfter", l.encode(start))
+	}
+	x.number("KeyCount", int64(len(page.Objects)+len(page.Prefixes)))
+	l.finish(x, r, &page, r.query.get("fetch-owner") == "true")
+	return x.send(w, http.StatusOK)
+}
+
+func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
+	l, err := r.query.listing("max-keys")
+	if err != nil {
+		return err
+	}
+	marker := r.query.get("marker")
+	page, err := s.objectsPage(r, l, marker)
+	if err != nil {
+		return err
+	}
+	x := newXML()
+	x.root("ListBucketResult")
+	x.text("Name", r.bucket)
+	x.text("Prefix", l.encode(l.prefix))
+	x.text("Marker", l.encode(marker))
+	if page.Truncated {
+		// Amazon S3 sends it with a delimiter alone, and else has clients take the
+		// last key, which it is.
+		x.text("NextMarker", l.encode(page.Next))
+	}
+	l.finish(x, r, &page, true)
+	return x.send(w, http.StatusOK)
+}
+
+// finish writes what both versions of a list end with.
+func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
+	x.number("MaxKeys", int64(l.limit))
+	if l.delimiter != "" {
+		x.text("Delimiter", l.encode(l.delimiter))
+	}
+	x.truth("IsTruncated", page.Truncated)
+	if l.encoding != "" {
+		x.text("EncodingType", l.encoding)
+	}
+	for i := range page.Objects {
+		o := &page.Objects[i]
+		x.begin("Contents")
+		x.text("Key", l.encode(o.Key))
+		x.time("LastModified", o.Created)
+		x.etag(o.ETag)
+		for _, c := range o.Checksums {
+			x.text("ChecksumAlgorithm", c.Algorithm)
+			x.text("ChecksumType", checksumType(c.Composite))
+		}
+		x.b = append(x.b, "<Size>"...)
+		x.b = strconv.AppendUint(x.b, o.Size, 10)
+		x.b = append(x.b, "</Size>"...)
+		x.text("StorageClass", standard)
+		if owner {
+			x.owner(r)
+		}
+		x.end("Contents")
+	}
+	for _, prefix := range page.Prefixes {
+		x.commonPrefix(l.encode(prefix))
+	}
+	x.end("ListBucketResult")
+}
+
+func (x *xmlWriter) commonPrefix(prefix string) {
+	x.begin("CommonPrefixes")
+	x.text("Prefix", prefix)
+	x.end("CommonPrefixes")
+}

@@ -1,0 +1,518 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxComplete bounds the body of CompleteMultipartUpload, in bytes: 10,000 parts
+// with a checksum each take about 2 MiB.
+const maxComplete = 4 << 20
+
+// partNumber reads the parameter of a part's number.
+func partNumber(q query) (int, error) {
+	n, ok := decimal(q.get("partNumber"))
+	if !ok || n < 1 || n > state.MaxPartNumber {
+		return 0, errorf(InvalidArgument, "part number must be an integer between 1 and %d, inclusive", state.MaxPartNumber)
+	}
+	return int(n), nil
+}
+
+// uploadID reads the parameter of an upload. One that no upload has is unknown.
+func uploadID(q query) (state.UploadID, error) {
+	id := q.get("uploadId")
+	if id == "" || len(id) > state.MaxIDLen || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", state.ErrNoUpload
+	}
+	return state.UploadID(id), nil
+}
+
+// kindOf reads which checksum parts are to have, and what the object's is of.
+func kindOf(h http.Header) (a *algorithm, composite bool, err error) {
+	name, kind := h.Get("X-Amz-Checksum-Algorithm"), h.Get("X-Amz-Checksum-Type")
+	if name == "" {
+		if kind != "" {
+			return nil, false, errorf(InvalidRequest, "the x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header")
+		}
+		return nil, false, nil
+	}
+	if a, err = algorithmBy(name); err != nil {
+		return nil, false, err
+	}
+	switch strings.ToUpper(kind) {
+	case "":
+		composite = a.parts
+	case "COMPOSITE":
+		composite = true
+	case "FULL_OBJECT":
+	default:
+		return nil, false, errorf(InvalidRequest, "the value specified in the x-amz-checksum-type header is invalid: COMPOSITE and FULL_OBJECT are known")
+	}
+	if composite && !a.parts || !composite && !a.whole {
+		return nil, false, errorf(InvalidRequest, "the %s checksum type cannot be used with the %s checksum algorithm", checksumType(composite), strings.ToLower(a.name))
+	}
+	return a, composite, nil
+}
+
+func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
+	if err := checkPut(r.Header); err != nil {
+		return err
+	}
+	attributes, err := attributesOf(r.Header)
+	if err != nil {
+		return err
+	}
+	a, composite, err := kindOf(r.Header)
+	if err != nil {
+		return err
+	}
+	made := objects.UploadRequest{Key: r.key, Attributes: attributes, Composite: composite}
+	if a != nil {
+		made.Algorithm = a.name
+		w.Header().Set("X-Amz-Checksum-Algorithm", a.name)
+		w.Header().Set("X-Amz-Checksum-Type", checksumType(composite))
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	id, err := s.objects.CreateUpload(ctx, r.account(), r.bucket, made)
+	if err != nil {
+		return err
+	}
+	x := newXML()
+	x.root("InitiateMultipartUploadResult")
+	x.text("Bucket", r.bucket)
+	x.text("Key", r.key)
+	x.text("UploadId", string(id))
+	x.end("InitiateMultipartUploadResult")
+	return x.send(w, http.StatusOK)
+}
+
+// upload returns the upload that a request names.
+func (s *surface) upload(r *request) (state.Upload, error) {
+	id, err := uploadID(r.query)
+	if err != nil {
+		return state.Upload{}, err
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	return s.objects.Upload(ctx, r.account(), r.bucket, r.key, id)
+}
+
+// putPart stores a part. The upload is looked at first: it says which checksum its
+// parts have, and for one that is not there no body is read.
+func (s *surface) putPart(w http.ResponseWriter, r *request) error {
+	n, err := partNumber(r.query)
+	if err != nil {
+		return err
+	}
+	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge)
+	if err != nil {
+		return err
+	}
+	up, err := s.upload(r)
+	if err != nil {
+		return err
+	}
+	if err := c.suits(&up); err != nil {
+		return err
+	}
+	part, err := s.objects.PutPart(r.Context(), r.account(), r.bucket, objects.PartRequest{
+		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(r.Context(), s, r),
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Etag", `"`+part.ETag+`"`)
+	for i := range part.Checksums {
+		if a, err := algorithmBy(part.Checksums[i].Algorithm); err == nil {
+			w.Header().Set(a.header, checksumText(&part.Checksums[i], 0))
+		}
+	}
+	return web.Empty(w, http.StatusOK)
+}
+
+// suits makes the part of an upload have the checksum that the upload wants.
+func (c *content) suits(up *state.Upload) error {
+	wanted := up.Checksum.Algorithm
+	if wanted == "" {
+		return nil
+	}
+	if c.algorithm == nil {
+		var err error
+		c.algorithm, err = algorithmBy(wanted)
+		return err
+	}
+	if c.algorithm.name != wanted {
+		return errorf(InvalidRequest, "checksum type mismatch occurred, expected checksum type: %s, actual checksum type: %s",
+			strings.ToLower(wanted), strings.ToLower(c.algorithm.name))
+	}
+	return nil
+}
+
+func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
+	n, err := partNumber(r.query)
+	if err != nil {
+		return err
+	}
+	id, err := uploadID(r.query)
+	if err != nil {
+		return err
+	}
+	src, err := sourceOf(r.Header)
+	if err != nil {
+		return err
+	}
+	piece, err := sourceRange(r.Header.Get("X-Amz-Copy-Source-Range"), uint64(s.maxObject))
+	if err != nil {
+		return err
+	}
+	part, err := s.objects.CopyPart(r.Context(), r.account(), r.bucket, objects.PartCopyRequest{
+		Key: r.key, Upload: id, Number: n, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version,
+		SourceIf: src.guard(r.Header, nil), Range: piece,
+	})
+	if err != nil {
+		return s.sourceMissing(r, &src, err)
+	}
+	if src.version != "" {
+		w.Header().Set("X-Amz-Copy-Source-Version-Id", src.version)
+	}
+	x := newXML()
+	x.root("CopyPartResult")
+	x.time("LastModified", part.Created)
+	x.etag(part.ETag)
+	for i := range part.Checksums {
+		x.text("Checksum"+part.Checksums[i].Algorithm, checksumText(&part.Checksums[i], 0))
+	}
+	x.end("CopyPartResult")
+	return x.send(w, http.StatusOK)
+}
+
+// sourceRange reads x-amz-copy-source-range, which is bytes=<first>-<last> and
+// within the source. A piece has at most most bytes.
+func sourceRange(header string, most uint64) (func(size uint64) (first, count uint64, err error), error) {
+	first, last := int64(0), int64(-1)
+	if header != "" {
+		text, ok := strings.CutPrefix(header, "bytes=")
+		from, to, dash := strings.Cut(text, "-")
+		var good [2]bool
+		first, good[0] = decimal(from)
+		last, good[1] = decimal(to)
+		if !ok || !dash || !good[0] || !good[1] || last < first {
+			return nil, errorf(InvalidArgument, "the x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy")
+		}
+	}
+	return func(size uint64) (uint64, uint64, error) {
+		count := size
+		if header != "" {
+			if uint64(last) >= size {
+				return 0, 0, errorf(InvalidRange, "range specified is not valid for source object of size: %d", size)
+			}
+			count = uint64(last-first) + 1
+		}
+		if count > most {
+			return 0, 0, errorf(InvalidRequest, "the specified copy source is larger than the maximum allowable size for a copy source: %d", most)
+		}
+		return uint64(first), count, nil
+	}, nil
+}
+
+func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
+	id, err := uploadID(r.query)
+	if err != nil {
+		return err
+	}
+	condition, err := writeCondition(r.Header)
+	if err != nil {
+		return err
+	}
+	whole, err := wholeOf(r.Header)
+	if err != nil {
+		return err
+	}
+	body, err := s.readSmall(w, r, maxComplete)
+	if err != nil {
+		return err
+	}
+	listed, err := readParts(body, state.MaxPartNumber)
+	if err != nil {
+		return err
+	}
+	parts, err := completeParts(listed)
+	if err != nil {
+		return err
+	}
+	o, err := s.objects.Complete(r.Context(), r.account(), r.bucket, objects.CompleteRequest{
+		Key: r.key, Upload: id, Parts: parts, If: condition, Check: whole,
+	})
+	if err != nil {
+		return err
+	}
+	identify(w.Header(), &o)
+	w.Header().Del("Etag")
+	x := newXML()
+	x.root("CompleteMultipartUploadResult")
+	x.text("Location", locationOf(r))
+	x.text("Bucket", r.bucket)
+	x.text("Key", r.key)
+	x.etag(o.ETag)
+	x.checksums(o.Checksums, partsOf(&o))
+	x.end("CompleteMultipartUploadResult")
+	return x.send(w, http.StatusOK)
+}
+
+// wholeOf reads what CompleteMultipartUpload says of the object, and returns what
+// judges it before it has a name. The checksum of this request is the object's and
+// not that of the body, so it is taken out of the header.
+func wholeOf(h http.Header) (func(*state.Object) error, error) {
+	size, kind := h.Get("X-Amz-Mp-Object-Size"), strings.ToUpper(h.Get("X-Amz-Checksum-Type"))
+	n, ok := decimal(size)
+	if size != "" && !ok {
+		return nil, errorf(InvalidRequest, "the value for x-amz-mp-object-size is not a number")
+	}
+	if kind != "" && kind != checksumType(true) && kind != checksumType(false) {
+		return nil, errorf(InvalidRequest, "the value specified in the x-amz-checksum-type header is invalid: COMPOSITE and FULL_OBJECT are known")
+	}
+	composite := uncount(h)
+	sum, want, err := checksumHeader(h)
+	if err != nil {
+		return nil, err
+	}
+	if sum != nil {
+		h.Del(sum.header)
+	}
+	if size == "" && kind == "" && sum == nil {
+		return nil, nil
+	}
+	return func(o *state.Object) error {
+		if size != "" && o.Size != uint64(n) {
+			return errorf(InvalidRequest, "the provided x-amz-mp-object-size header value %d does not match what was computed: %d", n, o.Size)
+		}
+		found := sum == nil
+		for i := range o.Checksums {
+			c := &o.Checksums[i]
+			if kind != "" && kind != checksumType(c.Composite) {
+				return errorf(InvalidRequest, "the upload was created using the %s checksum mode: the complete request must use the same checksum mode", checksumType(c.Composite))
+			}
+			if sum == nil || sum.name != c.Algorithm || c.Composite != composite {
+				continue
+			}
+			if found = bytes.Equal(want, c.Value); !found {
+				return errorf(BadDigest, "the %s you specified did not match the calculated checksum", sum.name)
+			}
+		}
+		if !found {
+			return errorf(InvalidRequest, "the upload was not created with a checksum %s of this kind", sum.name)
+		}
+		return nil
+	}, nil
+}
+
+// uncount takes the number of parts from the value of a checksum, which one that
+// is composed of theirs has behind it.
+func uncount(h http.Header) (composite bool) {
+	for i := range algorithms {
+		name := algorithms[i].header
+		value, count, found := strings.Cut(h.Get(name), "-")
+		if _, number := decimal(count); found && number {
+			h.Set(name, value)
+			composite = true
+		}
+	}
+	return composite
+}
+
+// completeParts checks the numbers and ETags of a list of parts.
+func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
+	if len(listed) == 0 {
+		return nil, malformed("there is no Part")
+	}
+	parts := make([]objects.CompletePart, len(listed))
+	for i, l := range listed {
+		n, ok := decimal(l.number)
+		if !ok || n < 1 || n > state.MaxPartNumber {
+			return nil, errorf(InvalidArgument, "PartNumber must be an integer between 1 and %d, inclusive", state.MaxPartNumber)
+		}
+		if i > 0 && int(n) <= parts[i-1].Number {
+			return nil, errorf(InvalidPartOrder, "the list of parts was not in ascending order: parts must be ordered by part number")
+		}
+		parts[i] = objects.CompletePart{Number: int(n), ETag: unquote(l.etag)}
+		for name, text := range l.checksums {
+			a, err := algorithmBy(name)
+			if err != nil {
+				continue // ChecksumType, and what is to come
+			}
+			value, err := a.decode(text)
+			if err != nil {
+				return nil, errorf(InvalidPart, "the checksum of part %d cannot be read", n)
+			}
+			if parts[i].Checksums == nil {
+				parts[i].Checksums = map[string][]byte{}
+			}
+			parts[i].Checksums[a.name] = value
+		}
+	}
+	return parts, nil
+}
+
+// locationOf is the URL of an object, as the client reaches it.
+func locationOf(r *request) string {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	path := "/" + escapeKey(r.key)
+	if !r.hosted {
+		path = "/" + r.bucket + path
+	}
+	return scheme + "://" + r.Host + path
+}
+
+func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {
+	id, err := uploadID(r.query)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	defer cancel()
+	if err := s.objects.Abort(ctx, r.account(), r.bucket, r.key, id); err != nil {
+		return err
+	}
+	return web.Empty(w, http.StatusNoContent)
+}
+
+func (s *surface) listParts(w http.ResponseWriter, r *request) error {
+	id, err := uploadID(r.query)
+	if err != nil {
+		return err
+	}
+	l, err := r.query.listing("max-parts")
+	if err != nil {
+		return err
+	}
+	after, err := r.query.number("part-number-marker", 0, 0, state.MaxPartNumber)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	up, err := s.objects.Upload(ctx, r.account(), r.bucket, r.key, id)
+	if err != nil {
+		return err
+	}
+	var parts []state.Part
+	var more bool
+	if l.limit > 0 {
+		if parts, more, err = s.objects.Parts(ctx, r.account(), r.bucket, r.key, id, after, l.limit); err != nil {
+			return err
+		}
+	}
+	next := after
+	if len(parts) > 0 {
+		next = int(parts[len(parts)-1].Number)
+	}
+	x := newXML()
+	x.root("ListPartsResult")
+	x.text("Bucket", r.bucket)
+	x.text("Key", l.encode(r.key))
+	x.text("UploadId", string(id))
+	x.person("Initiator", r)
+	x.owner(r)
+	x.text("StorageClass", standard)
+	x.number("PartNumberMarker", int64(after))
+	x.number("NextPartNumberMarker", int64(next))
+	x.number("MaxParts", int64(l.limit))
+	if l.encoding != "" {
+		x.text("EncodingType", l.encoding)
+	}
+	x.truth("IsTruncated", more)
+	if up.Checksum.Algorithm != "" {
+		x.text("ChecksumAlgorithm", up.Checksum.Algorithm)
+		x.text("ChecksumType", checksumType(up.Checksum.Composite))
+	}
+	for i := range parts {
+		p := &parts[i]
+		x.begin("Part")
+		x.number("PartNumber", int64(p.Number))
+		x.time("LastModified", p.Created)
+		x.etag(p.ETag)
+		x.text("Size", strconv.FormatUint(p.Size, 10))
+		for j := range p.Checksums {
+			x.text("Checksum"+p.Checksums[j].Algorithm, checksumText(&p.Checksums[j], 0))
+		}
+		x.end("Part")
+	}
+	x.end("ListPartsResult")
+	return x.send(w, http.StatusOK)
+}
+
+func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
+	l, err := r.query.listing("max-uploads")
+	if err != nil {
+		return err
+	}
+	keyMarker, idMarker := r.query.get("key-marker"), r.query.get("upload-id-marker")
+	if keyMarker == "" {
+		idMarker = "" // as Amazon S3 does: it says nothing without a key
+	}
+	if len(idMarker) > state.MaxIDLen {
+		return errorf(InvalidArgument, "the upload-id-marker is no id of an upload")
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	var page state.UploadsPage
+	if l.limit == 0 {
+		_, err = s.objects.Bucket(ctx, r.account(), r.bucket)
+	} else {
+		page, err = s.objects.Uploads(ctx, r.account(), r.bucket, state.UploadsQuery{
+			Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: keyMarker, AfterID: state.UploadID(idMarker), Limit: l.limit,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	x := newXML()
+	x.root("ListMultipartUploadsResult")
+	x.text("Bucket", r.bucket)
+	x.text("KeyMarker", l.encode(keyMarker))
+	x.text("UploadIdMarker", idMarker)
+	if page.Truncated {
+		x.text("NextKeyMarker", l.encode(page.NextKey))
+		x.text("NextUploadIdMarker", string(page.NextID))
+	}
+	x.text("Prefix", l.encode(l.prefix))
+	if l.delimiter != "" {
+		x.text("Delimiter", l.encode(l.delimiter))
+	}
+	if l.encoding != "" {
+		x.text("EncodingType", l.encoding)
+	}
+	x.number("MaxUploads", int64(l.limit))
+	x.truth("IsTruncated", page.Truncated)
+	for i := range page.Uploads {
+		u := &page.Uploads[i]
+		x.begin("Upload")
+		x.text("Key", l.encode(u.Key))
+		x.text("UploadId", string(u.ID))
+		x.person("Initiator", r)
+		x.owner(r)
+		x.text("StorageClass", standard)
+		x.time("Initiated", u.Created)
+		if u.Checksum.Algorithm != "" {
+			x.text("ChecksumAlgorithm", u.Checksum.Algorithm)
+			x.text("ChecksumType", checksumType(u.Checksum.Composite))
+		}
+		x.end("Upload")
+	}
+	for _, prefix := range page.Prefixes {
+		x.commonPrefix(l.encode(prefix))
+	}
+	x.end("ListMultipartUploadsResult")
+	return x.send(w, http.StatusOK)
+}

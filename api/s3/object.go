@@ -1,0 +1,316 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+func (s *surface) putObject(w http.ResponseWriter, r *request) error {
+	if r.query.has("partNumber") {
+		return errorf(InvalidArgument, "partNumber needs uploadId")
+	}
+	if r.query.has("versionId") {
+		return errorf(InvalidArgument, "this operation does not accept a version-id")
+	}
+	if err := checkPut(r.Header); err != nil {
+		return err
+	}
+	a, err := attributesOf(r.Header)
+	if err != nil {
+		return err
+	}
+	condition, err := writeCondition(r.Header)
+	if err != nil {
+		return err
+	}
+	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge)
+	if err != nil {
+		return err
+	}
+	o, err := s.objects.Put(r.Context(), r.account(), r.bucket, objects.PutRequest{
+		Key: r.key, Attributes: a, Body: c.whole(r.Context(), s, r), If: condition,
+	})
+	if err != nil {
+		return err
+	}
+	identify(w.Header(), &o)
+	sayChecksums(w.Header(), &o)
+	return web.Empty(w, http.StatusOK)
+}
+
+// current returns the version that a request names: the current one, whatever it
+// is, or if the request says which, that one if it is current. There are no others.
+func (s *surface) current(r *request) (state.Object, error) {
+	ctx, cancel := r.soon()
+	defer cancel()
+	o, err := s.objects.Object(ctx, r.account(), r.bucket, r.key)
+	if err != nil {
+		return o, err
+	}
+	return o, versionIs(&o, r.query.get("versionId"))
+}
+
+// versionIs refuses a version that is not the current one. "null" is what a bucket
+// without versions calls its only one.
+func versionIs(o *state.Object, version string) error {
+	if version == "" || version == "null" || version == string(o.ID) {
+		return nil
+	}
+	return errorf(NoSuchVersion, "the specified version does not exist")
+}
+
+// overrides are the headers that a request may set in the answer, and by which
+// parameter.
+var overrides = []struct{ parameter, header string }{
+	{"response-cache-control", "Cache-Control"},
+	{"response-content-disposition", "Content-Disposition"},
+	{"response-content-encoding", "Content-Encoding"},
+	{"response-content-language", "Content-Language"},
+	{"response-content-type", "Content-Type"},
+	{"response-expires", "Expires"},
+}
+
+func checkOverrides(q query) error {
+	for _, o := range overrides {
+		if !isHeaderValue(q.get(o.parameter)) {
+			return errorf(InvalidArgument, "%s cannot be the value of a header", o.parameter)
+		}
+	}
+	return nil
+}
+
+func isHeaderValue(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
+// getObject answers GET and HEAD of an object.
+func (s *surface) getObject(w http.ResponseWriter, r *request) error {
+	if err := checkOverrides(r.query); err != nil {
+		return err
+	}
+	o, err := s.current(r)
+	if err != nil {
+		return err
+	}
+	piece, partial, err := pieceOf(r, &o)
+	conditions := conditionsOf(r.Header)
+	switch conditions.judge(o.ETag, o.Created) {
+	case verdictFailed:
+		return errorf(PreconditionFailed, "at least one of the preconditions you specified did not hold").
+			with("Etag", `"`+o.ETag+`"`).with("Last-Modified", httpTime(o.Created))
+	case verdictNotModified:
+		identify(w.Header(), &o)
+		w.Header().Set("Last-Modified", httpTime(o.Created))
+		w.Header().Del("Cache-Control")
+		if kept := o.Headers["Cache-Control"]; kept != "" {
+			w.Header().Set("Cache-Control", kept)
+		}
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead || piece.count == 0 {
+		head(w.Header(), r, &o, piece, partial)
+		w.WriteHeader(statusOf(partial))
+		return nil
+	}
+	return s.sendContent(w, r, &o, piece, partial)
+}
+
+func statusOf(partial bool) int {
+	if partial {
+		return http.StatusPartialContent
+	}
+	return http.StatusOK
+}
+
+// head sets the headers of an answer with a piece of an object.
+func head(h http.Header, r *request, o *state.Object, piece span, partial bool) {
+	describe(h, o)
+	for _, o := range overrides {
+		if value := r.query.get(o.parameter); value != "" {
+			h.Set(o.header, value)
+		}
+	}
+	if sealed(o) {
+		h.Set("Content-Type", defaultType)
+	}
+	if len(o.Tags) > 0 {
+		h.Set("X-Amz-Tagging-Count", strconv.Itoa(len(o.Tags)))
+	}
+	if strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED") && uint64(piece.count) == o.Size {
+		sayChecksums(h, o)
+	}
+	if r.query.has("partNumber") {
+		if n := partsOf(o); n > 0 {
+			h.Set("X-Amz-Mp-Parts-Count", strconv.FormatUint(n, 10))
+		}
+	}
+	if partial {
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", piece.first, piece.first+piece.count-1, o.Size))
+	}
+	h.Set("Content-Length", strconv.FormatInt(piece.count, 10))
+}
+
+// piece is what of an object a request asks for.
+func pieceOf(r *request, o *state.Object) (p span, partial bool, err error) {
+	size := int64(o.Size)
+	header := r.Header.Get("Range")
+	if r.query.has("partNumber") {
+		n, err := partNumber(r.query)
+		switch {
+		case err != nil:
+			return p, false, err
+		case header != "":
+			return p, false, errorf(InvalidRequest, "cannot specify both Range header and partNumber query parameter")
+		}
+		p, ok := partOf(o, uint64(n))
+		if !ok {
+			return p, false, errorf(InvalidPartNumber, "the requested partnumber is not satisfiable")
+		}
+		return p, p.count > 0, nil
+	}
+	if header != "" && len(r.Header["Range"]) == 1 && ifRange(r.Header.Get("If-Range"), o) {
+		p, partial, err := rangeOf(header, size)
+		if partial || err != nil {
+			return p, partial, err
+		}
+	}
+	return span{0, size}, false, nil
+}
+
+// ifRange tells whether a range still is one of the version that the client means
+// (RFC 9110, section 13.1.5).
+func ifRange(value string, o *state.Object) bool {
+	if value == "" {
+		return true
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return httpTime(o.Created) == at.UTC().Format(http.TimeFormat)
+	}
+	return !strings.HasPrefix(value, "W/") && unquote(value) == o.ETag
+}
+
+// partOf returns where a part of an object is.
+func partOf(o *state.Object, n uint64) (span, bool) {
+	if len(o.Parts) == 0 {
+		return span{0, int64(o.Size)}, n == 1
+	}
+	first := uint64(0)
+	for _, run := range o.Parts {
+		if n <= run.Count {
+			return span{int64(first + (n-1)*run.Size), int64(run.Size)}, true
+		}
+		first += run.Count * run.Size
+		n -= run.Count
+	}
+	return span{}, false
+}
+
+func unsatisfiable(size int64) *Error {
+	return errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
+}
+
+// copyBuffer is how much of an object is on its way at once.
+const copyBuffer = 256 << 10
+
+var copyPool = sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }}
+
+// sendContent answers with a piece of an object. The first bytes are read before
+// the answer begins, so that content that cannot be had is an error and no broken
+// answer.
+func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object, piece span, partial bool) (err error) {
+	f, err := s.objects.Open(r.Context(), r.account(), o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := f.Close(); closing != nil && err == nil {
+			err = fmt.Errorf("close content: %w", closing)
+		}
+	}()
+	if _, err := f.Seek(piece.first, io.SeekStart); err != nil {
+		return fmt.Errorf("seek in content: %w", err)
+	}
+	buffer := copyPool.Get().(*[]byte)
+	defer copyPool.Put(buffer)
+	n, err := io.ReadAtLeast(f, (*buffer)[:min(piece.count, copyBuffer)], 1)
+	if err != nil {
+		return fmt.Errorf("read content: %w", short(err))
+	}
+	head(w.Header(), r, o, piece, partial)
+	w.WriteHeader(statusOf(partial))
+	out := &steady{w: w, control: http.NewResponseController(w)}
+	defer out.done()
+	for left := piece.count; ; {
+		if _, err := out.Write((*buffer)[:n]); err != nil {
+			return fmt.Errorf("write content: %w", err)
+		}
+		if left -= int64(n); left == 0 {
+			return nil
+		}
+		if n, err = io.ReadAtLeast(f, (*buffer)[:min(left, copyBuffer)], 1); err != nil {
+			return fmt.Errorf("read content: %w", short(err))
+		}
+	}
+}
+
+// short is the error of content that has fewer bytes than its record says.
+func short(err error) error {
+	if err == io.EOF { //nolint:errorlint // what ReadAtLeast itself returns
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// deleteObject removes an object. That there is none is no error.
+func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
+	condition, err := writeCondition(r.Header)
+	if err != nil {
+		return err
+	}
+	if condition.Absent {
+		return notImplemented("If-None-Match of a deletion")
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	if err := s.remove(ctx, r, doomed{key: r.key, version: r.query.get("versionId")}, condition); err != nil {
+		return err
+	}
+	w.Header().Set("X-Amz-Delete-Marker", "true")
+	return web.Empty(w, http.StatusNoContent)
+}
+
+// remove deletes one object, or one version of it if that is named.
+func (s *surface) remove(ctx context.Context, r *request, d doomed, c state.Condition) error {
+	if d.version != "" && d.version != "null" {
+		o, err := s.objects.Object(ctx, r.account(), r.bucket, d.key)
+		if errors.Is(err, state.ErrNoKey) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := versionIs(&o, d.version); err != nil {
+			return err
+		}
+		if len(c.Match) == 0 {
+			c.Match = []string{o.ETag} // or another version would go, should one come now
+		} else if !matches(c.Match, o.ETag) {
+			return state.ErrPrecondition
+		}
+	}
+	return s.objects.Delete(ctx, r.account(), r.bucket, d.key, c)
+}

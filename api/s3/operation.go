@@ -1,0 +1,205 @@
+package s3
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// scopeDelete is a permission to delete and nothing else. No key of this release
+// can have it; one that could would be a narrower storage:write.
+const scopeDelete = "storage:delete"
+
+// permission is what a token needs. The zero permission is granted to nobody.
+type permission uint8
+
+const (
+	needRead   permission = iota + 1 // storage:read
+	needWrite                        // storage:write
+	needDelete                       // storage:delete, which storage:write implies
+	needCopy                         // both storage:read, of the source, and storage:write
+)
+
+func (p permission) granted(who *accounts.Principal) bool {
+	switch p {
+	case needRead:
+		return who.May(state.ScopeRead)
+	case needWrite:
+		return who.May(state.ScopeWrite)
+	case needDelete:
+		return who.May(scopeDelete) || who.May(state.ScopeWrite)
+	case needCopy:
+		return who.May(state.ScopeRead) && who.May(state.ScopeWrite)
+	}
+	return false
+}
+
+// operation is one row of the table.
+type operation struct {
+	name   string // as the S3 API has it
+	level  level
+	method string
+	sub    string // the sub-resource; "" is none
+	copies bool   // x-amz-copy-source is there
+	need   permission
+	serve  func(w http.ResponseWriter, r *request) error
+}
+
+// operations is the one table of what is served. docs/s3.md describes it.
+func (s *surface) operations() []operation {
+	const (
+		service = levelService
+		bucket  = levelBucket
+		object  = levelObject
+
+		get  = http.MethodGet
+		head = http.MethodHead
+		put  = http.MethodPut
+		post = http.MethodPost
+		del  = http.MethodDelete
+	)
+	return []operation{
+		{"ListBuckets", service, get, "", false, needRead, s.listBuckets},
+
+		{"CreateBucket", bucket, put, "", false, needWrite, s.createBucket},
+		{"DeleteBucket", bucket, del, "", false, needDelete, s.deleteBucket},
+		{"HeadBucket", bucket, head, "", false, needRead, s.headBucket},
+		{"ListObjects", bucket, get, "", false, needRead, s.listObjects},
+		{"ListObjectsV2", bucket, get, "list-type", false, needRead, s.listObjectsV2},
+		{"DeleteObjects", bucket, post, "delete", false, needDelete, s.deleteObjects},
+		{"ListMultipartUploads", bucket, get, "uploads", false, needRead, s.listUploads},
+		{"GetBucketLocation", bucket, get, "location", false, needRead, s.probe(probeLocation)},
+		{"GetBucketVersioning", bucket, get, "versioning", false, needRead, s.probe(probeVersioning)},
+		{"GetBucketAcl", bucket, get, "acl", false, needRead, s.probe(probeACL)},
+		{"GetBucketPolicyStatus", bucket, get, "policyStatus", false, needRead, s.probe(probePolicyStatus)},
+		{"GetBucketLifecycleConfiguration", bucket, get, "lifecycle", false, needRead, s.probe(nothing(NoSuchLifecycleConfiguration, "the lifecycle configuration does not exist"))},
+		{"GetBucketPolicy", bucket, get, "policy", false, needRead, s.probe(nothing(NoSuchBucketPolicy, "the bucket policy does not exist"))},
+		{"GetBucketCors", bucket, get, "cors", false, needRead, s.probe(nothing(NoSuchCORSConfiguration, "the CORS configuration does not exist"))},
+		{"GetObjectLockConfiguration", bucket, get, "object-lock", false, needRead, s.probe(nothing(ObjectLockConfigurationNotFoundError, "object lock configuration does not exist for this bucket"))},
+		{"GetBucketTagging", bucket, get, "tagging", false, needRead, s.probe(nothing(NoSuchTagSet, "the tag set does not exist"))},
+		{"GetBucketEncryption", bucket, get, "encryption", false, needRead, s.probe(nothing(ServerSideEncryptionConfigurationNotFoundError, "the server side encryption configuration was not found"))},
+
+		{"PutObject", object, put, "", false, needWrite, s.putObject},
+		{"CopyObject", object, put, "", true, needCopy, s.copyObject},
+		{"GetObject", object, get, "", false, needRead, s.getObject},
+		{"HeadObject", object, head, "", false, needRead, s.getObject},
+		{"DeleteObject", object, del, "", false, needDelete, s.deleteObject},
+		{"GetObjectAcl", object, get, "acl", false, needRead, s.objectACL},
+		{"GetObjectTagging", object, get, "tagging", false, needRead, s.getTagging},
+		{"PutObjectTagging", object, put, "tagging", false, needWrite, s.putTagging},
+		{"DeleteObjectTagging", object, del, "tagging", false, needWrite, s.deleteTagging},
+		{"CreateMultipartUpload", object, post, "uploads", false, needWrite, s.createUpload},
+		{"UploadPart", object, put, "uploadId", false, needWrite, s.putPart},
+		{"UploadPartCopy", object, put, "uploadId", true, needCopy, s.copyPart},
+		{"CompleteMultipartUpload", object, post, "uploadId", false, needWrite, s.completeUpload},
+		{"AbortMultipartUpload", object, del, "uploadId", false, needWrite, s.abortUpload},
+		{"ListParts", object, get, "uploadId", false, needRead, s.listParts},
+	}
+}
+
+// rowKey finds a row of the table.
+type rowKey struct {
+	level       level
+	method, sub string
+	copies      bool
+}
+
+// tableOf makes a map of rows. One that nobody may use, or that is there twice, is
+// a mistake of ours.
+func tableOf(rows []operation) (map[rowKey]*operation, error) {
+	table := make(map[rowKey]*operation, len(rows))
+	for i := range rows {
+		op := &rows[i]
+		key := rowKey{op.level, op.method, op.sub, op.copies}
+		switch {
+		case op.need == 0:
+			return nil, fmt.Errorf("s3: %s does not say who may use it", op.name)
+		case table[key] != nil:
+			return nil, fmt.Errorf("s3: %s and %s are the same request", op.name, table[key].name)
+		case op.sub != "" && !slices.Contains(subResources, op.sub):
+			return nil, fmt.Errorf("s3: %s has a sub-resource that is not looked for", op.name)
+		}
+		table[key] = op
+	}
+	return table, nil
+}
+
+// subResources are the parameters that make another operation of a request, sorted:
+// those of the S3 API that are served here and those that are not.
+var subResources = []string{
+	"abac", "accelerate", "acl", "analytics", "append", "attributes", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
+	"legal-hold", "lifecycle", "list-type", "location", "logging", "metadataConfiguration", "metadataInventoryTable",
+	"metadataJournalTable", "metadataTable", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
+	"publicAccessBlock", "rename", "renameObject", "replication", "requestPayment", "restore", "retention", "select", "select-type",
+	"session", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
+}
+
+// modifiers are the parameters that a request may have beside them, sorted.
+var modifiers = []string{
+	"bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
+	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
+	"response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type",
+	"response-expires", "start-after", "upload-id-marker", "versionId",
+}
+
+// find returns the operation of a request. A sub-resource that is not served is
+// 501: taken for what stays without it, a request could overwrite an object. So is
+// a parameter without a value that nobody knows, where something would change.
+func (s *surface) find(r *request) (*operation, error) {
+	if r.Method == http.MethodOptions {
+		return nil, errorf(AccessForbidden, "CORSResponse: CORS is not enabled for this origin")
+	}
+	sub := ""
+	for _, p := range r.query {
+		_, known := slices.BinarySearch(subResources, p.name)
+		switch {
+		case known && sub != "" && sub != p.name:
+			return nil, errorf(InvalidRequest, "the parameters %s and %s do not go together", sub, p.name)
+		case known:
+			sub = p.name
+		case p.value == "" && changes(r.Method) && !s.harmless(p.name):
+			return nil, errorf(NotImplemented, "the sub-resource %.64q is not implemented", p.name)
+		}
+	}
+	_, copies := r.Header[copySource]
+	key := rowKey{r.level, r.Method, sub, copies && r.Method == http.MethodPut && r.level == levelObject && (sub == "" || sub == "uploadId")}
+	if op := s.table[key]; op != nil {
+		return op, nil
+	}
+	if sub != "" {
+		return nil, errorf(NotImplemented, "%s with the sub-resource %s is not implemented", r.Method, sub)
+	}
+	if r.Method == http.MethodPost && r.level == levelBucket {
+		return nil, errorf(NotImplemented, "uploads by a form are not implemented")
+	}
+	e := errorf(MethodNotAllowed, "the specified method is not allowed against this resource")
+	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))
+}
+
+func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
+
+// harmless tells whether a parameter without a value changes nothing of what a
+// request is.
+func (s *surface) harmless(name string) bool {
+	if _, known := slices.BinarySearch(modifiers, name); known {
+		return true
+	}
+	lower := strings.ToLower(name)
+	return strings.HasPrefix(lower, "x-")
+}
+
+// allowed are the methods of a level without a sub-resource.
+func (s *surface) allowed(of level) []string {
+	var methods []string
+	for key := range s.table {
+		if key.level == of && key.sub == "" && !slices.Contains(methods, key.method) {
+			methods = append(methods, key.method)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}

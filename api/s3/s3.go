@@ -1,0 +1,243 @@
+// Package s3 is the object gateway over HTTP: buckets, objects, multipart uploads
+// and tags in the forms of the Amazon S3 REST API, as far as docs/s3.md says. It
+// decides who asks, what is asked for and how it is answered; what becomes of it
+// is for cluster/objects.
+//
+// Requests are routed by the path as it was sent: a key is any bytes, with // and
+// .. and %2F in it, and net/http would clean it. One table, operations, gives the
+// operation of a method, a sub-resource and a copy header, and the permission that
+// it needs. What the table does not have is refused, never taken for something
+// else.
+//
+// Imports: std, api/internal/web, api/s3/sigv4, cluster/objects, cluster/accounts,
+// consensus/state.
+// Never:   other surfaces, consensus, storage, peer, listeners.
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Objects are the use cases that this surface serves. What belongs to another
+// account behaves as if it did not exist. Errors are state.Errors, and those of
+// bodies and callbacks, wrapped.
+type Objects interface {
+	// Buckets returns an account's buckets by name.
+	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
+	// CreateBucket makes a bucket, or returns state.ErrExists.
+	CreateBucket(ctx context.Context, a state.AccountID, name string) error
+	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
+	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
+	// Bucket returns a bucket as it is now anywhere, or state.ErrNoBucket.
+	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
+	// List returns one page of a bucket's keys.
+	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
+	// Put stores an object: it is durable when it returns.
+	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
+	// Object returns the current version of a key as it is now anywhere, or
+	// state.ErrNoBucket, state.ErrNoKey.
+	Object(ctx context.Context, a state.AccountID, bucket, key string) (state.Object, error)
+	// Open reads an object's content.
+	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
+	// Delete removes an object. A key that is not there is no error, unless c asks
+	// for one.
+	Delete(ctx context.Context, a state.AccountID, bucket, key string, c state.Condition) error
+	// DeleteMany removes up to state.MaxDeleteKeys objects in one change.
+	DeleteMany(ctx context.Context, a state.AccountID, bucket string, keys []string) error
+	// Copy makes an object of another's content.
+	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
+	// SetTags replaces an object's tags.
+	SetTags(ctx context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error
+	// CreateUpload begins a multipart upload.
+	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
+	// PutPart stores a part; the last of a number counts.
+	PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (state.Part, error)
+	// CopyPart makes a part of an object's content.
+	CopyPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (state.Part, error)
+	// Complete makes an object of parts. Once more with the same parts it answers
+	// as it did.
+	Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (state.Object, error)
+	// Abort ends an upload and frees its parts.
+	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
+	// Upload returns an upload, or state.ErrNoUpload.
+	Upload(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) (state.Upload, error)
+	// Uploads returns one page of a bucket's uploads.
+	Uploads(ctx context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (state.UploadsPage, error)
+	// Parts returns an upload's parts whose number is above after.
+	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
+}
+
+// Accounts tell who a request speaks for.
+type Accounts interface {
+	// Authenticate judges a bearer token, or returns state.ErrUnauthorized.
+	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+	// S3Key returns the secret of an access key and who it speaks for, or
+	// state.ErrUnauthorized for one that is unknown, revoked or over.
+	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
+	// Used notes that what S3Key told of was used with the right secret.
+	Used(who accounts.Principal)
+}
+
+// Defaults of Options.
+const (
+	DefaultRegion    = "us-east-1"
+	DefaultMaxObject = 5 << 30   // bytes, as of Amazon S3
+	DefaultMinPart   = 5_000_000 // bytes: 5 MB and 5 MiB parts both pass
+)
+
+// Options are what the surface is made of. Objects, Accounts and Logger are
+// required.
+type Options struct {
+	Objects  Objects
+	Accounts Accounts
+	// Region is what buckets say of where they are; requests may be signed for any.
+	Region string
+	// Domain is the host below which the first label is a bucket: with
+	// s3.example.org, photos.s3.example.org is the bucket photos. Empty: none.
+	Domain string
+	// MaxObject is the most bytes of a body, MinPart the least of a part that is
+	// not the last (which Objects judge, and the answer names).
+	MaxObject, MinPart int64
+	// Limits hold accounts and addresses to their rates; nil: none.
+	Limits *web.Limits
+	// Origins are those whose scripts may use the surface from a browser.
+	Origins []string
+	Now     func() time.Time // nil: time.Now
+	Version string
+	Logger  *slog.Logger
+}
+
+// caseTimeout bounds each call of a use case that moves no content: a node
+// without a majority answers 503 before a client gives up.
+const caseTimeout = 7 * time.Second
+
+type surface struct {
+	objects   Objects
+	accounts  Accounts
+	region    string
+	domain    string // in lower case, with a dot before it; or empty
+	maxObject int64
+	minPart   int64
+	limits    *web.Limits
+	now       func() time.Time
+	table     map[rowKey]*operation
+}
+
+// New returns the handler of the surface.
+func New(o Options) (http.Handler, error) {
+	if o.Objects == nil || o.Accounts == nil || o.Logger == nil {
+		return nil, errors.New("s3: Objects, Accounts and Logger are required")
+	}
+	s := &surface{
+		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
+		limits: o.Limits, now: o.Now,
+	}
+	if s.region == "" {
+		s.region = DefaultRegion
+	}
+	if o.Domain != "" {
+		s.domain = "." + strings.ToLower(strings.Trim(o.Domain, "."))
+	}
+	if s.maxObject <= 0 {
+		s.maxObject = DefaultMaxObject
+	}
+	if s.minPart <= 0 {
+		s.minPart = DefaultMinPart
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	var err error
+	if s.table, err = tableOf(s.operations()); err != nil {
+		return nil, err
+	}
+	server := "holdfast"
+	if o.Version != "" {
+		server += "/" + o.Version
+	}
+	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger}, s.serve)
+	return crossOrigin(o.Origins, wrapped), nil
+}
+
+// request is one request on its way through the surface.
+type request struct {
+	*http.Request
+	target
+	query  query
+	caller caller
+	who    accounts.Principal
+}
+
+// account is whose request it is.
+func (r *request) account() state.AccountID { return r.who.Account }
+
+// soon bounds a call of a use case that moves no content.
+func (r *request) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), caseTimeout)
+}
+
+// serve decides, in this order: whether the address may ask at all, what is asked
+// for, who asks, whether they may, and whether the account has asked too often.
+// Nothing of the body is read before that: who may not put gets 403 in the place
+// of 100 Continue.
+func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
+	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
+	if err := s.limits.Address(plain); err != nil {
+		return err
+	}
+	r := &request{Request: plain}
+	var err error
+	if r.target, err = s.targetOf(plain); err != nil {
+		return err
+	}
+	if r.query, err = parseQuery(plain.URL.RawQuery); err != nil {
+		return err
+	}
+	if err := s.authenticate(r); err != nil {
+		return err
+	}
+	op, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	if !op.need.granted(&r.who) {
+		return errorf(AccessDenied, "the token does not permit %s", op.name)
+	}
+	if err := s.limits.Account(r.account()); err != nil {
+		return err
+	}
+	if err := r.check(s); err != nil {
+		return err
+	}
+	if err := op.serve(w, r); err != nil {
+		return fmt.Errorf("%s: %w", op.name, err)
+	}
+	return nil
+}
+
+// requestIDHeader carries the id that is in an error's RequestId.
+const requestIDHeader = "X-Amz-Request-Id"
+
+// logged is what the log shows of a path: keys are the users' own.
+func (s *surface) logged(r *http.Request) string {
+	t, err := s.targetOf(r)
+	switch {
+	case err != nil:
+		return "?"
+	case t.level == levelObject:
+		return "/" + t.bucket + "/…"
+	}
+	return "/" + t.bucket
+}

@@ -1,0 +1,140 @@
+package s3
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxTagging bounds the body of PutObjectTagging, in bytes: ten tags of the most
+// characters, each written as a reference, are below it.
+const maxTagging = 128 << 10
+
+func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
+	o, err := s.current(r)
+	if err != nil {
+		return err
+	}
+	x := newXML()
+	x.root("Tagging")
+	x.begin("TagSet")
+	for _, t := range o.Tags {
+		x.begin("Tag")
+		x.text("Key", t.Key)
+		x.text("Value", t.Value)
+		x.end("Tag")
+	}
+	x.end("TagSet")
+	x.end("Tagging")
+	w.Header().Set("X-Amz-Version-Id", string(o.ID))
+	return x.send(w, http.StatusOK)
+}
+
+func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
+	body, err := s.readSmall(w, r, maxTagging)
+	if err != nil {
+		return err
+	}
+	tags, err := readTagging(body)
+	if err != nil {
+		return err
+	}
+	if err := checkTags(tags); err != nil {
+		return err
+	}
+	if err := s.setTags(r, tags); err != nil {
+		return err
+	}
+	return web.Empty(w, http.StatusOK)
+}
+
+func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
+	if err := s.setTags(r, nil); err != nil {
+		return err
+	}
+	return web.Empty(w, http.StatusNoContent)
+}
+
+func (s *surface) setTags(r *request, tags []state.Tag) error {
+	if r.query.get("versionId") != "" {
+		if _, err := s.current(r); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	defer cancel()
+	return s.objects.SetTags(ctx, r.account(), r.bucket, r.key, tags)
+}
+
+// readTagging reads Tagging, TagSet and in it Tag with Key and Value.
+func readTagging(body []byte) (tags []state.Tag, err error) {
+	x, err := readXML(body, "Tagging")
+	if err != nil {
+		return nil, err
+	}
+	sets := 0
+	for {
+		name, ok, err := x.child()
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok && sets == 1:
+			return tags, x.finish()
+		case !ok || name != "TagSet":
+			return nil, malformed("Tagging has to have one TagSet")
+		}
+		sets++
+		if tags, err = x.tagSet(tags); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (x *xmlReader) tagSet(tags []state.Tag) ([]state.Tag, error) {
+	for {
+		name, ok, err := x.child()
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return tags, nil
+		case name != "Tag":
+			return nil, malformed("TagSet has %.64q in it", name)
+		}
+		t, err := x.tag()
+		if err != nil {
+			return nil, err
+		}
+		if tags = append(tags, t); len(tags) > state.MaxTags {
+			return nil, checkTags(tags)
+		}
+	}
+}
+
+func (x *xmlReader) tag() (t state.Tag, err error) {
+	keys, values := 0, 0
+	for {
+		name, ok, err := x.child()
+		switch {
+		case err != nil:
+			return t, err
+		case ok && name == "Key":
+			t.Key, err = x.text()
+			keys++
+		case ok && name == "Value":
+			t.Value, err = x.text()
+			values++
+		case ok:
+			return t, malformed("Tag has %.64q in it", name)
+		case keys != 1 || values != 1:
+			return t, malformed("Tag has to have one Key and one Value")
+		default:
+			return t, nil
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+}

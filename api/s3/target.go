@@ -1,0 +1,253 @@
+package s3
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// level is what a path names.
+type level uint8
+
+const (
+	levelService level = iota // all buckets of an account
+	levelBucket
+	levelObject
+)
+
+// target is what a request is about.
+type target struct {
+	level  level
+	bucket string
+	key    string // as its bytes are: nothing is cleaned
+	hosted bool   // the bucket is in the name of the host
+}
+
+// targetOf reads path and host. The path is split as it was sent and its pieces
+// are decoded after that, so that an escaped slash parts nothing.
+func (s *surface) targetOf(r *http.Request) (target, error) {
+	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
+	t := target{}
+	rest, named := path, path != ""
+	if bucket, ok := s.bucketOfHost(r.Host); ok {
+		t.bucket, t.hosted = bucket, true
+	} else {
+		if !named {
+			return t, nil
+		}
+		var slash bool
+		bucket, rest, slash = strings.Cut(path, "/")
+		named = slash && rest != ""
+		if t.bucket, ok = unescape(bucket, false); !ok {
+			return t, errorf(InvalidURI, "the path is not percent-encoded")
+		}
+	}
+	t.level = levelBucket
+	if !named {
+		return t, nil
+	}
+	t.level = levelObject
+	var ok bool
+	if t.key, ok = unescape(rest, false); !ok {
+		return t, errorf(InvalidURI, "the path is not percent-encoded")
+	}
+	return t, nil
+}
+
+// bucketOfHost returns the bucket that the name of a host begins with.
+func (s *surface) bucketOfHost(host string) (string, bool) {
+	if s.domain == "" {
+		return "", false
+	}
+	if colon := strings.LastIndexByte(host, ':'); colon >= 0 && !strings.HasSuffix(host, "]") {
+		host = host[:colon]
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	bucket, ok := strings.CutSuffix(host, s.domain)
+	return bucket, ok && bucket != ""
+}
+
+// check refuses what no bucket and no key can be called.
+func (t *target) check() error {
+	if t.level >= levelBucket && !validBucket(t.bucket) {
+		return errorf(InvalidBucketName, "the specified bucket is not valid: 3 to 63 lower case letters, digits, dots and hyphens")
+	}
+	return checkKey(t.key)
+}
+
+func checkKey(key string) error {
+	if len(key) > state.MaxKeyBytes {
+		return errorf(KeyTooLongError, "your key is too long: %d bytes, at most %d", len(key), state.MaxKeyBytes)
+	}
+	return nil
+}
+
+// validBucket tells whether a bucket can have a name: labels of letters and digits
+// with hyphens inside, and dots between them, so that it can stand in the name of
+// a host; and no IP address.
+func validBucket(name string) bool {
+	if len(name) < 3 || len(name) > 63 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			if c := label[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+				return false
+			}
+		}
+	}
+	_, err := netip.ParseAddr(name)
+	return err != nil
+}
+
+// parameter is one of a query.
+type parameter struct{ name, value string }
+
+// query are a query's parameters, in order.
+type query []parameter
+
+// parseQuery splits a query at & alone, and decodes + as a space.
+func parseQuery(raw string) (query, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	q := make(query, 0, strings.Count(raw, "&")+1)
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		var p parameter
+		var ok bool
+		if p.name, ok = unescape(name, true); ok {
+			p.value, ok = unescape(value, true)
+		}
+		if !ok {
+			return nil, errorf(InvalidURI, "the query is not percent-encoded")
+		}
+		q = append(q, p)
+	}
+	return q, nil
+}
+
+// get returns the first value of a parameter.
+func (q query) get(name string) string {
+	value, _ := q.find(name)
+	return value
+}
+
+func (q query) find(name string) (value string, given bool) {
+	for i := range q {
+		if q[i].name == name {
+			return q[i].value, true
+		}
+	}
+	return "", false
+}
+
+func (q query) has(name string) bool {
+	_, given := q.find(name)
+	return given
+}
+
+// number reads a parameter that is a number from least to most; more is most. An
+// empty one is not there.
+func (q query) number(name string, absent, least, most int) (int, error) {
+	text := q.get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, ok := decimal(text)
+	if !ok || n < int64(least) {
+		return 0, errorf(InvalidArgument, "%s has to be a number from %d on", name, least)
+	}
+	return int(min(n, int64(most))), nil
+}
+
+// decimal reads a number that has digits only. Those that are too large are the
+// largest.
+func decimal(text string) (n int64, ok bool) {
+	if text == "" {
+		return 0, false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n < 1<<59 {
+			n = n*10 + int64(c-'0')
+		}
+	}
+	return n, true
+}
+
+// unescape decodes percent-encoding, and with plus a plus as a space.
+func unescape(text string, plus bool) (string, bool) {
+	if !strings.ContainsRune(text, '%') && (!plus || !strings.ContainsRune(text, '+')) {
+		return text, true
+	}
+	decoded := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '%':
+			if i+2 >= len(text) {
+				return "", false
+			}
+			high, low := nibble(text[i+1]), nibble(text[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			decoded = append(decoded, byte(high<<4|low))
+			i += 2
+		case c == '+' && plus:
+			decoded = append(decoded, ' ')
+		default:
+			decoded = append(decoded, c)
+		}
+	}
+	return string(decoded), true
+}
+
+// nibble is the value of a hexadecimal digit, or -1.
+func nibble(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// escapeKey encodes text as encoding-type=url has it: all but letters, digits,
+// - _ . ~ and the slash, a space as %20.
+func escapeKey(text string) string {
+	const upper = "0123456789ABCDEF"
+	plain := func(c byte) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.~/", c) >= 0
+	}
+	i := 0
+	for i < len(text) && plain(text[i]) {
+		i++
+	}
+	if i == len(text) {
+		return text
+	}
+	b := append(make([]byte, 0, len(text)+16), text[:i]...)
+	for ; i < len(text); i++ {
+		if c := text[i]; plain(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', upper[c>>4], upper[c&15])
+		}
+	}
+	return string(b)
+}

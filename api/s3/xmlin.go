@@ -1,0 +1,525 @@
+package s3
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxXMLDepth is how deep elements may be nested. The deepest that is read is 4.
+const maxXMLDepth = 16
+
+// xmlReader reads the XML of a request, element by element, without a tree of it.
+//
+// encoding/xml refuses the characters below a space, as references too, and clients
+// send such keys in DeleteObjects. This one reads what XML 1.0 has for data:
+// elements, whose prefixes and attributes are passed over, text, references to
+// characters, CDATA, comments and instructions. Entities that a document defines
+// are no part of that: there is nothing that grows. Text is UTF-8.
+type xmlReader struct {
+	rest   []byte
+	stack  []string
+	closed bool // the element at hand ended where it began: <a/>
+}
+
+// malformed is the one answer to XML that is not what it has to be.
+func malformed(format string, args ...any) *Error {
+	e := errorf(MalformedXML, format, args...)
+	e.Message = "the XML you provided was not well-formed or did not validate against our published schema: " + e.Message
+	return e
+}
+
+// readXML begins to read a document whose outermost element has a name.
+func readXML(data []byte, root string) (*xmlReader, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if !utf8.Valid(data) {
+		return nil, malformed("it is not UTF-8")
+	}
+	x := &xmlReader{rest: data}
+	if err := x.declaration(); err != nil {
+		return nil, err
+	}
+	name, began, err := x.next()
+	switch {
+	case err != nil:
+		return nil, err
+	case !began || name != root:
+		return nil, malformed("it does not begin with %s", root)
+	}
+	return x, nil
+}
+
+// declaration reads <?xml ... ?>, of which only the encoding counts.
+func (x *xmlReader) declaration() error {
+	if !bytes.HasPrefix(x.rest, []byte("<?xml")) {
+		return nil
+	}
+	end := bytes.Index(x.rest, []byte("?>"))
+	if end < 0 {
+		return malformed("its declaration does not end")
+	}
+	text := strings.ToLower(string(x.rest[:end]))
+	if _, encoding, given := strings.Cut(text, "encoding"); given && !strings.Contains(encoding, "utf-8") && !strings.Contains(encoding, "us-ascii") {
+		return malformed("its encoding is not UTF-8")
+	}
+	x.rest = x.rest[end+len("?>"):]
+	return nil
+}
+
+// child returns the name of the next element in the one at hand, which is the one
+// at hand from then on; ok is false when there is no more, and the one around it
+// is at hand again. Text between elements is an error.
+func (x *xmlReader) child() (name string, ok bool, err error) {
+	if len(x.stack) == 0 {
+		return "", false, malformed("it has more after its end")
+	}
+	return x.next()
+}
+
+func (x *xmlReader) next() (name string, began bool, err error) {
+	if x.closed {
+		x.pop()
+		return "", false, nil
+	}
+	for {
+		x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
+		switch {
+		case len(x.rest) == 0:
+			return "", false, malformed("it ends too soon")
+		case x.rest[0] != '<':
+			return "", false, malformed("there is text between elements")
+		case bytes.HasPrefix(x.rest, []byte("</")):
+			return "", false, x.endTag()
+		}
+		passed, err := x.pass()
+		if err != nil {
+			return "", false, err
+		}
+		if !passed {
+			name, err = x.startTag()
+			return name, err == nil, err
+		}
+	}
+}
+
+// text returns the text of the element at hand, and leaves it.
+func (x *xmlReader) text() (string, error) {
+	if x.closed {
+		x.pop()
+		return "", nil
+	}
+	var b []byte
+	for {
+		at := bytes.IndexByte(x.rest, '<')
+		if at < 0 {
+			return "", malformed("it ends too soon")
+		}
+		var err error
+		if b, err = appendText(b, x.rest[:at]); err != nil {
+			return "", err
+		}
+		x.rest = x.rest[at:]
+		const open, shut = "<![CDATA[", "]]>"
+		if bytes.HasPrefix(x.rest, []byte(open)) {
+			end := bytes.Index(x.rest, []byte(shut))
+			if end < 0 {
+				return "", malformed("a section of CDATA does not end")
+			}
+			b = appendLines(b, x.rest[len(open):end])
+			x.rest = x.rest[end+len(shut):]
+			continue
+		}
+		if bytes.HasPrefix(x.rest, []byte("</")) {
+			return string(b), x.endTag()
+		}
+		passed, err := x.pass()
+		if err != nil {
+			return "", err
+		}
+		if !passed {
+			return "", malformed("%s has an element in the place of text", x.stack[len(x.stack)-1])
+		}
+	}
+}
+
+// skip leaves the element at hand with all that is in it.
+func (x *xmlReader) skip() error {
+	depth := len(x.stack)
+	for len(x.stack) >= depth {
+		if x.closed {
+			x.pop()
+			continue
+		}
+		at := bytes.IndexByte(x.rest, '<')
+		if at < 0 {
+			return malformed("it ends too soon")
+		}
+		x.rest = x.rest[at:]
+		if bytes.HasPrefix(x.rest, []byte("<![CDATA[")) {
+			end := bytes.Index(x.rest, []byte("]]>"))
+			if end < 0 {
+				return malformed("a section of CDATA does not end")
+			}
+			x.rest = x.rest[end:]
+			continue
+		}
+		if bytes.HasPrefix(x.rest, []byte("</")) {
+			if err := x.endTag(); err != nil {
+				return err
+			}
+			continue
+		}
+		passed, err := x.pass()
+		if err == nil && !passed {
+			_, err = x.startTag()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish tells whether nothing follows the outermost element, which was left.
+func (x *xmlReader) finish() error {
+	for {
+		x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
+		if len(x.rest) == 0 {
+			return nil
+		}
+		passed, err := x.pass()
+		if err != nil {
+			return err
+		}
+		if !passed {
+			return malformed("it has more after its end")
+		}
+	}
+}
+
+// pass passes over a comment or an instruction.
+func (x *xmlReader) pass() (bool, error) {
+	for _, kind := range []struct{ begin, end string }{{"<!--", "-->"}, {"<?", "?>"}} {
+		if !bytes.HasPrefix(x.rest, []byte(kind.begin)) {
+			continue
+		}
+		end := bytes.Index(x.rest[len(kind.begin):], []byte(kind.end))
+		if end < 0 {
+			return false, malformed("%s does not end", kind.begin)
+		}
+		x.rest = x.rest[len(kind.begin)+end+len(kind.end):]
+		return true, nil
+	}
+	if bytes.HasPrefix(x.rest, []byte("<!")) {
+		return false, malformed("it has a document type or a section that is not read")
+	}
+	return false, nil
+}
+
+// startTag reads the tag of an element, which is at hand from then on.
+func (x *xmlReader) startTag() (string, error) {
+	if len(x.stack) == maxXMLDepth {
+		return "", malformed("elements are more than %d deep", maxXMLDepth)
+	}
+	if len(x.rest) == 0 || x.rest[0] != '<' {
+		return "", malformed("it does not begin with an element")
+	}
+	name, err := x.name(1)
+	if err != nil {
+		return "", err
+	}
+	for {
+		before := len(x.rest)
+		x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
+		switch {
+		case bytes.HasPrefix(x.rest, []byte("/>")):
+			x.rest, x.closed = x.rest[2:], true
+		case bytes.HasPrefix(x.rest, []byte(">")):
+			x.rest = x.rest[1:]
+		case before == len(x.rest):
+			return "", malformed("the tag of %.64q is broken", name)
+		default:
+			if err := x.attribute(); err != nil {
+				return "", err
+			}
+			continue
+		}
+		x.stack = append(x.stack, name)
+		return local(name), nil
+	}
+}
+
+// attribute passes over name="value".
+func (x *xmlReader) attribute() error {
+	if _, err := x.name(0); err != nil {
+		return err
+	}
+	x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
+	value, ok := bytes.CutPrefix(x.rest, []byte("="))
+	value = bytes.TrimLeft(value, " \t\r\n")
+	if !ok || len(value) == 0 || (value[0] != '"' && value[0] != '\'') {
+		return malformed("an attribute has no value")
+	}
+	end := bytes.IndexByte(value[1:], value[0])
+	if end < 0 || bytes.IndexByte(value[1:1+end], '<') >= 0 {
+		return malformed("the value of an attribute does not end")
+	}
+	x.rest = value[1+end+1:]
+	return nil
+}
+
+// endTag leaves the element at hand.
+func (x *xmlReader) endTag() error {
+	name, err := x.name(len("</"))
+	if err != nil {
+		return err
+	}
+	x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
+	if len(x.rest) == 0 || x.rest[0] != '>' || len(x.stack) == 0 || x.stack[len(x.stack)-1] != name {
+		return malformed("</%.64s> ends nothing", name)
+	}
+	x.rest = x.rest[1:]
+	x.pop()
+	return nil
+}
+
+func (x *xmlReader) pop() { x.stack, x.closed = x.stack[:len(x.stack)-1], false }
+
+// name reads a name, from bytes further on.
+func (x *xmlReader) name(from int) (string, error) {
+	i := from
+	for i < len(x.rest) && !strings.ContainsRune(" \t\r\n/>=<\"'&", rune(x.rest[i])) {
+		i++
+	}
+	if name := x.rest[from:i]; len(name) > 0 && (name[0] == '_' || name[0]|0x20 >= 'a' && name[0]|0x20 <= 'z' || name[0] >= 0x80) {
+		x.rest = x.rest[i:]
+		return string(name), nil
+	}
+	return "", malformed("a tag has no name")
+}
+
+// local is a name without its prefix.
+func local(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
+
+// appendLines appends text whose line ends become \n (XML 1.0, section 2.11).
+func appendLines(b, text []byte) []byte {
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\r' {
+			b = append(b, '\n')
+			if i+1 < len(text) && text[i+1] == '\n' {
+				i++
+			}
+			continue
+		}
+		b = append(b, text[i])
+	}
+	return b
+}
+
+// appendText appends text with its references resolved.
+func appendText(b, text []byte) ([]byte, error) {
+	for {
+		at := bytes.IndexByte(text, '&')
+		if at < 0 {
+			return appendLines(b, text), nil
+		}
+		b = appendLines(b, text[:at])
+		end := bytes.IndexByte(text[at:], ';')
+		if end < 0 {
+			return nil, malformed("a reference does not end")
+		}
+		r, ok := resolve(string(text[at+1 : at+end]))
+		if !ok {
+			return nil, malformed("it has a reference to nothing")
+		}
+		b = utf8.AppendRune(b, r)
+		text = text[at+end+1:]
+	}
+}
+
+// resolve returns the character that a reference stands for. Those that XML 1.0
+// cannot hold are taken: they are how a client names a key that has them.
+func resolve(name string) (rune, bool) {
+	switch name {
+	case "amp":
+		return '&', true
+	case "lt":
+		return '<', true
+	case "gt":
+		return '>', true
+	case "quot":
+		return '"', true
+	case "apos":
+		return '\'', true
+	}
+	digits, numeric := strings.CutPrefix(name, "#")
+	base := rune(10)
+	if hex, ok := strings.CutPrefix(digits, "x"); ok {
+		digits, base = hex, 16
+	}
+	if !numeric || digits == "" || len(digits) > 16 {
+		return 0, false
+	}
+	var r rune
+	for i := range len(digits) {
+		d := rune(nibble(digits[i]))
+		if d < 0 || d >= base {
+			return 0, false
+		}
+		if r = r*base + d; r > utf8.MaxRune {
+			return 0, false
+		}
+	}
+	return r, utf8.ValidRune(r)
+}
+
+// checkConfiguration reads the body of CreateBucket.
+func checkConfiguration(body []byte) error {
+	x, err := readXML(body, "CreateBucketConfiguration")
+	if err != nil {
+		return err
+	}
+	for {
+		_, ok, err := x.child()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return x.finish()
+		}
+		if err := x.skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// listedPart is a Part of CompleteMultipartUpload as it is written.
+type listedPart struct {
+	number, etag string
+	checksums    map[string]string // algorithm -> base64
+}
+
+// readParts reads the body of CompleteMultipartUpload; at most one part more than
+// there may be.
+func readParts(body []byte, most int) (parts []listedPart, err error) {
+	x, err := readXML(body, "CompleteMultipartUpload")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		name, ok, err := x.child()
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return parts, x.finish()
+		case name != "Part":
+			err = x.skip()
+		case len(parts) == most:
+			return nil, malformed("there are more than %d parts", most)
+		default:
+			var p listedPart
+			p, err = x.part()
+			parts = append(parts, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (x *xmlReader) part() (p listedPart, err error) {
+	for {
+		name, ok, err := x.child()
+		if err != nil {
+			return p, err
+		}
+		if !ok {
+			if p.number == "" || p.etag == "" {
+				return p, malformed("a part has no PartNumber or no ETag")
+			}
+			return p, nil
+		}
+		value, err := x.text()
+		if err != nil {
+			return p, err
+		}
+		algorithm, isChecksum := strings.CutPrefix(name, "Checksum")
+		switch {
+		case name == "PartNumber":
+			p.number = strings.TrimSpace(value)
+		case name == "ETag":
+			p.etag = value
+		case isChecksum:
+			if p.checksums == nil {
+				p.checksums = map[string]string{}
+			}
+			p.checksums[algorithm] = strings.TrimSpace(value)
+		}
+	}
+}
+
+// doomed is an Object of DeleteObjects.
+type doomed struct{ key, version, etag string }
+
+// readDelete reads the body of DeleteObjects.
+func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
+	x, err := readXML(body, "Delete")
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		name, ok, err := x.child()
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case !ok:
+			return keys, quiet, x.finish()
+		case name == "Quiet":
+			var text string
+			text, err = x.text()
+			quiet = strings.EqualFold(strings.TrimSpace(text), "true")
+		case name != "Object":
+			err = x.skip()
+		case len(keys) == most:
+			return nil, false, malformed("there are more than %d keys", most)
+		default:
+			var d doomed
+			d, err = x.doomed()
+			keys = append(keys, d)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+func (x *xmlReader) doomed() (d doomed, err error) {
+	for {
+		name, ok, err := x.child()
+		if err != nil {
+			return d, err
+		}
+		if !ok {
+			if d.key == "" {
+				return d, malformed("an object has no Key")
+			}
+			return d, nil
+		}
+		value, err := x.text()
+		if err != nil {
+			return d, err
+		}
+		switch name {
+		case "Key":
+			d.key = value
+		case "VersionId":
+			d.version = value
+		case "ETag":
+			d.etag = value
+		case "LastModifiedTime", "Size":
+			return d, errorf(NotImplemented, "%s as a condition of a deletion is not implemented", name)
+		}
+	}
+}

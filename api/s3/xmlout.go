@@ -1,0 +1,127 @@
+package s3
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	xmlProlog = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
+	xmlSpace  = "http://s3.amazonaws.com/doc/2006-03-01/"
+)
+
+// xmlWriter writes an answer. encoding/xml would put U+FFFD in the place of
+// characters that XML 1.0 cannot hold; here they are numeric references, as
+// Amazon S3 writes them, which name the character at least.
+type xmlWriter struct{ b []byte }
+
+func newXML() *xmlWriter { return &xmlWriter{append(make([]byte, 0, 1024), xmlProlog...)} }
+
+// root begins the outermost element of an answer that is no error.
+func (x *xmlWriter) root(name string) {
+	x.b = append(x.b, '<')
+	x.b = append(x.b, name...)
+	x.b = append(x.b, ` xmlns="`+xmlSpace+`">`...)
+}
+
+func (x *xmlWriter) begin(name string) {
+	x.b = append(x.b, '<')
+	x.b = append(x.b, name...)
+	x.b = append(x.b, '>')
+}
+
+func (x *xmlWriter) end(name string) {
+	x.b = append(x.b, '<', '/')
+	x.b = append(x.b, name...)
+	x.b = append(x.b, '>')
+}
+
+// text writes one element with text in it.
+func (x *xmlWriter) text(name, value string) {
+	x.begin(name)
+	x.escape(value)
+	x.end(name)
+}
+
+func (x *xmlWriter) number(name string, value int64) {
+	x.begin(name)
+	x.b = strconv.AppendInt(x.b, value, 10)
+	x.end(name)
+}
+
+func (x *xmlWriter) truth(name string, value bool) {
+	x.begin(name)
+	x.b = strconv.AppendBool(x.b, value)
+	x.end(name)
+}
+
+// time writes a time as ISO 8601 has it, in milliseconds.
+func (x *xmlWriter) time(name string, at state.Millis) {
+	x.begin(name)
+	x.b = at.Time().AppendFormat(x.b, "2006-01-02T15:04:05.000Z")
+	x.end(name)
+}
+
+// etag writes an ETag with its quotes.
+func (x *xmlWriter) etag(value string) { x.text("ETag", `"`+value+`"`) }
+
+// owner writes who owns something.
+func (x *xmlWriter) owner(r *request) { x.person("Owner", r) }
+
+func (x *xmlWriter) person(element string, r *request) {
+	x.begin(element)
+	x.text("ID", string(r.who.Account))
+	x.text("DisplayName", r.who.Email)
+	x.end(element)
+}
+
+// escape appends text. Bytes that are no UTF-8 become U+FFFD: XML has no other way
+// (encoding-type=url has).
+func (x *xmlWriter) escape(text string) {
+	from := 0
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		var to string
+		switch {
+		case r == '&':
+			to = "&amp;"
+		case r == '<':
+			to = "&lt;"
+		case r == '>':
+			to = "&gt;"
+		case r == '"':
+			to = "&quot;"
+		case r < ' ', r == 0xFFFE, r == 0xFFFF:
+			to = fmt.Sprintf("&#x%X;", r)
+		case r == utf8.RuneError && n == 1:
+			to = "\uFFFD"
+		default:
+			i += n
+			continue
+		}
+		x.b = append(append(x.b, text[from:i]...), to...)
+		i += n
+		from = i
+	}
+	x.b = append(x.b, text[from:]...)
+}
+
+// send answers with what was written.
+func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
+	header := w.Header()
+	header.Set("Content-Type", "application/xml")
+	header.Set("Content-Length", strconv.Itoa(len(x.b)))
+	w.WriteHeader(status)
+	if _, err := w.Write(x.b); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+// httpTime is a time as headers have it, in whole seconds.
+func httpTime(at state.Millis) string { return at.Time().Truncate(time.Second).Format(http.TimeFormat) }
