@@ -380,11 +380,6 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	readable := &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes}
-	gateway := n.opts.Config.S3
-	n.objects = objects.New(objects.Options{
-		Self: n.self.ID, State: n.consensus, Nodes: n, Content: n.ingest, Files: readable,
-		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, Now: n.opts.Now, Logger: n.logger,
-	})
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: readable,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
@@ -394,7 +389,15 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 			return err
 		}
 	}
-	return n.openTracker()
+	if err := n.openTracker(); err != nil {
+		return err
+	}
+	gateway := n.opts.Config.S3
+	n.objects = objects.New(objects.Options{
+		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: readable,
+		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, Now: n.opts.Now, Logger: n.logger,
+	})
+	return nil
 }
 
 // openTracker makes the parts that bring blocks to where the state wants them.

@@ -35,9 +35,23 @@ type Nodes interface {
 // Content keeps what has no name yet.
 type Content interface {
 	// Store keeps what body holds on as many nodes as place asks for.
-	Store(ctx context.Context, body io.Reader, place ingest.Placement) (*ingest.Stored, error)
+	Store(ctx context.Context, body io.Reader, place ingest.Placement) (Kept, error)
 	// Join makes one file of files that are kept, in order.
-	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (*ingest.Stored, error)
+	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (Kept, error)
+}
+
+// Kept is content that is durable on nodes, which wait to be told what became of it.
+type Kept interface {
+	// Content is what a command that names it carries. Renew may change it.
+	Content() state.Content
+	// Size is the number of bytes of the file.
+	Size() uint64
+	// Renew asks the nodes again for what they vouch for.
+	Renew(ctx context.Context) error
+	// Done tells them whether a command has named it; Unknown, that nobody knows.
+	// One of both is called, once.
+	Done(committed bool)
+	Unknown()
 }
 
 // Files reads content.

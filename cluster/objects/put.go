@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -30,7 +29,7 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 		return state.Object{}, err
 	}
 	obj := state.Object{
-		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content.Root, Size: kept.stored.Size, Created: o.now(),
+		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content().Root, Size: kept.stored.Size(), Created: o.now(),
 		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 	}
@@ -102,7 +101,7 @@ func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int
 
 // kept is a body that is durable and has no name yet.
 type kept struct {
-	stored    *ingest.Stored
+	stored    Kept
 	sums      Sums
 	checksums []state.Checksum
 }
@@ -135,9 +134,9 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 // name has propose make a command of content, and tells those that keep it what
 // became of it. Content that does not count any more, because a node that keeps it
 // cannot vouch for it, is asked for once more.
-func (o *Objects) name(ctx context.Context, stored *ingest.Stored, propose func(state.Content) error) error {
+func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Content) error) error {
 	for attempt := 1; ; attempt++ {
-		err := propose(stored.Content)
+		err := propose(stored.Content())
 		var outcome *state.Error
 		switch {
 		case err == nil:

@@ -131,7 +131,7 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, bucket string,
 		return state.Part{}, err
 	}
 	part := state.Part{
-		Number: uint16(number), ID: state.VersionID(o.opts.NewID()), Root: kept.stored.Content.Root, Size: kept.stored.Size,
+		Number: uint16(number), ID: state.VersionID(o.opts.NewID()), Root: kept.stored.Content().Root, Size: kept.stored.Size(),
 		Created: o.now(), ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
 	}
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
@@ -249,7 +249,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	if err != nil {
 		return state.Object{}, fmt.Errorf("join parts: %w", err)
 	}
-	obj.Root = stored.Content.Root
+	obj.Root = stored.Content().Root
 	err = o.name(ctx, stored, func(c state.Content) error {
 		_, err := o.opts.State.Propose(ctx, &state.CompleteUpload{
 			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: refs, If: r.If,
