@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
+	"github.com/holdfast-ipfs/holdfast/api/s3"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
@@ -51,6 +52,7 @@ const (
 // Accounts are the use cases that tell who is who.
 type Accounts interface {
 	web.Accounts
+	s3.Accounts
 	admin.Accounts
 	pinning.Sessions
 }
@@ -85,8 +87,13 @@ type Options struct {
 	// DefaultStatus are the names of the statuses that a list of pins without a
 	// status shows.
 	DefaultStatus []string
-	Version       string
-	Logger        *slog.Logger
+	// S3Region is the region of all buckets, S3Domain the host below which buckets
+	// are hosts; S3MaxObject the most bytes of a PUT, S3MinPart the least of a part
+	// that is not the last.
+	S3Region, S3Domain     string
+	S3MaxObject, S3MinPart int64
+	Version                string
+	Logger                 *slog.Logger
 
 	// AccountRate and AddressRate are what an account, and an address, may send
 	// to this node; zero is no limit.
@@ -223,7 +230,8 @@ func New(b *Bound, o Options) (*Server, error) {
 	}
 	if b.s3 != nil {
 		h, err := s3.New(s3.Options{
-			Objects: o.Objects, Accounts: o.Accounts, Region: o.Region, Domain: o.Domain, MaxObject: o.MaxObject, MinPart: o.MinPart,
+			Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
+			Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err

@@ -89,7 +89,8 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
-	surfaces.Objects = n.Objects()
+	surfaces.Objects, surfaces.S3Region, surfaces.S3Domain = n.Objects(), c.S3.Region, c.S3.Domain
+	surfaces.S3MaxObject, surfaces.S3MinPart = int64(c.S3.MaxObject), int64(c.S3.MinPart)
 	surfaces.Blocks, surfaces.Replica = n.Integrity(), n.Replica()
 	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
 	server, err := api.New(bound, surfaces)
