@@ -175,6 +175,11 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.SettleRoots{}, false},
 		{&state.ClearAccounts{}, false},
 		{&state.ReportArrivals{}, false},
+		{&state.ClearBuckets{}, false},
+		{&state.Fence{}, false},
+		{&state.PutObject{}, true},
+		{&state.CreateBucket{}, true},
+		{&state.CompleteUpload{}, true},
 		{&state.GrantCredits{}, true},
 		{&state.UpdateNode{}, false},
 	} {

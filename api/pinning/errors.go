@@ -33,6 +33,15 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeTooLarge:     {Status: http.StatusRequestEntityTooLarge, Reason: "PAYLOAD_TOO_LARGE"},
 	state.CodeLimited:      {Status: http.StatusTooManyRequests, Reason: "RATE_LIMITED", RetryAfter: retryLimited},
 	state.CodeNoSpace:      {Status: http.StatusInsufficientStorage, Reason: "INSUFFICIENT_STORAGE", RetryAfter: retryNoSpace},
+
+	// No request here is about buckets, so these have no answer of their own.
+	state.CodeNoBucket:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
+	state.CodeNoKey:        {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
+	state.CodeNoUpload:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
+	state.CodeNotEmpty:     {Status: http.StatusConflict, Reason: "CONFLICT"},
+	state.CodePrecondition: {Status: http.StatusConflict, Reason: "CONFLICT"},
+	state.CodeInvalidPart:  {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
+	state.CodeTooSmall:     {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 }
 
 // answer says how an error of any kind is answered.

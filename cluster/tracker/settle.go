@@ -16,8 +16,8 @@ const (
 )
 
 // Settler moves, on the leader, the pins that one log entry had no room for to
-// the status of their roots, and clears accounts that were closed. All fields are
-// required.
+// the status of their roots, and clears accounts that were closed and buckets that
+// were deleted. All fields are required.
 type Settler struct {
 	Self   state.NodeID
 	State  State
@@ -59,11 +59,12 @@ func (s *Settler) pass(ctx context.Context) error {
 		view, release := s.State.LocalView()
 		roots, err := view.Settling(state.MaxReports)
 		closed, cerr := view.Closing(state.MaxReports)
+		buckets, berr := view.Emptying(state.MaxReports)
 		release()
-		if err := errors.Join(err, cerr); err != nil {
+		if err := errors.Join(err, cerr, berr); err != nil {
 			return wrap("read what is to be settled", err)
 		}
-		if len(roots)+len(closed) == 0 {
+		if len(roots)+len(closed)+len(buckets) == 0 {
 			return nil
 		}
 		if len(roots) > 0 {
@@ -74,6 +75,11 @@ func (s *Settler) pass(ctx context.Context) error {
 		if len(closed) > 0 {
 			if _, err := s.State.Propose(ctx, &state.ClearAccounts{Accounts: closed}); err != nil {
 				return wrap("clear closed accounts", err)
+			}
+		}
+		if len(buckets) > 0 {
+			if _, err := s.State.Propose(ctx, &state.ClearBuckets{Items: buckets}); err != nil {
+				return wrap("clear deleted buckets", err)
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package state
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Code is the identity of an error that a command or a read ends in. It crosses
 // the wire and is stored: append-only, never renumber.
@@ -82,4 +85,10 @@ var (
 // Errorf returns an Error of the code with a formatted detail.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// isOutcome tells an outcome from a broken store.
+func isOutcome(err error) bool {
+	var outcome *Error
+	return errors.As(err, &outcome)
 }

@@ -17,7 +17,8 @@ func (m *machine) check() {
 	for i := range pins {
 		wantPin(m.t, want, &pins[i])
 	}
-	m.wantRoots(want, pins, roots)
+	links := m.wantNames(want)
+	m.wantRoots(want, pins, roots, links)
 
 	nodes, err := m.view().Nodes()
 	if err != nil {
@@ -29,9 +30,10 @@ func (m *machine) check() {
 	}
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
-	m.wantCharges(want, pins, roots)
+	m.wantCharges(want, pins, roots, links)
 
-	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived} {
+	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
 			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey)
@@ -104,7 +106,7 @@ func (m *machine) allRoots() (roots []Root) {
 }
 
 // wantCharges writes what accounts should be charged, and compares the sums.
-func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root) {
+func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[RootKey][]AccountID) {
 	m.t.Helper()
 	sums := map[AccountID]*Quota{}
 	for i := range roots {
@@ -124,7 +126,8 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root) {
 			if q == nil {
 				continue
 			}
-			holds, stored := false, false
+			linked := slices.Contains(links[r.Key], a)
+			holds, stored := linked, linked
 			for j := range pins {
 				p := &pins[j]
 				if k, err := p.root(); err != nil || k != r.Key || p.Account != a {
@@ -137,7 +140,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root) {
 			if stored {
 				c = charge{Bytes: r.Size, Stored: true}
 			}
-			if settling, _ := has(m, settlingKey(r.Key)); settling || m.narrow && !stored { // charged by the first pin that was moved, or that an entry came to
+			if settling, _ := has(m, settlingKey(r.Key)); !linked && (settling || m.narrow && !stored) { // charged by the first pin that was moved, or that an entry came to
 				now, err := get[charge](m, chargeKey(a, r.Key))
 				if err != nil {
 					m.t.Fatal(err)
@@ -222,7 +225,7 @@ func wantPin(t reporter, want *memory, p *Pin) {
 
 // wantRoots writes what roots should have in their tables, and checks them
 // against the pins.
-func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root) {
+func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[RootKey][]AccountID) {
 	m.t.Helper()
 	refs := map[RootKey]uint64{}
 	for i := range pins {
@@ -271,8 +274,13 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root) {
 	}
 	for i := range roots {
 		r := &roots[i]
-		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Refs+r.Guards == 0 {
-			m.t.Errorf("root %s says %d refs and %d guards, has %d and %d", r.Key, r.Refs, r.Guards, refs[r.Key], guards[r.Key])
+		names := uint64(len(links[r.Key]))
+		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Links != names || r.Refs+r.Guards+r.Links == 0 {
+			m.t.Errorf("root %s says %d refs, %d guards and %d links, has %d, %d and %d",
+				r.Key, r.Refs, r.Guards, r.Links, refs[r.Key], guards[r.Key], names)
+		}
+		if r.Links > 0 && r.Status != Pinned {
+			m.t.Errorf("root %s is %s, and %d objects and parts name it", r.Key, r.Status, r.Links)
 		}
 		if err := put(want, rootKey(r.Key), r); err != nil {
 			m.t.Fatal(err)
@@ -295,4 +303,83 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root) {
 			}
 		}
 	}
+}
+
+// wantNames writes what objects, uploads and parts should have in their tables, and
+// checks them against buckets and roots. It returns the accounts that name each root,
+// once for each link.
+func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
+	m.t.Helper()
+	names := map[RootKey][]AccountID{}
+	name := func(a AccountID, k RootKey, id VersionID) {
+		if has, _ := has(want, linkKey(k, a, id)); has {
+			m.t.Errorf("two versions %s name root %s", id, k)
+		}
+		set(m.t, want, linkKey(k, a, id), nil)
+		names[k] = append(names[k], a)
+		if !m.kept(k) {
+			m.t.Errorf("version %s names root %s, which is not kept", id, k)
+		}
+	}
+	for _, a := range []AccountID{alice, bob} {
+		buckets, err := m.view().Buckets(a)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		open := map[Incarnation]string{}
+		for _, b := range buckets {
+			if open[b.Born] != "" {
+				m.t.Errorf("buckets %s and %s are one", b.Name, open[b.Born])
+			}
+			open[b.Born] = b.Name
+		}
+		of, objects, err := rowsIn[Object](m, tableObject, a, part(table(tableObject), a), 1<<20)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for i, o := range objects {
+			if open[of[i].Born] == "" {
+				m.t.Errorf("object %q of no bucket", o.Key)
+			}
+			if err := put(want, of[i].objectKey(o.Key), o); err != nil {
+				m.t.Fatal(err)
+			}
+			bump(m.t, want, of[i].stored(storedKeys), 1)
+			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
+			name(a, o.Root, o.ID)
+		}
+		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for i, u := range uploads {
+			b := of[i]
+			if b.Name = open[b.Born]; b.Name == "" {
+				if emptying, _ := has(m, emptyingKey(a, b.Born)); !emptying {
+					m.t.Errorf("upload %q of no bucket", u.Key)
+				}
+				at, err := get[begun](m, b.begunKey(u))
+				if err != nil || at == nil {
+					m.t.Fatalf("upload %s has no age: %v", u.ID, err)
+				}
+				b.Name = at.Bucket
+			}
+			if err := errors.Join(put(want, b.uploadKey(u.Key, u.ID), u), put(want, b.begunKey(u), &begun{b.Name, u.Key})); err != nil {
+				m.t.Fatal(err)
+			}
+			set(m.t, want, b.partKey(u.ID, 0), []byte(u.Key))
+			bump(m.t, want, b.stored(storedUploads), 1)
+			parts, _, err := m.view().Parts(b, u.ID, 0, MaxPartNumber)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			for _, p := range parts {
+				if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
+					m.t.Fatal(err)
+				}
+				name(a, p.Root, p.ID)
+			}
+		}
+	}
+	return names
 }

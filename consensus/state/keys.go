@@ -38,6 +38,16 @@ const (
 	tableArrived    = 'a' // root that is not settled -> bytes of it that have arrived
 	tablePosting    = 'L' // account, posting -> Posting
 	tableClosing    = 'X' // account that is closed and not cleared yet -> -
+	tableBucket     = 'b' // account, name -> Bucket
+	tableBorn       = 'i' // account -> incarnation of its newest bucket
+	tableObject     = 'k' // account, incarnation, key -> Object
+	tableUpload     = 'm' // account, incarnation, key, upload -> Upload
+	tablePart       = 'p' // account, incarnation, upload, number -> Part; number 0: the upload's key
+	tableStored     = 'n' // account, incarnation, what -> how many or much of it the bucket has
+	tableBegun      = 'v' // created, account, incarnation, upload -> begun
+	tableEmptying   = 'x' // account, incarnation of a deleted bucket that has uploads -> -
+	tableLink       = 'q' // root, account, version -> -
+	tableFence      = 'f' // node -> epoch
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin
@@ -60,6 +70,42 @@ func part[S ~string](k key, s S) key {
 }
 
 func (k key) u64(v uint64) key { return binary.BigEndian.AppendUint64(k, v) }
+
+func (k key) u16(v uint16) key { return binary.BigEndian.AppendUint16(k, v) }
+
+// ordered appends a string so that what follows it does not disturb the order of
+// its bytes: a zero byte is 0x00 0xff, and 0x00 0x01 is the end.
+func (k key) ordered(s string) key { return append(k.orderedPrefix(s), 0x00, 0x01) }
+
+// orderedPrefix appends what begins every ordered string that s begins.
+func (k key) orderedPrefix(s string) key {
+	for i := range len(s) {
+		k = append(k, s[i])
+		if s[i] == 0x00 {
+			k = append(k, 0xff)
+		}
+	}
+	return k
+}
+
+// readOrdered reads what ordered wrote.
+func readOrdered(k []byte) (s string, rest []byte, err error) {
+	out := make([]byte, 0, len(k))
+	for i := 0; i < len(k); i++ {
+		if k[i] != 0x00 {
+			out = append(out, k[i])
+			continue
+		}
+		if i++; i == len(k) {
+			break
+		}
+		if k[i] == 0x01 {
+			return string(out), k[i+1:], nil
+		}
+		out = append(out, 0x00)
+	}
+	return "", nil, fmt.Errorf("state: key %x has no end", k)
+}
 
 // descending orders times newest first.
 func (k key) descending(t Millis) key { return k.u64(^uint64(t)) }

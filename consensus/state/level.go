@@ -16,7 +16,9 @@ import (
 // store and vote of members' records, and the bound in bytes of remembered
 // operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
 // RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
-// CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals.
+// CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
+// brought buckets, objects, uploads and fences with all their commands, and the
+// links of roots.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -24,7 +26,7 @@ type Level uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestLevel is what this release understands.
-const NewestLevel Level = 2
+const NewestLevel Level = 3
 
 var levelKey = metaKey("level")
 

@@ -78,6 +78,28 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("charge", func(c *codec.Coder) { (&charge{Bytes: 1 << 40, Stored: true}).Code(c) })
 	add("posting", func(c *codec.Coder) { (&Posting{ID: "g", Account: "a", Credits: 7, Made: 8}).Code(c) })
 	add("quarantine", quarantine.Code)
+	root := Root{
+		Key: "root", Born: 1, Refs: 2, Guards: 3, Size: 4, Blocks: 5, Status: Pinned, Detail: "d",
+		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}}, Origins: []string{"/o"},
+	}
+	linked := root
+	linked.Links = 300
+	add("root-1", root.Code)
+	add("root-2", linked.Code)
+	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
+	tags := []Tag{{"b", "1"}, {"a", ""}}
+	object := Object{
+		ID: "id", Key: "a/\x00\xff", Root: "root", Size: 7, Created: 8, ETag: "etag", Headers: map[string]string{"Content-Type": "t", "A": "b"},
+		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
+	}
+	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5}).Code)
+	add("object", object.Code)
+	add("upload", (&Upload{
+		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
+		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},
+	}).Code)
+	add("part", (&Part{Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums}).Code)
+	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	path := filepath.Join("testdata", "records.txt")
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {

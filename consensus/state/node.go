@@ -248,6 +248,11 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
+	if old == nil {
+		if err := fenceJoined(tx, node.ID, e); err != nil {
+			return Result{}, err
+		}
+	}
 	return Result{}, putNode(tx, &node, e)
 }
 
@@ -277,8 +282,10 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	if err := count(tx, nodeCount, -1); err != nil {
 		return Result{}, err
 	}
-	if err := tx.Delete(quarantineKey(v.ID)); err != nil {
-		return Result{}, err
+	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID)} {
+		if err := tx.Delete(k); err != nil {
+			return Result{}, err
+		}
 	}
 	return Result{}, tx.Delete(nodeKey(v.ID))
 }

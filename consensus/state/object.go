@@ -1,5 +1,13 @@
 package state
 
+import (
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
 // Bounds of what the object gateway stores.
 const (
 	MaxBucketsPerUser = 1000     // buckets of an account
@@ -12,6 +20,10 @@ const (
 	MaxPartNumber     = 10_000   // of a part; also the parts of an upload
 	MaxDeleteKeys     = 1000     // keys of one DeleteObjects
 	MaxListLimit      = 1000     // entries of one page of a list
+	MaxUploads        = 10_000   // open uploads of a bucket
+	MaxETagBytes      = 128      // bytes of an ETag, also of one in a condition
+	MaxMatches        = 64       // ETags of one condition
+	MaxContentBytes   = 1 << 50  // bytes of one object, and of the blocks of its DAG
 )
 
 // Incarnation tells a bucket from one of the same name that was deleted: the index
@@ -24,6 +36,15 @@ type Bucket struct {
 	Name    string
 	Born    Incarnation
 	Created Millis
+}
+
+// Code implements the record's form.
+func (v *Bucket) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.String(c, &v.Name, maxBucketName)
+	codec.Uint(c, &v.Born)
+	codec.Int(c, &v.Created)
 }
 
 // VersionID names one version of one object, and one part; it is unique, and its
@@ -46,14 +67,179 @@ type Object struct {
 	Upload    UploadID  // that made it, or ""
 }
 
+// Code implements the record's form.
+func (v *Object) Code(c *codec.Coder) {
+	v.codeListed(c)
+	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
+	codec.Map(c, &v.Meta, MaxMetaPairs, MaxHeaderBytes)
+	codeTags(c, &v.Tags)
+	codec.List(c, &v.Parts, MaxPartNumber, func(c *codec.Coder, r *PartRun) {
+		codec.Uint(c, &r.Size)
+		codec.Uint(c, &r.Count)
+	})
+	codec.String(c, &v.Upload, MaxIDLen)
+}
+
+// codeListed codes what a list of objects shows, which leads the record.
+func (v *Object) codeListed(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Size)
+	codec.Int(c, &v.Created)
+	codec.String(c, &v.ETag, MaxETagBytes)
+	codeChecksums(c, &v.Checksums)
+}
+
+func (v *Object) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Upload) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
+		return Errorf(CodeInvalid, "an object needs an id and a time")
+	}
+	if v.ETag == "" || len(v.ETag) > MaxETagBytes {
+		return Errorf(CodeInvalid, "an object needs an ETag of at most %d bytes", MaxETagBytes)
+	}
+	if err := checkObjectKey(v.Key); err != nil {
+		return err
+	}
+	if err := checkAttributes(v.Headers, v.Meta, v.Tags); err != nil {
+		return err
+	}
+	if err := checkChecksums(v.Checksums); err != nil {
+		return err
+	}
+	if v.Size > MaxContentBytes {
+		return Errorf(CodeTooLarge, "an object of %d bytes, the most is %d", v.Size, uint64(MaxContentBytes))
+	}
+	if len(v.Parts) == 0 {
+		return nil
+	}
+	var bytes, parts uint64
+	for _, r := range v.Parts {
+		if r.Count == 0 || r.Count > MaxPartNumber || r.Size > MaxContentBytes {
+			return Errorf(CodeInvalid, "%d parts of %d bytes", r.Count, r.Size)
+		}
+		parts += r.Count
+		bytes = addBounded(bytes, r.Count*r.Size)
+	}
+	if parts > MaxPartNumber || bytes != v.Size {
+		return Errorf(CodeInvalid, "%d parts of %d bytes together make no object of %d bytes", parts, bytes, v.Size)
+	}
+	return nil
+}
+
+// addBounded adds, and stays at the largest number instead of beginning anew.
+func addBounded(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// checkObjectKey judges the key of an object.
+func checkObjectKey(k string) error {
+	if k == "" || len(k) > MaxKeyBytes {
+		return Errorf(CodeInvalid, "a key has between 1 and %d bytes, and not %d", MaxKeyBytes, len(k))
+	}
+	return nil
+}
+
+// checkAttributes judges what an object carries beside its content.
+func checkAttributes(headers, meta map[string]string, tags []Tag) error {
+	size := 0
+	for _, m := range []map[string]string{headers, meta} {
+		if len(m) > MaxMetaPairs {
+			return Errorf(CodeTooLarge, "more than %d headers", MaxMetaPairs)
+		}
+		for k, value := range m {
+			size += len(k) + len(value)
+		}
+	}
+	if size > MaxHeaderBytes {
+		return Errorf(CodeTooLarge, "headers and metadata of %d bytes, the most is %d", size, MaxHeaderBytes)
+	}
+	return checkTags(tags)
+}
+
+func checkTags(tags []Tag) error {
+	if len(tags) > MaxTags {
+		return Errorf(CodeInvalid, "more than %d tags", MaxTags)
+	}
+	for i, t := range tags {
+		if n := utf8.RuneCountInString(t.Key); n == 0 || n > MaxTagKeyRunes || !utf8.ValidString(t.Key) {
+			return Errorf(CodeInvalid, "the key of a tag has between 1 and %d characters", MaxTagKeyRunes)
+		}
+		if utf8.RuneCountInString(t.Value) > MaxTagValueRunes || !utf8.ValidString(t.Value) {
+			return Errorf(CodeInvalid, "the value of a tag has at most %d characters", MaxTagValueRunes)
+		}
+		for _, o := range tags[:i] {
+			if o.Key == t.Key {
+				return Errorf(CodeInvalid, "the tag %q is there twice", t.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// checksumBytes are the lengths of the digests that an object may carry.
+func checksumBytes(algorithm string) int {
+	switch algorithm {
+	case "CRC32", "CRC32C":
+		return 4
+	case "CRC64NVME":
+		return 8
+	case "SHA1":
+		return 20
+	case "SHA256":
+		return 32
+	}
+	return 0
+}
+
+func checkChecksums(sums []Checksum) error {
+	if len(sums) > MaxChecksums {
+		return Errorf(CodeInvalid, "more than %d checksums", MaxChecksums)
+	}
+	for i, s := range sums {
+		if n := checksumBytes(s.Algorithm); n == 0 || n != len(s.Value) {
+			return Errorf(CodeInvalid, "a checksum %q of %d bytes", s.Algorithm, len(s.Value))
+		}
+		for _, o := range sums[:i] {
+			if o.Algorithm == s.Algorithm {
+				return Errorf(CodeInvalid, "two checksums %s", s.Algorithm)
+			}
+		}
+	}
+	return nil
+}
+
 // Tag is a name and a value that an object carries beside its metadata.
 type Tag struct{ Key, Value string }
+
+func codeTags(c *codec.Coder, tags *[]Tag) {
+	const most = 4 // bytes of a character
+	codec.List(c, tags, MaxTags, func(c *codec.Coder, t *Tag) {
+		codec.String(c, &t.Key, most*MaxTagKeyRunes)
+		codec.String(c, &t.Value, most*MaxTagValueRunes)
+	})
+}
 
 // Checksum is a digest of content beside its MD5.
 type Checksum struct {
 	Algorithm string // "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"
 	Value     []byte // not encoded
 	Composite bool   // of the checksums of its parts, not of the bytes
+}
+
+// Code implements the checksum's form.
+func (v *Checksum) Code(c *codec.Coder) {
+	codec.String(c, &v.Algorithm, 16)
+	codec.Bytes(c, &v.Value, 32)
+	codec.Bool(c, &v.Composite)
+}
+
+func codeChecksums(c *codec.Coder, sums *[]Checksum) {
+	codec.List(c, sums, MaxChecksums, func(c *codec.Coder, s *Checksum) { s.Code(c) })
 }
 
 // PartRun are parts of one size that follow each other.
@@ -74,6 +260,35 @@ type Upload struct {
 	Nodes    []NodeID // where its parts are kept
 }
 
+// Code implements the record's form.
+func (v *Upload) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.Int(c, &v.Created)
+	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
+	codec.Map(c, &v.Meta, MaxMetaPairs, MaxHeaderBytes)
+	codeTags(c, &v.Tags)
+	v.Checksum.Code(c)
+	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+}
+
+func (v *Upload) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
+		return Errorf(CodeInvalid, "an upload needs an id and a time")
+	}
+	if a := v.Checksum.Algorithm; a != "" && checksumBytes(a) == 0 || len(v.Checksum.Value) != 0 {
+		return Errorf(CodeInvalid, "an upload with a checksum %q of %d bytes", a, len(v.Checksum.Value))
+	}
+	if len(v.Nodes) > MaxCopies {
+		return Errorf(CodeInvalid, "an upload on %d nodes, the most is %d", len(v.Nodes), MaxCopies)
+	}
+	if err := checkObjectKey(v.Key); err != nil {
+		return err
+	}
+	return checkAttributes(v.Headers, v.Meta, v.Tags)
+}
+
 // Part is one part of an upload.
 type Part struct {
 	Number    uint16 // from 1
@@ -83,6 +298,32 @@ type Part struct {
 	Created   Millis
 	ETag      string // hex MD5
 	Checksums []Checksum
+}
+
+// Code implements the record's form.
+func (v *Part) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.Number)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Size)
+	codec.Int(c, &v.Created)
+	codec.String(c, &v.ETag, MaxETagBytes)
+	codeChecksums(c, &v.Checksums)
+}
+
+func (v *Part) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated ||
+		v.ETag == "" || len(v.ETag) > MaxETagBytes {
+		return Errorf(CodeInvalid, "a part needs an id, a time and an ETag")
+	}
+	if v.Number == 0 || v.Number > MaxPartNumber {
+		return Errorf(CodeInvalid, "parts have the numbers 1 to %d, and not %d", MaxPartNumber, v.Number)
+	}
+	if v.Size > MaxContentBytes {
+		return Errorf(CodeTooLarge, "a part of %d bytes, the most is %d", v.Size, uint64(MaxContentBytes))
+	}
+	return checkChecksums(v.Checksums)
 }
 
 // Holding says that a node holds the whole content of a root, durable, since it
@@ -103,11 +344,66 @@ type Content struct {
 	Held   []Holding // those that keep it already
 }
 
+// Code implements the content's form.
+func (v *Content) Code(c *codec.Coder) {
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Uint(c, &v.Bytes)
+	codec.Uint(c, &v.Blocks)
+	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+	codec.List(c, &v.Held, MaxCopies, func(c *codec.Coder, h *Holding) {
+		codec.String(c, &h.Node, MaxIDLen)
+		codec.Uint(c, &h.Epoch)
+	})
+}
+
+// check judges the content of an object or part that names root.
+func (v *Content) check(root RootKey) error {
+	if v.Root != root {
+		return Errorf(CodeInvalid, "the content is not that of the object")
+	}
+	if c := v.Root.Cid(); !c.Defined() || RootOf(c) != v.Root || len(v.Root) > MaxCIDLen {
+		return Errorf(CodeInvalid, "the content has no CID")
+	}
+	if v.Bytes > MaxContentBytes {
+		return Errorf(CodeTooLarge, "content of %d bytes, the most is %d", v.Bytes, uint64(MaxContentBytes))
+	}
+	if v.Blocks == 0 || len(v.Nodes) > MaxCopies || len(v.Held) > MaxCopies {
+		return Errorf(CodeInvalid, "content of %d blocks on %d nodes, held by %d", v.Blocks, len(v.Nodes), len(v.Held))
+	}
+	return nil
+}
+
 // Condition is what has to be true of the current version for a change to happen;
 // the zero Condition always holds.
 type Condition struct {
 	Absent bool     // there is none
 	Match  []string // its ETag is one of these; "*" is any
+}
+
+// Code implements the condition's form.
+func (v *Condition) Code(c *codec.Coder) {
+	codec.Bool(c, &v.Absent)
+	codec.Strings(c, &v.Match, MaxMatches, MaxETagBytes)
+}
+
+// judge tells whether the condition holds for the current version, which is nil
+// when there is none.
+func (v *Condition) judge(current *Object) error {
+	if v.Absent && current != nil {
+		return Errorf(CodePrecondition, "there is an object under this key")
+	}
+	if len(v.Match) == 0 {
+		return nil
+	}
+	if current == nil {
+		return ErrNoKey
+	}
+	for _, m := range v.Match {
+		if m == "*" || m == current.ETag {
+			return nil
+		}
+	}
+	return Errorf(CodePrecondition, "the object's ETag is another one")
 }
 
 // ObjectsQuery asks for a page of a bucket's keys, in the order of their bytes.
@@ -118,7 +414,9 @@ type ObjectsQuery struct {
 	Limit     int    // keys and prefixes, at most MaxListLimit
 }
 
-// ObjectsPage is one page of a list. Objects and Prefixes are each in order.
+// ObjectsPage is one page of a list. Objects and Prefixes are each in order. The
+// objects are without Headers, Meta, Tags, Parts and Upload, so that a page has a
+// bound.
 type ObjectsPage struct {
 	Objects   []Object
 	Prefixes  []string
@@ -141,4 +439,18 @@ type UploadsPage struct {
 	Truncated bool
 	NextKey   string
 	NextID    UploadID
+}
+
+// maxBucketName is the most bytes of a bucket's name.
+const maxBucketName = 63
+
+// ValidBucketName tells whether a bucket may have the name: 3 to 63 of a to z, 0 to
+// 9, "." and "-", with a letter or digit at both ends (acceptance row 136).
+func ValidBucketName(name string) bool {
+	if len(name) < 3 || len(name) > maxBucketName || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
+	}) {
+		return false
+	}
+	return !strings.ContainsAny(name[:1]+name[len(name)-1:], ".-")
 }

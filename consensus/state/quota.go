@@ -20,8 +20,8 @@ const Unlimited = math.MaxUint64
 const MaxPostings = 10_000
 
 // Quota is what an account may store, and what it does store. Content counts
-// once for an account, however many of its pins name it, and in full for each
-// account that pins it.
+// once for an account, however many of its pins, objects and parts name it, and in
+// full for each account that has one.
 type Quota struct {
 	Allowance uint64 // bytes that are free
 	Credits   uint64 // above zero, there is no limit
@@ -170,21 +170,37 @@ func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	if err != nil || c == nil {
 		return 0, err
 	}
-	n, err := pinsAt(r, old.Account, oldRoot, 2)
+	held, err := get[Root](r, rootKey(oldRoot))
+	if err != nil || held == nil {
+		return 0, err
+	}
+	n, err := holdsAt(r, old.Account, held, 2)
 	if err != nil || n > 1 {
 		return 0, err
 	}
 	return c.Bytes, nil
 }
 
-// pinsAt counts the pins by which an account holds on to a root, up to limit.
-func pinsAt(r Reader, a AccountID, k RootKey, limit int) (n int, err error) {
-	prefix := part(attachedTo(k), a)
-	err = r.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) {
-		n++
-		return n < limit, nil
-	})
-	return n, err
+// holdsAt counts the pins, objects and parts by which an account holds on to a
+// root, up to limit.
+func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
+	for _, of := range []struct {
+		rows key
+		all  uint64
+	}{{attachedTo(root.Key), root.Refs}, {linksOf(root.Key), root.Links}} {
+		if of.all == 0 || n >= limit {
+			continue
+		}
+		prefix := part(of.rows, a)
+		err = r.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) {
+			n++
+			return n < limit, nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
 }
 
 // bill charges an account for a root that one of its pins was attached to.
@@ -200,17 +216,17 @@ func bill(tx Tx, a AccountID, root *Root) error {
 	return setCharge(tx, a, q, root.Key, to)
 }
 
-// unbill ends the charge for a root when the last of an account's pins has let go
-// of it.
-func unbill(tx Tx, a AccountID, k RootKey) error {
+// unbill ends the charge for a root when the last of an account's pins, objects and
+// parts has let go of it, and the root has been told so.
+func unbill(tx Tx, a AccountID, root *Root) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
 		return err
 	}
-	if n, err := pinsAt(tx, a, k, 1); err != nil || n > 0 {
+	if n, err := holdsAt(tx, a, root, 1); err != nil || n > 0 {
 		return err
 	}
-	return setCharge(tx, a, q, k, charge{})
+	return setCharge(tx, a, q, root.Key, charge{})
 }
 
 // affordCharge charges an account for what a root counts from now on, unless that
@@ -327,7 +343,7 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 		return err
 	}
 	root.Refs--
-	return unbill(tx, p.Account, root.Key)
+	return unbill(tx, p.Account, root)
 }
 
 // SetQuota changes what an account may store. What it stores beyond that stays.

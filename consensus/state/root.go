@@ -73,7 +73,7 @@ func (v *Copy) Code(c *codec.Coder) {
 	codec.String(c, &v.Reason, MaxReasonLen)
 }
 
-// Root is a DAG that is kept, shared by every pin that names it.
+// Root is a DAG that is kept, shared by every pin, object and part that names it.
 type Root struct {
 	Key     RootKey
 	Born    uint64 // log index that made this record: tells incarnations apart
@@ -85,11 +85,17 @@ type Root struct {
 	Detail  string // why it failed
 	Copies  []Copy // by node
 	Origins []string
+	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
 }
 
-// Code implements the record's form.
+// Code implements the record's form. Version 2 is written only where there are
+// links: before the cluster has level 3, members may read version 1 only.
 func (v *Root) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(2)
+	if !c.Decoding() && v.Links == 0 {
+		version = 1
+	}
+	version = c.Version(version)
 	codec.String(c, &v.Key, MaxCIDLen)
 	codec.Uint(c, &v.Born)
 	codec.Uint(c, &v.Refs)
@@ -100,6 +106,9 @@ func (v *Root) Code(c *codec.Coder) {
 	codec.String(c, &v.Detail, MaxReasonLen)
 	codec.List(c, &v.Copies, MaxCopies, func(c *codec.Coder, v *Copy) { v.Code(c) })
 	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
+	if version >= 2 {
+		codec.Uint(c, &v.Links)
+	}
 }
 
 // Nodes returns the allocation, in the order of the ids.
@@ -133,13 +142,14 @@ func (v *Root) In(p Phase) (n int) {
 
 // judge tells the status that the copies amount to. Once pinned, a root stays
 // so while it is repaired; it has failed only when nobody holds it and
-// everybody gave up.
+// everybody gave up. What objects name never fails: it is missed until somebody
+// has it again.
 func (v *Root) judge(need int) Status {
 	held, gaveUp := v.In(Held), v.In(GaveUp)
 	switch {
 	case held >= need:
 		return Pinned
-	case gaveUp == len(v.Copies):
+	case gaveUp == len(v.Copies) && v.Links == 0:
 		return Failed
 	case v.Status == Pinned:
 		return Pinned
@@ -271,9 +281,6 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 	if err := tx.Delete(a); err != nil {
 		return err
 	}
-	if err := unbill(tx, p.Account, k); err != nil {
-		return err
-	}
 	root, err := get[Root](tx, rootKey(k))
 	if err != nil {
 		return err
@@ -282,6 +289,9 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
+	if err := unbill(tx, p.Account, root); err != nil {
+		return err
+	}
 	if guard != "" && guard != k && root.Refs == 0 {
 		if err := guardOld(tx, root, guard); err != nil {
 			return err
@@ -365,10 +375,13 @@ func releaseGuards(tx Tx, k RootKey, e *entry) error {
 	return nil
 }
 
+// needed tells whether anything refers to the root.
+func (v *Root) needed() bool { return v.Refs+v.Guards+v.Links > 0 }
+
 // keepOrRemove writes a root back, or removes it when nothing needs it.
 func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	e.fx.touch(root)
-	if root.Refs+root.Guards > 0 {
+	if root.needed() {
 		return put(tx, rootKey(root.Key), root)
 	}
 	if err := allocate(tx, root, nil); err != nil {
@@ -506,7 +519,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 				return err
 			}
 			root.Refs--
-			if err := unbill(tx, p.Account, k); err != nil {
+			if err := unbill(tx, p.Account, root); err != nil {
 				return err
 			}
 		}

@@ -174,6 +174,9 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 		}
 	}
 	e.settle -= len(ids)
+	if err := clearNames(tx, a, e); err != nil {
+		return err
+	}
 	for _, prefix := range []key{part(table(tablePosting), a), part(table(tableOnce), a)} {
 		if err := clearRows(tx, prefix, e); err != nil {
 			return err
@@ -183,7 +186,7 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 		e.fx.Settling = true
 		return nil
 	}
-	for _, k := range []key{quotaKey(a), pinKey(a, pinLast), closingKey(a)} {
+	for _, k := range []key{quotaKey(a), pinKey(a, pinLast), bornKey(a), closingKey(a)} {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}

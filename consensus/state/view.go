@@ -1,5 +1,10 @@
 package state
 
+import (
+	"cmp"
+	"slices"
+)
+
 // View is the state at one index, read only. It is as good as its Reader, which
 // whoever made the view closes.
 type View struct {
@@ -82,11 +87,27 @@ func (v View) Need() (int, error) {
 	return c.need(members), nil
 }
 
-// AttachedAccounts returns up to limit accounts that have pins attached to a
-// root, in the order of their ids. What it costs does not grow with their pins.
+// AttachedAccounts returns up to limit accounts that have pins attached to a root, or
+// objects and parts that name it, in the order of their keys. What it costs does not
+// grow with their number.
 func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
-	const inRow = 8 // pins of one account that are passed before the rest is skipped
-	prefix := attachedTo(k)
+	pinned, err := v.accountsIn(attachedTo(k), limit)
+	if err != nil {
+		return nil, err
+	}
+	linked, err := v.accountsIn(linksOf(k), limit)
+	if err != nil || len(linked) == 0 {
+		return pinned, err
+	}
+	all := append(pinned, linked...)
+	slices.SortFunc(all, func(a, b AccountID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	all = slices.Compact(all)
+	return all[:min(len(all), limit)], nil
+}
+
+// accountsIn reads up to limit accounts that follow a prefix, each once.
+func (v View) accountsIn(prefix key, limit int) ([]AccountID, error) {
+	const inRow = 8 // rows of one account that are passed before the rest is skipped
 	end := prefix.end()
 	var accounts []AccountID
 	for from := prefix; len(accounts) < limit; {
@@ -106,7 +127,7 @@ func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 		if err != nil || !more {
 			return accounts, err
 		}
-		from = part(attachedTo(k), accounts[len(accounts)-1]).end()
+		from = part(slices.Clone(prefix), accounts[len(accounts)-1]).end()
 	}
 	return accounts, nil
 }

@@ -17,6 +17,10 @@ func LevelOf(cmd state.Command) state.Level {
 		*state.CreateOnce, *state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
+	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.PutObject, *state.CopyObject, *state.DeleteObjects,
+		*state.SetObjectTags, *state.CreateUpload, *state.AbortUpload, *state.PutPart, *state.CopyPart, *state.CompleteUpload,
+		*state.Fence:
+		return 3
 	}
 	return 0
 }

@@ -1,0 +1,571 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+func bucketsOf(a AccountID) key { return part(table(tableBucket), a) }
+
+func bucketKey(a AccountID, name string) key { return part(bucketsOf(a), name) }
+
+func bornKey(a AccountID) key { return part(table(tableBorn), a) }
+
+// in is where the rows of a table of one bucket begin.
+func (v *Bucket) in(t byte) key { return part(table(t), v.Account).u64(uint64(v.Born)) }
+
+func (v *Bucket) objectKey(k string) key { return append(v.in(tableObject), k...) }
+
+// Counters of a bucket.
+const (
+	storedKeys    = 'k'
+	storedBytes   = 'b'
+	storedUploads = 'u'
+)
+
+func (v *Bucket) stored(what byte) key { return v.in(tableStored).byte(what) }
+
+func emptyingKey(a AccountID, born Incarnation) key {
+	return part(table(tableEmptying), a).u64(uint64(born))
+}
+
+// liveAccount refuses what is asked for an account that is gone.
+func liveAccount(r Reader, a AccountID) error {
+	known, err := has(r, accountKey(a))
+	if err == nil && !known {
+		err = Errorf(CodeUnauthorized, "the account is gone")
+	}
+	return err
+}
+
+// openBucket returns the bucket that a change speaks of.
+func openBucket(r Reader, a AccountID, name string, born Incarnation) (*Bucket, error) {
+	if err := liveAccount(r, a); err != nil {
+		return nil, err
+	}
+	b, err := findBucket(r, a, name)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil || b.Born != born {
+		return nil, Errorf(CodeNoBucket, "there is no bucket %q", name)
+	}
+	return b, nil
+}
+
+func findBucket(r Reader, a AccountID, name string) (*Bucket, error) {
+	if !ValidBucketName(name) {
+		return nil, nil
+	}
+	return get[Bucket](r, bucketKey(a, name))
+}
+
+func findObject(r Reader, b *Bucket, k string) (*Object, error) {
+	if k == "" || len(k) > MaxKeyBytes {
+		return nil, nil
+	}
+	return get[Object](r, b.objectKey(k))
+}
+
+// CreateBucket makes a bucket of an account. Apply says when it was born.
+type CreateBucket struct{ Bucket Bucket }
+
+// Code implements Command.
+func (v *CreateBucket) Code(c *codec.Coder) { v.Bucket.Code(c) }
+
+func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
+	b := v.Bucket
+	if !ValidBucketName(b.Name) || b.Created <= 0 || b.Created > maxCreated {
+		return Result{}, Errorf(CodeInvalid, "%q is no name of a bucket", b.Name)
+	}
+	if err := liveAccount(tx, b.Account); err != nil {
+		return Result{}, err
+	}
+	if old, err := findBucket(tx, b.Account, b.Name); err != nil {
+		return Result{}, err
+	} else if old != nil {
+		return Result{}, Errorf(CodeExists, "there is a bucket %q already", b.Name)
+	}
+	n := 0
+	prefix := bucketsOf(b.Account)
+	err := tx.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) { n++; return n < MaxBucketsPerUser, nil })
+	if err != nil {
+		return Result{}, err
+	}
+	if n >= MaxBucketsPerUser {
+		return Result{}, Errorf(CodeTooLarge, "the account has its most buckets, %d", MaxBucketsPerUser)
+	}
+	// Several commands of one entry have one index.
+	last, err := counter(tx, bornKey(b.Account))
+	if err != nil {
+		return Result{}, err
+	}
+	b.Born = Incarnation(max(e.index, last+1))
+	if err := tx.Set(bornKey(b.Account), binary.BigEndian.AppendUint64(nil, uint64(b.Born))); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, bucketKey(b.Account, b.Name), &b)
+}
+
+// DeleteBucket removes a bucket without objects. Its open uploads are aborted with
+// it; what one entry has no room for goes behind it, by ClearBuckets.
+type DeleteBucket struct {
+	Account AccountID
+	Name    string
+	Born    Incarnation
+}
+
+// Code implements Command.
+func (v *DeleteBucket) Code(c *codec.Coder) { codeBucket(c, &v.Account, &v.Name, &v.Born) }
+
+// codeBucket codes the bucket that a change speaks of.
+func codeBucket(c *codec.Coder, a *AccountID, name *string, born *Incarnation) {
+	codec.String(c, a, MaxIDLen)
+	codec.String(c, name, maxBucketName)
+	codec.Uint(c, born)
+}
+
+func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
+	b, err := openBucket(tx, v.Account, v.Name, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	if n, err := counter(tx, b.stored(storedKeys)); err != nil {
+		return Result{}, err
+	} else if n > 0 {
+		return Result{}, Errorf(CodeNotEmpty, "the bucket %q has %d objects", b.Name, n)
+	}
+	if err := tx.Delete(bucketKey(b.Account, b.Name)); err != nil {
+		return Result{}, err
+	}
+	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
+		return Result{}, err
+	}
+	return Result{}, gathered(tx, func(tx Tx) error { return emptyBucket(tx, BucketRef{b.Account, b.Born}, e) })
+}
+
+// BucketRef names a bucket that has no name any more.
+type BucketRef struct {
+	Account AccountID
+	Born    Incarnation
+}
+
+// ClearBuckets removes what deleted buckets left, MaxSettle records in one command
+// at the most.
+type ClearBuckets struct{ Items []BucketRef }
+
+// Code implements Command.
+func (v *ClearBuckets) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, b *BucketRef) {
+		codec.String(c, &b.Account, MaxIDLen)
+		codec.Uint(c, &b.Born)
+	})
+}
+
+func (v *ClearBuckets) apply(tx Tx, e *entry) (Result, error) {
+	return Result{}, gathered(tx, func(tx Tx) error {
+		for _, b := range v.Items {
+			if left, err := has(tx, emptyingKey(b.Account, b.Born)); err != nil {
+				return err
+			} else if !left {
+				continue
+			}
+			if err := emptyBucket(tx, b, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// emptyBucket aborts the uploads of a deleted bucket, as far as the entry has room.
+func emptyBucket(tx Tx, b BucketRef, e *entry) error {
+	bucket := &Bucket{Account: b.Account, Born: b.Born}
+	if err := clearUploads(tx, b.Account, bucket.in(tableUpload), e); err != nil {
+		return err
+	}
+	if e.settle == 0 {
+		e.fx.Settling = true
+		return nil
+	}
+	return tx.Delete(emptyingKey(b.Account, b.Born))
+}
+
+// clearNames removes the objects, uploads and buckets of a closed account, as far as
+// the entry has room.
+func clearNames(tx Tx, a AccountID, e *entry) error {
+	return gathered(tx, func(tx Tx) error {
+		if err := clearObjects(tx, a, e); err != nil {
+			return err
+		}
+		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
+			return err
+		}
+		for _, t := range []byte{tableBucket, tableEmptying} {
+			if err := clearRows(tx, part(table(t), a), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rowsIn reads up to limit records behind a prefix, with the bucket of each: the
+// prefix begins with the account.
+func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit int) (buckets []*Bucket, all []*T, err error) {
+	if limit == 0 {
+		return nil, nil, nil
+	}
+	born := len(part(table(t), a))
+	err = r.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
+		if len(k) < born+8 {
+			return false, fmt.Errorf("state: short key %x", k)
+		}
+		v, err := decode[T, P](value)
+		if err != nil {
+			return false, err
+		}
+		buckets = append(buckets, &Bucket{Account: a, Born: Incarnation(binary.BigEndian.Uint64(k[born:]))})
+		all = append(all, v)
+		return len(all) < limit, nil
+	})
+	return buckets, all, err
+}
+
+func clearObjects(tx Tx, a AccountID, e *entry) error {
+	buckets, objects, err := rowsIn[Object](tx, tableObject, a, part(table(tableObject), a), e.settle)
+	if err != nil {
+		return err
+	}
+	for i, o := range objects {
+		if err := buckets[i].remove(tx, o, e); err != nil {
+			return err
+		}
+	}
+	e.settle -= len(objects)
+	return nil
+}
+
+// remove deletes an object of the bucket.
+func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
+	if err := tx.Delete(v.objectKey(o.Key)); err != nil {
+		return err
+	}
+	if err := v.counted(tx, -1, -int64(o.Size)); err != nil {
+		return err
+	}
+	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
+}
+
+// counted adds to what the bucket has.
+func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
+	if keys != 0 {
+		if err := count(tx, v.stored(storedKeys), keys); err != nil {
+			return err
+		}
+	}
+	if bytes == 0 {
+		return nil
+	}
+	return count(tx, v.stored(storedBytes), bytes)
+}
+
+// putObject writes an object in the place of old, which may be nil, and makes the
+// change of links that was judged.
+func (v *Bucket) putObject(tx Tx, o, old *Object, l *linking, e *entry) error {
+	keys, bytes := int64(1), int64(o.Size)
+	if old != nil {
+		keys, bytes = 0, bytes-int64(old.Size)
+		o.Created = max(o.Created, old.Created+1)
+	}
+	if err := v.counted(tx, keys, bytes); err != nil {
+		return err
+	}
+	if err := put(tx, v.objectKey(o.Key), o); err != nil {
+		return err
+	}
+	return l.write(tx, e)
+}
+
+// room refuses bytes above what a bucket can count.
+func (v *Bucket) room(r Reader, bytes uint64) error {
+	n, err := counter(r, v.stored(storedBytes))
+	if err == nil && n > math.MaxInt64-bytes {
+		err = Errorf(CodeTooLarge, "the bucket has more bytes than can be counted")
+	}
+	return err
+}
+
+// PutObject gives content a name: it is the current version under its key from this
+// entry on, if the condition holds. The time of a version is above that of the one
+// that it replaces. Put again with the id of the current version nothing changes.
+type PutObject struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Object  Object
+	Content Content
+	If      Condition
+}
+
+// Code implements Command.
+func (v *PutObject) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	v.Object.Code(c)
+	v.Content.Code(c)
+	v.If.Code(c)
+}
+
+func (v *PutObject) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Object.check(); err != nil {
+		return Result{}, err
+	}
+	if err := v.Content.check(v.Object.Root); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{}, b.change(tx, &v.Object, &v.If, &v.Content, e)
+}
+
+// change puts a checked object into the bucket; without content it names a root that
+// another object names.
+func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content, e *entry) error {
+	o := *object
+	old, err := findObject(tx, v, o.Key)
+	if err != nil || old != nil && old.ID == o.ID {
+		return err
+	}
+	if err := cond.judge(old); err != nil {
+		return err
+	}
+	if err := v.room(tx, o.Size); err != nil {
+		return err
+	}
+	l := linking{account: v.Account, link: link{o.Root, o.ID}, content: content}
+	if old != nil {
+		l.drops = []link{{old.Root, old.ID}}
+	}
+	if err := l.judge(tx); err != nil {
+		return err
+	}
+	return v.putObject(tx, &o, old, &l, e)
+}
+
+// CopyObject gives the content of an object another name, or the same name with
+// other attributes. The source has to be the version that the proposer read, else it
+// is ErrConflict.
+type CopyObject struct {
+	Account      AccountID
+	Bucket       string
+	Born         Incarnation
+	Object       Object // its Root and Size are those of the source
+	If           Condition
+	SourceBucket string
+	SourceBorn   Incarnation
+	SourceKey    string
+	SourceID     VersionID
+}
+
+// Code implements Command.
+func (v *CopyObject) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	v.Object.Code(c)
+	v.If.Code(c)
+	codec.String(c, &v.SourceBucket, maxBucketName)
+	codec.Uint(c, &v.SourceBorn)
+	codec.String(c, &v.SourceKey, MaxKeyBytes)
+	codec.String(c, &v.SourceID, MaxIDLen)
+}
+
+func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Object.check(); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	if current, err := findObject(tx, b, v.Object.Key); err != nil {
+		return Result{}, err
+	} else if current != nil && current.ID == v.Object.ID {
+		return Result{}, nil // it was the source, maybe
+	}
+	source, err := findSource(tx, v.Account, v.SourceBucket, v.SourceBorn, v.SourceKey, v.SourceID)
+	if err != nil {
+		return Result{}, err
+	}
+	if source.Root != v.Object.Root || source.Size != v.Object.Size {
+		return Result{}, Errorf(CodeInvalid, "the copy has other content than its source")
+	}
+	return Result{}, b.change(tx, &v.Object, &v.If, nil, e)
+}
+
+// findSource returns the object that a copy is made of, as its proposer read it.
+func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string, id VersionID) (*Object, error) {
+	b, err := findBucket(r, a, bucket)
+	if err != nil {
+		return nil, err
+	}
+	if b != nil && b.Born == born {
+		source, err := findObject(r, b, k)
+		if err != nil || source != nil && source.ID == id {
+			return source, err
+		}
+	}
+	return nil, Errorf(CodeConflict, "the object has changed while it was copied")
+}
+
+// DeleteObjects removes the objects under some keys; keys without one are no error.
+// A condition is possible with one key only.
+type DeleteObjects struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Keys    []string
+	If      Condition
+}
+
+// Code implements Command.
+func (v *DeleteObjects) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.Strings(c, &v.Keys, MaxDeleteKeys, MaxKeyBytes)
+	v.If.Code(c)
+}
+
+func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
+	conditional := v.If.Absent || len(v.If.Match) > 0
+	if len(v.Keys) == 0 || len(v.Keys) > MaxDeleteKeys || conditional && len(v.Keys) > 1 {
+		return Result{}, Errorf(CodeInvalid, "%d keys in one deletion", len(v.Keys))
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{}, gathered(tx, func(tx Tx) error {
+		for _, k := range v.Keys {
+			o, err := findObject(tx, b, k)
+			if err != nil {
+				return err
+			}
+			if err := v.If.judge(o); err != nil {
+				return err
+			}
+			if o == nil {
+				continue
+			}
+			if err := b.remove(tx, o, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SetObjectTags replaces the tags of an object. Its time stays.
+type SetObjectTags struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Key     string
+	ID      VersionID // the version that was meant; "" is the current one
+	Tags    []Tag
+}
+
+// Code implements Command.
+func (v *SetObjectTags) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.ID, MaxIDLen)
+	codeTags(c, &v.Tags)
+}
+
+func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
+	if err := checkTags(v.Tags); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	o, err := findObject(tx, b, v.Key)
+	if err != nil {
+		return Result{}, err
+	}
+	if o == nil {
+		return Result{}, ErrNoKey
+	}
+	if v.ID != "" && o.ID != v.ID {
+		return Result{}, Errorf(CodeConflict, "the object has been replaced")
+	}
+	o.Tags = v.Tags
+	return Result{}, put(tx, b.objectKey(o.Key), o)
+}
+
+// Bucket returns a bucket of an account, or ErrNoBucket: another account's does not
+// exist.
+func (v View) Bucket(a AccountID, name string) (Bucket, error) {
+	b, err := findBucket(v.r, a, name)
+	if err != nil {
+		return Bucket{}, err
+	}
+	if b == nil {
+		return Bucket{}, Errorf(CodeNoBucket, "there is no bucket %q", name)
+	}
+	return *b, nil
+}
+
+// Buckets returns the buckets of an account in the order of their names.
+func (v View) Buckets(a AccountID) ([]Bucket, error) {
+	all, err := scanAll[Bucket](v.r, bucketsOf(a))
+	slices.SortFunc(all, func(a, b Bucket) int { return cmp.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// BucketUsage returns how many objects a bucket has, the bytes of all of them, and
+// how many open uploads.
+func (v View) BucketUsage(b *Bucket) (keys, bytes, uploads uint64, err error) {
+	for what, n := range map[byte]*uint64{storedKeys: &keys, storedBytes: &bytes, storedUploads: &uploads} {
+		if *n, err = counter(v.r, b.stored(what)); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	return keys, bytes, uploads, nil
+}
+
+// Object returns the current version under a key of a bucket, or ErrNoKey.
+func (v View) Object(b *Bucket, k string) (Object, error) {
+	o, err := findObject(v.r, b, k)
+	if err != nil {
+		return Object{}, err
+	}
+	if o == nil {
+		return Object{}, ErrNoKey
+	}
+	return *o, nil
+}
+
+// Emptying returns deleted buckets that have something left, up to limit.
+func (v View) Emptying(limit int) ([]BucketRef, error) {
+	var refs []BucketRef
+	prefix := table(tableEmptying)
+	err := v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		if len(refs) == limit {
+			return false, nil
+		}
+		a, rest, err := readPart[AccountID](k[len(prefix):])
+		if err != nil || len(rest) != 8 {
+			return false, fmt.Errorf("state: key %x of a deleted bucket: %w", k, err)
+		}
+		refs = append(refs, BucketRef{a, Incarnation(binary.BigEndian.Uint64(rest))})
+		return true, nil
+	})
+	return refs, err
+}

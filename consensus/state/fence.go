@@ -1,0 +1,55 @@
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+func fenceKey(n NodeID) key { return part(table(tableFence), n) }
+
+// Fence ends the epochs of a node below one: of what it said in them that it holds
+// nothing counts in any later entry. So once the node has applied it, content that
+// nothing in the state refers to is content that nothing will.
+type Fence struct {
+	Node  NodeID
+	Epoch uint64
+}
+
+// Code implements Command.
+func (v *Fence) Code(c *codec.Coder) {
+	codec.String(c, &v.Node, MaxIDLen)
+	codec.Uint(c, &v.Epoch)
+}
+
+func (v *Fence) apply(tx Tx, _ *entry) (Result, error) {
+	if known, err := has(tx, nodeKey(v.Node)); err != nil {
+		return Result{}, err
+	} else if !known {
+		return Result{}, Errorf(CodeNotFound, "node %s is not a member", v.Node)
+	}
+	return Result{}, fence(tx, v.Node, v.Epoch)
+}
+
+// fence raises a node's fence to an epoch.
+func fence(tx Tx, n NodeID, epoch uint64) error {
+	now, err := counter(tx, fenceKey(n))
+	if err != nil || epoch <= now {
+		return err
+	}
+	return tx.Set(fenceKey(n), binary.BigEndian.AppendUint64(nil, epoch))
+}
+
+// fenceJoined raises the fence of a node that comes, or comes again, above every
+// epoch that it can have had: each epoch but the first cost a log entry. Below
+// level 3 nothing counts epochs.
+func fenceJoined(tx Tx, n NodeID, e *entry) error {
+	level, err := levelOf(tx)
+	if err != nil || level < 3 {
+		return err
+	}
+	return fence(tx, n, e.index)
+}
+
+// FenceOf is the first epoch of a node that counts, 0 for one that never fenced.
+func (v View) FenceOf(n NodeID) (uint64, error) { return counter(v.r, fenceKey(n)) }

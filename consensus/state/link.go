@@ -1,0 +1,303 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+func linksOf(k RootKey) key { return part(table(tableLink), k) }
+
+func linkKey(k RootKey, a AccountID, id VersionID) key { return part(part(linksOf(k), a), id) }
+
+// link is one object or part of an account that names a root.
+type link struct {
+	root RootKey
+	id   VersionID
+}
+
+// linking is a name that content gets, and what loses its name in the same entry.
+type linking struct {
+	account AccountID
+	link
+	content *Content // nil: the root is there, and another link of the account names it
+	drops   []link
+
+	// What judge found.
+	was     *Root
+	holders []NodeID // that count
+}
+
+// judge finds everything that can be wrong with the change, before a write.
+func (l *linking) judge(tx Tx) error {
+	var err error
+	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
+		return err
+	}
+	if taken, err := has(tx, linkKey(l.root, l.account, l.id)); err != nil {
+		return err
+	} else if taken {
+		return Errorf(CodeExists, "there is a version %s already", l.id)
+	}
+	if l.content == nil {
+		if l.was == nil || l.was.Links == 0 {
+			return Errorf(CodeConflict, "the content is not kept any more")
+		}
+		return l.afford(tx, l.was.Size)
+	}
+	if l.holders, err = holders(tx, l.content.Held); err != nil {
+		return err
+	}
+	if l.was != nil && l.was.Status == Pinned {
+		return l.afford(tx, l.was.Size)
+	}
+	cl, err := cluster(tx)
+	if err != nil {
+		return err
+	}
+	members, err := counter(tx, nodeCount)
+	if err != nil {
+		return err
+	}
+	if len(l.holders) < cl.need(members) {
+		return Errorf(CodeConflict, "the content is not kept by enough nodes any more")
+	}
+	return l.afford(tx, l.content.Bytes)
+}
+
+// holders returns the nodes whose word counts that they hold some content: they are
+// members, and have not fenced since.
+func holders(r Reader, held []Holding) ([]NodeID, error) {
+	var nodes []NodeID
+	for _, h := range held {
+		fence, err := counter(r, fenceKey(h.Node))
+		if err != nil {
+			return nil, err
+		}
+		if fence <= h.Epoch {
+			nodes = append(nodes, h.Node)
+		}
+	}
+	return onlyMembers(r, nodes)
+}
+
+// afford tells whether the account may store what the change leaves it with. A
+// change that leaves it with no more than before is always allowed.
+func (l *linking) afford(r Reader, size uint64) error {
+	q, err := get[Quota](r, quotaKey(l.account))
+	if err != nil || q == nil {
+		return err
+	}
+	now, err := get[charge](r, chargeKey(l.account, l.root))
+	if err != nil {
+		return err
+	}
+	others := q.Used()
+	if now != nil {
+		others -= min(others, now.Bytes)
+	}
+	if others > math.MaxInt64-size {
+		return Errorf(CodeTooLarge, "the account stores more than can be counted")
+	}
+	if !q.exceeds(others + size) {
+		return nil
+	}
+	freed, err := l.freed(r)
+	if err != nil {
+		return err
+	}
+	after := others + size - min(others, freed)
+	if after > q.Used() && q.exceeds(after) {
+		return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+	}
+	return nil
+}
+
+// freed is what the account's use falls by through the links that go.
+func (l *linking) freed(r Reader) (uint64, error) {
+	going := make(map[RootKey]int, len(l.drops))
+	for _, d := range l.drops {
+		going[d.root]++
+	}
+	delete(going, l.root)
+	var sum uint64
+	for k, n := range going {
+		c, err := get[charge](r, chargeKey(l.account, k))
+		if err != nil {
+			return 0, err
+		}
+		if c == nil {
+			continue
+		}
+		root, err := get[Root](r, rootKey(k))
+		if err != nil {
+			return 0, err
+		}
+		if root == nil {
+			return 0, fmt.Errorf("state: root %s is charged and has no record", k)
+		}
+		holds, err := holdsAt(r, l.account, root, n+1)
+		if err != nil {
+			return 0, err
+		}
+		if holds <= n {
+			sum += c.Bytes
+		}
+	}
+	return sum, nil
+}
+
+// write makes the change that was judged. The new link is there before the old ones
+// go: shared blocks stay referenced.
+func (l *linking) write(tx Tx, e *entry) error {
+	if err := tx.Set(linkKey(l.root, l.account, l.id), nil); err != nil {
+		return err
+	}
+	root := l.was
+	var err error
+	switch {
+	case root == nil:
+		root, err = l.found(tx, e)
+	case root.Status != Pinned:
+		err = l.finish(tx, root, e)
+	default:
+		err = l.join(tx, root, e)
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range l.drops {
+		if err := unlink(tx, l.account, d, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// charge charges the account for what it names from now on.
+func (l *linking) charge(tx Tx, size uint64) error {
+	q, err := get[Quota](tx, quotaKey(l.account))
+	if err != nil || q == nil {
+		return err
+	}
+	return setCharge(tx, l.account, q, l.root, charge{Bytes: size, Stored: true})
+}
+
+// found makes the record of content that is new here: born held.
+func (l *linking) found(tx Tx, e *entry) (*Root, error) {
+	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks, Links: 1}
+	nodes, err := onlyMembers(tx, l.content.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.hold(tx, root, nodes); err != nil {
+		return nil, err
+	}
+	if err := l.charge(tx, root.Size); err != nil {
+		return nil, err
+	}
+	return root, rejudge(tx, root, e) // for the mark of what is short
+}
+
+// finish makes pinned what pins are waiting for, or what has failed and is on its
+// way out: the pins follow.
+func (l *linking) finish(tx Tx, root *Root, e *entry) error {
+	e.fx.touch(root) // the nodes that lose it
+	if root.Status == Failed {
+		root.Born, root.Status, root.Detail = e.index, Queued, ""
+	}
+	root.Size, root.Blocks = l.content.Bytes, l.content.Blocks
+	root.Links++
+	if err := l.hold(tx, root, root.Nodes()); err != nil {
+		return err
+	}
+	if err := l.charge(tx, root.Size); err != nil {
+		return err
+	}
+	return rejudge(tx, root, e)
+}
+
+// hold allocates a root to its holders and to nodes, MaxCopies of them: what is
+// held before what is not.
+func (l *linking) hold(tx Tx, root *Root, nodes []NodeID) error {
+	keep := slices.Clone(l.holders)
+	for _, held := range []bool{true, false} {
+		for _, n := range nodes {
+			c := root.Copy(n)
+			if (c != nil && c.Phase == Held) == held && len(keep) < MaxCopies && !slices.Contains(keep, n) {
+				keep = append(keep, n)
+			}
+		}
+	}
+	if err := allocate(tx, root, keep); err != nil {
+		return err
+	}
+	_, err := l.held(tx, root)
+	return err
+}
+
+// held notes who has the content, and that those who gave up have a source now.
+func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
+	for i := range root.Copies {
+		c := &root.Copies[i]
+		phase, reason := Held, ""
+		switch {
+		case slices.Contains(l.holders, c.Node):
+		case c.Phase == GaveUp && len(l.holders) > 0:
+			phase, reason = Assigned, c.Reason
+		default:
+			continue
+		}
+		if c.Phase == phase && c.Reason == reason {
+			continue
+		}
+		changed = true
+		if err := setPhase(tx, root, c, phase, reason); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+// join adds a link to what is pinned. Where it is kept stays as it is.
+func (l *linking) join(tx Tx, root *Root, e *entry) error {
+	root.Links++
+	if err := l.charge(tx, root.Size); err != nil {
+		return err
+	}
+	changed, err := l.held(tx, root)
+	if err != nil {
+		return err
+	}
+	if changed {
+		return rejudge(tx, root, e)
+	}
+	return put(tx, rootKey(root.Key), root)
+}
+
+// unlink ends one link; a root that nothing refers to goes away.
+func unlink(tx Tx, a AccountID, l link, e *entry) error {
+	row := linkKey(l.root, a, l.id)
+	linked, err := has(tx, row)
+	if err != nil {
+		return err
+	}
+	root, err := get[Root](tx, rootKey(l.root))
+	if err != nil {
+		return err
+	}
+	if !linked || root == nil || root.Links == 0 {
+		return fmt.Errorf("state: version %s names root %s, which does not know it", l.id, l.root)
+	}
+	if err := tx.Delete(row); err != nil {
+		return err
+	}
+	root.Links--
+	if err := unbill(tx, a, root); err != nil {
+		return err
+	}
+	if root.needed() {
+		return put(tx, rootKey(root.Key), root)
+	}
+	return keepOrRemove(tx, root, e)
+}

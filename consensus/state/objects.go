@@ -1,0 +1,180 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// rolling walks rows in the order of the keys that they are of, and rolls up those
+// that share what is up to a delimiter.
+type rolling struct {
+	r         Reader
+	base      key // what all rows of the table begin with
+	ordered   bool
+	prefix    string
+	delimiter string
+	limit     int
+
+	prefixes  []string
+	last      string // the last entry of the page
+	rolled    bool   // it is a prefix
+	truncated bool
+}
+
+// passRolled is how many rows of one prefix are passed before the rest is skipped.
+const passRolled = 8
+
+// rolledUp is what a key is rolled up into, "" when it is not.
+func (w *rolling) rolledUp(k string) string {
+	if w.delimiter == "" || len(k) < len(w.prefix) || k[:len(w.prefix)] != w.prefix {
+		return ""
+	}
+	at := bytes.Index([]byte(k[len(w.prefix):]), []byte(w.delimiter))
+	if at < 0 {
+		return ""
+	}
+	return k[:len(w.prefix)+at+len(w.delimiter)]
+}
+
+// at is where the rows begin whose keys begin with prefix.
+func (w *rolling) at(prefix string) key {
+	k := append(key(nil), w.base...)
+	if w.ordered {
+		return k.orderedPrefix(prefix)
+	}
+	return append(k, prefix...)
+}
+
+// nameOf reads the key that a row is of.
+func (w *rolling) nameOf(row []byte) (string, error) {
+	if !w.ordered {
+		return string(row[len(w.base):]), nil
+	}
+	name, _, err := readOrdered(row[len(w.base):])
+	return name, err
+}
+
+// walk calls take for the rows from one on that are not rolled up, until the page
+// has its limit.
+func (w *rolling) walk(from key, take func(row, value []byte) error) error {
+	if begin := w.at(w.prefix); bytes.Compare(from, begin) < 0 {
+		from = begin
+	}
+	end := w.at(w.prefix).end()
+	entries := 0
+	for bytes.Compare(from, end) < 0 {
+		passed, skip := 0, false
+		err := w.r.Scan(from, end, false, func(row, value []byte) (bool, error) {
+			name, err := w.nameOf(row)
+			if err != nil {
+				return false, err
+			}
+			up := w.rolledUp(name)
+			if up != "" && w.rolled && up == w.last {
+				passed++
+				skip = passed == passRolled
+				return !skip, nil
+			}
+			passed = 0
+			if entries == w.limit {
+				w.truncated = true
+				return false, nil
+			}
+			entries++
+			w.last, w.rolled = name, up != ""
+			if w.rolled {
+				w.last = up
+				w.prefixes = append(w.prefixes, up)
+				return true, nil
+			}
+			return true, take(row, value)
+		})
+		if err != nil || !skip {
+			return err
+		}
+		from = w.at(w.last).end()
+	}
+	return nil
+}
+
+// Objects returns a page of a bucket's keys in the order of their bytes. After is a
+// key, or a prefix as an earlier page returned it: then nothing that is rolled up
+// into it comes again. What it costs depends on what it returns, not on how many keys
+// are rolled up.
+func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
+	var page ObjectsPage
+	w := &rolling{
+		r: v.r, base: b.in(tableObject), prefix: q.Prefix, delimiter: q.Delimiter, limit: min(q.Limit, MaxListLimit),
+	}
+	if w.limit <= 0 {
+		return page, nil
+	}
+	from := w.at("")
+	if q.After != "" {
+		if from = append(w.at(q.After), 0); w.rolledUp(q.After) == q.After {
+			from = w.at(q.After).end()
+		}
+	}
+	err := w.walk(from, func(_, value []byte) error {
+		var o Object
+		c := codec.Decoder(value)
+		if o.codeListed(c); c.More() { // it is all right, and the rest is left
+			page.Objects = append(page.Objects, o)
+			return nil
+		}
+		_, err := c.Finish()
+		return fmt.Errorf("state: %T: %w", o, err)
+	})
+	if err != nil {
+		return ObjectsPage{}, err
+	}
+	page.Prefixes = w.prefixes
+	if w.truncated {
+		page.Truncated, page.Next = true, w.last
+	}
+	return page, nil
+}
+
+// Uploads returns a page of a bucket's open uploads by key and then by id. AfterKey
+// may be a prefix as an earlier page returned it, see Objects.
+func (v View) Uploads(b *Bucket, q UploadsQuery) (UploadsPage, error) {
+	var page UploadsPage
+	w := &rolling{
+		r: v.r, base: b.in(tableUpload), ordered: true, prefix: q.Prefix, delimiter: q.Delimiter, limit: min(q.Limit, MaxListLimit),
+	}
+	if w.limit <= 0 {
+		return page, nil
+	}
+	from := w.at("")
+	if q.AfterKey != "" {
+		of := append(key(nil), w.base...).ordered(q.AfterKey)
+		switch {
+		case q.AfterID != "":
+			from = append(append(of, q.AfterID...), 0)
+		case w.rolledUp(q.AfterKey) == q.AfterKey:
+			from = w.at(q.AfterKey).end()
+		default:
+			from = of.end()
+		}
+	}
+	err := w.walk(from, func(_, value []byte) error {
+		u, err := decode[Upload](value)
+		if err == nil {
+			page.Uploads = append(page.Uploads, *u)
+		}
+		return err
+	})
+	if err != nil {
+		return UploadsPage{}, err
+	}
+	page.Prefixes = w.prefixes
+	if w.truncated {
+		page.Truncated, page.NextKey = true, w.last
+		if !w.rolled {
+			page.NextID = page.Uploads[len(page.Uploads)-1].ID
+		}
+	}
+	return page, nil
+}

@@ -1,0 +1,513 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+func (v *Bucket) uploadKey(k string, id UploadID) key {
+	return append(v.in(tableUpload).ordered(k), id...)
+}
+
+func (v *Bucket) partKey(id UploadID, number uint16) key {
+	return part(v.in(tablePart), id).u16(number)
+}
+
+// begunKey orders the open uploads of all accounts by age.
+func (v *Bucket) begunKey(u *Upload) key {
+	return part(part(table(tableBegun).u64(uint64(u.Created)), v.Account).u64(uint64(v.Born)), u.ID)
+}
+
+// begun is where an upload is that has been open for some time.
+type begun struct{ Bucket, Key string }
+
+// Code implements the record's form.
+func (v *begun) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Bucket, maxBucketName)
+	codec.String(c, &v.Key, MaxKeyBytes)
+}
+
+func findUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
+	if k == "" || len(k) > MaxKeyBytes || id == "" || len(id) > MaxIDLen {
+		return nil, nil
+	}
+	return get[Upload](r, b.uploadKey(k, id))
+}
+
+// openUpload returns the upload that a change speaks of.
+func openUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
+	u, err := findUpload(r, b, k, id)
+	if err == nil && u == nil {
+		err = ErrNoUpload
+	}
+	return u, err
+}
+
+// CreateUpload begins a multipart upload, once however often it is applied.
+type CreateUpload struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Upload  Upload
+}
+
+// Code implements Command.
+func (v *CreateUpload) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	v.Upload.Code(c)
+}
+
+func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
+	u := v.Upload
+	if err := u.check(); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	marker := b.partKey(u.ID, 0)
+	if k, taken, err := tx.Get(marker); err != nil {
+		return Result{}, err
+	} else if taken && string(k) == u.Key {
+		return Result{}, nil
+	} else if taken {
+		return Result{}, Errorf(CodeExists, "there is an upload %s already", u.ID)
+	}
+	if n, err := counter(tx, b.stored(storedUploads)); err != nil {
+		return Result{}, err
+	} else if n >= MaxUploads {
+		return Result{}, Errorf(CodeTooLarge, "the bucket has its most open uploads, %d", MaxUploads)
+	}
+	if err := tx.Set(marker, []byte(u.Key)); err != nil {
+		return Result{}, err
+	}
+	if err := put(tx, b.begunKey(&u), &begun{Bucket: b.Name, Key: u.Key}); err != nil {
+		return Result{}, err
+	}
+	if err := count(tx, b.stored(storedUploads), 1); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), &u)
+}
+
+// AbortUpload ends an upload and frees its parts.
+type AbortUpload struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Key     string
+	ID      UploadID
+}
+
+// Code implements Command.
+func (v *AbortUpload) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.ID, MaxIDLen)
+}
+
+func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	u, err := openUpload(tx, b, v.Key, v.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{}, gathered(tx, func(tx Tx) error {
+		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
+		if err != nil {
+			return err
+		}
+		if err := b.freeParts(tx, u.ID, parts, e); err != nil {
+			return err
+		}
+		return b.endUpload(tx, u)
+	})
+}
+
+// partsOf reads up to limit parts of an upload behind a number.
+func partsOf(r Reader, b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
+	prefix := part(b.in(tablePart), id)
+	from := slices.Clone(prefix).u16(min(after, MaxPartNumber) + 1)
+	err = r.Scan(from, prefix.end(), false, func(_, value []byte) (bool, error) {
+		if more = len(parts) == limit; more {
+			return false, nil
+		}
+		p, err := decode[Part](value)
+		if err != nil {
+			return false, err
+		}
+		parts = append(parts, *p)
+		return true, nil
+	})
+	return parts, more, err
+}
+
+// freeParts removes parts of an upload.
+func (v *Bucket) freeParts(tx Tx, id UploadID, parts []Part, e *entry) error {
+	for i := range parts {
+		p := &parts[i]
+		if err := tx.Delete(v.partKey(id, p.Number)); err != nil {
+			return err
+		}
+		if err := unlink(tx, v.Account, link{p.Root, p.ID}, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endUpload removes an upload whose parts are gone.
+func (v *Bucket) endUpload(tx Tx, u *Upload) error {
+	for _, k := range []key{v.uploadKey(u.Key, u.ID), v.partKey(u.ID, 0), v.begunKey(u)} {
+		if err := tx.Delete(k); err != nil {
+			return err
+		}
+	}
+	return count(tx, v.stored(storedUploads), -1)
+}
+
+// clearUploads ends the uploads behind a prefix, part for part, as far as the entry
+// has room.
+func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
+	buckets, uploads, err := rowsIn[Upload](tx, tableUpload, a, prefix, e.settle)
+	if err != nil {
+		return err
+	}
+	for i, u := range uploads {
+		if e.settle == 0 {
+			return nil
+		}
+		b := buckets[i]
+		parts, more, err := partsOf(tx, b, u.ID, 0, e.settle)
+		if err != nil {
+			return err
+		}
+		if err := b.freeParts(tx, u.ID, parts, e); err != nil {
+			return err
+		}
+		e.settle -= len(parts)
+		if more || e.settle == 0 {
+			e.settle = 0
+			return nil
+		}
+		if err := b.endUpload(tx, u); err != nil {
+			return err
+		}
+		e.settle--
+	}
+	return nil
+}
+
+// PutPart gives content a number in an upload, in the place of the part that has it.
+// Put again with the id of that part nothing changes.
+type PutPart struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Key     string
+	Upload  UploadID
+	Part    Part
+	Content Content
+}
+
+// Code implements Command.
+func (v *PutPart) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.Upload, MaxIDLen)
+	v.Part.Code(c)
+	v.Content.Code(c)
+}
+
+func (v *PutPart) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Part.check(); err != nil {
+		return Result{}, err
+	}
+	if err := v.Content.check(v.Part.Root); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{}, b.putPart(tx, v.Key, v.Upload, v.Part, &v.Content, nil, e)
+}
+
+// putPart puts a checked part into an upload; without content it names a root that
+// an object names, which source looks for.
+func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content, source func() error, e *entry) error {
+	u, err := openUpload(tx, v, k, id)
+	if err != nil {
+		return err
+	}
+	row := v.partKey(u.ID, p.Number)
+	old, err := get[Part](tx, row)
+	if err != nil || old != nil && old.ID == p.ID {
+		return err
+	}
+	if source != nil {
+		if err := source(); err != nil {
+			return err
+		}
+	}
+	l := linking{account: v.Account, link: link{p.Root, p.ID}, content: content}
+	if old != nil {
+		l.drops = []link{{old.Root, old.ID}}
+		p.Created = max(p.Created, old.Created+1)
+	}
+	if err := l.judge(tx); err != nil {
+		return err
+	}
+	if err := put(tx, row, &p); err != nil {
+		return err
+	}
+	return l.write(tx, e)
+}
+
+// CopyPart makes a part of a whole object. The source has to be the version that the
+// proposer read, else it is ErrConflict.
+type CopyPart struct {
+	Account      AccountID
+	Bucket       string
+	Born         Incarnation
+	Key          string
+	Upload       UploadID
+	Part         Part // its Root and Size are those of the source
+	SourceBucket string
+	SourceBorn   Incarnation
+	SourceKey    string
+	SourceID     VersionID
+}
+
+// Code implements Command.
+func (v *CopyPart) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.Upload, MaxIDLen)
+	v.Part.Code(c)
+	codec.String(c, &v.SourceBucket, maxBucketName)
+	codec.Uint(c, &v.SourceBorn)
+	codec.String(c, &v.SourceKey, MaxKeyBytes)
+	codec.String(c, &v.SourceID, MaxIDLen)
+}
+
+func (v *CopyPart) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.Part.check(); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	source := func() error {
+		o, err := findSource(tx, v.Account, v.SourceBucket, v.SourceBorn, v.SourceKey, v.SourceID)
+		if err == nil && (o.Root != v.Part.Root || o.Size != v.Part.Size) {
+			err = Errorf(CodeInvalid, "the part has other content than its source")
+		}
+		return err
+	}
+	return Result{}, b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
+}
+
+// PartRef names one part of an upload as its proposer read it.
+type PartRef struct {
+	Number uint16
+	ID     VersionID
+}
+
+// CompleteUpload makes an object of parts of an upload, which ends with all of its
+// parts. When the upload is gone and the current object is the one that it made,
+// nothing changes: the client asks again.
+type CompleteUpload struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Object  Object // its Key and Upload say which upload; Size and Parts are those of the parts
+	Content Content
+	Parts   []PartRef // in ascending order
+	If      Condition
+}
+
+// Code implements Command.
+func (v *CompleteUpload) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	v.Object.Code(c)
+	v.Content.Code(c)
+	codec.List(c, &v.Parts, MaxPartNumber, func(c *codec.Coder, p *PartRef) {
+		codec.Uint(c, &p.Number)
+		codec.String(c, &p.ID, MaxIDLen)
+	})
+	v.If.Code(c)
+}
+
+func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
+	o := v.Object
+	if err := o.check(); err != nil {
+		return Result{}, err
+	}
+	if err := v.Content.check(o.Root); err != nil {
+		return Result{}, err
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	old, err := findObject(tx, b, o.Key)
+	if err != nil {
+		return Result{}, err
+	}
+	u, err := findUpload(tx, b, o.Key, o.Upload)
+	if err != nil {
+		return Result{}, err
+	}
+	if u == nil {
+		if o.Upload != "" && old != nil && old.Upload == o.Upload {
+			return Result{}, nil
+		}
+		return Result{}, ErrNoUpload
+	}
+	if err := v.If.judge(old); err != nil {
+		return Result{}, err
+	}
+	if err := b.room(tx, o.Size); err != nil {
+		return Result{}, err
+	}
+	return Result{}, gathered(tx, func(tx Tx) error {
+		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
+		if err != nil {
+			return err
+		}
+		if err := v.checkParts(parts); err != nil {
+			return err
+		}
+		l := linking{account: v.Account, link: link{o.Root, o.ID}, content: &v.Content}
+		if old != nil {
+			l.drops = append(l.drops, link{old.Root, old.ID})
+		}
+		for i := range parts {
+			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
+		}
+		if err := l.judge(tx); err != nil {
+			return err
+		}
+		for i := range parts {
+			if err := tx.Delete(b.partKey(u.ID, parts[i].Number)); err != nil {
+				return err
+			}
+		}
+		if err := b.endUpload(tx, u); err != nil {
+			return err
+		}
+		return b.putObject(tx, &o, old, &l, e)
+	})
+}
+
+// checkParts compares what the object is to be made of with the parts of the upload.
+func (v *CompleteUpload) checkParts(parts []Part) error {
+	if len(v.Parts) == 0 {
+		return Errorf(CodeInvalid, "an object of no parts")
+	}
+	var bytes uint64
+	var runs []PartRun
+	for i, want := range v.Parts {
+		if i > 0 && want.Number <= v.Parts[i-1].Number {
+			return Errorf(CodeInvalid, "the parts are not in order")
+		}
+		at, there := slices.BinarySearchFunc(parts, want.Number, func(p Part, n uint16) int { return int(p.Number) - int(n) })
+		if !there || parts[at].ID != want.ID {
+			return Errorf(CodeInvalidPart, "part %d is not there, or is another one", want.Number)
+		}
+		size := parts[at].Size
+		bytes += size
+		if n := len(runs); n > 0 && runs[n-1].Size == size {
+			runs[n-1].Count++
+		} else {
+			runs = append(runs, PartRun{Size: size, Count: 1})
+		}
+	}
+	if bytes != v.Object.Size || !slices.Equal(runs, v.Object.Parts) {
+		return Errorf(CodeInvalid, "the object is not of the sizes of its parts")
+	}
+	return nil
+}
+
+// Upload returns an open upload, or ErrNoUpload.
+func (v View) Upload(b *Bucket, k string, id UploadID) (Upload, error) {
+	u, err := openUpload(v.r, b, k, id)
+	if err != nil {
+		return Upload{}, err
+	}
+	return *u, nil
+}
+
+// Parts returns up to limit parts of an upload whose numbers are above one, in order,
+// and whether there are more.
+func (v View) Parts(b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
+	return partsOf(v.r, b, id, after, min(max(limit, 0), MaxPartNumber))
+}
+
+// StaleUpload says where an upload is, in the words of AbortUpload.
+type StaleUpload struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Key     string
+	ID      UploadID
+	Created Millis
+}
+
+// UploadsBefore returns up to limit open uploads of all accounts that were begun
+// before a time, the oldest first. Those of deleted buckets and closed accounts,
+// which go by themselves, are left out.
+func (v View) UploadsBefore(t Millis, limit int) ([]StaleUpload, error) {
+	var stale []StaleUpload
+	if t <= 0 || limit <= 0 {
+		return nil, nil
+	}
+	prefix := table(tableBegun)
+	err := v.r.Scan(prefix, table(tableBegun).u64(uint64(t)), false, func(k, value []byte) (bool, error) {
+		s, err := readStale(k[len(prefix):], value)
+		if err != nil {
+			return false, err
+		}
+		if _, err := openBucket(v.r, s.Account, s.Bucket, s.Born); err == nil {
+			stale = append(stale, s)
+		} else if !isOutcome(err) {
+			return false, err
+		}
+		return len(stale) < limit, nil
+	})
+	return stale, err
+}
+
+func readStale(k, value []byte) (s StaleUpload, err error) {
+	if len(k) < 8 {
+		return s, fmt.Errorf("state: short key %x", k)
+	}
+	s.Created = Millis(binary.BigEndian.Uint64(k))
+	var rest []byte
+	if s.Account, rest, err = readPart[AccountID](k[8:]); err != nil {
+		return s, err
+	}
+	if len(rest) < 8 {
+		return s, fmt.Errorf("state: short key %x", k)
+	}
+	s.Born = Incarnation(binary.BigEndian.Uint64(rest))
+	if s.ID, _, err = readPart[UploadID](rest[8:]); err != nil {
+		return s, err
+	}
+	at, err := decode[begun](value)
+	if err != nil {
+		return s, err
+	}
+	s.Bucket, s.Key = at.Bucket, at.Key
+	return s, nil
+}
