@@ -2,26 +2,34 @@ package node
 
 import (
 	"context"
-	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// fences is the epoch of this node.
+// fences is the epoch of this node in the replicated state.
 type fences struct {
-	mu    sync.Mutex
-	epoch uint64
+	self  state.NodeID
+	state *consensus.Node
 }
 
 // Epoch implements ingest.Fences.
-func (f *fences) Epoch(context.Context) (uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.epoch, nil
+func (f *fences) Epoch(ctx context.Context) (uint64, error) {
+	level, known := f.state.Level()
+	if !known || level < tracker.GuardLevel {
+		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.GuardLevel)
+	}
+	view, release, err := f.state.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return view.FenceOf(f.self)
 }
 
 // Raise implements ingest.Fences.
-func (f *fences) Raise(_ context.Context, epoch uint64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.epoch = epoch
-	return nil
+func (f *fences) Raise(ctx context.Context, epoch uint64) error {
+	_, err := f.state.Propose(ctx, &state.Fence{Node: f.self, Epoch: epoch})
+	return err
 }

@@ -30,7 +30,7 @@ func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
 		Self:    n.self.ID,
 		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer}, store},
 		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes},
-		DAGs:    dags{}, Guards: guards, Fences: &fences{}, Network: n.peer, Owner: tracker.Owner,
+		DAGs:    dags{}, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
 		Now: n.opts.Now, Logger: n.logger,
 	})
 	return n.ingest.DropLeftovers(context.Background())

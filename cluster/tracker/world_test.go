@@ -362,6 +362,7 @@ type world struct {
 	limits Limits
 
 	tracker *Tracker
+	guards  *Guards // nil: the tracker's own
 	stop    func()
 	pins    int
 
@@ -378,16 +379,23 @@ func newWorld(tb testing.TB, limits Limits) *world {
 	}
 }
 
-// start runs a tracker, as a process that has just started.
-func (w *world) start() {
+// build makes a tracker that does not run.
+func (w *world) build() *Tracker {
 	w.Helper()
 	t, err := New(Options{
 		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, Notes: w.notes, Limits: w.limits,
-		Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Guards: w.guards, Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
+	return t
+}
+
+// start runs a tracker, as a process that has just started.
+func (w *world) start() {
+	w.Helper()
+	t := w.build()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- t.Run(ctx) }()
