@@ -204,10 +204,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 		obj.Key, obj.Created, obj.Upload = r.Key, o.now(), ""
 		if r.Replace != nil {
 			obj.Headers, obj.Meta = r.Replace.Headers, r.Replace.Meta
-		}
-		if !r.KeepTags {
-			obj.Tags = nil
-			if r.Replace != nil {
+			if !r.KeepTags {
 				obj.Tags = r.Replace.Tags
 			}
 		}

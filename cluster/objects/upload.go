@@ -235,6 +235,11 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	if err != nil {
 		return state.Object{}, err
 	}
+	if r.Check != nil {
+		if err := r.Check(&obj); err != nil {
+			return state.Object{}, err
+		}
+	}
 	place, err := o.place(string(u.ID), u.Nodes)
 	if err != nil {
 		return state.Object{}, err
