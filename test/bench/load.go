@@ -46,6 +46,8 @@ type conn struct {
 	net net.Conn
 	in  *bufio.Reader
 	out []byte
+
+	discard bool // bodies of good answers
 }
 
 // answer is what came back.
@@ -72,8 +74,8 @@ func (s service) dial(ctx context.Context) (*conn, error) {
 	return &conn{service: s, net: c, in: bufio.NewReaderSize(c, readBuffer)}, nil
 }
 
-// do sends a request and reads the whole answer.
-func (c *conn) do(method, path string, body []byte) (answer, error) {
+// do sends a request and reads the whole answer. headers are names and values.
+func (c *conn) do(method, path string, body []byte, headers ...string) (answer, error) {
 	b := append(c.out[:0], method...)
 	b = append(append(append(b, ' '), c.base.Path...), path...)
 	b = append(append(b, " HTTP/1.1\r\nHost: "...), c.base.Host...)
@@ -82,7 +84,13 @@ func (c *conn) do(method, path string, body []byte) (answer, error) {
 		b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
 		b = strconv.AppendInt(b, int64(len(body)), 10)
 	}
-	b = append(append(b, "\r\n\r\n"...), body...)
+	for i := 0; i+1 < len(headers); i += 2 {
+		b = append(append(append(append(b, "\r\n"...), headers[i]...), ": "...), headers[i+1]...)
+	}
+	b = append(b, "\r\n\r\n"...)
+	if len(body) <= readBuffer {
+		b, body = append(b, body...), nil
+	}
 	c.out = b
 	if err := c.net.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return answer{}, err
@@ -90,11 +98,18 @@ func (c *conn) do(method, path string, body []byte) (answer, error) {
 	if _, err := c.net.Write(b); err != nil {
 		return answer{}, err
 	}
+	if _, err := c.net.Write(body); err != nil {
+		return answer{}, err
+	}
 	resp, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
+	if c.discard && resp.StatusCode < http.StatusMultipleChoices {
+		_, err := io.Copy(io.Discard, resp.Body)
+		return answer{status: resp.StatusCode}, err
+	}
 	data, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, data}, err
 }
@@ -122,7 +137,9 @@ type load struct {
 	count   int           // 0: no bound
 	time    time.Duration // 0: no bound
 	keep    bool          // the bodies of the answers
+	discard bool          // do not even hold them
 	make    func(n int) request
+	done    func(request) // of one that was answered; nil: nothing
 }
 
 func (l load) run(ctx context.Context, to service) (outcome, error) {
@@ -166,9 +183,13 @@ func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *
 		}
 		r := l.make(n)
 		began := time.Now()
+		c.discard = l.discard
 		a, err := c.do(r.method, r.path, r.body)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		}
+		if l.done != nil {
+			l.done(r)
 		}
 		if a.status != r.want {
 			return fmt.Errorf("%s %s: HTTP %d, want %d: %.300s", r.method, r.path, a.status, r.want, a.body)

@@ -29,16 +29,22 @@ type sizes struct {
 	removed  float64       // share of the pins that is deleted
 	soak     time.Duration // steady work
 	soakRate int           // pins a second of it; 0: half of what is measured
+	keys     int           // objects in the lists of the object gateway
+	parts    int           // of the upload that is completed
+	object   int           // bytes of the objects that are put in parallel
+	huge     int           // bytes of the object that is copied
 }
 
 var (
 	full = sizes{
 		idle: 20 * time.Second, load: 8 * time.Second, small: 2_000, many: 20_000, pins: 20_000, million: 1_000_000,
 		crowd: 100_000, large: 256 << 20, kills: 20, removed: 0.01,
+		keys: 1_000_000, parts: 10_000, object: 64 << 20, huge: 5 << 30,
 	}
 	short = sizes{
 		idle: 3 * time.Second, load: 2 * time.Second, small: 500, pins: 2_000, million: 20_000,
 		crowd: 5_000, large: 32 << 20, kills: 3, removed: 0.01, soak: 8 * time.Second, soakRate: 50,
+		keys: 2_000, parts: 200, object: 2 << 20, huge: 256 << 20,
 	}
 )
 
@@ -73,7 +79,7 @@ func parse(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, greedy, million, content, large, outage, soak")
+	only := flags.String("only", "", "run only the groups that match: api, greedy, million, content, large, objects, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
@@ -87,6 +93,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.million, "million", 0, "pins in the lists and the start of the group million")
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
+	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group objects")
 	flags.IntVar(&asked.kills, "kills", 0, "leaders that are killed")
 	flags.DurationVar(&asked.soak, "soak", 0, "steady work for so long")
 	flags.IntVar(&asked.soakRate, "soak-rate", 0, "pins a second of the steady work, instead of half of what is measured")
@@ -122,6 +129,7 @@ func (s *sizes) take(asked sizes) {
 	replace(&s.kills, asked.kills)
 	replace(&s.soak, asked.soak)
 	replace(&s.soakRate, asked.soakRate)
+	replace(&s.keys, asked.keys)
 }
 
 func replace[T int | time.Duration](size *T, asked T) {
@@ -157,6 +165,7 @@ func run(ctx context.Context, s settings) error {
 		{"million", measureMillion},
 		{"content", measureContent},
 		{"large", measureLarge},
+		{"objects", measureObjects},
 		{"outage", measureOutage},
 		{"soak", measureSoak},
 	} {

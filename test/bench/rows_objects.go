@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Shape of the load on the object gateway.
+const (
+	objectClients = 32 // clients of small objects
+	largeClients  = 4
+	smallObject   = 64 << 10
+	largeObject   = 64 << 20
+	rangeBytes    = 1 << 10
+	parallelPuts  = 64
+	tinyPart      = 1 << 10
+	chunkBytes    = 1 << 20 // of a block
+)
+
+// store is an account of the object gateway.
+type store struct {
+	b       *bench
+	cluster *harness.Cluster
+	token   string
+	bucket  string
+}
+
+func newStore(b *bench, o harness.Options) *store {
+	o.Env = append(rates(), "HOLDFAST_S3_MIN_PART_SIZE=1KiB", "HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB")
+	c := harness.Start(b, o)
+	s := &store{b: b, cluster: c, token: c.Nodes[0].UserKey("objects@example.org").Token, bucket: "/bench"}
+	s.one(s.at(c.Leader()), http.MethodPut, s.bucket, nil)
+	return s
+}
+
+func (s *store) at(n *harness.Node) service {
+	to, err := newService(n.S3URL(), s.token)
+	s.b.must(err)
+	return to
+}
+
+// one sends one request, which has to be answered 200 or 204.
+func (s *store) one(to service, method, path string, body []byte, headers ...string) answer {
+	c, err := to.dial(s.b.ctx)
+	s.b.must(err)
+	defer c.net.Close()
+	a, err := c.do(method, path, body, headers...)
+	if err == nil && a.status != http.StatusOK && a.status != http.StatusNoContent {
+		err = fmt.Errorf("%s %s: HTTP %d: %.300s", method, path, a.status, a.body)
+	}
+	s.b.must(err)
+	return a
+}
+
+// run sends a load and prints its row. With bytes, the result is in MiB a second.
+func (s *store) run(work, target string, to service, l load, bytes int) {
+	m := newMeter(s.cluster.Nodes, nil)
+	o, err := l.run(s.b.ctx, to)
+	s.b.must(err)
+	used := m.used()
+	result := perSecond(o)
+	if bytes > 0 {
+		result = fmt.Sprintf("%.0f MiB/s", o.rate()*float64(bytes)/(1<<20))
+	}
+	each := float64(used.nodes) / float64(time.Millisecond) / float64(len(o.lat))
+	row{work: work, result: fmt.Sprintf("%s; %.2f ms of node time each", result, each), target: target, lat: o.lat, used: used}.print()
+}
+
+// puts is a load of objects of one size, each with a key of its own. Every chunk of
+// every object is another one.
+func (s *store) puts(prefix string, size, clients int) load {
+	base := make([]byte, size)
+	for i := 0; i < len(base); i += 8 {
+		binary.LittleEndian.PutUint64(base[i:], rand.Uint64())
+	}
+	pool := sync.Pool{New: func() any { return append([]byte(nil), base...) }}
+	return load{
+		clients: clients, time: s.b.load, discard: true, done: func(r request) { pool.Put(r.body) },
+		make: func(n int) request {
+			body := pool.Get().([]byte)
+			for at := 0; at < len(body); at += chunkBytes {
+				binary.LittleEndian.PutUint64(body[at:], uint64(n)<<32|rand.Uint64()&0xffffffff)
+			}
+			return request{http.MethodPut, fmt.Sprintf("%s/%s/%08d", s.bucket, prefix, n), body, http.StatusOK}
+		},
+	}
+}
+
+// measureObjects holds the figures of the object gateway.
+func measureObjects(b *bench) {
+	s := newStore(b, harness.Options{})
+	node := s.cluster.Followers()[0]
+	to := s.at(node)
+	s.run("PUT 64 KiB, 32 clients, 3 copies", "1,700/s, p99 60 ms", to, s.puts("small", smallObject, objectClients), 0)
+	s.run("PUT 64 MiB, 4 clients, 3 copies", "250 MiB/s", to, s.puts("large", largeObject, largeClients), largeObject)
+	s.run("GET 64 KiB, 32 clients, local copy", "8,000/s, p99 12 ms", to, load{
+		clients: objectClients, time: b.load, discard: true, make: func(n int) request {
+			return request{http.MethodGet, fmt.Sprintf("%s/small/%08d", s.bucket, n%200), nil, http.StatusOK}
+		},
+	}, 0)
+	s.run("GET 64 MiB, 4 clients, local copy", "2,800 MiB/s", to, load{
+		clients: largeClients, time: b.load, discard: true, make: func(n int) request {
+			return request{http.MethodGet, fmt.Sprintf("%s/large/%08d", s.bucket, n%4), nil, http.StatusOK}
+		},
+	}, largeObject)
+	s.measureMemory(to)
+	s.measureLists(to)
+	s.measureParts(to)
+
+	single := newStore(b, harness.Options{Nodes: 1})
+	to = single.at(single.cluster.Leader())
+	single.run("PUT 64 KiB, 32 clients, one node", "3,500/s", to, single.puts("small", smallObject, objectClients), 0)
+	single.run("PUT 64 MiB, 4 clients, one node", "500 MiB/s", to, single.puts("large", largeObject, largeClients), largeObject)
+
+	measureElsewhere(b)
+}
+
+// measureMemory puts many large objects at once.
+func (s *store) measureMemory(to service) {
+	peak := make(chan int64, 1)
+	ctx, stop := context.WithCancel(s.b.ctx)
+	go func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		var most int64
+		for {
+			for _, n := range s.cluster.Nodes {
+				most = max(most, resident(n.Pid()))
+			}
+			select {
+			case <-ctx.Done():
+				peak <- most
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	l := s.puts("memory", s.b.object, parallelPuts)
+	l.count, l.time = parallelPuts, 0
+	o, err := l.run(s.b.ctx, to)
+	stop()
+	s.b.must(err)
+	row{
+		work: fmt.Sprintf("%d parallel PUTs of %d MiB", parallelPuts, s.b.object>>20), result: fmt.Sprintf("at most %d MiB resident on one node", <-peak>>20),
+		target: "below 400 MiB", lat: o.lat,
+	}.print()
+}
+
+// measureLists lists a bucket with many keys.
+func (s *store) measureLists(to service) {
+	l := load{clients: objectClients, count: s.b.keys, make: func(n int) request {
+		return request{http.MethodPut, fmt.Sprintf("%s/list/%03d/%08d", s.bucket, n%1000, n), []byte{}, http.StatusOK}
+	}}
+	s.run(fmt.Sprintf("PUT of %d empty objects, 32 clients", s.b.keys), "", to, l, 0)
+	for what, query := range map[string]string{"without delimiter": "", "with delimiter": "&delimiter=/"} {
+		s.run(fmt.Sprintf("list 1,000 of %d keys %s, 1 client", s.b.keys, what), "10 ms", to, load{
+			clients: 1, count: listRounds, make: func(int) request {
+				return request{http.MethodGet, s.bucket + "?list-type=2&prefix=list/" + query, nil, http.StatusOK}
+			},
+		}, 0)
+	}
+}
+
+// begin begins an upload and returns its path.
+func (s *store) begin(to service, key string) string {
+	var up struct {
+		UploadID string `xml:"UploadId"`
+	}
+	s.b.must(xml.Unmarshal(s.one(to, http.MethodPost, s.bucket+"/"+key+"?uploads", nil).body, &up))
+	return s.bucket + "/" + key + "?uploadId=" + up.UploadID
+}
+
+// complete completes an upload of equal parts, and tells how long that took.
+func (s *store) complete(to service, path string, parts int, body []byte) time.Duration {
+	sum := md5.Sum(body)
+	var list strings.Builder
+	list.WriteString("<CompleteMultipartUpload>")
+	for i := range parts {
+		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, hex.EncodeToString(sum[:]))
+	}
+	list.WriteString("</CompleteMultipartUpload>")
+	began := time.Now()
+	s.one(to, http.MethodPost, path, []byte(list.String()))
+	return time.Since(began)
+}
+
+func (s *store) upload(to service, key string, parts int, body []byte, clients int) time.Duration {
+	path := s.begin(to, key)
+	_, err := load{clients: clients, count: parts, make: func(n int) request {
+		return request{http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, n+1), body, http.StatusOK}
+	}}.run(s.b.ctx, to)
+	s.b.must(err)
+	return s.complete(to, path, parts, body)
+}
+
+// measureParts completes an upload of many parts, and copies a huge object.
+func (s *store) measureParts(to service) {
+	took := s.upload(to, "parts", s.b.parts, make([]byte, tinyPart), objectClients)
+	row{work: fmt.Sprintf("complete an upload of %d parts", s.b.parts), result: ms(took), target: "300 ms for 10,000"}.print()
+	s.upload(to, "huge", s.b.huge/largeObject, make([]byte, largeObject), largeClients)
+	var all latencies
+	for i := range 10 {
+		began := time.Now()
+		s.one(to, http.MethodPut, fmt.Sprintf("%s/copy/%d", s.bucket, i), nil, "X-Amz-Copy-Source", s.bucket+"/huge")
+		all = append(all, time.Since(began))
+	}
+	all = all.sorted()
+	row{work: fmt.Sprintf("copy of an object of %d MiB", s.b.huge>>20), result: "p50 " + ms(all.at(0.5)), target: "20 ms", lat: all}.print()
+}
+
+// measureElsewhere reads through a node that keeps no copy.
+func measureElsewhere(b *bench) {
+	s := newStore(b, harness.Options{Replication: 1})
+	from := s.at(s.cluster.Followers()[0])
+	s.upload(from, "huge", s.b.huge/largeObject, make([]byte, largeObject), largeClients)
+	body := make([]byte, largeObject)
+	for i := range body {
+		body[i] = byte(rand.Uint32())
+	}
+	s.one(from, http.MethodPut, s.bucket+"/large", body)
+	to := s.at(s.cluster.Followers()[1])
+	s.run("GET 64 MiB, 4 clients, through a node without a copy", "600 MiB/s", to, load{
+		clients: largeClients, time: b.load, discard: true, make: func(int) request {
+			return request{http.MethodGet, s.bucket + "/large", nil, http.StatusOK}
+		},
+	}, largeObject)
+	c, err := to.dial(b.ctx)
+	b.must(err)
+	defer c.net.Close()
+	var all latencies
+	for range listRounds {
+		at := rand.Int64N(int64(s.b.huge - rangeBytes))
+		began := time.Now()
+		a, err := c.do(http.MethodGet, s.bucket+"/huge", nil, "Range", fmt.Sprintf("bytes=%d-%d", at, at+rangeBytes-1))
+		if err == nil && (a.status != http.StatusPartialContent || len(a.body) != rangeBytes) {
+			err = fmt.Errorf("range: HTTP %d and %d bytes", a.status, len(a.body))
+		}
+		b.must(err)
+		all = append(all, time.Since(began))
+	}
+	all = all.sorted()
+	row{work: fmt.Sprintf("1 KiB range of %d MiB, on a node without a copy", s.b.huge>>20), result: "p50 " + ms(all.at(0.5)), target: "10 ms", lat: all}.print()
+}
