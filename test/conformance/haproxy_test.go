@@ -22,6 +22,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
+// haproxyProgram is where Debian puts it, which is not in everybody's PATH.
+const haproxyProgram = "/usr/sbin/haproxy"
+
 // startBalancer runs HAProxy with the configuration that deploy has, on other
 // addresses, and returns the base of its object gateway.
 func startBalancer(t *testing.T, c *harness.Cluster) string {
@@ -64,7 +67,7 @@ func startBalancer(t *testing.T, c *harness.Cluster) string {
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("haproxy", "-db", "-f", path)
+	cmd := exec.Command(haproxyProgram, "-db", "-f", path)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
