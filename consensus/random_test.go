@@ -42,7 +42,9 @@ func (s script) pin() state.Pin {
 
 func (s script) command() state.Command {
 	root := state.RootOf(cid.MustParse(cids[s.random(len(cids))]))
-	switch s.random(18) {
+	switch s.random(26) {
+	case 18, 19, 20, 21, 22, 23, 24, 25:
+		return s.naming(root)
 	case 0, 1, 2:
 		return &state.CreatePin{Pin: s.pin(), Nodes: s.nodes()}
 	case 3, 4:
@@ -58,9 +60,9 @@ func (s script) command() state.Command {
 	case 11:
 		return &state.SettleRoots{Roots: []state.RootKey{root}}
 	case 12:
-		return &state.JoinNode{Node: state.Node{ID: s.node(), Level: 2}, At: 1}
+		return &state.JoinNode{Node: state.Node{ID: s.node(), Level: 3}, At: 1}
 	case 13:
-		return &state.UpdateNode{Node: state.Node{ID: s.node(), Level: 2, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
+		return &state.UpdateNode{Node: state.Node{ID: s.node(), Level: 3, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
 	case 15:
 		return &state.ReportArrivals{Items: []state.Arrival{{Root: root, Born: uint64(1 + s.random(400)), Bytes: uint64(s.random(200))}}}
 	case 16:
@@ -86,6 +88,56 @@ func (s script) command() state.Command {
 	}
 }
 
+const bucket = "bucket"
+
+// bucketBorn is what the second entry of the log gives the bucket.
+const bucketBorn = 2
+
+// naming makes a command about an object or an upload that names a root.
+func (s script) naming(root state.RootKey) state.Command {
+	content := state.Content{Root: root, Bytes: uint64(1 + s.random(50)), Blocks: 1, Nodes: s.nodes()}
+	for _, n := range s.nodes() {
+		content.Held = append(content.Held, state.Holding{Node: n, Epoch: uint64(s.random(2)) << 20})
+	}
+	id, key := func() state.VersionID { return state.VersionID(fmt.Sprintf("v%d", s.random(40))) }, fmt.Sprintf("k%d", s.random(5))
+	upload := state.UploadID(fmt.Sprintf("u%d", s.random(3)))
+	object := state.Object{ID: id(), Key: key, Root: root, Size: 5, Created: state.Millis(1 + s.random(1<<20)), ETag: fmt.Sprint(s.random(2))}
+	var cond state.Condition
+	switch s.random(5) {
+	case 0:
+		cond.Absent = true
+	case 1:
+		cond.Match = []string{"1"}
+	}
+	switch s.random(12) {
+	case 0, 1, 2, 3:
+		return &state.PutObject{Account: account, Bucket: bucket, Born: bucketBorn, Object: object, Content: content, If: cond}
+	case 4:
+		return &state.CopyObject{
+			Account: account, Bucket: bucket, Born: bucketBorn, Object: object, If: cond,
+			SourceBucket: bucket, SourceBorn: bucketBorn, SourceKey: fmt.Sprintf("k%d", s.random(5)), SourceID: id(),
+		}
+	case 5:
+		return &state.DeleteObjects{Account: account, Bucket: bucket, Born: bucketBorn, Keys: []string{key, "k0"}}
+	case 6:
+		u := state.Upload{ID: upload, Key: "k1", Created: 1}
+		return &state.CreateUpload{Account: account, Bucket: bucket, Born: bucketBorn, Upload: u}
+	case 7, 8:
+		p := state.Part{Number: uint16(1 + s.random(3)), ID: id(), Root: root, Size: 5, Created: 1, ETag: "e"}
+		return &state.PutPart{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", Upload: upload, Part: p, Content: content}
+	case 9:
+		object.Key, object.Upload, object.Parts = "k1", upload, []state.PartRun{{Size: 5, Count: 1}}
+		return &state.CompleteUpload{
+			Account: account, Bucket: bucket, Born: bucketBorn, Object: object, Content: content,
+			Parts: []state.PartRef{{Number: uint16(1 + s.random(3)), ID: id()}},
+		}
+	case 10:
+		return &state.AbortUpload{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", ID: upload}
+	default:
+		return &state.Fence{Node: s.node(), Epoch: uint64(s.random(400))}
+	}
+}
+
 // entries makes a log of so many commands, several in an entry.
 func (s script) entries(t testing.TB, commands int) (log []*raft.Log) {
 	t.Helper()
@@ -105,9 +157,10 @@ func (s script) entries(t testing.TB, commands int) (log []*raft.Log) {
 	}
 	add([][]byte{encode(&state.InitCluster{
 		Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-		Node:     state.Node{ID: "n1", Level: 2, Store: "s", Votes: true},
+		Node:     state.Node{ID: "n1", Level: 3, Store: "s", Votes: true},
 		Operator: state.Account{ID: account, Email: "operator@localhost"},
 	}, state.OpID{})})
+	add([][]byte{encode(&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: bucket, Created: 1}}, state.OpID{})})
 	for made := 0; made < commands; {
 		var bodies [][]byte
 		for range 1 + s.random(8) {

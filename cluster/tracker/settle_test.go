@@ -66,6 +66,37 @@ func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 	})
 }
 
+func TestSettlerClearsDeletedBuckets(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		const account, uploads = clustertest.Operator, 2*state.MaxSettle + 10
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
+			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
+		view, release := w.state.State.LocalView()
+		b, err := view.Bucket(account, "bucket")
+		release()
+		if err != nil {
+			w.Fatal(err)
+		}
+		for i := range uploads {
+			w.state.Apply(w, &state.CreateUpload{
+				Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: state.UploadID(fmt.Sprint(i)), Key: "k", Created: 1},
+			})
+		}
+		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		defer running(w, s.Run)()
+		w.pass(time.Second)
+		w.state.Apply(w, &state.DeleteBucket{Account: account, Name: b.Name, Born: b.Born})
+		w.pass(time.Second)
+		view, release = w.state.State.LocalView()
+		defer release()
+		left, err := view.Emptying(1)
+		_, _, open, uerr := view.BucketUsage(&b)
+		if err := errors.Join(err, uerr); err != nil || len(left) != 0 || open != 0 {
+			w.Fatalf("%d of %d uploads are left of %v, %v", open, uploads, left, err)
+		}
+	})
+}
+
 // repairs is a cluster of many nodes with a repairer on the leader.
 type repairs struct {
 	*world

@@ -136,6 +136,10 @@ func (l *linking) freed(r Reader) (uint64, error) {
 		if root == nil {
 			return 0, fmt.Errorf("state: root %s is charged and has no record", k)
 		}
+		if root.Refs == 0 && root.Links <= uint64(n) { // all that there are
+			sum += c.Bytes
+			continue
+		}
 		holds, err := holdsAt(r, l.account, root, n+1)
 		if err != nil {
 			return 0, err

@@ -33,6 +33,11 @@ func sizeOf(k RootKey) uint64 { return 10 + uint64(k[len(k)-1])%50 }
 
 // anyCommand draws a command out of a small world, so that commands meet.
 func anyCommand(t *rapid.T, m *machine) Command {
+	if level, err := m.view().Level(); err != nil {
+		t.Fatal(err)
+	} else if level >= 3 && rapid.IntRange(0, 2).Draw(t, "naming") > 0 {
+		return anyNaming(t, m)
+	}
 	account := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(t, "account")
 	id := func(label string) RequestID {
 		return RequestID(fmt.Sprintf("p%d", rapid.IntRange(0, 7).Draw(t, label)))
@@ -84,7 +89,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		k, _ := root()
 		return &SettleRoots{Roots: []RootKey{k}}
 	case 13:
-		return &RaiseLevel{Level: Level(rapid.IntRange(1, 2).Draw(t, "level"))}
+		return &RaiseLevel{Level: Level(rapid.IntRange(1, 3).Draw(t, "level"))}
 	case 14, 15:
 		return &SetQuota{Account: account, Allowance: rapid.SampledFrom([]uint64{0, 1, 30, 90, Unlimited}).Draw(t, "allowance")}
 	case 16, 17:
@@ -99,7 +104,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	case 20:
 		return &ClearAccounts{Accounts: []AccountID{alice, bob}}
 	case 12:
-		return &JoinNode{Node: Node{ID: node.Draw(t, "node")}}
+		return &JoinNode{Node: Node{ID: node.Draw(t, "node"), Level: rapid.SampledFrom([]Level{0, NewestLevel}).Draw(t, "level")}}
 	default:
 		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
 	}
@@ -111,6 +116,9 @@ func anyCommand(t *rapid.T, m *machine) Command {
 func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
+		if rapid.Bool().Draw(rt, "newest level") {
+			m.must(&RaiseLevel{Level: NewestLevel})
+		}
 		twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
 		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 		for step := range steps {

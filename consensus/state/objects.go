@@ -151,10 +151,10 @@ func (v View) Uploads(b *Bucket, q UploadsQuery) (UploadsPage, error) {
 	if q.AfterKey != "" {
 		of := append(key(nil), w.base...).ordered(q.AfterKey)
 		switch {
-		case q.AfterID != "":
-			from = append(append(of, q.AfterID...), 0)
 		case w.rolledUp(q.AfterKey) == q.AfterKey:
 			from = w.at(q.AfterKey).end()
+		case q.AfterID != "":
+			from = append(append(of, q.AfterID...), 0)
 		default:
 			from = of.end()
 		}

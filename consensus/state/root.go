@@ -395,6 +395,9 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 			return err
 		}
 	}
+	if root.Status == Pinned {
+		return nil // it let go of what it replaced when it became so
+	}
 	return releaseGuards(tx, root.Key, e)
 }
 

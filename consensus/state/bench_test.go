@@ -1,0 +1,153 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/ipfs/go-cid"
+	mh "github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// rootAt is a root of its own for each number.
+func rootAt(b *testing.B, n int) RootKey {
+	b.Helper()
+	sum, err := mh.Sum(binary.BigEndian.AppendUint64(nil, uint64(n)), mh.SHA2_256, -1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return RootOf(cid.NewCidV1(cid.Raw, sum))
+}
+
+func benchObject(b *testing.B, n int, k string) Object {
+	b.Helper()
+	return Object{
+		ID: VersionID(fmt.Sprintf("%036d", n)), Key: k, Root: rootAt(b, n), Size: 1 << 20, Created: 1_700_000_000_000,
+		ETag: "d41d8cd98f00b204e9800998ecf8427e", Headers: map[string]string{"Content-Type": "application/octet-stream"},
+		Meta: map[string]string{"mtime": "1700000000.5"},
+	}
+}
+
+func benchContent(k RootKey) Content {
+	return Content{
+		Root: k, Bytes: 1<<20 + 100, Blocks: 5, Nodes: []NodeID{"n1", "n2", "n3"}, Held: []Holding{{"n1", 0}, {"n2", 0}, {"n3", 0}},
+	}
+}
+
+// shelf raises the level and makes a bucket.
+func (d *onDisk) shelf(b *testing.B) Bucket {
+	b.Helper()
+	d.apply(b, &RaiseLevel{Level: NewestLevel}, &CreateBucket{Bucket: Bucket{Account: alice, Name: "bucket", Created: 1}})
+	view := d.store.View()
+	defer view.Close()
+	bucket, err := NewView(view, 0).Bucket(alice, "bucket")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bucket
+}
+
+func BenchmarkApplyPutObject(b *testing.B) {
+	for _, batch := range []int{1, 256} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			d := newOnDisk(b)
+			bucket := d.shelf(b)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				cmds := make([]Command, batch)
+				for i := range cmds {
+					o := benchObject(b, n, fmt.Sprintf("folder/%09d", n))
+					cmds[i] = &PutObject{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: o, Content: benchContent(o.Root)}
+					n++
+				}
+				d.apply(b, cmds...)
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
+// The largest entry that one command makes: 10,000 parts go, an object comes.
+func BenchmarkApplyCompleteOf10000(b *testing.B) {
+	d := newOnDisk(b)
+	bucket := d.shelf(b)
+	d.apply(b, &SetQuota{Account: alice, Allowance: 20_002 << 20}) // so that the net change is looked at
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		up := UploadID(fmt.Sprint(n))
+		d.apply(b, &CreateUpload{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Upload: Upload{ID: up, Key: "k", Created: 1}})
+		complete := &CompleteUpload{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: benchObject(b, n, "k")}
+		complete.Object.Upload = up
+		var parts []Command
+		for i := range MaxPartNumber {
+			at := n<<32 + 1<<24 + i
+			o := benchObject(b, at, "")
+			p := Part{Number: uint16(i + 1), ID: o.ID, Root: o.Root, Size: o.Size, Created: 1, ETag: o.ETag}
+			parts = append(parts, &PutPart{
+				Account: alice, Bucket: bucket.Name, Born: bucket.Born, Key: "k", Upload: up, Part: p, Content: benchContent(o.Root),
+			})
+			complete.Parts = append(complete.Parts, PartRef{p.Number, p.ID})
+			if len(parts) == 200 {
+				d.apply(b, parts...)
+				parts = nil
+			}
+		}
+		complete.Object.Size, complete.Object.Parts = MaxPartNumber<<20, []PartRun{{1 << 20, MaxPartNumber}}
+		complete.Content = benchContent(complete.Object.Root)
+		complete.Content.Bytes = MaxPartNumber << 20
+		c := codec.Encoder(nil)
+		complete.Code(c)
+		encoded, err := c.Finish()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		d.apply(b, complete)
+		b.ReportMetric(float64(len(encoded)), "bytes/entry")
+	}
+}
+
+func BenchmarkListObjectsOf1000000(b *testing.B) {
+	d := newOnDisk(b)
+	bucket := d.shelf(b)
+	const folders, each = 10_000, 100
+	o := benchObject(b, 1, "")
+	for f := range folders {
+		tx := d.store.Begin()
+		for i := range each {
+			o.Key = fmt.Sprintf("%05d/%03d", f, i)
+			if err := put(tx, bucket.objectKey(o.Key), &o); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := tx.Commit(false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, bm := range []struct {
+		name string
+		q    ObjectsQuery
+	}{
+		{"1000 keys", ObjectsQuery{Limit: 1000}},
+		{"1000 keys from the middle", ObjectsQuery{Limit: 1000, After: "05000/050"}},
+		{"1000 prefixes of 100", ObjectsQuery{Limit: 1000, Delimiter: "/"}},
+		{"one folder", ObjectsQuery{Limit: 1000, Prefix: "07777/", Delimiter: "/"}},
+		{"10 keys", ObjectsQuery{Limit: 10, After: "05000/050"}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				view := d.store.View()
+				page, err := NewView(view, 0).Objects(&bucket, bm.q)
+				view.Close()
+				if err != nil || len(page.Objects)+len(page.Prefixes) == 0 {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,403 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		held []Holding
+		want error
+		// In the end: n2 and n3 hold it too where the put is refused at first.
+		holders []NodeID
+	}{
+		{"two members", []Holding{{"n1", 4}, {"n3", 0}}, nil, []NodeID{"n1", "n3"}},
+		{"a later epoch", []Holding{{"n1", 5}, {"n3", 9}}, nil, []NodeID{"n1", "n3"}},
+		{"one", []Holding{{"n1", 4}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
+		{"one twice", []Holding{{"n1", 4}, {"n1", 5}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
+		{"nobody", nil, ErrConflict, []NodeID{"n2", "n3"}},
+		{"before the fence", []Holding{{"n1", 3}, {"n3", 0}}, ErrConflict, []NodeID{"n2", "n3"}},
+		{"before and after the fence", []Holding{{"n1", 3}, {"n1", 4}, {"n3", 0}}, nil, []NodeID{"n1", "n3"}},
+		{"a stranger", []Holding{{"n1", 4}, {"n9", 9}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := shelved(t, Unlimited)
+			s.must(&Fence{Node: "n1", Epoch: 4})
+			s.must(&Fence{Node: "n1", Epoch: 2})
+			put := s.putOf("k", "v1", contents[1])
+			put.Content.Held = tc.held
+			if tc.want != nil {
+				s.refused(put, tc.want)
+				s.must(s.putLater("other", "v0", contents[1])) // it is kept now, whoever says so
+				if _, err := s.apply(put); err != nil {
+					t.Errorf("with content that is kept: %v", err)
+				}
+			} else {
+				s.must(put)
+			}
+			s.check()
+			root, err := s.view().Root(put.Content.Root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var held []NodeID
+			for _, c := range root.Copies {
+				if c.Phase == Held {
+					held = append(held, c.Node)
+				}
+			}
+			if !slices.Equal(held, tc.holders) {
+				t.Errorf("it is held by %s, want %s", held, tc.holders)
+			}
+		})
+	}
+	s := shelved(t, Unlimited)
+	s.refused(&Fence{Node: "n9", Epoch: 1}, ErrNotFound)
+}
+
+// putLater is a put that n2 and n3 hold.
+func (s *shelf) putLater(k string, id VersionID, cid string) *PutObject {
+	put := s.putOf(k, id, cid)
+	put.Content.Held = []Holding{{"n2", 0}, {"n3", 0}}
+	return put
+}
+
+// A node that leaves and comes again begins above every epoch that it ever had: what
+// it said before counts no more, though nothing of it is on record.
+func TestAFenceOutlivesTheMembership(t *testing.T) {
+	s := shelved(t, Unlimited)
+	late := s.putOf("k", "v1", contents[1])
+	fence := func() uint64 {
+		n, err := s.view().FenceOf("n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 3 {
+		s.must(&Fence{Node: "n1", Epoch: fence() + 1})
+	}
+	late.Content.Held[0].Epoch = fence()
+	s.must(&RemoveNode{ID: "n1"})
+	if fence() != 0 {
+		t.Error("the fence of a node that is gone is on record")
+	}
+	s.must(&JoinNode{Node: Node{ID: "n1", Level: NewestLevel}})
+	s.refused(late, ErrConflict)
+	before := fence()
+	s.must(&JoinNode{Node: Node{ID: "n1", Level: NewestLevel}}) // it is one already
+	if fence() != before {
+		t.Error("a member that says that it joins is fenced")
+	}
+	below := found(t)
+	below.must(&JoinNode{Node: Node{ID: "n4"}})
+	if rows := below.rows(tableFence); len(rows) != 0 {
+		t.Errorf("below level 3 there are fences: %q", rows)
+	}
+}
+
+func TestAPutFinishesWhatPinsWaitFor(t *testing.T) {
+	s := shelved(t, 10)
+	root := rootOf(t, contents[1])
+	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: []NodeID{"n3"}})
+	s.must(&CreatePin{Pin: Pin{ID: "p2", Account: alice, CID: contents[1], Created: 1}})
+	s.must(&ReplacePin{Old: "p2", Pin: Pin{ID: "p3", Account: alice, CID: contents[2], Created: 2}, Nodes: []NodeID{"n1"}})
+	s.must(&CreatePin{Pin: Pin{ID: "p4", Account: alice, CID: contents[1], Created: 3}})
+	r, err := s.view().Root(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: 4}}})
+	s.must(s.putOf("k", "v1", contents[1]))
+	s.check()
+	if got := s.status(bob, "p1") + " " + s.status(alice, "p4"); got != "pinned pinned" {
+		t.Errorf("the pins are %s", got)
+	}
+	r, err = s.view().Root(root)
+	if err != nil || !slices.Equal(r.Nodes(), []NodeID{"n1", "n2", "n3"}) || r.In(Held) != 2 || r.Size != 10 || r.Links != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if q := s.quota(bob); q.Stored != 10 || q.Coming != 0 {
+		t.Errorf("%+v", q)
+	}
+	touched := slices.ContainsFunc(s.fx.Roots, func(c RootChange) bool { return c.Root == root && slices.Contains(c.Nodes, "n3") })
+	if !touched {
+		t.Errorf("n3 is not told: %+v", s.fx.Roots)
+	}
+	s.must(&DeletePin{Account: bob, ID: "p1"})
+	if q := s.quota(bob); q.Stored != 10 || !s.kept(root) {
+		t.Errorf("without the pin %+v", q)
+	}
+	s.check()
+	if accounts, err := s.view().AttachedAccounts(root, 9); err != nil || !slices.Equal(accounts, []AccountID{bob, alice}) {
+		t.Errorf("%v, %v", accounts, err)
+	}
+	if accounts, err := s.view().AttachedAccounts(root, 1); err != nil || !slices.Equal(accounts, []AccountID{bob}) {
+		t.Errorf("%v, %v", accounts, err)
+	}
+}
+
+// Room for those who hold the content is made by those who do not.
+func TestAPutFindsRoomAmongTheMostCopies(t *testing.T) {
+	s := shelved(t, Unlimited)
+	var nodes []NodeID
+	for i := range MaxCopies {
+		n := NodeID(fmt.Sprintf("m%02d", i))
+		nodes = append(nodes, n)
+		s.must(&JoinNode{Node: Node{ID: n, Level: NewestLevel}})
+	}
+	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: nodes})
+	s.report("m31", rootOf(t, contents[1]), Held, "")
+	s.must(s.putOf("k", "v1", contents[1]))
+	s.check()
+	r, err := s.view().Root(rootOf(t, contents[1]))
+	if err != nil || len(r.Copies) != MaxCopies || r.In(Held) != 3 || r.Copy("n1") == nil || r.Copy("m31") == nil || r.Copy("m30") != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if len(s.rows(tableWanted)) != MaxCopies {
+		t.Error("nodes that lost it want it still")
+	}
+}
+
+func TestWhatIsPinnedStaysWhereItIs(t *testing.T) {
+	s := shelved(t, Unlimited)
+	root := rootOf(t, contents[1])
+	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: []NodeID{"n1", "n2", "n3"}})
+	s.hold(root)
+	s.must(&JoinNode{Node: Node{ID: "n4", Level: NewestLevel}})
+	put := s.putOf("k", "v1", contents[1])
+	fenced, err := s.view().FenceOf("n4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put.Content.Held = []Holding{{"n3", 0}, {"n4", fenced}}
+	s.must(put)
+	s.check()
+	r, err := s.view().Root(root)
+	if err != nil || !slices.Equal(r.Nodes(), []NodeID{"n1", "n2", "n3"}) || r.In(Held) != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if short, err := s.view().IsShort(root); short || err != nil {
+		t.Errorf("with three copies it is short: %v, %v", short, err)
+	}
+}
+
+func TestWhatObjectsNameNeverFails(t *testing.T) {
+	s := shelved(t, Unlimited)
+	root := rootOf(t, contents[1])
+	s.must(s.putOf("k", "v1", contents[1]))
+	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: alice, CID: contents[1], Created: 1}})
+	s.giveUp(root, "the disk is gone")
+	s.check()
+	r, err := s.view().Root(root)
+	if err != nil || r.Status != Pinned || s.status(alice, "p1") != "pinned" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if short, err := s.view().IsShort(root); !short || err != nil {
+		t.Errorf("without a copy it is short: %v, %v", short, err)
+	}
+	s.must(s.putOf("again", "v2", contents[1])) // who has it brings it back
+	s.check()
+	if r, err = s.view().Root(root); err != nil || r.In(Held) != 2 || r.In(GaveUp) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	s.must(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"k", "again"}})
+	s.giveUp(root, "the disk is gone")
+	s.check()
+	if got := s.status(alice, "p1"); got != "failed" || s.kept(root) {
+		t.Errorf("without an object the pin is %s", got)
+	}
+}
+
+// A root that has failed, with more pins than one entry moves, is on its way out: a
+// put takes it back.
+func TestAPutTakesBackWhatHasFailed(t *testing.T) {
+	s := shelved(t, Unlimited)
+	root := rootOf(t, contents[1])
+	const pins = MaxSettle + 5
+	for i := range pins {
+		if err := s.create(alice, RequestID(fmt.Sprintf("p%04d", i)), contents[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := s.view().Root(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.giveUp(root, "nobody has it")
+	r, err := s.view().Root(root)
+	if err != nil || r.Status != Failed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	s.must(s.putOf("k", "v1", contents[1]))
+	s.check()
+	if r, err = s.view().Root(root); err != nil || r.Status != Pinned || r.Born == before.Born || r.In(GaveUp) != 0 || r.Detail != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := s.status(alice, "p0000") + " " + s.status(alice, "p1028"); got != "failed pinned" {
+		t.Errorf("the first and the last pin are %s", got)
+	}
+}
+
+func TestObjectsAreChargedByTheNetChange(t *testing.T) {
+	s := shelved(t, 25)
+	s.must(s.putOf("a", "v1", contents[1]))
+	s.must(s.putOf("b", "v2", contents[2]))
+	s.refused(s.putOf("c", "v3", contents[3]), ErrQuota)
+	s.must(s.putOf("b", "v3", contents[3])) // in the place of another
+	s.must(s.putOf("c", "v4", contents[3])) // the same content
+	s.refused(s.putOf("b", "v5", contents[2]), ErrQuota)
+	if err := s.create(bob, "p1", contents[1]); err != nil {
+		t.Errorf("a pin of what an object names: %v", err)
+	}
+	if err := s.create(bob, "p2", contents[2]); err != nil { // of unknown size: it may come
+		t.Error(err)
+	}
+	s.hold(rootOf(t, contents[2]))
+	if got := s.status(bob, "p2"); got != "failed" {
+		t.Errorf("a pin that does not fit is %s", got)
+	}
+	s.check()
+	s.must(&SetQuota{Account: bob, Allowance: 5})
+	s.must(s.putOf("a", "v6", contents[3])) // no more than before
+	if q := s.quota(bob); q.Stored != 20 {
+		t.Errorf("the pin holds on to the content: %+v", q)
+	}
+	s.must(&DeletePin{Account: bob, ID: "p1"})
+	if q := s.quota(bob); q.Stored != 10 {
+		t.Errorf("%+v", q)
+	}
+	s.must(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"a", "b"}})
+	if q := s.quota(bob); q.Stored != 10 {
+		t.Errorf("c names it still: %+v", q)
+	}
+	s.check()
+	// A pin that is replaced frees nothing while an object names its content.
+	s.must(&SetQuota{Account: bob, Allowance: 10})
+	if err := s.create(bob, "p3", contents[3]); err != nil {
+		t.Fatal(err)
+	}
+	s.must(&CreatePin{Pin: Pin{ID: "a1", Account: alice, CID: contents[1], Created: 1}, Nodes: []NodeID{"n1", "n2"}})
+	s.hold(rootOf(t, contents[1]))
+	replace := &ReplacePin{Old: "p3", Pin: Pin{ID: "p4", Account: bob, CID: contents[1], Created: 3}}
+	s.refused(replace, ErrQuota)
+	s.must(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"c"}})
+	s.must(replace)
+	s.check()
+}
+
+func TestCompletingIsChargedLessTheParts(t *testing.T) {
+	s := shelved(t, 25)
+	s.must(s.begin("k", "up"))
+	s.must(s.partOf("k", "up", 1, "p1", contents[1]))
+	s.must(s.partOf("k", "up", 2, "p2", contents[2]))
+	s.must(s.partOf("k", "up", 3, "p3", contents[2])) // the same bytes again
+	complete := s.completeOf("k", "up", "v1", contents[3], PartRef{1, "p1"}, PartRef{2, "p2"}, PartRef{3, "p3"})
+	complete.Content.Bytes = 26
+	s.refused(complete, ErrQuota)
+	complete.Content.Bytes = 25
+	s.must(complete)
+	s.check()
+	if q := s.quota(bob); q.Stored != 25 {
+		t.Errorf("%+v", q)
+	}
+	s.must(s.begin("l", "up"))
+	s.refused(s.partOf("l", "up", 1, "p1", contents[1]), ErrQuota)
+	s.must(&GrantCredits{Posting: Posting{ID: "g", Account: bob, Credits: 1}})
+	s.must(s.partOf("l", "up", 1, "p1", contents[1]))
+	s.check()
+}
+
+func TestAClosedAccountLeavesNoNames(t *testing.T) {
+	s := shelved(t, Unlimited)
+	empty := s.bucket(bob, "empty")
+	theirs := &shelf{s.machine, s.bucket(alice, "theirs")}
+	theirs.must(theirs.putOf("k", "v", contents[2]))
+	for i := range MaxSettle + 10 {
+		s.must(s.putOf(fmt.Sprint(i), VersionID(fmt.Sprint(i)), contents[1+i%2]))
+	}
+	s.must(s.begin("k", "up"))
+	for i := range MaxSettle + 10 {
+		s.must(s.partOf("k", "up", uint16(i+1), VersionID(fmt.Sprint("p", i)), contents[1+i%2]))
+	}
+	s.must(&CloseAccount{Account: bob})
+	s.refused(s.putOf("late", "late", contents[1]), ErrUnauthorized)
+	s.refused(&DeleteBucket{Account: bob, Name: "empty", Born: empty.Born}, ErrUnauthorized)
+	entries := 0
+	for {
+		closing, err := s.view().Closing(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(closing) == 0 {
+			break
+		}
+		entries++
+		s.must(&ClearAccounts{Accounts: closing})
+		s.check()
+	}
+	if entries != 3 {
+		t.Errorf("%d records went in %d entries", 2*(MaxSettle+10), entries)
+	}
+	for _, r := range s.rows() {
+		if strings.Contains(r.key, string(bob)) {
+			t.Errorf("%q is left", r.key)
+		}
+	}
+	if s.kept(rootOf(t, contents[1])) || !s.kept(rootOf(t, contents[2])) {
+		t.Error("its content is kept, or that of another account is not")
+	}
+	if _, err := s.view().Bucket(alice, "theirs"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.view().Bucket(bob, "empty"); !errors.Is(err, ErrNoBucket) {
+		t.Error(err)
+	}
+}
+
+// A change that fails half way in the store is no outcome, and nothing that was
+// gathered is written.
+func TestGatheredCountersAreWrittenOnce(t *testing.T) {
+	m := newMemory()
+	k, other := metaKey("count"), rootKey("other")
+	set(t, m, k, make([]byte, 8))
+	err := gathered(m, func(tx Tx) error {
+		for range 3 {
+			if err := count(tx, k, 2); err != nil {
+				return err
+			}
+		}
+		if n, err := counter(tx, k); n != 6 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if n, err := counter(m, k); n != 0 || err != nil {
+			t.Errorf("written at once: %d, %v", n, err)
+		}
+		if err := tx.Set(other, nil); err != nil {
+			return err
+		}
+		return count(tx, metaKey("gone"), 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := counter(m, k); n != 6 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	failed := errors.New("failed")
+	err = gathered(m, func(tx Tx) error { return errors.Join(count(tx, metaKey("gone"), -1), failed) })
+	if n, cerr := counter(m, metaKey("gone")); n != 1 || cerr != nil || !errors.Is(err, failed) {
+		t.Errorf("%d, %v, %v", n, cerr, err)
+	}
+	if err := gathered(m, func(tx Tx) error { return count(tx, metaKey("gone"), -1) }); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := has(m, metaKey("gone")); there || err != nil {
+		t.Errorf("a counter of zero is there: %v, %v", there, err)
+	}
+}

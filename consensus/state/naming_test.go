@@ -1,0 +1,195 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+)
+
+// anyNaming draws a command of level 3 out of a small world. What it takes from the
+// state, as a proposer does, is right most of the time.
+func anyNaming(t *rapid.T, m *machine) Command {
+	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
+	d.name, d.b = d.bucket("bucket")
+	switch rapid.IntRange(0, 22).Draw(t, "naming") {
+	case 22:
+		return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{30, 60, 90, 150, Unlimited}).Draw(t, "allowance")}
+	case 0, 1:
+		return &CreateBucket{Bucket: Bucket{Account: d.account, Name: d.name, Created: 1}}
+	case 2:
+		return &DeleteBucket{Account: d.account, Name: d.name, Born: d.b.Born}
+	case 3, 4, 5, 6, 7:
+		o := d.object()
+		return &PutObject{Account: d.account, Bucket: d.name, Born: d.b.Born, Object: o, Content: d.content(o.Root), If: d.condition()}
+	case 8, 9:
+		bucket, from := d.bucket("source")
+		o, source := d.object(), d.source(&from)
+		o.Root, o.Size = source.Root, source.Size
+		return &CopyObject{
+			Account: d.account, Bucket: d.name, Born: d.b.Born, Object: o, If: d.condition(),
+			SourceBucket: bucket, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+		}
+	case 10:
+		keys := rapid.SliceOfN(rapid.SampledFrom(worldKeys), 1, 3).Draw(t, "keys")
+		return &DeleteObjects{Account: d.account, Bucket: d.name, Born: d.b.Born, Keys: keys, If: d.condition()}
+	case 11:
+		return &SetObjectTags{
+			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: d.key(),
+			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}}), 0, 2).Draw(t, "tags"),
+		}
+	case 12, 13:
+		u := Upload{ID: d.upload(), Key: d.key(), Created: Millis(rapid.IntRange(1, 3).Draw(t, "begun"))}
+		return &CreateUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Upload: u}
+	case 14:
+		u := d.open()
+		return &AbortUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Key: u.Key, ID: u.ID}
+	case 15, 16, 17:
+		u, p := d.open(), d.part()
+		return &PutPart{Account: d.account, Bucket: d.name, Born: d.b.Born, Key: u.Key, Upload: u.ID, Part: p, Content: d.content(p.Root)}
+	case 18:
+		bucket, from := d.bucket("source")
+		u, p, source := d.open(), d.part(), d.source(&from)
+		p.Root, p.Size = source.Root, source.Size
+		return &CopyPart{
+			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: u.Key, Upload: u.ID, Part: p,
+			SourceBucket: bucket, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+		}
+	case 19, 20:
+		return d.complete()
+	default:
+		if rapid.Bool().Draw(t, "clear") {
+			return &ClearBuckets{Items: []BucketRef{{d.account, d.b.Born}, {d.account, Incarnation(rapid.IntRange(0, 60).Draw(t, "born"))}}}
+		}
+		return &Fence{
+			Node:  rapid.SampledFrom([]NodeID{"n1", "n2", "n3", "n4"}).Draw(t, "node"),
+			Epoch: uint64(rapid.IntRange(0, 2).Draw(t, "epoch")),
+		}
+	}
+}
+
+var worldKeys = []string{"a", "a/", "a/b", "a\x00"}
+
+// drawing draws what commands are made of.
+type drawing struct {
+	*rapid.T
+	m       *machine
+	account AccountID
+	name    string
+	b       Bucket
+}
+
+func (d *drawing) bucket(label string) (string, Bucket) {
+	name := rapid.SampledFrom([]string{"one", "two"}).Draw(d.T, label)
+	b, err := d.m.view().Bucket(d.account, name)
+	if err != nil && !errors.Is(err, ErrNoBucket) {
+		d.Fatal(err)
+	}
+	if rapid.IntRange(0, 9).Draw(d.T, "another time") == 0 {
+		b.Born++
+	}
+	b.Account = d.account
+	return name, b
+}
+
+func (d *drawing) key() string { return rapid.SampledFrom(worldKeys).Draw(d.T, "key") }
+
+func (d *drawing) version() VersionID {
+	return VersionID(fmt.Sprintf("v%d", rapid.IntRange(0, 15).Draw(d.T, "version")))
+}
+
+func (d *drawing) upload() UploadID {
+	return UploadID(fmt.Sprintf("u%d", rapid.IntRange(0, 2).Draw(d.T, "upload")))
+}
+
+func (d *drawing) root() RootKey { return rootOf(d.m.t, rapid.SampledFrom(contents).Draw(d.T, "cid")) }
+
+func (d *drawing) object() Object {
+	o := Object{
+		ID: d.version(), Key: d.key(), Root: d.root(), Created: Millis(rapid.IntRange(1, 9).Draw(d.T, "created")),
+		ETag: rapid.SampledFrom([]string{"e1", "e2"}).Draw(d.T, "etag"),
+	}
+	o.Size = sizeOf(o.Root) - 1
+	return o
+}
+
+func (d *drawing) part() Part {
+	p := Part{Number: uint16(rapid.IntRange(1, 3).Draw(d.T, "number")), ID: d.version(), Root: d.root(), Created: 1, ETag: "e"}
+	p.Size = sizeOf(p.Root) - 1
+	return p
+}
+
+func (d *drawing) content(k RootKey) Content {
+	nodes := []NodeID{"n1", "n2", "n3", "n4", "n5"}
+	c := Content{Root: k, Bytes: sizeOf(k), Blocks: 1, Nodes: rapid.SliceOfDistinct(rapid.SampledFrom(nodes), rapid.ID).Draw(d.T, "nodes")}
+	for _, n := range rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 1, 4, rapid.ID).Draw(d.T, "held") {
+		fence, err := d.m.view().FenceOf(n)
+		if err != nil {
+			d.Fatal(err)
+		}
+		if rapid.IntRange(0, 4).Draw(d.T, "late") == 0 {
+			fence = uint64(rapid.IntRange(0, 1).Draw(d.T, "epoch"))
+		}
+		c.Held = append(c.Held, Holding{Node: n, Epoch: fence})
+	}
+	return c
+}
+
+func (d *drawing) condition() Condition {
+	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
+}
+
+// source is an object of a bucket, or one that is not there.
+func (d *drawing) source(b *Bucket) Object {
+	o, err := d.m.view().Object(b, d.key())
+	if errors.Is(err, ErrNoKey) {
+		return d.object()
+	}
+	if err != nil {
+		d.Fatal(err)
+	}
+	return o
+}
+
+// open is an upload of the bucket, or one that is not there.
+func (d *drawing) open() Upload {
+	page, err := d.m.view().Uploads(&d.b, UploadsQuery{Limit: 10})
+	if err != nil {
+		d.Fatal(err)
+	}
+	if len(page.Uploads) == 0 || rapid.IntRange(0, 9).Draw(d.T, "no upload") == 0 {
+		return Upload{ID: d.upload(), Key: d.key()}
+	}
+	return rapid.SampledFrom(page.Uploads).Draw(d.T, "open")
+}
+
+func (d *drawing) complete() Command {
+	u, o := d.open(), d.object()
+	o.Key, o.Upload, o.Size = u.Key, u.ID, 0
+	cmd := &CompleteUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, If: d.condition()}
+	parts, _, err := d.m.view().Parts(&d.b, u.ID, 0, 10)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, p := range parts {
+		if rapid.IntRange(0, 3).Draw(d.T, "left out") == 0 {
+			continue
+		}
+		if rapid.IntRange(0, 9).Draw(d.T, "another part") == 0 {
+			p.ID = "other"
+		}
+		cmd.Parts = append(cmd.Parts, PartRef{p.Number, p.ID})
+		o.Size += p.Size
+		if n := len(o.Parts); n > 0 && o.Parts[n-1].Size == p.Size {
+			o.Parts[n-1].Count++
+		} else {
+			o.Parts = append(o.Parts, PartRun{p.Size, 1})
+		}
+	}
+	if rapid.IntRange(0, 9).Draw(d.T, "another order") == 0 {
+		slices.Reverse(cmd.Parts)
+	}
+	cmd.Object, cmd.Content = o, d.content(o.Root)
+	return cmd
+}
