@@ -72,7 +72,7 @@ type holder struct {
 
 	// Of a body that is still coming.
 	feed   chan *batch
-	failed chan struct{} // closed when it takes no more
+	failed chan struct{} // closed when it takes no more, for err
 	end    end           // once feed is closed, unless the put has been given up
 
 	renews chan renewal
@@ -298,9 +298,11 @@ func (p *put) give(feeds []*holder, b *batch) error {
 	b.left.Store(int32(len(feeds)) + 1)
 	defer b.done()
 	alive := 0
+	var failed []*holder
 	for _, h := range feeds {
 		select {
 		case <-h.failed:
+			failed = append(failed, h)
 			b.done()
 			continue
 		default:
@@ -309,6 +311,7 @@ func (p *put) give(feeds []*holder, b *batch) error {
 		case h.feed <- b:
 			alive++
 		case <-h.failed:
+			failed = append(failed, h)
 			b.done()
 		case <-p.ctx.Done():
 			b.done()
@@ -318,19 +321,22 @@ func (p *put) give(feeds []*holder, b *batch) error {
 		return err
 	}
 	if alive == 0 || alive+len(p.spare) < p.copies {
-		return p.collect().reason(alive)
+		for _, h := range failed {
+			p.errs = append(p.errs, fmt.Errorf("node %s: %w", h.node, h.err))
+		}
+		return p.reason(alive)
 	}
 	return nil
 }
 
 // collect takes in the results that are there.
-func (p *put) collect() *put {
+func (p *put) collect() {
 	for {
 		select {
 		case h := <-p.results:
 			p.result(h)
 		default:
-			return p
+			return
 		}
 	}
 }
@@ -366,7 +372,7 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 			}
 		}
 		if len(p.kept)+p.running < p.copies {
-			return nil, p.giveUp(ctx, p.reason(len(p.kept)))
+			return nil, p.giveUp(ctx, p.reason(len(p.kept)+p.running))
 		}
 		select {
 		case h := <-p.results:
@@ -400,7 +406,7 @@ func (p *put) holdings() []state.Holding {
 	return held
 }
 
-// reason is why a put has failed with so many nodes left. Want of room counts when
+// reason is why a put has failed with so many nodes left that could keep it. Want of room counts when
 // without it there would have been enough.
 func (p *put) reason(left int) error {
 	full := 0
@@ -413,7 +419,7 @@ func (p *put) reason(left int) error {
 	if full > 0 && left+full >= p.copies {
 		code = state.CodeNoSpace
 	}
-	return state.Errorf(code, "%d of %d nodes could keep the content: %v", left, p.copies, errors.Join(p.errs...))
+	return state.Errorf(code, "%d of %d nodes can keep the content: %v", left, p.copies, errors.Join(p.errs...))
 }
 
 // renew asks all that keep the content for their epochs.

@@ -129,12 +129,13 @@ type arriving struct {
 func (s *served) put(ctx context.Context, id putID) error {
 	a := &arriving{s: s, keep: s.i.keeper.open(s.conn.RemoteAddr().String() + "/" + hex.EncodeToString(id[:]))}
 	ctx, cancel := context.WithCancel(ctx)
-	err := s.take(ctx, a)
+	outcome, err := s.take(ctx, a)
 	cancel()
 	_ = a.settle()
 	a.forget()
 	switch {
 	case err == nil:
+		a.keep.done(outcome)
 	case a.told:
 		a.keep.lost()
 	default:
@@ -143,38 +144,34 @@ func (s *served) put(ctx context.Context, id putID) error {
 	return err
 }
 
-// take reads the blocks of a put, and its end.
-func (s *served) take(ctx context.Context, a *arriving) error {
+// take reads the blocks of a put, its end, and its outcome.
+func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error) {
 	for {
 		kind, n, err := readHead(s.in)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if kind == kindBlock {
 			if err := a.block(ctx, n); err != nil {
-				return s.refuse(err)
+				return 0, s.refuse(err)
 			}
 			continue
 		}
 		body, err := readBody(s.in, n)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		switch kind {
 		case kindEnd:
 			e, err := parseEnd(body)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			return s.end(ctx, a, e)
 		case kindDone:
-			if _, err := parseDone(body); err != nil {
-				return err
-			}
-			a.keep.done(body[0])
-			return nil
+			return parseDone(body)
 		default:
-			return fmt.Errorf("%w: kind %d within a put", errFrame, kind)
+			return 0, fmt.Errorf("%w: kind %d within a put", errFrame, kind)
 		}
 	}
 }
@@ -255,7 +252,7 @@ type read struct {
 
 // end makes the content whole here, answers, and waits for the outcome. Whoever put
 // it may be gone before: then the work stops.
-func (s *served) end(ctx context.Context, a *arriving, e end) error {
+func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan ending, 1)
 	var work sync.WaitGroup
@@ -284,46 +281,54 @@ func (s *served) end(ctx context.Context, a *arriving, e end) error {
 		select {
 		case done := <-ended:
 			if done.err != nil {
-				return s.refuse(done.err)
+				return 0, s.refuse(done.err)
 			}
 			whole, a.told = true, true
 			a.forget()
 			if err := s.write(appendKept(nil, done.kept)); err != nil {
-				return err
+				return lastWord(frames, err)
 			}
 		case <-tick.C:
 			if whole {
 				continue
 			}
 			if err := s.write(appendBare(nil, kindWorking)); err != nil {
-				return err
+				return 0, err
 			}
 		case f := <-frames:
 			switch {
 			case f.err != nil:
-				return f.err
+				return 0, f.err
 			case f.kind == kindDone:
-				if _, err := parseDone(f.body); err != nil {
-					return err
-				}
-				cancel()
-				work.Wait()
-				a.keep.done(f.body[0])
-				return nil
+				return parseDone(f.body)
 			case f.kind == kindRenew && whole:
 				k, err := a.keep.renew(ctx)
 				if err != nil {
-					return s.refuse(err)
+					return 0, s.refuse(err)
 				}
 				if err := s.write(appendKept(nil, k)); err != nil {
-					return err
+					return 0, err
 				}
 				next()
 			default:
-				return fmt.Errorf("%w: kind %d after the end", errFrame, f.kind)
+				return 0, fmt.Errorf("%w: kind %d after the end", errFrame, f.kind)
 			}
 		}
 	}
+}
+
+// lastWord is the outcome that was told while this side could not answer any more.
+func lastWord(frames <-chan read, err error) (outcome byte, _ error) {
+	timer := time.NewTimer(doneTimeout)
+	defer timer.Stop()
+	select {
+	case f := <-frames:
+		if f.err == nil && f.kind == kindDone {
+			return parseDone(f.body)
+		}
+	case <-timer.C:
+	}
+	return 0, err
 }
 
 func (s *served) write(frame []byte) error {

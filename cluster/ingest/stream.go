@@ -26,6 +26,9 @@ const (
 	workingEvery  = 5 * time.Second
 	// doneTimeout bounds the time in which an outcome has to go out.
 	doneTimeout = 5 * time.Second
+	// cutTimeout is how long a block that is on its way out may take when nobody
+	// wants it any more.
+	cutTimeout = time.Second
 	// maxIdle bounds the idle streams to one node; they are closed after idleAfter.
 	maxIdle    = 32
 	idleAfter  = time.Minute
@@ -93,19 +96,20 @@ func (s *stream) ended() bool {
 	}
 }
 
-// write runs fn, which writes, within a time and ctx. After an error the stream is
-// of no use.
+// write runs fn, which writes, within a time and ctx. What is nearly out when ctx ends
+// goes out, so that the end can be told as well; after another error than ctx's the
+// stream is of no use.
 func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() error) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetWriteDeadline(time.Now().Add(cutTimeout)) })
 	err := fn()
 	if err == nil {
 		err = s.out.Flush()
 	}
-	if !stop() {
-		return ctx.Err()
+	if !stop() && err == nil {
+		err = ctx.Err()
 	}
 	return err
 }
@@ -258,11 +262,12 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 			d.s = s
 		}
 		err := d.write(ctx, first, blks, e)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			if why, ok := d.reason(); ok {
 				return why
 			}
-		} else if wait != nil {
+		}
+		if err == nil && wait != nil {
 			err = wait()
 		}
 		if err == nil {

@@ -1,0 +1,216 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// epochs are the fences of a node in a replicated state.
+type epochs struct {
+	id    state.NodeID
+	state *clustertest.State
+	none  *atomic.Bool // nothing can be fenced
+}
+
+func (f epochs) Epoch(ctx context.Context) (uint64, error) {
+	view, release, err := f.state.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return view.FenceOf(f.id)
+}
+
+func (f epochs) Raise(ctx context.Context, epoch uint64) error {
+	if f.none.Load() {
+		return errors.New("no fence")
+	}
+	_, err := f.state.Propose(ctx, &state.Fence{Node: f.id, Epoch: epoch})
+	return err
+}
+
+// nowhere is where a tracker fetches from.
+type nowhere struct{}
+
+func (nowhere) Fetch(context.Context, tracker.Job, func(uint64, uint64)) (uint64, uint64, error) {
+	return 0, 0, errors.New("there is nobody")
+}
+func (nowhere) Reason(err error) string { return err.Error() }
+
+// forgetful are notes that nothing is kept of.
+type forgetful struct{}
+
+func (forgetful) Get(string) ([]byte, bool) { return nil, false }
+func (forgetful) Set(string, []byte)        {}
+func (forgetful) Delete(string)             {}
+func (forgetful) Keys(func(string))         {}
+
+// tracked is a node with a tracker and the state of a cluster.
+type tracked struct {
+	*node
+	state *clustertest.State
+	born  state.Incarnation
+	none  atomic.Bool
+	done  context.CancelFunc
+	ended chan error
+}
+
+func alone(t *testing.T, fn func(w *world, n *tracked)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{TB: t, nodes: map[state.NodeID]*node{}, all: []state.NodeID{"a"}}
+		n := &tracked{
+			node:  &node{w: w, id: "a", store: newStore(), fences: &fences{}},
+			state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a"), Replication: 1, WriteCopies: 1}),
+		}
+		w.nodes["a"] = n.node
+		n.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+		n.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: "bucket", Created: 1}})
+		view, release := n.state.LocalView()
+		b, err := view.Bucket(clustertest.Operator, "bucket")
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.born = b.Born
+		n.run()
+		fn(w, n)
+		n.halt()
+	})
+}
+
+// run starts the node, and its tracker, as a process that has just started.
+func (n *tracked) run() {
+	g := tracker.NewGuards()
+	tr, err := tracker.New(tracker.Options{
+		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: n.store, Fetcher: nowhere{}, Notes: forgetful{},
+		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		n.w.Fatal(err)
+	}
+	n.start(func(o *Options) {
+		o.Guards, o.Fences, o.Owner = g, epochs{n.id, n.state, &n.none}, tracker.Owner
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	n.done, n.ended = cancel, make(chan error, 1)
+	go func() { n.ended <- tr.Run(ctx) }()
+}
+
+func (n *tracked) halt() {
+	n.stop()
+	n.done()
+	if err := <-n.ended; err != nil {
+		n.w.Errorf("Run of the tracker: %v", err)
+	}
+}
+
+func (n *tracked) store1(data []byte) *Stored {
+	n.w.Helper()
+	s, err := n.Store(n.w.Context(), bytes.NewReader(data), Placement{Nodes: []state.NodeID{"a"}, Copies: 1})
+	if err != nil {
+		n.w.Fatal(err)
+	}
+	return s
+}
+
+// name names content by a command.
+func (n *tracked) name(s *Stored) error {
+	_, err := n.state.Propose(context.Background(), &state.PutObject{
+		Account: clustertest.Operator, Bucket: "bucket", Born: n.born, Content: s.Content,
+		Object: state.Object{ID: "v1", Key: "key", Root: s.Content.Root, Size: s.Size, Created: 1, ETag: "d41d8cd98f00b204e9800998ecf8427e"},
+	})
+	return err
+}
+
+func (n *tracked) has(s *Stored) bool {
+	_, _, _, ok, err := n.store.Owner(context.Background(), tracker.Owner(s.Content.Root))
+	if err != nil {
+		n.w.Fatal(err)
+	}
+	return ok
+}
+
+func (n *tracked) wantHas(s *Stored, after time.Duration, want bool) {
+	n.w.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	if got := n.has(s); got != want {
+		n.w.Errorf("after %v: here %t, want %t", after, got, want)
+	}
+}
+
+// Between the seal and the command nothing in the state wants the root, and audits
+// find it.
+func TestWhatIsGuardedIsNotDropped(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		alone(t, func(w *world, n *tracked) {
+			s := n.store1(data)
+			n.wantHas(s, 2*time.Hour, true)
+			if err := n.name(s); err != nil {
+				t.Fatal(err)
+			}
+			s.Done(true)
+			n.wantHas(s, 2*time.Hour, true)
+			_, err := n.state.Propose(context.Background(), &state.DeleteObjects{
+				Account: clustertest.Operator, Bucket: "bucket", Born: n.born, Keys: []string{"key"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.wantHas(s, time.Minute, false)
+		})
+	})
+}
+
+func TestWhatWasGivenUpIsDropped(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		s := n.store1([]byte("given up"))
+		s.Done(false)
+		n.wantHas(s, time.Minute, false)
+	})
+}
+
+// The command may still come: only a fence makes that certain.
+func TestAfterAnUnknownEndOnlyAFenceDrops(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		s := n.store1([]byte("unknown"))
+		n.none.Store(true)
+		s.Unknown()
+		n.wantHas(s, 2*time.Hour, true)
+		n.none.Store(false)
+		n.wantHas(s, 2*fenceEvery, false)
+		if err := n.name(s); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("a command that comes after the fence: %v", err)
+		}
+	})
+}
+
+func TestAfterARestartOnlyAFenceDrops(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		kept, gone := n.store1([]byte("named")), n.store1([]byte("not named"))
+		n.halt()
+		n.none.Store(true)
+		n.run()
+		time.Sleep(2 * time.Hour)
+		if !n.has(kept) || !n.has(gone) {
+			t.Error("it was dropped before a fence")
+		}
+		if err := n.name(kept); err != nil { // the command was on its way all the time
+			w.Fatal(err)
+		}
+		n.none.Store(false)
+		n.wantHas(gone, time.Hour, false)
+		n.wantHas(kept, time.Hour, true)
+	})
+}

@@ -1,0 +1,550 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+)
+
+// bytesOf are n bytes, the same for a seed.
+func bytesOf(seed byte, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
+	return b
+}
+
+// store stands in for the block store of a node.
+type store struct {
+	mu     sync.Mutex
+	owners map[string]map[cid.Cid]block.Block
+	sealed map[string][2]uint64 // bytes, blocks
+	hook   func(ctx context.Context, op, owner string) error
+	puts   int // blocks that were given to Put and PutAndSeal
+}
+
+func newStore() *store {
+	return &store{owners: map[string]map[cid.Cid]block.Block{}, sealed: map[string][2]uint64{}}
+}
+
+// before has fn called before every operation.
+func (s *store) before(fn func(ctx context.Context, op, owner string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = fn
+}
+
+func (s *store) enter(ctx context.Context, op, owner string) error {
+	s.mu.Lock()
+	fn := s.hook
+	s.mu.Unlock()
+	if fn != nil {
+		if err := fn(ctx, op, owner); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *store) under(owner string) map[cid.Cid]block.Block {
+	m := s.owners[owner]
+	if m == nil {
+		m = map[cid.Cid]block.Block{}
+		s.owners[owner] = m
+	}
+	return m
+}
+
+func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error {
+	if err := s.enter(ctx, "put", owner); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range blks {
+		s.under(owner)[b.Cid()] = b
+		s.puts++
+	}
+	return nil
+}
+
+func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) error {
+	if err := s.enter(ctx, "put and seal", owner); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range blks {
+		s.under(owner)[b.Cid()] = b
+		s.puts++
+	}
+	s.sealed[owner] = [2]uint64{n, count}
+	return nil
+}
+
+func (s *store) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
+	if err := s.enter(ctx, "owner", owner); err != nil {
+		return false, 0, 0, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, sealed := s.sealed[owner]
+	_, ok := s.owners[owner]
+	return sealed, v[0], v[1], ok || sealed, nil
+}
+
+func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+	s.mu.Lock()
+	all := slices.Sorted(maps.Keys(s.owners))
+	s.mu.Unlock()
+	for _, owner := range all {
+		if strings.HasPrefix(owner, prefix) {
+			if more, err := fn(owner, false); !more || err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *store) Seal(ctx context.Context, owner string, n, count uint64) error {
+	if err := s.enter(ctx, "seal", owner); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed[owner] = [2]uint64{n, count}
+	return nil
+}
+
+func (s *store) Drop(ctx context.Context, owner string) error {
+	if err := s.enter(ctx, "drop", owner); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.owners, owner)
+	delete(s.sealed, owner)
+	return nil
+}
+
+func (s *store) Get(_ context.Context, c cid.Cid) (block.Block, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.owners {
+		if b := m[c]; b != nil {
+			return b, nil
+		}
+	}
+	return nil, ipld.ErrNotFound{Cid: c}
+}
+
+func (s *store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	if err := s.enter(ctx, "adopt", owner); err != nil {
+		return nil, err
+	}
+	for _, c := range cids {
+		b, err := s.Get(ctx, c)
+		if err != nil {
+			missing = append(missing, c)
+			continue
+		}
+		s.mu.Lock()
+		s.under(owner)[c] = b
+		s.mu.Unlock()
+	}
+	return missing, nil
+}
+
+// arriving are the owners of puts.
+func (s *store) arriving() (owners []string) {
+	_ = s.Owners(context.Background(), OwnerPrefix, func(owner string, _ bool) (bool, error) {
+		owners = append(owners, owner)
+		return true, nil
+	})
+	return owners
+}
+
+// guards counts.
+type guards struct {
+	mu     sync.Mutex
+	roots  map[state.RootKey]int
+	fenced bool
+}
+
+func (g *guards) Begin(ctx context.Context, root state.RootKey) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.roots[root]++
+	return nil
+}
+
+func (g *guards) End(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.roots[root]--; g.roots[root] == 0 {
+		delete(g.roots, root)
+	} else if g.roots[root] < 0 {
+		panic("a guard ends twice")
+	}
+}
+
+func (g *guards) Fenced() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fenced = true
+}
+
+func (g *guards) count() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.roots {
+		n += v
+	}
+	return n
+}
+
+// fences is a node's record of its epoch.
+type fences struct {
+	mu    sync.Mutex
+	epoch uint64
+	err   error
+}
+
+func (f *fences) Epoch(context.Context) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.epoch, f.err
+}
+
+func (f *fences) Raise(_ context.Context, epoch uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.epoch = max(f.epoch, epoch)
+	}
+	return f.err
+}
+
+func (f *fences) now() uint64 { e, _ := f.Epoch(context.Background()); return e }
+
+func (f *fences) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// builder is what the node gives ingest to make blocks with.
+type builder struct{}
+
+func (builder) Leaf(data []byte) (block.Block, error) { return dag.Leaf(data) }
+
+func (builder) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
+	return dag.ImportBatches(ctx, r, batch, put)
+}
+
+func (builder) Join(parts []File) (cid.Cid, []block.Block, error) {
+	all := make([]dag.Part, len(parts))
+	for i, p := range parts {
+		all[i] = dag.Part(p)
+	}
+	return dag.Join(all)
+}
+
+type address string
+
+func (address) Network() string  { return "test" }
+func (a address) String() string { return string(a) }
+
+// wire is one side of a stream.
+type wire struct {
+	net.Conn
+	remote address
+}
+
+func (w *wire) RemoteAddr() net.Addr { return w.remote }
+
+type listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *listener) Addr() net.Addr { return address("test") }
+
+// node is one member.
+type node struct {
+	*Ingest
+	w      *world
+	id     state.NodeID
+	store  *store
+	guards *guards
+	fences *fences
+	stop   func()
+
+	mu       sync.Mutex
+	listener *listener
+	wires    []net.Conn
+	dials    int
+}
+
+// Dial implements Network.
+func (n *node) Dial(_ context.Context, to, proto string) (net.Conn, error) {
+	n.mu.Lock()
+	n.dials++
+	n.mu.Unlock()
+	other := n.w.nodes[state.NodeID(to)]
+	if other == nil || proto != Protocol {
+		return nil, errors.New("nobody there")
+	}
+	other.mu.Lock()
+	l := other.listener
+	other.mu.Unlock()
+	if l == nil {
+		return nil, errors.New("connection refused")
+	}
+	here, there := net.Pipe()
+	for _, end := range []struct {
+		of *node
+		c  net.Conn
+	}{{n, here}, {other, there}} {
+		end.of.mu.Lock()
+		end.of.wires = append(end.of.wires, end.c)
+		end.of.mu.Unlock()
+	}
+	select {
+	case l.conns <- &wire{there, address(n.id)}:
+		return &wire{here, address(to)}, nil
+	case <-l.closed:
+		return nil, errors.New("connection refused")
+	}
+}
+
+// Listen implements Network.
+func (n *node) Listen(string) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listener = &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	return n.listener, nil
+}
+
+// cut breaks all streams of a node.
+func (n *node) cut() {
+	n.mu.Lock()
+	wires := n.wires
+	n.wires = nil
+	n.mu.Unlock()
+	for _, c := range wires {
+		_ = c.Close()
+	}
+}
+
+// source is another node's store, as somewhere to fetch from.
+type source struct{ n *node }
+
+func (s source) Name() string { return string(s.n.id) }
+
+func (s source) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) (missing []cid.Cid, err error) {
+	for _, c := range cids {
+		b, err := s.n.store.Get(ctx, c)
+		if err != nil {
+			missing = append(missing, c)
+		} else if err := fn(b); err != nil {
+			return missing, err
+		}
+	}
+	return missing, nil
+}
+
+// Fetch implements Fetcher.
+func (n *node) Fetch(ctx context.Context, root cid.Cid, owner string, members []state.NodeID) (uint64, uint64, error) {
+	var sources []dag.Source
+	for _, id := range members {
+		if other := n.w.nodes[id]; other != nil && id != n.id {
+			sources = append(sources, source{other})
+		}
+	}
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: n.store, Sources: sources})
+	return got.Bytes, got.Blocks, err
+}
+
+// world is a cluster in a synctest bubble, which also finds goroutines that are left.
+type world struct {
+	testing.TB
+	nodes map[state.NodeID]*node
+	all   []state.NodeID
+}
+
+// bubble runs fn with a cluster of n nodes, a, b, c and so on.
+func bubble(t *testing.T, n int, fn func(w *world), tune ...func(*Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{TB: t, nodes: map[state.NodeID]*node{}}
+		for k := range n {
+			id := state.NodeID(rune('a' + k))
+			w.all = append(w.all, id)
+			w.nodes[id] = &node{w: w, id: id, store: newStore(), fences: &fences{epoch: uint64(10 * k)}}
+		}
+		for _, id := range w.all {
+			w.nodes[id].start(tune...)
+		}
+		fn(w)
+		for _, id := range w.all {
+			w.nodes[id].stop()
+		}
+	})
+}
+
+// start runs a node, as a process that has just started.
+func (n *node) start(tune ...func(*Options)) {
+	n.guards = &guards{roots: map[state.RootKey]int{}}
+	o := Options{
+		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: builder{}, Guards: n.guards, Fences: n.fences, Network: n,
+		Owner: func(k state.RootKey) string { return "root/" + k.String() }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, fn := range tune {
+		fn(&o)
+	}
+	n.Ingest = New(o)
+	if err := n.DropLeftovers(context.Background()); err != nil {
+		n.w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	n.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		n.cut()
+		if err := <-ended; err != nil {
+			n.w.Errorf("Run of %s: %v", n.id, err)
+		}
+		n.mu.Lock()
+		n.listener = nil
+		n.mu.Unlock()
+	}
+	synctest.Wait()
+}
+
+func (w *world) node(id state.NodeID) *node { return w.nodes[id] }
+
+// wantKept checks that nodes keep what was stored, and nobody else does.
+func (w *world) wantKept(s *Stored, data []byte, nodes ...state.NodeID) {
+	w.Helper()
+	for _, id := range w.all {
+		n := w.nodes[id]
+		owner := "root/" + s.Content.Root.String()
+		n.store.mu.Lock()
+		size, sealed := n.store.sealed[owner]
+		blks := maps.Clone(n.store.owners[owner])
+		n.store.mu.Unlock()
+		if sealed != slices.Contains(nodes, id) {
+			w.Errorf("node %s: sealed %t", id, sealed)
+			continue
+		}
+		if !sealed {
+			continue
+		}
+		if size != [2]uint64{s.Content.Bytes, s.Content.Blocks} || uint64(len(blks)) != s.Content.Blocks {
+			w.Errorf("node %s: %d blocks, sealed as %v, told %d and %d", id, len(blks), size, s.Content.Bytes, s.Content.Blocks)
+		}
+		f, err := dag.Open(context.Background(), n.store, s.Content.Root.Cid())
+		if err != nil {
+			w.Fatal(err)
+		}
+		got, err := io.ReadAll(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			w.Error(err)
+		}
+		if !bytes.Equal(got, data) {
+			w.Errorf("node %s: %d other bytes", id, len(got))
+		}
+	}
+}
+
+// wantClean checks that nothing of any put is left but what is sealed, once
+// everything has come to rest.
+func (w *world) wantClean() {
+	w.Helper()
+	time.Sleep(2 * cutTimeout)
+	synctest.Wait()
+	for _, id := range w.all {
+		n := w.nodes[id]
+		if left := n.store.arriving(); len(left) > 0 {
+			w.Errorf("node %s: %v is left", id, left)
+		}
+		if g := n.guards.count(); g > 0 {
+			w.Errorf("node %s: %d guards are left", id, g)
+		}
+		for name, m := range map[string]interface {
+			TryAcquire(int64) bool
+			Release(int64)
+		}{"bodies": n.bodies, "arriving": n.arriving} {
+			if !m.TryAcquire(n.opts.Memory) {
+				w.Errorf("node %s: memory of %s is not given back", id, name)
+				continue
+			}
+			m.Release(n.opts.Memory)
+		}
+	}
+}
+
+func (w *world) wantGuards(want int) {
+	w.Helper()
+	synctest.Wait()
+	for _, id := range w.all {
+		if got := w.nodes[id].guards.count(); got != want {
+			w.Errorf("node %s: %d guards, want %d", id, got, want)
+		}
+	}
+}
+
+func wantCode(t testing.TB, err error, want *state.Error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// sizes are of bodies that take each way.
+var sizes = []int{0, 1000, ChunkSize, ChunkSize + 1, 8<<20 + 7}
+
+func forSizes(t *testing.T, fn func(t *testing.T, data []byte)) {
+	for _, n := range sizes {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { fn(t, bytesOf(1, n)) })
+	}
+}
