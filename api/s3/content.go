@@ -29,8 +29,10 @@ const nvme = 0x9a6c9329ac4bc9b5
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	nvmeTable  = crc64.MakeTable(nvme)
+	nvmeTable  = tableOfNVME()
 )
+
+func tableOfNVME() *crc64.Table { return crc64.MakeTable(nvme) }
 
 // algorithm is one of the checksums that a client may send beside MD5.
 type algorithm struct {
@@ -55,12 +57,22 @@ var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode
 
 // algorithmBy finds a checksum by its name.
 func algorithmBy(name string) (*algorithm, error) {
-	for i := range algorithms {
-		if strings.EqualFold(algorithms[i].name, name) {
-			return &algorithms[i], nil
+	for _, a := range algorithms {
+		if strings.EqualFold(a.name, name) {
+			return &a, nil
 		}
 	}
 	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of CRC32, CRC32C, CRC64NVME, SHA1, SHA256")
+}
+
+// algorithmOf finds a checksum by the name of its header; nil is none.
+func algorithmOf(header string) *algorithm {
+	for _, a := range algorithms {
+		if strings.EqualFold(a.header, header) {
+			return &a
+		}
+	}
+	return nil
 }
 
 // decode reads the value of a checksum.
@@ -95,14 +107,14 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 		if !strings.HasPrefix(name, "X-Amz-Checksum-") || slices.Contains(checksumNotValue, name) {
 			continue
 		}
-		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.header == name })
+		known := algorithmOf(name)
 		switch {
-		case i < 0:
+		case known == nil:
 			return nil, nil, errorf(InvalidRequest, "the header %.64s is of no checksum that is known", strings.ToLower(name))
 		case a != nil || len(values) != 1:
 			return nil, nil, errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
 		}
-		a = &algorithms[i]
+		a = known
 		if value, err = a.decode(values[0]); err != nil {
 			return nil, nil, err
 		}
@@ -152,14 +164,14 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 // announced reads which checksum follows the body, or is to be computed.
 func (c *content) announced(h http.Header, trailers []string) error {
 	for _, name := range trailers {
-		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return strings.EqualFold(a.header, name) })
-		if i < 0 {
+		known := algorithmOf(name)
+		if known == nil {
 			return errorf(InvalidRequest, "the value specified in the x-amz-trailer header is not supported: %.64s", name)
 		}
 		if c.algorithm != nil {
 			return errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
 		}
-		c.algorithm, c.trailer = &algorithms[i], true
+		c.algorithm, c.trailer = known, true
 	}
 	asked := h.Get("X-Amz-Sdk-Checksum-Algorithm")
 	if asked == "" {
@@ -171,7 +183,7 @@ func (c *content) announced(h http.Header, trailers []string) error {
 		return err
 	case c.algorithm == nil:
 		c.algorithm = a
-	case c.algorithm != a:
+	case c.algorithm.name != a.name:
 		return errorf(InvalidRequest, "the value for x-amz-sdk-checksum-algorithm is not the checksum that was sent")
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -133,6 +134,7 @@ type surface struct {
 	limits    *web.Limits
 	now       func() time.Time
 	table     map[rowKey]*operation
+	buffers   sync.Pool // *[]byte of copyBuffer bytes
 }
 
 // New returns the handler of the surface.
