@@ -128,7 +128,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"complete", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("second")), header: []string{"Host: s3.example.org"}}},
 		{"complete_again", call{method: "POST", path: "/photos/film?uploadId=upload-9", body: complete("", md5Of("aaaaa"))}},
 		{"complete_wrong_part", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("other"))}},
-		{"complete_small", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
+		{"complete_unknown", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
 		{"abort", call{method: "DELETE", path: uploads}},
 		{"no_token", call{method: "GET", path: "/photos/cat.jpg", token: "-"}},
 		{"no_token_head", call{method: "HEAD", path: "/photos/cat.jpg", token: "-"}},
