@@ -14,6 +14,7 @@ import (
 	"hash/crc64"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -247,12 +248,11 @@ const judgedAgain = time.Second
 // whole is the body for a use case. Who sent it is judged once more at its end if
 // it took long.
 func (c *content) whole(ctx context.Context, s *surface, r *request) objects.Body {
-	began := s.now()
 	return objects.Body{
 		Reader: c.reader, Size: c.size, Sums: c.sums(),
 		Check: func(sums objects.Sums) ([]state.Checksum, error) {
 			kept, err := c.check(sums)
-			if err != nil || s.now().Sub(began) < judgedAgain {
+			if err != nil || s.now().Sub(r.began) < judgedAgain {
 				return kept, err
 			}
 			ctx, cancel := context.WithTimeout(ctx, caseTimeout)
@@ -326,8 +326,9 @@ func (p *patient) Read(b []byte) (int, error) {
 		// What is left would end the next request, or the look for whether the
 		// client is still there.
 		_ = p.control.SetReadDeadline(time.Time{})
-		if errors.Is(err, http.ErrBodyReadAfterClose) {
-			err = io.ErrUnexpectedEOF
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			// The connection broke, or its framing is wrong: not our mistake.
+			return n, errorf(IncompleteBody, "the request body could not be read to its end")
 		}
 	}
 	return n, err

@@ -177,6 +177,7 @@ func New(o Options) (http.Handler, error) {
 type request struct {
 	*http.Request
 	target
+	began  time.Time // before anybody was judged
 	query  query
 	caller caller
 	who    accounts.Principal
@@ -199,7 +200,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Address(plain); err != nil {
 		return err
 	}
-	r := &request{Request: plain}
+	r := &request{Request: plain, began: s.now()}
 	var err error
 	if r.target, err = s.targetOf(plain); err != nil {
 		return err
