@@ -14,6 +14,7 @@ import (
 	"hash/crc64"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +30,10 @@ const nvme = 0x9a6c9329ac4bc9b5
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	nvmeTable  = crc64.MakeTable(nvme)
+	nvmeTable  = tableOfNVME()
 )
+
+func tableOfNVME() *crc64.Table { return crc64.MakeTable(nvme) }
 
 // algorithm is one of the checksums that a client may send beside MD5.
 type algorithm struct {
@@ -55,12 +58,22 @@ var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode
 
 // algorithmBy finds a checksum by its name.
 func algorithmBy(name string) (*algorithm, error) {
-	for i := range algorithms {
-		if strings.EqualFold(algorithms[i].name, name) {
-			return &algorithms[i], nil
+	for _, a := range algorithms {
+		if strings.EqualFold(a.name, name) {
+			return &a, nil
 		}
 	}
 	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of CRC32, CRC32C, CRC64NVME, SHA1, SHA256")
+}
+
+// algorithmOf finds a checksum by the name of its header; nil is none.
+func algorithmOf(header string) *algorithm {
+	for _, a := range algorithms {
+		if strings.EqualFold(a.header, header) {
+			return &a
+		}
+	}
+	return nil
 }
 
 // decode reads the value of a checksum.
@@ -95,14 +108,14 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 		if !strings.HasPrefix(name, "X-Amz-Checksum-") || slices.Contains(checksumNotValue, name) {
 			continue
 		}
-		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.header == name })
+		known := algorithmOf(name)
 		switch {
-		case i < 0:
+		case known == nil:
 			return nil, nil, errorf(InvalidRequest, "the header %.64s is of no checksum that is known", strings.ToLower(name))
 		case a != nil || len(values) != 1:
 			return nil, nil, errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
 		}
-		a = &algorithms[i]
+		a = known
 		if value, err = a.decode(values[0]); err != nil {
 			return nil, nil, err
 		}
@@ -152,14 +165,14 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 // announced reads which checksum follows the body, or is to be computed.
 func (c *content) announced(h http.Header, trailers []string) error {
 	for _, name := range trailers {
-		i := slices.IndexFunc(algorithms, func(a algorithm) bool { return strings.EqualFold(a.header, name) })
-		if i < 0 {
+		known := algorithmOf(name)
+		if known == nil {
 			return errorf(InvalidRequest, "the value specified in the x-amz-trailer header is not supported: %.64s", name)
 		}
 		if c.algorithm != nil {
 			return errorf(InvalidRequest, "expecting a single x-amz-checksum- header: multiple checksum types are not allowed")
 		}
-		c.algorithm, c.trailer = &algorithms[i], true
+		c.algorithm, c.trailer = known, true
 	}
 	asked := h.Get("X-Amz-Sdk-Checksum-Algorithm")
 	if asked == "" {
@@ -171,7 +184,7 @@ func (c *content) announced(h http.Header, trailers []string) error {
 		return err
 	case c.algorithm == nil:
 		c.algorithm = a
-	case c.algorithm != a:
+	case c.algorithm.name != a.name:
 		return errorf(InvalidRequest, "the value for x-amz-sdk-checksum-algorithm is not the checksum that was sent")
 	}
 	return nil
@@ -235,12 +248,11 @@ const judgedAgain = time.Second
 // whole is the body for a use case. Who sent it is judged once more at its end if
 // it took long.
 func (c *content) whole(ctx context.Context, s *surface, r *request) objects.Body {
-	began := s.now()
 	return objects.Body{
 		Reader: c.reader, Size: c.size, Sums: c.sums(),
 		Check: func(sums objects.Sums) ([]state.Checksum, error) {
 			kept, err := c.check(sums)
-			if err != nil || s.now().Sub(began) < judgedAgain {
+			if err != nil || s.now().Sub(r.began) < judgedAgain {
 				return kept, err
 			}
 			ctx, cancel := context.WithTimeout(ctx, caseTimeout)
@@ -314,8 +326,9 @@ func (p *patient) Read(b []byte) (int, error) {
 		// What is left would end the next request, or the look for whether the
 		// client is still there.
 		_ = p.control.SetReadDeadline(time.Time{})
-		if errors.Is(err, http.ErrBodyReadAfterClose) {
-			err = io.ErrUnexpectedEOF
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			// The connection broke, or its framing is wrong: not our mistake.
+			return n, errorf(IncompleteBody, "the request body could not be read to its end")
 		}
 	}
 	return n, err

@@ -142,6 +142,8 @@ func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 // bucket names it.
 func (s *surface) sourceMissing(r *request, src *source, err error) error {
 	switch {
+	case errors.Is(err, state.ErrNoKey) && src.version != "":
+		return errorf(NoSuchVersion, "the specified version does not exist")
 	case errors.Is(err, state.ErrNoKey):
 		return &Error{Code: NoSuchKey, Message: "the specified key does not exist", Key: src.key}
 	case errors.Is(err, state.ErrNoBucket) && src.bucket != r.bucket:

@@ -595,3 +595,5 @@ func (f *fake) Parts(_ context.Context, a state.AccountID, bucket, key string, i
 	}
 	return parts, false, nil
 }
+
+func md5Sum(text string) [md5.Size]byte { return md5.Sum([]byte(text)) }

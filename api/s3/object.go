@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -226,8 +225,6 @@ func unsatisfiable(size int64) *Error {
 // copyBuffer is how much of an object is on its way at once.
 const copyBuffer = 256 << 10
 
-var copyPool = sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }}
-
 // sendContent answers with a piece of an object. The first bytes are read before
 // the answer begins, so that content that cannot be had is an error and no broken
 // answer.
@@ -244,8 +241,12 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	if _, err := f.Seek(piece.first, io.SeekStart); err != nil {
 		return fmt.Errorf("seek in content: %w", err)
 	}
-	buffer := copyPool.Get().(*[]byte)
-	defer copyPool.Put(buffer)
+	buffer, ok := s.buffers.Get().(*[]byte)
+	if !ok {
+		b := make([]byte, copyBuffer)
+		buffer = &b
+	}
+	defer s.buffers.Put(buffer)
 	n, err := io.ReadAtLeast(f, (*buffer)[:min(piece.count, copyBuffer)], 1)
 	if err != nil {
 		return fmt.Errorf("read content: %w", short(err))

@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -133,6 +134,7 @@ type surface struct {
 	limits    *web.Limits
 	now       func() time.Time
 	table     map[rowKey]*operation
+	buffers   sync.Pool // *[]byte of copyBuffer bytes
 }
 
 // New returns the handler of the surface.
@@ -175,6 +177,7 @@ func New(o Options) (http.Handler, error) {
 type request struct {
 	*http.Request
 	target
+	began  time.Time // before anybody was judged
 	query  query
 	caller caller
 	who    accounts.Principal
@@ -197,7 +200,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Address(plain); err != nil {
 		return err
 	}
-	r := &request{Request: plain}
+	r := &request{Request: plain, began: s.now()}
 	var err error
 	if r.target, err = s.targetOf(plain); err != nil {
 		return err

@@ -1,0 +1,211 @@
+package s3
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+func TestEveryOperationSaysWhoMayUseIt(t *testing.T) {
+	reads, writes := 0, 0
+	for _, op := range (&surface{}).operations() {
+		grants := func(scopes ...string) bool { return op.need.granted(&accounts.Principal{Scopes: scopes}) }
+		changes := op.method != http.MethodGet && op.method != http.MethodHead
+		switch {
+		case op.need == 0 || op.serve == nil || op.name == "":
+			t.Errorf("%s: need %d", op.name, op.need)
+		case grants() || grants("", "storage:admin"):
+			t.Errorf("%s is granted to everybody", op.name)
+		case !grants(state.ScopeRead, state.ScopeWrite):
+			t.Errorf("%s is granted to nobody", op.name)
+		case changes && grants(state.ScopeRead):
+			t.Errorf("%s is granted to who may only read", op.name)
+		case !changes && grants(state.ScopeWrite):
+			t.Errorf("%s is granted to who may only write", op.name)
+		case op.copies && grants(state.ScopeWrite):
+			t.Errorf("%s reads a source, and is granted to who may only write", op.name)
+		case (op.need == needDelete) != grants(scopeDelete):
+			t.Errorf("%s: granted to who may only delete: %v", op.name, grants(scopeDelete))
+		}
+		if changes {
+			writes++
+		} else {
+			reads++
+		}
+	}
+	if reads < 10 || writes < 10 {
+		t.Errorf("%d operations read, %d change", reads, writes)
+	}
+	if permission(0).granted(&accounts.Principal{Scopes: []string{"", state.ScopeRead, state.ScopeWrite}}) {
+		t.Error("no permission is granted")
+	}
+	if !slices.IsSorted(subResources) || !slices.IsSorted(modifiers) {
+		t.Error("the tables of parameters are searched as sorted ones, and are not")
+	}
+}
+
+func TestATableWithAMistakeMakesNoSurface(t *testing.T) {
+	good := operation{"One", levelBucket, "GET", "", false, needRead, nil}
+	free, other := good, good
+	free.need, other.sub = 0, "other"
+	for name, rows := range map[string][]operation{"nobody said who may": {free}, "twice": {good, good}, "a sub-resource that is not looked for": {other}} {
+		if _, err := tableOf(rows); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := New(Options{}); err == nil {
+		t.Error("a surface of nothing")
+	}
+}
+
+// sign signs as the SDK's S3 client does.
+func sign(t *testing.T, w *world, r *http.Request, id, secret, body string) {
+	t.Helper()
+	sum := sha256.Sum256([]byte(body))
+	payload := hex.EncodeToString(sum[:])
+	r.Header.Set("X-Amz-Content-Sha256", payload)
+	signWith(t, w, r, id, secret, payload)
+}
+
+func signWith(t *testing.T, w *world, r *http.Request, id, secret, payload string) {
+	t.Helper()
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	if err := signer.SignHTTP(t.Context(), aws.Credentials{AccessKeyID: id, SecretAccessKey: secret}, r, payload, "s3", "eu-north-1", w.now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) serve(t *testing.T) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func newRequest(t *testing.T, method, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// answer sends a request and returns the status and the body.
+func answer(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestKeysSignRequests(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	server := w.serve(t)
+	for _, tc := range []struct {
+		name, id, secret, method string
+		want                     int
+	}{
+		{"a key", w.alice.AccessKeyID, w.alice.SecretAccessKey, "PUT", 200},
+		{"a key that reads", w.reader.AccessKeyID, w.reader.SecretAccessKey, "GET", 200},
+		{"a key that only reads", w.reader.AccessKeyID, w.reader.SecretAccessKey, "PUT", 403},
+		{"another account's key", w.bob.AccessKeyID, w.bob.SecretAccessKey, "GET", 404},
+		{"a revoked key", w.revoked.AccessKeyID, w.revoked.SecretAccessKey, "GET", 403},
+		{"another key's secret", w.alice.AccessKeyID, w.bob.SecretAccessKey, "GET", 403},
+		{"the id in lower case", strings.ToLower(w.alice.AccessKeyID), w.alice.SecretAccessKey, "GET", 403},
+		{"no key", "HF", w.alice.SecretAccessKey, "GET", 403},
+		{"a token as a key", "JWT:" + w.alice.Token, "any secret", "PUT", 200},
+		{"a revoked token as a key", "JWT:" + w.revoked.Token, "any secret", "GET", 403},
+	} {
+		r := newRequest(t, tc.method, server.URL+"/photos/cat.jpg", "hello")
+		sign(t, w, r, tc.id, tc.secret, "hello")
+		if status, body := answer(t, r); status != tc.want {
+			t.Errorf("%s: %d %s", tc.name, status, body)
+		}
+	}
+	r := newRequest(t, "PUT", server.URL+"/photos/cat.jpg", "other")
+	sign(t, w, r, w.alice.AccessKeyID, w.alice.SecretAccessKey, "hello")
+	if status, body := answer(t, r); status != 400 || !strings.Contains(body, "XAmzContentSHA256Mismatch") {
+		t.Errorf("another body than was signed: %d %s", status, body)
+	}
+	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "cat.jpg"); err != nil || o.ETag != sumOfHello {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestLinksAreServed(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	server := w.serve(t)
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	link := func(method, path string) string {
+		r := newRequest(t, method, server.URL+path, "")
+		url, _, err := signer.PresignHTTP(t.Context(), aws.Credentials{AccessKeyID: w.alice.AccessKeyID, SecretAccessKey: w.alice.SecretAccessKey},
+			r, "UNSIGNED-PAYLOAD", "s3", "us-east-1", w.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return url
+	}
+	status, body := answer(t, newRequest(t, "GET", link("GET", "/photos/dir/one?X-Amz-Expires=60&x-id=GetObject&x-amz-checksum-mode=ENABLED"), ""))
+	if status != 200 || body != "1" {
+		t.Errorf("get: %d %s", status, body)
+	}
+	// What SDKs put in a link counts as if it were a header, but for the checksum of
+	// the empty body that the link was made with.
+	url := link("PUT", "/photos/linked?X-Amz-Expires=60&x-amz-meta-a=b&x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32")
+	if status, body := answer(t, newRequest(t, "PUT", url, "hello")); status != 200 {
+		t.Errorf("put: %d %s", status, body)
+	}
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "linked")
+	if err != nil || o.ETag != sumOfHello || fmt.Sprint(o.Meta) != "map[a:b]" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if status, _ := answer(t, newRequest(t, "DELETE", url, "")); status != 403 {
+		t.Errorf("a link of another method: %d", status)
+	}
+	if status, _ := answer(t, newRequest(t, "PUT", strings.Replace(url, "meta-a=b", "meta-a=c", 1), "hello")); status != 403 {
+		t.Errorf("a link that was changed: %d", status)
+	}
+}
+
+func TestTheSchemeOfATokenIsWrittenInAnyCase(t *testing.T) {
+	w := newWorld(t)
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		w.must(t, 200, call{method: "GET", path: "/", token: "-", header: []string{"Authorization: " + scheme + " " + w.alice.Token}})
+	}
+}
+
+func TestWithoutAMajorityNobodyIsKnown(t *testing.T) {
+	w := newWorld(t)
+	server := w.serve(t)
+	w.state.Fail(state.ErrUnavailable)
+	rec := w.do(t, call{method: "GET", path: "/"})
+	if rec.Code != 503 || rec.Header().Get("Retry-After") != "1" {
+		t.Errorf("a token: %d %v", rec.Code, rec.Header())
+	}
+	r := newRequest(t, "GET", server.URL, "")
+	sign(t, w, r, w.alice.AccessKeyID, w.alice.SecretAccessKey, "")
+	if status, body := answer(t, r); status != 503 || !strings.Contains(body, "ServiceUnavailable") {
+		t.Errorf("a signature: %d %s", status, body)
+	}
+}

@@ -1,0 +1,535 @@
+package s3
+
+import (
+	"encoding/base64"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+type listed struct {
+	KeyCount, MaxKeys                                                    int
+	IsTruncated                                                          bool
+	NextContinuationToken, NextMarker, NextKeyMarker, NextUploadIdMarker string //nolint:revive // as S3 has it
+	NextPartNumberMarker                                                 string
+	Contents                                                             []struct{ Key string }
+	CommonPrefixes                                                       []struct{ Prefix string }
+	Upload                                                               []struct{ Key, UploadId string } //nolint:revive // as S3 has it
+	Part                                                                 []struct{ PartNumber int }
+}
+
+func (w *world) list(t *testing.T, path string) (l listed, names []string) {
+	t.Helper()
+	rec := w.must(t, 200, call{method: "GET", path: path})
+	if err := xml.Unmarshal(rec.Body.Bytes(), &l); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, rec.Body)
+	}
+	for _, c := range l.Contents {
+		names = append(names, c.Key)
+	}
+	for _, c := range l.CommonPrefixes {
+		names = append(names, c.Prefix)
+	}
+	return l, names
+}
+
+// TestPagesAreTheWholeListWhateverTheirSize walks both versions of a list, with a
+// delimiter and without, and compares with one page of all.
+func TestPagesAreTheWholeListWhateverTheirSize(t *testing.T) {
+	w := newWorld(t)
+	keys := []string{"a", "a/", "a/b", "a/b/c", "a+b", "a b", "a%b", "å", "b//", "b//c", "foo+1/bar", "foo/bar", "foo/bar/xyzzy", "quux ab/thud", "z"}
+	for _, key := range keys {
+		w.put(t, "/photos/"+url.PathEscape(key), "x")
+	}
+	slices.Sort(keys)
+	for _, query := range []string{"", "&prefix=a", "&delimiter=/", "&delimiter=%2F&prefix=foo/", "&delimiter=a", "&prefix=nothing"} {
+		query += "&encoding-type=url"
+		_, all := w.list(t, "/photos?list-type=2"+query)
+		if query == "&encoding-type=url" {
+			for i, key := range all {
+				plain, err := url.PathUnescape(key)
+				if err != nil || plain != keys[i] || strings.Contains(key, "+") || strings.Contains(key, "%2F") {
+					t.Errorf("%q is listed as %q", keys[i], key)
+				}
+			}
+		}
+		for size := 1; size <= 4; size++ {
+			var v2, v1 []string
+			for token := ""; ; {
+				l, names := w.list(t, fmt.Sprintf("/photos?list-type=2%s&max-keys=%d&continuation-token=%s", query, size, token))
+				if l.KeyCount != len(names) || l.KeyCount > size || l.IsTruncated != (l.NextContinuationToken != "") || l.MaxKeys != size {
+					t.Fatalf("%+v", l)
+				}
+				v2, token = append(v2, names...), l.NextContinuationToken
+				if token == "" {
+					break
+				}
+			}
+			for marker := ""; ; {
+				l, names := w.list(t, fmt.Sprintf("/photos?%s&max-keys=%d&marker=%s", query, size, marker))
+				v1, marker = append(v1, names...), l.NextMarker
+				if !l.IsTruncated {
+					break
+				}
+			}
+			slices.Sort(all)
+			slices.Sort(v1)
+			slices.Sort(v2)
+			if !slices.Equal(v1, all) || !slices.Equal(v2, all) {
+				t.Errorf("%s by %d: %q and %q, want %q", query, size, v1, v2, all)
+			}
+		}
+	}
+	if l, names := w.list(t, "/photos?list-type=2&max-keys=5000"); l.MaxKeys != 1000 || len(names) != len(keys) {
+		t.Errorf("max-keys of 5000: %+v", l)
+	}
+	if _, names := w.list(t, "/photos?list-type=2&start-after=foo/bar&continuation-token="+toToken("quux ab/thud")); len(names) != 2 {
+		t.Errorf("a token counts more than start-after: %q", names)
+	}
+}
+
+func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/k", "hello") // at 03:04:07.678
+	const (
+		tag    = `"` + sumOfHello + `"`
+		before = "Fri, 02 Jan 2026 03:04:06 GMT"
+		at     = "Fri, 02 Jan 2026 03:04:07 GMT"
+		future = "Fri, 02 Jan 2099 03:04:07 GMT"
+	)
+	for _, tc := range []struct {
+		header []string
+		want   int
+	}{
+		{[]string{"If-Match: " + tag}, 200},
+		{[]string{"If-Match: " + sumOfHello}, 200},
+		{[]string{`If-Match: "x", ` + tag}, 200},
+		{[]string{`If-Match: "x"`, "If-Match: " + tag}, 200},
+		{[]string{"If-Match: *"}, 200},
+		{[]string{`If-Match: "x"`}, 412},
+		{[]string{"If-Match: " + tag, "If-Unmodified-Since: " + before}, 200},
+		{[]string{`If-Match: "x"`, "If-Unmodified-Since: " + future}, 412},
+		{[]string{"If-Unmodified-Since: " + before}, 412},
+		{[]string{"If-Unmodified-Since: " + at}, 200},
+		{[]string{"If-Unmodified-Since: yesterday"}, 200},
+		{[]string{"If-None-Match: " + tag}, 304},
+		{[]string{"If-None-Match: W/" + tag}, 304},
+		{[]string{"If-None-Match: *"}, 304},
+		{[]string{`If-None-Match: "x"`}, 200},
+		{[]string{`If-None-Match: "x"`, "If-Modified-Since: " + future}, 200},
+		{[]string{"If-None-Match: " + tag, "If-Modified-Since: " + before}, 304},
+		{[]string{"If-Modified-Since: " + before}, 200},
+		{[]string{"If-Modified-Since: " + at}, 304},
+		{[]string{"If-Modified-Since: " + future}, 304},
+		{[]string{"If-Modified-Since: Friday, 02-Jan-26 03:04:07 GMT"}, 304},
+		{[]string{"If-Modified-Since: never"}, 200},
+		{[]string{"If-Match: " + tag, "If-None-Match: " + tag}, 304},
+		{[]string{"If-Match: " + tag, "If-Modified-Since: " + future}, 304},
+		{[]string{"Range: bytes=0-1", `If-Match: "x"`}, 412},
+		{[]string{"Range: bytes=9-", `If-Match: "x"`}, 412},
+		{[]string{"Range: bytes=9-", "If-None-Match: " + tag}, 304},
+		{[]string{"Range: bytes=0-1", "If-Range: " + tag}, 206},
+		{[]string{"Range: bytes=0-1", `If-Range: "x"`}, 200},
+		{[]string{"Range: bytes=0-1", "If-Range: W/" + tag}, 200},
+		{[]string{"Range: bytes=0-1", "If-Range: " + at}, 206},
+		{[]string{"Range: bytes=0-1", "If-Range: " + before}, 200},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			rec := w.do(t, call{method: method, path: "/photos/k", header: tc.header})
+			if rec.Code != tc.want || rec.Header().Get("Etag") != tag || rec.Header().Get("Last-Modified") != at {
+				t.Errorf("%s %q: %d, want %d: %v", method, tc.header, rec.Code, tc.want, rec.Header())
+			}
+			if (rec.Code == 304 || method == "HEAD") && rec.Body.Len() > 0 {
+				t.Errorf("%s %q: a body", method, tc.header)
+			}
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for _, tc := range []struct {
+		header string
+		size   int64
+		want   string // first+count; "all", "none"
+	}{
+		{"bytes=0-4", 10, "0+5"}, {"bytes=5-", 10, "5+5"}, {"bytes=-3", 10, "7+3"}, {"bytes=-30", 10, "0+10"}, {"bytes=9-9", 10, "9+1"},
+		{"bytes=0-99", 10, "0+10"}, {"Bytes=1-1", 10, "1+1"}, {"bytes=0-99999999999999999999", 10, "0+10"}, {"bytes=0-0", 1, "0+1"},
+		{"bytes=10-", 10, "none"}, {"bytes=10-20", 10, "none"}, {"bytes=-0", 10, "none"}, {"bytes=0-", 0, "none"}, {"bytes=-1", 0, "none"},
+		{"", 10, "all"}, {"bytes=", 10, "all"}, {"bytes=-", 10, "all"}, {"bytes=a-b", 10, "all"}, {"bytes=4-2", 10, "all"}, {"bytes=1-2,4-5", 10, "all"},
+		{"bytes=1", 10, "all"}, {"lines=1-2", 10, "all"}, {"bytes 1-2", 10, "all"}, {"bytes=+1-2", 10, "all"}, {"bytes=1--2", 10, "all"}, {"bytes=0x1-2", 10, "all"},
+	} {
+		s, given, err := rangeOf(tc.header, tc.size)
+		got := fmt.Sprintf("%d+%d", s.first, s.count)
+		if err != nil {
+			got = "none"
+		} else if !given {
+			got = "all"
+		}
+		if got != tc.want {
+			t.Errorf("%q of %d: %s, want %s", tc.header, tc.size, got, tc.want)
+		}
+	}
+}
+
+func TestTagsAreKeptInTheirOrder(t *testing.T) {
+	w := newWorld(t)
+	long, value := strings.Repeat("🦀", 128), strings.Repeat("🦀", 256)
+	body := "<Tagging><TagSet><Tag><Key>z</Key><Value></Value></Tag><Tag><Value>" + value + "</Value><Key>" + long + "</Key></Tag><Tag><Key>a &amp; b</Key><Value>&#60;</Value></Tag></TagSet></Tagging>"
+	w.put(t, "/photos/k", "x", "x-amz-tagging: old=1")
+	w.must(t, 200, call{method: "PUT", path: "/photos/k?tagging", body: body})
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k")
+	want := []state.Tag{{Key: "z"}, {Key: long, Value: value}, {Key: "a & b", Value: "<"}}
+	if err != nil || !slices.Equal(o.Tags, want) {
+		t.Errorf("%+v, %v", o.Tags, err)
+	}
+	var got struct{ TagSet struct{ Tag []state.Tag } }
+	if err := xml.Unmarshal(w.must(t, 200, call{method: "GET", path: "/photos/k?tagging"}).Body.Bytes(), &got); err != nil || !slices.Equal(got.TagSet.Tag, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := w.must(t, 200, call{method: "HEAD", path: "/photos/k"}).Header().Get("X-Amz-Tagging-Count"); n != "3" {
+		t.Errorf("count %s", n)
+	}
+	w.must(t, 204, call{method: "DELETE", path: "/photos/k?tagging"})
+	if rec := w.must(t, 200, call{method: "HEAD", path: "/photos/k"}); rec.Header().Get("X-Amz-Tagging-Count") != "" {
+		t.Errorf("%v", rec.Header())
+	}
+}
+
+func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/a%20b+c%2F.txt", "hello", "Content-Type: text/a", "x-amz-meta-m: 1", "x-amz-tagging: t=1")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "a b+c/.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = `"` + sumOfHello + `"`
+	for _, tc := range []struct {
+		name                string
+		header              []string
+		contentType, m, tag string
+	}{
+		{"as it is", []string{"x-amz-copy-source: /photos/a%20b%2Bc/.txt"}, "text/a", "1", "1"},
+		{"without the first slash, all encoded", []string{"x-amz-copy-source: photos%2Fa%20b%2Bc%2F.txt"}, "text/a", "1", "1"},
+		{"its version", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt?versionId=" + string(o.ID)}, "text/a", "1", "1"},
+		{"no version", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt?versionId=null", "Content-Type: text/b"}, "text/a", "1", "1"},
+		{"other metadata", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt", "x-amz-metadata-directive: REPLACE", "Content-Type: text/b", "x-amz-meta-m: 2", "x-amz-tagging: t=2"}, "text/b", "2", "1"},
+		{"other tags", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt", "x-amz-tagging-directive: REPLACE", "Content-Type: text/b", "x-amz-meta-m: 2", "x-amz-tagging: t=2"}, "text/a", "1", "2"},
+		{"all other", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt", "x-amz-metadata-directive: REPLACE", "x-amz-tagging-directive: REPLACE", "x-amz-tagging: t=3"}, "", "", "3"},
+		{"conditions that hold", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt", "x-amz-copy-source-if-match: " + now, `x-amz-copy-source-if-none-match: "x"`, "x-amz-copy-source-if-modified-since: Fri, 02 Jan 2026 03:04:06 GMT"}, "text/a", "1", "1"},
+	} {
+		w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: tc.header})
+		o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy")
+		if err != nil || o.Headers["Content-Type"] != tc.contentType || o.Meta["m"] != tc.m || o.Tags[0].Value != tc.tag || o.ETag != sumOfHello {
+			t.Errorf("%s: %+v, %v", tc.name, o, err)
+		}
+	}
+	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/copy", "x-amz-metadata-directive: REPLACE", "x-amz-meta-mtime: 1"}})
+	if rec := w.must(t, 200, call{method: "HEAD", path: "/photos/copy"}); rec.Header().Get("X-Amz-Meta-Mtime") != "1" || rec.Header().Get("Etag") != now {
+		t.Errorf("%v", rec.Header())
+	}
+}
+
+// TestPartsAreJoinedHoweverAClientWritesThem: ETags come quoted, escaped and bare.
+func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
+	one, two := "11111", "2"
+	for i, body := range []string{
+		`<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"%s"</ETag></Part><Part><PartNumber>7</PartNumber><ETag>"%s"</ETag></Part></CompleteMultipartUpload>`,
+		`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Part><ETag>&quot;%s&quot;</ETag><PartNumber>1</PartNumber></Part><Part><ETag>&#34;%s&#34;</ETag><PartNumber>7</PartNumber></Part></CompleteMultipartUpload>`,
+		"\ufeff<s3:CompleteMultipartUpload xmlns:s3='x'>\n <s3:Part><!-- one --><s3:ETag> %s </s3:ETag>\n<s3:PartNumber> 1 </s3:PartNumber></s3:Part><s3:Part><s3:ETag><![CDATA[%s]]></s3:ETag><s3:PartNumber>7</s3:PartNumber><Other><x/></Other></s3:Part></s3:CompleteMultipartUpload>\n",
+	} {
+		if i == 2 {
+			body = strings.Replace(body, "<Other><x/></Other>", "<Other>x</Other>", 1)
+		}
+		w := newWorld(t)
+		w.must(t, 200, call{method: "PUT", path: "/photos"})
+		var made struct{ UploadId string } //nolint:revive // as S3 has it
+		rec := w.must(t, 200, call{method: "POST", path: "/photos/k?uploads=&x-id=Create", header: []string{"x-amz-checksum-algorithm: SHA256", "x-amz-meta-a: b", "x-amz-tagging: t=1"}})
+		if err := xml.Unmarshal(rec.Body.Bytes(), &made); err != nil {
+			t.Fatal(err)
+		}
+		id := "uploadId=" + made.UploadId
+		w.must(t, 400, call{method: "PUT", path: "/photos/k?partNumber=7&" + id, body: two, header: []string{"x-amz-checksum-crc32: AAAAAA=="}})
+		w.must(t, 200, call{method: "PUT", path: "/photos/k?partNumber=7&" + id, body: "overwritten"})
+		w.must(t, 200, call{method: "PUT", path: "/photos/k?partNumber=7&" + id, body: two})
+		w.must(t, 200, call{method: "PUT", path: "/photos/k?" + id + "&partNumber=1", body: one})
+		w.must(t, 404, call{method: "GET", path: "/photos/k"})
+		done := call{method: "POST", path: "/photos/k?" + id, body: fmt.Sprintf(body, md5Of(one), md5Of(two))}
+		wrong := done
+		wrong.header = []string{"x-amz-mp-object-size: 7"}
+		w.must(t, 400, wrong)
+		sum := base64.StdEncoding.EncodeToString(digest("SHA256", append(digest("SHA256", []byte(one)), digest("SHA256", []byte(two))...)))
+		wrong.header = []string{"x-amz-checksum-sha256: " + sum}
+		w.must(t, 400, wrong) // it is composed, and says so by the parts behind it
+		w.must(t, 404, call{method: "GET", path: "/photos/k"})
+		done.header = []string{"x-amz-mp-object-size: 6", "x-amz-checksum-sha256: " + sum + "-2", "x-amz-checksum-type: COMPOSITE"}
+		if rec := w.must(t, 200, done); !strings.Contains(rec.Body.String(), "<ChecksumSHA256>"+sum+"-2</ChecksumSHA256>") {
+			t.Errorf("%s", rec.Body)
+		}
+		w.must(t, 200, done) // a client that did not hear the answer
+		got := w.must(t, 200, call{method: "GET", path: "/photos/k"})
+		if got.Body.String() != one+two || got.Header().Get("X-Amz-Meta-A") != "b" || got.Header().Get("X-Amz-Tagging-Count") != "1" {
+			t.Errorf("%v %s", got.Header(), got.Body)
+		}
+	}
+}
+
+func TestPartsAndUploadsArePaged(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	want := []string{}
+	for _, key := range []string{"b", "a", "a", "c/d", "c/e"} {
+		w.must(t, 200, call{method: "POST", path: "/photos/" + key + "?uploads"})
+	}
+	_, id := "", ""
+	var got []string
+	for marker := ""; ; {
+		l, _ := w.list(t, "/photos?uploads&max-uploads=1"+marker)
+		for _, u := range l.Upload {
+			got, id = append(got, u.Key), u.UploadId
+		}
+		if !l.IsTruncated {
+			break
+		}
+		marker = "&key-marker=" + url.QueryEscape(l.NextKeyMarker) + "&upload-id-marker=" + l.NextUploadIdMarker
+	}
+	want = append(want, "a", "a", "b", "c/d", "c/e")
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if l, _ := w.list(t, "/photos?uploads&delimiter=/&prefix=c"); len(l.Upload) != 0 || len(l.CommonPrefixes) != 1 {
+		t.Errorf("%+v", l)
+	}
+	for n := 1; n <= 5; n++ {
+		w.must(t, 200, call{method: "PUT", path: fmt.Sprintf("/photos/c/e?uploadId=%s&partNumber=%d", id, 11-n), body: "x"})
+	}
+	var parts []int
+	for marker := ""; ; {
+		l, _ := w.list(t, "/photos/c/e?max-parts=2&uploadId="+id+"&part-number-marker="+marker)
+		for _, p := range l.Part {
+			parts = append(parts, p.PartNumber)
+		}
+		marker = l.NextPartNumberMarker
+		if !l.IsTruncated {
+			break
+		}
+	}
+	if fmt.Sprint(parts) != "[6 7 8 9 10]" {
+		t.Errorf("%v", parts)
+	}
+	w.must(t, 204, call{method: "DELETE", path: "/photos/c/e?uploadId=" + id})
+	w.must(t, 404, call{method: "GET", path: "/photos/c/e?uploadId=" + id})
+}
+
+func TestASmallPartIsNamedByItsLeastSize(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	w.fake.minPart = 6
+	rec := w.must(t, 400, call{method: "POST", path: "/photos/open?uploadId=upload-14", body: complete("", md5Of("first"), md5Of("second"))})
+	if !strings.Contains(rec.Body.String(), "EntityTooSmall") || !strings.Contains(rec.Body.String(), "at least 5 bytes") {
+		t.Errorf("%s", rec.Body)
+	}
+}
+
+func TestABucketCanBeInTheNameOfTheHost(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/my.photos/k", "hello")
+	for host, path := range map[string]string{
+		"my.photos.s3.test": "/k", "MY.Photos.S3.TEST:9000": "/k", "my.photos.s3.test.": "/k", "s3.test": "/my.photos/k", "127.0.0.1:9000": "/my.photos/k", "other.example": "/my.photos/k",
+	} {
+		if rec := w.must(t, 200, call{method: "GET", path: path, header: []string{"Host: " + host}}); rec.Body.String() != "hello" {
+			t.Errorf("%s%s: %s", host, path, rec.Body)
+		}
+	}
+	w.must(t, 200, call{method: "GET", path: "/?list-type=2", header: []string{"Host: my.photos.s3.test"}})
+	w.must(t, 200, call{method: "PUT", path: "//k", body: "x", header: []string{"Host: my.photos.s3.test"}})
+	if _, err := w.fake.Object(t.Context(), w.who.Account, "my.photos", "/k"); err != nil {
+		t.Error(err)
+	}
+	w.options.Domain = ""
+	w.rebuild(t)
+	w.must(t, 404, call{method: "GET", path: "/photos", header: []string{"Host: my.photos.s3.test"}})
+}
+
+func TestKeysAreAnyBytes(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	for _, key := range []string{"%00", "%ff%fe", "%C3%A5", "..", ".", "a/../b", "a//b/", "//", "%2F", "%2E%2E/%2e", "a%3Fb%23c", "+", "%2B", "%20", "~!*'()", ";:@&=$,", strings.Repeat("k", 1024)} {
+		w.must(t, 200, call{method: "PUT", path: "/photos/" + key, body: key})
+		plain, err := url.PathUnescape(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", plain); err != nil || o.Key != plain {
+			t.Errorf("%q: %v", key, err)
+		}
+		if rec := w.must(t, 200, call{method: "GET", path: "/photos/" + escapeKey(plain)}); rec.Header().Get("Content-Length") == "" {
+			t.Errorf("%q: %v", key, rec.Header())
+		}
+	}
+}
+
+func TestWhatAClientEncryptedHasNoTypeOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/k", "x", "Content-Type: text/html", sealedMeta)
+	w.put(t, "/photos/l", "x", "Content-Type: text/html", "x-amz-meta-encrypted: TRUE")
+	w.put(t, "/photos/m", "x", "Content-Type: text/html", "x-amz-meta-encrypted: false")
+	for path, want := range map[string]string{"/photos/k": defaultType, "/photos/l": defaultType, "/photos/m": "text/html"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			if got := w.must(t, 200, call{method: method, path: path}).Header().Get("Content-Type"); got != want {
+				t.Errorf("%s %s: %s", method, path, got)
+			}
+		}
+	}
+	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/k"}})
+	_, want, _ := strings.Cut(sealedMeta, ": ")
+	if got := w.must(t, 200, call{method: "HEAD", path: "/photos/copy"}).Header().Get("X-Amz-Meta-Encryption"); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestChecksumsAreVerifiedAndKept(t *testing.T) {
+	w := newWorld(t)
+	for _, a := range algorithms {
+		sum := base64.StdEncoding.EncodeToString(digest(a.name, []byte("hello")))
+		for _, header := range [][]string{{a.header + ": " + sum}, {"x-amz-sdk-checksum-algorithm: " + a.name}} {
+			w.put(t, "/photos/k", "hello", header...)
+			rec := w.must(t, 200, call{method: "GET", path: "/photos/k", header: []string{"x-amz-checksum-mode: enabled"}})
+			if rec.Header().Get(a.header) != sum || rec.Header().Get("X-Amz-Checksum-Type") != "FULL_OBJECT" {
+				t.Errorf("%s: %v", a.name, rec.Header())
+			}
+		}
+		for _, header := range [][]string{nil, {"x-amz-checksum-mode: ENABLED", "Range: bytes=0-1"}} {
+			if rec := w.do(t, call{method: "GET", path: "/photos/k", header: header}); rec.Header().Get(a.header) != "" {
+				t.Errorf("%s: %v: %v", a.name, header, rec.Header())
+			}
+		}
+	}
+	// The value that the catalogue of CRC algorithms has for CRC-64/NVME of "123456789".
+	if got := fmt.Sprintf("%x", digest("CRC64NVME", []byte("123456789"))); got != "ae8b14860a799888" {
+		t.Errorf("CRC64NVME %s", got)
+	}
+}
+
+func TestWritesHaveConditions(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	put := func(body, condition string) int {
+		return w.do(t, call{method: "PUT", path: "/photos/k", body: body, header: []string{condition}}).Code
+	}
+	for i, step := range []struct {
+		body, condition string
+		want            int
+	}{
+		{"one", `If-Match: "x"`, 404}, {"one", "If-None-Match: *", 200}, {"two", "If-None-Match: *", 412}, {"two", `If-Match: "` + md5Of("one") + `"`, 200},
+		{"three", "If-Match: " + md5Of("one"), 412}, {"three", "If-Match: " + md5Of("one") + `, "` + md5Of("two") + `"`, 200}, {"four", "If-Match: *", 200},
+	} {
+		if got := put(step.body, step.condition); got != step.want {
+			t.Errorf("step %d: %d, want %d", i, got, step.want)
+		}
+	}
+	w.must(t, 412, call{method: "DELETE", path: "/photos/k", header: []string{"If-Match: x"}})
+	w.must(t, 204, call{method: "DELETE", path: "/photos/k", header: []string{"If-Match: " + md5Of("four")}})
+}
+
+func TestVersionsThatAreNamed(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/k", "old")
+	old := w.must(t, 200, call{method: "HEAD", path: "/photos/k"}).Header().Get("X-Amz-Version-Id")
+	w.must(t, 200, call{method: "GET", path: "/photos/k?versionId=" + old})
+	w.must(t, 200, call{method: "GET", path: "/photos/k?versionId=null"})
+	w.put(t, "/photos/k", "new")
+	w.must(t, 404, call{method: "GET", path: "/photos/k?versionId=" + old})
+	w.must(t, 404, call{method: "DELETE", path: "/photos/k?versionId=" + old})
+	w.must(t, 204, call{method: "DELETE", path: "/photos/absent?versionId=" + old})
+	now := w.must(t, 200, call{method: "HEAD", path: "/photos/k"}).Header().Get("X-Amz-Version-Id")
+	w.must(t, 204, call{method: "DELETE", path: "/photos/k?versionId=" + now})
+	w.must(t, 404, call{method: "HEAD", path: "/photos/k"})
+}
+
+func TestAddressesAndAccountsAreHeldToTheirRates(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	for name, limits := range map[string]*web.Limits{
+		"account": web.NewLimits(web.Rate{PerSecond: 1, Burst: 2}, web.Rate{}, nil, w.now),
+		"address": web.NewLimits(web.Rate{}, web.Rate{PerSecond: 1, Burst: 2}, nil, w.now),
+	} {
+		w.options.Limits = limits
+		w.rebuild(t)
+		for range 2 {
+			w.must(t, 200, call{method: "GET", path: "/photos"})
+		}
+		rec := w.must(t, 503, call{method: "GET", path: "/photos"})
+		if rec.Header().Get("Retry-After") != "1" || !strings.Contains(rec.Body.String(), "<Code>SlowDown</Code>") {
+			t.Errorf("%s: %v %s", name, rec.Header(), rec.Body)
+		}
+	}
+}
+
+func TestScriptsOfAllowedOriginsMayUseIt(t *testing.T) {
+	w := newWorld(t)
+	preflight := call{method: "OPTIONS", path: "/photos/k", token: "-", header: []string{"Origin: https://a.example", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: authorization,x-amz-meta-x"}}
+	if rec := w.must(t, 403, preflight); rec.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("without origins: %v", rec.Header())
+	}
+	for origins, want := range map[string]string{"*": "*", "https://a.example": "https://a.example", "https://b.example": ""} {
+		w.options.Origins = []string{origins}
+		w.rebuild(t)
+		rec := w.do(t, preflight)
+		h := rec.Header()
+		if h.Get("Access-Control-Allow-Origin") != want || (want != "") != (rec.Code == http.StatusOK) || (want != "") != strings.Contains(h.Get("Access-Control-Allow-Methods"), "PUT") {
+			t.Errorf("%s: %d %v", origins, rec.Code, h)
+		}
+		if want != "" && h.Get("Access-Control-Allow-Headers") != "authorization,x-amz-meta-x" {
+			t.Errorf("%s: %v", origins, h)
+		}
+		rec = w.must(t, 200, call{method: "GET", path: "/", header: []string{"Origin: https://a.example"}})
+		if (want != "") != strings.Contains(rec.Header().Get("Access-Control-Expose-Headers"), "ETag") || rec.Header().Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %v", origins, rec.Header())
+		}
+	}
+}
+
+func TestAnAccountHasSoManyBuckets(t *testing.T) {
+	w := newWorld(t)
+	for n := range state.MaxBucketsPerUser {
+		if err := w.fake.CreateBucket(t.Context(), w.who.Account, fmt.Sprintf("bucket-%d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rec := w.must(t, 400, call{method: "PUT", path: "/photos"}); !strings.Contains(rec.Body.String(), "TooManyBuckets") {
+		t.Errorf("%s", rec.Body)
+	}
+	var all struct {
+		Buckets struct{ Bucket []struct{ Name string } }
+	}
+	if err := xml.Unmarshal(w.must(t, 200, call{method: "GET", path: "/"}).Body.Bytes(), &all); err != nil || len(all.Buckets.Bucket) != state.MaxBucketsPerUser {
+		t.Errorf("%d, %v", len(all.Buckets.Bucket), err)
+	}
+}
+
+func TestALargeDeleteIsOneChange(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/keep", "x")
+	var body strings.Builder
+	body.WriteString("<Delete>")
+	for n := range state.MaxDeleteKeys - 1 {
+		key := fmt.Sprintf("k%d&#x1;&amp;", n)
+		w.put(t, "/photos/"+url.PathEscape(fmt.Sprintf("k%d\x01&", n)), "x")
+		fmt.Fprintf(&body, "<Object><Key>%s</Key></Object>", key)
+	}
+	body.WriteString("<Object><Key>" + strings.Repeat("x", 1025) + "</Key></Object></Delete>")
+	rec := w.must(t, 200, call{method: "POST", path: "/photos?delete", body: body.String()})
+	if n := strings.Count(rec.Body.String(), "<Deleted>"); n != state.MaxDeleteKeys-1 || !strings.Contains(rec.Body.String(), "KeyTooLongError") {
+		t.Errorf("%d deleted", n)
+	}
+	if _, names := w.list(t, "/photos?list-type=2"); !slices.Equal(names, []string{"keep"}) {
+		t.Errorf("%q", names)
+	}
+}

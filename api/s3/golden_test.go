@@ -1,0 +1,213 @@
+package s3
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	sumOfHello = "5d41402abc4b2a76b9719d911017c592" // MD5
+	crcOfHello = "NhCmhg=="                         // CRC32
+	sealedMeta = `x-amz-meta-encryption: {"version":2,"algorithm":"AES-256-GCM","nonce":"AA==","wrapped_key":{"a":"b"}}`
+)
+
+// scene fills the world that the golden files and the bad requests are about.
+func (w *world) scene(t testing.TB) {
+	t.Helper()
+	w.put(t, "/photos/cat.jpg", "a\r\n0123456789\r\n0\r\n\r\n", "x-amz-decoded-content-length: 10", "Content-Type: image/jpeg", "Cache-Control: max-age=60", "x-amz-meta-Color: blå",
+		"Content-Encoding: gzip, aws-chunked", "Content-Disposition: inline", "Content-Language: sv", "Expires: 0",
+		"x-amz-tagging: a=1&b%20c=%2B", "x-amz-checksum-crc32: poTHxg==")
+	w.put(t, "/photos/a+b/<&>.txt", "hello")
+	w.put(t, "/photos/dir/", "")
+	w.put(t, "/photos/dir/one", "1")
+	w.put(t, "/photos/dir/%01%0A%C3%A5", "2")
+	w.put(t, "/photos/sealed", "???", "Content-Type: text/html", sealedMeta, "x-amz-meta-encrypted: true")
+	w.must(t, 200, call{method: "PUT", path: "/empty"})
+	w.must(t, 200, call{method: "POST", path: "/photos/film?uploads", header: []string{"x-amz-checksum-algorithm: CRC32", "Content-Type: video/x"}}) // upload-9
+	for n, body := range []string{"aaaaa", "bbbbb", "cc"} {
+		w.must(t, 200, call{method: "PUT", path: fmt.Sprintf("/photos/film?partNumber=%d&uploadId=upload-9", n+1), body: body})
+	}
+	w.must(t, 200, call{method: "POST", path: "/photos/film?uploadId=upload-9", body: complete("4", md5Of("aaaaa"), md5Of("bbbbb"), md5Of("cc"))})
+	w.must(t, 200, call{method: "POST", path: "/photos/open?uploads="}) // upload-14
+	w.must(t, 200, call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=2", body: "second"})
+	w.must(t, 200, call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=1", body: "first"})
+	w.must(t, 200, call{method: "POST", path: "/photos/dir/open?uploads"}) // upload-17
+}
+
+// complete is the body of CompleteMultipartUpload; of the first argument only
+// whether it is empty counts: then ETags have no quotes.
+func complete(quotes string, tags ...string) string {
+	var b strings.Builder
+	b.WriteString(`<CompleteMultipartUpload xmlns="` + xmlSpace + `">`)
+	for i, tag := range tags {
+		if quotes != "" {
+			tag = "&quot;" + tag + `"`
+		}
+		fmt.Fprintf(&b, "<Part><ETag>%s</ETag><PartNumber>%d</PartNumber></Part>", tag, i+1)
+	}
+	return b.String() + "</CompleteMultipartUpload>"
+}
+
+func md5Of(text string) string { return fmt.Sprintf("%x", md5Sum(text)) }
+
+func TestAnswersKeepTheirForm(t *testing.T) {
+	const uploads = "/photos/open?uploadId=upload-14"
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"list_buckets", call{method: "GET", path: "/"}},
+		{"list_buckets_page", call{method: "GET", path: "/?max-buckets=1&prefix=e"}},
+		{"create_bucket", call{method: "PUT", path: "/new", body: `<CreateBucketConfiguration><LocationConstraint>EU</LocationConstraint></CreateBucketConfiguration>`}},
+		{"create_bucket_exists", call{method: "PUT", path: "/photos"}},
+		{"delete_bucket", call{method: "DELETE", path: "/empty"}},
+		{"delete_bucket_not_empty", call{method: "DELETE", path: "/photos"}},
+		{"head_bucket", call{method: "HEAD", path: "/photos"}},
+		{"head_bucket_absent", call{method: "HEAD", path: "/absent"}},
+		{"location", call{method: "GET", path: "/photos/?location="}},
+		{"versioning", call{method: "GET", path: "/photos?versioning"}},
+		{"bucket_acl", call{method: "GET", path: "/photos?acl"}},
+		{"object_acl", call{method: "GET", path: "/photos/cat.jpg?acl"}},
+		{"policy_status", call{method: "GET", path: "/photos?policyStatus"}},
+		{"policy", call{method: "GET", path: "/photos?policy"}},
+		{"list_v2", call{method: "GET", path: "/photos?list-type=2"}},
+		{"list_v2_all_echoes", call{method: "GET", path: "/photos/?list-type=2&prefix=d&delimiter=%2F&start-after=a%20b%2Bc&fetch-owner=true&encoding-type=url&max-keys=5&continuation-token="}},
+		{"list_v2_delimiter", call{method: "GET", path: "/photos?list-type=2&prefix=&delimiter=%2F&encoding-type=url"}},
+		{"list_v2_page", call{method: "GET", path: "/photos?list-type=2&max-keys=2"}},
+		{"list_v2_next", call{method: "GET", path: "/photos?list-type=2&max-keys=2&continuation-token=" + toToken("cat.jpg")}},
+		{"list_v2_none", call{method: "GET", path: "/photos?list-type=2&max-keys=0"}},
+		{"list_v2_absent", call{method: "GET", path: "/absent?list-type=2"}},
+		{"list_v1", call{method: "GET", path: "/photos?max-keys=1000&prefix="}},
+		{"list_v1_page", call{method: "GET", path: "/photos?max-keys=2&delimiter=/&marker=b"}},
+		{"list_uploads", call{method: "GET", path: "/photos?uploads"}},
+		{"list_uploads_page", call{method: "GET", path: "/photos?uploads&max-uploads=1&encoding-type=url"}},
+		{"put", call{method: "PUT", path: "/photos/new", body: "hello", header: []string{"Content-MD5: XUFAKrxLKna5cZ2REBfFkg==", "x-amz-checksum-crc32: " + crcOfHello}}},
+		{"put_bad_digest", call{method: "PUT", path: "/photos/new", body: "hello", header: []string{"Content-MD5: AAAAAAAAAAAAAAAAAAAAAA=="}}},
+		{"get", call{method: "GET", path: "/photos/cat.jpg"}},
+		{"get_range", call{method: "GET", path: "/photos/cat.jpg", header: []string{"Range: bytes=-3"}}},
+		{"get_range_unsatisfiable", call{method: "GET", path: "/photos/cat.jpg", header: []string{"Range: bytes=10-"}}},
+		{"get_checksum", call{method: "GET", path: "/photos/cat.jpg?x-id=GetObject", header: []string{"x-amz-checksum-mode: ENABLED"}}},
+		{"get_overrides", call{method: "GET", path: "/photos/cat.jpg?response-content-type=text%2Fplain&response-cache-control=no-cache&response-content-disposition=attachment&response-content-encoding=x&response-content-language=de&response-expires=now"}},
+		{"get_sealed", call{method: "GET", path: "/photos/sealed?response-content-type=text/html"}},
+		{"get_empty", call{method: "GET", path: "/photos/dir/"}},
+		{"get_absent", call{method: "GET", path: "/photos/%3Cabsent%3E%01"}},
+		{"get_not_modified", call{method: "GET", path: "/photos/cat.jpg", header: []string{`If-None-Match: "x", W/"781e5e245d69b566979b86e28d23f2c7"`}}},
+		{"get_failed", call{method: "GET", path: "/photos/cat.jpg", header: []string{`If-Match: "x"`}}},
+		{"get_part", call{method: "GET", path: "/photos/film?partNumber=2"}},
+		{"head", call{method: "HEAD", path: "/photos/cat.jpg"}},
+		{"head_absent", call{method: "HEAD", path: "/photos/absent"}},
+		{"head_multipart", call{method: "HEAD", path: "/photos/film", header: []string{"x-amz-checksum-mode: ENABLED"}}},
+		{"delete", call{method: "DELETE", path: "/photos/cat.jpg?x-id=DeleteObject"}},
+		{"delete_absent", call{method: "DELETE", path: "/photos/absent"}},
+		{"delete_many", call{method: "POST", path: "/photos?delete=", body: `<?xml version="1.0" encoding="UTF-8"?><Delete xmlns="` + xmlSpace + `"><Object><Key>cat.jpg</Key></Object><Object><Key>dir/&#x1;&#10;å</Key></Object><Object><Key>absent</Key><VersionId>null</VersionId></Object><Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>sealed</Key><ETag>"x"</ETag></Object></Delete>`}},
+		{"delete_many_quiet", call{method: "POST", path: "/photos/?delete", body: `<Delete><Quiet>true</Quiet><Object><Key>cat.jpg</Key></Object></Delete>`}},
+		{"copy", call{method: "PUT", path: "/empty/copy", header: []string{"x-amz-copy-source: /photos/cat.jpg"}}},
+		{"copy_source_absent", call{method: "PUT", path: "/empty/copy", header: []string{"x-amz-copy-source: photos/absent"}}},
+		{"copy_bucket_absent", call{method: "PUT", path: "/empty/copy", header: []string{"x-amz-copy-source: /absent/cat.jpg"}}},
+		{"get_tagging", call{method: "GET", path: "/photos/cat.jpg?tagging"}},
+		{"get_tagging_none", call{method: "GET", path: "/photos/sealed?tagging"}},
+		{"put_tagging", call{method: "PUT", path: "/photos/cat.jpg?tagging", body: `<Tagging><TagSet><Tag><Key>k</Key><Value/></Tag></TagSet></Tagging>`}},
+		{"delete_tagging", call{method: "DELETE", path: "/photos/cat.jpg?tagging"}},
+		{"create_upload", call{method: "POST", path: "/photos/new?uploads", header: []string{"x-amz-checksum-algorithm: CRC64NVME"}}},
+		{"put_part", call{method: "PUT", path: uploads + "&partNumber=3&x-id=UploadPart", body: "hello", header: []string{"x-amz-checksum-crc32: " + crcOfHello}}},
+		{"copy_part", call{method: "PUT", path: uploads + "&partNumber=3", header: []string{"x-amz-copy-source: photos/cat.jpg", "x-amz-copy-source-range: bytes=2-4"}}},
+		{"list_parts", call{method: "GET", path: uploads}},
+		{"list_parts_page", call{method: "GET", path: uploads + "&max-parts=1&part-number-marker=0"}},
+		{"complete", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("second")), header: []string{"Host: s3.example.org"}}},
+		{"complete_again", call{method: "POST", path: "/photos/film?uploadId=upload-9", body: complete("", md5Of("aaaaa"))}},
+		{"complete_wrong_part", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("other"))}},
+		{"complete_unknown", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
+		{"abort", call{method: "DELETE", path: uploads}},
+		{"no_token", call{method: "GET", path: "/photos/cat.jpg", token: "-"}},
+		{"no_token_head", call{method: "HEAD", path: "/photos/cat.jpg", token: "-"}},
+		{"not_implemented", call{method: "PUT", path: "/photos/cat.jpg?acl"}},
+		{"method_not_allowed", call{method: "PATCH", path: "/photos/cat.jpg"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.scene(t)
+			rec := w.do(t, tc.call)
+			var got bytes.Buffer
+			fmt.Fprintf(&got, "%s %s\n%d\n", tc.method, tc.path, rec.Code)
+			for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
+				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
+			}
+			fmt.Fprintf(&got, "\n%s\n", rec.Body)
+			golden(t, tc.name, got.Bytes())
+		})
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".http")
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
+	s := &surface{minPart: 5}
+	for _, code := range state.Codes() {
+		e := s.answer(fmt.Errorf("wrapped: %w", state.Errorf(code, "words")))
+		f, known := codes[e.Code]
+		if _, ok := errorTable[code]; !ok || !known || f.status < 400 || e.Message == "" || e.Code == InternalError {
+			t.Errorf("code %d: %+v", code, e)
+		}
+		if f.status == 503 && e.retry == 0 {
+			t.Errorf("code %d says not when to come again", code)
+		}
+	}
+	for _, err := range []error{state.Errorf(9999, "from a newer node"), errors.New("open /var/lib/holdfast: input/output error")} {
+		if e := s.answer(err); e.Code != InternalError || strings.Contains(e.Message, "newer") || strings.Contains(e.Message, "lib") {
+			t.Errorf("%v: %+v", err, e)
+		}
+	}
+}
+
+func TestErrorsOfTheClusterAreAnswered(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		status int
+		code   Code
+		retry  string
+	}{
+		{state.ErrUnavailable, 503, ServiceUnavailable, "1"},
+		{state.ErrLimited, 503, SlowDown, "10"},
+		{state.ErrNoSpace, 503, ServiceUnavailable, "60"},
+		{state.ErrQuota, 403, AccountProblem, ""},
+		{state.ErrConflict, 409, OperationAborted, ""},
+		{errTorn, 500, InternalError, ""},
+	} {
+		w := newWorld(t)
+		w.scene(t)
+		w.fake.err = fmt.Errorf("fake: %w", tc.err)
+		for _, c := range []call{{method: "PUT", path: "/photos/x", body: "x"}, {method: "GET", path: "/photos/cat.jpg"}, {method: "GET", path: "/photos?list-type=2"}, {method: "DELETE", path: "/photos/cat.jpg"}} {
+			rec := w.do(t, c)
+			if rec.Code != tc.status || rec.Header().Get("Retry-After") != tc.retry || !strings.Contains(rec.Body.String(), "<Code>"+string(tc.code)+"</Code>") {
+				t.Errorf("%v: %s %s: %d %v %s", tc.err, c.method, c.path, rec.Code, rec.Header(), rec.Body)
+			}
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package s3
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial sends text to the server of the world as it is and returns the connection.
+func (w *world) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	server := w.serve(t)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, conn, text)
+	return conn, bufio.NewReader(conn)
+}
+
+func (w *world) send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\r\n"), "{alice}", w.alice.Token)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAnswer(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.ReadResponse(in, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestADeniedPutIsNotAskedToGoOn(t *testing.T) {
+	for _, tc := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/photos/k", "wrong", 403},
+		{"/absent/k", "{alice}", 404},
+		{"/photos/cat.jpg?acl", "{alice}", 501},
+		{"/photos/k?partNumber=1&uploadId=none", "{alice}", 404},
+	} {
+		w := newWorld(t)
+		w.scene(t)
+		_, in := w.dial(t, "PUT "+tc.path+" HTTP/1.1\nHost: x\nAuthorization: Bearer "+tc.token+"\nExpect: 100-continue\nContent-Length: 5\n\n")
+		if resp, body := readAnswer(t, in, "PUT"); resp.StatusCode != tc.want {
+			t.Errorf("%s: %d %s", tc.path, resp.StatusCode, body)
+		}
+	}
+	w := newWorld(t)
+	w.scene(t)
+	conn, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nExpect: 100-continue\nContent-Length: 5\n\n")
+	if resp, _ := readAnswer(t, in, "PUT"); resp.StatusCode != 100 {
+		t.Fatalf("%d, want 100", resp.StatusCode)
+	}
+	w.send(t, conn, "hello")
+	if resp, body := readAnswer(t, in, "PUT"); resp.StatusCode != 200 || resp.Header.Get("Etag") != `"`+sumOfHello+`"` {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// TestOneConnectionServesMany sends what clients send over HTTP/1.1, one request
+// after another: no deadline of one may end the next.
+func TestOneConnectionServesMany(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	const auth = "Host: x\nAuthorization: Bearer {alice}\n"
+	conn, in := w.dial(t, "")
+	for _, step := range []struct {
+		request string
+		want    int
+		body    string
+	}{
+		{"PUT /photos/x//../%2F/. HTTP/1.1\n" + auth + "Content-Length: 5\n\nhello", 200, ""},
+		{"GET /photos/x//../%2F/. HTTP/1.1\n" + auth + "\n", 200, "hello"},
+		{"HEAD /photos/x//../%2F/. HTTP/1.1\n" + auth + "\n", 200, ""},
+		// What boto3 sends over TLS, with a bearer token: framing in framing.
+		{"PUT /photos/boto HTTP/1.1\n" + auth + "Transfer-Encoding: chunked\nContent-Encoding: aws-chunked\nX-Amz-Trailer: x-amz-checksum-crc32\nX-Amz-Decoded-Content-Length: 5\n\n" +
+			"2e\n5\nhello\n0\nx-amz-checksum-crc32:" + crcOfHello + "\n\n\n0\n\n", 200, ""},
+		{"GET /photos/boto HTTP/1.1\n" + auth + "Range: bytes=1-3\n\n", 206, "ell"},
+		// minio-go over plain HTTP says only by its hash that there are chunks.
+		{"PUT /photos/minio HTTP/1.1\n" + auth + "X-Amz-Content-Sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\nX-Amz-Decoded-Content-Length: 5\nContent-Length: 15\n\n5\nhello\n0\n\n", 200, ""},
+		{"GET /photos/minio HTTP/1.1\n" + auth + "\n", 200, "hello"},
+		{"PUT /photos/chunked HTTP/1.1\n" + auth + "Transfer-Encoding: chunked\n\n5\nhello\n0\n\n", 200, ""},
+		{"GET /photos/chunked HTTP/1.1\n" + auth + "If-None-Match: \"" + sumOfHello + "\"\n\n", 304, ""},
+		{"PUT /photos/nothing HTTP/1.1\n" + auth + "\n", 411, "MissingContentLength"},
+		{"PUT /photos/empty HTTP/1.1\n" + auth + "Content-Length: 0\n\n", 200, ""},
+		{"DELETE /photos/minio HTTP/1.1\n" + auth + "\n", 204, ""},
+	} {
+		w.send(t, conn, step.request)
+		method, _, _ := strings.Cut(step.request, " ")
+		resp, body := readAnswer(t, in, method)
+		if resp.StatusCode != step.want || step.want < 300 && body != step.body || !strings.Contains(body, step.body) {
+			t.Errorf("%.40s: %d %q", step.request, resp.StatusCode, body)
+		}
+		if enc := resp.Header.Get("Content-Encoding"); enc != "" {
+			t.Errorf("%.40s: Content-Encoding %s", step.request, enc)
+		}
+	}
+	for _, key := range []string{"x//..///.", "boto", "chunked"} {
+		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", key); err != nil || o.ETag != sumOfHello {
+			t.Errorf("%q: %+v, %v", key, o, err)
+		}
+	}
+}
+
+func TestABodyThatBreaksOffStoresNothing(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	before := w.fake.everything()
+	conn, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 10\n\nhello")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if resp, body := readAnswer(t, in, "PUT"); resp.StatusCode != 400 || !strings.Contains(body, "IncompleteBody") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if after := w.fake.everything(); after != before {
+		t.Errorf("it stored %s", after)
+	}
+}
+
+func TestABodyWithBrokenChunksIsTheClientsMistake(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	_, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nTransfer-Encoding: chunked\n\nzz\nhello\n0\n\n")
+	if resp, body := readAnswer(t, in, "PUT"); resp.StatusCode != 400 || !strings.Contains(body, "IncompleteBody") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+func TestContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/large", strings.Repeat("x", 1<<20))
+	w.fake.torn = 0
+	if rec := w.do(t, call{method: "GET", path: "/photos/large"}); rec.Code != 500 || !strings.Contains(rec.Body.String(), "InternalError") || rec.Header().Get("Etag") != "" {
+		t.Errorf("%d %v", rec.Code, rec.Header())
+	}
+	w.fake.torn = 600_000
+	server := w.serve(t)
+	r := newRequest(t, "GET", server.URL+"/photos/large", "")
+	r.Header.Set("Authorization", "Bearer "+w.alice.Token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil || n >= 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestWhoIsRevokedWhileSendingStoresNothing: a body may take hours.
+func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	before := w.fake.everything()
+	server := w.serve(t)
+	for name, authorize := range map[string]func(*http.Request){
+		"a token": func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+w.alice.Token) },
+		"a signature": func(r *http.Request) {
+			r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+			signWith(t, w, r, w.writer.AccessKeyID, w.writer.SecretAccessKey, "UNSIGNED-PAYLOAD")
+		},
+	} {
+		body, out := io.Pipe()
+		r, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+"/photos/k", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorize(r)
+		go func() {
+			id := w.alice.ID
+			if name != "a token" {
+				id = w.writer.ID
+			}
+			// The pipe hands bytes over once they are asked for, which is after the
+			// caller was judged.
+			_, first := out.Write(bytes.Repeat([]byte("x"), 100_000))
+			w.pass(2 * time.Second)
+			err := w.users.Revoke(t.Context(), id)
+			_, last := out.Write([]byte("x"))
+			_ = out.CloseWithError(nil)
+			if first != nil || last != nil || err != nil {
+				t.Error(fmt.Sprint(first, err, last))
+			}
+		}()
+		if status, body := answer(t, r); status != 403 || !strings.Contains(body, "AccessDenied") {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	if after := w.fake.everything(); after != before {
+		t.Errorf("it stored %s", after)
+	}
+}
