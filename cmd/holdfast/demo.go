@@ -76,6 +76,7 @@ type demoNode struct {
 	dir     string
 	id      string
 	pinning string // host:port
+	s3      string
 	op      operator
 }
 
@@ -197,7 +198,7 @@ allow_private_origins = true
 [pinning]
 listen = "127.0.0.1:0"
 [s3]
-listen = ""
+listen = "127.0.0.1:0"
 [console]
 listen = ""
 [admin]
@@ -242,7 +243,7 @@ func (d *demo) ready(ctx context.Context, n *demoNode) error {
 		if err != nil || s.Node.Pinning == "" {
 			return false, err
 		}
-		n.id, n.pinning = s.Node.ID, s.Node.Pinning
+		n.id, n.pinning, n.s3 = s.Node.ID, s.Node.Pinning, s.Node.S3
 		code, err := d.get(ctx, "http://"+n.pinning+"/readyz", "", nil)
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("%s is not ready, /readyz answers %d", n.name, code)
@@ -274,7 +275,7 @@ func (d *demo) everyoneAlive(ctx context.Context, members int) error {
 // sayWhatToTry ends the tour.
 func (d *demo) sayWhatToTry(once bool) {
 	a, p := d.app, d.palette
-	a.say(a.stdout, "\n  That was the Pinning Service API; the object gateway is not here yet.\n")
+	a.say(a.stdout, "\n  That was the Pinning Service API and the object gateway.\n")
 	if once {
 		return
 	}
@@ -285,6 +286,7 @@ func (d *demo) sayWhatToTry(once bool) {
 		"export TOKEN=" + d.token,
 		`curl -H "Authorization: Bearer $TOKEN" http://` + first.pinning + "/pins",
 		`curl -H "Authorization: Bearer $TOKEN" http://` + last.pinning + "/pins/" + d.pin,
+		`curl -H "Authorization: Bearer $TOKEN" "http://` + last.s3 + demoBucket + `?list-type=2"`,
 		program + " status --data " + shellQuote(first.dir),
 		program + " add " + program + " --data " + shellQuote(first.dir),
 		program + " get " + d.file.CID + " -o copy --data " + shellQuote(last.dir),

@@ -78,7 +78,7 @@ func TestDemoToursAndLeavesNothing(t *testing.T) {
 	}
 	for _, want := range []string{
 		"no foreign peer was given", "node3 joins", "202 queued", "GET /pins/{id} at node2: pinned",
-		"is killed", "comes back", "the object gateway is not here yet", "export TOKEN=ey", "All ended",
+		"is killed", "comes back", "the same bytes at node3", "the object is there too", "export TOKEN=ey", "All ended",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the tour does not say %q", want)

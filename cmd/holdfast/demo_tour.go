@@ -25,6 +25,7 @@ import (
 const (
 	maxDemoAnswer = 1 << 20 // bytes of one HTTP answer
 	maxReadyLine  = 64 << 10
+	maxDemoObject = 64 << 20 // bytes of the object
 )
 
 // demoContent is a file as the foreign peer describes it.
@@ -58,6 +59,8 @@ func (d *demo) tour(ctx context.Context) error {
 		{"the cluster fetches it: pinned, asked at node3", d.pinned},
 		{"all three keep a copy", d.copies},
 		{d.leaveTitle(), d.leave},
+		{"the file becomes an object: PUT " + demoObject + " at node1", d.putObject},
+		{"GET " + demoObject + " at node2 and node3", func(ctx context.Context) ([]string, error) { return d.getObject(ctx, d.nodes[1:]) }},
 	} {
 		if step.title == "" {
 			continue
@@ -289,6 +292,9 @@ func (d *demo) failure(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := d.step(ctx, "the object is there too", func(ctx context.Context) ([]string, error) { return d.getObject(ctx, left) }); err != nil {
+		return err
+	}
 	return d.step(ctx, victim.name+" comes back and catches up", func(ctx context.Context) ([]string, error) {
 		if err := d.start(victim); err != nil {
 			return nil, err
@@ -316,6 +322,70 @@ func (d *demo) answers(ctx context.Context, nodes []*demoNode) (lines []string, 
 			return lines, err
 		}
 		lines = append(lines, fmt.Sprintf("GET /pins/{id} at %s: %s", n.name, d.palette.state(pin.Status)))
+	}
+	return lines, nil
+}
+
+// Names of the demo's object.
+const (
+	demoBucket = "/demo"
+	demoObject = demoBucket + "/folder/file"
+)
+
+// putObject stores the content of the file as an object, as any client would.
+func (d *demo) putObject(ctx context.Context) ([]string, error) {
+	content, _, err := d.nodes[2].op.OpenContent(ctx, d.file.CID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = content.Close() }() // read to its end
+	data, err := io.ReadAll(io.LimitReader(content, maxDemoObject))
+	if err != nil {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	for _, put := range []struct {
+		path string
+		body []byte
+	}{{demoBucket, nil}, {demoObject, data}} {
+		code, err := d.call(ctx, http.MethodPut, "http://"+d.nodes[0].s3+put.path, d.token, put.body, nil)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("PUT %s: the answer is %d", put.path, code)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []string{fmt.Sprintf("%d bytes, durable on two nodes before the answer", len(data))}, nil
+}
+
+// getObject reads the object from each of nodes and compares it with the file.
+func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
+	for _, n := range nodes {
+		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.s3+demoObject, nil)
+			if err != nil {
+				return false, err
+			}
+			req.Header.Set("Authorization", "Bearer "+d.token)
+			resp, err := d.http.Do(req)
+			if err != nil {
+				return false, err
+			}
+			defer func() { _ = resp.Body.Close() }() // read as far as it matters
+			sum := sha256.New()
+			size, err := io.Copy(sum, io.LimitReader(resp.Body, maxDemoObject))
+			if err != nil || resp.StatusCode != http.StatusOK {
+				return false, fmt.Errorf("%s answers %d: %w", n.name, resp.StatusCode, err)
+			}
+			if hex.EncodeToString(sum.Sum(nil)) != d.file.SHA256 {
+				return false, fmt.Errorf("%s answers %d other bytes", n.name, size)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, "the same bytes at "+n.name)
 	}
 	return lines, nil
 }
