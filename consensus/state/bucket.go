@@ -218,9 +218,6 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 // rowsIn reads up to limit records behind a prefix, with the bucket of each: the
 // prefix begins with the account.
 func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit int) (buckets []*Bucket, all []*T, err error) {
-	if limit == 0 {
-		return nil, nil, nil
-	}
 	born := len(part(table(t), a))
 	err = r.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
 		if len(k) < born+8 {
@@ -237,17 +234,23 @@ func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit
 	return buckets, all, err
 }
 
+// clearRead is how many records are read at once when they are cleared: one can be
+// large.
+const clearRead = 64
+
 func clearObjects(tx Tx, a AccountID, e *entry) error {
-	buckets, objects, err := rowsIn[Object](tx, tableObject, a, part(table(tableObject), a), e.settle)
-	if err != nil {
-		return err
-	}
-	for i, o := range objects {
-		if err := buckets[i].remove(tx, o, e); err != nil {
+	for e.settle > 0 {
+		buckets, objects, err := rowsIn[Object](tx, tableObject, a, part(table(tableObject), a), min(e.settle, clearRead))
+		if err != nil || len(objects) == 0 {
 			return err
 		}
+		for i, o := range objects {
+			if err := buckets[i].remove(tx, o, e); err != nil {
+				return err
+			}
+		}
+		e.settle -= len(objects)
 	}
-	e.settle -= len(objects)
 	return nil
 }
 

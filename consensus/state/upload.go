@@ -177,33 +177,35 @@ func (v *Bucket) endUpload(tx Tx, u *Upload) error {
 // clearUploads ends the uploads behind a prefix, part for part, as far as the entry
 // has room.
 func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
-	buckets, uploads, err := rowsIn[Upload](tx, tableUpload, a, prefix, e.settle)
+	for e.settle > 0 {
+		buckets, uploads, err := rowsIn[Upload](tx, tableUpload, a, prefix, min(e.settle, clearRead))
+		if err != nil || len(uploads) == 0 {
+			return err
+		}
+		for i, u := range uploads {
+			if err := clearUpload(tx, buckets[i], u, e); err != nil || e.settle == 0 {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// clearUpload ends one upload, or frees as many of its parts as the entry has room
+// for.
+func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
+	parts, _, err := partsOf(tx, b, u.ID, 0, e.settle)
 	if err != nil {
 		return err
 	}
-	for i, u := range uploads {
-		if e.settle == 0 {
-			return nil
-		}
-		b := buckets[i]
-		parts, more, err := partsOf(tx, b, u.ID, 0, e.settle)
-		if err != nil {
-			return err
-		}
-		if err := b.freeParts(tx, u.ID, parts, e); err != nil {
-			return err
-		}
-		e.settle -= len(parts)
-		if more || e.settle == 0 {
-			e.settle = 0
-			return nil
-		}
-		if err := b.endUpload(tx, u); err != nil {
-			return err
-		}
-		e.settle--
+	if err := b.freeParts(tx, u.ID, parts, e); err != nil {
+		return err
 	}
-	return nil
+	if e.settle -= len(parts); e.settle == 0 {
+		return nil
+	}
+	e.settle--
+	return b.endUpload(tx, u)
 }
 
 // PutPart gives content a number in an upload, in the place of the part that has it.

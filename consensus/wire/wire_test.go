@@ -229,6 +229,58 @@ func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {
 	}
 }
 
+// The levels by the numbers of the commands, but for the records of members, whose
+// form depends on what is in them.
+func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
+	for _, cmd := range every() {
+		kind, err := kindOf(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want state.Level
+		for _, first := range []uint16{kindCheckState, kindCreateSession, kindCreateBucket} {
+			if kind >= first {
+				want++
+			}
+		}
+		if update, ok := cmd.(*state.UpdateNode); ok && update.Node.Level > 0 {
+			want = 1
+		}
+		if got := LevelOf(cmd); got != want {
+			t.Errorf("%T (%d) is of level %d, want %d", cmd, kind, got, want)
+		}
+	}
+}
+
+// What the gateway may ask for at once fits into a command, with ids of the length
+// that proposers mint.
+func TestTheLargestChangesFitIntoACommand(t *testing.T) {
+	id := strings.Repeat("i", 36)
+	long := func(n int) string { return strings.Repeat("x", n) }
+	object := state.Object{
+		ID: state.VersionID(id), Key: long(state.MaxKeyBytes), Root: state.RootOf(content), Size: 1 << 42, Created: 1 << 40, ETag: long(state.MaxETagBytes),
+		Headers: map[string]string{"A": long(state.MaxHeaderBytes / 2)}, Meta: map[string]string{"a": long(state.MaxHeaderBytes / 2)}, Upload: state.UploadID(id),
+	}
+	complete := &state.CompleteUpload{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60, Object: object}
+	for i := range state.MaxPartNumber {
+		complete.Parts = append(complete.Parts, state.PartRef{Number: uint16(i + 1), ID: state.VersionID(id)})
+		complete.Object.Parts = append(complete.Object.Parts, state.PartRun{Size: 5<<30 - uint64(i), Count: 1})
+	}
+	drop := &state.DeleteObjects{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60}
+	for range state.MaxDeleteKeys {
+		drop.Keys = append(drop.Keys, long(state.MaxKeyBytes))
+	}
+	for _, cmd := range []state.Command{complete, drop} {
+		b, err := EncodeCommand(Command{Op: op, Body: cmd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodeCommand(b); err != nil || !reflect.DeepEqual(back.Body, cmd) {
+			t.Errorf("%T came back as another one, %v", cmd, err)
+		}
+	}
+}
+
 // Every type of package state that applies itself has a number, and is in the
 // golden file.
 func TestEveryCommandHasANumber(t *testing.T) {
