@@ -9,8 +9,12 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// firstPiece is what is read of a body before more memory is taken for it.
-const firstPiece = 64 << 10
+// The first chunk of a body is read into firstPiece bytes, and then into pieceGrowth
+// times as many and so on, up to a chunk: most bodies are small.
+const (
+	firstPiece  = 64<<10 + 1
+	pieceGrowth = 4
+)
 
 // memory is what one body has taken of the memory for all bodies.
 type memory struct {
@@ -41,27 +45,26 @@ func (m *memory) release(n int64) { m.of.Release(n) }
 // first reads the first chunk of a body; more: it is longer than that, and data has
 // one byte of what follows.
 func (m *memory) first(body io.Reader) (data []byte, more bool, err error) {
-	if err := m.take(firstPiece); err != nil {
-		return nil, false, err
+	n := 0
+	for size := firstPiece; ; size = min(pieceGrowth*size, ChunkSize+1) {
+		if err := m.take(int64(size - len(data))); err != nil {
+			return nil, false, err
+		}
+		buf := make([]byte, size)
+		copy(buf, data[:n])
+		data = buf
+		got, err := fill(m.ctx, body, data[n:])
+		n += got
+		if ended(err) {
+			return data[:n], false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if n > ChunkSize {
+			return data, true, nil
+		}
 	}
-	buf := make([]byte, firstPiece)
-	n, err := fill(m.ctx, body, buf)
-	if ended(err) {
-		return buf[:n], false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	if err := m.take(ChunkSize + 1 - firstPiece); err != nil {
-		return nil, false, err
-	}
-	all := make([]byte, ChunkSize+1)
-	copy(all, buf)
-	n, err = fill(m.ctx, body, all[firstPiece:])
-	if ended(err) {
-		return all[:firstPiece+n], false, nil
-	}
-	return all, true, err
 }
 
 // fill is io.ReadFull that ends with ctx.

@@ -29,6 +29,8 @@ const (
 	// cutTimeout is how long a block that is on its way out may take when nobody
 	// wants it any more.
 	cutTimeout = time.Second
+	// reasonWait is how long a stream that broke is listened to for the reason.
+	reasonWait = 100 * time.Millisecond
 	// maxIdle bounds the idle streams to one node; they are closed after idleAfter.
 	maxIdle    = 32
 	idleAfter  = time.Minute
@@ -245,8 +247,7 @@ type remote struct {
 	node state.NodeID
 	id   putID
 
-	s     *stream
-	begun bool // something was written on s that cannot be written on another
+	s *stream
 }
 
 // send writes blocks, and the end if there is one, on a stream that is new for them
@@ -263,7 +264,7 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 		}
 		err := d.write(ctx, first, blks, e)
 		if err != nil && ctx.Err() == nil {
-			if why, ok := d.reason(); ok {
+			if why := d.reason(); why != nil {
 				return why
 			}
 		}
@@ -283,17 +284,19 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 	}
 }
 
-// reason is what the other side said before the stream broke.
-func (d *remote) reason() (error, bool) {
+// reason is what the other side said before the stream broke, nil when that is nothing.
+func (d *remote) reason() error {
+	timer := time.NewTimer(reasonWait)
+	defer timer.Stop()
 	select {
 	case <-d.s.broken:
-	case <-time.After(100 * time.Millisecond):
+	case <-timer.C:
 	}
 	select {
 	case a := <-d.s.answers:
-		return a.err, a.err != nil
+		return a.err
 	default:
-		return nil, false
+		return nil
 	}
 }
 

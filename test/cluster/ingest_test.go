@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -132,5 +133,79 @@ func TestStoreGivesContentToASpareNode(t *testing.T) {
 			t.Errorf("held by %v", s.Content.Held)
 		}
 		s.Done(false)
+	}
+}
+
+// sealed tells whether a node keeps a root.
+func sealed(t *testing.T, n *running, root state.RootKey) bool {
+	t.Helper()
+	f, _, err := n.Content().Open(t.Context(), root.Cid().String())
+	if err == nil {
+		err = f.Close()
+	} else if errors.Is(err, state.ErrNotFound) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+func TestWhatIsStoredBecomesAnObject(t *testing.T) {
+	nodes := three(t)
+	where := ids(t, nodes)
+	account, err := nodes[0].Accounts().Operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := account.ID
+	replica := nodes[0].Replica()
+	if _, err := replica.Propose(t.Context(), &state.CreateBucket{Bucket: state.Bucket{Account: operator, Name: "bucket", Created: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	view, release := replica.LocalView()
+	bucket, err := view.Bucket(operator, "bucket")
+	release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key string, data []byte, name bool) *ingest.Stored {
+		t.Helper()
+		s, err := nodes[0].Ingest().Store(t.Context(), bytes.NewReader(data), ingest.Placement{Nodes: where, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name {
+			_, err = replica.Propose(t.Context(), &state.PutObject{
+				Account: operator, Bucket: "bucket", Born: bucket.Born, Content: s.Content,
+				Object: state.Object{
+					ID: state.VersionID(key), Key: key, Root: s.Content.Root, Size: s.Size, Created: 1, ETag: "d41d8cd98f00b204e9800998ecf8427e",
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Done(name)
+		return s
+	}
+	small, large := put("small", bytesOf(1, 1000), true), put("large", bytesOf(2, 9<<20), true)
+	dropped := put("none", bytesOf(3, 3<<20), false)
+	await(t, "what was given up goes from everywhere", func() bool { return !sealed(t, nodes[1], dropped.Content.Root) })
+	await(t, "all copies are held", func() bool {
+		view, release := nodes[1].Replica().LocalView()
+		defer release()
+		for _, s := range []*ingest.Stored{small, large} {
+			root, err := view.Root(s.Content.Root)
+			if err != nil || len(root.Copies) != 3 || slices.ContainsFunc(root.Copies, func(c state.Copy) bool { return c.Phase != state.Held }) {
+				return false
+			}
+		}
+		return true
+	})
+	for _, n := range nodes[1:] { // the others go on without who stored it
+		if !bytes.Equal(readHere(t, n, large.Content.Root), bytesOf(2, 9<<20)) {
+			t.Error("other bytes")
+		}
 	}
 }

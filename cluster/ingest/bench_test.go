@@ -1,0 +1,143 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+)
+
+// discarding is a store that keeps nothing, and says that it has everything.
+type discarding struct{}
+
+func (discarding) Put(context.Context, string, []block.Block) error { return nil }
+
+func (discarding) PutAndSeal(context.Context, string, []block.Block, uint64, uint64) error {
+	return nil
+}
+
+func (discarding) Owner(context.Context, string) (bool, uint64, uint64, bool, error) {
+	return false, 0, 0, false, nil
+}
+
+func (discarding) Owners(context.Context, string, func(string, bool) (bool, error)) error {
+	return nil
+}
+
+func (discarding) Seal(context.Context, string, uint64, uint64) error { return nil }
+func (discarding) Drop(context.Context, string) error                 { return nil }
+
+func (discarding) Fetch(context.Context, cid.Cid, string, []state.NodeID) (uint64, uint64, error) {
+	return 1, 1, nil
+}
+
+// real is a block store on the disk.
+type real struct{ *blocks.Store }
+
+func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) error {
+	return r.Store.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: n, Blocks: count})
+}
+
+func (r real) Seal(ctx context.Context, owner string, n, count uint64) error {
+	return r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count})
+}
+
+func (r real) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
+	o, ok, err := r.Store.Owner(ctx, owner)
+	return o.Sealed, o.Bytes, o.Blocks, ok, err
+}
+
+func (r real) Owners(ctx context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+	return r.Store.Owners(ctx, prefix, func(o blocks.OwnerInfo) (bool, error) { return fn(o.Owner, o.Sealed) })
+}
+
+func (r real) Drop(ctx context.Context, owner string) error {
+	_, err := r.Store.Drop(ctx, owner)
+	return err
+}
+
+func (r real) Fetch(ctx context.Context, root cid.Cid, owner string, _ []state.NodeID) (uint64, uint64, error) {
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: r.Store})
+	return got.Bytes, got.Blocks, err
+}
+
+// BenchmarkStore stores bodies on one node, and on three that pipes connect; what a
+// node does for another is in the figures.
+func BenchmarkStore(b *testing.B) {
+	stores := map[string]func(tb testing.TB) (Blocks, Fetcher){
+		"discarding": func(testing.TB) (Blocks, Fetcher) { return discarding{}, discarding{} },
+		"disk": func(tb testing.TB) (Blocks, Fetcher) {
+			s, err := blocks.Open(tb.TempDir(), blocks.Options{})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					tb.Error(err)
+				}
+			})
+			return real{s}, real{s}
+		},
+	}
+	for _, kind := range slices.Sorted(maps.Keys(stores)) {
+		for _, nodes := range []int{1, 3} {
+			for _, size := range []int{64 << 10, 64 << 20} {
+				b.Run(fmt.Sprintf("%s/nodes=%d/KiB=%d", kind, nodes, size>>10), func(b *testing.B) {
+					benchmark(b, stores[kind], nodes, size)
+				})
+			}
+		}
+	}
+}
+
+func benchmark(b *testing.B, open func(testing.TB) (Blocks, Fetcher), nodes, size int) {
+	w := &world{TB: b, nodes: map[state.NodeID]*node{}}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, nodes)
+	for k := range nodes {
+		id := state.NodeID(rune('a' + k))
+		n := &node{w: w, id: id, guards: &guards{roots: map[state.RootKey]int{}}, fences: &fences{}}
+		store, fetch := open(b)
+		n.Ingest = New(Options{
+			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{}, Guards: n.guards, Fences: n.fences, Network: n,
+			Owner: func(k state.RootKey) string { return "root/" + string(k) }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		})
+		w.all, w.nodes[id] = append(w.all, id), n
+		go func() { ended <- n.Run(ctx) }()
+		<-n.keeper.ready
+	}
+	defer func() {
+		cancel()
+		for range nodes {
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				b.Error(err)
+			}
+		}
+	}()
+	data := bytesOf(1, size)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		data[0], data[1], data[2], data[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
+		for at := ChunkSize; at < size; at += ChunkSize { // every chunk is new
+			copy(data[at:], data[:4])
+		}
+		s, err := w.node("a").Store(ctx, bytes.NewReader(data), Placement{Nodes: w.all, Copies: nodes})
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.Done(true)
+	}
+}
