@@ -159,11 +159,32 @@ func TestRanges(t *testing.T) {
 		size   int64
 		want   string // first+count; "all", "none"
 	}{
-		{"bytes=0-4", 10, "0+5"}, {"bytes=5-", 10, "5+5"}, {"bytes=-3", 10, "7+3"}, {"bytes=-30", 10, "0+10"}, {"bytes=9-9", 10, "9+1"},
-		{"bytes=0-99", 10, "0+10"}, {"Bytes=1-1", 10, "1+1"}, {"bytes=0-99999999999999999999", 10, "0+10"}, {"bytes=0-0", 1, "0+1"},
-		{"bytes=10-", 10, "none"}, {"bytes=10-20", 10, "none"}, {"bytes=-0", 10, "none"}, {"bytes=0-", 0, "none"}, {"bytes=-1", 0, "none"},
-		{"", 10, "all"}, {"bytes=", 10, "all"}, {"bytes=-", 10, "all"}, {"bytes=a-b", 10, "all"}, {"bytes=4-2", 10, "all"}, {"bytes=1-2,4-5", 10, "all"},
-		{"bytes=1", 10, "all"}, {"lines=1-2", 10, "all"}, {"bytes 1-2", 10, "all"}, {"bytes=+1-2", 10, "all"}, {"bytes=1--2", 10, "all"}, {"bytes=0x1-2", 10, "all"},
+		{"bytes=0-4", 10, "0+5"},
+		{"bytes=5-", 10, "5+5"},
+		{"bytes=-3", 10, "7+3"},
+		{"bytes=-30", 10, "0+10"},
+		{"bytes=9-9", 10, "9+1"},
+		{"bytes=0-99", 10, "0+10"},
+		{"Bytes=1-1", 10, "1+1"},
+		{"bytes=0-99999999999999999999", 10, "0+10"},
+		{"bytes=0-0", 1, "0+1"},
+		{"bytes=10-", 10, "none"},
+		{"bytes=10-20", 10, "none"},
+		{"bytes=-0", 10, "none"},
+		{"bytes=0-", 0, "none"},
+		{"bytes=-1", 0, "none"},
+		{"", 10, "all"},
+		{"bytes=", 10, "all"},
+		{"bytes=-", 10, "all"},
+		{"bytes=a-b", 10, "all"},
+		{"bytes=4-2", 10, "all"},
+		{"bytes=1-2,4-5", 10, "all"},
+		{"bytes=1", 10, "all"},
+		{"lines=1-2", 10, "all"},
+		{"bytes 1-2", 10, "all"},
+		{"bytes=+1-2", 10, "all"},
+		{"bytes=1--2", 10, "all"},
+		{"bytes=0x1-2", 10, "all"},
 	} {
 		s, given, err := rangeOf(tc.header, tc.size)
 		got := fmt.Sprintf("%d+%d", s.first, s.count)
@@ -427,8 +448,13 @@ func TestWritesHaveConditions(t *testing.T) {
 		body, condition string
 		want            int
 	}{
-		{"one", `If-Match: "x"`, 404}, {"one", "If-None-Match: *", 200}, {"two", "If-None-Match: *", 412}, {"two", `If-Match: "` + md5Of("one") + `"`, 200},
-		{"three", "If-Match: " + md5Of("one"), 412}, {"three", "If-Match: " + md5Of("one") + `, "` + md5Of("two") + `"`, 200}, {"four", "If-Match: *", 200},
+		{"one", `If-Match: "x"`, 404},
+		{"one", "If-None-Match: *", 200},
+		{"two", "If-None-Match: *", 412},
+		{"two", `If-Match: "` + md5Of("one") + `"`, 200},
+		{"three", "If-Match: " + md5Of("one"), 412},
+		{"three", "If-Match: " + md5Of("one") + `, "` + md5Of("two") + `"`, 200},
+		{"four", "If-Match: *", 200},
 	} {
 		if got := put(step.body, step.condition); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -112,7 +113,9 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		copied.Replace = &own
 		copied.SourceIf = src.guard(r.Header, func(o *state.Object) { own.Headers, own.Meta = o.Headers, o.Meta })
 	}
-	o, err := s.objects.Copy(r.Context(), r.account(), r.bucket, copied)
+	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
+	defer cancel()
+	o, err := s.objects.Copy(ctx, r.account(), r.bucket, copied)
 	if err != nil {
 		return s.sourceMissing(r, &src, err)
 	}

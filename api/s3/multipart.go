@@ -123,8 +123,10 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	if err := c.suits(&up); err != nil {
 		return err
 	}
-	part, err := s.objects.PutPart(r.Context(), r.account(), r.bucket, objects.PartRequest{
-		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(r.Context(), s, r),
+	ctx, f, cancel := burn(r.Context())
+	defer cancel()
+	part, err := s.objects.PutPart(ctx, r.account(), r.bucket, objects.PartRequest{
+		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(ctx, s, r, f),
 	})
 	if err != nil {
 		return err
@@ -173,7 +175,9 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	part, err := s.objects.CopyPart(r.Context(), r.account(), r.bucket, objects.PartCopyRequest{
+	ctx, cancel := context.WithTimeout(r.Context(), piecesTimeout)
+	defer cancel()
+	part, err := s.objects.CopyPart(ctx, r.account(), r.bucket, objects.PartCopyRequest{
 		Key: r.key, Upload: id, Number: n, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version,
 		SourceIf: src.guard(r.Header, nil), Range: piece,
 	})
@@ -248,7 +252,9 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.objects.Complete(r.Context(), r.account(), r.bucket, objects.CompleteRequest{
+	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
+	defer cancel()
+	o, err := s.objects.Complete(ctx, r.account(), r.bucket, objects.CompleteRequest{
 		Key: r.key, Upload: id, Parts: parts, If: condition, Check: whole,
 	})
 	if err != nil {
@@ -379,7 +385,7 @@ func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	ctx, cancel := r.soon()
 	defer cancel()
 	if err := s.objects.Abort(ctx, r.account(), r.bucket, r.key, id); err != nil {
 		return err

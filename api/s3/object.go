@@ -36,8 +36,10 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.objects.Put(r.Context(), r.account(), r.bucket, objects.PutRequest{
-		Key: r.key, Attributes: a, Body: c.whole(r.Context(), s, r), If: condition,
+	ctx, f, cancel := burn(r.Context())
+	defer cancel()
+	o, err := s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{
+		Key: r.key, Attributes: a, Body: c.whole(ctx, s, r, f), If: condition,
 	})
 	if err != nil {
 		return err

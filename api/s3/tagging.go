@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -63,7 +62,7 @@ func (s *surface) setTags(r *request, tags []state.Tag) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	ctx, cancel := r.soon()
 	defer cancel()
 	return s.objects.SetTags(ctx, r.account(), r.bucket, r.key, tags)
 }

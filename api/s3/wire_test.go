@@ -3,13 +3,19 @@ package s3
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // dial sends text to the server of the world as it is and returns the connection.
@@ -36,7 +42,13 @@ func (w *world) send(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-func readAnswer(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
+// heard is an answer that was read.
+type heard struct {
+	StatusCode int
+	Header     http.Header
+}
+
+func readAnswer(t *testing.T, in *bufio.Reader, method string) (heard, string) {
 	t.Helper()
 	resp, err := http.ReadResponse(in, &http.Request{Method: method})
 	if err != nil {
@@ -47,7 +59,7 @@ func readAnswer(t *testing.T, in *bufio.Reader, method string) (*http.Response, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(body)
+	return heard{resp.StatusCode, resp.Header}, string(body)
 }
 
 func TestADeniedPutIsNotAskedToGoOn(t *testing.T) {
@@ -212,4 +224,80 @@ func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 	if after := w.fake.everything(); after != before {
 		t.Errorf("it stored %s", after)
 	}
+}
+
+// TestAClusterThatDoesNotAnswerIsNotWaitedFor: a body may take long, the cluster
+// may not, whether it is asked before the body or after it.
+func TestAClusterThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	for name, hang := range map[string]hanging{"before the body": hangsBefore, "in the middle": hangsReading, "at its end": hangsSealing, "after its check": hangsNaming} {
+		for _, path := range []string{"/photos/k", "/photos/open?partNumber=1&uploadId=upload-14"} {
+			synctest.Test(t, func(t *testing.T) {
+				w.options.Objects = hung{w.fake, hang}
+				w.rebuild(t)
+				slow := slowReader{strings.NewReader("hello")}
+				r := w.request(t, call{method: "PUT", path: path})
+				r.Body, r.ContentLength = io.NopCloser(&slow), 5
+				rec := httptest.NewRecorder()
+				w.handler.ServeHTTP(rec, r)
+				if rec.Code != 503 || rec.Header().Get("Retry-After") != "1" {
+					t.Errorf("%s: %s: %d %s", name, path, rec.Code, rec.Body)
+				}
+			})
+		}
+	}
+}
+
+// slowReader gives a byte an hour.
+type slowReader struct{ r io.Reader }
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	<-time.After(time.Hour)
+	return s.r.Read(p[:1])
+}
+
+type hanging int
+
+const (
+	hangsBefore hanging = iota
+	hangsReading
+	hangsSealing
+	hangsNaming
+)
+
+// hung is a fake that waits for its context to end at some step of a put.
+type hung struct {
+	*fake
+	at hanging
+}
+
+func (h hung) wait(ctx context.Context, body objects.Body) error {
+	switch h.at {
+	case hangsBefore:
+	case hangsReading:
+		if _, err := body.Reader.Read(make([]byte, 10)); err != nil {
+			return err
+		}
+	default:
+		if _, err := io.ReadAll(body.Reader); err != nil {
+			return err
+		}
+	}
+	if h.at == hangsNaming {
+		sum := md5Sum("hello")
+		if _, err := body.Check(objects.Sums{MD5: sum}); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return fmt.Errorf("hung: %w", ctx.Err())
+}
+
+func (h hung) Put(ctx context.Context, _ state.AccountID, _ string, r objects.PutRequest) (state.Object, error) {
+	return state.Object{}, h.wait(ctx, r.Body)
+}
+
+func (h hung) PutPart(ctx context.Context, _ state.AccountID, _ string, r objects.PartRequest) (state.Part, error) {
+	return state.Part{}, h.wait(ctx, r.Body)
 }

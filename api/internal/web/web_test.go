@@ -419,3 +419,24 @@ func FuzzObject(f *testing.F) {
 		}
 	})
 }
+
+func TestASurfaceMayAnswerErrorsItself(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	broken := errors.New("the writer is broken")
+	h := Wrap(Options{
+		Name: "test", Logger: logger, Path: func(*http.Request) string { return "/hidden" },
+		Fail: func(w http.ResponseWriter, r *http.Request, err error) error {
+			w.WriteHeader(http.StatusTeapot)
+			fmt.Fprint(w, r.Method, " ", err)
+			return broken
+		},
+	}, func(http.ResponseWriter, *http.Request) error { return errors.New("why") })
+	w := serve(h, "GET", "/secret/key", nil)
+	if w.Code != http.StatusTeapot || w.Body.String() != "GET why" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "path=/hidden") || !strings.Contains(text, broken.Error()) {
+		t.Errorf("%s", text)
+	}
+}

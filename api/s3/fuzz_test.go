@@ -1,0 +1,241 @@
+package s3
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// ours fails unless an error is one that is answered with a code of the table.
+func ours(t *testing.T, err error) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || codes[e.Code].status < 400 || codes[e.Code].status >= 500 || e.Message == "" || !utf8.ValidString(e.Message) {
+		t.Errorf("%T %v", err, err)
+	}
+}
+
+// FuzzTarget looks for paths and queries that are routed to another bucket or key
+// than they name, or to another operation than their method and sub-resource.
+func FuzzTarget(f *testing.F) {
+	for _, seed := range []string{"/", "//", "/b", "/b/", "/photos/a//../b%2Fc", "/photos/k?acl", "/photos?list-type=2&prefix=%zz", "/photos/k?uploadId=x&partNumber=1", "/photos/%ff?tagging&x-id=1", "/photos/k?new"} {
+		for _, method := range []string{"GET", "PUT", "POST", "DELETE", "HEAD"} {
+			f.Add(method, seed, "bucket.s3.test:80")
+		}
+	}
+	s := &surface{domain: ".s3.test"}
+	var err error
+	if s.table, err = tableOf(s.operations()); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, method, uri, host string) {
+		u, err := url.ParseRequestURI(uri)
+		if err != nil || !strings.HasPrefix(uri, "/") {
+			t.Skip()
+		}
+		plain := &http.Request{Method: method, URL: u, Host: host, Header: http.Header{}}
+		r := &request{Request: plain}
+		if r.target, err = s.targetOf(plain); err != nil {
+			ours(t, err)
+			return
+		}
+		path := u.Path
+		if r.hosted {
+			path = "/" + r.bucket + path
+		}
+		if want := strings.TrimPrefix(path, "/"); want != r.bucket && want != r.bucket+"/" && want != r.bucket+"/"+r.key {
+			t.Errorf("%q: bucket %q, key %q", uri, r.bucket, r.key)
+		}
+		if (r.level == levelObject) != (r.key != "") {
+			t.Errorf("%q: level %d, key %q", uri, r.level, r.key)
+		}
+		if r.query, err = parseQuery(u.RawQuery); err != nil {
+			ours(t, err)
+			return
+		}
+		op, err := s.find(r)
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || codes[e.Code].status < 400 {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if op.method != method || op.level != r.level || op.sub != "" && !r.query.has(op.sub) {
+			t.Errorf("%s %q is %s", method, uri, op.name)
+		}
+		for _, sub := range subResources {
+			if sub != op.sub && r.query.has(sub) {
+				t.Errorf("%s %q is %s, and has %s", method, uri, op.name, sub)
+			}
+		}
+	})
+}
+
+// FuzzRange looks for ranges that are not within the content, and ones that
+// net/http reads otherwise.
+func FuzzRange(f *testing.F) {
+	for _, seed := range []string{"bytes=0-1", "bytes=-5", "bytes=5-", "bytes=-0", "bytes=1-2,3-4", "bytes=2-1", "bytes=99999999999999999999-", " bytes=0-1"} {
+		f.Add(seed, int64(10))
+	}
+	f.Fuzz(func(t *testing.T, header string, size int64) {
+		if size < 0 || size > 1<<40 {
+			t.Skip()
+		}
+		s, given, err := rangeOf(header, size)
+		if err != nil {
+			ours(t, err)
+			return
+		}
+		if given && (s.first < 0 || s.count < 1 || s.first+s.count > size) {
+			t.Errorf("%q of %d: %+v", header, size, s)
+		}
+		if !given || size > 1<<16 || strings.ContainsFunc(header, func(r rune) bool { return r < ' ' || r > '~' }) || !strings.HasPrefix(header, "bytes=") {
+			return
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Range", header)
+		rec := httptest.NewRecorder()
+		http.ServeContent(rec, r, "", start, bytes.NewReader(make([]byte, size)))
+		if rec.Code != 206 || int64(rec.Body.Len()) != s.count {
+			t.Errorf("%q of %d: %+v, net/http answers %d with %d bytes", header, size, s, rec.Code, rec.Body.Len())
+		}
+	})
+}
+
+// FuzzXML looks for documents that the readers do not refuse with an error of
+// ours, that bring more than they may, and that encoding/xml reads otherwise.
+func FuzzXML(f *testing.F) {
+	for _, seed := range []string{
+		`<Delete><Quiet>true</Quiet><Object><Key>a&amp;&#x1;&#10;</Key><VersionId>v</VersionId></Object></Delete>`,
+		complete("x", "a", "b"), `<Tagging><TagSet><Tag><Key>k</Key><Value/></Tag></TagSet></Tagging>`,
+		`<?xml version="1.0" encoding="utf-8"?><!-- c --><a:Delete xmlns:a="x"><a:Object a='b'><a:Key><![CDATA[<&>]]></a:Key></a:Object></a:Delete>`,
+		`<CreateBucketConfiguration><LocationConstraint>EU</LocationConstraint></CreateBucketConfiguration>`, "<Delete><Object><Key>\r\n</Key></Object></Delete>", "<", "<a", "</", "<Delete/>", "<Delete><Object/></Delete><x>",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if parts, err := readParts(body, 10); err != nil {
+			ours(t, err)
+		} else if len(parts) > 10 {
+			t.Errorf("%d parts", len(parts))
+		}
+		if tags, err := readTagging(body); err != nil {
+			ours(t, err)
+		} else if len(tags) > state.MaxTags {
+			t.Errorf("%d tags", len(tags))
+		}
+		if err := checkConfiguration(body); err != nil {
+			ours(t, err)
+		}
+		keys, quiet, err := readDelete(body, 10)
+		if err != nil {
+			ours(t, err)
+			return
+		}
+		if len(keys) > 10 {
+			t.Errorf("%d keys", len(keys))
+		}
+		var want struct {
+			XMLName xml.Name `xml:"Delete"`
+			Quiet   []string
+			Object  []struct{ Key []string }
+		}
+		d := xml.NewDecoder(bytes.NewReader(body))
+		d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+		if err := d.Decode(&want); err != nil {
+			return // it refuses more: control characters, for one
+		}
+		if len(want.Object) != len(keys) || quiet && len(want.Quiet) == 0 {
+			t.Fatalf("%+v, encoding/xml %+v", keys, want)
+		}
+		for i, o := range want.Object {
+			if last := o.Key[len(o.Key)-1]; keys[i].key != last {
+				t.Errorf("key %q, encoding/xml %q", keys[i].key, last)
+			}
+		}
+	})
+}
+
+// FuzzEscape looks for text that an XML reader reads back as other text.
+func FuzzEscape(f *testing.F) {
+	for _, seed := range []string{"", "a&b<c>d\"e'f", "\x00\x01\t\n\r", "\ufffe\uffff\ufffd", "\xff", "å雪🦀", "]]>"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		x := newXML()
+		x.text("Key", text)
+		in, err := readXML(x.b, "Key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := in.text()
+		if want := strings.ToValidUTF8(text, "\ufffd"); err != nil || !utf8.ValidString(text) && got == text || utf8.ValidString(text) && got != want {
+			t.Errorf("%q comes back as %q, %v", text, got, err)
+		}
+		if back, ok := unescape(escapeKey(text), false); !ok || back != text {
+			t.Errorf("%q is encoded %q", text, escapeKey(text))
+		}
+		if back, ok := unescape(escapeKey(text), true); !ok || back != text {
+			t.Errorf("%q is encoded %q", text, escapeKey(text))
+		}
+		if text != "" && len(text) <= state.MaxKeyBytes {
+			if after, err := fromToken(toToken(text)); err != nil || after != text {
+				t.Errorf("token of %q: %q, %v", text, after, err)
+			}
+		}
+	})
+}
+
+// FuzzHeaders looks for headers of tags, conditions and copies that end in
+// anything but what they may.
+func FuzzHeaders(f *testing.F) {
+	for _, seed := range []string{"a=1&b=%20", "=", "a=1&a=1", "%zz", `"x", W/"y", *`, "/photos/k?versionId=x", "photos%2Fk", "bytes=0-1", "Fri, 02 Jan 2026 03:04:07 GMT", "AAAAAA==", ",,,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if tags, err := parseTags(text); err != nil {
+			ours(t, err)
+		} else if checkTags(tags) != nil {
+			t.Errorf("tags %q", tags)
+		}
+		h := http.Header{}
+		for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", copySource, "Content-Md5", "X-Amz-Checksum-Crc32", "X-Amz-Metadata-Directive", "X-Amz-Tagging", "Content-Encoding"} {
+			h.Set(name, text)
+		}
+		c := conditionsOf(h)
+		if v := c.judge("x", 1); v > verdictFailed {
+			t.Errorf("verdict %d", v)
+		}
+		if src, err := sourceOf(h); err != nil {
+			ours(t, err)
+		} else if !validBucket(src.bucket) || src.key == "" || len(src.key) > state.MaxKeyBytes {
+			t.Errorf("source %+v", src)
+		}
+		if sum, err := contentMD5(h); err != nil {
+			ours(t, err)
+		} else if len(sum) != 16 {
+			t.Errorf("MD5 %x", sum)
+		}
+		if a, sum, err := checksumHeader(h); err != nil {
+			ours(t, err)
+		} else if len(sum) != a.size {
+			t.Errorf("checksum %x", sum)
+		}
+		if _, err := sourceRange(text, 10); err != nil {
+			ours(t, err)
+		}
+		if strings.Contains(strings.ToLower(withoutChunks(text)), ",aws-chunked,") {
+			t.Errorf("%q keeps the framing", text)
+		}
+	})
+}
