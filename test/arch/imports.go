@@ -55,7 +55,7 @@ var rows = []row{
 
 	{"cluster/placement", []string{"consensus/state"}, layerUseCase},
 	{"cluster/pins", []string{"consensus/state", "cluster/placement"}, layerUseCase},
-	{"cluster/objects", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/objects", []string{"consensus/state", "cluster/placement", "cluster/ingest"}, layerUseCase},
 	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},

@@ -93,35 +93,11 @@ func testSDK(t *testing.T, c *s3.Client) {
 			t.Errorf("%s did not come back", algorithm)
 		}
 	}
-	up, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: bucket, Key: aws.String("big"), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32})
-	check(up, err)
-	var parts []types.CompletedPart
-	whole := make([]byte, 0, multipartBytes)
-	const each = 10 << 20
-	for i := range multipartBytes / each {
-		part := make([]byte, each)
-		rand.Read(part)
-		whole = append(whole, part...)
-		number := aws.Int32(int32(i + 1))
-		out, err := c.UploadPart(ctx, &s3.UploadPartInput{
-			Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(part),
-			ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
-		})
-		check(out, err)
-		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32})
-	}
-	check(c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
-	}))
-	got, err = c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: aws.String("big")})
-	check(got, err)
-	if body, err := io.ReadAll(got.Body); err != nil || !bytes.Equal(body, whole) {
-		t.Fatalf("big: %d bytes, %v", len(body), err)
-	}
+	etag := testSDKMultipart(t, c, bucket)
 	copied, err := c.CopyObject(ctx, &s3.CopyObjectInput{Bucket: bucket, Key: aws.String("copy"), CopySource: aws.String(*bucket + "/big")})
 	check(copied, err)
-	if aws.ToString(copied.CopyObjectResult.ETag) != aws.ToString(got.ETag) {
-		t.Errorf("a copy has ETag %s, its source %s", aws.ToString(copied.CopyObjectResult.ETag), aws.ToString(got.ETag))
+	if aws.ToString(copied.CopyObjectResult.ETag) != etag {
+		t.Errorf("a copy has ETag %s, its source %s", aws.ToString(copied.CopyObjectResult.ETag), etag)
 	}
 	check(c.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{Bucket: bucket, Key: aws.String("copy"), Tagging: &types.Tagging{
 		TagSet: []types.Tag{{Key: aws.String("a"), Value: aws.String("1")}},
@@ -156,6 +132,43 @@ func testSDK(t *testing.T, c *s3.Client) {
 		t.Errorf("deleted %d of %d: %v", len(out.Deleted), len(all), out.Errors)
 	}
 	check(c.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: bucket}))
+}
+
+// testSDKMultipart sends an object in parts and returns its ETag.
+func testSDKMultipart(t *testing.T, c *s3.Client, bucket *string) string {
+	ctx := t.Context()
+	check := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	up, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: bucket, Key: aws.String("big"), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32})
+	check(up, err)
+	var parts []types.CompletedPart
+	whole := make([]byte, 0, multipartBytes)
+	const each = 10 << 20
+	for i := range multipartBytes / each {
+		part := make([]byte, each)
+		rand.Read(part)
+		whole = append(whole, part...)
+		number := aws.Int32(int32(i + 1))
+		out, err := c.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(part),
+			ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
+		})
+		check(out, err)
+		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32})
+	}
+	check(c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: bucket, Key: aws.String("big"), UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	}))
+	got, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: aws.String("big")})
+	check(got, err)
+	if body, err := io.ReadAll(got.Body); err != nil || !bytes.Equal(body, whole) {
+		t.Fatalf("big: %d bytes, %v", len(body), err)
+	}
+	return aws.ToString(got.ETag)
 }
 
 func testMinio(t *testing.T, g gateway) {
