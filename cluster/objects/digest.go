@@ -58,11 +58,10 @@ const (
 	hashBuffers = 8         // of one body, under way
 )
 
-var hashPool = sync.Pool{New: func() any { b := make([]byte, 0, hashBuffer); return &b }}
-
 // digester is a body that is hashed while it is read: in the reader's goroutine
 // while it is short, else beside it, since MD5 is slower than all the rest.
 type digester struct {
+	pool *sync.Pool // of *[]byte
 	r    io.Reader
 	md5  hash.Hash
 	by   map[string]hash.Hash
@@ -73,8 +72,8 @@ type digester struct {
 	ended bool
 }
 
-func newDigester(r io.Reader, algorithms []string) (*digester, error) {
-	d := &digester{r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms))}
+func newDigester(pool *sync.Pool, r io.Reader, algorithms []string) (*digester, error) {
+	d := &digester{pool: pool, r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms))}
 	for _, a := range algorithms {
 		h := newHash(a)
 		if h == nil {
@@ -105,12 +104,15 @@ func (d *digester) take(p []byte) {
 		d.done.Go(func() {
 			for b := range d.work {
 				d.hash(*b)
-				hashPool.Put(b)
+				d.pool.Put(b)
 			}
 		})
 	}
 	for len(p) > 0 {
-		b := hashPool.Get().(*[]byte)
+		b, ok := d.pool.Get().(*[]byte)
+		if !ok {
+			b = new([]byte)
+		}
 		n := min(len(p), hashBuffer)
 		*b = append((*b)[:0], p[:n]...)
 		p = p[n:]

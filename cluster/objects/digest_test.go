@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -15,7 +16,7 @@ import (
 
 // The check values of the CRC catalogue (reveng), FIPS 180-4 and RFC 1321.
 func TestDigestsOfTheCheckString(t *testing.T) {
-	d, err := newDigester(bytes.NewReader([]byte("123456789")), Algorithms())
+	d, err := newDigester(new(sync.Pool), bytes.NewReader([]byte("123456789")), Algorithms())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 		for name, read := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "half": iotest.HalfReader, "data with EOF": iotest.DataErrReader,
 		} {
-			d, err := newDigester(read(bytes.NewReader(data)), Algorithms())
+			d, err := newDigester(new(sync.Pool), read(bytes.NewReader(data)), Algorithms())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 
 func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	d, err := newDigester(io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil)
+	d, err := newDigester(new(sync.Pool), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

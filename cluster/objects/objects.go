@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,7 +79,8 @@ type Options struct {
 
 // Objects answers for the buckets and objects of all accounts.
 type Objects struct {
-	opts Options
+	opts    Options
+	hashing sync.Pool // of *[]byte, on their way to be hashed
 }
 
 // New returns the use cases of objects.

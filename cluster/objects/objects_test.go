@@ -495,7 +495,14 @@ func TestUploads(t *testing.T) {
 		t.Error(err)
 	}
 
-	id, err = w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: "c"})
+}
+
+func TestPartsOfObjectsAndOldUploads(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	ctx, a := t.Context(), w.account
+	w.put("bkt", "k", "aaaaaaaaaaend")
+	id, err := w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDigester(body.Reader, body.Sums)
+	d, err := newDigester(&o.hashing, body.Reader, body.Sums)
 	if err != nil {
 		return nil, err
 	}
