@@ -361,7 +361,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: n.opts.Now, last: map[state.NodeID]time.Time{},
 	}
 	n.progress = &progress{
-		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: n.down,
 		look: func(ctx context.Context, k state.RootKey) (tracker.Seen, bool) { return n.tracker.Look(ctx, k) },
 	}
 	var pinState pins.State = n.consensus
@@ -375,7 +375,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	n.content = content.New(content.Options{
-		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes},
+		State: n.consensus, Store: &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now},
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
 	})
 	if known.Founder {
@@ -410,7 +410,7 @@ func (n *Node) openTracker() error {
 		Notes:  n.notes,
 		Leases: content.LeasePrefix,
 		Guards: guards,
-		Down:   func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		Down:   n.down,
 		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
