@@ -18,6 +18,7 @@ import (
 // late has to report its copy by a command of its own.
 const (
 	minLinger = 20 * time.Millisecond
+	maxLinger = time.Second
 	lingerOf  = 8 // of the time that it took so far, this part
 )
 
@@ -360,7 +361,7 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 	var late <-chan time.Time
 	for p.running > 0 || len(p.kept) < p.copies {
 		if late == nil && len(p.kept) >= p.copies {
-			timer := time.NewTimer(max(minLinger, time.Since(p.began)/lingerOf))
+			timer := time.NewTimer(min(maxLinger, max(minLinger, time.Since(p.began)/lingerOf)))
 			defer timer.Stop()
 			late = timer.C
 		}

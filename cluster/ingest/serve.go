@@ -190,9 +190,9 @@ func (a *arriving) block(ctx context.Context, n int) error {
 		}
 	}
 	a.bytes += int64(n)
-	body, err := readBody(a.s.in, n)
-	if err != nil {
-		return err
+	body := make([]byte, n) // all at once, for its memory is taken
+	if _, err := io.ReadFull(a.s.in, body); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, noEOF(err))
 	}
 	b, err := parseBlock(body)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
@@ -65,6 +67,8 @@ type files struct {
 	peer    *peer.Peer
 	blocks  *blocks.Store
 	members func() []state.Node
+	down    func(state.NodeID) bool // known not to answer
+	now     func() time.Time
 }
 
 // Import implements content.Store.
@@ -91,7 +95,14 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 		}
 	}
 	order = slices.DeleteFunc(order, func(id state.NodeID) bool { return string(id) == f.peer.ID() })
-	file, err := dag.Open(ctx, &reader{files: f, order: order}, root)
+	ask := func(ctx context.Context, id state.NodeID, c cid.Cid) (found block.Block, err error) {
+		_, err = f.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
+			found = b
+			return nil
+		})
+		return found, err
+	}
+	file, err := dag.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
 		if ipld.IsNotFound(err) {
 			err = state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
@@ -101,34 +112,90 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 	return file, file.Size(), nil
 }
 
-// reader gets blocks from here or from members. It stores nothing.
+// avoidFor is how long a reader asks others first than a member that failed.
+const avoidFor = 30 * time.Second
+
+// reader gets the blocks of one file from here or from members. It stores nothing.
 type reader struct {
-	files *files
-	order []state.NodeID
+	here dag.Getter
+	// ask asks a member for a block, which is checked; neither block nor error says
+	// that it has not got it.
+	ask  func(ctx context.Context, id state.NodeID, c cid.Cid) (block.Block, error)
+	down func(state.NodeID) bool
+	now  func() time.Time
+
+	// mu guards what follows. It is never held while calling out.
+	mu     sync.Mutex
+	order  []state.NodeID // who gave a block last is first
+	failed map[state.NodeID]time.Time
 }
 
 // Get implements dag.Getter.
 func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
-	b, here := r.files.blocks.Get(ctx, c)
+	b, here := r.here.Get(ctx, c)
 	if here == nil {
 		return b, nil
 	}
 	// Absent, or damaged here: a member may do better. One that does not answer
-	// is passed over like one that has not got it.
-	for _, id := range r.order {
-		var found block.Block
-		_, _ = r.files.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
-			found = b
-			return nil
-		})
+	// is passed over like one that has not got it, and asked last for a while.
+	for _, id := range r.ranked() {
+		found, err := r.ask(ctx, id, c)
 		if found != nil {
+			r.gave(id)
 			return found, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if err != nil {
+			r.fails(id)
+		}
 	}
 	return nil, here
+}
+
+// ranked returns the members in the order in which they are asked.
+func (r *reader) ranked() []state.NodeID {
+	r.mu.Lock()
+	order, now := slices.Clone(r.order), r.now()
+	late := make(map[state.NodeID]bool, len(r.failed))
+	for id, at := range r.failed {
+		late[id] = now.Sub(at).Abs() < avoidFor
+	}
+	r.mu.Unlock()
+	for _, id := range order {
+		late[id] = late[id] || r.down(id)
+	}
+	slices.SortStableFunc(order, func(a, b state.NodeID) int {
+		switch {
+		case late[a] == late[b]:
+			return 0
+		case late[a]:
+			return 1
+		default:
+			return -1
+		}
+	})
+	return order
+}
+
+func (r *reader) gave(id state.NodeID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failed, id)
+	if at := slices.Index(r.order, id); at > 0 {
+		copy(r.order[1:], r.order[:at])
+		r.order[0] = id
+	}
+}
+
+func (r *reader) fails(id state.NodeID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = map[state.NodeID]time.Time{}
+	}
+	r.failed[id] = r.now()
 }
 
 // held adapts the block store's owners to the tracker. What is damaged is not

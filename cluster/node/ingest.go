@@ -29,7 +29,7 @@ func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
 	n.ingest = ingest.New(ingest.Options{
 		Self:    n.self.ID,
 		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer}, store},
-		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes},
+		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes, down: n.down},
 		DAGs:    dags{}, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
 		Now: n.opts.Now, Logger: n.logger,
 	})
@@ -79,6 +79,7 @@ type gatherer struct {
 	limits  dag.Limits
 	buffer  *dag.Buffer
 	members func() []state.Node
+	down    func(state.NodeID) bool
 }
 
 // Fetch implements ingest.Fetcher.
@@ -91,7 +92,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 	}
 	var sources []dag.Source
 	for _, id := range order {
-		if string(id) != g.peer.ID() {
+		if string(id) != g.peer.ID() && !g.down(id) {
 			sources = append(sources, member{peer: g.peer, id: string(id)})
 		}
 	}

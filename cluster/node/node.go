@@ -366,7 +366,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: n.opts.Now, last: map[state.NodeID]time.Time{},
 	}
 	n.progress = &progress{
-		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: n.down,
 		look: func(ctx context.Context, k state.RootKey) (tracker.Seen, bool) { return n.tracker.Look(ctx, k) },
 	}
 	var pinState pins.State = n.consensus
@@ -379,7 +379,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
-	readable := &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes}
+	readable := &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: readable,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
@@ -424,7 +424,7 @@ func (n *Node) openTracker() error {
 		Notes:  n.notes,
 		Leases: content.LeasePrefix,
 		Guards: guards,
-		Down:   func(id state.NodeID) bool { _, down := n.alive.downSince(id); return down },
+		Down:   n.down,
 		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {

@@ -109,6 +109,12 @@ func (n *Node) place(root state.Root) []state.NodeID {
 	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), root.Nodes())
 }
 
+// down tells whether a member is known not to answer.
+func (n *Node) down(id state.NodeID) bool {
+	_, down := n.alive.downSince(id)
+	return down
+}
+
 // heldRoots calls fn with the roots that this node holds and that are not private,
 // to announce them.
 func (n *Node) heldRoots(fn func(cid.Cid) bool) {
