@@ -221,6 +221,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Account(r.account()); err != nil {
 		return err
 	}
+	// To judge the caller the state was read as it is anywhere: what is read of it
+	// now need not be newer.
+	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	if err := r.check(s); err != nil {
 		return err
 	}
