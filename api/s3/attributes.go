@@ -85,8 +85,7 @@ func checkPut(h http.Header) error {
 	for name, values := range h {
 		switch {
 		case strings.HasPrefix(name, "X-Amz-Object-Lock-"),
-			name == "X-Amz-Website-Redirect-Location" || name == "X-Amz-Write-Offset-Bytes",
-			name == "X-Amz-Object-Annotation":
+			name == "X-Amz-Website-Redirect-Location" || name == "X-Amz-Write-Offset-Bytes":
 			if len(values) > 0 && values[0] != "" {
 				return notImplemented(strings.ToLower(name))
 			}

@@ -559,3 +559,15 @@ func TestALargeDeleteIsOneChange(t *testing.T) {
 		t.Errorf("%q", names)
 	}
 }
+
+// TestAReadNeedNotBeNewerThanTheJudgement: then it need not ask the cluster again.
+func TestAReadNeedNotBeNewerThanTheJudgement(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	w.must(t, 200, call{method: "HEAD", path: "/photos"})
+	view, release := w.state.LocalView()
+	defer release()
+	if w.fake.seen == 0 || w.fake.seen != view.Index() {
+		t.Errorf("seen %d, the state is at %d", w.fake.seen, view.Index())
+	}
+}

@@ -7,14 +7,12 @@ import (
 	"crypto/sha1" //nolint:gosec // one of the checksums of S3
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"hash/crc64"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -137,7 +135,8 @@ type content struct {
 
 // contentOf reads what the headers say of a body, and refuses one that is larger
 // than most bytes. Nothing of the body is read.
-func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLarge Code) (*content, error) {
+// It has to be there by a time, if that is not zero.
+func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLarge Code, until time.Time) (*content, error) {
 	f := &r.caller.framing
 	c := &content{size: f.Length}
 	if r.ContentLength == 0 && len(r.TransferEncoding) == 0 && r.ProtoMajor < 2 && r.Header.Get("Content-Length") == "" && r.Method == http.MethodPut && r.level == levelObject {
@@ -157,7 +156,7 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 	if err := c.announced(r.Header, f.Trailers); err != nil {
 		return nil, err
 	}
-	c.body = r.caller.body(&patient{r: r.Body, control: http.NewResponseController(w)})
+	c.body = r.caller.body(&patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: until})
 	c.reader = &bounded{c.body, most, over}
 	return c, nil
 }
@@ -261,16 +260,44 @@ func (c *content) whole(ctx context.Context, s *surface, r *request, f *fuse) ob
 	}
 }
 
-// readSmall reads a body of at most most bytes into memory, and checks it.
-func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
-	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded)
+// Bounds of bodies that are read into memory.
+const (
+	// smallBody is the most bytes of those that anybody may send at any time.
+	smallBody = 64 << 10
+	// maxLargeBodies is how many larger ones, of up to maxComplete bytes, are read
+	// and answered at once.
+	maxLargeBodies = 32
+	// smallTimeout is how long one may take to arrive.
+	smallTimeout = 30 * time.Second
+)
+
+// readSmall reads a body of at most most bytes into memory, and checks it. What it
+// holds is given back with done.
+func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) (data []byte, done func(), err error) {
+	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded, time.Now().Add(smallTimeout))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	done = func() {}
+	if c.size > smallBody || c.size < 0 && most > smallBody {
+		select {
+		case s.large <- struct{}{}:
+			done = func() { <-s.large }
+		default:
+			return nil, nil, state.Errorf(state.CodeLimited, "too many large requests at once")
+		}
+	}
+	if data, err = c.readAll(); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return data, done, nil
+}
+
+// readAll reads and checks a body.
+func (c *content) readAll() ([]byte, error) {
 	var body bytes.Buffer
-	if c.size > 0 {
-		body.Grow(int(c.size) + bytes.MinRead)
-	}
+	body.Grow(int(min(max(c.size, 0), smallBody)) + bytes.MinRead)
 	if _, err := body.ReadFrom(c.reader); err != nil {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
@@ -300,53 +327,3 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// Who sends or takes nothing for stallTimeout is cut. It is set anew every
-// stallGrain at the most: a deadline costs a timer.
-const (
-	stallTimeout = time.Minute
-	stallGrain   = 5 * time.Second
-)
-
-// patient reads the body of a request from a client that has to go on sending.
-type patient struct {
-	r       io.Reader
-	control *http.ResponseController
-	set     time.Time
-}
-
-func (p *patient) Read(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(p.set) > stallGrain {
-		p.set = now
-		_ = p.control.SetReadDeadline(now.Add(stallTimeout)) // not every writer has one
-	}
-	n, err := p.r.Read(b)
-	if err != nil {
-		// What is left would end the next request, or the look for whether the
-		// client is still there.
-		_ = p.control.SetReadDeadline(time.Time{})
-		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
-			// The connection broke, or its framing is wrong: not our mistake.
-			return n, errorf(IncompleteBody, "the request body could not be read to its end")
-		}
-	}
-	return n, err
-}
-
-// steady writes an answer to a client that has to go on taking it.
-type steady struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	set     time.Time
-}
-
-func (s *steady) Write(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(s.set) > stallGrain {
-		s.set = now
-		_ = s.control.SetWriteDeadline(now.Add(stallTimeout))
-	}
-	return s.w.Write(b)
-}
-
-// done lets the connection live on.
-func (s *steady) done() { _ = s.control.SetWriteDeadline(time.Time{}) }

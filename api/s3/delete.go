@@ -12,10 +12,11 @@ const maxDelete = 2 << 20
 // deleteObjects removes up to state.MaxDeleteKeys objects. Those that nothing is
 // asked of but to be gone go in one change, all or none of them.
 func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
-	body, err := s.readSmall(w, r, maxDelete)
+	body, done, err := s.readSmall(w, r, maxDelete)
 	if err != nil {
 		return err
 	}
+	defer done()
 	all, quiet, err := readDelete(body, state.MaxDeleteKeys)
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ type fake struct {
 	content map[state.RootKey][]byte
 	ticks   int64
 	minPart uint64
+	seen    uint64 // what the last look for a bucket said
 
 	// err, when it is set, is what every call ends in.
 	err error
@@ -134,9 +135,10 @@ func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) e
 	return nil
 }
 
-func (f *fake) Bucket(_ context.Context, a state.AccountID, name string) (state.Bucket, error) {
+func (f *fake) Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.seen = objects.SeenIndex(ctx)
 	b, err := f.bucket(a, name)
 	if err != nil {
 		return state.Bucket{}, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -112,7 +113,7 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge)
+	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -240,10 +241,11 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readSmall(w, r, maxComplete)
+	body, done, err := s.readSmall(w, r, maxComplete)
 	if err != nil {
 		return err
 	}
+	defer done()
 	listed, err := readParts(body, state.MaxPartNumber)
 	if err != nil {
 		return err

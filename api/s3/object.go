@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -32,7 +33,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge)
+	c, err := s.contentOf(w, r, s.maxObject, EntityTooLarge, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -255,8 +256,7 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	}
 	head(w.Header(), r, o, piece, partial)
 	w.WriteHeader(statusOf(partial))
-	out := &steady{w: w, control: http.NewResponseController(w)}
-	defer out.done()
+	out := newSteady(w, s.stall)
 	for left := piece.count; ; {
 		if _, err := out.Write((*buffer)[:n]); err != nil {
 			return fmt.Errorf("write content: %w", err)

@@ -134,17 +134,21 @@ type surface struct {
 	limits    *web.Limits
 	now       func() time.Time
 	table     map[rowKey]*operation
-	buffers   sync.Pool // *[]byte of copyBuffer bytes
+	stall     time.Duration
+	large     chan struct{} // a place for each large body in memory
+	buffers   sync.Pool     // *[]byte of copyBuffer bytes
 }
 
 // New returns the handler of the surface.
-func New(o Options) (http.Handler, error) {
+func New(o Options) (http.Handler, error) { return build(o, stallTimeout) }
+
+func build(o Options, stall time.Duration) (http.Handler, error) {
 	if o.Objects == nil || o.Accounts == nil || o.Logger == nil {
 		return nil, errors.New("s3: Objects, Accounts and Logger are required")
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, now: o.Now,
+		limits: o.Limits, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -170,7 +174,7 @@ func New(o Options) (http.Handler, error) {
 		server += "/" + o.Version
 	}
 	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger}, s.serve)
-	return crossOrigin(o.Origins, wrapped), nil
+	return attended(stall, crossOrigin(o.Origins, wrapped)), nil
 }
 
 // request is one request on its way through the surface.
@@ -221,6 +225,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Account(r.account()); err != nil {
 		return err
 	}
+	// To judge the caller the state was read as it is anywhere: what is read of it
+	// now need not be newer.
+	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	if err := r.check(s); err != nil {
 		return err
 	}

@@ -117,8 +117,13 @@ func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	header.Set("Content-Type", "application/xml")
 	header.Set("Content-Length", strconv.Itoa(len(x.b)))
 	w.WriteHeader(status)
-	if _, err := w.Write(x.b); err != nil {
-		return fmt.Errorf("write answer: %w", err)
+	// In pieces, each of which has its time: a page of keys has some megabytes.
+	for out, b := newSteady(w, stallTimeout), x.b; len(b) > 0; {
+		n, err := out.Write(b[:min(len(b), copyBuffer)])
+		if err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+		b = b[n:]
 	}
 	return nil
 }

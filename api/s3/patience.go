@@ -1,0 +1,90 @@
+package s3
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// stallTimeout is how long a client may send nothing of a body that it has
+// announced, or take nothing of an answer. The listener bounds only the head of a
+// request: content takes as long as it takes.
+const stallTimeout = time.Minute
+
+// grains is how often within stallTimeout a deadline is set anew at the most: it
+// costs a timer.
+const grains = 12
+
+// attended lets no request wait for its client for longer than stall, whatever the
+// handler reads and writes: net/http itself reads what a handler left of a body,
+// and writes what it left in a buffer.
+func attended(stall time.Duration, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		// Not every writer has deadlines; those that have none are not from a network.
+		_ = control.SetWriteDeadline(time.Time{}) // of the request before
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(stall))
+		}
+		h.ServeHTTP(w, r)
+		// Behind that for reading: what is left of a body is read before the answer.
+		_ = control.SetWriteDeadline(time.Now().Add(2 * stall))
+	})
+}
+
+// patient reads the body of a request from a client that has to go on sending.
+type patient struct {
+	r       io.Reader
+	control *http.ResponseController
+	stall   time.Duration
+	until   time.Time // when all has to be there; zero: whenever
+	set     time.Time // when the deadline was set last
+}
+
+// Read reads from the body. What it cannot read is the client's mistake.
+func (p *patient) Read(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(p.set) > p.stall/grains {
+		p.set = now
+		at := now.Add(p.stall)
+		if !p.until.IsZero() && p.until.Before(at) {
+			at = p.until
+		}
+		_ = p.control.SetReadDeadline(at)
+	}
+	n, err := p.r.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	if errors.Is(err, io.EOF) {
+		// From here on net/http looks whether the client is still there, which a
+		// deadline would end.
+		_ = p.control.SetReadDeadline(time.Time{})
+		return n, err
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	return n, errorf(IncompleteBody, "the request body could not be read to its end")
+}
+
+// steady writes an answer to a client that has to go on taking it.
+type steady struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	set     time.Time
+}
+
+func newSteady(w http.ResponseWriter, stall time.Duration) *steady {
+	return &steady{w: w, control: http.NewResponseController(w), stall: stall}
+}
+
+func (s *steady) Write(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(s.set) > s.stall/grains {
+		s.set = now
+		_ = s.control.SetWriteDeadline(now.Add(s.stall))
+	}
+	return s.w.Write(b)
+}

@@ -1,0 +1,148 @@
+package s3
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hasty is the world with clients that are not waited for, and a channel that has
+// a token for each request that ended.
+func hasty(t *testing.T, stall time.Duration) (*world, <-chan struct{}) {
+	t.Helper()
+	w := newWorld(t)
+	w.scene(t)
+	h, err := build(w.options, stall)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 10)
+	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		defer func() { ended <- struct{}{} }()
+		h.ServeHTTP(rw, r)
+	})
+	return w, ended
+}
+
+func TestAClientThatStopsSendingIsCut(t *testing.T) {
+	for _, tc := range []struct {
+		name, request, code string
+		want                int
+	}{
+		{"in a body", "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 10\n\nhello", "RequestTimeout", 400},
+		{"in chunks", "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 100\nContent-Encoding: aws-chunked\n\na\nhello", "RequestTimeout", 400},
+		{"in a small body", "PUT /photos/cat.jpg?tagging HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 10\n\nhello", "RequestTimeout", 400},
+		// What a handler does not read net/http does, before it answers.
+		{"and may not send at all", "PUT /photos/k HTTP/1.1\nHost: x\nContent-Length: 10\n\nhello", "AccessDenied", 403},
+		{"of what nobody reads", "DELETE /photos/cat.jpg HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 10\n\nhello", "", 204},
+	} {
+		w, ended := hasty(t, 100*time.Millisecond)
+		_, in := w.dial(t, tc.request)
+		if got, body := readAnswer(t, in, "PUT"); got.StatusCode != tc.want || !strings.Contains(body, tc.code) {
+			t.Errorf("%s: %d %s", tc.name, got.StatusCode, body)
+		}
+		<-ended
+		if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+			t.Errorf("%s: the connection lives on: %q, %v", tc.name, rest, err)
+		}
+	}
+}
+
+func TestAClientThatStopsTakingIsCut(t *testing.T) {
+	w, ended := hasty(t, 100*time.Millisecond)
+	w.fake.mu.Lock()
+	o := w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"]
+	o.Root = w.fake.keep(make([]byte, 64<<20)) // more than any socket holds
+	o.Size = 64 << 20
+	w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"] = o
+	w.fake.mu.Unlock()
+	w.dial(t, "GET /photos/cat.jpg HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\n\n")
+	<-ended
+}
+
+// deadlines notes what is set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	mu    sync.Mutex
+	read  []time.Time
+	write []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.read = append(d.read, t)
+	return nil
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.write = append(d.write, t)
+	return nil
+}
+
+// TestDeadlinesAreOfOneRequest: connections are used again, and a deadline that is
+// left would end what has nothing to do with it.
+func TestDeadlinesAreOfOneRequest(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	for _, c := range []call{{method: "GET", path: "/photos/cat.jpg"}, {method: "PUT", path: "/photos/k", body: "hello"}, {method: "GET", path: "/photos?list-type=2"}} {
+		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		w.handler.ServeHTTP(d, w.request(t, c))
+		if len(d.write) < 2 || !d.write[0].IsZero() || d.write[len(d.write)-1].IsZero() {
+			t.Errorf("%s %s: write deadlines %v", c.method, c.path, d.write)
+		}
+		// A read deadline in a request without a body, or behind its end, would look
+		// as if the client had left.
+		if c.body == "" && len(d.read) > 0 || c.body != "" && (len(d.read) < 2 || d.read[0].IsZero() || !d.read[len(d.read)-1].IsZero()) {
+			t.Errorf("%s %s: read deadlines %v", c.method, c.path, d.read)
+		}
+	}
+}
+
+func TestLargeBodiesInMemoryAreFew(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	large := func(body io.Reader) *http.Request {
+		r := w.request(t, call{method: "POST", path: "/photos?delete"})
+		r.Body, r.ContentLength = io.NopCloser(body), smallBody+1
+		return r
+	}
+	var all sync.WaitGroup
+	var writers []*io.PipeWriter
+	for range maxLargeBodies {
+		in, out := io.Pipe()
+		all.Go(func() {
+			rec := httptest.NewRecorder()
+			w.handler.ServeHTTP(rec, large(in))
+			if rec.Code != 400 {
+				t.Errorf("%d %s", rec.Code, rec.Body)
+			}
+		})
+		if _, err := out.Write([]byte("<")); err != nil { // it is being read
+			t.Fatal(err)
+		}
+		writers = append(writers, out)
+	}
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, large(bytes.NewReader(nil)))
+	if rec.Code != 503 || !strings.Contains(rec.Body.String(), "SlowDown") {
+		t.Errorf("one more: %d %s", rec.Code, rec.Body)
+	}
+	w.must(t, 200, call{method: "POST", path: "/photos?delete", body: "<Delete><Object><Key>cat.jpg</Key></Object></Delete>"})
+	for _, out := range writers {
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+	body := fmt.Sprintf("<Delete><Object><Key>sealed</Key></Object>%s</Delete>", strings.Repeat(" ", smallBody))
+	w.must(t, 200, call{method: "POST", path: "/photos?delete", body: body})
+}
