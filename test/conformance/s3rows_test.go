@@ -246,6 +246,17 @@ func testS3Permissions(t *testing.T, o *objects) {
 		revoked.refused(http.StatusForbidden, "AccessDenied", http.MethodPut, bucket+"/k", []byte("z"))
 	}
 
+	// A session counts until it is ended, anywhere.
+	session := o.with(signIn(t, leader, "objects@example.org"))
+	session.ok(http.StatusOK, http.MethodPut, bucket+"/session", []byte("x"))
+	session.ok(http.StatusOK, http.MethodGet, bucket+"/session", nil)
+	if r := do(t, o.cluster.Followers()[0], session.token, http.MethodDelete, "/auth/token", "", nil); r.Status/100 != 2 {
+		t.Fatalf("sign out: %d %s", r.Status, r.Body)
+	}
+	for range o.cluster.Nodes {
+		session.refused(http.StatusForbidden, "AccessDenied", http.MethodGet, bucket+"/session", nil)
+	}
+
 	// Another account: the same name is another bucket, and this one is not there.
 	other := newObjects(t, o.cluster, "other-objects@example.org")
 	absent := "/absent" + randomName()

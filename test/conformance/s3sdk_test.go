@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -42,6 +44,7 @@ func (g gateway) sdk(n *harness.Node) *s3.Client {
 func TestStockS3SDKs(t *testing.T) {
 	g := newGateway(t, harness.Options{})
 	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
+	t.Run("links and tokens", func(t *testing.T) { testLinks(t, g) })
 	t.Run("minio-go", func(t *testing.T) { testMinio(t, g) })
 	t.Run("client-s3 and lib-storage", func(t *testing.T) {
 		modules, script := harness.Script(t, "testdata/s3js", "clients.mjs")
@@ -169,6 +172,62 @@ func testSDKMultipart(t *testing.T, c *s3.Client, bucket *string) string {
 		t.Fatalf("big: %d bytes, %v", len(body), err)
 	}
 	return aws.ToString(got.ETag)
+}
+
+// testLinks uses links that the SDK signs, which need no credentials, and an access
+// key that is a token.
+func testLinks(t *testing.T, g gateway) {
+	ctx := t.Context()
+	c := g.sdk(g.node)
+	bucket, key := aws.String("links"+randomName()), aws.String("a b/ü")
+	token := s3.New(c.Options(), func(o *s3.Options) {
+		o.Credentials = credentials.NewStaticCredentialsProvider("JWT:"+g.key.Token, "not used", "")
+	})
+	if _, err := token.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	links := s3.NewPresignClient(c)
+	put, err := links.PresignPutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key}, s3.WithPresignExpires(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	get, err := links.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(method, url, body string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	if code, text := send(http.MethodPut, put.URL, "by a link"); code != http.StatusOK {
+		t.Fatalf("PUT by a link: %d %s", code, text)
+	}
+	if code, text := send(http.MethodGet, get.URL, ""); code != http.StatusOK || text != "by a link" {
+		t.Errorf("GET by a link: %d %s", code, text)
+	}
+	for name, url := range map[string]string{
+		"another key":       strings.Replace(get.URL, "a%20b", "a%20c", 1),
+		"a longer life":     strings.Replace(get.URL, "X-Amz-Expires=900", "X-Amz-Expires=90000", 1),
+		"another signature": get.URL[:len(get.URL)-1] + "x",
+		"another method":    put.URL,
+	} {
+		if code, text := send(http.MethodGet, url, ""); code != http.StatusForbidden || url == get.URL {
+			t.Errorf("%s: %d %s", name, code, text)
+		}
+	}
 }
 
 func testMinio(t *testing.T, g gateway) {
