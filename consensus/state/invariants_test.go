@@ -32,8 +32,10 @@ func (m *machine) check() {
 	bump(m.t, want, ticketCount, len(tickets))
 	m.wantCharges(want, pins, roots, links)
 
-	for _, table := range []byte{tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink} {
+	for _, table := range []byte{
+		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink,
+	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
 			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey)

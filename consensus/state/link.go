@@ -26,6 +26,7 @@ type linking struct {
 	// What judge found.
 	was     *Root
 	holders []NodeID // that count
+	full    int      // holders that content should have; only where it is not pinned yet
 }
 
 // judge finds everything that can be wrong with the change, before a write.
@@ -34,10 +35,12 @@ func (l *linking) judge(tx Tx) error {
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
 		return err
 	}
-	if taken, err := has(tx, linkKey(l.root, l.account, l.id)); err != nil {
-		return err
-	} else if taken {
-		return Errorf(CodeExists, "there is a version %s already", l.id)
+	if l.was != nil && l.was.Links > 0 {
+		if taken, err := has(tx, linkKey(l.root, l.account, l.id)); err != nil {
+			return err
+		} else if taken {
+			return Errorf(CodeExists, "there is a version %s already", l.id)
+		}
 	}
 	if l.content == nil {
 		if l.was == nil || l.was.Links == 0 {
@@ -59,6 +62,7 @@ func (l *linking) judge(tx Tx) error {
 	if err != nil {
 		return err
 	}
+	l.full = min(int(cl.Replication), int(members))
 	if len(l.holders) < cl.need(members) {
 		return Errorf(CodeConflict, "the content is not kept by enough nodes any more")
 	}
@@ -88,13 +92,15 @@ func (l *linking) afford(r Reader, size uint64) error {
 	if err != nil || q == nil {
 		return err
 	}
-	now, err := get[charge](r, chargeKey(l.account, l.root))
-	if err != nil {
-		return err
-	}
 	others := q.Used()
-	if now != nil {
-		others -= min(others, now.Bytes)
+	if l.was != nil { // of what is new nothing is charged
+		now, err := get[charge](r, chargeKey(l.account, l.root))
+		if err != nil {
+			return err
+		}
+		if now != nil {
+			others -= min(others, now.Bytes)
+		}
 	}
 	if others > math.MaxInt64-size {
 		return Errorf(CodeTooLarge, "the account stores more than can be counted")
@@ -157,17 +163,14 @@ func (l *linking) write(tx Tx, e *entry) error {
 	if err := tx.Set(linkKey(l.root, l.account, l.id), nil); err != nil {
 		return err
 	}
-	root := l.was
-	var err error
+	bind := l.join
 	switch {
-	case root == nil:
-		root, err = l.found(tx, e)
-	case root.Status != Pinned:
-		err = l.finish(tx, root, e)
-	default:
-		err = l.join(tx, root, e)
+	case l.was == nil:
+		bind = l.found
+	case l.was.Status != Pinned:
+		bind = l.finish
 	}
-	if err != nil {
+	if err := bind(tx, e); err != nil {
 		return err
 	}
 	for _, d := range l.drops {
@@ -184,28 +187,49 @@ func (l *linking) charge(tx Tx, size uint64) error {
 	if err != nil || q == nil {
 		return err
 	}
-	return setCharge(tx, l.account, q, l.root, charge{Bytes: size, Stored: true})
+	to := charge{Bytes: size, Stored: true}
+	if l.was != nil {
+		return setCharge(tx, l.account, q, l.root, to)
+	}
+	if err := to.on(q, true); err != nil {
+		return err
+	}
+	if err := put(tx, quotaKey(l.account), q); err != nil {
+		return err
+	}
+	return put(tx, chargeKey(l.account, l.root), &to)
 }
 
-// found makes the record of content that is new here: born held.
-func (l *linking) found(tx Tx, e *entry) (*Root, error) {
+// found makes the record of content that is new here: born held. It looks nothing up
+// that cannot be there: what is new costs the most look-ups.
+func (l *linking) found(tx Tx, e *entry) error {
 	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks, Links: 1}
 	nodes, err := onlyMembers(tx, l.content.Nodes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.hold(tx, root, nodes); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.charge(tx, root.Size); err != nil {
-		return nil, err
+		return err
 	}
-	return root, rejudge(tx, root, e) // for the mark of what is short
+	if root.In(Held) < l.full {
+		if err := tx.Set(shortKey(root.Key), nil); err != nil {
+			return err
+		}
+		if err := count(tx, shortCount, 1); err != nil {
+			return err
+		}
+	}
+	e.fx.touch(root)
+	return put(tx, rootKey(root.Key), root)
 }
 
 // finish makes pinned what pins are waiting for, or what has failed and is on its
 // way out: the pins follow.
-func (l *linking) finish(tx Tx, root *Root, e *entry) error {
+func (l *linking) finish(tx Tx, e *entry) error {
+	root := l.was
 	e.fx.touch(root) // the nodes that lose it
 	if root.Status == Failed {
 		root.Born, root.Status, root.Detail = e.index, Queued, ""
@@ -264,7 +288,8 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 }
 
 // join adds a link to what is pinned. Where it is kept stays as it is.
-func (l *linking) join(tx Tx, root *Root, e *entry) error {
+func (l *linking) join(tx Tx, e *entry) error {
+	root := l.was
 	root.Links++
 	if err := l.charge(tx, root.Size); err != nil {
 		return err
