@@ -317,8 +317,10 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	if root.Born != e.born {
 		e.renew(root.Born) // that was about another incarnation
 	}
-	// What is left of a damaged copy may be the last there is: it is never given up.
-	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) && !d.t.damaged(e.root) {
+	// What is left of a damaged copy may be the last there is: it is never given up,
+	// and neither is what objects name, which was held once.
+	last := root.Links > 0 || d.t.damaged(e.root)
+	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
 		d.unnote(e)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))

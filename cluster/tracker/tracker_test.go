@@ -228,6 +228,41 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 	})
 }
 
+// Content that objects name was held once: who cannot fetch it keeps what has come and
+// tries again, whoever lost it.
+func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		w.net.set(key(1), vanishes(2))
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
+			&state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: "bucket", Created: 1}})
+		view, release := w.state.State.LocalView()
+		b, err := view.Bucket(clustertest.Operator, "bucket")
+		release()
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.state.Apply(w, &state.PutObject{
+			Account: b.Account, Bucket: b.Name, Born: b.Born, Object: state.Object{ID: "v", Key: "k", Root: key(1), Size: 90, Created: 1, ETag: "e"},
+			Content: state.Content{Root: key(1), Bytes: 100, Blocks: 10, Nodes: []state.NodeID{self}, Held: []state.Holding{{Node: other}}},
+		})
+		w.says(other, 1, state.GaveUp)
+		w.store.onDrop = func() { w.Error("what had come is dropped") }
+		w.start()
+		defer w.stop()
+		w.pass(24 * time.Hour)
+		if n := len(w.net.fetched(key(1))); n <= DefaultAttempts {
+			w.Errorf("%d attempts in a day", n)
+		}
+		w.wantPhase(1, state.Assigned)
+		if o, ok := w.store.get(Owner(key(1))); !ok || o.blocks != 2 {
+			w.Error("what had come is gone")
+		}
+		w.net.set(key(1), good)
+		w.pass(24 * time.Hour)
+		w.wantPhase(1, state.Held)
+	})
+}
+
 func TestPinningAgainAfterFailureBeginsAfresh(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), absent)

@@ -195,7 +195,7 @@ func TestWhatObjectsNameNeverFails(t *testing.T) {
 	s.giveUp(root, "the disk is gone")
 	s.check()
 	r, err := s.view().Root(root)
-	if err != nil || r.Status != Pinned || s.status(alice, "p1") != "pinned" {
+	if err != nil || r.Status != Pinned || s.status(alice, "p1") != "pinned" || r.In(Assigned) != 3 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if short, err := s.view().IsShort(root); !short || err != nil {

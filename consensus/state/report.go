@@ -61,8 +61,8 @@ func report(tx Tx, node NodeID, item CopyReport, e *entry) error {
 		return nil
 	}
 	phase := item.Phase
-	if phase == GaveUp && own.Phase != Held && root.In(Held) > 0 {
-		phase = Assigned // somebody has it: giving up is no answer
+	if phase == GaveUp && (root.Links > 0 || own.Phase != Held && root.In(Held) > 0) {
+		phase = Assigned // somebody has it, or had it for an object: giving up is no answer
 	}
 	if own.Phase == phase && own.Reason == item.Reason {
 		return nil

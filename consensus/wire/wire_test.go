@@ -39,28 +39,7 @@ func every() []state.Command {
 		ID: "request", Account: "account", Created: 1_700_000_000_000, Status: state.Queued, CID: content.String(),
 		Given: state.GivenName | state.GivenMeta, Name: "näme", Origins: []string{"/dns/o"}, Meta: map[string]string{"b": "2", "a": "1"}, Detail: "d",
 	}
-	const born = 41 // what founded gives the bucket
-	sums := []state.Checksum{{Algorithm: "CRC32", Value: []byte{1, 2, 3, 4}, Composite: true}}
-	stored := state.Content{
-		Root: state.RootOf(content), Bytes: 9, Blocks: 2, Nodes: []state.NodeID{"n2", "node"}, Held: []state.Holding{{Node: "node", Epoch: 300}},
-	}
-	object := func(id state.VersionID, key string) state.Object {
-		return state.Object{
-			ID: id, Key: key, Root: stored.Root, Size: 7, Created: 10, ETag: "etag",
-			Headers: map[string]string{"Content-Type": "text/plain", "Expires": "0"}, Meta: map[string]string{"m": "ä"},
-			Tags: []state.Tag{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}}, Checksums: sums,
-			Parts: []state.PartRun{{Size: 3, Count: 2}, {Size: 1, Count: 1}}, Upload: "done",
-		}
-	}
-	whole := object("v4", "big")
-	whole.Upload, whole.Parts = "up", []state.PartRun{{Size: 7, Count: 1}}
-	upload := func(id state.UploadID) state.Upload {
-		return state.Upload{
-			ID: id, Key: "big", Created: 12, Headers: map[string]string{"Content-Type": "text/plain"}, Meta: map[string]string{"m": "1"},
-			Tags: []state.Tag{{Key: "b", Value: "1"}}, Checksum: state.Checksum{Algorithm: "SHA256", Composite: true}, Nodes: []state.NodeID{"node"},
-		}
-	}
-	return []state.Command{
+	return append([]state.Command{
 		&state.InitCluster{
 			Cluster: state.Cluster{
 				ID: "cluster", Created: 55, Replication: 3, WriteCopies: 2, SealedSigningKey: []byte{1, 2, 3}, Operator: "account",
@@ -112,43 +91,7 @@ func every() []state.Command {
 		&state.SetQuota{Account: "account", Allowance: 1 << 40},
 		&state.GrantCredits{Posting: state.Posting{ID: "posting", Account: "account", Credits: 7, Made: 8}},
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
-		&state.RaiseLevel{Level: 3},
-		&state.CreateBucket{Bucket: state.Bucket{Account: "account", Name: "bucket", Born: 3, Created: 4}},
-		&state.PutObject{
-			Account: "account", Bucket: "bucket", Born: born, Object: object("v1", "a/b\x00\xff"), Content: stored,
-			If: state.Condition{Absent: true, Match: []string{"etag", "*"}},
-		},
-		&state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: object("v2", "a/c"), Content: stored},
-		&state.CopyObject{
-			Account: "account", Bucket: "bucket", Born: born, Object: object("v3", "copy"), If: state.Condition{Absent: true},
-			SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2",
-		},
-		&state.SetObjectTags{
-			Account: "account", Bucket: "bucket", Born: born, Key: "copy", ID: "v3", Tags: []state.Tag{{Key: "k", Value: ""}, {Key: "j", Value: "ä"}},
-		},
-		&state.CreateUpload{Account: "account", Bucket: "bucket", Born: born, Upload: upload("up")},
-		&state.CreateUpload{Account: "account", Bucket: "bucket", Born: born, Upload: upload("other")},
-		&state.PutPart{
-			Account: "account", Bucket: "bucket", Born: born, Key: "big", Upload: "up", Content: stored,
-			Part: state.Part{Number: 10_000, ID: "p1", Root: stored.Root, Size: 7, Created: 11, ETag: "e", Checksums: sums},
-		},
-		&state.CopyPart{
-			Account: "account", Bucket: "bucket", Born: born, Key: "big", Upload: "other",
-			Part:         state.Part{Number: 1, ID: "p2", Root: stored.Root, Size: 7, Created: 11, ETag: "e"},
-			SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2",
-		},
-		&state.CompleteUpload{
-			Account: "account", Bucket: "bucket", Born: born, Object: whole, Content: stored,
-			Parts: []state.PartRef{{Number: 10_000, ID: "p1"}}, If: state.Condition{Match: []string{"e"}},
-		},
-		&state.AbortUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other"},
-		&state.DeleteObjects{
-			Account: "account", Bucket: "bucket", Born: born, Keys: []string{"a/c"}, If: state.Condition{Match: []string{"etag"}},
-		},
-		&state.DeleteBucket{Account: "account", Name: "bucket", Born: born},
-		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
-		&state.Fence{Node: "node", Epoch: 3},
-	}
+	}, namings()...)
 }
 
 var op = state.OpID{0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
