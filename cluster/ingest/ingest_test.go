@@ -275,7 +275,7 @@ func TestTheEndOfItsContextEndsAStore(t *testing.T) {
 					case !errors.Is(err, context.Canceled):
 						t.Errorf("node %s, step %d: %v", id, step, err)
 					}
-					time.Sleep(2 * fenceEvery) // its stream may break just when it says that it keeps it
+					<-time.After(2 * fenceEvery) // its stream may break just when it says that it keeps it
 					w.wantClean()
 				})
 			}
@@ -373,13 +373,13 @@ func TestGuardsWithoutAnOutcomeEndWithAFence(t *testing.T) {
 						t.Errorf("%d guards, epoch %d, told %d", b.guards.count(), b.fences.now(), told)
 					}
 					b.fences.fail(errors.New("no majority"))
-					time.Sleep(10 * fenceEvery)
+					<-time.After(10 * fenceEvery)
 					synctest.Wait()
 					if b.guards.count() != 1 {
 						t.Error("a guard ends without a fence")
 					}
 					b.fences.fail(nil)
-					time.Sleep(2 * maxRetry)
+					<-time.After(2 * maxRetry)
 					synctest.Wait()
 					if b.guards.count() != 0 || b.fences.now() != told+1 {
 						t.Errorf("%d guards, epoch %d, told %d", b.guards.count(), b.fences.now(), told)
@@ -400,9 +400,9 @@ func TestFencesAreRare(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Unknown()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
-		time.Sleep(2 * fenceEvery)
+		<-time.After(2 * fenceEvery)
 		if n := w.node("b").fences.now() - before; n < 1 || n > 3 {
 			t.Errorf("%d fences for 100 s of unknown ends", n)
 		}
@@ -421,7 +421,7 @@ func TestRenewTellsThePresentEpochs(t *testing.T) {
 			t.Fatal(err)
 		}
 		lost.Unknown()
-		time.Sleep(2 * fenceEvery)
+		<-time.After(2 * fenceEvery)
 		w.wantGuards(1)
 		for _, h := range s.Content.Held {
 			if h.Epoch == w.node(h.Node).fences.now() {
@@ -474,7 +474,7 @@ func TestAPusherThatDiesBeforeTheEndLeavesNothing(t *testing.T) {
 		}
 		close(hang)
 		wantCode(t, <-done, state.ErrUnavailable)
-		time.Sleep(10 * fenceEvery)
+		<-time.After(10 * fenceEvery)
 		w.wantClean()
 		if w.node("b").fences.now() != before {
 			t.Error("there was a fence for what nobody was told")
@@ -507,7 +507,7 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 		if d := w.node("a").dials; d != 1 {
 			t.Errorf("%d streams for 20 puts, one after the other", d)
 		}
-		time.Sleep(2 * idleAfter) // it is closed
+		<-time.After(2 * idleAfter) // it is closed
 		put(1)
 		w.node("a").cut() // unlike this one, which breaks
 		put(2)
@@ -551,7 +551,7 @@ func TestWithoutAnEpochNothingIsKept(t *testing.T) {
 		w.wantClean()
 		// Who waits is served once there is one.
 		go func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			b.fences.fail(nil)
 		}()
 		s, err := w.node("a").Store(w.Context(), strings.NewReader("x"), Placement{Nodes: w.all, Copies: 2})
@@ -582,7 +582,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(10 * memoryPatience)
+		<-time.After(10 * memoryPatience)
 		close(hang)
 		ended.Wait()
 		if n := limited.Load(); n == 0 || n == 40 {

@@ -143,7 +143,7 @@ func (n *tracked) has(s *Stored) bool {
 
 func (n *tracked) wantHas(s *Stored, after time.Duration, want bool) {
 	n.w.Helper()
-	time.Sleep(after)
+	<-time.After(after)
 	synctest.Wait()
 	if got := n.has(s); got != want {
 		n.w.Errorf("after %v: here %t, want %t", after, got, want)
@@ -202,7 +202,7 @@ func TestAfterARestartOnlyAFenceDrops(t *testing.T) {
 		n.halt()
 		n.none.Store(true)
 		n.run()
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		if !n.has(kept) || !n.has(gone) {
 			t.Error("it was dropped before a fence")
 		}

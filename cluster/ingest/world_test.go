@@ -500,7 +500,7 @@ func (w *world) wantKept(s *Stored, data []byte, nodes ...state.NodeID) {
 // everything has come to rest.
 func (w *world) wantClean() {
 	w.Helper()
-	time.Sleep(2 * cutTimeout)
+	<-time.After(2 * cutTimeout)
 	synctest.Wait()
 	for _, id := range w.all {
 		n := w.nodes[id]

@@ -494,7 +494,6 @@ func TestUploads(t *testing.T) {
 	if _, err := w.objects.PutPart(ctx, a, "bkt", PartRequest{Key: "k", Upload: id, Number: 1, Body: bodyOf("x")}); !errors.Is(err, state.ErrNoUpload) {
 		t.Error(err)
 	}
-
 }
 
 func TestPartsOfObjectsAndOldUploads(t *testing.T) {

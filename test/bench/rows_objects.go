@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -84,11 +83,16 @@ func (s *store) puts(prefix string, size, clients int) load {
 	for i := 0; i < len(base); i += 8 {
 		binary.LittleEndian.PutUint64(base[i:], rand.Uint64())
 	}
-	pool := sync.Pool{New: func() any { return append([]byte(nil), base...) }}
+	bodies := make(chan []byte, clients) // one of each client is used again
 	return load{
-		clients: clients, time: s.b.load, discard: true, done: func(r request) { pool.Put(r.body) },
+		clients: clients, time: s.b.load, discard: true, done: func(r request) { bodies <- r.body },
 		make: func(n int) request {
-			body := pool.Get().([]byte)
+			var body []byte
+			select {
+			case body = <-bodies:
+			default:
+				body = append(body, base...)
+			}
 			for at := 0; at < len(body); at += chunkBytes {
 				binary.LittleEndian.PutUint64(body[at:], uint64(n)<<32|rand.Uint64()&0xffffffff)
 			}

@@ -261,8 +261,16 @@ func testS3Permissions(t *testing.T, o *objects) {
 	other := newObjects(t, o.cluster, "other-objects@example.org")
 	absent := "/absent" + randomName()
 	for _, q := range []struct{ method, path string }{
-		{http.MethodGet, "?list-type=2"}, {http.MethodHead, ""}, {http.MethodDelete, ""}, {http.MethodGet, "/k"}, {http.MethodHead, "/k"},
-		{http.MethodPut, "/k"}, {http.MethodDelete, "/k"}, {http.MethodGet, "?location"}, {http.MethodPost, "/k?uploads"}, {http.MethodGet, "/k?tagging"},
+		{http.MethodGet, "?list-type=2"},
+		{http.MethodHead, ""},
+		{http.MethodDelete, ""},
+		{http.MethodGet, "/k"},
+		{http.MethodHead, "/k"},
+		{http.MethodPut, "/k"},
+		{http.MethodDelete, "/k"},
+		{http.MethodGet, "?location"},
+		{http.MethodPost, "/k?uploads"},
+		{http.MethodGet, "/k?tagging"},
 	} {
 		a := other.call(q.method, bucket+q.path, nil)
 		b := other.call(q.method, absent+q.path, nil)
@@ -574,12 +582,21 @@ func testS3Reads(t *testing.T, o *objects) {
 		status int
 		pairs  []string
 	}{
-		{304, []string{"If-None-Match", etag}}, {304, []string{"If-None-Match", strings.Trim(etag, `"`)}}, {304, []string{"If-None-Match", "W/" + etag}},
-		{304, []string{"If-None-Match", `"x", ` + etag}}, {304, []string{"If-None-Match", "*"}}, {200, []string{"If-None-Match", `"x"`}},
-		{304, []string{"If-Modified-Since", modified}}, {200, []string{"If-Modified-Since", earlier}},
-		{200, []string{"If-None-Match", `"x"`, "If-Modified-Since", modified}}, {304, []string{"If-None-Match", etag, "If-Modified-Since", earlier}},
-		{200, []string{"If-Match", etag}}, {412, []string{"If-Match", `"x"`}}, {200, []string{"If-Match", "*"}},
-		{200, []string{"If-Unmodified-Since", later}}, {412, []string{"If-Unmodified-Since", earlier}},
+		{304, []string{"If-None-Match", etag}},
+		{304, []string{"If-None-Match", strings.Trim(etag, `"`)}},
+		{304, []string{"If-None-Match", "W/" + etag}},
+		{304, []string{"If-None-Match", `"x", ` + etag}},
+		{304, []string{"If-None-Match", "*"}},
+		{200, []string{"If-None-Match", `"x"`}},
+		{304, []string{"If-Modified-Since", modified}},
+		{200, []string{"If-Modified-Since", earlier}},
+		{200, []string{"If-None-Match", `"x"`, "If-Modified-Since", modified}},
+		{304, []string{"If-None-Match", etag, "If-Modified-Since", earlier}},
+		{200, []string{"If-Match", etag}},
+		{412, []string{"If-Match", `"x"`}},
+		{200, []string{"If-Match", "*"}},
+		{200, []string{"If-Unmodified-Since", later}},
+		{412, []string{"If-Unmodified-Since", earlier}},
 		{200, []string{"If-Match", etag, "If-Unmodified-Since", earlier}},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
