@@ -47,6 +47,9 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 		a.Meta[strings.ToLower(name[len(metaPrefix):])] = value
 		size += len(name) - len(metaPrefix) + len(value)
 	}
+	if len(a.Meta) > state.MaxMetaPairs {
+		return a, errorf(MetadataTooLarge, "your metadata has more than %d headers", state.MaxMetaPairs)
+	}
 	if size > state.MaxHeaderBytes {
 		return a, errorf(MetadataTooLarge, "your metadata headers exceed the maximum allowed metadata size of %d bytes", state.MaxHeaderBytes)
 	}

@@ -1,9 +1,11 @@
 package s3
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -486,7 +488,8 @@ func TestAddressesAndAccountsAreHeldToTheirRates(t *testing.T) {
 		"account": web.NewLimits(web.Rate{PerSecond: 1, Burst: 2}, web.Rate{}, nil, w.now),
 		"address": web.NewLimits(web.Rate{}, web.Rate{PerSecond: 1, Burst: 2}, nil, w.now),
 	} {
-		w.options.Limits = limits
+		var log bytes.Buffer
+		w.options.Limits, w.options.Logger = limits, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		w.rebuild(t)
 		for range 2 {
 			w.must(t, 200, call{method: "GET", path: "/photos"})
@@ -495,6 +498,23 @@ func TestAddressesAndAccountsAreHeldToTheirRates(t *testing.T) {
 		if rec.Header().Get("Retry-After") != "1" || !strings.Contains(rec.Body.String(), "<Code>SlowDown</Code>") {
 			t.Errorf("%s: %v %s", name, rec.Header(), rec.Body)
 		}
+		if log.Len() > 0 {
+			t.Errorf("%s: a flood of requests is a flood of the log: %s", name, &log)
+		}
+	}
+}
+
+func TestTheLogHasNoKeysOfObjects(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	var log bytes.Buffer
+	w.options.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.rebuild(t)
+	for _, c := range []call{{method: "GET", path: "/photos/cat.jpg"}, {method: "GET", path: "/photos/absent-cat"}, {method: "PUT", path: "/photos/secret-cat?acl"}, {method: "GET", path: "/photos?prefix=secret"}} {
+		w.do(t, c)
+	}
+	if text := log.String(); strings.Contains(text, "cat") || strings.Contains(text, "secret") || strings.Contains(text, w.alice.Token) || !strings.Contains(text, "path=/photos/…") {
+		t.Errorf("%s", text)
 	}
 }
 
@@ -569,5 +589,57 @@ func TestAReadNeedNotBeNewerThanTheJudgement(t *testing.T) {
 	defer release()
 	if w.fake.seen == 0 || w.fake.seen != view.Index() {
 		t.Errorf("seen %d, the state is at %d", w.fake.seen, view.Index())
+	}
+}
+
+func TestMetadataHasBounds(t *testing.T) {
+	h := http.Header{}
+	for n := range state.MaxMetaPairs {
+		h.Set(fmt.Sprintf("X-Amz-Meta-%d", n), "v")
+	}
+	if a, err := attributesOf(h); err != nil || len(a.Meta) != state.MaxMetaPairs {
+		t.Errorf("%d, %v", len(a.Meta), err)
+	}
+	h.Set("X-Amz-Meta-More", "v")
+	if _, err := attributesOf(h); err == nil {
+		t.Error("one pair more was taken")
+	}
+	h = http.Header{"X-Amz-Meta-A": {strings.Repeat("x", state.MaxHeaderBytes-1)}, "X-Amz-Meta-": {"no name"}}
+	if _, err := attributesOf(h); err != nil {
+		t.Error(err)
+	}
+	h.Set("Cache-Control", "x")
+	if _, err := attributesOf(h); err == nil {
+		t.Error("a byte more was taken")
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	w := newWorld(b)
+	w.put(b, "/photos/k", strings.Repeat("x", 4096), "x-amz-meta-a: b")
+	bench(b, w, func() call { return call{method: "GET", path: "/photos/k"} })
+}
+
+func BenchmarkPut(b *testing.B) {
+	w := newWorld(b)
+	w.put(b, "/photos/k", "x")
+	body := strings.Repeat("x", 4096)
+	bench(b, w, func() call {
+		return call{method: "PUT", path: "/photos/k", body: body, header: []string{"Content-Type: text/x"}}
+	})
+}
+
+func BenchmarkList1000(b *testing.B) {
+	w := newWorld(b)
+	for n := range 1000 {
+		w.put(b, fmt.Sprintf("/photos/folder/an-object-%d", n), "x")
+	}
+	bench(b, w, func() call { return call{method: "GET", path: "/photos?list-type=2&encoding-type=url"} })
+}
+
+func bench(b *testing.B, w *world, c func() call) {
+	b.ReportAllocs()
+	for b.Loop() {
+		w.must(b, 200, c())
 	}
 }

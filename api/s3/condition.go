@@ -102,6 +102,9 @@ func writeCondition(h http.Header) (c state.Condition, err error) {
 		if len(c.Match) > maxConditionTags {
 			return c, errorf(InvalidArgument, "If-Match has more than %d ETags", maxConditionTags)
 		}
+		for i, tag := range c.Match {
+			c.Match[i] = tag[:min(len(tag), maxTagBytes)]
+		}
 	}
 	for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since", "X-Amz-If-Match-Size", "X-Amz-If-Match-Last-Modified-Time"} {
 		if h.Get(name) != "" {
@@ -111,8 +114,12 @@ func writeCondition(h http.Header) (c state.Condition, err error) {
 	return c, nil
 }
 
-// maxConditionTags bounds the ETags of a condition that is part of a command.
-const maxConditionTags = 16
+// Bounds of a condition, which is part of a command.
+const (
+	maxConditionTags = 16
+	// maxTagBytes is longer than any ETag: one that is cut still is none.
+	maxTagBytes = 64
+)
 
 func notImplemented(what string) *Error {
 	return errorf(NotImplemented, "a header you provided implies functionality that is not implemented: %s", what)

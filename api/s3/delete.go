@@ -51,7 +51,8 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 		}
 		var c state.Condition
 		if d.etag != "" {
-			c.Match = []string{unquote(d.etag)}
+			tag := unquote(d.etag)
+			c.Match = []string{tag[:min(len(tag), maxTagBytes)]}
 		}
 		failed[i] = s.remove(ctx, r, d, c)
 	}

@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -129,6 +130,9 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
+// listedBytes is about how much one object of a list is, in bytes.
+const listedBytes = 320
+
 // finish writes what both versions of a list end with.
 func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
 	x.number("MaxKeys", int64(l.limit))
@@ -139,6 +143,7 @@ func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owne
 	if l.encoding != "" {
 		x.text("EncodingType", l.encoding)
 	}
+	x.b = slices.Grow(x.b, listedBytes*len(page.Objects))
 	for i := range page.Objects {
 		o := &page.Objects[i]
 		x.begin("Contents")

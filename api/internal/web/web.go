@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // Handler answers a request or returns why it cannot. It writes nothing before
@@ -101,6 +103,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client left, or the server ends
+	case tooMany(err):
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
@@ -126,6 +129,13 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// tooMany tells whether an error says that somebody asks too often, whatever a
+// surface answers then.
+func tooMany(err error) bool {
+	var own *Error
+	return errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests || errors.Is(err, state.ErrLimited)
 }
 
 // panicked is a panic of a handler as an error.
