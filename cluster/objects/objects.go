@@ -103,8 +103,17 @@ const maxAttempts = 4
 
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
 
-// look calls fn with the state as it is now, anywhere in the cluster.
+// look calls fn with the state as it was at some moment since the request began,
+// or later.
 func (o *Objects) look(ctx context.Context, fn func(state.View) error) error {
+	if seen := SeenIndex(ctx); seen > 0 {
+		view, release := o.opts.State.LocalView()
+		if view.Index() >= seen {
+			defer release()
+			return fn(view)
+		}
+		release()
+	}
 	view, release, err := o.opts.State.View(ctx)
 	if err != nil {
 		return fmt.Errorf("read state: %w", err)

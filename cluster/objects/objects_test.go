@@ -573,6 +573,21 @@ func TestANodeWithoutRoomKeepsNothing(t *testing.T) {
 	}
 }
 
+func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.put("bkt", "k", "x")
+	view, release := w.state.LocalView()
+	index := view.Index()
+	release()
+	w.state.Fail(state.ErrUnavailable)
+	for seen, want := range map[uint64]error{0: state.ErrUnavailable, index: nil, index + 1: state.ErrUnavailable} {
+		if _, err := w.objects.Object(Seen(t.Context(), seen), w.account, "bkt", "k"); !errors.Is(err, want) {
+			t.Errorf("having seen %d of %d: %v, want %v", seen, index, err, want)
+		}
+	}
+}
+
 func TestNothingCrossesAccounts(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
