@@ -98,7 +98,7 @@ const (
 	// transaction of the block store. A body has three batches in memory at most.
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 256 << 20
-	// memoryPatience is how long a body waits for memory that others have.
+	// memoryPatience is the longest that a body waits for memory that others have.
 	memoryPatience = 10 * time.Second
 )
 

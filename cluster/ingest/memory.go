@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"golang.org/x/sync/semaphore"
@@ -23,10 +24,12 @@ type memory struct {
 	held int64 // the reader's; what was handed on is released by release alone
 }
 
-// take waits for n bytes. Bodies that wait have some already, so the waiting ends.
+// take waits for n bytes. Bodies that wait may have some already, so that all of them
+// would wait for ever: each waits for a time of its own, and what one that is refused
+// gives back lets others go on.
 func (m *memory) take(n int64) error {
 	if !m.of.TryAcquire(n) {
-		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience)
+		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience/2+rand.N(memoryPatience/2))
 		defer cancel()
 		if m.of.Acquire(ctx, n) != nil {
 			if err := m.ctx.Err(); err != nil {
