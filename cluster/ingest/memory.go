@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"golang.org/x/sync/semaphore"
@@ -15,6 +15,8 @@ import (
 const (
 	firstPiece  = 64<<10 + 1
 	pieceGrowth = 4
+	// memoryTurns are the different times for which bodies wait for memory.
+	memoryTurns = 32
 )
 
 // memory is what one body has taken of the memory for all bodies.
@@ -22,6 +24,7 @@ type memory struct {
 	ctx  context.Context // of the one Store
 	of   *semaphore.Weighted
 	held int64 // the reader's; what was handed on is released by release alone
+	turn uint64
 }
 
 // take waits for n bytes. Bodies that wait may have some already, so that all of them
@@ -29,7 +32,7 @@ type memory struct {
 // gives back lets others go on.
 func (m *memory) take(n int64) error {
 	if !m.of.TryAcquire(n) {
-		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience/2+rand.N(memoryPatience/2))
+		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
 		defer cancel()
 		if m.of.Acquire(ctx, n) != nil {
 			if err := m.ctx.Err(); err != nil {
