@@ -17,6 +17,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -98,7 +99,7 @@ const (
 	// transaction of the block store. A body has three batches in memory at most.
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 256 << 20
-	// memoryPatience is how long a body waits for memory that others have.
+	// memoryPatience is the longest that a body waits for memory that others have.
 	memoryPatience = 10 * time.Second
 )
 
@@ -125,6 +126,7 @@ type Ingest struct {
 	keeper   *keeper
 	pool     *pool
 	bodies   *semaphore.Weighted // bytes of bodies in memory
+	turns    atomic.Uint64       // bodies so far
 	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
 
 	life context.Context // until Run ends
@@ -208,7 +210,7 @@ func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*S
 	if err := check(place); err != nil {
 		return nil, err
 	}
-	m := &memory{ctx: ctx, of: i.bodies}
+	m := &memory{ctx: ctx, of: i.bodies, turn: i.turns.Add(1)}
 	data, more, err := m.first(body)
 	if err != nil {
 		m.release(m.held)

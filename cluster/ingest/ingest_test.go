@@ -454,32 +454,39 @@ func TestRenewTellsThePresentEpochs(t *testing.T) {
 }
 
 func TestAPusherThatDiesBeforeTheEndLeavesNothing(t *testing.T) {
-	bubble(t, 3, func(w *world) {
-		before := w.node("b").fences.now()
-		hang := make(chan struct{})
-		body := io.MultiReader(bytes.NewReader(bytesOf(1, 8<<20)), waits(hang))
-		done := make(chan error, 1)
-		go func() {
-			_, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 2})
-			done <- err
-		}()
-		synctest.Wait()
-		if len(w.node("b").store.arriving()) != 1 {
-			t.Error("nothing has arrived")
-		}
-		w.node("a").cut()
-		synctest.Wait()
-		if left := w.node("b").store.arriving(); len(left) > 0 {
-			t.Errorf("%v is left", left)
-		}
-		close(hang)
-		wantCode(t, <-done, state.ErrUnavailable)
-		<-time.After(10 * fenceEvery)
-		w.wantClean()
-		if w.node("b").fences.now() != before {
-			t.Error("there was a fence for what nobody was told")
-		}
-	})
+	for name, die := range map[string]func(n *node){
+		"its streams break": func(n *node) { n.cut() },
+		"it stops":          func(n *node) { n.stop() }, // and does not wait for the body
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, func(w *world) {
+				before := w.node("b").fences.now()
+				hang := make(chan struct{})
+				body := io.MultiReader(bytes.NewReader(bytesOf(1, 8<<20)), waits(hang))
+				done := make(chan error, 1)
+				go func() {
+					_, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 2})
+					done <- err
+				}()
+				synctest.Wait()
+				if len(w.node("b").store.arriving()) != 1 {
+					t.Error("nothing has arrived")
+				}
+				die(w.node("a"))
+				synctest.Wait()
+				if left := w.node("b").store.arriving(); len(left) > 0 {
+					t.Errorf("%v is left", left)
+				}
+				close(hang)
+				wantCode(t, <-done, state.ErrUnavailable)
+				<-time.After(10 * fenceEvery)
+				w.wantClean()
+				if w.node("b").fences.now() != before {
+					t.Error("there was a fence for what nobody was told")
+				}
+			})
+		})
+	}
 }
 
 // waits is a body that goes on when the channel is closed.

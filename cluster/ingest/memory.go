@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"golang.org/x/sync/semaphore"
@@ -14,6 +15,8 @@ import (
 const (
 	firstPiece  = 64<<10 + 1
 	pieceGrowth = 4
+	// memoryTurns are the different times for which bodies wait for memory.
+	memoryTurns = 32
 )
 
 // memory is what one body has taken of the memory for all bodies.
@@ -21,12 +24,15 @@ type memory struct {
 	ctx  context.Context // of the one Store
 	of   *semaphore.Weighted
 	held int64 // the reader's; what was handed on is released by release alone
+	turn uint64
 }
 
-// take waits for n bytes. Bodies that wait have some already, so the waiting ends.
+// take waits for n bytes. Bodies that wait may have some already, so that all of them
+// would wait for ever: each waits for a time of its own, and what one that is refused
+// gives back lets others go on.
 func (m *memory) take(n int64) error {
 	if !m.of.TryAcquire(n) {
-		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience)
+		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
 		defer cancel()
 		if m.of.Acquire(ctx, n) != nil {
 			if err := m.ctx.Err(); err != nil {

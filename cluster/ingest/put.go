@@ -176,18 +176,32 @@ func (p *put) hold(h *holder, w *whole) {
 	}
 }
 
-// follow gives a holder what comes, and the end.
+// follow gives a holder what comes, and the end. It does not wait for a body of
+// which nothing comes any more.
 func (p *put) follow(h *holder) {
-	for b := range h.feed {
-		if h.err == nil {
-			if h.err = h.dest.put(p.ctx, b.blks); h.err != nil {
-				close(h.failed)
+	for {
+		select {
+		case b, more := <-h.feed:
+			switch {
+			case more && h.err == nil:
+				if h.err = h.dest.put(p.ctx, b.blks); h.err != nil {
+					close(h.failed)
+				}
+				b.done()
+			case more:
+				b.done()
+			case h.err == nil:
+				h.kept, h.err = h.dest.end(p.ctx, h.end, nil)
+				return
+			default:
+				return
 			}
+		case <-p.ctx.Done():
+			if h.err == nil {
+				h.err = p.ctx.Err()
+			}
+			return
 		}
-		b.done()
-	}
-	if h.err == nil && p.ctx.Err() == nil {
-		h.kept, h.err = h.dest.end(p.ctx, h.end, nil)
 	}
 }
 
@@ -254,6 +268,16 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 			close(h.feed)
 		}
 	}
+	defer func() { // what nobody took, of a put that was given up
+		for _, h := range feeds {
+			if p.ctx.Err() == nil {
+				return
+			}
+			for b := range h.feed {
+				b.done()
+			}
+		}
+	}()
 	for _, node := range place.Nodes {
 		h, err := p.try(node, nil)
 		if err != nil {
@@ -407,8 +431,8 @@ func (p *put) holdings() []state.Holding {
 	return held
 }
 
-// reason is why a put has failed with so many nodes left that could keep it. Want of room counts when
-// without it there would have been enough.
+// reason is why a put has failed with so many nodes left that could keep it. Want of
+// room counts when without it there would have been enough.
 func (p *put) reason(left int) error {
 	full := 0
 	for _, err := range p.errs {
