@@ -380,10 +380,10 @@ func TestABucketCanBeInTheNameOfTheHost(t *testing.T) {
 	w.must(t, 404, call{method: "GET", path: "/photos", header: []string{"Host: my.photos.s3.test"}})
 }
 
-func TestKeysAreAnyBytes(t *testing.T) {
+func TestKeysAreKeptAsTheyAre(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
-	for _, key := range []string{"%00", "%ff%fe", "%C3%A5", "..", ".", "a/../b", "a//b/", "//", "%2F", "%2E%2E/%2e", "a%3Fb%23c", "+", "%2B", "%20", "~!*'()", ";:@&=$,", strings.Repeat("k", 1024)} {
+	for _, key := range []string{"%01%1f", "%C3%A5", "..", ".", "a/../b", "a//b/", "//", "%2F", "%2E%2E/%2e", "a%3Fb%23c", "+", "%2B", "%20", "~!*'()", ";:@&=$,", strings.Repeat("k", 1024)} {
 		w.must(t, 200, call{method: "PUT", path: "/photos/" + key, body: key})
 		plain, err := url.PathUnescape(key)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -80,6 +81,10 @@ func (t *target) check() error {
 func checkKey(key string) error {
 	if len(key) > state.MaxKeyBytes {
 		return errorf(KeyTooLongError, "your key is too long: %d bytes, at most %d", len(key), state.MaxKeyBytes)
+	}
+	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+		// No list could name it: XML has neither.
+		return errorf(InvalidURI, "a key is UTF-8 without the character U+0000")
 	}
 	return nil
 }
