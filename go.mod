@@ -47,6 +47,7 @@ require (
 	golang.org/x/time v0.16.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
+	lukechampine.com/blake3 v1.4.1
 )
 
 require (
@@ -207,5 +208,4 @@ require (
 	golang.org/x/tools v0.51.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
-	lukechampine.com/blake3 v1.4.1 // indirect
 )

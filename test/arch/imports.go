@@ -55,7 +55,8 @@ var rows = []row{
 
 	{"cluster/placement", []string{"consensus/state"}, layerUseCase},
 	{"cluster/pins", []string{"consensus/state", "cluster/placement"}, layerUseCase},
-	{"cluster/objects", []string{"consensus/state", "cluster/placement", "cluster/ingest"}, layerUseCase},
+	{"cluster/objects", []string{"consensus/state", "cluster/placement", "cluster/ingest", "cluster/bao"}, layerUseCase},
+	{"cluster/bao", nil, layerUseCase},
 	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
@@ -107,6 +108,7 @@ var fences = []fence{
 	{"github.com/spf13/cobra", []string{"cmd/holdfast"}, false, "commands only in cmd"},
 	{"github.com/spf13/pflag", []string{"cmd/holdfast", "config"}, false, "flags only in cmd and config"},
 	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
+	{"lukechampine.com/blake3", []string{"cluster/bao"}, true, "the BLAKE3 tree only in cluster/bao"},
 	{"encoding/xml", []string{"api/s3"}, true, "XML only in api/s3"},
 	{"github.com/stretchr/testify", nil, false, "tests use the standard library"},
 	{"github.com/aws/", nil, true, "other people's clients only in tests"},

@@ -1,0 +1,267 @@
+package bao
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"lukechampine.com/blake3/guts"
+)
+
+// Bounds of encoding.
+const (
+	// group is the number of bytes whose tree is made in memory.
+	group = 1 << 20
+	// maxSpans is the most chaining values that an Index keeps: 2 MiB of them, as
+	// many as 64 GiB have groups. Of longer content it keeps those of more bytes.
+	maxSpans = 1 << 16
+	// readSize is how many bytes are read at once to make an Index.
+	readSize = 256 << 10
+	// header is the number of bytes of the length that every encoding begins with.
+	header = 8
+)
+
+// ErrChanged means that content is not what its Index was made from.
+var ErrChanged = errors.New("bao: the content is not what was hashed")
+
+// Index is the top of the tree of content: what every encoding needs of the bytes
+// that it does not hold.
+type Index struct {
+	size  uint64 // bytes of all of the content
+	at    uint64 // bytes before those that this is about
+	count uint64 // bytes that this is about
+	span  uint64 // bytes of each of cvs, a power of two, but of the last
+	most  int    // length of cvs, at least 2
+	cvs   []words
+}
+
+// NewIndex reads size bytes of content. Errors are those of r; content that ends
+// early is io.ErrUnexpectedEOF.
+func NewIndex(r io.Reader, size uint64) (*Index, error) {
+	return newIndex(r, size, maxSpans)
+}
+
+func newIndex(r io.Reader, size uint64, most int) (*Index, error) {
+	x := &Index{size: size, count: size, most: most}
+	return x, x.read(r)
+}
+
+// read makes the index of the next x.count bytes of r.
+func (x *Index) read(r io.Reader) error {
+	for x.span = group; (x.count+x.span-1)/x.span > uint64(x.most); {
+		x.span *= 2
+	}
+	h := NewHasher(0)
+	buf := make([]byte, min(readSize, x.count))
+	for done := uint64(0); ; {
+		n := min(x.span, x.count-done)
+		h.reset(x.at + done)
+		for left := n; left > 0; {
+			piece := buf[:min(left, uint64(len(buf)))]
+			if _, err := io.ReadFull(r, piece); err != nil {
+				return fmt.Errorf("read content: %w", short(err))
+			}
+			_, _ = h.Write(piece) // it never fails
+			left -= uint64(len(piece))
+		}
+		x.cvs = append(x.cvs, h.value(x.at == 0 && n == x.size))
+		if done += n; done == x.count {
+			return nil
+		}
+	}
+}
+
+// value is the chaining value of what was written, or the hash if it is all.
+func (h *Hasher) value(whole bool) words {
+	if h.finish(); h.at == 0 && !whole {
+		// finish has made the root of it
+		return h.trees.join(0)
+	}
+	return h.top
+}
+
+func short(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Sum returns the BLAKE3 hash of the content.
+func (x *Index) Sum() [HashSize]byte {
+	cv := x.value(x.at, x.count)
+	return hashOf(&cv)
+}
+
+// Weight is about how many bytes of memory the index takes.
+func (x *Index) Weight() int { return 128 + HashSize*cap(x.cvs) }
+
+// value is the chaining value of the subtree of count bytes behind at.
+func (x *Index) value(at, count uint64) words {
+	if count <= x.span {
+		return x.cvs[(at-x.at)/x.span]
+	}
+	left := half(count)
+	return parent(x.value(at, left), x.value(at+left, count-left), x.flags(at, count))
+}
+
+// flags are those of the node over count bytes behind at.
+func (x *Index) flags(at, count uint64) uint32 {
+	if at == 0 && count == x.size {
+		return guts.FlagRoot
+	}
+	return 0
+}
+
+// half is how many of count bytes are in the left subtree; count is above Chunk.
+func half(count uint64) uint64 { return 1 << (bits.Len64(count-1) - 1) }
+
+// Encoding is a Bao encoding that is made while it is written.
+type Encoding struct {
+	index    *Index
+	content  io.ReadSeeker
+	from, to uint64 // the bytes that are asked for
+	data     bool   // the encoding has their chunks in it
+
+	buf, out []byte
+	written  int64
+}
+
+// Outboard is the encoding of the whole tree without the content: behind the length
+// of the content the two chaining values below each node, parents first.
+func (x *Index) Outboard(content io.ReadSeeker) *Encoding {
+	return &Encoding{index: x, content: content, to: x.size}
+}
+
+// Slice is the encoding of the chunks that hold the bytes from start on, count of
+// them or as many as there are, with what verifies them. As the format has it there
+// is always one: a count of 0 stands for 1, and a start behind the content for its
+// last byte.
+func (x *Index) Slice(content io.ReadSeeker, start, count uint64) *Encoding {
+	end := start + max(count, 1)
+	if end < start || end > x.size {
+		end = x.size
+	}
+	if start >= x.size {
+		start = x.size - min(x.size, 1)
+	}
+	return &Encoding{index: x, content: content, from: start, to: end, data: true}
+}
+
+// Size returns the number of bytes of the encoding.
+func (e *Encoding) Size() int64 { return header + e.below(0, e.index.size) }
+
+// below is how many bytes the subtree of count bytes behind at takes.
+func (e *Encoding) below(at, count uint64) int64 {
+	if !e.wants(at, count) {
+		return 0
+	}
+	if count <= Chunk || e.from <= at && at+count <= e.to {
+		n := int64((count+Chunk-1)/Chunk-1) * 2 * HashSize
+		if e.data {
+			n += int64(count)
+		}
+		return n
+	}
+	left := half(count)
+	return 2*HashSize + e.below(at, left) + e.below(at+left, count-left)
+}
+
+// wants tells whether the encoding has anything of the count bytes behind at.
+func (e *Encoding) wants(at, count uint64) bool { return at < e.to && e.from < at+count }
+
+// WriteTo implements io.WriterTo. It reads what of the content it needs once more,
+// and content above 64 GiB twice; it holds some MiB in memory. Errors: those of w
+// and of the content, and ErrChanged.
+func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
+	e.written = 0
+	e.out = binary.LittleEndian.AppendUint64(e.out[:0], e.index.size)
+	if err := e.write(w, e.out); err != nil {
+		return e.written, err
+	}
+	return e.written, e.subtree(w, e.index, 0, e.index.size)
+}
+
+func (e *Encoding) write(w io.Writer, p []byte) error {
+	n, err := w.Write(p)
+	e.written += int64(n)
+	return err
+}
+
+// subtree writes the subtree of count bytes behind at, of which x knows the top.
+func (e *Encoding) subtree(w io.Writer, x *Index, at, count uint64) error {
+	switch {
+	case !e.wants(at, count):
+		return nil
+	case count > x.span:
+		left := half(count)
+		l, r := x.value(at, left), x.value(at+left, count-left)
+		e.out = appendWords(appendWords(e.out[:0], &l), &r)
+		if err := e.write(w, e.out); err != nil {
+			return err
+		}
+		if err := e.subtree(w, x, at, left); err != nil {
+			return err
+		}
+		return e.subtree(w, x, at+left, count-left)
+	}
+	if _, err := e.content.Seek(int64(at), io.SeekStart); err != nil {
+		return fmt.Errorf("seek in content: %w", err)
+	}
+	if count <= group {
+		return e.group(w, x, at, count)
+	}
+	lower := &Index{size: x.size, at: at, count: count, most: x.most}
+	if err := lower.read(e.content); err != nil {
+		return err
+	}
+	if lower.value(at, count) != x.value(at, count) {
+		return ErrChanged
+	}
+	return e.subtree(w, lower, at, count)
+}
+
+// group writes the subtree of the next count bytes of the content.
+func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
+	if e.buf == nil {
+		e.buf = make([]byte, min(group, e.index.size))
+	}
+	data := e.buf[:count]
+	if _, err := io.ReadFull(e.content, data); err != nil {
+		return fmt.Errorf("read content: %w", short(err))
+	}
+	out, cv := e.build(e.out[:0], data, at)
+	e.out = out
+	if cv != x.value(at, count) {
+		return ErrChanged
+	}
+	return e.write(w, out)
+}
+
+// build appends the subtree of data, which is behind at, and returns its value.
+func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
+	count := uint64(len(data))
+	if !e.wants(at, count) {
+		h := NewHasher(at)
+		_, _ = h.Write(data)
+		return out, h.value(false)
+	}
+	flags := e.index.flags(at, count)
+	if count <= Chunk {
+		if e.data {
+			out = append(out, data...)
+		}
+		node := guts.CompressChunk(data, &guts.IV, at/Chunk, 0)
+		node.Flags |= flags // of its last block only
+		return out, guts.ChainingValue(node)
+	}
+	var l, r words
+	here, left := len(out), half(count)
+	out = append(out, make([]byte, 2*HashSize)...)
+	out, l = e.build(out, data[:left], at)
+	out, r = e.build(out, data[left:], at+left)
+	appendWords(appendWords(out[:here], &l), &r)
+	return out, parent(l, r, flags)
+}

@@ -1,0 +1,262 @@
+// Package bao is the BLAKE3 tree of content: its hash while it comes, also from
+// pieces that come apart, and the Bao encodings of content that can be read again,
+// with which one who knows the hash verifies bytes as they arrive.
+//
+// BLAKE3 hashes chunks of 1 KiB and joins them in a binary tree whose left subtrees
+// are always of a power of two of chunks (BLAKE3 paper, section 2.1). A chaining
+// value is what a subtree adds to the tree above it. That of a chunk depends on
+// where the chunk is in the content, so that of a piece does too. The Bao format is
+// that of github.com/oconnor663/bao, docs/spec.md.
+//
+// Imports: lukechampine.com/blake3.
+// Never:   anything of ours.
+package bao
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"lukechampine.com/blake3/guts"
+)
+
+const (
+	// Chunk is the number of bytes that the tree begins with.
+	Chunk = guts.ChunkSize
+	// HashSize is the number of bytes of a hash and of a chaining value.
+	HashSize = 32
+	// MaxTrees is the most subtrees that a piece of content consists of: on each
+	// side of its middle one of each height below that of 2^50 bytes.
+	MaxTrees = 2 * 40
+
+	batch = guts.MaxSIMD * Chunk // bytes that are hashed together
+)
+
+// words is a chaining value as the compression function has it.
+type words = [8]uint32
+
+func wordsOf(b []byte) (cv words) {
+	for i := range cv {
+		cv[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return cv
+}
+
+func appendWords(b []byte, cv *words) []byte {
+	for _, w := range cv {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+func hashOf(cv *words) (h [HashSize]byte) {
+	appendWords(h[:0], cv)
+	return h
+}
+
+// parent is the chaining value of two subtrees that follow each other.
+func parent(l, r words, flags uint32) words {
+	return guts.ChainingValue(guts.ParentNode(l, r, &guts.IV, flags))
+}
+
+// subtree is a run of 2^height chunks whose first is a multiple of that; the last
+// one of content may be shorter.
+type subtree struct {
+	first  uint64 // chunk
+	height int
+	cv     words
+}
+
+// forest are subtrees that follow each other and of which no two make one larger
+// one, but perhaps the last: they are joined before the next comes, since the root
+// of a tree is made otherwise than what is below it.
+type forest []subtree
+
+func (f *forest) push(t subtree) {
+	f.settle()
+	*f = append(*f, t)
+}
+
+// settle joins the last subtrees, as far as they make larger ones.
+func (f *forest) settle() {
+	for all := *f; len(all) > 1; all = *f {
+		l, r := &all[len(all)-2], &all[len(all)-1]
+		if l.height != r.height || l.first>>l.height&1 != 0 {
+			return
+		}
+		l.cv = parent(l.cv, r.cv, 0)
+		l.height++
+		*f = all[:len(all)-1]
+	}
+}
+
+// join is the chaining value over all subtrees, which are not joined.
+func (f forest) join(flags uint32) words {
+	last := len(f) - 1
+	cv := f[last].cv
+	for i := last - 1; i >= 0; i-- {
+		above := uint32(0)
+		if i == 0 {
+			above = flags
+		}
+		cv = parent(f[i].cv, cv, above)
+	}
+	return cv
+}
+
+// Hasher is the tree of a piece of content as its bytes come.
+type Hasher struct {
+	at    uint64 // chunk of the first byte
+	next  uint64 // chunk of the first byte of buf
+	n     int    // bytes in buf
+	trees forest
+	done  bool
+	top   words // what all bytes are together
+
+	buf [batch]byte
+}
+
+// NewHasher returns the hasher of a piece that begins at an offset of content, a
+// multiple of Chunk.
+func NewHasher(at uint64) *Hasher {
+	h := &Hasher{}
+	h.reset(at)
+	return h
+}
+
+func (h *Hasher) reset(at uint64) {
+	if at%Chunk != 0 {
+		panic("bao: a piece that begins inside of a chunk")
+	}
+	h.at, h.next, h.n, h.done, h.trees = at/Chunk, at/Chunk, 0, false, h.trees[:0]
+}
+
+// Write implements io.Writer. It never fails.
+func (h *Hasher) Write(p []byte) (int, error) {
+	length := len(p)
+	for len(p) > 0 {
+		// What is hashed together ends at a multiple of batch. It stays until
+		// more comes: the last bytes of content are hashed otherwise.
+		room := batch - int(h.next%guts.MaxSIMD)*Chunk
+		if h.n == room {
+			h.flush()
+			continue
+		}
+		for h.n == 0 && room == batch && len(p) > batch {
+			h.add((*[batch]byte)(p), batch)
+			p = p[batch:]
+		}
+		n := copy(h.buf[h.n:room], p)
+		h.n += n
+		p = p[n:]
+	}
+	return length, nil
+}
+
+// add hashes chunks that are one subtree; the last may be short.
+func (h *Hasher) add(p *[batch]byte, n int) {
+	chunks := uint64(n+Chunk-1) / Chunk
+	cv := guts.ChainingValue(guts.CompressBuffer(p, n, &guts.IV, h.next, 0))
+	h.trees.push(subtree{h.next, bits.Len64(chunks) - 1, cv})
+	h.next += chunks
+}
+
+// flush hashes what is in the buffer.
+func (h *Hasher) flush() {
+	if h.n == batch {
+		h.add(&h.buf, batch)
+		h.n = 0
+		return
+	}
+	var piece [batch]byte
+	left := h.buf[:h.n]
+	for _, height := range guts.Eigentrees(h.next, uint64(h.n+Chunk-1)/Chunk) {
+		n := copy(piece[:], left[:min(len(left), Chunk<<height)])
+		left = left[n:]
+		h.add(&piece, n)
+	}
+	h.n = 0
+}
+
+// finish takes that no more bytes come.
+func (h *Hasher) finish() {
+	if h.done {
+		return
+	}
+	h.done = true
+	flags := uint32(0)
+	if h.at == 0 {
+		flags = guts.FlagRoot
+	}
+	if h.next == h.at { // all of it is in the buffer
+		node := guts.CompressBuffer(&h.buf, h.n, &guts.IV, h.at, 0)
+		node.Flags |= flags
+		h.top = guts.ChainingValue(node)
+		h.flush()
+	} else {
+		h.flush()
+		h.top = h.trees.join(flags)
+	}
+	h.trees.settle()
+}
+
+// Sum returns the BLAKE3 hash of what was written, which has to be a piece that
+// begins at 0. Nothing can be written any more.
+func (h *Hasher) Sum() [HashSize]byte {
+	if h.at != 0 {
+		panic("bao: the hash of a piece that does not begin its content")
+	}
+	h.finish()
+	return hashOf(&h.top)
+}
+
+// Trees returns the chaining values of the subtrees of the piece, behind each other:
+// HashSize bytes for each, MaxTrees of them at the most. Nothing can be written any
+// more.
+func (h *Hasher) Trees() []byte {
+	h.finish()
+	b := make([]byte, 0, len(h.trees)*HashSize)
+	for i := range h.trees {
+		b = appendWords(b, &h.trees[i].cv)
+	}
+	return b
+}
+
+// Piece is what is known of a run of bytes of content.
+type Piece struct {
+	At, Size uint64 // bytes
+	Trees    []byte // as of Hasher
+}
+
+// Join returns the BLAKE3 hash of content that consists of pieces in order, or false
+// if what is known of them does not tell: if one begins elsewhere than the one before
+// ends, or inside of a chunk, or if all are one subtree.
+func Join(pieces []Piece) (sum [HashSize]byte, ok bool) {
+	var all forest
+	end := uint64(0)
+	for _, p := range pieces {
+		if p.Size == 0 {
+			continue
+		}
+		if p.At != end || p.At%Chunk != 0 {
+			return sum, false
+		}
+		end += p.Size
+		first, trees := p.At/Chunk, p.Trees
+		for _, height := range guts.Eigentrees(first, (p.Size+Chunk-1)/Chunk) {
+			if len(trees) < HashSize {
+				return sum, false
+			}
+			all.push(subtree{first, height, wordsOf(trees)})
+			first += 1 << height
+			trees = trees[HashSize:]
+		}
+		if len(trees) > 0 {
+			return sum, false
+		}
+	}
+	if len(all) < 2 {
+		return sum, false
+	}
+	top := all.join(guts.FlagRoot)
+	return hashOf(&top), true
+}
