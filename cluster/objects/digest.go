@@ -9,8 +9,11 @@ import (
 	"hash/crc32"
 	"hash/crc64"
 	"io"
+	"math"
 	"sync"
+	"sync/atomic"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -58,28 +61,45 @@ const (
 	hashBuffers = 8         // of one body, under way
 )
 
+// piece is bytes of a body that several hash at the same time.
+type piece struct {
+	bytes []byte
+	left  atomic.Int32 // who has not hashed them yet
+}
+
 // digester is a body that is hashed while it is read: in the reader's goroutine
-// while it is short, else beside it, since MD5 is slower than all the rest.
+// while it is short, else beside it, since MD5 is slower than all the rest, and a
+// BLAKE3 tree next to it.
 type digester struct {
-	pool *sync.Pool // of *[]byte
+	pool *sync.Pool // of *piece
 	r    io.Reader
 	md5  hash.Hash
 	by   map[string]hash.Hash
+	at   uint64      // bytes before the body in its object, as far as tree goes
+	tree *bao.Hasher // nil: none is made
 	read uint64
 
-	work  chan *[]byte   // nil while hashing is done in place
-	done  sync.WaitGroup // of the goroutine that takes work
+	work  []chan *piece  // of each goroutine; nil while hashing is done in place
+	done  sync.WaitGroup // of the goroutines
 	ended bool
 }
 
-func newDigester(pool *sync.Pool, r io.Reader, algorithms []string) (*digester, error) {
-	d := &digester{pool: pool, r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms))}
+// unplaced is the place of a body that nothing is known of, or that is inside of a
+// chunk of the tree.
+const unplaced = math.MaxUint64
+
+// newDigester hashes what r has, which comes behind at bytes of its object, or unplaced.
+func newDigester(pool *sync.Pool, r io.Reader, algorithms []string, at uint64) (*digester, error) {
+	d := &digester{pool: pool, r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
 	for _, a := range algorithms {
 		h := newHash(a)
 		if h == nil {
 			return nil, state.Errorf(state.CodeInvalid, "checksum %q is not known", a)
 		}
 		d.by[a] = h
+	}
+	if at != unplaced && at%bao.Chunk == 0 {
+		d.tree = bao.NewHasher(at)
 	}
 	return d, nil
 }
@@ -97,33 +117,54 @@ func (d *digester) Read(p []byte) (int, error) {
 func (d *digester) take(p []byte) {
 	if d.work == nil && d.read+uint64(len(p)) <= hashBuffer {
 		d.hash(p)
+		d.grow(p)
 		return
 	}
 	if d.work == nil {
-		d.work = make(chan *[]byte, hashBuffers)
-		d.done.Go(func() {
-			for b := range d.work {
-				d.hash(*b)
-				d.pool.Put(b)
-			}
-		})
+		d.beside(d.hash)
+		if d.tree != nil {
+			d.beside(d.grow)
+		}
 	}
 	for len(p) > 0 {
-		b, ok := d.pool.Get().(*[]byte)
+		b, ok := d.pool.Get().(*piece)
 		if !ok {
-			b = new([]byte)
+			b = new(piece)
 		}
 		n := min(len(p), hashBuffer)
-		*b = append((*b)[:0], p[:n]...)
+		b.bytes = append(b.bytes[:0], p[:n]...)
 		p = p[n:]
-		d.work <- b
+		b.left.Store(int32(len(d.work)))
+		for _, w := range d.work {
+			w <- b
+		}
 	}
+}
+
+// beside has a goroutine hash what is taken from now on.
+func (d *digester) beside(hash func([]byte)) {
+	work := make(chan *piece, hashBuffers)
+	d.work = append(d.work, work)
+	d.done.Go(func() {
+		for b := range work {
+			hash(b.bytes)
+			if b.left.Add(-1) == 0 {
+				d.pool.Put(b)
+			}
+		}
+	})
 }
 
 func (d *digester) hash(p []byte) {
 	d.md5.Write(p)
 	for _, h := range d.by {
 		h.Write(p)
+	}
+}
+
+func (d *digester) grow(p []byte) {
+	if d.tree != nil {
+		_, _ = d.tree.Write(p) // it never fails
 	}
 }
 
@@ -134,10 +175,10 @@ func (d *digester) end() {
 		return
 	}
 	d.ended = true
-	if d.work != nil {
-		close(d.work)
-		d.done.Wait()
+	for _, w := range d.work {
+		close(w)
 	}
+	d.done.Wait()
 }
 
 func (d *digester) sums() Sums {
@@ -148,6 +189,26 @@ func (d *digester) sums() Sums {
 		s.By[a] = h.Sum(nil)
 	}
 	return s
+}
+
+// blake3 is the BLAKE3 hash of a body that begins its object; else nil.
+func (d *digester) blake3() []byte {
+	d.end()
+	if d.tree == nil || d.at != 0 {
+		return nil
+	}
+	sum := d.tree.Sum()
+	return sum[:]
+}
+
+// trees are the chaining values of what the body is in the tree of its object, nil
+// when no tree was made.
+func (d *digester) trees() []byte {
+	d.end()
+	if d.tree == nil {
+		return nil
+	}
+	return d.tree.Trees()
 }
 
 // combined is the checksum of bytes that follow each other, of their own

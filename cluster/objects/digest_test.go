@@ -11,12 +11,13 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"go.uber.org/goleak"
 )
 
 // The check values of the CRC catalogue (reveng), FIPS 180-4 and RFC 1321.
 func TestDigestsOfTheCheckString(t *testing.T) {
-	d, err := newDigester(new(sync.Pool), bytes.NewReader([]byte("123456789")), Algorithms())
+	d, err := newDigester(new(sync.Pool), bytes.NewReader([]byte("123456789")), Algorithms(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +33,10 @@ func TestDigestsOfTheCheckString(t *testing.T) {
 		if got := hex.EncodeToString(s.By[name]); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
+	}
+	// What b3sum says of it.
+	if got := hex.EncodeToString(d.blake3()); got != "b7d65b48420d1033cb2595293263b6f72eabee20d55e699d0df1973b3c9deed1" {
+		t.Error("BLAKE3:", got)
 	}
 	if got := hex.EncodeToString(s.MD5[:]); got != "25f9e794323b453885f5181f1b624d0b" {
 		t.Error("MD5:", got)
@@ -49,7 +54,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 		for name, read := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "half": iotest.HalfReader, "data with EOF": iotest.DataErrReader,
 		} {
-			d, err := newDigester(new(sync.Pool), read(bytes.NewReader(data)), Algorithms())
+			d, err := newDigester(new(sync.Pool), read(bytes.NewReader(data)), Algorithms(), 2048)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,6 +73,11 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 			if got.MD5 != md5.Sum(data) {
 				t.Errorf("%d bytes, %s: another MD5", size, name)
 			}
+			tree := bao.NewHasher(2048)
+			_, _ = tree.Write(data)
+			if !bytes.Equal(d.trees(), tree.Trees()) || d.blake3() != nil {
+				t.Errorf("%d bytes, %s: another tree", size, name)
+			}
 			for _, a := range Algorithms() {
 				h := newHash(a)
 				h.Write(data)
@@ -81,7 +91,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 
 func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	d, err := newDigester(new(sync.Pool), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil)
+	d, err := newDigester(new(sync.Pool), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

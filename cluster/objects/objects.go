@@ -80,7 +80,8 @@ type Options struct {
 // Objects answers for the buckets and objects of all accounts.
 type Objects struct {
 	opts    Options
-	hashing sync.Pool // of *[]byte, on their way to be hashed
+	hashing sync.Pool // of *piece, on their way to be hashed
+	trees   *trees
 }
 
 // New returns the use cases of objects.
@@ -94,7 +95,7 @@ func New(o Options) *Objects {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Objects{opts: o}
+	return &Objects{opts: o, trees: newTrees(maxTrees)}
 }
 
 // maxAttempts is how often a change is tried when the state moves on between what

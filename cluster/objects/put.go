@@ -24,13 +24,13 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 		return state.Object{}, err
 	}
 	id := o.opts.NewID()
-	kept, err := o.store(ctx, id, nil, &r.Body)
+	kept, err := o.store(ctx, id, nil, &r.Body, 0)
 	if err != nil {
 		return state.Object{}, err
 	}
 	obj := state.Object{
 		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content().Root, Size: kept.stored.Size(), Created: o.now(),
-		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
+		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.blake3(),
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 	}
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
@@ -103,16 +103,18 @@ func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int
 type kept struct {
 	stored    Kept
 	sums      Sums
+	digests   *digester // of which sums are a part; it has ended
 	checksums []state.Checksum
 }
 
-// store keeps a body and checks it.
-func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body) (*kept, error) {
+// store keeps a body, which comes behind at bytes of its object or unplaced, and
+// checks it.
+func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body, at uint64) (*kept, error) {
 	place, err := o.place(id, nodes)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDigester(&o.hashing, body.Reader, body.Sums)
+	d, err := newDigester(&o.hashing, body.Reader, body.Sums, at)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 	if err != nil {
 		return nil, fmt.Errorf("store content: %w", err)
 	}
-	k := &kept{stored: stored, sums: d.sums()}
+	k := &kept{stored: stored, sums: d.sums(), digests: d}
 	if body.Check != nil {
 		if k.checksums, err = body.Check(k.sums); err != nil {
 			stored.Done(false)

@@ -2,7 +2,8 @@
 // multipart uploads of an account. Content is stored first and then named by one
 // command, which the state machine judges with authority.
 //
-// Imports: consensus/state, cluster/placement, cluster/ingest, go-cid, uuid.
+// Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid,
+// uuid.
 // Never:   raft, libp2p, storage, HTTP.
 package objects
 

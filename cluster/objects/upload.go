@@ -97,7 +97,7 @@ func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string,
 			return state.Part{}, err
 		}
 	}
-	return o.putPart(ctx, a, bucket, &u, r.Number, &r.Body)
+	return o.putPart(ctx, a, &b, &u, r.Number, &r.Body)
 }
 
 // open returns an upload that a part can be added to.
@@ -125,18 +125,23 @@ func (o *Objects) roomForPart(ctx context.Context, a state.AccountID, b *state.B
 	return o.look(ctx, func(v state.View) error { return fits(v, a, b, "", size) })
 }
 
-func (o *Objects) putPart(ctx context.Context, a state.AccountID, bucket string, u *state.Upload, number int, body *Body) (state.Part, error) {
-	kept, err := o.store(ctx, string(u.ID), u.Nodes, body)
+func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Bucket, u *state.Upload, number int, body *Body) (state.Part, error) {
+	at := o.partAt(in, u, number, body.Size)
+	kept, err := o.store(ctx, string(u.ID), u.Nodes, body, at)
 	if err != nil {
 		return state.Part{}, err
 	}
 	part := state.Part{
 		Number: uint16(number), ID: state.VersionID(o.opts.NewID()), Root: kept.stored.Content().Root, Size: kept.stored.Size(),
 		Created: o.now(), ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
+		Blake3: kept.digests.blake3(), Trees: kept.digests.trees(),
+	}
+	if part.Trees != nil {
+		part.At = at
 	}
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
-		return o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
-			return &state.PutPart{Account: a, Bucket: bucket, Born: b.Born, Key: u.Key, Upload: u.ID, Part: part, Content: c}
+		return o.change(ctx, a, in.Name, func(b state.Bucket) state.Command {
+			return &state.PutPart{Account: a, Bucket: in.Name, Born: b.Born, Key: u.Key, Upload: u.ID, Part: part, Content: c}
 		})
 	})
 	if err != nil {
@@ -190,7 +195,7 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 			return []state.Checksum{{Algorithm: u.Checksum.Algorithm, Value: s.By[u.Checksum.Algorithm]}}, nil
 		}
 	}
-	part, err := o.putPart(ctx, a, bucket, &u, r.Number, &body)
+	part, err := o.putPart(ctx, a, &b, &u, r.Number, &body)
 	if err == nil && part.Size != count {
 		err = fmt.Errorf("objects: copied %d of %d bytes of a part", part.Size, count)
 	}
@@ -240,6 +245,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 			return state.Object{}, err
 		}
 	}
+	obj.Blake3 = o.blake3(ctx, a, parts)
 	place, err := o.place(string(u.ID), u.Nodes)
 	if err != nil {
 		return state.Object{}, err

@@ -88,9 +88,11 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("root-2", linked.Code)
 	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
 	tags := []Tag{{"b", "1"}, {"a", ""}}
+	blake3 := append(make([]byte, Blake3Bytes-1), 7)
 	object := Object{
 		ID: "id", Key: "a/\x00\xff", Root: "root", Size: 7, Created: 8, ETag: "etag", Headers: map[string]string{"Content-Type": "t", "A": "b"},
 		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
+		Blake3: blake3,
 	}
 	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5}).Code)
 	add("object", object.Code)
@@ -98,7 +100,10 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
 		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},
 	}).Code)
-	add("part", (&Part{Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums}).Code)
+	add("part", (&Part{
+		Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums,
+		Blake3: blake3, At: 300, Trees: append(blake3, blake3...),
+	}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	path := filepath.Join("testdata", "records.txt")
 	got := strings.Join(lines, "\n") + "\n"

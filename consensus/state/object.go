@@ -24,6 +24,8 @@ const (
 	MaxETagBytes      = 128      // bytes of an ETag, also of one in a condition
 	MaxMatches        = 64       // ETags of one condition
 	MaxContentBytes   = 1 << 50  // bytes of one object, and of the blocks of its DAG
+	Blake3Bytes       = 32       // bytes of a BLAKE3 hash, and of a chaining value
+	MaxTrees          = 2 * 40   // chaining values of a part: of MaxContentBytes, cluster/bao says why
 )
 
 // Incarnation tells a bucket from one of the same name that was deleted: the index
@@ -65,6 +67,7 @@ type Object struct {
 	Checksums []Checksum
 	Parts     []PartRun // of an upload, in order; empty for one that came in one piece
 	Upload    UploadID  // that made it, or ""
+	Blake3    []byte    // of the content; nil: not known
 }
 
 // Code implements the record's form.
@@ -78,6 +81,7 @@ func (v *Object) Code(c *codec.Coder) {
 		codec.Uint(c, &r.Count)
 	})
 	codec.String(c, &v.Upload, MaxIDLen)
+	codec.Bytes(c, &v.Blake3, Blake3Bytes)
 }
 
 // codeListed codes what a list of objects shows, which leads the record.
@@ -108,6 +112,9 @@ func (v *Object) check() error {
 	if err := checkChecksums(v.Checksums); err != nil {
 		return err
 	}
+	if err := checkBlake3(v.Blake3); err != nil {
+		return err
+	}
 	if v.Size > MaxContentBytes {
 		return Errorf(CodeTooLarge, "an object of %d bytes, the most is %d", v.Size, uint64(MaxContentBytes))
 	}
@@ -124,6 +131,13 @@ func (v *Object) check() error {
 	}
 	if parts > MaxPartNumber || bytes != v.Size {
 		return Errorf(CodeInvalid, "%d parts of %d bytes together make no object of %d bytes", parts, bytes, v.Size)
+	}
+	return nil
+}
+
+func checkBlake3(sum []byte) error {
+	if len(sum) != 0 && len(sum) != Blake3Bytes {
+		return Errorf(CodeInvalid, "a BLAKE3 hash of %d bytes", len(sum))
 	}
 	return nil
 }
@@ -298,6 +312,10 @@ type Part struct {
 	Created   Millis
 	ETag      string // hex MD5
 	Checksums []Checksum
+	// What is known of the BLAKE3 tree of the object that the part is for.
+	Blake3 []byte // of the part's content, as of an object of its own; nil: not known
+	At     uint64 // bytes of the object before the part, as far as Trees goes
+	Trees  []byte // chaining values of the subtrees that the part is; nil: not known
 }
 
 // Code implements the record's form.
@@ -310,6 +328,9 @@ func (v *Part) Code(c *codec.Coder) {
 	codec.Int(c, &v.Created)
 	codec.String(c, &v.ETag, MaxETagBytes)
 	codeChecksums(c, &v.Checksums)
+	codec.Bytes(c, &v.Blake3, Blake3Bytes)
+	codec.Uint(c, &v.At)
+	codec.Bytes(c, &v.Trees, MaxTrees*Blake3Bytes)
 }
 
 func (v *Part) check() error {
@@ -322,6 +343,12 @@ func (v *Part) check() error {
 	}
 	if v.Size > MaxContentBytes {
 		return Errorf(CodeTooLarge, "a part of %d bytes, the most is %d", v.Size, uint64(MaxContentBytes))
+	}
+	if err := checkBlake3(v.Blake3); err != nil {
+		return err
+	}
+	if v.At > MaxContentBytes || len(v.Trees)%Blake3Bytes != 0 || len(v.Trees) > MaxTrees*Blake3Bytes {
+		return Errorf(CodeInvalid, "a part of %d bytes of chaining values behind %d bytes", len(v.Trees), v.At)
 	}
 	return checkChecksums(v.Checksums)
 }
@@ -415,7 +442,7 @@ type ObjectsQuery struct {
 }
 
 // ObjectsPage is one page of a list. Objects and Prefixes are each in order. The
-// objects are without Headers, Meta, Tags, Parts and Upload, so that a page has a
+// objects are without Headers, Meta, Tags, Parts, Upload and Blake3, so that a page has a
 // bound.
 type ObjectsPage struct {
 	Objects   []Object

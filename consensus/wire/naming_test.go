@@ -9,12 +9,13 @@ func namings() []state.Command {
 	stored := state.Content{
 		Root: state.RootOf(content), Bytes: 9, Blocks: 2, Nodes: []state.NodeID{"n2", "node"}, Held: []state.Holding{{Node: "node", Epoch: 300}},
 	}
+	blake3 := append([]byte{3}, make([]byte, state.Blake3Bytes-1)...)
 	object := func(id state.VersionID, key string) state.Object {
 		return state.Object{
 			ID: id, Key: key, Root: stored.Root, Size: 7, Created: 10, ETag: "etag",
 			Headers: map[string]string{"Content-Type": "text/plain", "Expires": "0"}, Meta: map[string]string{"m": "ä"},
 			Tags: []state.Tag{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}}, Checksums: sums,
-			Parts: []state.PartRun{{Size: 3, Count: 2}, {Size: 1, Count: 1}}, Upload: "done",
+			Parts: []state.PartRun{{Size: 3, Count: 2}, {Size: 1, Count: 1}}, Upload: "done", Blake3: blake3,
 		}
 	}
 	whole := object("v4", "big")
@@ -44,7 +45,10 @@ func namings() []state.Command {
 		&state.CreateUpload{Account: "account", Bucket: "bucket", Born: born, Upload: upload("other")},
 		&state.PutPart{
 			Account: "account", Bucket: "bucket", Born: born, Key: "big", Upload: "up", Content: stored,
-			Part: state.Part{Number: 10_000, ID: "p1", Root: stored.Root, Size: 7, Created: 11, ETag: "e", Checksums: sums},
+			Part: state.Part{
+				Number: 10_000, ID: "p1", Root: stored.Root, Size: 7, Created: 11, ETag: "e", Checksums: sums,
+				Blake3: blake3, At: 1 << 40, Trees: blake3,
+			},
 		},
 		&state.CopyPart{
 			Account: "account", Bucket: "bucket", Born: born, Key: "big", Upload: "other",

@@ -1,0 +1,246 @@
+package objects
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/bao"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxReread is how many bytes of parts are read once more to complete an upload, when
+// the tree that was made of them as they came is not the one that is needed: that of
+// the last part most of all, which is shorter than the others and does not know where
+// it begins when it comes before them.
+const maxReread = 64 << 20
+
+// partAt tells how many bytes of its object are before a part, if all the others are
+// as long as the first that is there, or as this one. size is -1 when it is not known.
+func (o *Objects) partAt(b *state.Bucket, u *state.Upload, number int, size int64) uint64 {
+	if number == 1 {
+		return 0
+	}
+	view, release := o.opts.State.LocalView()
+	first, _, err := view.Parts(b, u.ID, 0, 1)
+	release()
+	each := uint64(max(size, 0))
+	if err == nil && len(first) == 1 && int(first[0].Number) < number {
+		each = first[0].Size
+	}
+	if each == 0 || each > state.MaxContentBytes/uint64(number) {
+		return unplaced
+	}
+	return uint64(number-1) * each
+}
+
+// blake3 is the BLAKE3 hash of what parts make, from the trees that were made of them
+// as they came; nil when they do not tell.
+func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.Part) []byte {
+	var full []*state.Part
+	for i := range parts {
+		if parts[i].Size > 0 || len(parts) == 1 {
+			full = append(full, &parts[i])
+		}
+	}
+	if len(full) == 1 && full[0].Blake3 != nil {
+		return full[0].Blake3
+	}
+	pieces := make([]bao.Piece, len(full))
+	var end, reread uint64
+	for i, p := range full {
+		if end%bao.Chunk != 0 {
+			return nil
+		}
+		pieces[i] = bao.Piece{At: end, Size: p.Size, Trees: p.Trees}
+		if p.At != end || len(p.Trees) == 0 || len(full) == 1 {
+			pieces[i].Trees = nil
+			reread += p.Size
+		}
+		end += p.Size
+	}
+	if reread > maxReread {
+		return nil
+	}
+	for i, p := range full {
+		if pieces[i].Trees != nil {
+			continue
+		}
+		h, err := o.hash(ctx, a, p, pieces[i].At)
+		if err != nil {
+			o.opts.Logger.DebugContext(ctx, "hash of object not known", "root", p.Root, "err", err)
+			return nil
+		}
+		if len(full) == 1 {
+			sum := h.Sum()
+			return sum[:]
+		}
+		pieces[i].Trees = h.Trees()
+	}
+	sum, ok := bao.Join(pieces)
+	if !ok {
+		return nil
+	}
+	return sum[:]
+}
+
+// hash reads a part that is behind at bytes of its object.
+func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at uint64) (h *bao.Hasher, err error) {
+	f, err := o.Open(ctx, a, &state.Object{Root: p.Root, Size: p.Size})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h = bao.NewHasher(at)
+	if _, err := io.CopyN(h, f, int64(p.Size)); err != nil {
+		return nil, fmt.Errorf("read part: %w", err)
+	}
+	return h, nil
+}
+
+// Slice are bytes of an object that a client wants to verify by the hash of all of
+// it. Count is above 0, and Start within the object, unless that is empty.
+type Slice struct{ Start, Count uint64 }
+
+// Encoding is a Bao encoding of an object. Who has it closes it.
+type Encoding struct {
+	*bao.Encoding // Size and WriteTo, which is called once
+	Blake3        [bao.HashSize]byte
+
+	content io.Closer
+}
+
+// Close ends what the encoding reads.
+func (e *Encoding) Close() error { return e.content.Close() }
+
+// Bao returns the Bao encoding of an object: of a slice of it, or if that is nil the
+// outboard encoding, which is the tree without the content. What of the object the
+// tree begins with is read here, unless that was just done. Errors: those of Open,
+// and of content that is not what the object says.
+func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object, s *Slice) (*Encoding, error) {
+	x, err := o.trees.get(ctx, obj.Root, func() (*bao.Index, error) { return o.index(ctx, a, obj) })
+	if err != nil {
+		return nil, err
+	}
+	e := &Encoding{Blake3: x.Sum()}
+	if obj.Blake3 != nil && !bytes.Equal(obj.Blake3, e.Blake3[:]) {
+		return nil, fmt.Errorf("objects: the BLAKE3 hash of %s is %x, its object says %x", obj.Root, e.Blake3, obj.Blake3)
+	}
+	f, err := o.Open(ctx, a, obj)
+	if err != nil {
+		return nil, err
+	}
+	e.content = f
+	if s == nil {
+		e.Encoding = x.Outboard(f)
+	} else {
+		e.Encoding = x.Slice(f, s.Start, s.Count)
+	}
+	return e, nil
+}
+
+// index reads all of an object.
+func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Object) (x *bao.Index, err error) {
+	f, err := o.Open(ctx, a, obj)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return bao.NewIndex(f, obj.Size)
+}
+
+// maxTrees is how many bytes the trees take that are kept in memory: the tops of
+// those of 256 GiB of content.
+const maxTrees = 8 << 20
+
+// trees keeps what was last found out about content. What has a root never changes,
+// so that nothing of it gets old.
+type trees struct {
+	mu     sync.Mutex
+	most   int        // bytes
+	weight int        // bytes
+	order  *list.List // of *tree, the last used in front
+	by     map[state.RootKey]*list.Element
+	// coming are those that somebody is making; the channel is closed when it ends.
+	coming map[state.RootKey]chan struct{}
+}
+
+type tree struct {
+	root  state.RootKey
+	index *bao.Index
+}
+
+func newTrees(most int) *trees {
+	return &trees{
+		most: most, order: list.New(), by: map[state.RootKey]*list.Element{}, coming: map[state.RootKey]chan struct{}{},
+	}
+}
+
+// get returns the index of a root, which read makes if it is not there. Who comes
+// while it is made waits for it.
+func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.Index, error)) (*bao.Index, error) {
+	for {
+		x, coming := t.look(root)
+		if x != nil {
+			return x, nil
+		}
+		if coming == nil {
+			break
+		}
+		select {
+		case <-coming: // and if it has failed, it is for us to try
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return t.keep(root, read)
+}
+
+// keep makes an index and tells those who wait for it.
+func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *bao.Index, err error) {
+	defer func() { // also after a panic
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		close(t.coming[root])
+		delete(t.coming, root)
+		if x != nil {
+			t.add(&tree{root, x})
+		}
+	}()
+	if x, err = read(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// add keeps an index in the place of those that were not used for the longest time.
+func (t *trees) add(n *tree) {
+	t.by[n.root] = t.order.PushFront(n)
+	for t.weight += n.index.Weight(); t.weight > t.most; {
+		last := t.order.Back()
+		old := last.Value.(*tree)
+		t.weight -= old.index.Weight()
+		t.order.Remove(last)
+		delete(t.by, old.root)
+	}
+}
+
+// look returns an index that is there, or what to wait for while somebody makes it. If
+// it returns neither the caller makes it.
+func (t *trees) look(root state.RootKey) (*bao.Index, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.by[root]; e != nil {
+		t.order.MoveToFront(e)
+		return e.Value.(*tree).index, nil
+	}
+	if coming := t.coming[root]; coming != nil {
+		return nil, coming
+	}
+	t.coming[root] = make(chan struct{})
+	return nil, nil
+}
