@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"encoding/hex"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -180,6 +181,9 @@ func identify(h http.Header, o *state.Object) {
 	}
 	if root := o.Root.Cid(); root.Defined() {
 		h.Set("X-Holdfast-Cid", root.String())
+	}
+	if len(o.Blake3) > 0 {
+		h.Set("X-Holdfast-Blake3", hex.EncodeToString(o.Blake3))
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Location, Retry-After, " +
 		"X-Amz-Request-Id, X-Amz-Version-Id, X-Amz-Delete-Marker, X-Amz-Bucket-Region, X-Amz-Tagging-Count, X-Amz-Mp-Parts-Count, " +
 		"X-Amz-Checksum-Crc32, X-Amz-Checksum-Crc32c, X-Amz-Checksum-Crc64nvme, X-Amz-Checksum-Sha1, X-Amz-Checksum-Sha256, " +
-		"X-Amz-Checksum-Type, X-Holdfast-Cid"
+		"X-Amz-Checksum-Type, X-Holdfast-Cid, X-Holdfast-Blake3"
 	corsMaxAge = "600" // seconds
 
 	// maxAskedHeaders bounds the headers that a browser asks for, in bytes. They are

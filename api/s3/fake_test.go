@@ -15,10 +15,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
 	mh "github.com/multiformats/go-multihash"
+	"lukechampine.com/blake3"
 )
 
 // fake is cluster/objects in memory: it keeps what it is given and judges
@@ -266,8 +268,25 @@ func (f *fake) Put(_ context.Context, a state.AccountID, bucket string, r object
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, Checksums: sums,
 	}
 	o.ID = state.VersionID(f.id("version"))
+	sum := blake3.Sum256(data)
+	o.Blake3 = sum[:]
 	b.objects[r.Key] = o
 	return o, nil
+}
+
+// Bao is that of objects over content in memory.
+func (f *fake) Bao(ctx context.Context, a state.AccountID, o *state.Object, s *objects.Slice) (*objects.Encoding, error) {
+	content, err := f.Open(ctx, a, o)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := bao.NewIndex(bytes.NewReader(f.content[o.Root]), o.Size)
+	if err != nil {
+		return nil, err
+	}
+	return objects.NewEncoding(x, content, s), nil
 }
 
 func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string) (state.Object, error) {

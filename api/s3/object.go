@@ -105,20 +105,8 @@ func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	piece, partial, err := pieceOf(r, &o)
-	conditions := conditionsOf(r.Header)
-	switch conditions.judge(o.ETag, o.Created) {
-	case verdictFailed:
-		return errorf(PreconditionFailed, "at least one of the preconditions you specified did not hold").
-			with("Etag", `"`+o.ETag+`"`).with("Last-Modified", httpTime(o.Created))
-	case verdictNotModified:
-		identify(w.Header(), &o)
-		w.Header().Set("Last-Modified", httpTime(o.Created))
-		w.Header().Del("Cache-Control")
-		if kept := o.Headers["Cache-Control"]; kept != "" {
-			w.Header().Set("Cache-Control", kept)
-		}
-		w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, refused := conditional(w, r, &o); answered || refused != nil {
+		return refused
 	}
 	if err != nil {
 		return err
@@ -129,6 +117,27 @@ func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 		return nil
 	}
 	return s.sendContent(w, r, &o, piece, partial)
+}
+
+// conditional judges the conditions of a read. It answers a client that has the
+// version already.
+func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered bool, err error) {
+	c := conditionsOf(r.Header)
+	switch c.judge(o.ETag, o.Created) {
+	case verdictFailed:
+		return false, errorf(PreconditionFailed, "at least one of the preconditions you specified did not hold").
+			with("Etag", `"`+o.ETag+`"`).with("Last-Modified", httpTime(o.Created))
+	case verdictNotModified:
+		identify(w.Header(), o)
+		w.Header().Set("Last-Modified", httpTime(o.Created))
+		w.Header().Del("Cache-Control")
+		if kept := o.Headers["Cache-Control"]; kept != "" {
+			w.Header().Set("Cache-Control", kept)
+		}
+		w.WriteHeader(http.StatusNotModified)
+		return true, nil
+	}
+	return false, nil
 }
 
 func statusOf(partial bool) int {

@@ -40,7 +40,7 @@ func (p permission) granted(who *accounts.Principal) bool {
 
 // operation is one row of the table.
 type operation struct {
-	name   string // as the S3 API has it
+	name   string // as the S3 API has it; GetObjectBao is ours
 	level  level
 	method string
 	sub    string // the sub-resource; "" is none
@@ -88,6 +88,7 @@ func (s *surface) operations() []operation {
 		{"GetObject", object, get, "", false, needRead, s.getObject},
 		{"HeadObject", object, head, "", false, needRead, s.getObject},
 		{"DeleteObject", object, del, "", false, needDelete, s.deleteObject},
+		{"GetObjectBao", object, get, "bao", false, needRead, s.getBao},
 		{"GetObjectAcl", object, get, "acl", false, needRead, s.objectACL},
 		{"GetObjectTagging", object, get, "tagging", false, needRead, s.getTagging},
 		{"PutObjectTagging", object, put, "tagging", false, needWrite, s.putTagging},
@@ -129,9 +130,9 @@ func tableOf(rows []operation) (map[rowKey]*operation, error) {
 }
 
 // subResources are the parameters that make another operation of a request, sorted:
-// those of the S3 API that are served here and those that are not.
+// those of the S3 API that are served here and those that are not, and ours.
 var subResources = []string{
-	"abac", "accelerate", "acl", "analytics", "append", "attributes", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
+	"abac", "accelerate", "acl", "analytics", "append", "attributes", "bao", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
 	"legal-hold", "lifecycle", "list-type", "location", "logging", "metadataConfiguration", "metadataInventoryTable",
 	"metadataJournalTable", "metadataTable", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
 	"publicAccessBlock", "rename", "renameObject", "replication", "requestPayment", "restore", "retention", "select", "select-type",

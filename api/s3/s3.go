@@ -52,6 +52,9 @@ type Objects interface {
 	Object(ctx context.Context, a state.AccountID, bucket, key string) (state.Object, error)
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
+	// Bao returns a Bao encoding of an object: of a slice, or if that is nil of the
+	// tree without the content.
+	Bao(ctx context.Context, a state.AccountID, o *state.Object, slice *objects.Slice) (*objects.Encoding, error)
 	// Delete removes an object. A key that is not there is no error, unless c asks
 	// for one.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, c state.Condition) error

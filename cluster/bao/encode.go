@@ -21,6 +21,9 @@ const (
 	readSize = 256 << 10
 	// header is the number of bytes of the length that every encoding begins with.
 	header = 8
+	// writeSize is how many bytes are written at once: who takes them slowly is not
+	// taken for gone.
+	writeSize = 256 << 10
 )
 
 // ErrChanged means that content is not what its Index was made from.
@@ -126,6 +129,7 @@ type Encoding struct {
 	data     bool   // the encoding has their chunks in it
 
 	buf, out []byte
+	lead     []byte // what has to be written before all else, with the first of that
 	written  int64
 }
 
@@ -173,21 +177,37 @@ func (e *Encoding) below(at, count uint64) int64 {
 func (e *Encoding) wants(at, count uint64) bool { return at < e.to && e.from < at+count }
 
 // WriteTo implements io.WriterTo. It reads what of the content it needs once more,
-// and content above 64 GiB twice; it holds some MiB in memory. Errors: those of w
-// and of the content, and ErrChanged.
+// and content above 64 GiB twice; it holds some MiB in memory. Of content of up to
+// 1 MiB nothing is written before all of it was read. Errors: those of w and of the
+// content, and ErrChanged.
 func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	e.written = 0
-	e.out = binary.LittleEndian.AppendUint64(e.out[:0], e.index.size)
-	if err := e.write(w, e.out); err != nil {
-		return e.written, err
+	e.lead = binary.LittleEndian.AppendUint64(e.lead[:0], e.index.size)
+	err := e.subtree(w, e.index, 0, e.index.size)
+	if err == nil {
+		err = e.write(w, e.begin()) // of an encoding that has nothing else
 	}
-	return e.written, e.subtree(w, e.index, 0, e.index.size)
+	return e.written, err
+}
+
+// begin returns the empty buffer for what is written next, or the one with what
+// leads.
+func (e *Encoding) begin() []byte {
+	out := append(e.out[:0], e.lead...)
+	e.lead = e.lead[:0]
+	return out
 }
 
 func (e *Encoding) write(w io.Writer, p []byte) error {
-	n, err := w.Write(p)
-	e.written += int64(n)
-	return err
+	for len(p) > 0 {
+		n, err := w.Write(p[:min(len(p), writeSize)])
+		e.written += int64(n)
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
 }
 
 // subtree writes the subtree of count bytes behind at, of which x knows the top.
@@ -198,7 +218,7 @@ func (e *Encoding) subtree(w io.Writer, x *Index, at, count uint64) error {
 	case count > x.span:
 		left := half(count)
 		l, r := x.value(at, left), x.value(at+left, count-left)
-		e.out = appendWords(appendWords(e.out[:0], &l), &r)
+		e.out = appendWords(appendWords(e.begin(), &l), &r)
 		if err := e.write(w, e.out); err != nil {
 			return err
 		}
@@ -232,7 +252,7 @@ func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
 	if _, err := io.ReadFull(e.content, data); err != nil {
 		return fmt.Errorf("read content: %w", short(err))
 	}
-	out, cv := e.build(e.out[:0], data, at)
+	out, cv := e.build(e.begin(), data, at)
 	e.out = out
 	if cv != x.value(at, count) {
 		return ErrChanged

@@ -108,10 +108,21 @@ type Slice struct{ Start, Count uint64 }
 
 // Encoding is a Bao encoding of an object. Who has it closes it.
 type Encoding struct {
-	*bao.Encoding // Size and WriteTo, which is called once
+	*bao.Encoding // Size, and WriteTo, which reads the content
 	Blake3        [bao.HashSize]byte
+	content       io.Closer
+}
 
-	content io.Closer
+// NewEncoding returns the encoding of a slice of content, or the outboard encoding
+// if that is nil.
+func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
+	e := &Encoding{Blake3: x.Sum(), content: content}
+	if s == nil {
+		e.Encoding = x.Outboard(content)
+	} else {
+		e.Encoding = x.Slice(content, s.Start, s.Count)
+	}
+	return e
 }
 
 // Close ends what the encoding reads.
@@ -126,21 +137,14 @@ func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object,
 	if err != nil {
 		return nil, err
 	}
-	e := &Encoding{Blake3: x.Sum()}
-	if obj.Blake3 != nil && !bytes.Equal(obj.Blake3, e.Blake3[:]) {
-		return nil, fmt.Errorf("objects: the BLAKE3 hash of %s is %x, its object says %x", obj.Root, e.Blake3, obj.Blake3)
+	if sum := x.Sum(); obj.Blake3 != nil && !bytes.Equal(obj.Blake3, sum[:]) {
+		return nil, fmt.Errorf("objects: the BLAKE3 hash of %s is %x, its object says %x", obj.Root, sum, obj.Blake3)
 	}
 	f, err := o.Open(ctx, a, obj)
 	if err != nil {
 		return nil, err
 	}
-	e.content = f
-	if s == nil {
-		e.Encoding = x.Outboard(f)
-	} else {
-		e.Encoding = x.Slice(f, s.Start, s.Count)
-	}
-	return e, nil
+	return NewEncoding(x, f, s), nil
 }
 
 // index reads all of an object.

@@ -1,0 +1,89 @@
+package s3
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// getBao answers with a Bao encoding of an object, of ours: without start and length
+// the outboard encoding, with them a slice, by which one who has the BLAKE3 hash of
+// the object verifies its bytes as they arrive.
+func (s *surface) getBao(w http.ResponseWriter, r *request) (err error) {
+	o, err := s.current(r)
+	if err != nil {
+		return err
+	}
+	if answered, err := conditional(w, r, &o); answered || err != nil {
+		return err
+	}
+	slice, err := sliceOf(r.query, &o)
+	if err != nil {
+		return err
+	}
+	e, err := s.objects.Bao(r.Context(), r.account(), &o, slice)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	out := &beginning{to: newSteady(w, s.stall), begin: func() {
+		h := w.Header()
+		identify(h, &o)
+		h.Set("X-Holdfast-Blake3", hex.EncodeToString(e.Blake3[:])) // also where the object does not know it
+		h.Set("Last-Modified", httpTime(o.Created))
+		h.Set("Content-Type", defaultType)
+		h.Set("Content-Length", strconv.FormatInt(e.Size(), 10))
+		w.WriteHeader(http.StatusOK)
+	}}
+	if _, err := e.WriteTo(out); err != nil {
+		return fmt.Errorf("write Bao encoding: %w", err)
+	}
+	return nil
+}
+
+// beginning is an answer that begins with what is written first, so that what fails
+// before is an error and no broken answer.
+type beginning struct {
+	to    io.Writer
+	begin func() // nil: it has begun
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	if b.begin != nil {
+		b.begin()
+		b.begin = nil
+	}
+	return b.to.Write(p)
+}
+
+// sliceOf reads start and length of ?bao; nil when there is neither. A slice that
+// goes on behind the end ends there, as a range does. One has to begin within the
+// object; of an empty object there is one, at 0.
+func sliceOf(q query, o *state.Object) (*objects.Slice, error) {
+	if q.has("partNumber") {
+		return nil, errorf(InvalidArgument, "partNumber and bao do not go together")
+	}
+	from, begins := q.find("start")
+	length, ends := q.find("length")
+	if !begins && !ends {
+		return nil, nil
+	}
+	start, ok := decimal(from)
+	if !ok {
+		return nil, errorf(InvalidArgument, "start has to be a number from 0 on, and there has to be one with length")
+	}
+	count, ok := decimal(length)
+	if !ok || count == 0 {
+		return nil, errorf(InvalidArgument, "length has to be a number from 1 on, and there has to be one with start")
+	}
+	if uint64(start) >= o.Size && (start > 0 || o.Size > 0) {
+		return nil, unsatisfiable(int64(o.Size))
+	}
+	return &objects.Slice{Start: uint64(start), Count: uint64(count)}, nil
+}
