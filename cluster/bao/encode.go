@@ -246,7 +246,7 @@ func (e *Encoding) subtree(w io.Writer, x *Index, at, count uint64) error {
 // group writes the subtree of the next count bytes of the content.
 func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
 	if e.buf == nil {
-		e.buf = make([]byte, min(group, e.index.size))
+		e.buf = make([]byte, min(group, e.index.size)+batch)
 	}
 	data := e.buf[:count]
 	if _, err := io.ReadFull(e.content, data); err != nil {
@@ -260,7 +260,8 @@ func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
 	return e.write(w, out)
 }
 
-// build appends the subtree of data, which is behind at, and returns its value.
+// build appends the subtree of data, which is behind at, and returns its value. data
+// has room for a batch behind where it begins.
 func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
 	count := uint64(len(data))
 	if !e.wants(at, count) {
@@ -269,19 +270,28 @@ func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
 		return out, h.value(false)
 	}
 	flags := e.index.flags(at, count)
-	if count <= Chunk {
-		if e.data {
-			out = append(out, data...)
-		}
-		node := guts.CompressChunk(data, &guts.IV, at/Chunk, 0)
-		node.Flags |= flags // of its last block only
-		return out, guts.ChainingValue(node)
+	if count > 2*Chunk {
+		var l, r words
+		here, left := len(out), half(count)
+		out = append(out, make([]byte, 2*HashSize)...)
+		out, l = e.build(out, data[:left], at)
+		out, r = e.build(out, data[left:], at+left)
+		appendWords(appendWords(out[:here], &l), &r)
+		return out, parent(l, r, flags)
 	}
-	var l, r words
-	here, left := len(out), half(count)
-	out = append(out, make([]byte, 2*HashSize)...)
-	out, l = e.build(out, data[:left], at)
-	out, r = e.build(out, data[left:], at+left)
-	appendWords(appendWords(out[:here], &l), &r)
-	return out, parent(l, r, flags)
+	// Two chunks are hashed at once, and what comes of it has the values of both.
+	node := guts.CompressBuffer((*[batch]byte)(data[:batch]), len(data), &guts.IV, at/Chunk, 0)
+	if count > Chunk {
+		l, r := words(node.Block[:8]), words(node.Block[8:])
+		out = appendWords(appendWords(out, &l), &r)
+	}
+	for ; e.data && len(data) > 0; at += Chunk {
+		chunk := data[:min(Chunk, len(data))]
+		if e.wants(at, uint64(len(chunk))) {
+			out = append(out, chunk...)
+		}
+		data = data[len(chunk):]
+	}
+	node.Flags |= flags
+	return out, guts.ChainingValue(node)
 }

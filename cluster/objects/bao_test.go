@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -310,7 +309,7 @@ func TestATreeIsMadeOnce(t *testing.T) {
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = all.get(t.Context(), "b", func() (*bao.Index, error) { panic(fmt.Sprint("broken")) })
+			_, _ = all.get(t.Context(), "b", func() (*bao.Index, error) { panic("broken") })
 		}()
 		if _, err := all.get(t.Context(), "b", func() (*bao.Index, error) { return x, nil }); err != nil {
 			t.Error(err)
