@@ -135,3 +135,25 @@ func TestCombinedChecksumsAreThoseOfTheWhole(t *testing.T) {
 		t.Error("took a checksum of another width")
 	}
 }
+
+// BenchmarkDigester tells what the BLAKE3 tree of a body costs beside its MD5.
+func BenchmarkDigester(b *testing.B) {
+	data := make([]byte, 8<<20)
+	for name, at := range map[string]uint64{"with a tree": 0, "without": unplaced} {
+		b.Run(name, func(b *testing.B) {
+			pool := new(sync.Pool)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := newDigester(pool, bytes.NewReader(data), nil, at)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, d, make([]byte, 1<<20)); err != nil {
+					b.Fatal(err)
+				}
+				d.end()
+			}
+		})
+	}
+}
