@@ -284,7 +284,7 @@ func TestAnIndexStaysSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(x.cvs) > 16 || x.span != 8<<20 || x.Weight() > 128+32*32 {
+	if len(x.cvs) > 16 || x.span != 8<<20 || x.Weight() > 512+32*32 {
 		t.Errorf("%d values of %d bytes each, %d bytes", len(x.cvs), x.span, x.Weight())
 	}
 }

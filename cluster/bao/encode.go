@@ -98,8 +98,9 @@ func (x *Index) Sum() [HashSize]byte {
 	return hashOf(&cv)
 }
 
-// Weight is about how many bytes of memory the index takes.
-func (x *Index) Weight() int { return 128 + HashSize*cap(x.cvs) }
+// Weight is about how many bytes of memory the index takes, with what it needs to be
+// found among others.
+func (x *Index) Weight() int { return 512 + HashSize*cap(x.cvs) }
 
 // value is the chaining value of the subtree of count bytes behind at.
 func (x *Index) value(at, count uint64) words {
