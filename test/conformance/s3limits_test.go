@@ -299,6 +299,7 @@ func testS3PartsAreCharged(t *testing.T, o *objects, bucket string) {
 // TestAPutNeedsItsCopies is A20: with two of three nodes stopped nothing is
 // acknowledged, seen or charged.
 func TestAPutNeedsItsCopies(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "copies@example.org")
 	bucket := "/copies" + randomName()
