@@ -84,10 +84,13 @@ func BenchmarkSmallPin(b *testing.B) {
 		if err := s.Put(b.Context(), owner, []blocks.Block{blk}); err != nil {
 			return err
 		}
-		return s.Seal(b.Context(), owner, Sealed{1 << 10, 1})
+		return s.Seal(b.Context(), owner, Sealed{Bytes: 1 << 10, Blocks: 1})
 	})
 	run("put and seal", func(s *Store, owner string, blk blocks.Block) error {
-		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{1 << 10, 1})
+		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1})
+	})
+	run("put and seal hidden", func(s *Store, owner string, blk blocks.Block) error {
+		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1, Hidden: true})
 	})
 }
 
@@ -118,4 +121,19 @@ func BenchmarkHas(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkHide makes a large owner hidden and visible again.
+func BenchmarkHide(b *testing.B) {
+	s := openWith(b, b.TempDir(), testOptions())
+	const n = 10_000
+	mustPut(b, s, "o", makeBlocks(b, 1, n, 64)...)
+	must(b, s.Seal(b.Context(), "o", Sealed{Blocks: n}))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if changed, err := s.Hide(b.Context(), "o", i%2 == 0); err != nil || !changed {
+			b.Fatal(changed, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/block")
 }

@@ -16,10 +16,13 @@ type change struct {
 	loads  map[uint32]load // to be added
 	totals totals          // to be added
 	opened map[uint64]bool // incarnations that now need a sweep
+	turned map[uint64]bool // incarnations whose references are to be counted anew
+	step   int             // references that a seal counts at once
 }
 
-func newChange(tx *kv.Tx) *change {
-	return &change{tx: tx, loads: make(map[uint32]load), opened: make(map[uint64]bool)}
+// change begins one.
+func (s *Store) change() *change {
+	return &change{tx: s.index.Begin(), step: s.opts.countStep, loads: make(map[uint32]load), opened: make(map[uint64]bool), turned: make(map[uint64]bool)}
 }
 
 // add counts one live record, or part of one, in a segment; sub takes it away.
@@ -41,7 +44,7 @@ func (c *change) apply(rec record, segment uint32) error {
 		return c.block(rec.hash, uint32(len(rec.data)), segment, uint32(rec.off))
 	case kindReference:
 		return c.references(rec.inc, rec.owner, rec.refs, segment)
-	case kindSeal:
+	case kindSeal, kindHidden:
 		return c.seal(rec.inc, rec.owner, rec.sealed, segment)
 	default:
 		return c.drop(rec.inc, rec.owner, segment)
@@ -165,24 +168,22 @@ func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (
 	if err != nil {
 		return false, err
 	}
-	place := binary.BigEndian.AppendUint32(nil, segment)
 	if ok {
-		if len(v) != 4 {
-			return false, badEntry(key)
-		}
-		from := binary.BigEndian.Uint32(v)
-		if from == segment {
-			return false, nil
-		}
-		c.sub(from, refBytes(r.hash))
-		c.add(segment, refBytes(r.hash))
-		if err := c.outdate(o, owner, from); err != nil {
+		at, err := decodeRefEntry(key, v)
+		if err != nil || at.segment == segment {
 			return false, err
 		}
-		return false, c.tx.Set(key, place)
+		c.sub(at.segment, refBytes(r.hash))
+		c.add(segment, refBytes(r.hash))
+		if err := c.outdate(o, owner, at.segment); err != nil {
+			return false, err
+		}
+		at.segment = segment
+		return false, c.tx.Set(key, at.encode())
 	}
+	hidden := o.sealed.Hidden
 	c.add(segment, refBytes(r.hash))
-	if err := c.tx.Set(key, place); err != nil {
+	if err := c.tx.Set(key, refEntry{segment, hidden}.encode()); err != nil {
 		return false, err
 	}
 	e, ok, err := getBlock(c.tx, r.hash)
@@ -198,6 +199,9 @@ func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (
 		}
 	}
 	e.refs++
+	if hidden {
+		e.hidden++
+	}
 	return true, c.tx.Set(blockKey(r.hash), e.encode())
 }
 
@@ -206,11 +210,15 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if err != nil || dead {
 		return err
 	}
-	if o.sealSegment == 0 {
-		if err := c.tx.Delete(openKey(inc)); err != nil {
-			return err
-		}
-	} else {
+	if o.sealed.Hidden != sealed.Hidden {
+		err = c.turn(inc, owner, sealed.Hidden)
+	} else if o.sealSegment == 0 {
+		err = c.tx.Delete(openKey(inc))
+	}
+	if err != nil {
+		return err
+	}
+	if o.sealSegment != 0 {
 		c.sub(o.sealSegment, sealRecordBytes(owner))
 		if o.sealSegment != segment {
 			if err := c.outdate(&o, owner, o.sealSegment); err != nil {
@@ -221,6 +229,74 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	c.add(segment, sealRecordBytes(owner))
 	o.sealSegment, o.sealed = segment, sealed
 	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// turn begins to make the references of an incarnation hidden, or not. Most owners
+// have few, and are done with that.
+func (c *change) turn(inc uint64, owner string, hidden bool) error {
+	if err := c.tx.Set(openKey(inc), uncounted(owner, nil)); err != nil {
+		return err
+	}
+	done, err := c.count(inc, owner, nil, hidden, c.step)
+	if !done {
+		c.turned[inc] = true
+	}
+	return err
+}
+
+// count makes up to limit references of an incarnation hidden, or not, from the one
+// after a hash on. What is not done yet is found again by its open entry, after a
+// crash too; what comes to the owner meanwhile is counted as it comes.
+func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidden bool, limit int) (done bool, err error) {
+	prefix := refPrefix(inc)
+	lower := prefix
+	if len(from) > 0 {
+		lower = append(refKey(inc, from), 0)
+	}
+	type found struct {
+		hash multihash.Multihash
+		at   refEntry
+	}
+	var refs []found
+	err = c.tx.Scan(lower, after(prefix), false, func(key, v []byte) (bool, error) {
+		at, err := decodeRefEntry(key, v)
+		if err != nil {
+			return false, err
+		}
+		refs = append(refs, found{append(multihash.Multihash(nil), key[len(prefix):]...), at})
+		return len(refs) < limit, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, r := range refs {
+		if r.at.hidden == hidden {
+			continue
+		}
+		r.at.hidden = hidden
+		if err := c.tx.Set(refKey(inc, r.hash), r.at.encode()); err != nil {
+			return false, err
+		}
+		e, ok, err := getBlock(c.tx, r.hash)
+		if err != nil {
+			return false, err
+		}
+		if !ok || !hidden && e.hidden == 0 {
+			return false, badEntry(blockKey(r.hash))
+		}
+		if hidden {
+			e.hidden++
+		} else {
+			e.hidden--
+		}
+		if err := c.tx.Set(blockKey(r.hash), e.encode()); err != nil {
+			return false, err
+		}
+	}
+	if len(refs) < limit {
+		return true, c.tx.Delete(openKey(inc))
+	}
+	return false, c.tx.Set(openKey(inc), uncounted(owner, refs[len(refs)-1].hash))
 }
 
 // drop ends an incarnation. Its references are swept afterwards, in steps.
@@ -291,30 +367,30 @@ func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err erro
 	}
 	prefix := refPrefix(inc)
 	type dead struct {
-		hash    multihash.Multihash
-		segment uint32
+		hash multihash.Multihash
+		at   refEntry
 	}
 	var found []dead
 	err = c.tx.Scan(prefix, after(prefix), false, func(key, v []byte) (bool, error) {
-		if len(v) != 4 {
-			return false, badEntry(key)
+		at, err := decodeRefEntry(key, v)
+		if err != nil {
+			return false, err
 		}
-		hash := append(multihash.Multihash(nil), key[len(prefix):]...)
-		found = append(found, dead{hash, binary.BigEndian.Uint32(v)})
+		found = append(found, dead{append(multihash.Multihash(nil), key[len(prefix):]...), at})
 		return len(found) < limit, nil
 	})
 	if err != nil {
 		return 0, false, err
 	}
 	for _, d := range found {
-		c.sub(d.segment, refBytes(d.hash))
-		if err := c.kill(&x, inc, d.segment); err != nil {
+		c.sub(d.at.segment, refBytes(d.hash))
+		if err := c.kill(&x, inc, d.at.segment); err != nil {
 			return 0, false, err
 		}
 		if err := c.tx.Delete(refKey(inc, d.hash)); err != nil {
 			return 0, false, err
 		}
-		n, err := c.unreference(d.hash)
+		n, err := c.unreference(d.hash, d.at.hidden)
 		if err != nil {
 			return 0, false, err
 		}
@@ -328,13 +404,16 @@ func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err erro
 	return freed, x.swept, c.settle(inc, x)
 }
 
-func (c *change) unreference(hash multihash.Multihash) (freed uint64, err error) {
+func (c *change) unreference(hash multihash.Multihash, hidden bool) (freed uint64, err error) {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil {
 		return 0, err
 	}
-	if !ok || e.refs == 0 {
+	if !ok || e.refs == 0 || hidden && e.hidden == 0 {
 		return 0, badEntry(blockKey(hash))
+	}
+	if hidden {
+		e.hidden--
 	}
 	if e.refs--; e.refs > 0 {
 		return 0, c.tx.Set(blockKey(hash), e.encode())

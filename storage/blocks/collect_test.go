@@ -103,7 +103,7 @@ func (w *pinWorker) pin(ctx context.Context, owner string, which []int) error {
 			put = append(put, w.blks[i])
 		}
 	}
-	seal := Sealed{Blocks: uint64(len(which))}
+	seal := Sealed{Blocks: uint64(len(which)), Hidden: w.rng.IntN(2) == 0}
 	if w.rng.IntN(2) == 0 {
 		err = w.store.PutAndSeal(ctx, owner, put, seal)
 	} else if err = w.store.Put(ctx, owner, put); err == nil {

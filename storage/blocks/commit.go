@@ -171,7 +171,7 @@ func (s *Store) commit(ops []*op) {
 	}
 	s.buf = s.buf[:0]
 	content, _ := s.room()
-	b := &batch{change: newChange(s.index.Begin()), s: s, base: s.active.size, low: content <= 0}
+	b := &batch{change: s.change(), s: s, base: s.active.size, low: content <= 0}
 	defer b.tx.Discard()
 	for _, o := range ops {
 		err := o.run(b)
@@ -280,6 +280,11 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 	for inc := range c.opened {
 		if _, ok := s.unswept[inc]; !ok {
 			s.unswept[inc] = false
+		}
+	}
+	for inc := range c.turned {
+		if _, ok := s.uncounted[inc]; !ok {
+			s.uncounted[inc] = false
 		}
 	}
 	return c.tx.Commit(false)

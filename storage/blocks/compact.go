@@ -3,7 +3,6 @@ package blocks
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -49,7 +48,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Compact is one pass over the garbage: it finishes interrupted drops, deletes
+// Compact is one pass over the garbage: it finishes interrupted drops and seals, deletes
 // segments in which nothing lives, and moves what lives out of those that are
 // mostly garbage, at a bounded rate.
 func (s *Store) Compact(ctx context.Context) error {
@@ -73,9 +72,20 @@ func (s *Store) compact(ctx context.Context) error {
 			waiting = append(waiting, inc)
 		}
 	}
+	var uncounted []uint64
+	for inc, busy := range s.uncounted {
+		if !busy {
+			uncounted = append(uncounted, inc)
+		}
+	}
 	s.stats.Unlock()
 	for _, inc := range waiting {
 		if _, err := s.sweep(ctx, inc); err != nil {
+			return err
+		}
+	}
+	for _, inc := range uncounted {
+		if err := s.count(ctx, inc); err != nil {
 			return err
 		}
 	}
@@ -270,7 +280,7 @@ func (b *batch) relocate(from uint32, records []record) error {
 			err = b.relocateBlock(from, rec)
 		case kindReference:
 			err = b.relocateRefs(from, rec)
-		case kindSeal:
+		case kindSeal, kindHidden:
 			err = b.relocateSeal(from, rec)
 		case kindDrop:
 			err = b.relocateDrop(from, rec)
@@ -303,7 +313,14 @@ func (b *batch) relocateRefs(from uint32, rec record) error {
 		if err != nil {
 			return err
 		}
-		if ok && len(v) == 4 && binary.BigEndian.Uint32(v) == from {
+		if !ok {
+			continue
+		}
+		e, err := decodeRefEntry(refKey(rec.inc, r.hash), v)
+		if err != nil {
+			return err
+		}
+		if e.segment == from {
 			alive = append(alive, r)
 		}
 	}

@@ -144,7 +144,7 @@ func fillOwners(b *testing.B, s *Store, from, owners, each int) {
 				for i := range blks {
 					blks[i] = ownedBlock(b, o, i)
 				}
-				if err := s.PutAndSeal(b.Context(), fmt.Sprint("owner ", o), blks, Sealed{uint64(each) << 10, uint64(each)}); err != nil {
+				if err := s.PutAndSeal(b.Context(), fmt.Sprint("owner ", o), blks, Sealed{Bytes: uint64(each) << 10, Blocks: uint64(each)}); err != nil {
 					b.Error(err)
 					return
 				}

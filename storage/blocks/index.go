@@ -13,13 +13,16 @@ import (
 // is a function of the segments and can be thrown away. Keys begin with a
 // letter; numbers are big endian:
 //
-//	b hash             -> segment, offset, size, references (uint32 each);
-//	                      segment 0: referenced, but its bytes are not here
+//	b hash             -> segment, offset, size, references (uint32 each), and
+//	                      where it is not 0, how many of the references are
+//	                      hidden; segment 0: referenced, but its bytes are not here
 //	o owner            -> incarnation, seal's segment, counts, segments with
-//	                      outdated records
-//	r inc hash         -> segment of the reference
+//	                      outdated records, and a byte where it is sealed hidden
+//	r inc hash         -> segment of the reference, and a byte where it is hidden
 //	u inc              -> an incarnation that is not whole: it is not sealed, or
-//	                      it is dropped and has references left
+//	                      it is dropped and has references left; or its seal was
+//	                      changed and not all references say what it says: then
+//	                      the owner and the last hash that does
 //	x inc              -> a dropped incarnation whose drop record is needed
 //	y segment inc      -> owner, if not yet dropped: the segment holds dead or
 //	                      outdated records of the incarnation
@@ -31,8 +34,14 @@ import (
 // recovery from the segments would bring the owner back to life. Among them are
 // those that were outdated before the drop: a seal that another replaced, and
 // what a compaction has copied without getting to remove the segment.
+//
+// A reference is hidden when its owner is sealed hidden. References that were there
+// before the seal are counted in steps, and until the last of them the incarnation
+// is not whole: so nothing of it shows before all of it does, and all of it is hidden
+// at once. Version 3 knew nothing hidden, and is else the same.
 const (
-	indexVersion = 3
+	indexVersion  = 4
+	oldestVersion = 3
 
 	keyBlock   = 'b'
 	keyOwner   = 'o'
@@ -101,23 +110,80 @@ func badEntry(key []byte) error {
 	return fmt.Errorf("%w: index entry %q", kv.ErrCorrupt, key)
 }
 
-type blockEntry struct{ segment, off, size, refs uint32 }
+type blockEntry struct {
+	segment, off, size uint32
+	refs, hidden       uint32 // hidden are among refs
+}
 
 func (e blockEntry) encode() []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 16), e.segment)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 20), e.segment)
 	b = binary.BigEndian.AppendUint32(b, e.off)
 	b = binary.BigEndian.AppendUint32(b, e.size)
-	return binary.BigEndian.AppendUint32(b, e.refs)
+	b = binary.BigEndian.AppendUint32(b, e.refs)
+	if e.hidden == 0 {
+		return b
+	}
+	return binary.BigEndian.AppendUint32(b, e.hidden)
 }
 
 func decodeBlockEntry(key, v []byte) (blockEntry, error) {
-	if len(v) != 16 {
+	if len(v) != 16 && len(v) != 20 {
 		return blockEntry{}, badEntry(key)
 	}
-	return blockEntry{
-		binary.BigEndian.Uint32(v), binary.BigEndian.Uint32(v[4:]),
-		binary.BigEndian.Uint32(v[8:]), binary.BigEndian.Uint32(v[12:]),
-	}, nil
+	e := blockEntry{
+		segment: binary.BigEndian.Uint32(v), off: binary.BigEndian.Uint32(v[4:]),
+		size: binary.BigEndian.Uint32(v[8:]), refs: binary.BigEndian.Uint32(v[12:]),
+	}
+	if len(v) == 20 {
+		e.hidden = binary.BigEndian.Uint32(v[16:])
+	}
+	if e.hidden > e.refs {
+		return blockEntry{}, badEntry(key)
+	}
+	return e, nil
+}
+
+// refEntry is one reference of an owner.
+type refEntry struct {
+	segment uint32
+	hidden  bool // counted among the block's hidden ones
+}
+
+func (e refEntry) encode() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 5), e.segment)
+	if e.hidden {
+		b = append(b, 1)
+	}
+	return b
+}
+
+func decodeRefEntry(key, v []byte) (refEntry, error) {
+	if len(v) != 4 && len(v) != 5 {
+		return refEntry{}, badEntry(key)
+	}
+	return refEntry{binary.BigEndian.Uint32(v), len(v) == 5}, nil
+}
+
+// uncounted is the value of an incarnation whose references are being counted as
+// its seal says, up to a hash.
+func uncounted(owner string, upTo multihash.Multihash) []byte {
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(owner)+len(upTo)), uint16(len(owner)))
+	return append(append(b, owner...), upTo...)
+}
+
+// getUncounted undoes uncounted; ok is false for an incarnation that is counted.
+func getUncounted(g getter, inc uint64) (owner string, upTo multihash.Multihash, ok bool, err error) {
+	key := openKey(inc)
+	v, ok, err := g.Get(key)
+	if err != nil || !ok || len(v) == 0 {
+		return "", nil, false, err
+	}
+	r := reader{b: append([]byte(nil), v...)}
+	owner = string(r.take(int(r.uint(2))))
+	if r.bad || owner == "" {
+		return "", nil, false, badEntry(key)
+	}
+	return owner, r.b, true, nil
 }
 
 type ownerEntry struct {
@@ -129,20 +195,24 @@ type ownerEntry struct {
 }
 
 func (e ownerEntry) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 48), e.inc)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 49), e.inc)
 	b = binary.BigEndian.AppendUint32(b, e.sealSegment)
 	for _, n := range []uint64{e.bytes, e.blocks, e.sealed.Bytes, e.sealed.Blocks} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
-	return binary.BigEndian.AppendUint32(b, e.outdated)
+	b = binary.BigEndian.AppendUint32(b, e.outdated)
+	if e.sealed.Hidden {
+		b = append(b, 1)
+	}
+	return b
 }
 
 func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
-	if len(v) != 48 {
+	if len(v) != 48 && len(v) != 49 {
 		return ownerEntry{}, badEntry(key)
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
-	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36)}, binary.BigEndian.Uint32(v[44:])}, nil
+	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36), len(v) == 49}, binary.BigEndian.Uint32(v[44:])}, nil
 }
 
 // says tells whether the owner is sealed with just that declaration.
@@ -150,7 +220,7 @@ func (e ownerEntry) says(sealed Sealed) bool { return e.sealSegment != 0 && e.se
 
 func (e ownerEntry) info(owner string) OwnerInfo {
 	if e.sealSegment != 0 {
-		return OwnerInfo{Owner: owner, Sealed: true, Bytes: e.sealed.Bytes, Blocks: e.sealed.Blocks}
+		return OwnerInfo{Owner: owner, Sealed: true, Hidden: e.sealed.Hidden, Bytes: e.sealed.Bytes, Blocks: e.sealed.Blocks}
 	}
 	return OwnerInfo{Owner: owner, Bytes: e.bytes, Blocks: e.blocks}
 }
@@ -212,7 +282,7 @@ func (m meta) encode() []byte {
 }
 
 func decodeMeta(v []byte) (meta, error) {
-	if len(v) != 37 || v[0] != indexVersion {
+	if len(v) != 37 || v[0] < oldestVersion || v[0] > indexVersion {
 		return meta{}, badEntry([]byte{keyMeta})
 	}
 	n := func(at int) int64 { return int64(binary.BigEndian.Uint64(v[at:])) }

@@ -29,6 +29,8 @@ type modelOwner struct {
 	refs   map[int]bool // positions in blks
 	sealed bool
 	seal   Sealed
+	// turning: a seal was cut short, so nothing of it shows until it is ended
+	turning bool
 }
 
 func (m *machine) alive() map[int]bool {
@@ -100,22 +102,70 @@ func (m *machine) check(t *rapid.T) {
 	if u := m.store.Usage(); seen != len(m.owners) || u.Blocks != uint64(len(alive)) || u.LiveBytes != bytes || u.Missing != 0 || u.Damaged != 0 {
 		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
 	}
-	m.checkWhole(t)
+	m.checkVisible(t)
 	m.checkLoads(t)
 	m.checkDrops(t)
 }
 
-// checkWhole compares what InWhole says of every block with the owners.
-func (m *machine) checkWhole(t *rapid.T) {
-	whole := make(map[int]bool)
+// checkVisible compares what Visible says of every block with the owners.
+func (m *machine) checkVisible(t *rapid.T) {
+	visible := make(map[int]bool)
 	for _, o := range m.owners {
 		for i := range o.refs {
-			whole[i] = whole[i] || o.sealed
+			visible[i] = visible[i] || o.sealed && !o.seal.Hidden && !o.turning
 		}
 	}
 	for i, b := range m.blks {
-		if got, err := m.store.InWhole(context.Background(), b.Cid()); err != nil || got != whole[i] {
-			t.Fatalf("block %d is in whole content: %v, %v; want %v", i, got, err, whole[i])
+		if got, err := m.store.Visible(context.Background(), b.Cid()); err != nil || got != visible[i] {
+			t.Fatalf("block %d is visible: %v, %v; want %v", i, got, err, visible[i])
+		}
+	}
+	m.checkHidden(t)
+}
+
+// checkHidden compares the counts of hidden references with the references, and these
+// with the seals of their owners.
+func (m *machine) checkHidden(t *rapid.T) {
+	v := m.store.index.View()
+	defer v.Close()
+	counts, want := make(map[string]uint32), make(map[string]uint32)
+	hidden, turning := make(map[uint64]bool), make(map[uint64]bool)
+	for name, o := range m.owners {
+		e, ok, err := getOwner(v, name)
+		if err != nil || !ok || e.sealed.Hidden != (o.sealed && o.seal.Hidden) {
+			t.Fatalf("owner %q: %+v, %v, %v; want %+v", name, e, ok, err, o)
+		}
+		hidden[e.inc], turning[e.inc] = e.sealed.Hidden, o.turning
+	}
+	if err := v.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
+		switch key[0] {
+		case keyBlock:
+			e, err := decodeBlockEntry(key, value)
+			counts[string(key[1:])] = e.hidden
+			return true, err
+		case keyRef:
+			at, err := decodeRefEntry(key, value)
+			inc := (&reader{b: key[1:]}).uint(8)
+			if at.hidden {
+				want[string(key[9:])]++
+			}
+			if at.hidden != hidden[inc] && !turning[inc] {
+				t.Fatalf("a reference of incarnation %x is hidden: %v", inc, at.hidden)
+			}
+			return true, err
+		case keyOpen:
+			inc := (&reader{b: key[1:]}).uint(8)
+			if (len(value) > 0) != turning[inc] {
+				t.Fatalf("incarnation %x is being counted: %q", inc, value)
+			}
+		}
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for hash, n := range counts {
+		if n != want[hash] {
+			t.Fatalf("block %x counts %d hidden references, there are %d", hash, n, want[hash])
 		}
 	}
 }
@@ -254,7 +304,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		m := &machine{dir: filepath.Join(dir, "0"), opts: testOptions(), blks: blks, owners: make(map[string]*modelOwner)}
-		m.opts.SegmentBytes = 8 << 10
+		m.opts.SegmentBytes, m.opts.countStep = 8<<10, 2
 		m.open(t)
 		defer func() { _ = m.store.Close() }()
 		ctx := context.Background()
@@ -271,7 +321,8 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 			"put and seal": func(t *rapid.T) {
 				owner := name.Draw(t, "owner")
 				put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
-				o.sealed, o.seal = true, Sealed{rapid.Uint64Range(0, 3).Draw(t, "bytes"), 1}
+				o.sealed, o.seal = true, drawSeal(t)
+				o.turning = false
 				if err := m.store.PutAndSeal(ctx, owner, put, o.seal); err != nil {
 					t.Fatal(err)
 				}
@@ -296,8 +347,32 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 			"seal": func(t *rapid.T) {
 				owner := name.Draw(t, "owner")
 				o := m.owner(owner)
-				o.sealed, o.seal = true, Sealed{rapid.Uint64Range(0, 3).Draw(t, "bytes"), 1}
+				o.sealed, o.seal = true, drawSeal(t)
+				o.turning = false
 				m.must(t, m.store.Seal(ctx, owner, o.seal))
+			},
+			"seal cut short": func(t *rapid.T) {
+				owner := name.Draw(t, "owner")
+				o := m.owner(owner)
+				o.sealed, o.seal = true, drawSeal(t)
+				m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
+					inc, err := b.seal(owner, o.seal)
+					if err == nil {
+						_, _, o.turning, err = getUncounted(b.tx, inc)
+					}
+					return err
+				}))
+			},
+			"hide": func(t *rapid.T) {
+				owner, hidden := name.Draw(t, "owner"), rapid.Bool().Draw(t, "hidden")
+				o := m.owners[owner]
+				change := o != nil && o.sealed && o.seal.Hidden != hidden
+				if changed, err := m.store.Hide(ctx, owner, hidden); err != nil || changed != change {
+					t.Fatalf("changed %v, %v; want %v", changed, err, change)
+				}
+				if o != nil && o.sealed {
+					o.seal.Hidden, o.turning = hidden, false
+				}
 			},
 			"drop": func(t *rapid.T) {
 				owner := name.Draw(t, "owner")
@@ -308,6 +383,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 			},
 			"compact": func(t *rapid.T) {
 				m.must(t, m.store.Compact(ctx))
+				m.ended()
 			},
 			"reopen": func(t *rapid.T) {
 				if err := m.store.Close(); err != nil {
@@ -341,6 +417,17 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	})
 }
 
+func drawSeal(t *rapid.T) Sealed {
+	return Sealed{Bytes: rapid.Uint64Range(0, 3).Draw(t, "bytes"), Blocks: 1, Hidden: rapid.Bool().Draw(t, "hidden")}
+}
+
+// ended says that all seals which were cut short are ended.
+func (m *machine) ended() {
+	for _, o := range m.owners {
+		o.turning = false
+	}
+}
+
 // open opens the store and ends the drops that a crash interrupted.
 func (m *machine) open(t *rapid.T) {
 	s, err := Open(m.dir, m.opts)
@@ -348,6 +435,7 @@ func (m *machine) open(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.store = s
+	m.ended()
 	for inc := range s.unswept {
 		if _, err := s.sweep(context.Background(), inc); err != nil {
 			t.Fatal(err)

@@ -222,11 +222,12 @@ func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash
 	return nil
 }
 
-// InWhole tells whether the block belongs to an owner that is sealed, so to
-// content that is here as a whole. Parts of fetches and of imports, and what is
-// just being dropped, do not count. It reads the index alone; the cost grows
-// with the owners that are not sealed, not with those that are.
-func (s *Store) InWhole(ctx context.Context, c cid.Cid) (bool, error) {
+// Visible tells whether the block belongs to an owner that is sealed and not
+// hidden, so to content that is here as a whole and for everybody. Parts of fetches
+// and of imports, and what is just being dropped, do not count, nor does content
+// that a Seal is just making visible. It reads the index alone; the cost grows with
+// the owners that are not sealed, not with those that are.
+func (s *Store) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	if err := readable(ctx, c); err != nil {
 		return false, err
 	}
@@ -234,23 +235,29 @@ func (s *Store) InWhole(ctx context.Context, c cid.Cid) (bool, error) {
 	v := s.index.View()
 	defer v.Close()
 	e, ok, err := getBlock(v, hash)
-	if err == nil && ok && e.segment != 0 {
+	shown := e.refs - e.hidden
+	if err == nil && ok && e.segment != 0 && shown > 0 {
 		prefix := []byte{keyOpen}
 		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
 			if len(key) != len(prefix)+8 {
 				return false, badEntry(key)
 			}
-			_, has, err := v.Get(refKey(binary.BigEndian.Uint64(key[len(prefix):]), hash))
-			if err == nil && has {
-				e.refs--
+			ref := refKey(binary.BigEndian.Uint64(key[len(prefix):]), hash)
+			raw, has, err := v.Get(ref)
+			if err != nil || !has {
+				return err == nil, errors.Join(err, ctx.Err())
 			}
-			return e.refs > 0, errors.Join(err, ctx.Err())
+			at, err := decodeRefEntry(ref, raw)
+			if err == nil && !at.hidden { // those that are were taken off already
+				shown--
+			}
+			return shown > 0, errors.Join(err, ctx.Err())
 		})
 	}
 	if err != nil {
 		return false, fmt.Errorf("blocks: owners of %s: %w", c, s.readError(err))
 	}
-	return ok && e.segment != 0 && e.refs > 0, nil
+	return ok && e.segment != 0 && shown > 0, nil
 }
 
 // Blockstore is the store as boxo sees it: reads are verified, writes are

@@ -29,6 +29,7 @@ import (
 //	reference  incarnation uint64, owner, count uint16, count × (hash, size uint32)
 //	drop       incarnation uint64, owner
 //	seal       incarnation uint64, owner, bytes uint64, blocks uint64
+//	hidden     as seal, for an owner that is sealed hidden
 //
 // An incarnation tells an owner from an earlier one of the same name: it is the
 // position of the owner's first record, so it grows and is never used again.
@@ -47,6 +48,7 @@ const (
 	kindReference = 2
 	kindDrop      = 3
 	kindSeal      = 4
+	kindHidden    = 5 // unknown to stores before index version 4
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -142,6 +144,14 @@ func appendRefs(b []byte, inc uint64, owner string, refs []ref) []byte {
 	return b
 }
 
+// sealKind is the kind of the record that declares sealed.
+func sealKind(sealed Sealed) byte {
+	if sealed.Hidden {
+		return kindHidden
+	}
+	return kindSeal
+}
+
 func appendSeal(b []byte, inc uint64, owner string, sealed Sealed) []byte {
 	b = appendOwner(b, inc, owner)
 	b = binary.BigEndian.AppendUint64(b, sealed.Bytes)
@@ -218,10 +228,11 @@ func parsePayload(kind byte, payload []byte) (rec record, err error) {
 		}
 	case kindDrop:
 		rec.inc, rec.owner = r.owner()
-	case kindSeal:
+	case kindSeal, kindHidden:
 		rec.inc, rec.owner = r.owner()
 		rec.sealed.Bytes = r.uint(8)
 		rec.sealed.Blocks = r.uint(8)
+		rec.sealed.Hidden = kind == kindHidden
 	default:
 		return rec, fmt.Errorf("%w: record kind %d is unknown to this version", ErrCorrupt, kind)
 	}

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,6 +40,7 @@ func (s *Store) recoverOrRebuild() error {
 	}
 	clear(s.loads)
 	clear(s.unswept)
+	clear(s.uncounted)
 	return s.recoverState()
 }
 
@@ -155,6 +157,18 @@ func (s *Store) loadCounts() error {
 	if err != nil {
 		return err
 	}
+	err = v.Scan([]byte{keyOpen}, []byte{keyOpen + 1}, false, func(key, value []byte) (bool, error) {
+		if len(key) != 9 {
+			return false, badEntry(key)
+		}
+		if len(value) > 0 {
+			s.uncounted[binary.BigEndian.Uint64(key[1:])] = false
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
 	return v.Scan([]byte{keyDropped}, []byte{keyDropped + 1}, false, func(key, value []byte) (bool, error) {
 		r := reader{b: key[1:]}
 		inc := r.uint(8)
@@ -212,7 +226,7 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 }
 
 func (s *Store) enter(sc *scan, number uint32, from int64) error {
-	c := newChange(s.index.Begin())
+	c := s.change()
 	defer func() { c.tx.Discard() }()
 	n, end := 0, from
 	err := sc.each(from, func(rec record) error {
@@ -226,7 +240,7 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 		if err := s.publish(c, number, end); err != nil {
 			return err
 		}
-		c = newChange(s.index.Begin())
+		c = s.change()
 		return nil
 	})
 	if err != nil {
@@ -268,17 +282,22 @@ func (s *Store) openActive() error {
 	return nil
 }
 
-// finishReplay frees the blocks that nobody references and clears away what the
-// index still says of segments whose files are gone.
+// finishReplay frees the blocks that nobody references, counts what is hidden, and
+// clears away what the index still says of segments whose files are gone.
 func (s *Store) finishReplay() error {
 	for done := false; !done; {
-		c := newChange(s.index.Begin())
+		c := s.change()
 		var err error
 		if done, err = c.orphans(replayStep); err == nil {
 			err = s.publish(c, s.active.number, s.active.size)
 		}
 		c.tx.Discard()
 		if err != nil {
+			return err
+		}
+	}
+	for inc := range s.uncounted {
+		if err := s.countHere(inc); err != nil {
 			return err
 		}
 	}
@@ -298,8 +317,25 @@ func (s *Store) finishReplay() error {
 	return nil
 }
 
+// countHere ends what a Seal began, before anybody else can write.
+func (s *Store) countHere(inc uint64) error {
+	for done := false; !done; {
+		c := s.change()
+		var err error
+		if done, err = c.countOn(inc, replayStep); err == nil {
+			err = s.publish(c, s.active.number, s.active.size)
+		}
+		c.tx.Discard()
+		if err != nil {
+			return err
+		}
+	}
+	delete(s.uncounted, inc)
+	return nil
+}
+
 func (s *Store) forget(number uint32) error {
-	c := newChange(s.index.Begin())
+	c := s.change()
 	defer c.tx.Discard()
 	if err := c.gone(number); err != nil {
 		return err

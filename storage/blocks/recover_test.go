@@ -60,7 +60,7 @@ func makeHistory(t testing.TB, s *Store) {
 		mustPut(t, s, owner, blks[i*5:i*5+5]...)
 		mustPut(t, s, owner, blks[(i*7)%60])
 		if i%2 == 0 {
-			must(t, s.Seal(t.Context(), owner, Sealed{uint64(i), 5}))
+			must(t, s.Seal(t.Context(), owner, Sealed{Bytes: uint64(i), Blocks: 5}))
 		}
 	}
 	for _, i := range []int{0, 1, 2, 3, 4, 8} {
@@ -140,7 +140,7 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 	killed := kill(t, dir) // the index ends here
 	before := s.active.size
 	mustPut(t, s, "b", second...)
-	must(t, s.Seal(t.Context(), "b", Sealed{150, 1}))
+	must(t, s.Seal(t.Context(), "b", Sealed{Bytes: 150, Blocks: 1}))
 	whole, err := os.ReadFile(segmentPaths(t, dir)[0])
 	must(t, err)
 	records := recordsOf(t, segmentPaths(t, dir)[0], 1)
@@ -256,7 +256,7 @@ func TestDropOutlivesTheCompactionOfItsSegment(t *testing.T) {
 	s := openTest(t, dir)
 	keep, garbage := makeBlocks(t, 1, 16, 5_000), makeBlocks(t, 2, 16, 5_000)
 	mustPut(t, s, "dropped", keep[:2]...)
-	must(t, s.Seal(t.Context(), "dropped", Sealed{10_000, 2}))
+	must(t, s.Seal(t.Context(), "dropped", Sealed{Bytes: 10_000, Blocks: 2}))
 	mustPut(t, s, "keep", keep...) // fills segment 1, which stays
 	mustDrop(t, s, "dropped")      // in segment 2
 	mustPut(t, s, "garbage", garbage...)
@@ -307,7 +307,7 @@ func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
 		outdate func(t *testing.T, s *Store) *Store
 	}{
 		"sealed again": {0, func(t *testing.T, s *Store) *Store {
-			must(t, s.Seal(t.Context(), "dropped", Sealed{20_000, 4}))
+			must(t, s.Seal(t.Context(), "dropped", Sealed{Bytes: 20_000, Blocks: 4}))
 			return s
 		}},
 		"compaction stopped between copy and removal": {2, func(t *testing.T, s *Store) *Store {
@@ -332,7 +332,7 @@ func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
 			s := openTest(t, t.TempDir())
 			keep, garbage := makeBlocks(t, 1, 16, 5_000), makeBlocks(t, 2, 16, 5_000)
 			mustPut(t, s, "dropped", keep[:tc.blocks]...)
-			must(t, s.Seal(t.Context(), "dropped", Sealed{10_000, 2}))
+			must(t, s.Seal(t.Context(), "dropped", Sealed{Bytes: 10_000, Blocks: 2}))
 			mustPut(t, s, "keep", keep...) // fills segment 1
 			s = tc.outdate(t, s)           // in segment 2
 			mustDrop(t, s, "dropped")
@@ -480,7 +480,7 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 	}))
 	for name, s := range map[string]*Store{"same process": s, "after a crash": openTest(t, kill(t, dir))} {
 		for _, b := range blks {
-			if whole, err := s.InWhole(t.Context(), b.Cid()); whole || err != nil {
+			if whole, err := s.Visible(t.Context(), b.Cid()); whole || err != nil {
 				t.Fatalf("%s: a block of what is being dropped is in whole content: %v, %v", name, whole, err)
 			}
 		}
@@ -509,7 +509,8 @@ func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
 	}
 	add(kindReference, appendRefs(nil, 7<<32|64, "root/x", []ref{{hash, 5}}))
 	add(kindBlock, append(appendHash(nil, hash), "block"...))
-	add(kindSeal, appendSeal(nil, 7<<32|64, "root/x", Sealed{5, 1}))
+	add(kindSeal, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1}))
+	add(kindHidden, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1, Hidden: true}))
 	add(kindDrop, appendOwner(nil, 7<<32|64, "root/x"))
 	got, golden := hex.Dump(b), filepath.Join("testdata", "segment.golden")
 	if *update {
@@ -523,7 +524,7 @@ func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
 	sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
 	var kinds []byte
 	must(t, sc.each(headerBytes, func(r record) error { kinds = append(kinds, r.kind); return nil }))
-	if string(kinds) != "\x02\x01\x04\x03" || len(sc.bad) != 0 {
+	if string(kinds) != "\x02\x01\x04\x05\x03" || len(sc.bad) != 0 {
 		t.Errorf("kinds %v, bad %v", kinds, sc.bad)
 	}
 }
@@ -535,7 +536,8 @@ func FuzzScan(f *testing.F) {
 	for kind, payload := range map[byte][]byte{
 		kindBlock:     append(appendHash(nil, hash), "block"...),
 		kindReference: appendRefs(nil, 1<<32, "o", []ref{{hash, 5}, {hash, 6}}),
-		kindSeal:      appendSeal(nil, 1<<32, "o", Sealed{1, 2}),
+		kindSeal:      appendSeal(nil, 1<<32, "o", Sealed{Bytes: 1, Blocks: 2}),
+		kindHidden:    appendSeal(nil, 1<<32, "o", Sealed{Bytes: 1, Blocks: 2, Hidden: true}),
 		kindDrop:      appendOwner(nil, 1<<32, "o"),
 	} {
 		f.Add(append([]byte{kind}, payload...), []byte("between"))

@@ -147,7 +147,7 @@ func (s *Store) salvageOwners(ctx context.Context, number uint32) error {
 		if err := s.salvageRefs(ctx, v, number, rec); err != nil || o.sealSegment != number {
 			return err == nil, err
 		}
-		rec.kind, rec.sealed = kindSeal, o.sealed
+		rec.kind, rec.sealed = sealKind(o.sealed), o.sealed
 		return true, s.do(ctx, recordSlack, func(b *batch) error { return b.relocateSeal(number, rec) })
 	})
 	if err != nil {
@@ -179,11 +179,9 @@ func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec r
 	}
 	prefix := refPrefix(rec.inc)
 	err := v.Scan(prefix, after(prefix), false, func(key, value []byte) (bool, error) {
-		if len(value) != 4 {
-			return false, badEntry(key)
-		}
-		if binary.BigEndian.Uint32(value) != number {
-			return true, nil
+		at, err := decodeRefEntry(key, value)
+		if err != nil || at.segment != number {
+			return err == nil, err
 		}
 		hash := append(multihash.Multihash(nil), key[len(prefix):]...)
 		e, ok, err := getBlock(v, hash)

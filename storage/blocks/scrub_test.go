@@ -78,7 +78,7 @@ func TestScrubFindsDamageAndKeepsWhatIsGood(t *testing.T) {
 		"a bit of a block":      {flipIn(kindBlock, 3, last), 1},
 		"the head of a block":   {flipIn(kindBlock, 3, first), 1},
 		"references":            {flipIn(kindReference, 1, last), 0},
-		"a seal":                {flipIn(kindSeal, 0, last), 0},
+		"a seal":                {flipIn(kindHidden, 0, last), 0},
 		"a drop":                {flipIn(kindDrop, 0, last), 0},
 		"one copy of the head":  {flipAt(3), 0},
 		"the other copy":        {flipAt(headerCopyBytes + 9), 0},
@@ -109,7 +109,7 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 		all[owner] = makeBlocks(t, seed, 20, 500)
 		mustPut(t, s, owner, all[owner][:10]...)
 		mustPut(t, s, owner, all[owner][10:]...)
-		must(t, s.Seal(t.Context(), owner, Sealed{10_000, 20}))
+		must(t, s.Seal(t.Context(), owner, Sealed{Bytes: 10_000, Blocks: 20, Hidden: owner == "one"}))
 	}
 	gone := makeBlocks(t, 99, 1, 100)
 	mustPut(t, s, "gone", gone...)
@@ -169,7 +169,7 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 	}
 	for owner, blks := range all {
 		mustPut(t, s, owner, blks...)
-		must(t, s.Seal(t.Context(), owner, Sealed{10_000, 20}))
+		must(t, s.Seal(t.Context(), owner, Sealed{Bytes: 10_000, Blocks: 20, Hidden: owner == "one"}))
 	}
 	if sum := mustScrub(t, s); sum.Damaged != 0 || sum.Blocks < uint64(20*len(all)) {
 		t.Errorf("after the repair: %+v", sum)
@@ -196,7 +196,7 @@ func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 3, 500)
 	mustPut(t, s, "a", blks...)
-	must(t, s.Seal(t.Context(), "a", Sealed{1500, 3}))
+	must(t, s.Seal(t.Context(), "a", Sealed{Bytes: 1500, Blocks: 3}))
 	if n, err := s.CheckSegments(t.Context()); n != 0 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}

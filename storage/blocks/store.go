@@ -112,6 +112,8 @@ type Options struct {
 	CacheBytes int64
 	// Fatal is kv.Options.Fatal of the index.
 	Fatal func(message string)
+
+	countStep int // countStep, unless a test says otherwise
 }
 
 func (o *Options) setDefaults() error {
@@ -123,6 +125,9 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.SegmentBytes, DefaultSegmentBytes)
 	setDefault(&o.MinFreeBytes, DefaultMinFreeBytes)
 	setDefault(&o.CompactBytesPerSecond, DefaultCompactBytesPerSecond)
+	if o.countStep == 0 {
+		o.countStep = countStep
+	}
 	if o.CompactEvery == 0 {
 		o.CompactEvery = DefaultCompactEvery
 	}
@@ -141,6 +146,8 @@ func (o *Options) setDefaults() error {
 // Sealed is what a complete owner declares of itself.
 type Sealed struct {
 	Bytes, Blocks uint64
+	// Hidden keeps the blocks out of Visible, as far as no other owner shows them.
+	Hidden bool
 }
 
 // OwnerInfo describes an owner: what its seal says, or, before it is sealed,
@@ -148,6 +155,7 @@ type Sealed struct {
 type OwnerInfo struct {
 	Owner         string
 	Sealed        bool
+	Hidden        bool // as its seal says
 	Bytes, Blocks uint64
 }
 
@@ -194,13 +202,16 @@ type Store struct {
 	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // goroutines of AllKeysChan
 
-	// stats guards loads, sizes, totals and unswept; the leader alone changes
-	// the first three.
+	// stats guards loads, sizes, totals, unswept and uncounted; the leader alone
+	// changes the first three.
 	stats   sync.Mutex
 	loads   map[uint32]load
 	sizes   map[uint32]int64 // of the files
 	totals  totals
 	unswept map[uint64]bool // dropped incarnations; true: a Drop is at it
+	// uncounted are incarnations whose references are not yet counted as their
+	// seals say; true: a Seal is at it.
+	uncounted map[uint64]bool
 
 	corrupt, damaged atomic.Uint64
 
@@ -235,6 +246,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		closing:    make(chan struct{}),
 		loads:      make(map[uint32]load),
 		unswept:    make(map[uint64]bool),
+		uncounted:  make(map[uint64]bool),
 		garbage:    make(chan struct{}, 1),
 		losses:     make(chan struct{}, 1),
 		compacting: make(chan struct{}, 1),

@@ -206,7 +206,7 @@ func TestPutGetAndReopen(t *testing.T) {
 		}
 		wantGone(t, s, makeBlocks(t, 2, 1, 10)...)
 		for owner, want := range map[string]OwnerInfo{
-			"root/a": {"root/a", true, 123, 22}, "lease/b": {"lease/b", false, 20_000, 2},
+			"root/a": {Owner: "root/a", Sealed: true, Bytes: 123, Blocks: 22}, "lease/b": {Owner: "lease/b", Bytes: 20_000, Blocks: 2},
 		} {
 			if got, ok, err := s.Owner(t.Context(), owner); got != want || !ok || err != nil {
 				t.Errorf("owner %+v, %v, %v, want %+v", got, ok, err, want)
@@ -482,10 +482,10 @@ func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 		"more than a step":   makeBlocks(t, 2, putStepBlocks+10, 10),
 		"a step by its size": makeBlocks(t, 3, 4, putStepBytes/3),
 	} {
-		must(t, s.PutAndSeal(t.Context(), name, blks, Sealed{7, 8}))
+		must(t, s.PutAndSeal(t.Context(), name, blks, Sealed{Bytes: 7, Blocks: 8}))
 		after := openTest(t, kill(t, dir))
 		o, ok, err := after.Owner(t.Context(), name)
-		if want := (OwnerInfo{name, true, 7, 8}); err != nil || !ok || o != want {
+		if want := (OwnerInfo{Owner: name, Sealed: true, Bytes: 7, Blocks: 8}); err != nil || !ok || o != want {
 			t.Fatalf("%s: %+v, %t, %v", name, o, ok, err)
 		}
 		wantHere(t, after, blks...)

@@ -27,6 +27,9 @@ const (
 	// others have their turn.
 	sweepStep  = 256
 	sweepBytes = maxBatchBytes / sweepStep
+	// countStep is how many references one step of Seal makes hidden, or not; they
+	// count as those that Drop takes back.
+	countStep = sweepStep
 	// recordSlack is counted for the head and the names of a record.
 	recordSlack = 512
 )
@@ -133,16 +136,18 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 		}
 		return s.Seal(ctx, owner, sealed)
 	}
-	err = s.do(ctx, bytes+recordSlack, func(b *batch) error {
+	var inc uint64
+	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
 		if err := b.put(owner, stored); err != nil {
 			return err
 		}
-		return b.seal(owner, sealed)
+		inc, err = b.seal(owner, sealed)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("blocks: put and seal: %w", err)
 	}
-	return nil
+	return s.counted(ctx, inc)
 }
 
 // storable checks an owner and its blocks, and returns those that need storing.
@@ -310,33 +315,143 @@ func (b *batch) adopt(owner string, cids []cid.Cid) (missing []cid.Cid, err erro
 
 // Seal declares owner complete, durable on return. An owner without blocks (a
 // root with an identity hash has none) exists by its seal. A later Seal
-// replaces the declaration.
+// replaces the declaration. One that changes whether the owner is hidden takes as
+// long as it has blocks, in steps between which other writes proceed; nothing of
+// the owner is visible meanwhile. If it is cut short (by ctx, by a crash), Compact,
+// Run or Open go on.
 func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 	if err := checkOwner(owner); err != nil {
 		return err
 	}
+	o, ok, err := getOwner(s.index, owner)
 	// What the index shows is durable.
-	if o, ok, err := getOwner(s.index, owner); err == nil && ok && o.says(sealed) {
-		return nil
+	if err == nil && ok && o.says(sealed) {
+		return s.counted(ctx, o.inc)
 	}
-	err := s.do(ctx, recordSlack, func(b *batch) error { return b.seal(owner, sealed) })
+	var inc uint64
+	err = s.do(ctx, recordSlack+o.turning(sealed.Hidden), func(b *batch) (err error) {
+		inc, err = b.seal(owner, sealed)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("blocks: seal: %w", err)
 	}
-	return nil
+	return s.counted(ctx, inc)
 }
 
-func (b *batch) seal(owner string, sealed Sealed) error {
+// Hide makes an owner that is sealed hidden, or visible, as Seal would, and tells
+// whether it was not so before. Any other owner stays what it is.
+func (s *Store) Hide(ctx context.Context, owner string, hidden bool) (changed bool, err error) {
+	if err := checkOwner(owner); err != nil {
+		return false, err
+	}
+	o, ok, err := getOwner(s.index, owner)
+	if err != nil {
+		return false, fmt.Errorf("blocks: hide: %w", s.readError(err))
+	}
+	if !ok || o.sealSegment == 0 {
+		return false, nil
+	}
+	if o.sealed.Hidden == hidden {
+		return false, s.counted(ctx, o.inc)
+	}
+	var inc uint64
+	err = s.do(ctx, recordSlack+o.turning(hidden), func(b *batch) error {
+		o, ok, err := getOwner(b.tx, owner)
+		if err != nil || !ok || o.sealSegment == 0 {
+			return err
+		}
+		changed = o.sealed.Hidden != hidden
+		o.sealed.Hidden = hidden
+		inc, err = b.seal(owner, o.sealed)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("blocks: hide: %w", err)
+	}
+	return changed, s.counted(ctx, inc)
+}
+
+// turning is what the first step of a seal counts for in a batch.
+func (e ownerEntry) turning(hidden bool) int64 {
+	if e.sealed.Hidden == hidden {
+		return 0
+	}
+	return int64(min(e.blocks, countStep)) * sweepBytes
+}
+
+func (b *batch) seal(owner string, sealed Sealed) (inc uint64, err error) {
 	o, ok, err := getOwner(b.tx, owner)
 	if err != nil || ok && o.says(sealed) {
-		return err
+		return o.inc, err
 	}
 	if !ok {
 		o.inc = b.position()
 	}
 	b.begin()
 	b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
-	return b.end(record{kind: kindSeal, inc: o.inc, owner: owner, sealed: sealed})
+	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, owner: owner, sealed: sealed})
+}
+
+// counted returns when the references of a sealed incarnation are counted as its
+// seal says, or somebody else is at it.
+func (s *Store) counted(ctx context.Context, inc uint64) error {
+	if err := s.count(ctx, inc); err != nil {
+		return fmt.Errorf("blocks: seal: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) count(ctx context.Context, inc uint64) error {
+	s.stats.Lock()
+	busy, open := s.uncounted[inc]
+	if open && !busy {
+		s.uncounted[inc] = true
+	}
+	s.stats.Unlock()
+	if busy || !open {
+		return nil
+	}
+	for {
+		done := false
+		err := s.do(ctx, recordSlack+countStep*sweepBytes, func(b *batch) (err error) {
+			if done, err = b.countOn(inc, b.step); err != nil || !done {
+				return err
+			}
+			// Here, for the next step may be a seal that turns it again.
+			delete(b.turned, inc)
+			s.stats.Lock()
+			defer s.stats.Unlock()
+			delete(s.uncounted, inc)
+			return nil
+		})
+		if err != nil {
+			s.stats.Lock()
+			if _, ok := s.uncounted[inc]; ok {
+				s.uncounted[inc] = false
+			}
+			s.stats.Unlock()
+		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// countOn is a step of what turn began; done: there is nothing left of it.
+func (c *change) countOn(inc uint64, limit int) (done bool, err error) {
+	owner, from, ok, err := getUncounted(c.tx, inc)
+	if err != nil || !ok {
+		return err == nil, err
+	}
+	o, ok, err := getOwner(c.tx, owner)
+	if err != nil {
+		return false, err
+	}
+	if !ok || o.inc != inc {
+		return false, badEntry(openKey(inc))
+	}
+	return c.count(inc, owner, from, o.sealed.Hidden, limit)
 }
 
 // Drop takes back all references of owner and frees the blocks that nobody

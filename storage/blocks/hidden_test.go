@@ -1,0 +1,186 @@
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+)
+
+// wantVisible fails unless Visible says the same of all blocks.
+func wantVisible(t *testing.T, s *Store, want bool, blks ...blocks.Block) {
+	t.Helper()
+	for i, b := range blks {
+		if got, err := s.Visible(t.Context(), b.Cid()); got != want || err != nil {
+			t.Fatalf("block %d of %d is visible: %v, %v; want %v", i, len(blks), got, err, want)
+		}
+	}
+}
+
+func TestBlocksOfHiddenOwnersShowWhereAnotherOwnerShowsThem(t *testing.T) {
+	for name, n := range map[string]int{"few blocks": 10, "many blocks": 2*countStep + 10, "a step": countStep} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			blks := makeBlocks(t, 1, n, 20)
+			shared, rest := blks[:2], blks[2:]
+			mustPut(t, s, "hidden", blks...)
+			mustPut(t, s, "shown", shared...)
+			wantVisible(t, s, false, blks...)
+			must(t, s.Seal(t.Context(), "hidden", Sealed{Blocks: 7, Hidden: true}))
+			wantVisible(t, s, false, blks...)
+			must(t, s.Seal(t.Context(), "shown", Sealed{Blocks: 2}))
+			for _, again := range []bool{false, true} {
+				if again {
+					must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, indexDir))))
+					s = openTest(t, dir)
+				}
+				wantVisible(t, s, true, shared...)
+				wantVisible(t, s, false, rest...)
+			}
+			late := makeBlocks(t, 2, 1, 20)
+			mustPut(t, s, "hidden", late...)
+			wantVisible(t, s, false, late...)
+			for _, hidden := range []bool{false, true} {
+				changed, err := s.Hide(t.Context(), "hidden", hidden)
+				if o, _, _ := s.Owner(t.Context(), "hidden"); !changed || err != nil || o.Hidden != hidden || o.Blocks != 7 {
+					t.Errorf("changed %v, %v, owner %+v", changed, err, o)
+				}
+				if changed, err := s.Hide(t.Context(), "hidden", hidden); changed || err != nil {
+					t.Errorf("the same again changes it: %v, %v", changed, err)
+				}
+				wantVisible(t, s, true, shared...)
+				wantVisible(t, s, !hidden, append(late, rest...)...)
+			}
+			mustDrop(t, s, "shown")
+			wantVisible(t, s, false, blks...)
+			mustPut(t, s, "shown", blks...)
+			must(t, s.Seal(t.Context(), "shown", Sealed{}))
+			mustDrop(t, s, "hidden") // takes what it hid along
+			wantVisible(t, s, true, blks...)
+		})
+	}
+}
+
+func TestHideLeavesWhatIsNotSealed(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	mustPut(t, s, "open", makeBlocks(t, 1, 1, 10)...)
+	for _, owner := range []string{"open", "none"} {
+		before, was, _ := s.Owner(t.Context(), owner)
+		if changed, err := s.Hide(t.Context(), owner, true); changed || err != nil {
+			t.Errorf("%s: changed %v, %v", owner, changed, err)
+		}
+		if o, ok, err := s.Owner(t.Context(), owner); o != before || ok != was || err != nil {
+			t.Errorf("%s: %+v, %v, %v", owner, o, ok, err)
+		}
+	}
+	if _, err := s.Hide(t.Context(), "", true); !errors.Is(err, ErrBadOwner) {
+		t.Errorf("no owner: %v", err)
+	}
+}
+
+// While references are counted nothing of their owner shows, whichever way it goes;
+// who comes next ends it.
+func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
+	ends := map[string]func(t *testing.T, s *Store, dir string, sealed Sealed) *Store{
+		"compact": func(t *testing.T, s *Store, _ string, _ Sealed) *Store {
+			must(t, s.Compact(t.Context()))
+			return s
+		},
+		"seal": func(t *testing.T, s *Store, _ string, sealed Sealed) *Store {
+			must(t, s.Seal(t.Context(), "a", sealed))
+			return s
+		},
+		"hide": func(t *testing.T, s *Store, _ string, sealed Sealed) *Store {
+			_, err := s.Hide(t.Context(), "a", sealed.Hidden)
+			must(t, err)
+			return s
+		},
+		"crash": func(t *testing.T, _ *Store, dir string, _ Sealed) *Store { return openTest(t, kill(t, dir)) },
+		"no index": func(t *testing.T, s *Store, dir string, _ Sealed) *Store {
+			must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, indexDir))))
+			return openTest(t, dir)
+		},
+	}
+	for name, end := range ends {
+		for _, hidden := range []bool{true, false} {
+			t.Run(name+map[bool]string{true: ", hidden", false: ", shown"}[hidden], func(t *testing.T) {
+				dir := t.TempDir()
+				s := openTest(t, dir)
+				blks := makeBlocks(t, 1, 2*countStep+10, 20)
+				mustPut(t, s, "a", blks...)
+				must(t, s.Seal(t.Context(), "a", Sealed{Hidden: !hidden}))
+				sealed := Sealed{Hidden: hidden}
+				must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
+					_, err := b.seal("a", sealed)
+					return err
+				}))
+				if len(s.uncounted) != 1 {
+					t.Fatalf("one step was enough: %v", s.uncounted)
+				}
+				wantVisible(t, s, false, blks...)
+				s = end(t, s, dir, sealed)
+				wantVisible(t, s, !hidden, blks...)
+				if len(s.uncounted) != 0 {
+					t.Errorf("left over: %v", s.uncounted)
+				}
+				mustPut(t, s, "b", blks...)
+				must(t, s.Seal(t.Context(), "b", Sealed{}))
+				mustDrop(t, s, "a")
+				wantVisible(t, s, true, blks...)
+			})
+		}
+	}
+}
+
+// A caller that gives up leaves the rest to Compact.
+func TestSealEndsWithItsContext(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	blks := makeBlocks(t, 1, 3*countStep, 20)
+	mustPut(t, s, "a", blks...)
+	must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
+		_, err := b.seal("a", Sealed{Hidden: true})
+		return err
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Seal(ctx, "a", Sealed{Hidden: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("seal: %v", err)
+	}
+	must(t, s.Compact(t.Context()))
+	if len(s.uncounted) != 0 {
+		t.Errorf("left over: %v", s.uncounted)
+	}
+}
+
+// An index from before there was anything hidden is good as it is: nobody has to read
+// terabytes of segments again.
+func TestIndexOfTheVersionBeforeIsUsed(t *testing.T) {
+	for version, kept := range map[byte]bool{oldestVersion: true, oldestVersion - 1: false, indexVersion + 1: false} {
+		dir := t.TempDir()
+		s := openTest(t, dir)
+		blks := makeBlocks(t, 1, 5, 100)
+		mustPut(t, s, "a", blks...)
+		must(t, s.Seal(t.Context(), "a", Sealed{Blocks: 5}))
+		tx := s.index.Begin()
+		meta, _, err := tx.Get([]byte{keyMeta})
+		must(t, err)
+		must(t, errors.Join(tx.Set([]byte{keyMeta}, append([]byte{version}, meta[1:]...)), tx.Commit(true), s.Close()))
+		var said bytes.Buffer
+		opts := testOptions()
+		opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		s = openWith(t, dir, opts)
+		if rebuilt := bytes.Contains(said.Bytes(), []byte("rebuilt")); rebuilt == kept {
+			t.Errorf("version %d: %s", version, said.String())
+		}
+		wantVisible(t, s, true, blks...)
+		_, err = s.Hide(t.Context(), "a", true)
+		must(t, err)
+		wantVisible(t, s, false, blks...)
+	}
+}
