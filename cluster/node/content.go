@@ -20,46 +20,35 @@ import (
 )
 
 // maySee tells what bitswap may serve: members get everything, strangers what
-// belongs to content that is held here as a whole, unless it is the root of
-// content that only objects name. Parts of a fetch that may fail, and imports that
-// no pin holds yet, are nobody's business.
+// belongs to content that is held here as a whole and that is not private. Parts of a
+// fetch that may fail, and imports that no pin holds yet, are nobody's business.
 func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	return func(id string, c cid.Cid) bool {
 		if gate.member(id) {
 			return true
 		}
-		whole, err := n.blocks.InWhole(context.Background(), c)
+		visible, err := n.blocks.Visible(context.Background(), c)
 		if err != nil {
 			n.logger.Error("stored block not judged", "cid", c, "err", err)
 		}
-		return whole && !n.private(c)
+		return visible
 	}
 }
 
-// rootCodecs are those by which one block can be asked for and be a root.
-var rootCodecs = []uint64{cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON}
-
-// private tells whether a block is the root of content that objects name and no
-// pin. Who does not get the root cannot know what is below it.
-func (n *Node) private(c cid.Cid) bool {
+// hidden tells whether strangers may not know what an owner of blocks has: it is
+// private, or nothing in the state names it yet, as when it was just put.
+func (n *Node) hidden(owner string) bool {
+	c, ok := tracker.RootOf(owner)
+	if !ok {
+		return true
+	}
 	view, release := n.consensus.LocalView()
 	defer release()
-	var named bool
-	for _, codec := range rootCodecs {
-		root, err := view.Root(state.RootOf(cid.NewCidV1(codec, c.Hash())))
-		if errors.Is(err, state.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			n.logger.Error("root not judged", "cid", c, "err", err)
-			return true
-		}
-		if root.Refs > 0 {
-			return false
-		}
-		named = true
+	root, err := view.Root(state.RootOf(c))
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		n.logger.Error("root not judged", "cid", c, "err", err)
 	}
-	return named
+	return err != nil || root.Private()
 }
 
 // files imports and reads files, for the content use case.
@@ -204,6 +193,7 @@ type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
 	peer     *peer.Peer
+	hidden   func(owner string) bool // as it is sealed
 }
 
 // Damaged tells the tracker what is damaged from what was never complete.
@@ -225,7 +215,20 @@ func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error
 	if err := h.scrubber.Sealing(ctx, owner); err != nil {
 		return err
 	}
-	return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count})
+	return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: h.hidden(owner)})
+}
+
+// Hide implements tracker.Blocks.
+func (h held) Hide(ctx context.Context, owner string, hidden bool) error {
+	changed, err := h.Store.Hide(ctx, owner, hidden)
+	if c, ok := tracker.RootOf(owner); ok && changed {
+		if hidden {
+			h.peer.Withdraw(c)
+		} else {
+			h.peer.Announce(c) // what finds no room is announced with all roots
+		}
+	}
+	return err
 }
 
 // Drop implements tracker.Blocks.

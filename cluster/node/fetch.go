@@ -128,6 +128,7 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 type sealing struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
+	hidden   func(owner string) bool // as it is sealed
 }
 
 // Complete tells dag.Fetch that it may hand over a small DAG in one call.
@@ -135,7 +136,7 @@ func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block,
 	if s.scrubber.Damaged(owner) {
 		return s.Put(ctx, owner, blks)
 	}
-	return s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count})
+	return s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(owner)})
 }
 
 // fetcher makes DAGs durable here, for the tracker: from members, origins and
@@ -145,8 +146,6 @@ type fetcher struct {
 	store  sealing
 	limits dag.Limits
 	buffer *dag.Buffer // of all fetches together
-	// private tells whether nobody but members may know that a root is here.
-	private func(cid.Cid) bool
 }
 
 func fetchLimits(c config.Tracker) dag.Limits {
@@ -158,23 +157,31 @@ func fetchLimits(c config.Tracker) dag.Limits {
 
 // Fetch implements tracker.Fetcher.
 func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
-	session := f.peer.Session(ctx, job.Origins)
-	defer session.Close()
+	var session dag.Source // of the IPFS network
+	if !job.Private {
+		s := f.peer.Session(ctx, job.Origins)
+		defer s.Close()
+		session = s
+	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
 		Root: job.Root, Owner: job.Owner, Store: f.store, Sources: f.sources(job, session), Limits: f.limits,
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
-	if err == nil && !f.private(job.Root) {
+	if err == nil && !f.store.hidden(job.Owner) {
 		f.peer.Announce(job.Root) // what finds no room is announced with all roots
 	}
 	return got.Bytes, got.Blocks, err
 }
 
-func (f *fetcher) sources(job tracker.Job, session *peer.Session) []dag.Source {
+// sources are who is asked for a root; without a session, members alone.
+func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	members := make([]dag.Source, 0, len(job.Members)+2)
 	for i, id := range job.Members {
 		members = append(members, member{peer: f.peer, id: string(id), sharing: i < job.Sharing})
+	}
+	if session == nil {
+		return members
 	}
 	all := append(members, session)
 	if len(job.Origins) == 0 || job.Held {

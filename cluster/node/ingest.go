@@ -25,10 +25,10 @@ const putIdle = 30 * time.Second
 func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
 	limits := fetchLimits(n.opts.Config.Tracker)
 	limits.Idle = min(limits.Idle, putIdle)
-	store := sealing{n.blocks, n.scrubber}
+	store := sealing{n.blocks, n.scrubber, n.hidden}
 	n.ingest = ingest.New(ingest.Options{
 		Self:    n.self.ID,
-		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer}, store},
+		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer, n.hidden}, store},
 		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes, down: n.down},
 		DAGs:    dags{}, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
 		Now: n.opts.Now, Logger: n.logger,

@@ -413,9 +413,9 @@ func (n *Node) openTracker() error {
 	}
 	guards, buffer := tracker.NewGuards(), dag.NewBuffer(fetchBuffer)
 	n.tracker, err = tracker.New(tracker.Options{
-		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer},
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer, n.hidden},
 		Fetcher: &fetcher{
-			peer: n.peer, store: sealing{n.blocks, n.scrubber}, limits: fetchLimits(c.Tracker), buffer: buffer, private: n.private,
+			peer: n.peer, store: sealing{n.blocks, n.scrubber, n.hidden}, limits: fetchLimits(c.Tracker), buffer: buffer,
 		},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,

@@ -124,7 +124,7 @@ func (n *Node) heldRoots(fn func(cid.Cid) bool) {
 		if p != state.Held {
 			return true, nil
 		}
-		if root, err := view.Root(k); err != nil || root.Refs == 0 {
+		if root, err := view.Root(k); err != nil || root.Private() {
 			return err == nil, err
 		}
 		return fn(k.Cid()), nil

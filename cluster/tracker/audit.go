@@ -131,7 +131,7 @@ func (a *auditor) everything(ctx context.Context) error {
 }
 
 // wanted offers the roots that are wanted and not held, and those that are said
-// to be held and are not.
+// to be held and are not. It sees that strangers see of the others what they may.
 func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	t := a.t
 	var from state.RootKey
@@ -140,6 +140,7 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 		if err != nil {
 			return found, err
 		}
+		held := make([]state.RootKey, 0, len(page))
 		for _, w := range page {
 			if w.phase != state.Held {
 				found++
@@ -153,12 +154,16 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 				return found, wrap("read owner", err)
 			}
 			if sealed {
+				held = append(held, w.root)
 				continue
 			}
 			found++
 			if err := t.offer(ctx, w.root); err != nil { // the state says too much
 				return found, err
 			}
+		}
+		if err := t.hideAll(ctx, held); err != nil {
+			return found, err
 		}
 		if next == "" {
 			return found, nil

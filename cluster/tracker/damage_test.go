@@ -60,7 +60,7 @@ func TestRepairOutlivesARestart(t *testing.T) {
 		}
 		w.pass(2 * time.Second)
 		w.stop()
-		w.store.put(Owner(key(1)), owned{true, 100, 10})
+		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
 		w.start()
 		defer w.stop()
 		w.pass(moment)

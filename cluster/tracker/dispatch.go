@@ -180,6 +180,7 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	if len(ch.Roots) == 0 {
 		return
 	}
+	d.t.hides.add(ch.Roots...)
 	view, release := d.t.opts.State.LocalView()
 	defer release()
 	for _, k := range ch.Roots {
@@ -341,6 +342,8 @@ func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
 	switch {
 	case own == nil && e.stage == fetching:
 		e.run.stop(errNotWanted)
+	case e.stage == fetching && e.run.private != root.Private():
+		e.run.cut() // others are asked from now on
 	case own == nil:
 		d.withdraw(e)
 		d.settle(ctx, view, e)

@@ -27,6 +27,8 @@ type run struct {
 	floor uint64 // blocks that an earlier turn came to
 	meter meter
 	stop  context.CancelCauseFunc
+	// private: members alone are asked
+	private bool
 
 	bytes  atomic.Uint64
 	blocks atomic.Uint64
@@ -180,7 +182,9 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 
 func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry, job Job, now time.Time, m meter) {
 	scope, stop := context.WithCancelCause(ctx)
-	r := &run{entry: e, share: d.queue.begun(e.account), begin: now, floor: e.reached, meter: m, stop: stop}
+	r := &run{
+		entry: e, share: d.queue.begun(e.account), begin: now, floor: e.reached, meter: m, stop: stop, private: job.Private,
+	}
 	e.stage, e.run = fetching, r
 	d.running[r] = struct{}{}
 	d.t.mu.Lock()
@@ -222,7 +226,10 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 // job says where to fetch a root from: members that hold it, other members that
 // were told to, the rest of them, then its origins.
 func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
-	job := Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Origins: root.Origins, Held: d.heldElsewhere(root)}
+	job := Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private()}
+	if !job.Private {
+		job.Origins = root.Origins
+	}
 	add := func(n state.NodeID) {
 		if n != d.t.opts.Self && len(job.Members) < maxSources && !slices.Contains(job.Members, n) && !d.t.opts.Down(n) {
 			job.Members = append(job.Members, n)
@@ -262,6 +269,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	}
 	switch {
 	case r.err == nil:
+		d.t.hides.add(e.root) // it was sealed by what the state said before
 		d.count(outcomeHeld)
 		d.t.metrics.bytes.Add(float64(r.gotBytes))
 		if e.repair {

@@ -196,6 +196,7 @@ func (t *Tracker) unguard(ctx context.Context) error {
 		for len(roots) > 0 {
 			page := roots[:min(len(roots), pageRoots)]
 			roots = roots[len(page):]
+			t.hides.add(page...) // they were sealed by what the state said before
 			loose, err := t.loose(page)
 			if err != nil {
 				t.opts.Logger.ErrorContext(ctx, "roots not looked at after their guards", "err", err)

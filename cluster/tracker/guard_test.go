@@ -20,7 +20,7 @@ func guarded(t *testing.T, fn func(w *world, g *Guards)) {
 	})
 }
 
-func (w *world) seal(n int) { w.store.put(Owner(key(n)), owned{true, 100, 10}) }
+func (w *world) seal(n int) { w.store.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10}) }
 
 func TestAGuardedRootIsNotDropped(t *testing.T) {
 	guarded(t, func(w *world, g *Guards) {

@@ -44,6 +44,9 @@ type Blocks interface {
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
 	// Seal marks an owner's blocks as complete; that is durable on return.
 	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
+	// Hide keeps the blocks of a sealed owner from strangers, or shows them. One that
+	// is so already, is not sealed or not known is no error.
+	Hide(ctx context.Context, owner string, hidden bool) error
 	// Drop removes an owner with all its references. An unknown one is no error.
 	Drop(ctx context.Context, owner string) error
 }
@@ -55,6 +58,7 @@ type Job struct {
 	Members []state.NodeID // who may have it: holders, other allocated nodes, others
 	Origins []string       // multiaddrs that users gave
 	Held    bool           // some of Members are known to hold it
+	Private bool           // nobody but members may be asked for it
 	// Index tells this node from the Of nodes that were told to keep it and may
 	// all be fetching it now; of Members the first Sharing are among them.
 	Index, Of, Sharing int
@@ -180,6 +184,7 @@ type Tracker struct {
 	metrics *metrics
 	reports *outbox
 	sweeps  *sweeps
+	hides   *hides
 	guards  *Guards
 
 	offers   chan offer    // roots that the auditor found to need a look
@@ -216,6 +221,7 @@ func New(opts Options) (*Tracker, error) {
 		limits:   limits,
 		reports:  newOutbox(limits.Linger),
 		sweeps:   newSweeps(),
+		hides:    newHides(),
 		refills:  newRefills(),
 		offers:   make(chan offer),
 		audits:   make(chan struct{}, 1),
@@ -294,6 +300,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 	work.Go(func() error { return t.report(ctx) })
 	work.Go(func() error { return t.sweep(ctx) })
 	work.Go(func() error { return t.unguard(ctx) })
+	work.Go(func() error { return t.hide(ctx) })
 	if err := work.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

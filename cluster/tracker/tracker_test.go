@@ -52,7 +52,7 @@ func TestIgnoresWhatOthersKeep(t *testing.T) {
 // What a node finds when it starts is brought in order, whatever it was doing
 // when it was stopped.
 func TestRestartReconciles(t *testing.T) {
-	sealed, partial := &owned{true, 100, 10}, &owned{false, 30, 3}
+	sealed, partial := &owned{sealed: true, bytes: 100, blocks: 10}, &owned{bytes: 30, blocks: 3}
 	for _, tc := range []struct {
 		name    string
 		here    *owned
@@ -611,8 +611,8 @@ func TestAStaleLocalStateDeletesNothing(t *testing.T) {
 		w.state.lag(true)
 		w.pin(1, self, other)
 		w.says(self, 1, state.Held)
-		w.store.put(Owner(key(1)), owned{true, 100, 10})
-		w.store.put(Owner(key(2)), owned{true, 100, 10})
+		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.store.put(Owner(key(2)), owned{sealed: true, bytes: 100, blocks: 10})
 		w.start()
 		defer w.stop()
 		w.pass(5 * time.Minute)

@@ -43,13 +43,16 @@ type store struct {
 	owners map[string]owned
 	hurt   map[string]bool // owners that lack blocks, until they are sealed again
 	drops  []string
-	fail   error  // of Owner
-	onDrop func() // called before the next drop
+	fail   error        // of Owner
+	onDrop func()       // called before the next drop
+	onHide func() error // called before each Hide
+	hides  int          // changes
 }
 
 type owned struct {
 	sealed        bool
 	bytes, blocks uint64
+	hidden        bool
 }
 
 func newStore() *store { return &store{owners: map[string]owned{}, hurt: map[string]bool{}} }
@@ -113,10 +116,30 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 }
 
 func (s *store) Seal(_ context.Context, owner string, bytes, blocks uint64) error {
-	s.put(owner, owned{true, bytes, blocks})
+	s.put(owner, owned{sealed: true, bytes: bytes, blocks: blocks})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.hurt, owner)
+	return nil
+}
+
+func (s *store) Hide(_ context.Context, owner string, hidden bool) error {
+	s.mu.Lock()
+	before := s.onHide
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.owners[owner]
+	if ok && o.sealed && o.hidden != hidden {
+		o.hidden = hidden
+		s.owners[owner] = o
+		s.hides++
+	}
 	return nil
 }
 
@@ -187,7 +210,7 @@ func silent(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) erro
 // stalls gives n blocks and then nothing more.
 func stalls(n uint64) behaviour {
 	return func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
-		f.store.put(job.Owner, owned{false, 10 * n, n})
+		f.store.put(job.Owner, owned{bytes: 10 * n, blocks: n})
 		progress(10*n, n)
 		<-ctx.Done()
 		return ctx.Err()
@@ -197,7 +220,7 @@ func stalls(n uint64) behaviour {
 // vanishes gives n blocks and fails.
 func vanishes(n uint64) behaviour {
 	return func(_ context.Context, f *network, job Job, progress func(uint64, uint64)) error {
-		f.store.put(job.Owner, owned{false, 10 * n, n})
+		f.store.put(job.Owner, owned{bytes: 10 * n, blocks: n})
 		progress(10*n, n)
 		return errNobody
 	}
@@ -212,7 +235,7 @@ func slow(n uint64) behaviour {
 				return ctx.Err()
 			case <-time.After(time.Second):
 			}
-			f.store.put(job.Owner, owned{false, 10 * i, i})
+			f.store.put(job.Owner, owned{bytes: 10 * i, blocks: i})
 			progress(10*i, i)
 		}
 		return nil

@@ -290,7 +290,9 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 // join adds a link to what is pinned. Where it is kept stays as it is.
 func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
-	root.Links++
+	if root.Links++; root.Links == 1 && root.Private() {
+		e.fx.touch(root) // what replaced it guarded it, and everybody saw it
+	}
 	if err := l.charge(tx, root.Size); err != nil {
 		return err
 	}
@@ -326,6 +328,9 @@ func unlink(tx Tx, a AccountID, l link, e *entry) error {
 		return err
 	}
 	if root.needed() {
+		if root.Links == 0 {
+			e.fx.touch(root) // it may be private no longer
+		}
 		return put(tx, rootKey(root.Key), root)
 	}
 	return keepOrRemove(tx, root, e)

@@ -378,6 +378,10 @@ func releaseGuards(tx Tx, k RootKey, e *entry) error {
 // needed tells whether anything refers to the root.
 func (v *Root) needed() bool { return v.Refs+v.Guards+v.Links > 0 }
 
+// Private tells whether nobody but the cluster may see the content: objects name it,
+// and no pin does.
+func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 }
+
 // keepOrRemove writes a root back, or removes it when nothing needs it.
 func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	e.fx.touch(root)

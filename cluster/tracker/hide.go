@@ -1,0 +1,135 @@
+package tracker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of what is hidden and shown.
+const (
+	hidesAtOnce = 8 // changes of owners that run at the same time
+	// maxHides bounds the roots that wait; an audit finds more.
+	maxHides = 64 << 10
+)
+
+// hides holds the roots of which strangers may be to see more, or less, than
+// they do.
+type hides struct {
+	some chan struct{} // has a token while there may be some
+	turn chan struct{} // has a token while nobody changes owners
+
+	// mu guards what follows. It is never held while calling out.
+	mu    sync.Mutex
+	roots map[state.RootKey]struct{}
+	more  bool // than have room
+}
+
+func newHides() *hides {
+	h := &hides{some: make(chan struct{}, 1), turn: make(chan struct{}, 1), roots: map[state.RootKey]struct{}{}}
+	h.turn <- struct{}{}
+	return h
+}
+
+func (h *hides) add(roots ...state.RootKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range roots {
+		if len(h.roots) == maxHides {
+			h.more = true
+			break
+		}
+		h.roots[k] = struct{}{}
+	}
+	token(h.some)
+}
+
+func (h *hides) take() (page []state.RootKey, more bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.roots {
+		if len(page) == pageRoots {
+			token(h.some)
+			return page, false
+		}
+		page = append(page, k)
+		delete(h.roots, k)
+	}
+	more, h.more = h.more, false
+	return page, more
+}
+
+// hide keeps from strangers what the state says is private, and shows them the
+// rest, until ctx ends.
+func (t *Tracker) hide(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.hides.some:
+		}
+		page, more := t.hides.take()
+		if more {
+			token(t.audits)
+		}
+		err := t.hideAll(ctx, page)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		t.opts.Logger.ErrorContext(ctx, "private content not told from the rest", "err", err)
+		t.hides.add(page...)
+		timer := time.NewTimer(auditRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// hideAll does so for a page of roots. What the state says is read when nobody else
+// is at it, so what was read last is what is done last. Roots that are not wanted
+// here stay as they are until they are dropped.
+func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
+	select {
+	case <-t.hides.turn:
+		defer func() { t.hides.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	private, err := t.private(page)
+	if err != nil {
+		return err
+	}
+	work, scope := errgroup.WithContext(ctx)
+	work.SetLimit(hidesAtOnce)
+	for k, hidden := range private {
+		work.Go(func() error { return wrap("hide blocks", t.opts.Blocks.Hide(scope, Owner(k), hidden)) })
+	}
+	return work.Wait()
+}
+
+// private tells which roots of a page are private, of those that are wanted here.
+func (t *Tracker) private(page []state.RootKey) (map[state.RootKey]bool, error) {
+	view, release := t.opts.State.LocalView()
+	defer release()
+	private := make(map[state.RootKey]bool, len(page))
+	for _, k := range page {
+		root, own, err := wanted(view, k, t.opts.Self)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			private[k] = root.Private()
+		}
+	}
+	return private, nil
+}

@@ -1,0 +1,231 @@
+package tracker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const bucket = "bucket"
+
+// shelf is a world with a bucket, so that objects can name roots.
+func shelf(t *testing.T, limits Limits, fn func(w *world, b state.Bucket)) {
+	t.Helper()
+	bubble(t, limits, func(w *world) {
+		w.state.Apply(w, &state.RaiseLevel{Level: GuardLevel})
+		w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
+		view, release := w.state.State.LocalView()
+		defer release()
+		b, err := view.Bucket(clustertest.Operator, bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fn(w, b)
+	})
+}
+
+// object names root n, which some nodes hold and self is to keep.
+func (w *world) object(b state.Bucket, n int, held ...state.NodeID) {
+	w.Helper()
+	w.pins++
+	c := state.Content{Root: key(n), Bytes: 100, Blocks: 10, Nodes: []state.NodeID{self}}
+	for _, h := range held {
+		c.Held = append(c.Held, state.Holding{Node: h})
+	}
+	w.state.Apply(w, &state.PutObject{
+		Account: b.Account, Bucket: b.Name, Born: b.Born, Content: c,
+		Object: state.Object{
+			ID: state.VersionID(fmt.Sprintf("version-%d", w.pins)), Key: fmt.Sprint("object ", n), Root: key(n), Size: 90, Created: 1, ETag: "e",
+		},
+	})
+}
+
+func (w *world) deleteObject(b state.Bucket, n int) {
+	w.Helper()
+	w.state.Apply(w, &state.DeleteObjects{Account: b.Account, Bucket: b.Name, Born: b.Born, Keys: []string{fmt.Sprint("object ", n)}})
+}
+
+// sealed puts content of root n here, hidden or not.
+func (s *store) sealed(n int, hidden bool) {
+	s.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10, hidden: hidden})
+}
+
+func (w *world) wantHidden(n int, want bool) {
+	w.Helper()
+	if o, ok := w.store.get(Owner(key(n))); !ok || !o.sealed || o.hidden != want {
+		w.Fatalf("root %d: %+v, there %t; want hidden %t", n, o, ok, want)
+	}
+}
+
+func TestContentIsHiddenWhileObjectsAloneNameIt(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.start()
+		defer w.stop()
+		w.store.sealed(1, true) // as a put does
+		w.object(b, 1, self)
+		w.pass(time.Second)
+		w.wantHidden(1, true)
+		for range 2 {
+			id := w.pin(1)
+			w.pass(time.Second)
+			w.wantHidden(1, false)
+			w.unpin(id)
+			w.pass(time.Second)
+			w.wantHidden(1, true)
+		}
+		w.pin(1)
+		w.deleteObject(b, 1)
+		w.pass(time.Second)
+		w.wantHidden(1, false)
+		if w.store.hides != 5 {
+			t.Errorf("%d changes of the store, want 5", w.store.hides)
+		}
+	})
+}
+
+func TestAuditHidesAndShowsWhatWasMissed(t *testing.T) {
+	shelf(t, Limits{Audit: time.Minute}, func(w *world, b state.Bucket) {
+		w.store.sealed(1, false)
+		w.store.sealed(2, true)
+		w.object(b, 1, self)
+		w.object(b, 2, self)
+		w.pin(2)
+		w.start() // which begins with an audit
+		defer w.stop()
+		w.pass(time.Second)
+		for range 2 {
+			w.wantHidden(1, true)
+			w.wantHidden(2, false)
+			w.store.sealed(1, false)
+			w.store.sealed(2, true)
+			w.pass(2 * time.Minute)
+		}
+	})
+}
+
+// The state may change between its being read and what follows from it.
+func TestWhatTheStateSaysLastCounts(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.store.sealed(1, false)
+		w.object(b, 1, self)
+		w.store.onHide = func() error {
+			w.store.mu.Lock()
+			w.store.onHide = nil
+			w.store.mu.Unlock()
+			w.pin(1)
+			return nil
+		}
+		w.start()
+		defer w.stop()
+		w.pass(time.Minute)
+		w.wantHidden(1, false)
+	})
+}
+
+func TestWhatCouldNotBeHiddenIsTriedAgain(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		tries := 0
+		w.store.sealed(1, false)
+		w.store.mu.Lock()
+		w.store.onHide = func() error {
+			if tries++; tries < 3 {
+				return errors.New("disk")
+			}
+			return nil
+		}
+		w.store.mu.Unlock()
+		w.object(b, 1, self)
+		w.pass(time.Second)
+		w.wantHidden(1, false)
+		w.pass(3 * auditRetry)
+		w.wantHidden(1, true)
+	})
+}
+
+// What a put seals is judged before it is sealed.
+func TestEndOfAGuardTellsWhatIsPrivate(t *testing.T) {
+	guarded(t, func(w *world, g *Guards) {
+		g.Fenced()
+		w.limits.Audit = time.Hour
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(time.Second)
+		w.wantHidden(1, false)
+		if err := g.Begin(t.Context(), key(1)); err != nil {
+			t.Fatal(err)
+		}
+		w.store.sealed(1, true)
+		g.End(key(1))
+		w.pass(2 * guardLinger)
+		w.wantHidden(1, false)
+	})
+}
+
+// Strangers are asked while a pin wants the content, and at no other time.
+func TestPrivateContentIsFetchedFromMembers(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.net.set(key(1), silent)
+		w.start()
+		defer w.stop()
+		w.object(b, 1, other)
+		w.pass(time.Second)
+		w.pins++
+		id := state.RequestID("with origins")
+		p := w.newPin(id, 1)
+		p.Origins = []string{"/ip4/198.51.100.9/tcp/4001"}
+		w.state.Apply(w, &state.CreatePin{Pin: p, Nodes: []state.NodeID{self}})
+		w.pass(time.Second)
+		w.unpin(id)
+		w.pass(time.Second)
+		w.net.set(key(1), good)
+		w.pin(1)
+		w.pass(time.Second)
+		jobs := w.net.fetched(key(1))
+		if len(jobs) != 4 {
+			t.Fatalf("%d jobs: %+v", len(jobs), jobs)
+		}
+		for i, j := range jobs {
+			if private := i%2 == 0; j.Private != private || (len(j.Origins) == 0) != private {
+				t.Errorf("job %d: private %v, origins %v", i, j.Private, j.Origins)
+			}
+		}
+		w.wantPhase(1, state.Held)
+	})
+}
+
+func TestWhatHidesWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHides()
+		for n := range maxHides + 1 {
+			h.add(key(n), key(n))
+		}
+		took := 0
+		for more := false; !more; {
+			select {
+			case <-h.some:
+			default:
+				t.Fatalf("nothing is left after %d roots, and nobody is told that there were more", took)
+			}
+			var page []state.RootKey
+			page, more = h.take()
+			if took += len(page); len(page) > pageRoots {
+				t.Fatalf("a page of %d roots", len(page))
+			}
+		}
+		if took != maxHides {
+			t.Errorf("%d roots, want %d", took, maxHides)
+		}
+		if page, more := h.take(); len(page) > 0 || more {
+			t.Errorf("%d roots are left, more %v", len(page), more)
+		}
+	})
+}
