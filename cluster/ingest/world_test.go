@@ -134,6 +134,9 @@ func (s *store) Seal(ctx context.Context, owner string, n, count uint64) error {
 	return nil
 }
 
+// Hide does nothing: nobody here looks at what strangers see.
+func (s *store) Hide(context.Context, string, bool) error { return nil }
+
 func (s *store) Drop(ctx context.Context, owner string) error {
 	if err := s.enter(ctx, "drop", owner); err != nil {
 		return err

@@ -509,3 +509,14 @@ func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 		t.Error("a source that does not check is believed")
 	}
 }
+
+// Private content is asked of members, and there may be none.
+func TestFetchWithNobodyToAskEnds(t *testing.T) {
+	want := newTree(t, cid.DagProtobuf, 10, 2, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		_, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Limits: Limits{Idle: time.Minute}})
+		if !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+	})
+}
