@@ -18,6 +18,8 @@ type change struct {
 	opened map[uint64]bool // incarnations that now need a sweep
 	turned map[uint64]bool // incarnations whose references are to be counted anew
 	step   int             // references that a seal counts at once
+	hiding bool            // a hidden seal of what is referenced follows, in this change
+	hid    uint64          // references that were made hidden for it
 }
 
 // change begins one.
@@ -182,6 +184,10 @@ func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (
 		return false, c.tx.Set(key, at.encode())
 	}
 	hidden := o.sealed.Hidden
+	if c.hiding && o.sealSegment == 0 {
+		hidden = true
+		c.hid++
+	}
 	c.add(segment, refBytes(r.hash))
 	if err := c.tx.Set(key, refEntry{segment, hidden}.encode()); err != nil {
 		return false, err
@@ -210,7 +216,8 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if err != nil || dead {
 		return err
 	}
-	if o.sealed.Hidden != sealed.Hidden {
+	counted := c.hiding && o.sealSegment == 0 && c.hid == o.blocks
+	if o.sealed.Hidden != sealed.Hidden && !counted {
 		err = c.turn(inc, owner, sealed.Hidden)
 	} else if o.sealSegment == 0 {
 		err = c.tx.Delete(openKey(inc))

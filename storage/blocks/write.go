@@ -138,6 +138,8 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 	}
 	var inc uint64
 	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
+		b.hiding, b.hid = sealed.Hidden, 0 // counted at once, not again by the seal
+		defer func() { b.hiding = false }()
 		if err := b.put(owner, stored); err != nil {
 			return err
 		}
