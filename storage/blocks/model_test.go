@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -307,114 +308,127 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 		m.opts.SegmentBytes, m.opts.countStep = 8<<10, 2
 		m.open(t)
 		defer func() { _ = m.store.Close() }()
-		ctx := context.Background()
 		name := rapid.SampledFrom([]string{"a", "b", "c", "root/1"})
 		some := rapid.SliceOfN(rapid.IntRange(0, len(blks)-1), 1, 6)
-		copies := 0
-		t.Repeat(map[string]func(*rapid.T){
-			"put": func(t *rapid.T) {
-				owner := name.Draw(t, "owner")
-				if err := m.store.Put(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"put and seal": func(t *rapid.T) {
-				owner := name.Draw(t, "owner")
-				put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
-				o.sealed, o.seal = true, drawSeal(t)
-				o.turning = false
-				if err := m.store.PutAndSeal(ctx, owner, put, o.seal); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"adopt": func(t *rapid.T) {
-				owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
-				alive := m.alive()
-				var cids, want []cid.Cid
-				for _, i := range which {
-					cids = append(cids, blks[i].Cid())
-					if alive[i] {
-						m.owner(owner).refs[i] = true
-					} else {
-						want = append(want, blks[i].Cid())
-					}
-				}
-				missing, err := m.store.Adopt(ctx, owner, cids)
-				if err != nil || !slices.Equal(missing, want) {
-					t.Fatalf("missing %v, %v, want %v", missing, err, want)
-				}
-			},
-			"seal": func(t *rapid.T) {
-				owner := name.Draw(t, "owner")
-				o := m.owner(owner)
-				o.sealed, o.seal = true, drawSeal(t)
-				o.turning = false
-				m.must(t, m.store.Seal(ctx, owner, o.seal))
-			},
-			"seal cut short": func(t *rapid.T) {
-				owner := name.Draw(t, "owner")
-				o := m.owner(owner)
-				o.sealed, o.seal = true, drawSeal(t)
-				m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
-					inc, err := b.seal(owner, o.seal)
-					if err == nil {
-						_, _, o.turning, err = getUncounted(b.tx, inc)
-					}
-					return err
-				}))
-			},
-			"hide": func(t *rapid.T) {
-				owner, hidden := name.Draw(t, "owner"), rapid.Bool().Draw(t, "hidden")
-				o := m.owners[owner]
-				change := o != nil && o.sealed && o.seal.Hidden != hidden
-				if changed, err := m.store.Hide(ctx, owner, hidden); err != nil || changed != change {
-					t.Fatalf("changed %v, %v; want %v", changed, err, change)
-				}
-				if o != nil && o.sealed {
-					o.seal.Hidden, o.turning = hidden, false
-				}
-			},
-			"drop": func(t *rapid.T) {
-				owner := name.Draw(t, "owner")
-				delete(m.owners, owner)
-				if _, err := m.store.Drop(ctx, owner); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"compact": func(t *rapid.T) {
-				m.must(t, m.store.Compact(ctx))
-				m.ended()
-			},
-			"reopen": func(t *rapid.T) {
-				if err := m.store.Close(); err != nil {
-					t.Fatal(err)
-				}
-				m.open(t)
-			},
-			"kill": func(t *rapid.T) {
-				copies++
-				next := filepath.Join(dir, fmt.Sprint(copies))
-				if err := copyStill(m.dir, next); err != nil {
-					t.Fatal(err)
-				}
-				if err := m.store.Close(); err != nil {
-					t.Fatal(err)
-				}
-				m.dir = next
-				m.open(t)
-			},
-			"lose the index": func(t *rapid.T) {
-				if err := m.store.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.RemoveAll(filepath.Join(m.dir, indexDir)); err != nil {
-					t.Fatal(err)
-				}
-				m.open(t)
-			},
-			"": m.check,
-		})
+		steps := m.writes(name, some)
+		maps.Copy(steps, m.upheavals(name))
+		steps[""] = m.check
+		t.Repeat(steps)
 	})
+}
+
+// writes are what is asked of the store.
+func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]int]) map[string]func(*rapid.T) {
+	ctx, blks := context.Background(), m.blks
+	return map[string]func(*rapid.T){
+		"put": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			if err := m.store.Put(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"put and seal": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
+			o.sealed, o.seal = true, drawSeal(t)
+			o.turning = false
+			if err := m.store.PutAndSeal(ctx, owner, put, o.seal); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"adopt": func(t *rapid.T) {
+			owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
+			alive := m.alive()
+			var cids, want []cid.Cid
+			for _, i := range which {
+				cids = append(cids, blks[i].Cid())
+				if alive[i] {
+					m.owner(owner).refs[i] = true
+				} else {
+					want = append(want, blks[i].Cid())
+				}
+			}
+			missing, err := m.store.Adopt(ctx, owner, cids)
+			if err != nil || !slices.Equal(missing, want) {
+				t.Fatalf("missing %v, %v, want %v", missing, err, want)
+			}
+		},
+		"seal": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			o := m.owner(owner)
+			o.sealed, o.seal = true, drawSeal(t)
+			o.turning = false
+			m.must(t, m.store.Seal(ctx, owner, o.seal))
+		},
+		"seal cut short": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			o := m.owner(owner)
+			o.sealed, o.seal = true, drawSeal(t)
+			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
+				inc, err := b.seal(owner, o.seal)
+				if err == nil {
+					_, _, o.turning, err = getUncounted(b.tx, inc)
+				}
+				return err
+			}))
+		},
+		"hide": func(t *rapid.T) {
+			owner, hidden := name.Draw(t, "owner"), rapid.Bool().Draw(t, "hidden")
+			o := m.owners[owner]
+			change := o != nil && o.sealed && o.seal.Hidden != hidden
+			if changed, err := m.store.Hide(ctx, owner, hidden); err != nil || changed != change {
+				t.Fatalf("changed %v, %v; want %v", changed, err, change)
+			}
+			if o != nil && o.sealed {
+				o.seal.Hidden, o.turning = hidden, false
+			}
+		},
+	}
+}
+
+// upheavals are what happens to a store as a whole, and drops.
+func (m *machine) upheavals(name *rapid.Generator[string]) map[string]func(*rapid.T) {
+	ctx, dir, copies := context.Background(), filepath.Dir(m.dir), 0
+	return map[string]func(*rapid.T){
+		"drop": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			delete(m.owners, owner)
+			if _, err := m.store.Drop(ctx, owner); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"compact": func(t *rapid.T) {
+			m.must(t, m.store.Compact(ctx))
+			m.ended()
+		},
+		"reopen": func(t *rapid.T) {
+			if err := m.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m.open(t)
+		},
+		"kill": func(t *rapid.T) {
+			copies++
+			next := filepath.Join(dir, fmt.Sprint(copies))
+			if err := copyStill(m.dir, next); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m.dir = next
+			m.open(t)
+		},
+		"lose the index": func(t *rapid.T) {
+			if err := m.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(filepath.Join(m.dir, indexDir)); err != nil {
+				t.Fatal(err)
+			}
+			m.open(t)
+		},
+	}
 }
 
 func drawSeal(t *rapid.T) Sealed {
