@@ -90,6 +90,7 @@ func (s *surface) operations() []operation {
 		{"DeleteObject", object, del, "", false, needDelete, s.deleteObject},
 		{"GetObjectBao", object, get, "bao", false, needRead, s.getBao},
 		{"GetObjectAcl", object, get, "acl", false, needRead, s.objectACL},
+		{"GetObjectAttributes", object, get, "attributes", false, needRead, s.getAttributes},
 		{"GetObjectTagging", object, get, "tagging", false, needRead, s.getTagging},
 		{"PutObjectTagging", object, put, "tagging", false, needWrite, s.putTagging},
 		{"DeleteObjectTagging", object, del, "tagging", false, needWrite, s.deleteTagging},
