@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -140,6 +141,12 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"complete_wrong_part", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("other"))}},
 		{"complete_unknown", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
 		{"abort", call{method: "DELETE", path: uploads}},
+		{"form", call{method: "POST", path: "/photos", body: formOf("hello.txt", field{"key", "a b/${filename}"}, field{"Content-Type", "text/plain"}, field{"file", "hello"}), header: []string{formHeader}}},
+		{"form_200", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"success_action_status", "200"}, field{"file", ""}), header: []string{formHeader}}},
+		{"form_201", call{method: "POST", path: "/", body: formOf("<&>.txt", field{"key", "${filename}"}, field{"success_action_status", "201"}, field{"file", "hello"}), header: []string{formHeader, "Host: photos.s3.test"}}},
+		{"form_redirect", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "a b"}, field{"success_action_status", "201"}, field{"success_action_redirect", "https://example.org/done?a=1"}, field{"file", "hello"}), header: []string{formHeader}}},
+		{"form_no_page", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"success_action_redirect", "javascript:alert(1)"}, field{"success_action_status", "404"}, field{"file", "hello"}), header: []string{formHeader}}},
+		{"form_policy_expired", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"policy", base64.StdEncoding.EncodeToString([]byte(`{"expiration":"2026-01-02T03:04:05Z","conditions":[]}`))}, field{"file", "hello"}), header: []string{formHeader}}},
 		{"no_token", call{method: "GET", path: "/photos/cat.jpg", token: "-"}},
 		{"no_token_head", call{method: "HEAD", path: "/photos/cat.jpg", token: "-"}},
 		{"not_implemented", call{method: "PUT", path: "/photos/cat.jpg?acl"}},
