@@ -80,9 +80,16 @@ func TestASignedFormStoresItsFile(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	fields := append([]field{
-		{"kEy", "user/${filename}"}, {"Content-type", "text/x, text/y"}, {"X-Amz-Meta-Colour", "blue"}, {"Cache-Control", "no-cache"},
-		{"acl", "private"}, {"tagging", "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"},
-		{"x-ignore-this", "1"}, {"x-ignore-this", "2"}, {"x-amz-checksum-crc32", crcOfHello}, {"submit", ""},
+		{"kEy", "user/${filename}"},
+		{"Content-type", "text/x, text/y"},
+		{"X-Amz-Meta-Colour", "blue"},
+		{"Cache-Control", "no-cache"},
+		{"acl", "private"},
+		{"tagging", "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"},
+		{"x-ignore-this", "1"},
+		{"x-ignore-this", "2"},
+		{"x-amz-checksum-crc32", crcOfHello},
+		{"submit", ""},
 	}, w.signedFields(&w.writer, policyOf(
 		`["StArTs-WiTh", "$KeY", "user/a b"]`, `["starts-with", "$Content-Type", "text/"]`, `{"x-amz-meta-colour": "blue"}`, `["eq", "$cache-control", "no-cache"]`,
 		`{"acl": "private"}`, `["starts-with", "$tagging", ""]`, `{"x-amz-checksum-crc32": "`+crcOfHello+`"}`, `["content-length-range", 5, "5"]`, `{"submit": ""}`))...)
