@@ -24,14 +24,21 @@ type caller struct {
 }
 
 // authenticate tells who sent a request: by a bearer token, or by a signature of
-// version 4 in the header or the query. It reads nothing of the body.
-func (s *surface) authenticate(r *request) error {
-	ctx, cancel := r.soon()
-	defer cancel()
+// version 4 in the header or the query, of which it reads nothing of the body, or
+// in the fields of a form.
+func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	scheme, err := sigv4.SchemeOf(r.Request)
 	if err != nil {
 		return err
 	}
+	if scheme != sigv4.SchemeBearer && s.isForm(r) {
+		if scheme != sigv4.SchemeNone {
+			return errorf(NotImplemented, "a form is signed by its policy, or sent with a bearer token")
+		}
+		return s.verifyForm(w, r)
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
 	if scheme == sigv4.SchemeHeader || scheme == sigv4.SchemeQuery {
 		return s.verify(ctx, r)
 	}
@@ -64,14 +71,7 @@ func (s *surface) judge(ctx context.Context, r *request, token string) (err erro
 // verify takes a signature. The secret of an access key is looked up once for a
 // request, with who it speaks for.
 func (s *surface) verify(ctx context.Context, r *request) error {
-	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
-		secret, r.who, err = s.accounts.S3Key(ctx, accessKey)
-		if errors.Is(err, state.ErrUnauthorized) {
-			return "", sigv4.ErrUnknownKey
-		}
-		return secret, err
-	}
-	caller, err := sigv4.New(lookup, "", s.now).Verify(ctx, r.Request)
+	caller, err := s.verifier(r).Verify(ctx, r.Request)
 	if err != nil {
 		r.who = accounts.Principal{}
 		return err
@@ -83,11 +83,45 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 	if caller.Token != "" {
 		return s.judge(ctx, r, caller.Token)
 	}
+	s.signed(r, caller.AccessKey)
+	return nil
+}
+
+// verifier looks access keys up, and notes in r who they speak for.
+func (s *surface) verifier(r *request) *sigv4.Verifier {
+	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
+		secret, r.who, err = s.accounts.S3Key(ctx, accessKey)
+		if errors.Is(err, state.ErrUnauthorized) {
+			return "", sigv4.ErrUnknownKey
+		}
+		return secret, err
+	}
+	return sigv4.New(lookup, "", s.now)
+}
+
+// signed takes an access key whose signature was right.
+func (s *surface) signed(r *request, accessKey string) {
 	s.accounts.Used(r.who)
 	r.caller.again = func(ctx context.Context) error {
-		_, _, err := s.accounts.S3Key(ctx, caller.AccessKey)
+		_, _, err := s.accounts.S3Key(ctx, accessKey)
 		return err
 	}
+}
+
+// verifyForm takes the signature of a form's policy, for which it reads the form up
+// to its file.
+func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
+	if r.form, err = s.readForm(w, r); err != nil {
+		return err
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	accessKey, err := s.verifier(r).VerifyForm(ctx, r.form.signature())
+	if err != nil {
+		r.who = accounts.Principal{}
+		return err
+	}
+	s.signed(r, accessKey)
 	return nil
 }
 

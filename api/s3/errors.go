@@ -30,6 +30,7 @@ const (
 	EntityTooLarge                                 Code = "EntityTooLarge"
 	EntityTooSmall                                 Code = "EntityTooSmall"
 	IncompleteBody                                 Code = "IncompleteBody"
+	IncorrectNumberOfFilesInPostRequest            Code = "IncorrectNumberOfFilesInPostRequest"
 	InternalError                                  Code = "InternalError"
 	InvalidArgument                                Code = "InvalidArgument"
 	InvalidBucketName                              Code = "InvalidBucketName"
@@ -37,14 +38,17 @@ const (
 	InvalidPart                                    Code = "InvalidPart"
 	InvalidPartNumber                              Code = "InvalidPartNumber"
 	InvalidPartOrder                               Code = "InvalidPartOrder"
+	InvalidPolicyDocument                          Code = "InvalidPolicyDocument"
 	InvalidRange                                   Code = "InvalidRange"
 	InvalidRequest                                 Code = "InvalidRequest"
 	InvalidStorageClass                            Code = "InvalidStorageClass"
 	InvalidTag                                     Code = "InvalidTag"
 	InvalidURI                                     Code = "InvalidURI"
 	KeyTooLongError                                Code = "KeyTooLongError"
+	MalformedPOSTRequest                           Code = "MalformedPOSTRequest"
 	MalformedXML                                   Code = "MalformedXML"
 	MaxMessageLengthExceeded                       Code = "MaxMessageLengthExceeded"
+	MaxPostPreDataLengthExceeded                   Code = "MaxPostPreDataLengthExceeded"
 	MetadataTooLarge                               Code = "MetadataTooLarge"
 	MethodNotAllowed                               Code = "MethodNotAllowed"
 	MissingContentLength                           Code = "MissingContentLength"
@@ -60,6 +64,7 @@ const (
 	ObjectLockConfigurationNotFoundError           Code = "ObjectLockConfigurationNotFoundError"
 	OperationAborted                               Code = "OperationAborted"
 	PreconditionFailed                             Code = "PreconditionFailed"
+	RequestIsNotMultiPartContent                   Code = "RequestIsNotMultiPartContent"
 	RequestTimeout                                 Code = "RequestTimeout"
 	ServerSideEncryptionConfigurationNotFoundError Code = "ServerSideEncryptionConfigurationNotFoundError"
 	ServiceUnavailable                             Code = "ServiceUnavailable"
@@ -84,6 +89,7 @@ var codes = map[Code]facts{
 	EntityTooLarge:                       {http.StatusBadRequest, false},
 	EntityTooSmall:                       {http.StatusBadRequest, false},
 	IncompleteBody:                       {http.StatusBadRequest, false},
+	IncorrectNumberOfFilesInPostRequest:  {http.StatusBadRequest, false},
 	InternalError:                        {http.StatusInternalServerError, false},
 	InvalidArgument:                      {http.StatusBadRequest, false},
 	InvalidBucketName:                    {http.StatusBadRequest, true},
@@ -91,14 +97,17 @@ var codes = map[Code]facts{
 	InvalidPart:                          {http.StatusBadRequest, false},
 	InvalidPartNumber:                    {http.StatusRequestedRangeNotSatisfiable, false},
 	InvalidPartOrder:                     {http.StatusBadRequest, false},
+	InvalidPolicyDocument:                {http.StatusBadRequest, false},
 	InvalidRange:                         {http.StatusRequestedRangeNotSatisfiable, false},
 	InvalidRequest:                       {http.StatusBadRequest, false},
 	InvalidStorageClass:                  {http.StatusBadRequest, false},
 	InvalidTag:                           {http.StatusBadRequest, false},
 	InvalidURI:                           {http.StatusBadRequest, false},
 	KeyTooLongError:                      {http.StatusBadRequest, false},
+	MalformedPOSTRequest:                 {http.StatusBadRequest, false},
 	MalformedXML:                         {http.StatusBadRequest, false},
 	MaxMessageLengthExceeded:             {http.StatusBadRequest, false},
+	MaxPostPreDataLengthExceeded:         {http.StatusBadRequest, false},
 	MetadataTooLarge:                     {http.StatusBadRequest, false},
 	MethodNotAllowed:                     {http.StatusMethodNotAllowed, false},
 	MissingContentLength:                 {http.StatusLengthRequired, false},
@@ -114,6 +123,7 @@ var codes = map[Code]facts{
 	ObjectLockConfigurationNotFoundError: {http.StatusNotFound, true},
 	OperationAborted:                     {http.StatusConflict, false},
 	PreconditionFailed:                   {http.StatusPreconditionFailed, false},
+	RequestIsNotMultiPartContent:         {http.StatusBadRequest, false},
 	RequestTimeout:                       {http.StatusBadRequest, false},
 	ServerSideEncryptionConfigurationNotFoundError: {http.StatusNotFound, true},
 	ServiceUnavailable: {http.StatusServiceUnavailable, false},

@@ -199,7 +199,7 @@ func FuzzEscape(f *testing.F) {
 // FuzzHeaders looks for headers of tags, conditions and copies that end in
 // anything but what they may.
 func FuzzHeaders(f *testing.F) {
-	for _, seed := range []string{"a=1&b=%20", "=", "a=1&a=1", "%zz", `"x", W/"y", *`, "/photos/k?versionId=x", "photos%2Fk", "bytes=0-1", "Fri, 02 Jan 2026 03:04:07 GMT", "AAAAAA==", ",,,"} {
+	for _, seed := range []string{"a=1&b=%20", "=", "a=1&a=1", "%zz", `"x", W/"y", *`, "/photos/k?versionId=x", "photos%2Fk", "bytes=0-1", "ETag,ObjectParts", "17", "Fri, 02 Jan 2026 03:04:07 GMT", "AAAAAA==", ",,,"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -230,6 +230,16 @@ func FuzzHeaders(f *testing.F) {
 			ours(t, err)
 		} else if len(sum) != a.size {
 			t.Errorf("checksum %x", sum)
+		}
+		if wanted, err := wantedOf(http.Header{"X-Amz-Object-Attributes": {text}}); err != nil {
+			ours(t, err)
+		} else if len(wanted) == 0 || len(wanted) > len(objectAttributes) {
+			t.Errorf("attributes %v", wanted)
+		}
+		if p, err := partsPageOf(http.Header{"X-Amz-Max-Parts": {text}, "X-Amz-Part-Number-Marker": {text}}); err != nil {
+			ours(t, err)
+		} else if p.limit > state.MaxListLimit || p.after > state.MaxPartNumber {
+			t.Errorf("page %+v", p)
 		}
 		if _, err := sourceRange(text, 10); err != nil {
 			ours(t, err)

@@ -71,6 +71,7 @@ func (s *surface) operations() []operation {
 		{"ListObjects", bucket, get, "", false, needRead, s.listObjects},
 		{"ListObjectsV2", bucket, get, "list-type", false, needRead, s.listObjectsV2},
 		{"DeleteObjects", bucket, post, "delete", false, needDelete, s.deleteObjects},
+		{"PostObject", bucket, post, "", false, needWrite, s.postObject},
 		{"ListMultipartUploads", bucket, get, "uploads", false, needRead, s.listUploads},
 		{"GetBucketLocation", bucket, get, "location", false, needRead, s.probe(probeLocation)},
 		{"GetBucketVersioning", bucket, get, "versioning", false, needRead, s.probe(probeVersioning)},
@@ -90,6 +91,7 @@ func (s *surface) operations() []operation {
 		{"DeleteObject", object, del, "", false, needDelete, s.deleteObject},
 		{"GetObjectBao", object, get, "bao", false, needRead, s.getBao},
 		{"GetObjectAcl", object, get, "acl", false, needRead, s.objectACL},
+		{"GetObjectAttributes", object, get, "attributes", false, needRead, s.getAttributes},
 		{"GetObjectTagging", object, get, "tagging", false, needRead, s.getTagging},
 		{"PutObjectTagging", object, put, "tagging", false, needWrite, s.putTagging},
 		{"DeleteObjectTagging", object, del, "tagging", false, needWrite, s.deleteTagging},
@@ -173,9 +175,6 @@ func (s *surface) find(r *request) (*operation, error) {
 	}
 	if sub != "" {
 		return nil, errorf(NotImplemented, "%s with the sub-resource %s is not implemented", r.Method, sub)
-	}
-	if r.Method == http.MethodPost && r.level == levelBucket {
-		return nil, errorf(NotImplemented, "uploads by a form are not implemented")
 	}
 	e := errorf(MethodNotAllowed, "the specified method is not allowed against this resource")
 	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))

@@ -188,6 +188,7 @@ type request struct {
 	query  query
 	caller caller
 	who    accounts.Principal
+	form   *form // of an upload by one, once its fields are read; else nil
 }
 
 // account is whose request it is.
@@ -201,7 +202,7 @@ func (r *request) soon() (context.Context, context.CancelFunc) {
 // serve decides, in this order: whether the address may ask at all, what is asked
 // for, who asks, whether they may, and whether the account has asked too often.
 // Nothing of the body is read before that: who may not put gets 403 in the place
-// of 100 Continue.
+// of 100 Continue. A form that says itself who sent it is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
 	if err := s.limits.Address(plain); err != nil {
@@ -215,7 +216,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if r.query, err = parseQuery(plain.URL.RawQuery); err != nil {
 		return err
 	}
-	if err := s.authenticate(r); err != nil {
+	if err := s.authenticate(w, r); err != nil {
 		return err
 	}
 	op, err := s.find(r)

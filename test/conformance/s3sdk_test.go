@@ -171,6 +171,15 @@ func testSDKMultipart(t *testing.T, c *s3.Client, bucket *string) string {
 	if body, err := io.ReadAll(got.Body); err != nil || !bytes.Equal(body, whole) {
 		t.Fatalf("big: %d bytes, %v", len(body), err)
 	}
+	facts, err := c.GetObjectAttributes(ctx, &s3.GetObjectAttributesInput{
+		Bucket: bucket, Key: aws.String("big"), MaxParts: aws.Int32(1), PartNumberMarker: aws.String("1"),
+		ObjectAttributes: []types.ObjectAttributes{types.ObjectAttributesObjectParts, types.ObjectAttributesChecksum},
+	})
+	check(facts, err)
+	if p := facts.ObjectParts; aws.ToInt32(p.TotalPartsCount) != int32(len(parts)) || len(p.Parts) != 1 || aws.ToInt32(p.Parts[0].PartNumber) != 2 ||
+		aws.ToInt64(p.Parts[0].Size) != each || facts.Checksum.ChecksumCRC32 == nil {
+		t.Errorf("attributes: %+v, %+v", p, facts.Checksum)
+	}
 	return aws.ToString(got.ETag)
 }
 

@@ -23,7 +23,7 @@ const (
 	CodeDenied                     // unknown access key or wrong signature, which are not told apart
 	CodeToken                      // a security token
 	CodeRequest                    // a header is missing, headers contradict each other, or framing is broken
-	CodeArgument                   // a header's value
+	CodeArgument                   // the value of a header, or of a form's field
 	CodeChunkSignature             // a chunk or the trailers are not what was signed
 	CodePayload                    // the body has not the hash that was signed
 	CodeIncomplete                 // the body is shorter or longer than it was announced

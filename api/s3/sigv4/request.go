@@ -155,6 +155,7 @@ func (q *request) single(name string) (value string, given bool, err error) {
 // credential is what a request says of its signature.
 type credential struct {
 	presigned bool
+	form      bool
 
 	accessKey                        string
 	day, region, service, terminator string
@@ -170,8 +171,11 @@ type credential struct {
 
 // malformed is the error of credentials that have not the form.
 func (c *credential) malformed(format string, args ...any) *Error {
-	if c.presigned {
+	switch {
+	case c.presigned:
 		return errorf(CodeQuery, format, args...)
+	case c.form:
+		return errorf(CodeArgument, format, args...)
 	}
 	return errorf(CodeHeader, format, args...)
 }

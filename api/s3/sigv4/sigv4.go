@@ -4,9 +4,9 @@
 // answers.
 //
 // The forms are those of "Authenticating Requests (AWS Signature Version 4)" in
-// the Amazon S3 API Reference: the Authorization header, the presigned query, and
-// bodies in chunks with and without signatures and trailers. Where that text is
-// silent a comment says what is done here and why.
+// the Amazon S3 API Reference: the Authorization header, the presigned query, the
+// policy of a form for an upload, and bodies in chunks with and without signatures
+// and trailers. Where that text is silent a comment says what is done here and why.
 //
 // Imports: std.
 // Never:   accounts, state, use cases, listeners, settings, goroutines, a clock
@@ -242,13 +242,9 @@ const noSecret = "----------------------------------------"
 // match returns the chain that the signatures of chunks go on with, or the error
 // that a wrong signature and an unknown key share.
 func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *credential, payload string) (*chain, error) {
-	secret, err := v.lookup(ctx, c.accessKey)
-	unknown := 0
-	switch {
-	case errors.Is(err, ErrUnknownKey):
-		secret, unknown = noSecret, 1
-	case err != nil:
-		return nil, fmt.Errorf("look up access key: %w", err)
+	secret, unknown, err := v.secret(ctx, c.accessKey)
+	if err != nil {
+		return nil, err
 	}
 	scope := c.day + "/" + c.region + "/" + c.service + "/" + c.terminator
 	links := newChain(signingKey(secret, c), c.stamp, scope)
@@ -267,6 +263,19 @@ func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *cr
 		return nil, errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the request is signed")
 	}
 	return links, nil
+}
+
+// secret looks a secret up. Of an access key that is unknown, which 1 says, it is
+// one that fits nothing.
+func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string, unknown int, err error) {
+	secret, err = v.lookup(ctx, accessKey)
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return noSecret, 1, nil
+	case err != nil:
+		return "", 0, fmt.Errorf("look up access key: %w", err)
+	}
+	return secret, 0, nil
 }
 
 // signingKey derives the key of a day, region and service from a secret.

@@ -1,0 +1,137 @@
+package s3
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// objectAttributes are what GetObjectAttributes can be asked for, and the writer of
+// each, in the order of the answer. See
+// https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObjectAttributes.html.
+var objectAttributes = []struct {
+	name  string
+	write func(x *xmlWriter, o *state.Object, p partsPage)
+}{
+	{"ETag", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("ETag", o.ETag) }}, // without quotes, as Amazon has it
+	{"Checksum", func(x *xmlWriter, o *state.Object, _ partsPage) { x.checksum(o) }},
+	{"ObjectParts", func(x *xmlWriter, o *state.Object, p partsPage) { x.parts(o, p) }},
+	{"StorageClass", func(x *xmlWriter, _ *state.Object, _ partsPage) { x.text("StorageClass", standard) }},
+	{"ObjectSize", func(x *xmlWriter, o *state.Object, _ partsPage) {
+		x.text("ObjectSize", strconv.FormatUint(o.Size, 10))
+	}},
+}
+
+// partsPage is which of an object's parts are asked for.
+type partsPage struct{ after, limit int }
+
+func partsPageOf(h http.Header) (p partsPage, err error) {
+	const most, marker = "x-amz-max-parts", "x-amz-part-number-marker"
+	q := query{{most, h.Get(most)}, {marker, h.Get(marker)}}
+	if p.limit, err = q.number(most, state.MaxListLimit, 0, state.MaxListLimit); err != nil {
+		return p, err
+	}
+	p.after, err = q.number(marker, 0, 0, state.MaxPartNumber)
+	return p, err
+}
+
+// wantedOf reads which attributes are asked for.
+func wantedOf(h http.Header) (wanted map[string]bool, err error) {
+	const header = "X-Amz-Object-Attributes"
+	wanted = map[string]bool{}
+	for _, value := range h[header] {
+		for name := range strings.SplitSeq(value, ",") {
+			wanted[strings.Trim(name, " \t")] = true
+		}
+	}
+	if len(h[header]) == 0 {
+		return nil, errorf(InvalidArgument, "the x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty")
+	}
+	known := 0
+	for _, a := range objectAttributes {
+		if wanted[a.name] {
+			known++
+		}
+	}
+	if known != len(wanted) {
+		return nil, errorf(InvalidArgument, "invalid attribute name specified: there are ETag, Checksum, ObjectParts, StorageClass and ObjectSize")
+	}
+	return wanted, nil
+}
+
+// getAttributes answers with what an object's record says of it.
+func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
+	wanted, err := wantedOf(r.Header)
+	if err != nil {
+		return err
+	}
+	page, err := partsPageOf(r.Header)
+	if err != nil {
+		return err
+	}
+	o, err := s.current(r)
+	if err != nil {
+		return err
+	}
+	if done, err := conditional(w, r, &o); done || err != nil {
+		return err
+	}
+	identify(w.Header(), &o)
+	w.Header().Del("Etag") // it is in the answer, should it be asked for
+	w.Header().Set("Last-Modified", httpTime(o.Created))
+	x := newXML()
+	x.root("GetObjectAttributesOutput")
+	for _, a := range objectAttributes {
+		if wanted[a.name] {
+			a.write(x, &o, page)
+		}
+	}
+	x.end("GetObjectAttributesOutput")
+	return x.send(w, http.StatusOK)
+}
+
+// checksum writes an object's checksum, if it has any. It has not the number of
+// parts behind it that a header has, for Amazon's has not.
+func (x *xmlWriter) checksum(o *state.Object) {
+	if len(o.Checksums) == 0 {
+		return
+	}
+	x.begin("Checksum")
+	for i := range o.Checksums {
+		c := &o.Checksums[i]
+		x.text("Checksum"+c.Algorithm, base64.StdEncoding.EncodeToString(c.Value))
+		x.text("ChecksumType", checksumType(c.Composite))
+	}
+	x.end("Checksum")
+}
+
+// parts writes a page of the parts that an object was made of; one that came in
+// one piece has none. Their numbers are those of GetObject's partNumber, from 1 on
+// without gaps.
+func (x *xmlWriter) parts(o *state.Object, p partsPage) {
+	total := int(partsOf(o))
+	if total == 0 {
+		return
+	}
+	last := min(total, p.after+p.limit)
+	x.begin("ObjectParts")
+	x.number("PartsCount", int64(total))
+	x.number("PartNumberMarker", int64(p.after))
+	x.number("NextPartNumberMarker", int64(max(last, p.after)))
+	x.number("MaxParts", int64(p.limit))
+	x.truth("IsTruncated", p.limit > 0 && last < total) // as ListParts: a page of none has no next
+	number := 0
+	for _, run := range o.Parts {
+		for n := max(number, p.after); n < min(number+int(run.Count), last); n++ {
+			x.begin("Part")
+			x.number("PartNumber", int64(n+1))
+			x.text("Size", strconv.FormatUint(run.Size, 10))
+			x.end("Part")
+		}
+		number += int(run.Count)
+	}
+	x.end("ObjectParts")
+}

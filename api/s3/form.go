@@ -1,0 +1,418 @@
+package s3
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of a form. What comes before the file is read into memory before anybody
+// is known who sent it, for it says who.
+const (
+	maxFormFields = 100
+	maxFieldName  = 1 << 10  // bytes
+	maxFieldBytes = 20 << 10 // of the names and values of all fields, as of Amazon S3
+	maxFormHead   = 64 << 10 // of all before the content of the file, with what parts it
+	maxFormTail   = 64 << 10 // of all behind it
+	formBuffer    = 32 << 10 // what a form is read through
+)
+
+// formType is the media type of forms.
+const formType = "multipart/form-data"
+
+// form is a form for an upload, read up to the content of its file.
+type form struct {
+	fields   map[string]string // by their names in lower case
+	names    []string          // of fields, in order
+	filename string            // of the file, without folders
+
+	in   *metered
+	read *multipart.Reader
+	file *multipart.Part
+}
+
+// errEnd is what a body ends in, behind a line end that it may lack. Were it io.EOF,
+// a form that breaks off in the head of a part would look like one that is over.
+var errEnd = errors.New("the form has no end")
+
+type theEnd struct{}
+
+func (theEnd) Read([]byte) (int, error) { return 0, errEnd }
+
+// metered ends in an error behind a number of bytes.
+type metered struct {
+	r    io.Reader
+	left int64
+	over error
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, m.over
+	}
+	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
+	m.left -= int64(n)
+	return n, err
+}
+
+// isForm tells whether a request is a form for an upload: credentials may be in it.
+func (s *surface) isForm(r *request) bool {
+	if r.Method != http.MethodPost || r.level != levelBucket {
+		return false
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || kind != formType {
+		return false
+	}
+	op, err := s.find(r)
+	return err == nil && op.sub == ""
+}
+
+// readForm reads a form up to the content of its file.
+func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
+	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	boundary := parameters["boundary"]
+	switch {
+	case kind != formType:
+		return nil, errorf(RequestIsNotMultiPartContent, "bucket POST must be of the enclosure-type %s", formType)
+	case err != nil || boundary == "" || len(boundary) > 70: // RFC 2046, section 5.1.1
+		return nil, malformedForm()
+	case r.ContentLength > s.maxObject+maxFormHead+maxFormTail:
+		return nil, errorf(EntityTooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", s.maxObject)
+	}
+	if r.caller.framing, err = sigv4.FramingOf(r.Request); err != nil {
+		return nil, err
+	}
+	if r.caller.framing.Chunked {
+		return nil, errorf(InvalidRequest, "a form cannot be in the encoding aws-chunked")
+	}
+	wire := &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: time.Now().Add(smallTimeout)}
+	f := &form{fields: map[string]string{}}
+	body := bufio.NewReaderSize(r.caller.framing.Body(wire), formBuffer)
+	f.in = &metered{io.MultiReader(body, strings.NewReader("\r\n"), theEnd{}), maxFormHead, tooManyFields()}
+	f.read = multipart.NewReader(f.in, boundary)
+	if err := f.head(); err != nil {
+		return nil, formError(err)
+	}
+	wire.until, wire.set = time.Time{}, time.Time{} // the file takes as long as it takes
+	return f, nil
+}
+
+// head reads the fields before the file.
+func (f *form) head() error {
+	size := 0
+	for {
+		part, err := f.read.NextRawPart()
+		if err == io.EOF { //nolint:errorlint // what it returns behind the last part
+			return errorf(IncorrectNumberOfFilesInPostRequest, "POST requires exactly one file upload per request")
+		}
+		if err != nil {
+			return fmt.Errorf("read form: %w", err)
+		}
+		name, filename, err := disposition(part.Header)
+		if err != nil {
+			return err
+		}
+		if name == "file" {
+			f.file, f.filename = part, filename
+			return nil
+		}
+		value, err := io.ReadAll(part) // bounded by metered
+		if err != nil {
+			return fmt.Errorf("read form: %w", err)
+		}
+		if size += len(name) + len(value); size > maxFieldBytes || len(name) > maxFieldName || len(f.names) == maxFormFields {
+			return tooManyFields()
+		}
+		if _, twice := f.fields[name]; twice && !ignored(name) {
+			return errorf(InvalidArgument, "the form has the field %.64q twice", name)
+		}
+		f.fields[name] = string(value)
+		f.names = append(f.names, name)
+	}
+}
+
+// disposition returns the name of a field in lower case, for case does not count,
+// and the name of a file without folders, which some browsers send.
+func disposition(h textproto.MIMEHeader) (name, filename string, err error) {
+	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Disposition"))
+	if err != nil || kind != "form-data" || parameters["name"] == "" {
+		return "", "", malformedForm()
+	}
+	filename = parameters["filename"]
+	return strings.ToLower(parameters["name"]), filename[strings.LastIndexAny(filename, `/\`)+1:], nil
+}
+
+// ignored tells whether a field is one that Amazon S3 passes over.
+func ignored(name string) bool { return strings.HasPrefix(name, "x-ignore-") }
+
+func malformedForm() *Error {
+	return errorf(MalformedPOSTRequest, "the body of your POST request is not well-formed %s", formType)
+}
+
+func tooManyFields() *Error {
+	return errorf(MaxPostPreDataLengthExceeded, "your POST request fields preceding the upload file were too large: at most %d fields, names of %d bytes, and %d bytes of all",
+		maxFormFields, maxFieldName, maxFieldBytes)
+}
+
+// formError makes a mistake of the client of what a form cannot be read for.
+func formError(err error) error {
+	var own *Error
+	var signed *sigv4.Error
+	if errors.As(err, &own) || errors.As(err, &signed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return malformedForm()
+}
+
+// finish reads what is behind the file, so that a form is known to be whole. Fields
+// there are passed over: pages have buttons at their end.
+func (f *form) finish() error {
+	f.in.left, f.in.over = maxFormTail, errorf(MalformedPOSTRequest, "more than %d bytes follow the file", maxFormTail)
+	for {
+		part, err := f.read.NextRawPart()
+		if err == io.EOF { //nolint:errorlint // as in head
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read form: %w", err)
+		}
+		name, _, err := disposition(part.Header)
+		if err != nil {
+			return err
+		}
+		if name == "file" {
+			return errorf(IncorrectNumberOfFilesInPostRequest, "POST requires exactly one file upload per request")
+		}
+	}
+	// What is behind the form counts for the hash of the body.
+	if _, err := io.Copy(io.Discard, f.in); !errors.Is(err, errEnd) {
+		return fmt.Errorf("read form: %w", err)
+	}
+	return nil
+}
+
+// formFile is the content of a form's file. It ends in io.EOF only when the form is
+// whole and the file as large as it may be.
+type formFile struct {
+	form        *form
+	size        int64 // bytes read
+	least, most int64
+	err         error
+}
+
+func (f *formFile) Read(p []byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	f.form.in.left = copyBuffer + formBuffer // of any one read
+	n, err := f.form.file.Read(p[:min(len(p), copyBuffer)])
+	f.size += int64(n)
+	switch {
+	case f.size > f.most:
+		f.err = errorf(EntityTooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", f.most)
+	case err == io.EOF: //nolint:errorlint // what a part returns at its end
+		f.err = f.end()
+	case err != nil:
+		f.err = formError(fmt.Errorf("read file: %w", err))
+	}
+	if f.err != nil && f.err != io.EOF { //nolint:errorlint // set above
+		return 0, f.err
+	}
+	return n, f.err
+}
+
+func (f *formFile) end() error {
+	if err := f.form.finish(); err != nil {
+		return formError(err)
+	}
+	if f.size < f.least {
+		return errorf(EntityTooSmall, "your proposed upload is smaller than the minimum allowed size of %d bytes", f.least)
+	}
+	return io.EOF
+}
+
+// signature is what a form says of who signed its policy.
+func (f *form) signature() sigv4.Form {
+	return sigv4.Form{
+		Algorithm: f.fields["x-amz-algorithm"], Credential: f.fields["x-amz-credential"], Date: f.fields["x-amz-date"],
+		Signature: f.fields["x-amz-signature"], Policy: f.fields["policy"],
+	}
+}
+
+// header makes headers of fields: what is stored with an object, and what asks for
+// something of it.
+func (f *form) header() (http.Header, error) {
+	h := http.Header{}
+	for _, field := range f.names {
+		name, value := textproto.CanonicalMIMEHeaderKey(field), f.fields[field]
+		switch {
+		case field == "acl":
+			name = "X-Amz-Acl"
+		case slices.Contains(signing, field):
+			continue
+		case strings.HasPrefix(field, "x-amz-"), slices.Contains(kept, name), name == "Content-Md5":
+		default:
+			continue
+		}
+		if !isToken(field) || !isHeaderValue(value) {
+			return nil, errorf(InvalidArgument, "the field %.64q cannot be a header", field)
+		}
+		if value != "" {
+			h[name] = []string{value}
+		}
+	}
+	return h, nil
+}
+
+// signing are the fields of a signature.
+var signing = []string{"x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature"}
+
+// isToken tells whether text is a header's name (RFC 9110, section 5.6.2).
+func isToken(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// postObject stores the file of a form. Nothing of its content is asked for before
+// who sent the form may store it.
+func (s *surface) postObject(w http.ResponseWriter, r *request) error {
+	if r.form == nil { // of a bearer token
+		var err error
+		if r.form, err = s.readForm(w, r); err != nil {
+			return err
+		}
+		if r.form.fields["x-amz-signature"] != "" {
+			return errorf(InvalidArgument, "only one way of authentication is allowed: an Authorization header, or the signature of a form")
+		}
+	}
+	form := r.form
+	if _, given := form.fields["x-amz-security-token"]; given {
+		return &sigv4.Error{Code: sigv4.CodeToken, Detail: "there are no security tokens here"}
+	}
+	if b, given := form.fields["bucket"]; given && b != r.bucket {
+		return errorf(InvalidArgument, "the field bucket names another bucket than the path")
+	}
+	if r.key = strings.ReplaceAll(form.fields["key"], "${filename}", form.filename); r.key == "" {
+		return errorf(InvalidArgument, "bucket POST must contain a field named 'key' that is not empty: if it is specified, please check the order of the fields")
+	}
+	file := &formFile{form: form, most: s.maxObject}
+	if text, given := form.fields["policy"]; given {
+		p, err := readPolicy(text)
+		if err != nil {
+			return err
+		}
+		if err := p.judge(form, r.bucket, r.key, s.now()); err != nil {
+			return err
+		}
+		file.least, file.most = p.least, min(file.most, p.most)
+	}
+	// What a PUT has in its headers is in the fields.
+	header, err := form.header()
+	if err != nil {
+		return err
+	}
+	r.Request = r.WithContext(r.Context()) // a copy
+	r.Header = header
+	if err := r.check(s); err != nil {
+		return err
+	}
+	o, err := s.storeFile(r, file)
+	if err != nil {
+		return err
+	}
+	return answerForm(w, r, &o)
+}
+
+// storeFile stores a form's file, with what r's headers say of it.
+func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err error) {
+	if err := checkPut(r.Header); err != nil {
+		return o, err
+	}
+	a, err := attributesOf(r.Header)
+	if err != nil {
+		return o, err
+	}
+	if text := r.form.fields["tagging"]; text != "" {
+		if a.Tags, err = readTagging([]byte(text)); err != nil {
+			return o, err
+		}
+		if err = checkTags(a.Tags); err != nil {
+			return o, err
+		}
+	}
+	if r.ContentLength > file.most+maxFormHead+maxFormTail {
+		return o, errorf(EntityTooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", file.most)
+	}
+	c := &content{reader: file, size: -1}
+	if c.md5, err = contentMD5(r.Header); err != nil {
+		return o, err
+	}
+	if c.algorithm, c.want, err = checksumHeader(r.Header); err != nil {
+		return o, err
+	}
+	ctx, fuse, cancel := burn(r.Context())
+	defer cancel()
+	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(ctx, s, r, fuse)})
+}
+
+// answerForm answers as the form asks for: with a redirect, or 200, 201 or 204.
+func answerForm(w http.ResponseWriter, r *request, o *state.Object) error {
+	identify(w.Header(), o)
+	sayChecksums(w.Header(), o)
+	location := locationOf(r)
+	if to, ok := redirection(r.form.fields["success_action_redirect"], r, o); ok {
+		w.Header().Set("Location", to)
+		return web.Empty(w, http.StatusSeeOther)
+	}
+	w.Header().Set("Location", location)
+	switch r.form.fields["success_action_status"] {
+	case "200":
+		return web.Empty(w, http.StatusOK)
+	case "201":
+		x := newXML()
+		x.begin("PostResponse")
+		x.text("Location", location)
+		x.text("Bucket", r.bucket)
+		x.text("Key", r.key)
+		x.etag(o.ETag)
+		x.end("PostResponse")
+		return x.send(w, http.StatusCreated)
+	}
+	return web.Empty(w, http.StatusNoContent)
+}
+
+// redirection is where a client is sent once its file is stored. What is no address
+// of a page is as if it was not there.
+func redirection(to string, r *request, o *state.Object) (string, bool) {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", false
+	}
+	if u.RawQuery != "" {
+		u.RawQuery += "&"
+	}
+	u.RawQuery += "bucket=" + url.QueryEscape(r.bucket) + "&key=" + url.QueryEscape(r.key) + "&etag=" + url.QueryEscape(`"`+o.ETag+`"`)
+	return u.String(), true
+}

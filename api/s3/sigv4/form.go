@@ -1,0 +1,72 @@
+package sigv4
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"strings"
+)
+
+// Form is what a form for an upload says of who signed its policy, as the fields
+// have it. See "Browser-Based Uploads Using POST (AWS Signature Version 4)" in the
+// Amazon S3 API Reference.
+type Form struct {
+	Algorithm  string // x-amz-algorithm
+	Credential string // x-amz-credential
+	Date       string // x-amz-date
+	Signature  string // x-amz-signature
+	Policy     string // policy, in Base64: what is signed, byte for byte
+}
+
+// VerifyForm tells who signed the policy of a form. What the policy says, and until
+// when, is not looked at: it is nobody's before its signature is known to be right.
+// Its time is that of the policy alone, however old the signature is. The error is
+// an *Error or what the lookup returned.
+func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
+	for _, field := range []struct{ name, value string }{
+		{"policy", f.Policy},
+		{"x-amz-algorithm", f.Algorithm},
+		{"x-amz-credential", f.Credential},
+		{"x-amz-date", f.Date},
+		{"x-amz-signature", f.Signature},
+	} {
+		if field.value == "" {
+			return "", errorf(CodeNone, "bucket POST must contain a field named %q: if it is specified, please check the order of the fields", field.name)
+		}
+	}
+	c := &credential{form: true}
+	if f.Algorithm != algorithm {
+		return "", c.malformed("x-amz-algorithm only supports %s", algorithm)
+	}
+	if err := c.setScope(f.Credential); err != nil {
+		return "", err
+	}
+	if _, ok := parseStamp(f.Date); !ok {
+		return "", c.malformed("x-amz-date must be in the form %s", stampForm)
+	}
+	c.stamp = f.Date
+	if err := v.checkScope(c); err != nil {
+		return "", err
+	}
+	// Nothing is verified by the signature of a token.
+	if strings.HasPrefix(c.accessKey, tokenPrefix) {
+		return "", errorf(CodeDenied, "a token is not accepted in a form: sign its policy with an access key")
+	}
+	secret, unknown, err := v.secret(ctx, c.accessKey)
+	if err != nil {
+		return "", err
+	}
+	want := hmacHex(signingKey(secret, c), f.Policy)
+	if subtle.ConstantTimeCompare([]byte(want), []byte(f.Signature))&^unknown != 1 {
+		return "", errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the policy is signed")
+	}
+	return c.accessKey, nil
+}
+
+func hmacHex(key []byte, text string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return hex.EncodeToString(mac.Sum(nil))
+}
