@@ -113,13 +113,6 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"head", call{method: "HEAD", path: "/photos/cat.jpg"}},
 		{"head_absent", call{method: "HEAD", path: "/photos/absent"}},
 		{"head_multipart", call{method: "HEAD", path: "/photos/film", header: []string{"x-amz-checksum-mode: ENABLED"}}},
-		{"attributes", call{method: "GET", path: "/photos/cat.jpg?attributes", header: []string{"x-amz-object-attributes: ETag,Checksum , ObjectParts", "x-amz-object-attributes: StorageClass,ObjectSize"}}},
-		{"attributes_multipart", call{method: "GET", path: "/photos/film?attributes=", header: []string{"x-amz-object-attributes: Checksum,ObjectParts"}}},
-		{"attributes_page", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-max-parts: 1", "x-amz-part-number-marker: 1"}}},
-		{"attributes_past_the_end", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-part-number-marker: 10000"}}},
-		{"attributes_no_parts", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-max-parts: 0"}}},
-		{"attributes_failed", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ETag", `If-Match: "x"`}}},
-		{"attributes_absent", call{method: "GET", path: "/photos/absent?attributes", header: []string{"x-amz-object-attributes: ETag"}}},
 		{"delete", call{method: "DELETE", path: "/photos/cat.jpg?x-id=DeleteObject"}},
 		{"delete_absent", call{method: "DELETE", path: "/photos/absent"}},
 		{"delete_many", call{method: "POST", path: "/photos?delete=", body: `<?xml version="1.0" encoding="UTF-8"?><Delete xmlns="` + xmlSpace + `"><Object><Key>cat.jpg</Key></Object><Object><Key>dir/&#x1;&#10;å</Key></Object><Object><Key>absent</Key><VersionId>null</VersionId></Object><Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>sealed</Key><ETag>"x"</ETag></Object></Delete>`}},
@@ -141,30 +134,51 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"complete_wrong_part", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("other"))}},
 		{"complete_unknown", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
 		{"abort", call{method: "DELETE", path: uploads}},
+		{"no_token", call{method: "GET", path: "/photos/cat.jpg", token: "-"}},
+		{"no_token_head", call{method: "HEAD", path: "/photos/cat.jpg", token: "-"}},
+		{"not_implemented", call{method: "PUT", path: "/photos/cat.jpg?acl"}},
+		{"method_not_allowed", call{method: "PATCH", path: "/photos/cat.jpg"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call) })
+	}
+}
+
+func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"attributes", call{method: "GET", path: "/photos/cat.jpg?attributes", header: []string{"x-amz-object-attributes: ETag,Checksum , ObjectParts", "x-amz-object-attributes: StorageClass,ObjectSize"}}},
+		{"attributes_multipart", call{method: "GET", path: "/photos/film?attributes=", header: []string{"x-amz-object-attributes: Checksum,ObjectParts"}}},
+		{"attributes_page", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-max-parts: 1", "x-amz-part-number-marker: 1"}}},
+		{"attributes_past_the_end", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-part-number-marker: 10000"}}},
+		{"attributes_no_parts", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ObjectParts", "x-amz-max-parts: 0"}}},
+		{"attributes_failed", call{method: "GET", path: "/photos/film?attributes", header: []string{"x-amz-object-attributes: ETag", `If-Match: "x"`}}},
+		{"attributes_absent", call{method: "GET", path: "/photos/absent?attributes", header: []string{"x-amz-object-attributes: ETag"}}},
 		{"form", call{method: "POST", path: "/photos", body: formOf("hello.txt", field{"key", "a b/${filename}"}, field{"Content-Type", "text/plain"}, field{"file", "hello"}), header: []string{formHeader}}},
 		{"form_200", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"success_action_status", "200"}, field{"file", ""}), header: []string{formHeader}}},
 		{"form_201", call{method: "POST", path: "/", body: formOf("<&>.txt", field{"key", "${filename}"}, field{"success_action_status", "201"}, field{"file", "hello"}), header: []string{formHeader, "Host: photos.s3.test"}}},
 		{"form_redirect", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "a b"}, field{"success_action_status", "201"}, field{"success_action_redirect", "https://example.org/done?a=1"}, field{"file", "hello"}), header: []string{formHeader}}},
 		{"form_no_page", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"success_action_redirect", "javascript:alert(1)"}, field{"success_action_status", "404"}, field{"file", "hello"}), header: []string{formHeader}}},
 		{"form_policy_expired", call{method: "POST", path: "/photos", body: formOf("x", field{"key", "k"}, field{"policy", base64.StdEncoding.EncodeToString([]byte(`{"expiration":"2026-01-02T03:04:05Z","conditions":[]}`))}, field{"file", "hello"}), header: []string{formHeader}}},
-		{"no_token", call{method: "GET", path: "/photos/cat.jpg", token: "-"}},
-		{"no_token_head", call{method: "HEAD", path: "/photos/cat.jpg", token: "-"}},
-		{"not_implemented", call{method: "PUT", path: "/photos/cat.jpg?acl"}},
-		{"method_not_allowed", call{method: "PATCH", path: "/photos/cat.jpg"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.scene(t)
-			rec := w.do(t, tc.call)
-			var got bytes.Buffer
-			fmt.Fprintf(&got, "%s %s\n%d\n", tc.method, tc.path, rec.Code)
-			for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
-				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
-			}
-			fmt.Fprintf(&got, "\n%s\n", rec.Body)
-			golden(t, tc.name, got.Bytes())
-		})
+		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call) })
 	}
+}
+
+// keepsItsForm compares the answer to a request with its golden file.
+func keepsItsForm(t *testing.T, name string, c call) {
+	t.Helper()
+	w := newWorld(t)
+	w.scene(t)
+	rec := w.do(t, c)
+	var got bytes.Buffer
+	fmt.Fprintf(&got, "%s %s\n%d\n", c.method, c.path, rec.Code)
+	for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
+		fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
+	}
+	fmt.Fprintf(&got, "\n%s\n", rec.Body)
+	golden(t, name, got.Bytes())
 }
 
 func golden(t *testing.T, name string, got []byte) {

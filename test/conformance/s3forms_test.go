@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,43 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
+
+// postForm sends a form with fields and a file ü.bin behind them, as a page does.
+func postForm(t *testing.T, to *url.URL, fields map[string]string, content []byte) (int, string) {
+	t.Helper()
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	for name, value := range fields {
+		if err := w.WriteField(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := w.CreateFormFile("file", "ü.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to.String(), &form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
 
 // TestFormsThatMinioSigns uploads as a page in a browser does, at a node that does
 // not lead, by policies that minio-go signs.
@@ -52,41 +90,6 @@ func TestFormsThatMinioSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	post := func(fields map[string]string, content []byte) (int, string) {
-		t.Helper()
-		var form bytes.Buffer
-		w := multipart.NewWriter(&form)
-		for name, value := range fields {
-			if err := w.WriteField(name, value); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f, err := w.CreateFormFile("file", "ü.bin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write(content); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), &form)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", w.FormDataContentType())
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
-	}
 	with := func(name, value string) map[string]string {
 		changed := map[string]string{name: value}
 		for n, v := range fields {
@@ -102,21 +105,21 @@ func TestFormsThatMinioSigns(t *testing.T) {
 		"another signature": with("x-amz-signature", strings.Repeat("0", 64)),
 		"one more field":    with("x-amz-meta-more", "x"),
 	} {
-		if code, text := post(bad, data[:100]); code != http.StatusForbidden || !strings.Contains(text, "AccessDenied") {
+		if code, text := postForm(t, to, bad, data[:100]); code != http.StatusForbidden || !strings.Contains(text, "AccessDenied") {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}
-	if code, text := post(fields, nil); code != http.StatusBadRequest || !strings.Contains(text, "EntityTooSmall") {
+	if code, text := postForm(t, to, fields, nil); code != http.StatusBadRequest || !strings.Contains(text, "EntityTooSmall") {
 		t.Errorf("nothing: %d %s", code, text)
 	}
-	if code, text := post(fields, append(slices.Clone(data), 'x')); code != http.StatusBadRequest || !strings.Contains(text, "EntityTooLarge") {
+	if code, text := postForm(t, to, fields, append(slices.Clone(data), 'x')); code != http.StatusBadRequest || !strings.Contains(text, "EntityTooLarge") {
 		t.Errorf("a byte more: %d %s", code, text)
 	}
 	for o := range c.ListObjects(ctx, bucket, minio.ListObjectsOptions{Recursive: true}) {
 		t.Errorf("a form that was refused stored %q, %v", o.Key, o.Err)
 	}
 	// The name of the file is put into the key, which then is what was signed.
-	code, text := post(with("key", "a b/${filename}"), data)
+	code, text := postForm(t, to, with("key", "a b/${filename}"), data)
 	if code != http.StatusCreated || !strings.Contains(text, "<Key>a b/ü.bin</Key>") {
 		t.Fatalf("%d %s", code, text)
 	}
