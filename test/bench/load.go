@@ -34,7 +34,7 @@ func newService(base, token string) (service, error) {
 
 // Bounds of one request.
 const (
-	requestTimeout = 30 * time.Second
+	requestTimeout = 5 * time.Minute // 64 large bodies at once
 	readBuffer     = 64 << 10
 )
 
