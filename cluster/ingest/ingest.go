@@ -98,9 +98,9 @@ const (
 	// DefaultBatch is 3 chunks: with what is written beside them they fit into one
 	// transaction of the block store. A body has three batches in memory at most.
 	DefaultBatch  = 3 * ChunkSize
-	DefaultMemory = 256 << 20
+	DefaultMemory = 96 << 20
 	// memoryPatience is the longest that a body waits for memory that others have.
-	memoryPatience = 10 * time.Second
+	memoryPatience = 30 * time.Second
 )
 
 // Options are what Ingest is made of. Fields that say so may be zero, the others are
