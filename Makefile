@@ -21,7 +21,8 @@ CHAOS_HANGS    ?= 300
 SOAK_FOR       ?= 30m
 
 # Packages whose tests run code of several goroutines at once.
-RACE ?= ./api/... ./cluster/... ./consensus/... ./peer/... ./storage/...
+# The state machine and its codecs have no goroutines: go test ./... is enough for them.
+RACE ?= ./api/... ./cluster/... ./consensus ./consensus/transport ./peer/... ./storage/...
 BENCH ?= ./...
 
 GOLANGCI_VERSION := v2.15.0
