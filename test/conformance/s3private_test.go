@@ -79,7 +79,7 @@ func TestStrangersGetNothingOfObjects(t *testing.T) {
 		t.Helper()
 		for _, n := range c.Nodes {
 			for _, k := range cids {
-				if got := peer.sees(t, n, k); got != want {
+				if got := peer.seesAtLast(t, n, k); got != want {
 					t.Errorf("%s gives a stranger %s: %v, want %v", n.Name, k, got, want)
 				}
 			}
@@ -90,7 +90,7 @@ func TestStrangersGetNothingOfObjects(t *testing.T) {
 		harness.Eventually(t, pinnedWithin, fmt.Sprintf("strangers are served: %v", want), func() (bool, error) {
 			for _, n := range c.Nodes {
 				for _, k := range cids {
-					if peer.sees(t, n, k) != want {
+					if peer.seesAtLast(t, n, k) != want {
 						return false, fmt.Errorf("%s, %s", n.Name, k)
 					}
 				}

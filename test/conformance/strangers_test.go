@@ -112,6 +112,36 @@ func (s *stranger) try(ctx context.Context, node peer.AddrInfo, c cid.Cid, want 
 	}
 }
 
+// askedAgain is how often a stranger asks that asks for much: what it takes is
+// bounded, and an answer may be lost with the connection that is cut for that.
+const askedAgain = 3
+
+// seesAtLast is sees for who asks for so much that an answer may not come.
+func (s *stranger) seesAtLast(t *testing.T, n *harness.Node, c cid.Cid) bool {
+	t.Helper()
+	node := publicOf(t, n)
+	for i := 1; ; i++ {
+		have, err := s.try(t.Context(), node, c, pb.Message_Wantlist_Have)
+		var block string
+		if err == nil {
+			block, err = s.try(t.Context(), node, c, pb.Message_Wantlist_Block)
+		}
+		if err == nil && (have == "none") != (block == "none") && i < askedAgain {
+			continue // it changed in between
+		}
+		switch {
+		case err == nil && (have == "none") != (block == "none"):
+			t.Errorf("%s answers %q to want-have and %q to want-block for %s", n.Name, have, block, c)
+			return block == "block"
+		case err == nil:
+			return block == "block"
+		case i == askedAgain:
+			t.Fatal(err)
+		}
+		t.Logf("%s: asked again: %v", n.Name, err)
+	}
+}
+
 // sees asks for c in both ways; both must say the same.
 func (s *stranger) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
 	t.Helper()
