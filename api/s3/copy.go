@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -27,7 +28,7 @@ func sourceOf(h http.Header) (src source, err error) {
 		src.version = text[at+len(versionID):]
 		text = text[:at]
 	}
-	text, ok := unescape(text, true)
+	text, ok := sigv4.Unescape(text, true)
 	if !ok {
 		return src, wrong
 	}

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
 // ours fails unless an error is one that is answered with a code of the table.
@@ -182,10 +184,10 @@ func FuzzEscape(f *testing.F) {
 		if want := strings.ToValidUTF8(text, "\ufffd"); err != nil || !utf8.ValidString(text) && got == text || utf8.ValidString(text) && got != want {
 			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}
-		if back, ok := unescape(escapeKey(text), false); !ok || back != text {
+		if back, ok := sigv4.Unescape(escapeKey(text), false); !ok || back != text {
 			t.Errorf("%q is encoded %q", text, escapeKey(text))
 		}
-		if back, ok := unescape(escapeKey(text), true); !ok || back != text {
+		if back, ok := sigv4.Unescape(escapeKey(text), true); !ok || back != text {
 			t.Errorf("%q is encoded %q", text, escapeKey(text))
 		}
 		if text != "" && len(text) <= state.MaxKeyBytes {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -41,7 +42,7 @@ func (s *surface) targetOf(r *http.Request) (target, error) {
 		var slash bool
 		bucket, rest, slash = strings.Cut(path, "/")
 		named = slash && rest != ""
-		if t.bucket, ok = unescape(bucket, false); !ok {
+		if t.bucket, ok = sigv4.Unescape(bucket, false); !ok {
 			return t, errorf(InvalidURI, "the path is not percent-encoded")
 		}
 	}
@@ -51,7 +52,7 @@ func (s *surface) targetOf(r *http.Request) (target, error) {
 	}
 	t.level = levelObject
 	var ok bool
-	if t.key, ok = unescape(rest, false); !ok {
+	if t.key, ok = sigv4.Unescape(rest, false); !ok {
 		return t, errorf(InvalidURI, "the path is not percent-encoded")
 	}
 	return t, nil
@@ -129,8 +130,8 @@ func parseQuery(raw string) (query, error) {
 		name, value, _ := strings.Cut(part, "=")
 		var p parameter
 		var ok bool
-		if p.name, ok = unescape(name, true); ok {
-			p.value, ok = unescape(value, true)
+		if p.name, ok = sigv4.Unescape(name, true); ok {
+			p.value, ok = sigv4.Unescape(value, true)
 		}
 		if !ok {
 			return nil, errorf(InvalidURI, "the query is not percent-encoded")
@@ -190,33 +191,6 @@ func decimal(text string) (n int64, ok bool) {
 		}
 	}
 	return n, true
-}
-
-// unescape decodes percent-encoding, and with plus a plus as a space.
-func unescape(text string, plus bool) (string, bool) {
-	if !strings.ContainsRune(text, '%') && (!plus || !strings.ContainsRune(text, '+')) {
-		return text, true
-	}
-	decoded := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '%':
-			if i+2 >= len(text) {
-				return "", false
-			}
-			high, low := nibble(text[i+1]), nibble(text[i+2])
-			if high < 0 || low < 0 {
-				return "", false
-			}
-			decoded = append(decoded, byte(high<<4|low))
-			i += 2
-		case c == '+' && plus:
-			decoded = append(decoded, ' ')
-		default:
-			decoded = append(decoded, c)
-		}
-	}
-	return string(decoded), true
 }
 
 // nibble is the value of a hexadecimal digit, or -1.

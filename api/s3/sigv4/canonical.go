@@ -98,7 +98,7 @@ func canonical(text []byte, r *http.Request, q *request, c *credential, path, pa
 // -_.~/ encoded. They differ for clients that send such bytes as they are, and
 // sign either; both stand for the same key.
 func (q *request) paths() []string {
-	plain, ok := unescape(q.path, false)
+	plain, ok := Unescape(q.path, false)
 	if !ok {
 		return []string{q.path}
 	}
@@ -186,8 +186,9 @@ func appendEscaped(text []byte, plain string, keepSlash bool) []byte {
 	return text
 }
 
-// unescape decodes percent-encoding, and a plus where it stands for a space.
-func unescape(text string, plus bool) (string, bool) {
+// Unescape decodes percent-encoding, and a plus where it stands for a space. It
+// returns false for what is not encoded so.
+func Unescape(text string, plus bool) (string, bool) {
 	if !strings.ContainsRune(text, '%') && (!plus || !strings.ContainsRune(text, '+')) {
 		return text, true
 	}

@@ -196,9 +196,9 @@ func FuzzPath(f *testing.F) {
 		if strings.HasPrefix(path, "/") && q.path != path {
 			t.Errorf("%q became %q", path, q.path)
 		}
-		plain, ok := unescape(q.path, false)
+		plain, ok := Unescape(q.path, false)
 		for _, p := range q.paths() {
-			if again, _ := unescape(p, false); ok && again != plain {
+			if again, _ := Unescape(p, false); ok && again != plain {
 				t.Errorf("%q and %q are not one key", q.path, p)
 			}
 		}

@@ -127,8 +127,8 @@ func parseQuery(raw string) ([]parameter, error) {
 		name, value, _ := strings.Cut(part, "=")
 		var p parameter
 		var ok bool
-		if p.name, ok = unescape(name, true); ok {
-			p.value, ok = unescape(value, true)
+		if p.name, ok = Unescape(name, true); ok {
+			p.value, ok = Unescape(value, true)
 		}
 		if !ok {
 			return nil, errorf(CodeURI, "the query is not percent-encoded")
