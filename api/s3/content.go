@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"hash"
 	"hash/crc32"
 	"hash/crc64"
 	"io"
@@ -22,33 +21,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// nvme is the polynomial of CRC-64/NVME, reflected (NVM Express NVM Command Set
-// Specification 1.0, section 5.2.1.3.4).
-const nvme = 0x9a6c9329ac4bc9b5
-
-var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	nvmeTable  = tableOfNVME()
-)
-
-func tableOfNVME() *crc64.Table { return crc64.MakeTable(nvme) }
-
 // algorithm is one of the checksums that a client may send beside MD5.
 type algorithm struct {
 	name   string // as state.Checksum has it
 	header string // as net/http writes it
 	size   int    // bytes
-	hash   func() hash.Hash
-	parts  bool // the object's can be composed of those of its parts
-	whole  bool // the object's can be that of all bytes, though it came in parts
+	parts  bool   // the object's can be composed of those of its parts
+	whole  bool   // the object's can be that of all bytes, though it came in parts
 }
 
 var algorithms = []algorithm{
-	{"CRC32", "X-Amz-Checksum-Crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, true, true},
-	{"CRC32C", "X-Amz-Checksum-Crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, true, true},
-	{"CRC64NVME", "X-Amz-Checksum-Crc64nvme", 8, func() hash.Hash { return crc64.New(nvmeTable) }, false, true},
-	{"SHA1", "X-Amz-Checksum-Sha1", sha1.Size, sha1.New, true, false},
-	{"SHA256", "X-Amz-Checksum-Sha256", sha256.Size, sha256.New, true, false},
+	{objects.CRC32, "X-Amz-Checksum-Crc32", crc32.Size, true, true},
+	{objects.CRC32C, "X-Amz-Checksum-Crc32c", crc32.Size, true, true},
+	{objects.CRC64NVME, "X-Amz-Checksum-Crc64nvme", crc64.Size, false, true},
+	{objects.SHA1, "X-Amz-Checksum-Sha1", sha1.Size, true, false},
+	{objects.SHA256, "X-Amz-Checksum-Sha256", sha256.Size, true, false},
 }
 
 // checksumNotValue are headers that begin as those of checksums do.
@@ -303,7 +290,7 @@ func (c *content) readAll() ([]byte, error) {
 	}
 	sums := objects.Sums{MD5: md5.Sum(body.Bytes())}
 	if c.algorithm != nil {
-		h := c.algorithm.hash()
+		h := objects.NewHash(c.algorithm.name)
 		h.Write(body.Bytes())
 		sums.By = map[string][]byte{c.algorithm.name: h.Sum(nil)}
 	}

@@ -227,7 +227,7 @@ func digest(name string, data []byte) []byte {
 	if err != nil {
 		panic(err)
 	}
-	h := a.hash()
+	h := objects.NewHash(a.name)
 	h.Write(data)
 	return h.Sum(nil)
 }

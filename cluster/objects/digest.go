@@ -38,8 +38,8 @@ var (
 // Algorithms lists the checksums.
 func Algorithms() []string { return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256} }
 
-// newHash returns a hash of an algorithm, nil for one that is not known.
-func newHash(algorithm string) hash.Hash {
+// NewHash returns a hash of an algorithm, nil for one that is not known.
+func NewHash(algorithm string) hash.Hash {
 	switch algorithm {
 	case CRC32:
 		return crc32.NewIEEE()
@@ -92,7 +92,7 @@ const unplaced = math.MaxUint64
 func newDigester(pool *sync.Pool, r io.Reader, algorithms []string, at uint64) (*digester, error) {
 	d := &digester{pool: pool, r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
 	for _, a := range algorithms {
-		h := newHash(a)
+		h := NewHash(a)
 		if h == nil {
 			return nil, state.Errorf(state.CodeInvalid, "checksum %q is not known", a)
 		}

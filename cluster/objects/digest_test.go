@@ -79,7 +79,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 				t.Errorf("%d bytes, %s: another tree", size, name)
 			}
 			for _, a := range Algorithms() {
-				h := newHash(a)
+				h := NewHash(a)
 				h.Write(data)
 				if !bytes.Equal(got.By[a], h.Sum(nil)) {
 					t.Errorf("%d bytes, %s: another %s", size, name, a)
@@ -118,13 +118,13 @@ func TestCombinedChecksumsAreThoseOfTheWhole(t *testing.T) {
 		for _, a := range []string{CRC32, CRC32C, CRC64NVME} {
 			c := combined{algorithm: a}
 			for _, part := range parts {
-				h := newHash(a)
+				h := NewHash(a)
 				h.Write(part)
 				if err := c.add(h.Sum(nil), uint64(len(part))); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h := newHash(a)
+			h := NewHash(a)
 			h.Write(whole)
 			if !bytes.Equal(c.bytes(), h.Sum(nil)) {
 				t.Fatalf("%s of %d parts: %x, want %x", a, len(parts), c.bytes(), h.Sum(nil))

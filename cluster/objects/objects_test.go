@@ -485,7 +485,7 @@ func TestUploads(t *testing.T) {
 		}
 		made = obj
 	}
-	h := newHash(CRC32)
+	h := NewHash(CRC32)
 	io.WriteString(h, first+last)
 	obj, body := w.read("bkt", "k")
 	if body != first+last || !strings.HasSuffix(obj.ETag, "-2") || obj.Meta["m"] != "1" || len(obj.Checksums) != 1 || !bytes.Equal(obj.Checksums[0].Value, h.Sum(nil)) {

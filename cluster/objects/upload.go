@@ -381,7 +381,7 @@ func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, er
 		return nil, nil
 	}
 	all := combined{algorithm: want.Algorithm}
-	composite := newHash(want.Algorithm)
+	composite := NewHash(want.Algorithm)
 	for _, p := range parts {
 		sum := checksum(p.Checksums, want.Algorithm)
 		if sum == nil {

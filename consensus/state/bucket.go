@@ -346,7 +346,7 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err != nil || old != nil && old.ID == o.ID {
 		return err
 	}
-	if err := cond.judge(old); err != nil {
+	if err := cond.Judge(old); err != nil {
 		return err
 	}
 	if err := v.room(tx, o.Size); err != nil {
@@ -458,7 +458,7 @@ func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
 			if err != nil {
 				return err
 			}
-			if err := v.If.judge(o); err != nil {
+			if err := v.If.Judge(o); err != nil {
 				return err
 			}
 			if o == nil {

@@ -413,9 +413,9 @@ func (v *Condition) Code(c *codec.Coder) {
 	codec.Strings(c, &v.Match, MaxMatches, MaxETagBytes)
 }
 
-// judge tells whether the condition holds for the current version, which is nil
+// Judge tells whether the condition holds for the current version, which is nil
 // when there is none.
-func (v *Condition) judge(current *Object) error {
+func (v *Condition) Judge(current *Object) error {
 	if v.Absent && current != nil {
 		return Errorf(CodePrecondition, "there is an object under this key")
 	}

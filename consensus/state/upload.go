@@ -376,7 +376,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		}
 		return Result{}, ErrNoUpload
 	}
-	if err := v.If.judge(old); err != nil {
+	if err := v.If.Judge(old); err != nil {
 		return Result{}, err
 	}
 	if err := b.room(tx, o.Size); err != nil {
