@@ -509,7 +509,7 @@ func testAWSVersions(t *testing.T, g gateway) {
 }
 
 func testRcloneVersions(t *testing.T, g gateway) {
-	x := g.tool(t, "RCLONE_CONFIG_R_TYPE=s3", "RCLONE_CONFIG_R_PROVIDER=Other", "RCLONE_CONFIG_R_ENV_AUTH=true", "RCLONE_CONFIG_R_ENDPOINT="+g.node.S3URL())
+	x := g.tool(t, "RCLONE_LOG_LEVEL=ERROR", "RCLONE_CONFIG_R_TYPE=s3", "RCLONE_CONFIG_R_PROVIDER=Other", "RCLONE_CONFIG_R_ENV_AUTH=true", "RCLONE_CONFIG_R_ENDPOINT="+g.node.S3URL())
 	bucket := "rclone" + randomName()
 	x.run("rclone", "mkdir", "r:"+bucket)
 	x.has(x.run("rclone", "backend", "versioning", "r:"+bucket, "Enabled"), "Enabled")
