@@ -1,8 +1,6 @@
 package s3
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,27 +46,6 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	identify(w.Header(), &o)
 	sayChecksums(w.Header(), &o)
 	return web.Empty(w, http.StatusOK)
-}
-
-// current returns the version that a request names: the current one, whatever it
-// is, or if the request says which, that one if it is current. There are no others.
-func (s *surface) current(r *request) (state.Object, error) {
-	ctx, cancel := r.soon()
-	defer cancel()
-	o, err := s.objects.Object(ctx, r.account(), r.bucket, r.key)
-	if err != nil {
-		return o, err
-	}
-	return o, versionIs(&o, r.query.get("versionId"))
-}
-
-// versionIs refuses a version that is not the current one. "null" is what a bucket
-// without versions calls its only one.
-func versionIs(o *state.Object, version string) error {
-	if version == "" || version == "null" || version == string(o.ID) {
-		return nil
-	}
-	return errorf(NoSuchVersion, "the specified version does not exist")
 }
 
 // overrides are the headers that a request may set in the answer, and by which
@@ -305,7 +282,9 @@ func (s *sending) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// deleteObject removes an object. That there is none is no error.
+// deleteObject removes an object, or one version of it if that is named. That there
+// is none is no error. Without versions the answer says of every object that it is a
+// delete marker, as the specification has it.
 func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	condition, err := writeCondition(r.Header)
 	if err != nil {
@@ -314,33 +293,21 @@ func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	if condition.Absent {
 		return notImplemented("If-None-Match of a deletion")
 	}
-	ctx, cancel := r.soon()
-	defer cancel()
-	if err := s.remove(ctx, r, doomed{key: r.key, version: r.query.get("versionId")}, condition); err != nil {
+	id, err := r.query.version()
+	if err != nil {
 		return err
 	}
-	w.Header().Set("X-Amz-Delete-Marker", "true")
-	return web.Empty(w, http.StatusNoContent)
-}
-
-// remove deletes one object, or one version of it if that is named.
-func (s *surface) remove(ctx context.Context, r *request, d doomed, c state.Condition) error {
-	if d.version != "" && d.version != "null" {
-		o, err := s.objects.Object(ctx, r.account(), r.bucket, d.key)
-		if errors.Is(err, state.ErrNoKey) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := versionIs(&o, d.version); err != nil {
-			return err
-		}
-		if len(c.Match) == 0 {
-			c.Match = []string{o.ETag} // or another version would go, should one come now
-		} else if !matches(c.Match, o.ETag) {
-			return state.ErrPrecondition
-		}
+	ctx, cancel := r.soon()
+	defer cancel()
+	gone, err := s.objects.Delete(ctx, r.account(), r.bucket, r.key, id, condition)
+	if err != nil {
+		return err
 	}
-	return s.objects.Delete(ctx, r.account(), r.bucket, d.key, c)
+	if gone.Marker || !gone.Versioned {
+		w.Header().Set("X-Amz-Delete-Marker", "true")
+	}
+	if gone.Versioned {
+		w.Header().Set("X-Amz-Version-Id", string(gone.ID))
+	}
+	return web.Empty(w, http.StatusNoContent)
 }
