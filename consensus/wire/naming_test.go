@@ -66,5 +66,6 @@ func namings() []state.Command {
 		&state.DeleteBucket{Account: "account", Name: "bucket", Born: born},
 		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
 		&state.Fence{Node: "node", Epoch: 3},
+		&state.ClearUploads{Items: []state.UploadRef{{Account: "account", Born: born, ID: "up"}}},
 	}
 }
