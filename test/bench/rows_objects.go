@@ -194,11 +194,11 @@ type partsOf struct {
 	etags  []string
 }
 
-// differing are parts of one size, each of other bytes.
+// differing are parts of one size, each of other bytes, and of others each time.
 func differing(parts, size int) (p partsOf) {
-	for n := range parts {
+	for range parts {
 		body := make([]byte, size)
-		binary.LittleEndian.PutUint64(body, uint64(n))
+		binary.LittleEndian.PutUint64(body, rand.Uint64())
 		p.bodies = append(p.bodies, body)
 		p.etags = append(p.etags, fmt.Sprintf("%x", md5.Sum(body)))
 	}
@@ -245,7 +245,6 @@ func (s *store) upload(to service, key string, p partsOf, clients int) {
 func measureUploads(b *bench) {
 	s := newStore(b, harness.Options{})
 	to := s.at(s.cluster.Followers()[0])
-	p := differing(b.parts, tinyPart)
 	beside := func(while string) func() {
 		ctx, stop := context.WithCancel(b.ctx)
 		l := s.puts(while, tinyPart, others)
@@ -267,12 +266,13 @@ func measureUploads(b *bench) {
 		}
 	}
 	for range uploadRounds {
+		p := differing(b.parts, tinyPart)
 		path := s.parts(to, "parts", p, objectClients)
 		end := beside("completing")
 		row{work: fmt.Sprintf("complete an upload of %d parts", b.parts), result: ms(s.complete(to, path, p)), target: "300 ms for 10,000"}.print()
 		end()
 	}
-	path := s.parts(to, "parts", p, objectClients)
+	path := s.parts(to, "parts", differing(b.parts, tinyPart), objectClients)
 	end := beside("aborting")
 	began := time.Now()
 	s.one(to, http.MethodDelete, path, nil)
