@@ -215,6 +215,13 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
 			return err
 		}
+		left, err := endedIn(tx, part(table(tableEnded), a), e.settle)
+		if err != nil {
+			return err
+		}
+		if err := clearEnded(tx, left, e); err != nil {
+			return err
+		}
 		for _, t := range []byte{tableBucket, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
