@@ -307,19 +307,36 @@ func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string, 
 var errTorn = errors.New("fake: the disk is gone")
 
 type tornReader struct {
-	*bytes.Reader
+	io.ReadSeeker
 	left int
 }
 
 func (t *tornReader) Read(p []byte) (int, error) {
 	if t.left < 0 {
-		return t.Reader.Read(p)
+		return t.ReadSeeker.Read(p)
 	}
 	if t.left == 0 {
 		return 0, errTorn
 	}
-	n, err := t.Reader.Read(p[:min(len(p), t.left)])
+	n, err := t.ReadSeeker.Read(p[:min(len(p), t.left)])
 	t.left -= n
+	return n, err
+}
+
+// WriteTo writes block by block, as content of the real one does.
+func (t *tornReader) WriteTo(w io.Writer) (n int64, err error) {
+	for block := make([]byte, 300_000); err == nil; {
+		var read, written int
+		read, err = t.Read(block)
+		if read > 0 {
+			var failed error
+			written, failed = w.Write(block[:read])
+			n, err = n+int64(written), errors.Join(err, failed)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
 	return n, err
 }
 

@@ -211,7 +211,8 @@ func unsatisfiable(size int64) *Error {
 	return errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
 }
 
-// copyBuffer is how much of an object is on its way at once.
+// copyBuffer is how much of an object is written at once. A client has the time of a
+// stall for each.
 const copyBuffer = 256 << 10
 
 // sendContent answers with a piece of an object. The first bytes are read before
@@ -230,38 +231,55 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	if _, err := f.Seek(piece.first, io.SeekStart); err != nil {
 		return fmt.Errorf("seek in content: %w", err)
 	}
+	out := &sending{out: newSteady(w, s.stall), left: piece.count, begin: func() {
+		head(w.Header(), r, o, piece, partial)
+		w.WriteHeader(statusOf(partial))
+	}}
 	buffer, ok := s.buffers.Get().(*[]byte)
 	if !ok {
 		b := make([]byte, copyBuffer)
 		buffer = &b
 	}
 	defer s.buffers.Put(buffer)
-	n, err := io.ReadAtLeast(f, (*buffer)[:min(piece.count, copyBuffer)], 1)
-	if err != nil {
-		return fmt.Errorf("read content: %w", short(err))
+	_, err = io.CopyBuffer(out, f, *buffer)
+	switch {
+	case out.left == 0:
+		return nil
+	case err == nil:
+		err = io.ErrUnexpectedEOF // content of fewer bytes than its record says
 	}
-	head(w.Header(), r, o, piece, partial)
-	w.WriteHeader(statusOf(partial))
-	out := newSteady(w, s.stall)
-	for left := piece.count; ; {
-		if _, err := out.Write((*buffer)[:n]); err != nil {
-			return fmt.Errorf("write content: %w", err)
-		}
-		if left -= int64(n); left == 0 {
-			return nil
-		}
-		if n, err = io.ReadAtLeast(f, (*buffer)[:min(left, copyBuffer)], 1); err != nil {
-			return fmt.Errorf("read content: %w", short(err))
-		}
-	}
+	return fmt.Errorf("send content: %w", err)
 }
 
-// short is the error of content that has fewer bytes than its record says.
-func short(err error) error {
-	if err == io.EOF { //nolint:errorlint // what ReadAtLeast itself returns
-		return io.ErrUnexpectedEOF
+// sending takes a piece of content, of which the answer begins with the first bytes.
+type sending struct {
+	out   io.Writer
+	begin func() // nil: it has begun
+	left  int64  // bytes
+}
+
+// errSent ends the reading behind the piece.
+var errSent = errors.New("all of it is sent")
+
+// Write implements io.Writer.
+func (s *sending) Write(b []byte) (written int, err error) {
+	if s.begin != nil {
+		s.begin()
+		s.begin = nil
 	}
-	return err
+	for len(b) > 0 && s.left > 0 {
+		n, err := s.out.Write(b[:min(int64(len(b)), s.left, copyBuffer)])
+		written += n
+		s.left -= int64(n)
+		if err != nil {
+			return written, err
+		}
+		b = b[n:]
+	}
+	if s.left == 0 {
+		return written, errSent
+	}
+	return written, nil
 }
 
 // deleteObject removes an object, or one version of it if that is named. That there
