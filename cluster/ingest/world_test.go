@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
-	"golang.org/x/sync/semaphore"
 	ipld "github.com/ipfs/go-ipld-format"
+	"golang.org/x/sync/semaphore"
 )
 
 // bytesOf are n bytes, the same for a seed.
