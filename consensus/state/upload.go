@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -381,10 +382,14 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	if u == nil {
-		if o.Upload != "" && old != nil && old.Upload == o.Upload {
-			return Result{}, nil
+		made, err := b.version(tx, old, o.Key, o.ID)
+		if err == nil && made == nil && o.Upload != "" && old != nil && old.Upload == o.Upload {
+			made = old
 		}
-		return Result{}, ErrNoUpload
+		if err != nil || made == nil {
+			return Result{}, cmp.Or(err, error(ErrNoUpload))
+		}
+		return b.made(made), nil
 	}
 	if err := v.If.Judge(old); err != nil {
 		return Result{}, err
@@ -392,7 +397,11 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err := b.room(tx, o.Size); err != nil {
 		return Result{}, err
 	}
-	return Result{}, gathered(tx, func(tx Tx) error {
+	s, err := b.succeed(tx, &o, old)
+	if err != nil {
+		return Result{}, err
+	}
+	return b.made(&o), gathered(tx, func(tx Tx) error {
 		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
 		if err != nil {
 			return err
@@ -404,9 +413,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}
-		if old != nil {
-			l.drops = append(l.drops, link{old.Root, old.ID})
-		}
+		l.drops = append(l.drops, s.drops()...)
 		if err := l.judge(tx); err != nil {
 			return err
 		}
@@ -415,7 +422,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		}
 		if len(parts) > e.freed() { // ClearUploads frees them, and now goes what is replaced
 			l.drops = l.drops[len(parts):]
-			if err := b.putObject(tx, &o, old, &l, e); err != nil {
+			if err := b.putObject(tx, &o, &s, &l, e); err != nil {
 				return err
 			}
 			owed, err := l.owed(tx, parts)
@@ -430,7 +437,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 				return err
 			}
 		}
-		return b.putObject(tx, &o, old, &l, e)
+		return b.putObject(tx, &o, &s, &l, e)
 	})
 }
 

@@ -61,7 +61,8 @@ const (
 	kindCopyPart         = 43
 	kindCompleteUpload   = 44
 	kindFence            = 45
-	kindClearUploads     = 46
+	kindSetVersioning    = 46
+	kindClearUploads     = 47
 )
 
 // Bounds of what this package reads and writes.
@@ -178,6 +179,8 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindCompleteUpload, nil
 	case *state.Fence:
 		return kindFence, nil
+	case *state.SetVersioning:
+		return kindSetVersioning, nil
 	case *state.ClearUploads:
 		return kindClearUploads, nil
 	}
@@ -276,6 +279,8 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.CompleteUpload), nil
 	case kindFence:
 		return new(state.Fence), nil
+	case kindSetVersioning:
+		return new(state.SetVersioning), nil
 	case kindClearUploads:
 		return new(state.ClearUploads), nil
 	}
