@@ -51,8 +51,13 @@ func (n *Node) hidden(owner string) bool {
 	return err != nil || root.Private()
 }
 
+// maxAhead is how many files this node reads ahead in, each up to 15 blocks of 1 MiB:
+// who takes what is read slowly holds them.
+const maxAhead = 8
+
 // files imports and reads files, for the content use case.
 type files struct {
+	ahead   *dag.Ahead
 	peer    *peer.Peer
 	blocks  *blocks.Store
 	members func() []state.Node
@@ -91,7 +96,7 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 		})
 		return found, err
 	}
-	file, err := dag.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
+	file, err := f.ahead.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
 		if ipld.IsNotFound(err) {
 			err = state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)

@@ -18,6 +18,14 @@ import (
 // reader asks for ten at once.
 const readAhead = 10
 
+// Ahead bounds what files read ahead, all together: the UnixFS reader may hold 15
+// blocks of each, for as long as who reads it takes. Files beyond the bound read a
+// block when they need it.
+type Ahead struct{ files chan struct{} }
+
+// NewAhead lets so many files read ahead at a time.
+func NewAhead(files int) *Ahead { return &Ahead{make(chan struct{}, files)} }
+
 // File reads a UnixFS file or a raw block. It is for one goroutine.
 type File struct {
 	r     unixfsio.DagReader
@@ -29,8 +37,13 @@ type File struct {
 // is answered: ErrIsDirectory, ErrNotFile, ErrUnsupportedCodec, or what from
 // returned. ctx lives until Close.
 func Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
+	return (*Ahead)(nil).Open(ctx, from, root)
+}
+
+// Open is Open of a file that reads ahead only within the bound.
+func (all *Ahead) Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	a := &ahead{from: from, cancel: cancel, slots: make(chan struct{}, readAhead)}
+	a := &ahead{from: from, cancel: cancel, slots: make(chan struct{}, readAhead), all: all}
 	node, err := a.Get(ctx, root)
 	if err != nil {
 		a.close()
@@ -76,11 +89,40 @@ type ahead struct {
 	cancel context.CancelFunc
 	slots  chan struct{}
 	reads  sync.WaitGroup
+	all    *Ahead // nil: no bound
+
+	// mu guards may.
+	mu  sync.Mutex
+	may bool // it counts among the files of all
 }
 
 func (a *ahead) close() {
 	a.cancel()
 	a.reads.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.may {
+		a.may = false
+		<-a.all.files
+	}
+}
+
+// mayReadAhead tells whether the file is one of those that may, as soon as there is
+// room for it and until it is closed.
+func (a *ahead) mayReadAhead() bool {
+	if a.all == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.may {
+		select {
+		case a.all.files <- struct{}{}:
+			a.may = true
+		default:
+		}
+	}
+	return a.may
 }
 
 // Get implements ipld.NodeGetter.
@@ -114,9 +156,21 @@ func (a *ahead) Get(ctx context.Context, c cid.Cid) (ipld.Node, error) {
 }
 
 // GetMany implements ipld.NodeGetter: it reads in parallel, a bounded number
-// at a time.
+// at a time. Without reading ahead it reads the first, and says of the others that
+// they were canceled: when the UnixFS reader comes to one of these it asks anew.
 func (a *ahead) GetMany(ctx context.Context, cids []cid.Cid) <-chan *ipld.NodeOption {
 	out := make(chan *ipld.NodeOption, len(cids))
+	if len(cids) > 1 && !a.mayReadAhead() {
+		a.reads.Go(func() {
+			defer close(out)
+			n, err := a.Get(ctx, cids[0])
+			out <- &ipld.NodeOption{Node: n, Err: err}
+			if err == nil {
+				out <- &ipld.NodeOption{Err: context.Canceled}
+			}
+		})
+		return out
+	}
 	var many sync.WaitGroup
 	a.reads.Go(func() {
 		defer close(out)
