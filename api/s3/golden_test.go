@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,11 +167,37 @@ func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	}
 }
 
-// keepsItsForm compares the answer to a request with its golden file.
-func keepsItsForm(t *testing.T, name string, c call) {
+func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"public_create", call{method: "PUT", path: "/new", header: []string{"x-amz-acl: public-read"}}},
+		{"public_put_acl", call{method: "PUT", path: "/shown?acl", header: []string{"x-amz-acl: private"}}},
+		{"public_put_acl_malformed", call{method: "PUT", path: "/shown?acl", body: "<AccessControlPolicy/>"}},
+		{"public_put_acl_not_implemented", call{method: "PUT", path: "/shown?acl", header: []string{"x-amz-acl: authenticated-read"}}},
+		{"public_bucket_acl", call{method: "GET", path: "/shown?acl"}},
+		{"public_policy_status", call{method: "GET", path: "/shown?policyStatus"}},
+		{"public_object_acl", call{method: "GET", path: "/shown/k?acl"}},
+		{"public_put", call{method: "PUT", path: "/shown/k", body: "x", header: []string{"x-amz-acl: public-read"}}},
+		{"public_put_private", call{method: "PUT", path: "/shown/k", body: "x", header: []string{"x-amz-acl: private"}}},
+		{"private_put_public", call{method: "PUT", path: "/photos/k", body: "x", header: []string{"x-amz-acl: public-read"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			keepsItsForm(t, tc.name, tc.call,
+				call{method: "PUT", path: "/shown", header: []string{"x-amz-acl: public-read"}}, call{method: "PUT", path: "/shown/k"})
+		})
+	}
+}
+
+// keepsItsForm compares the answer to a request with its golden file, after others.
+func keepsItsForm(t *testing.T, name string, c call, before ...call) {
 	t.Helper()
 	w := newWorld(t)
 	w.scene(t)
+	for _, b := range before {
+		w.must(t, http.StatusOK, b)
+	}
 	rec := w.do(t, c)
 	var got bytes.Buffer
 	fmt.Fprintf(&got, "%s %s\n%d\n", c.method, c.path, rec.Code)

@@ -76,6 +76,7 @@ func (s *surface) operations() []operation {
 		{"GetBucketLocation", bucket, get, "location", false, needRead, s.probe(probeLocation)},
 		{"GetBucketVersioning", bucket, get, "versioning", false, needRead, s.probe(probeVersioning)},
 		{"GetBucketAcl", bucket, get, "acl", false, needRead, s.probe(probeACL)},
+		{"PutBucketAcl", bucket, put, "acl", false, needWrite, s.putBucketACL},
 		{"GetBucketPolicyStatus", bucket, get, "policyStatus", false, needRead, s.probe(probePolicyStatus)},
 		{"GetBucketLifecycleConfiguration", bucket, get, "lifecycle", false, needRead, s.probe(nothing(NoSuchLifecycleConfiguration, "the lifecycle configuration does not exist"))},
 		{"GetBucketPolicy", bucket, get, "policy", false, needRead, s.probe(nothing(NoSuchBucketPolicy, "the bucket policy does not exist"))},

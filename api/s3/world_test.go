@@ -157,6 +157,6 @@ func (w *world) must(t testing.TB, status int, c call) *httptest.ResponseRecorde
 func (w *world) put(t testing.TB, path, body string, header ...string) {
 	t.Helper()
 	bucket, _, _ := strings.Cut(path[1:], "/")
-	_ = w.fake.CreateBucket(context.Background(), w.who.Account, bucket) // it may be there
+	_ = w.fake.CreateBucket(context.Background(), w.who.Account, bucket, false) // it may be there
 	w.must(t, http.StatusOK, call{method: "PUT", path: path, body: body, header: header})
 }

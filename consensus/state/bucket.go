@@ -140,8 +140,10 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 	} else if n > 0 {
 		return Result{}, Errorf(CodeNotEmpty, "the bucket %q has %d objects", b.Name, n)
 	}
-	if err := tx.Delete(bucketKey(b.Account, b.Name)); err != nil {
-		return Result{}, err
+	for _, k := range []key{bucketKey(b.Account, b.Name), turningKey(b.Account, b.Name)} {
+		if err := tx.Delete(k); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
 		return Result{}, err
@@ -206,7 +208,7 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
 			return err
 		}
-		for _, t := range []byte{tableBucket, tableEmptying} {
+		for _, t := range []byte{tableTurning, tableBucket, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
 			}
@@ -276,6 +278,11 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 		return nil
 	}
 	return count(tx, v.stored(storedBytes), bytes)
+}
+
+// naming is the link of an object of the bucket to its content.
+func (v *Bucket) naming(o *Object, content *Content) linking {
+	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public}
 }
 
 // putObject writes an object in the place of old, which may be nil, and makes the
@@ -352,7 +359,7 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err := v.room(tx, o.Size); err != nil {
 		return err
 	}
-	l := linking{account: v.Account, link: link{o.Root, o.ID}, content: content}
+	l := v.naming(&o, content)
 	if old != nil {
 		l.drops = []link{{old.Root, old.ID}}
 	}

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/ipfs/go-cid"
 )
@@ -34,7 +36,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableTurning,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -277,6 +279,15 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))
+		public := uint64(0)
+		for _, row := range m.rows(tableLink) {
+			if strings.HasPrefix(row.key, string(linksOf(r.Key))) && isPublic([]byte(row.value)) {
+				public++
+			}
+		}
+		if r.Public != public {
+			m.t.Errorf("root %s counts %d public links, has %d", r.Key, r.Public, public)
+		}
 		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Links != names || r.Refs+r.Guards+r.Links == 0 {
 			m.t.Errorf("root %s says %d refs, %d guards and %d links, has %d, %d and %d",
 				r.Key, r.Refs, r.Guards, r.Links, refs[r.Key], guards[r.Key], names)
@@ -313,11 +324,11 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 	m.t.Helper()
 	names := map[RootKey][]AccountID{}
-	name := func(a AccountID, k RootKey, id VersionID) {
+	name := func(a AccountID, k RootKey, id VersionID, public bool) {
 		if has, _ := has(want, linkKey(k, a, id)); has {
 			m.t.Errorf("two versions %s name root %s", id, k)
 		}
-		set(m.t, want, linkKey(k, a, id), nil)
+		set(m.t, want, linkKey(k, a, id), linkRow(public))
 		names[k] = append(names[k], a)
 		if !m.kept(k) {
 			m.t.Errorf("version %s names root %s, which is not kept", id, k)
@@ -329,11 +340,13 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			m.t.Fatal(err)
 		}
 		open := map[Incarnation]string{}
+		public := map[Incarnation]func(row key, l link) bool{}
 		for _, b := range buckets {
 			if open[b.Born] != "" {
 				m.t.Errorf("buckets %s and %s are one", b.Name, open[b.Born])
 			}
 			open[b.Born] = b.Name
+			public[b.Born] = m.wantPublic(want, &b)
 		}
 		of, objects, err := rowsIn[Object](m, tableObject, a, part(table(tableObject), a), 1<<20)
 		if err != nil {
@@ -348,7 +361,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			}
 			bump(m.t, want, of[i].stored(storedKeys), 1)
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
-			name(a, o.Root, o.ID)
+			name(a, o.Root, o.ID, public[of[i].Born](of[i].objectKey(o.Key), link{o.Root, o.ID}))
 		}
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {
@@ -379,9 +392,32 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
 					m.t.Fatal(err)
 				}
-				name(a, p.Root, p.ID)
+				name(a, p.Root, p.ID, false)
 			}
 		}
 	}
 	return names
+}
+
+// wantPublic tells of a bucket's records whether their links should count as public:
+// as the bucket says, but for those that a walk has not come to, which may be either.
+func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool {
+	m.t.Helper()
+	next, turning, err := m.Get(turningKey(b.Account, b.Name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if turning {
+		set(m.t, want, turningKey(b.Account, b.Name), next)
+	}
+	return func(row key, l link) bool {
+		if !turning || bytes.Compare(row, next) < 0 {
+			return b.Public
+		}
+		now, _, err := m.Get(linkKey(l.root, b.Account, l.id))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return isPublic(now)
+	}
 }

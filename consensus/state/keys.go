@@ -46,7 +46,8 @@ const (
 	tableStored     = 'n' // account, incarnation, what -> how many or much of it the bucket has
 	tableBegun      = 'v' // created, account, incarnation, upload -> begun
 	tableEmptying   = 'x' // account, incarnation of a deleted bucket that has uploads -> -
-	tableLink       = 'q' // root, account, version -> -
+	tableTurning    = 'y' // account, name of a bucket whose setting has changed -> key to go on from
+	tableLink       = 'q' // root, account, version -> whether it counts as public
 	tableFence      = 'f' // node -> epoch
 
 	pinByID    = 'r' // request -> locator

@@ -83,7 +83,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}}, Origins: []string{"/o"},
 	}
 	linked := root
-	linked.Links = 300
+	linked.Links, linked.Public = 300, 299
 	add("root-1", root.Code)
 	add("root-2", linked.Code)
 	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
@@ -94,7 +94,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
 		Blake3: blake3,
 	}
-	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5}).Code)
+	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Public: true}).Code)
 	add("object", object.Code)
 	add("upload", (&Upload{
 		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},

@@ -38,6 +38,7 @@ type Bucket struct {
 	Name    string
 	Born    Incarnation
 	Created Millis
+	Public  bool // its objects may be seen by everybody, by their CIDs
 }
 
 // Code implements the record's form.
@@ -47,6 +48,7 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.String(c, &v.Name, maxBucketName)
 	codec.Uint(c, &v.Born)
 	codec.Int(c, &v.Created)
+	codec.Bool(c, &v.Public)
 }
 
 // VersionID names one version of one object, and one part; it is unique, and its

@@ -118,14 +118,11 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 		}
 	}
 	err := w.walk(from, func(_, value []byte) error {
-		var o Object
-		c := codec.Decoder(value)
-		if o.codeListed(c); c.More() { // it is all right, and the rest is left
+		o, err := decodeListed(value)
+		if err == nil {
 			page.Objects = append(page.Objects, o)
-			return nil
 		}
-		_, err := c.Finish()
-		return fmt.Errorf("state: %T: %w", o, err)
+		return err
 	})
 	if err != nil {
 		return ObjectsPage{}, err
@@ -135,6 +132,17 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 		page.Truncated, page.Next = true, w.last
 	}
 	return page, nil
+}
+
+// decodeListed reads of an object's record what a list shows.
+func decodeListed(value []byte) (Object, error) {
+	var o Object
+	c := codec.Decoder(value)
+	if o.codeListed(c); c.More() { // it is all right, and the rest is left
+		return o, nil
+	}
+	_, err := c.Finish()
+	return Object{}, fmt.Errorf("state: %T: %w", o, err)
 }
 
 // Uploads returns a page of a bucket's open uploads by key and then by id. AfterKey

@@ -390,7 +390,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
-		l := linking{account: v.Account, link: link{o.Root, o.ID}, content: &v.Content}
+		l := b.naming(&o, &v.Content)
 		if old != nil {
 			l.drops = append(l.drops, link{old.Root, old.ID})
 		}

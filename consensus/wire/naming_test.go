@@ -66,5 +66,8 @@ func namings() []state.Command {
 		&state.DeleteBucket{Account: "account", Name: "bucket", Born: born},
 		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
 		&state.Fence{Node: "node", Epoch: 3},
+		&state.CreateBucket{Bucket: state.Bucket{Account: "account", Name: "shown", Created: 4, Public: true}},
+		&state.SetBucketPublic{Account: "account", Name: "shown", Born: born, Public: true},
+		&state.TurnBuckets{Items: []state.BucketName{{Account: "account", Name: "shown"}}},
 	}
 }
