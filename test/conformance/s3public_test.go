@@ -250,3 +250,67 @@ func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Stock tools make buckets public with the words that they have for it, and put objects
+// into them.
+func TestStockToolsMakeBucketsPublic(t *testing.T) {
+	g := newGateway(t, harness.Options{})
+	o := &objects{t: t, cluster: g.cluster, token: g.key.Token, turn: &atomic.Int64{}}
+	isPublic := func(x *tool, bucket string, want bool) {
+		x.t.Helper()
+		x.has(string(o.as(x.t).ok(http.StatusOK, http.MethodGet, "/"+bucket+"?policyStatus", nil).Body), fmt.Sprintf("<IsPublic>%v</IsPublic>", want))
+	}
+	t.Run("aws", func(t *testing.T) {
+		x, bucket := g.tool(t, "AWS_PAGER="), "aws"+randomName()
+		aws := func(args ...string) string {
+			return x.run("/usr/bin/aws", append([]string{"--endpoint-url", g.node.S3URL()}, args...)...)
+		}
+		aws("s3api", "create-bucket", "--bucket", bucket, "--acl", "public-read")
+		isPublic(x, bucket, true)
+		aws("s3", "cp", "--acl", "public-read", x.file("small", 100), "s3://"+bucket+"/small")
+		x.has(aws("s3api", "get-object-acl", "--bucket", bucket, "--key", "small"), "AllUsers", "FULL_CONTROL")
+		aws("s3api", "put-bucket-acl", "--bucket", bucket, "--acl", "private")
+		isPublic(x, bucket, false)
+		policy := strings.TrimSpace(aws("s3api", "get-bucket-acl", "--bucket", bucket))
+		policy = strings.Replace(policy, `"Grants": [`, `"Grants": [{"Grantee": {"Type": "Group", "URI": "http://acs.amazonaws.com/groups/global/AllUsers"}, "Permission": "READ"},`, 1)
+		aws("s3api", "put-bucket-acl", "--bucket", bucket, "--access-control-policy", policy)
+		isPublic(x, bucket, true)
+		if out, err := x.try("/usr/bin/aws", "--endpoint-url", g.node.S3URL(), "s3api", "put-bucket-acl", "--bucket", bucket, "--acl", "authenticated-read"); err == nil || !strings.Contains(out, "NotImplemented") {
+			t.Errorf("authenticated-read: %v %s", err, out)
+		}
+		isPublic(x, bucket, true)
+	})
+	t.Run("s3cmd", func(t *testing.T) {
+		x, bucket := g.tool(t), "s3cmd"+randomName()
+		host := strings.TrimPrefix(g.node.S3URL(), "http://")
+		s3cmd := func(args ...string) string {
+			return x.run("s3cmd", append([]string{
+				"--access_key=" + g.key.AccessKeyID, "--secret_key=" + g.key.SecretAccessKey, "--host=" + host, "--host-bucket=" + host, "--no-ssl", "--no-progress",
+			}, args...)...)
+		}
+		s3cmd("mb", "s3://"+bucket)
+		isPublic(x, bucket, false)
+		s3cmd("setacl", "--acl-public", "s3://"+bucket)
+		isPublic(x, bucket, true)
+		s3cmd("put", x.file("small", 100), "s3://"+bucket+"/plain")
+		s3cmd("put", "--acl-public", x.file("small", 100), "s3://"+bucket+"/public")
+		x.has(s3cmd("info", "s3://"+bucket), "anon")
+		s3cmd("setacl", "--acl-private", "s3://"+bucket)
+		isPublic(x, bucket, false)
+		s3cmd("mb", "--acl-public", "s3://more-"+bucket)
+		isPublic(x, "more-"+bucket, true)
+	})
+	t.Run("rclone", func(t *testing.T) {
+		x, bucket := g.tool(t,
+			"RCLONE_CONFIG_H_TYPE=s3", "RCLONE_CONFIG_H_PROVIDER=Other", "RCLONE_CONFIG_H_ENDPOINT="+g.node.S3URL(),
+			"RCLONE_CONFIG_H_ACCESS_KEY_ID="+g.key.AccessKeyID, "RCLONE_CONFIG_H_SECRET_ACCESS_KEY="+g.key.SecretAccessKey,
+		), "rclone"+randomName()
+		x.run("rclone", "mkdir", "--s3-bucket-acl", "public-read", "h:"+bucket)
+		isPublic(x, bucket, true)
+		x.run("rclone", "copyto", "--s3-acl", "public-read", x.file("small", 100), "h:"+bucket+"/public")
+		// It says private of every object where it is not told otherwise.
+		if out, err := x.try("rclone", "--retries", "1", "copyto", x.file("small", 100), "h:"+bucket+"/plain"); err != nil && !strings.Contains(out, "it is public with every object in it") {
+			t.Errorf("%v %s", err, out)
+		}
+	})
+}
