@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxConfiguration bounds the bodies of CreateBucket and PutBucketAcl, in bytes.
+// maxConfiguration bounds the bodies of CreateBucket, PutBucketAcl and
+// PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
@@ -137,14 +138,6 @@ func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) 
 		x.escape(s.region)
 	}
 	x.end("LocationConstraint")
-	return x, nil
-}
-
-// probeVersioning says that versioning was never turned on.
-func probeVersioning(*surface, *request, *state.Bucket) (*xmlWriter, error) {
-	x := newXML()
-	x.root("VersioningConfiguration")
-	x.end("VersioningConfiguration")
 	return x, nil
 }
 

@@ -30,6 +30,7 @@ type world struct {
 	who        accounts.Principal
 	mu         sync.Mutex
 	passed     time.Duration
+	marker     state.VersionID // of versions
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
@@ -159,4 +160,11 @@ func (w *world) put(t testing.TB, path, body string, header ...string) {
 	bucket, _, _ := strings.Cut(path[1:], "/")
 	_ = w.fake.CreateBucket(context.Background(), w.who.Account, bucket, false) // it may be there
 	w.must(t, http.StatusOK, call{method: "PUT", path: path, body: body, header: header})
+}
+
+// shown makes a public bucket with an object.
+func (w *world) shown(t testing.TB) {
+	t.Helper()
+	w.must(t, http.StatusOK, call{method: "PUT", path: "/shown", header: []string{"x-amz-acl: public-read"}})
+	w.must(t, http.StatusOK, call{method: "PUT", path: "/shown/k"})
 }

@@ -180,7 +180,7 @@ func bodyOf(text string) Body { return Body{Reader: strings.NewReader(text), Siz
 
 func (w *world) read(bucket, key string) (state.Object, string) {
 	w.t.Helper()
-	obj, err := w.objects.Object(w.t.Context(), w.account, bucket, key)
+	obj, err := w.objects.Object(w.t.Context(), w.account, bucket, key, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestCopies(t *testing.T) {
 	}{
 		{CopyRequest{Key: "x", SourceBucket: "from", Source: "absent"}, state.ErrNoKey},
 		{CopyRequest{Key: "x", SourceBucket: "absent", Source: "k"}, state.ErrNoBucket},
-		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceVersion: "other"}, state.ErrNoKey},
+		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceVersion: "other"}, state.ErrNoVersion},
 		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceIf: func(*state.Object) error { return refused }}, refused},
 		{CopyRequest{Key: "c", SourceBucket: "from", Source: "k", If: state.Condition{Absent: true}}, state.ErrPrecondition},
 		{CopyRequest{SourceBucket: "from", Source: "k"}, state.ErrInvalid},
@@ -418,7 +418,7 @@ func TestCopies(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", r.copy, err, r.want)
 		}
 	}
-	if err := w.objects.DeleteMany(t.Context(), w.account, "from", []string{"k", "absent"}); err != nil {
+	if _, err := w.objects.DeleteMany(t.Context(), w.account, "from", []Doomed{{Key: "k"}, {Key: "absent"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, body := w.read("into", "c"); body != "newer" {
@@ -474,7 +474,7 @@ func TestUploads(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", r.parts, err, r.want)
 		}
 	}
-	if _, err := w.objects.Object(ctx, a, "bkt", "k"); !errors.Is(err, state.ErrNoKey) {
+	if _, err := w.objects.Object(ctx, a, "bkt", "k", ""); !errors.Is(err, state.ErrNoKey) {
 		t.Error("an upload that is not complete is seen:", err)
 	}
 	var made state.Object
@@ -553,7 +553,7 @@ func TestAnAccountPaysForTheNetChange(t *testing.T) {
 	}
 	w.told("false")
 	w.put("bkt", "k", strings.Repeat("c", 90))
-	if err := w.objects.Delete(t.Context(), w.account, "bkt", "k", state.Condition{}); err != nil {
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", state.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	w.put("bkt", "other", strings.Repeat("b", 100))
@@ -582,7 +582,7 @@ func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
 	release()
 	w.state.Fail(state.ErrUnavailable)
 	for seen, want := range map[uint64]error{0: state.ErrUnavailable, index: nil, index + 1: state.ErrUnavailable} {
-		if _, err := w.objects.Object(Seen(t.Context(), seen), w.account, "bkt", "k"); !errors.Is(err, want) {
+		if _, err := w.objects.Object(Seen(t.Context(), seen), w.account, "bkt", "k", ""); !errors.Is(err, want) {
 			t.Errorf("having seen %d of %d: %v, want %v", seen, index, err, want)
 		}
 	}
@@ -595,12 +595,15 @@ func TestNothingCrossesAccounts(t *testing.T) {
 	const other state.AccountID = "other"
 	ctx := t.Context()
 	_, put := w.objects.Put(ctx, other, "bkt", PutRequest{Key: "k", Body: bodyOf("theirs")})
-	_, got := w.objects.Object(ctx, other, "bkt", "k")
+	_, got := w.objects.Object(ctx, other, "bkt", "k", "")
 	_, copied := w.objects.Copy(ctx, other, "bkt", CopyRequest{Key: "x", SourceBucket: "bkt", Source: "k"})
 	_, listed := w.objects.List(ctx, other, "bkt", state.ObjectsQuery{Limit: 10})
 	_, upload := w.objects.CreateUpload(ctx, other, "bkt", UploadRequest{Key: "k"})
+	_, dropped := w.objects.Delete(ctx, other, "bkt", "k", "", state.Condition{})
+	_, versions := w.objects.Versions(ctx, other, "bkt", state.VersionsQuery{Limit: 10})
 	for i, err := range []error{
-		put, got, copied, listed, upload, w.objects.Delete(ctx, other, "bkt", "k", state.Condition{}), w.objects.SetTags(ctx, other, "bkt", "k", nil),
+		put, got, copied, listed, upload, dropped, w.objects.SetTags(ctx, other, "bkt", "k", "", nil),
+		versions, w.objects.SetVersioning(ctx, other, "bkt", state.Versioned),
 		w.objects.DeleteBucket(ctx, other, "bkt"), w.objects.Abort(ctx, other, "bkt", "k", "id"),
 	} {
 		if !errors.Is(err, state.ErrNoBucket) {

@@ -163,13 +163,8 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 	}
 	var source state.Object
 	err = o.look(ctx, func(v state.View) error {
-		if _, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion); err != nil {
-			return err
-		}
-		if r.SourceIf != nil {
-			return r.SourceIf(&source)
-		}
-		return nil
+		_, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
+		return err
 	})
 	if err != nil {
 		return state.Part{}, err
@@ -261,8 +256,9 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 		return state.Object{}, fmt.Errorf("join parts: %w", err)
 	}
 	obj.Root = stored.Content().Root
+	var result state.Result
 	err = o.name(ctx, stored, func(c state.Content) error {
-		_, err := o.opts.State.Propose(ctx, &state.CompleteUpload{
+		result, err = o.opts.State.Propose(ctx, &state.CompleteUpload{
 			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: refs, If: r.If,
 		})
 		return err
@@ -273,7 +269,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	if err != nil {
 		return state.Object{}, fmt.Errorf("complete upload: %w", err)
 	}
-	return obj, nil
+	return made(&result, obj), nil
 }
 
 // gather reads the parts that are listed, or the object that the upload became.
@@ -285,6 +281,7 @@ func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, 
 		u, err = v.Upload(&b, r.Key, r.Upload)
 		if errors.Is(err, state.ErrNoUpload) {
 			if made, found := v.Object(&b, r.Key); found == nil && made.Upload == r.Upload && r.Upload != "" {
+				made = shown(&b, made)
 				done = &made
 				return nil
 			}

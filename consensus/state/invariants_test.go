@@ -36,7 +36,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableTurning,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableVersion, tableVersionTime, tableTurning,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -318,6 +318,58 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	}
 }
 
+// wantVersions writes what versions that are not current should have in their tables,
+// and checks them against each other and the current ones.
+func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name func(*Bucket, *Object)) {
+	m.t.Helper()
+	of, versions, err := rowsIn[Object](m, tableVersion, a, part(table(tableVersion), a), 1<<20)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	closing, err := has(m, closingKey(a))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for i, o := range versions {
+		b := of[i]
+		in := slices.IndexFunc(buckets, func(open Bucket) bool { return open.Born == b.Born })
+		if in < 0 || buckets[in].Versioning == Unversioned {
+			m.t.Errorf("version %s of %q in a bucket that has none", o.ID, o.Key)
+		}
+		current, err := findObject(m, b, o.Key)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		newest := i == 0 || of[i-1].Born != b.Born || versions[i-1].Key != o.Key
+		switch {
+		case current != nil && current.Created <= o.Created:
+			m.t.Errorf("%s is current under %q, and %s is newer", current.ID, o.Key, o.ID)
+		case current != nil && !current.Versioned && !o.Versioned:
+			m.t.Errorf("%q has two null versions", o.Key)
+		case current == nil && newest && !o.Marker && !closing:
+			m.t.Errorf("%s is the newest under %q and not current", o.ID, o.Key)
+		}
+		bump(m.t, want, b.stored(storedVersions), 1)
+		for _, id := range o.names() {
+			row := b.versionTime(o.Key, id)
+			if taken, _ := has(want, row); taken || current != nil && current.ID == id {
+				m.t.Errorf("%q has two versions %s", o.Key, id)
+			}
+			set(m.t, want, row, binary.BigEndian.AppendUint64(nil, uint64(o.Created)))
+		}
+		if err := put(want, b.versionKey(o.Key, o.Created), o); err != nil {
+			m.t.Fatal(err)
+		}
+		if o.Marker {
+			continue
+		}
+		if o.Size > 0 {
+			bump(m.t, want, b.stored(storedBytes), int(o.Size))
+		}
+		name(b, o)
+	}
+}
+
 // wantNames writes what objects, uploads and parts should have in their tables, and
 // checks them against buckets and roots. It returns the accounts that name each root,
 // once for each link.
@@ -363,6 +415,9 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
 			name(a, o.Root, o.ID, public[of[i].Born](of[i].objectKey(o.Key), link{o.Root, o.ID}))
 		}
+		m.wantVersions(want, a, buckets, func(b *Bucket, o *Object) {
+			name(a, o.Root, o.ID, public[b.Born](b.versionKey(o.Key, o.Created), link{o.Root, o.ID}))
+		})
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {
 			m.t.Fatal(err)
@@ -409,6 +464,9 @@ func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool
 	}
 	if turning {
 		set(m.t, want, turningKey(b.Account, b.Name), next)
+	}
+	if b.Turning != turning {
+		m.t.Errorf("bucket %q is walked through %v, there is a mark %v", b.Name, b.Turning, turning)
 	}
 	return func(row key, l link) bool {
 		if !turning || bytes.Compare(row, next) < 0 {

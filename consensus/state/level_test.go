@@ -94,8 +94,9 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
 		Blake3: blake3,
 	}
-	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Public: true}).Code)
+	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended, Public: true, Turning: true}).Code)
 	add("object", object.Code)
+	add("marker", (&Object{ID: "id", Key: "a", Created: 8, Versioned: true, Marker: true}).Code)
 	add("upload", (&Upload{
 		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
 		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},

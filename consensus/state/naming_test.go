@@ -13,10 +13,15 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 25).Draw(t, "naming") {
+	switch rapid.IntRange(0, 29).Draw(t, "naming") {
 	case 23, 24:
+		return &SetVersioning{
+			Account: d.account, Bucket: d.name, Born: d.b.Born,
+			Versioning: rapid.SampledFrom([]Versioning{Unversioned, Versioned, Versioned, Suspended, Suspended}).Draw(t, "versioning"),
+		}
+	case 27, 28:
 		return &SetBucketPublic{Account: d.account, Name: d.name, Born: d.b.Born, Public: rapid.Bool().Draw(t, "public")}
-	case 25:
+	case 29:
 		return &TurnBuckets{Items: []BucketName{{d.account, d.name}, {bob, "two"}}}
 	case 22:
 		return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{30, 60, 90, 150, Unlimited}).Draw(t, "allowance")}
@@ -35,12 +40,12 @@ func anyNaming(t *rapid.T, m *machine) Command {
 			Account: d.account, Bucket: d.name, Born: d.b.Born, Object: o, If: d.condition(),
 			SourceBucket: bucket, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
 		}
-	case 10:
-		keys := rapid.SliceOfN(rapid.SampledFrom(worldKeys), 1, 3).Draw(t, "keys")
-		return &DeleteObjects{Account: d.account, Bucket: d.name, Born: d.b.Born, Keys: keys, If: d.condition()}
+	case 10, 25, 26:
+		return d.drop()
 	case 11:
 		return &SetObjectTags{
 			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: d.key(),
+			ID:   rapid.SampledFrom([]VersionID{"", "", NullVersion, d.version()}).Draw(t, "of"),
 			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}}), 0, 2).Draw(t, "tags"),
 		}
 	case 12, 13:
@@ -144,16 +149,36 @@ func (d *drawing) condition() Condition {
 	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
 }
 
-// source is an object of a bucket, or one that is not there.
+// source is a version of a bucket, or one that is not there.
 func (d *drawing) source(b *Bucket) Object {
-	o, err := d.m.view().Object(b, d.key())
-	if errors.Is(err, ErrNoKey) {
-		return d.object()
-	}
+	page, err := d.m.view().Versions(b, VersionsQuery{Prefix: d.key(), Limit: 10})
 	if err != nil {
 		d.Fatal(err)
 	}
-	return o
+	if len(page.Versions) == 0 || rapid.IntRange(0, 9).Draw(d.T, "no version") == 0 {
+		return d.object()
+	}
+	return rapid.SampledFrom(page.Versions).Draw(d.T, "version of")
+}
+
+// drop is a deletion of keys, of versions that are there, or of both.
+func (d *drawing) drop() Command {
+	cmd := &DeleteObjects{
+		Account: d.account, Bucket: d.name, Born: d.b.Born, Marker: d.version(), Created: Millis(rapid.IntRange(1, 9).Draw(d.T, "created")), If: d.condition(),
+	}
+	named := rapid.Bool().Draw(d.T, "named")
+	for range rapid.IntRange(1, 3).Draw(d.T, "keys") {
+		id, k := VersionID(""), d.key()
+		if named {
+			o := d.source(&d.b)
+			k, id = o.Key, rapid.SampledFrom([]VersionID{o.ID, o.ID, o.ID, NullVersion, ""}).Draw(d.T, "id")
+		}
+		cmd.Keys = append(cmd.Keys, k)
+		if named {
+			cmd.IDs = append(cmd.IDs, id)
+		}
+	}
+	return cmd
 }
 
 // open is an upload of the bucket, or one that is not there.

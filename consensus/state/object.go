@@ -34,11 +34,13 @@ type Incarnation uint64
 
 // Bucket is a namespace of objects that belongs to one account.
 type Bucket struct {
-	Account AccountID
-	Name    string
-	Born    Incarnation
-	Created Millis
-	Public  bool // its objects may be seen by everybody, by their CIDs
+	Account    AccountID
+	Name       string
+	Born       Incarnation
+	Created    Millis
+	Versioning Versioning
+	Public     bool // its versions may be seen by everybody, by their CIDs
+	Turning    bool // there may be versions in it that do not follow Public yet
 }
 
 // Code implements the record's form.
@@ -48,14 +50,16 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.String(c, &v.Name, maxBucketName)
 	codec.Uint(c, &v.Born)
 	codec.Int(c, &v.Created)
+	codec.Uint(c, &v.Versioning)
 	codec.Bool(c, &v.Public)
+	codec.Bool(c, &v.Turning)
 }
 
 // VersionID names one version of one object, and one part; it is unique, and its
 // proposer mints it.
 type VersionID string
 
-// Object is the version of an object that is current under its key.
+// Object is one version of an object, or a delete marker in the place of one.
 type Object struct {
 	ID        VersionID
 	Key       string // any bytes, MaxKeyBytes of them
@@ -70,6 +74,10 @@ type Object struct {
 	Parts     []PartRun // of an upload, in order; empty for one that came in one piece
 	Upload    UploadID  // that made it, or ""
 	Blake3    []byte    // of the content; nil: not known
+	// Versioned says that it came while the bucket kept versions: it is known by ID.
+	// Else it is the null version.
+	Versioned bool
+	Marker    bool // it only says that there is no object: of the rest it has ID, Key and Created
 }
 
 // Code implements the record's form.
@@ -96,11 +104,16 @@ func (v *Object) codeListed(c *codec.Coder) {
 	codec.Int(c, &v.Created)
 	codec.String(c, &v.ETag, MaxETagBytes)
 	codeChecksums(c, &v.Checksums)
+	codec.Bool(c, &v.Versioned)
+	codec.Bool(c, &v.Marker)
 }
 
 func (v *Object) check() error {
 	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Upload) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
 		return Errorf(CodeInvalid, "an object needs an id and a time")
+	}
+	if v.ID == NullVersion || v.Marker {
+		return Errorf(CodeInvalid, "an object is no delete marker and is not called %s", NullVersion)
 	}
 	if v.ETag == "" || len(v.ETag) > MaxETagBytes {
 		return Errorf(CodeInvalid, "an object needs an ETag of at most %d bytes", MaxETagBytes)
@@ -451,6 +464,28 @@ type ObjectsPage struct {
 	Prefixes  []string
 	Truncated bool
 	Next      string // After of the next page, when Truncated: the last key or prefix of this one
+}
+
+// VersionsQuery asks for a page of a bucket's versions and delete markers, by key, of
+// a key the newest first.
+type VersionsQuery struct {
+	Prefix, Delimiter string
+	AfterKey          string
+	// AfterID is of AfterKey: the page begins behind that version. One that is not
+	// there any more begins with AfterKey's newest: what is left of it may come again,
+	// and nothing is left out. "" begins behind all versions of AfterKey.
+	AfterID VersionID
+	Limit   int // versions and prefixes, at most MaxListLimit
+}
+
+// VersionsPage is one page of versions. They are as those of an ObjectsPage.
+type VersionsPage struct {
+	Versions  []Object
+	Latest    []bool // of each version: it is its key's newest
+	Prefixes  []string
+	Truncated bool
+	NextKey   string
+	NextID    VersionID
 }
 
 // UploadsQuery asks for a page of a bucket's uploads, by key and then by id.

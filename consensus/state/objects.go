@@ -1,11 +1,6 @@
 package state
 
-import (
-	"bytes"
-	"fmt"
-
-	"github.com/holdfast-ipfs/holdfast/consensus/codec"
-)
+import "bytes"
 
 // rolling walks rows in the order of the keys that they are of, and rolls up those
 // that share what is up to a delimiter.
@@ -132,17 +127,6 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 		page.Truncated, page.Next = true, w.last
 	}
 	return page, nil
-}
-
-// decodeListed reads of an object's record what a list shows.
-func decodeListed(value []byte) (Object, error) {
-	var o Object
-	c := codec.Decoder(value)
-	if o.codeListed(c); c.More() { // it is all right, and the rest is left
-		return o, nil
-	}
-	_, err := c.Finish()
-	return Object{}, fmt.Errorf("state: %T: %w", o, err)
 }
 
 // Uploads returns a page of a bucket's open uploads by key and then by id. AfterKey

@@ -34,10 +34,11 @@ func (v *Root) link(public bool) {
 	}
 }
 
-// named are the tables whose records name content for the bucket they are in, in the
-// order of their keys. They begin as an object's do. Parts are not among them: they are public
-// when they have become an object.
-func named() []byte { return []byte{tableObject} }
+// named are the tables of a bucket's versions, in the order of their keys. A version
+// that becomes current again moves to where the walk comes later; of one that is not
+// current any more see succession.follow. Parts are not among them: they are public when
+// they have become an object.
+func named() []byte { return []byte{tableVersion, tableObject} }
 
 // SetBucketPublic shows everybody what is in a bucket, or hides it again. Objects
 // that are put from now on follow at once, and so do as many of the others as the
@@ -61,9 +62,6 @@ func (v *SetBucketPublic) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	b.Public = v.Public
-	if err := put(tx, bucketKey(b.Account, b.Name), b); err != nil {
-		return Result{}, err
-	}
 	return Result{}, b.turn(tx, nil, e)
 }
 
@@ -111,8 +109,8 @@ func (v *TurnBuckets) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// turn brings the links of a bucket's records from a key on to its setting, as far as
-// the entry has room. The mark holds the key to go on from.
+// turn brings the links of a bucket's versions from a key on to its setting, as far as
+// the entry has room, and writes the bucket. The mark holds the key to go on from.
 func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	links, next, err := v.links(tx, from, e.settle)
 	if err != nil {
@@ -120,19 +118,28 @@ func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	}
 	e.settle -= len(links)
 	for _, l := range links {
+		if l.root == "" {
+			continue // a delete marker
+		}
 		if err := v.turnLink(tx, l, e); err != nil {
 			return err
 		}
 	}
-	if next == nil {
-		return tx.Delete(turningKey(v.Account, v.Name))
+	mark := turningKey(v.Account, v.Name)
+	if v.Turning = next != nil; v.Turning {
+		e.fx.Settling = true
+		err = tx.Set(mark, next)
+	} else {
+		err = tx.Delete(mark)
 	}
-	e.fx.Settling = true
-	return tx.Set(turningKey(v.Account, v.Name), next)
+	if err != nil {
+		return err
+	}
+	return put(tx, bucketKey(v.Account, v.Name), v)
 }
 
-// links reads up to limit links of a bucket's records from a key on, and the key of
-// the next record, nil at the end.
+// links reads up to limit links of a bucket's versions from a key on, none for a delete
+// marker, and the key of the next version, nil at the end.
 func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, err error) {
 	for _, t := range named() {
 		prefix := v.in(t)

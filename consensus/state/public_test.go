@@ -114,6 +114,66 @@ func TestWhatAPublicBucketNamesIsPublic(t *testing.T) {
 	s.refused(s.setPublic(true), ErrUnauthorized)
 }
 
+// Versions of a public bucket are public, also those that are not current, and a walk
+// misses none that moves while it is under way.
+func TestVersionsFollowTheirBucket(t *testing.T) {
+	s := &seen{shelf: shelved(t, Unlimited)}
+	first := s.putOf("k", "v1", contents[1])
+	s.root, s.private = first.Content.Root, true
+	drop := func(id VersionID) *DeleteObjects {
+		d := &DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"k"}, Marker: "m" + id, Created: 7}
+		if id != "" {
+			d.IDs = []VersionID{id}
+		}
+		return d
+	}
+	s.must(&SetVersioning{Account: bob, Bucket: "bucket", Born: s.b.Born, Versioning: Versioned})
+	s.step("a version", first, true)
+	s.step("public", s.setPublic(true), false)
+	s.step("with a newer one", s.putOf("k", "v2", contents[2]), false)
+	s.step("private", s.setPublic(false), true)
+	s.step("public again", s.setPublic(true), false)
+	s.step("under a delete marker", drop(""), false)
+	s.step("the newer one is gone", drop("v2"), false)
+	s.step("the marker too", drop("m"), false)
+	if s.must(drop("v1")); s.kept(s.root) {
+		t.Error("it was removed for good, and is kept")
+	}
+}
+
+// The walk goes through the versions that are not current first.
+func TestVersionsThatMoveAreNotMissed(t *testing.T) {
+	s := shelved(t, Unlimited)
+	s.must(&SetVersioning{Account: bob, Bucket: "bucket", Born: s.b.Born, Versioning: Versioned})
+	for _, id := range []string{"1", "2"} {
+		for _, k := range []string{"a", "b", "c"} {
+			s.must(s.putOf(k, VersionID(k+id), contents[1]))
+		}
+	}
+	apply := func(cmd Command) {
+		t.Helper()
+		s.index++
+		if _, err := run(s.memory, cmd, &entry{index: s.index, settle: 1, fx: &s.fx}); err != nil {
+			t.Fatal(err)
+		}
+		s.check()
+	}
+	walk := func() { apply(&TurnBuckets{Items: []BucketName{{bob, "bucket"}}}) }
+	apply(s.setPublic(true)) // the old version of a
+	apply(s.putOf("a", "a3", contents[1]))
+	walk() // that of b
+	apply(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"b"}, Marker: "m", Created: 7})
+	apply(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"c"}, IDs: []VersionID{"c2"}, Marker: "m", Created: 7})
+	apply(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"b"}, IDs: []VersionID{"m"}, Marker: "m", Created: 7})
+	for range 10 {
+		walk()
+	}
+	root, err := s.view().Root(rootOf(t, contents[1]))
+	if err != nil || root.Public != 6 || root.Links != 6 || len(s.rows(tableTurning)) != 0 {
+		t.Errorf("%+v, %v", root, err)
+	}
+}
+
 // What one entry has no room for is worked off, and what changes meanwhile is right:
 // before and behind the walk, and when the setting changes once more.
 func TestALargeBucketTurnsInSteps(t *testing.T) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -371,10 +372,14 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	if u == nil {
-		if o.Upload != "" && old != nil && old.Upload == o.Upload {
-			return Result{}, nil
+		made, err := b.version(tx, old, o.Key, o.ID)
+		if err == nil && made == nil && o.Upload != "" && old != nil && old.Upload == o.Upload {
+			made = old
 		}
-		return Result{}, ErrNoUpload
+		if err != nil || made == nil {
+			return Result{}, cmp.Or(err, error(ErrNoUpload))
+		}
+		return b.made(made), nil
 	}
 	if err := v.If.Judge(old); err != nil {
 		return Result{}, err
@@ -382,7 +387,11 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err := b.room(tx, o.Size); err != nil {
 		return Result{}, err
 	}
-	return Result{}, gathered(tx, func(tx Tx) error {
+	s, err := b.succeed(tx, &o, old)
+	if err != nil {
+		return Result{}, err
+	}
+	return b.made(&o), gathered(tx, func(tx Tx) error {
 		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
 		if err != nil {
 			return err
@@ -390,10 +399,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
-		l := b.naming(&o, &v.Content)
-		if old != nil {
-			l.drops = append(l.drops, link{old.Root, old.ID})
-		}
+		l := b.naming(&o, &v.Content, &s)
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}
@@ -408,7 +414,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := b.endUpload(tx, u); err != nil {
 			return err
 		}
-		return b.putObject(tx, &o, old, &l, e)
+		return b.putObject(tx, &o, &s, &l, e)
 	})
 }
 

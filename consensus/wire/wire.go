@@ -61,8 +61,9 @@ const (
 	kindCopyPart         = 43
 	kindCompleteUpload   = 44
 	kindFence            = 45
-	kindSetBucketPublic  = 46
-	kindTurnBuckets      = 47
+	kindSetVersioning    = 46
+	kindSetBucketPublic  = 47
+	kindTurnBuckets      = 48
 )
 
 // Bounds of what this package reads and writes.
@@ -179,6 +180,8 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindCompleteUpload, nil
 	case *state.Fence:
 		return kindFence, nil
+	case *state.SetVersioning:
+		return kindSetVersioning, nil
 	case *state.SetBucketPublic:
 		return kindSetBucketPublic, nil
 	case *state.TurnBuckets:
@@ -279,6 +282,8 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.CompleteUpload), nil
 	case kindFence:
 		return new(state.Fence), nil
+	case kindSetVersioning:
+		return new(state.SetVersioning), nil
 	case kindSetBucketPublic:
 		return new(state.SetBucketPublic), nil
 	case kindTurnBuckets:
