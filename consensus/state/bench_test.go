@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ipfs/go-cid"
 	mh "github.com/multiformats/go-multihash"
@@ -70,12 +71,74 @@ func BenchmarkApplyPutObject(b *testing.B) {
 	}
 }
 
-// The largest entry that one command makes: 10,000 parts go, an object comes.
-func BenchmarkApplyCompleteOf10000(b *testing.B) {
+// A put over a key that is there, 256 in an entry: the old version goes, or stays.
+func BenchmarkApplyPutOver(b *testing.B) {
+	for name, to := range map[string]Versioning{"without versions": Unversioned, "versions kept": Versioned, "versions suspended": Suspended} {
+		b.Run(name, func(b *testing.B) {
+			d := newOnDisk(b)
+			bucket := d.shelf(b)
+			if to != Unversioned {
+				d.apply(b, &SetVersioning{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Versioning: to})
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				cmds := make([]Command, 256)
+				for i := range cmds {
+					o := benchObject(b, n, fmt.Sprintf("folder/%09d", n%4096))
+					cmds[i] = &PutObject{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: o, Content: benchContent(o.Root)}
+					n++
+				}
+				d.apply(b, cmds...)
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
+// The largest change of versions: each of 1,000 keys loses the current one, and an
+// old one becomes current.
+func BenchmarkApplyDelete1000Versions(b *testing.B) {
 	d := newOnDisk(b)
 	bucket := d.shelf(b)
-	d.apply(b, &SetQuota{Account: alice, Allowance: 20_002 << 20}) // so that the net change is looked at
+	d.apply(b, &SetVersioning{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Versioning: Versioned})
 	b.ReportAllocs()
+	for n := 0; b.Loop(); {
+		b.StopTimer()
+		drop := &DeleteObjects{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Marker: "m", Created: 1}
+		var puts []Command
+		for i := range MaxDeleteKeys {
+			k := fmt.Sprintf("folder/%09d", i)
+			for range 2 {
+				o := benchObject(b, n, k)
+				puts = append(puts, &PutObject{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: o, Content: benchContent(o.Root)})
+				n++
+			}
+			drop.Keys, drop.IDs = append(drop.Keys, k), append(drop.IDs, VersionID(fmt.Sprintf("%036d", n-1)))
+		}
+		d.apply(b, puts...)
+		b.StartTimer()
+		d.apply(b, drop)
+	}
+}
+
+// The largest upload becomes an object, and the entries after it free its 10,000 parts.
+func BenchmarkApplyCompleteOf10000(b *testing.B) {
+	for name, allowance := range map[string]uint64{
+		"with room": Unlimited,
+		"net":       12_000 << 20, // less than object and parts, so that the net change is looked at
+	} {
+		b.Run(name, func(b *testing.B) { benchComplete(b, allowance) })
+	}
+}
+
+func benchComplete(b *testing.B, allowance uint64) {
+	d := newOnDisk(b)
+	bucket := d.shelf(b)
+	d.apply(b, &SetQuota{Account: alice, Allowance: 22_000 << 20}) // of the object before and the parts
+	b.ReportAllocs()
+	var clearing time.Duration
+	entries := 0
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()
 		up := UploadID(fmt.Sprint(n))
@@ -105,10 +168,33 @@ func BenchmarkApplyCompleteOf10000(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		d.apply(b, &SetQuota{Account: alice, Allowance: allowance})
 		b.StartTimer()
 		d.apply(b, complete)
+		b.StopTimer()
 		b.ReportMetric(float64(len(encoded)), "bytes/entry")
+		began := time.Now()
+		for entries++; d.left(b) != nil; entries++ {
+			d.apply(b, &ClearUploads{Items: d.left(b)})
+		}
+		entries--
+		clearing += time.Since(began)
+		b.ReportMetric(float64(clearing.Milliseconds())/float64(entries), "ms/clearing-entry")
+		d.apply(b, &SetQuota{Account: alice, Allowance: 22_000 << 20})
+		b.StartTimer()
 	}
+}
+
+// left are the uploads that are still to be cleared.
+func (d *onDisk) left(b *testing.B) []UploadRef {
+	b.Helper()
+	view := d.store.View()
+	defer view.Close()
+	left, err := NewView(view, 0).Ended(10)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return left
 }
 
 func BenchmarkListObjectsOf1000000(b *testing.B) {

@@ -62,9 +62,12 @@ func namings() []state.Command {
 		&state.AbortUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other"},
 		&state.DeleteObjects{
 			Account: "account", Bucket: "bucket", Born: born, Keys: []string{"a/c"}, If: state.Condition{Match: []string{"etag"}},
+			IDs: []state.VersionID{"v2"}, Marker: "m1", Created: 13,
 		},
 		&state.DeleteBucket{Account: "account", Name: "bucket", Born: born},
 		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
 		&state.Fence{Node: "node", Epoch: 3},
+		&state.SetVersioning{Account: "account", Bucket: "bucket", Born: born, Versioning: state.Suspended},
+		&state.ClearUploads{Items: []state.UploadRef{{Account: "account", Born: born, ID: "up"}}},
 	}
 }

@@ -61,6 +61,8 @@ const (
 	kindCopyPart         = 43
 	kindCompleteUpload   = 44
 	kindFence            = 45
+	kindSetVersioning    = 46
+	kindClearUploads     = 47
 )
 
 // Bounds of what this package reads and writes.
@@ -177,6 +179,10 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindCompleteUpload, nil
 	case *state.Fence:
 		return kindFence, nil
+	case *state.SetVersioning:
+		return kindSetVersioning, nil
+	case *state.ClearUploads:
+		return kindClearUploads, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -273,6 +279,10 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.CompleteUpload), nil
 	case kindFence:
 		return new(state.Fence), nil
+	case kindSetVersioning:
+		return new(state.SetVersioning), nil
+	case kindClearUploads:
+		return new(state.ClearUploads), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }

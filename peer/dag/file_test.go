@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ipfs/boxo/ipld/unixfs"
@@ -85,61 +84,6 @@ func TestOpenReadsAnyRange(t *testing.T) {
 		if _, err := io.ReadFull(f, got); err != nil || !bytes.Equal(got, data[from:from+n]) {
 			t.Fatalf("%d bytes at %d: %v", n, from, err)
 		}
-	}
-}
-
-// counting counts the blocks that were asked for.
-type counting struct {
-	Getter
-	gets atomic.Int64
-}
-
-func (c *counting) Get(ctx context.Context, k cid.Cid) (blocks.Block, error) {
-	c.gets.Add(1)
-	return c.Getter.Get(ctx, k)
-}
-
-// Of two open files one reads ahead; the other has the blocks that it needs, until the
-// first is closed.
-func TestReadingAheadIsBounded(t *testing.T) {
-	data := peertest.Bytes(5, 40*ChunkSize+99)
-	s, root := importBytes(t, data)
-	all := NewAhead(1)
-	open := func() (*File, *counting) {
-		t.Helper()
-		from := &counting{Getter: s}
-		f, err := all.Open(t.Context(), from, root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(f, make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
-		return f, from
-	}
-	first, _ := open()
-	second, from := open()
-	if n := from.gets.Load(); n > 2 {
-		t.Errorf("%d blocks were read for the first bytes of a file that may not read ahead", n)
-	}
-	for _, at := range []int64{30 * ChunkSize, 0} {
-		if _, err := second.Seek(at, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(second); err != nil || !bytes.Equal(got, data[at:]) {
-			t.Errorf("%d bytes from %d on: %v", len(got), at, err)
-		}
-	}
-	if err := errors.Join(first.Close(), second.Close()); err != nil {
-		t.Fatal(err)
-	}
-	third, from := open()
-	defer third.Close()
-	if n := len(all.files); n != 1 {
-		t.Errorf("%d files read ahead, and one is open", n)
-	}
-	if got, err := io.ReadAll(third); err != nil || !bytes.Equal(got, data[10:]) || from.gets.Load() > 42 {
-		t.Errorf("%d bytes, %d reads of blocks: %v", len(got), from.gets.Load(), err)
 	}
 }
 
