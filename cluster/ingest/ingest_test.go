@@ -577,7 +577,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		var limited atomic.Int32
 		for i := range 40 {
 			ended.Go(func() {
-				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 3<<20)), waits(hang))
+				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 2<<20)), waits(hang)) // less than a batch: it is held
 				s, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 1})
 				switch {
 				case err == nil:

@@ -50,6 +50,7 @@ const (
 	tableEmptying    = 'x' // account, incarnation of a deleted bucket that has uploads -> -
 	tableLink        = 'q' // root, account, version -> -
 	tableFence       = 'f' // node -> epoch
+	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

@@ -68,5 +68,6 @@ func namings() []state.Command {
 		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
 		&state.Fence{Node: "node", Epoch: 3},
 		&state.SetVersioning{Account: "account", Bucket: "bucket", Born: born, Versioning: state.Suspended},
+		&state.ClearUploads{Items: []state.UploadRef{{Account: "account", Born: born, ID: "up"}}},
 	}
 }
