@@ -78,8 +78,11 @@ func TestVersionsGoByTheirNames(t *testing.T) {
 	}
 	all, err := w.objects.DeleteMany(t.Context(), w.account, "bkt", []Doomed{{"k", two.ID}, {"k", gone.ID}, {"k", "none"}, {"k", ""}, {"k", state.NullVersion}})
 	want := []Deleted{
-		{Versioned: true, ID: two.ID}, {Versioned: true, ID: gone.ID, Marker: true}, {Versioned: true, ID: "none"},
-		{Versioned: true, ID: state.NullVersion, Marker: true}, {Versioned: true, ID: state.NullVersion, Marker: true},
+		{Versioned: true, ID: two.ID},
+		{Versioned: true, ID: gone.ID, Marker: true},
+		{Versioned: true, ID: "none"},
+		{Versioned: true, ID: state.NullVersion, Marker: true},
+		{Versioned: true, ID: state.NullVersion, Marker: true},
 	}
 	if err != nil || !slices.Equal(all, want) {
 		t.Errorf("%+v, %v", all, err)

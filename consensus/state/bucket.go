@@ -208,10 +208,10 @@ func emptyBucket(tx Tx, b BucketRef, e *entry) error {
 // the entry has room.
 func clearNames(tx Tx, a AccountID, e *entry) error {
 	return gathered(tx, func(tx Tx) error {
-		if err := clearVersions(tx, a, e); err != nil {
+		if err := clearObjects(tx, a, tableVersion, (*Bucket).removeOld, e); err != nil {
 			return err
 		}
-		if err := clearObjects(tx, a, e); err != nil {
+		if err := clearObjects(tx, a, tableObject, (*Bucket).remove, e); err != nil {
 			return err
 		}
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
@@ -256,14 +256,15 @@ func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit
 // large.
 const clearRead = 64
 
-func clearObjects(tx Tx, a AccountID, e *entry) error {
+// clearObjects removes what a table has of an account.
+func clearObjects(tx Tx, a AccountID, t byte, remove func(*Bucket, Tx, *Object, *entry) error, e *entry) error {
 	for e.settle > 0 {
-		buckets, objects, err := rowsIn[Object](tx, tableObject, a, part(table(tableObject), a), min(e.settle, clearRead))
+		buckets, objects, err := rowsIn[Object](tx, t, a, part(table(t), a), min(e.settle, clearRead))
 		if err != nil || len(objects) == 0 {
 			return err
 		}
 		for i, o := range objects {
-			if err := buckets[i].remove(tx, o, e); err != nil {
+			if err := remove(buckets[i], tx, o, e); err != nil {
 				return err
 			}
 		}

@@ -367,23 +367,6 @@ func (v *Bucket) promote(tx Tx, k string) error {
 	return put(tx, v.objectKey(k), o)
 }
 
-// clearVersions removes the versions of a closed account that are not current.
-func clearVersions(tx Tx, a AccountID, e *entry) error {
-	for e.settle > 0 {
-		buckets, versions, err := rowsIn[Object](tx, tableVersion, a, part(table(tableVersion), a), min(e.settle, clearRead))
-		if err != nil || len(versions) == 0 {
-			return err
-		}
-		for i, o := range versions {
-			if err := buckets[i].removeOld(tx, o, e); err != nil {
-				return err
-			}
-		}
-		e.settle -= len(versions)
-	}
-	return nil
-}
-
 // SetVersioning makes a bucket keep versions, or stop to keep new ones.
 type SetVersioning struct {
 	Account    AccountID

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -11,10 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/minio/minio-go/v7"
 	miniocredentials "github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -607,4 +610,119 @@ func testMinioVersions(t *testing.T, g gateway) {
 	if err := c.RemoveBucket(ctx, bucket); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Writers of TestVersionsOutliveNodesThatDie.
+const (
+	versionWriters = 6
+	versionKeys    = 2
+	versionWrites  = 300 // acknowledged, markers included
+)
+
+// TestVersionsOutliveNodesThatDie kills a node that follows and the one that leads
+// under puts and deletions of few keys. Each that was acknowledged is there once, in
+// the order of the acknowledgements of its client, and nothing that nobody asked for.
+func TestVersionsOutliveNodesThatDie(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
+	o := newObjects(t, c, "fire@example.org")
+	c.Leader().CLI("user", "quota", "fire@example.org", "unlimited")
+	v := &versionStorm{objects: o, bucket: o.versioned("fire", "Enabled"), acked: map[string]int{}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var writers errgroup.Group
+	for w := range versionWriters {
+		writers.Go(func() error { return v.write(ctx, w) })
+	}
+	for i, victim := range []func() *harness.Node{func() *harness.Node { return c.Followers()[0] }, c.Leader} {
+		v.await(t, (i+1)*versionWrites/3)
+		n := victim()
+		n.Kill()
+		pauseFor(ctx, crashDown)
+		n.Restart()
+		c.Settle()
+	}
+	v.await(t, versionWrites)
+	stop()
+	if err := writers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	seen, newest := map[string]bool{}, map[string]int{}
+	for query := ""; ; {
+		page := o.versions(v.bucket, "&max-keys=100"+query)
+		for _, e := range page.Entries {
+			name := e.Key + " " + e.VersionID
+			at, known := v.acked[name]
+			if seen[name] {
+				t.Errorf("%s is there twice", name)
+			}
+			if seen[name] = true; !known {
+				continue
+			}
+			of := fmt.Sprint(e.Key, " of client ", at>>32)
+			if later, ok := newest[of]; ok && later < at {
+				t.Errorf("%s: the write %d comes before %d", of, at&0xffff, later&0xffff)
+			}
+			newest[of] = at
+		}
+		if !page.IsTruncated {
+			break
+		}
+		query = "&key-marker=" + page.NextKeyMarker + "&version-id-marker=" + page.NextVersionIDMarker
+	}
+	for name := range v.acked {
+		if !seen[name] {
+			t.Errorf("%s was acknowledged and is gone", name)
+		}
+	}
+	if len(seen) > len(v.acked)+v.unknown {
+		t.Errorf("%d versions of %d writes and %d without an answer", len(seen), len(v.acked), v.unknown)
+	}
+	t.Logf("%d writes acknowledged, %d without an answer", len(v.acked), v.unknown)
+}
+
+// versionStorm is writes to few keys through all nodes.
+type versionStorm struct {
+	*objects
+	bucket string
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	acked   map[string]int // by key and version: the client, and the number of its write
+	unknown int            // writes whose end nobody knows
+}
+
+func (v *versionStorm) await(t *testing.T, n int) {
+	t.Helper()
+	harness.Eventually(t, crashSettledSoon, fmt.Sprintf("%d writes are acknowledged", n), func() (bool, error) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return len(v.acked) >= n, nil
+	})
+}
+
+// write puts, and each third time deletes, until its context ends.
+func (v *versionStorm) write(ctx context.Context, client int) error {
+	for n := 0; ctx.Err() == nil; n++ {
+		key, method, body := fmt.Sprint("k", n%versionKeys), http.MethodPut, fmt.Appendf(nil, "%d.%d", client, n)
+		if n%3 == 2 {
+			method, body = http.MethodDelete, nil
+		}
+		r, err := v.tryOn(v.cluster.Nodes[(client+n)%len(v.cluster.Nodes)], method, v.bucket+"/"+key, body)
+		done := err == nil && (r.Status == http.StatusOK || r.Status == http.StatusNoContent)
+		if err == nil && !done && r.Status != http.StatusServiceUnavailable {
+			return fmt.Errorf("%s %s: %d %s", method, key, r.Status, r.Body)
+		}
+		v.mu.Lock()
+		if done {
+			v.acked[key+" "+r.Header.Get("X-Amz-Version-Id")] = client<<32 | n
+		} else {
+			v.unknown++
+		}
+		v.mu.Unlock()
+		if !done {
+			pauseFor(ctx, fireRetry)
+		}
+	}
+	return nil
 }
