@@ -158,7 +158,7 @@ func sealed(o *state.Object) bool {
 // describe sets the headers that an object is answered with.
 func describe(h http.Header, o *state.Object) {
 	h.Del("Content-Security-Policy") // of pages of ours
-	h.Del("Cache-Control")
+	keepable(h)
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
@@ -171,6 +171,15 @@ func describe(h http.Header, o *state.Object) {
 	identify(h, o)
 	h.Set("Last-Modified", httpTime(o.Created))
 	h.Set("Accept-Ranges", "bytes")
+}
+
+// keepable prepares an answer that a browser or a cache may keep: it is another one
+// for scripts of other origins.
+func keepable(h http.Header) {
+	h.Del("Cache-Control")
+	if h.Get("Vary") == "" {
+		h.Set("Vary", "Origin")
+	}
 }
 
 // identify sets the headers that say which content a version has.

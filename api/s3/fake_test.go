@@ -31,6 +31,7 @@ type fake struct {
 	content map[state.RootKey][]byte
 	ticks   int64
 	minPart uint64
+	asked   int    // how often for CORS rules
 	seen    uint64 // what the last look for a bucket said
 
 	// err, when it is set, is what every call ends in.
@@ -41,6 +42,7 @@ type fake struct {
 
 type fakeBucket struct {
 	state.Bucket
+	cors    []state.CorsRule
 	objects map[string]state.Object
 	uploads map[state.UploadID]*fakeUpload
 }
@@ -119,8 +121,29 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) e
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, map[string]state.Object{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[state.UploadID]*fakeUpload{}}
 	return nil
+}
+
+func (f *fake) Cors(_ context.Context, a state.AccountID, name string) ([]state.CorsRule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	b, err := f.bucket(a, name)
+	if err != nil {
+		return nil, err
+	}
+	return b.cors, nil
+}
+
+func (f *fake) SetCors(_ context.Context, a state.AccountID, name string, rules []state.CorsRule) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err == nil {
+		b.cors = rules
+	}
+	return err
 }
 
 func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) error {

@@ -130,7 +130,7 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 	case verdictNotModified:
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
-		w.Header().Del("Cache-Control")
+		keepable(w.Header())
 		if kept := o.Headers["Cache-Control"]; kept != "" {
 			w.Header().Set("Cache-Control", kept)
 		}

@@ -39,6 +39,11 @@ type Objects interface {
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
 	// CreateBucket makes a bucket, or returns state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string) error
+	// Cors returns a bucket's rules for scripts of other origins, or
+	// state.ErrNoBucket.
+	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
+	// SetCors replaces them; without any there are none.
+	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
 	// Bucket returns a bucket as it is now anywhere, or state.ErrNoBucket.
@@ -135,6 +140,7 @@ type surface struct {
 	maxObject int64
 	minPart   int64
 	limits    *web.Limits
+	origins   []string // of Options
 	now       func() time.Time
 	table     map[rowKey]*operation
 	stall     time.Duration
@@ -151,7 +157,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
+		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -177,7 +183,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 		server += "/" + o.Version
 	}
 	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger}, s.serve)
-	return attended(stall, crossOrigin(o.Origins, wrapped)), nil
+	return attended(stall, wrapped), nil
 }
 
 // request is one request on its way through the surface.
@@ -205,6 +211,7 @@ func (r *request) soon() (context.Context, context.CancelFunc) {
 // of 100 Continue. A form that says itself who sent it is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
+	s.admit(w.Header(), plain)
 	if err := s.limits.Address(plain); err != nil {
 		return err
 	}
@@ -216,9 +223,16 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if r.query, err = parseQuery(plain.URL.RawQuery); err != nil {
 		return err
 	}
+	if isPreflight(plain) {
+		return s.preflight(w, r)
+	}
 	if err := s.authenticate(w, r); err != nil {
 		return err
 	}
+	// To judge the caller the state was read as it is anywhere: what is read of it
+	// now need not be newer.
+	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
+	s.share(w.Header(), r)
 	op, err := s.find(r)
 	if err != nil {
 		return err
@@ -229,9 +243,6 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Account(r.account()); err != nil {
 		return err
 	}
-	// To judge the caller the state was read as it is anywhere: what is read of it
-	// now need not be newer.
-	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	if err := r.check(s); err != nil {
 		return err
 	}

@@ -160,6 +160,28 @@ func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b
 	return b, err
 }
 
+// Cors returns the rules of a bucket for scripts of other origins; none when it has
+// none. Errors: state.ErrNoBucket.
+func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (rules []state.CorsRule, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		rules, err = v.Cors(&b)
+		return err
+	})
+	return rules, err
+}
+
+// SetCors replaces the rules of a bucket; without any it has none. Errors:
+// state.ErrNoBucket, state.ErrInvalid, state.ErrTooLarge.
+func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error {
+	return wrap("set CORS rules", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.SetBucketCors{Account: a, Bucket: bucket, Born: b.Born, Cors: state.Cors{Rules: rules}}
+	}))
+}
+
 // known returns a bucket for a change of what is in it: by what this node has
 // applied, if that knows it. Apply judges the bucket again.
 func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {

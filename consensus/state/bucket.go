@@ -143,6 +143,9 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 	if err := tx.Delete(bucketKey(b.Account, b.Name)); err != nil {
 		return Result{}, err
 	}
+	if err := tx.Delete(b.in(tableCors)); err != nil {
+		return Result{}, err
+	}
 	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
 		return Result{}, err
 	}
@@ -206,7 +209,7 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
 			return err
 		}
-		for _, t := range []byte{tableBucket, tableEmptying} {
+		for _, t := range []byte{tableBucket, tableCors, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -334,6 +334,18 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				m.t.Errorf("buckets %s and %s are one", b.Name, open[b.Born])
 			}
 			open[b.Born] = b.Name
+		}
+		of, rules, err := rowsIn[Cors](m, tableCors, a, part(table(tableCors), a), 1<<20)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for i, c := range rules {
+			if open[of[i].Born] == "" || len(c.Rules) == 0 {
+				m.t.Errorf("%d CORS rules of bucket %q", len(c.Rules), open[of[i].Born])
+			}
+			if err := put(want, of[i].in(tableCors), c); err != nil {
+				m.t.Fatal(err)
+			}
 		}
 		of, objects, err := rowsIn[Object](m, tableObject, a, part(table(tableObject), a), 1<<20)
 		if err != nil {

@@ -95,6 +95,9 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Blake3: blake3,
 	}
 	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5}).Code)
+	add("cors", (&Cors{Rules: []CorsRule{{
+		ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: -1,
+	}}}).Code)
 	add("object", object.Code)
 	add("upload", (&Upload{
 		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},

@@ -13,7 +13,9 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 22).Draw(t, "naming") {
+	switch rapid.IntRange(0, 23).Draw(t, "naming") {
+	case 23:
+		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
 	case 22:
 		return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{30, 60, 90, 150, Unlimited}).Draw(t, "allowance")}
 	case 0, 1:
@@ -138,6 +140,11 @@ func (d *drawing) content(k RootKey) Content {
 
 func (d *drawing) condition() Condition {
 	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
+}
+
+func (d *drawing) cors() Cors {
+	rule := CorsRule{Origins: []string{"*"}, Methods: []string{"GET"}, MaxAge: -1}
+	return Cors{Rules: rapid.SliceOfN(rapid.SampledFrom([]CorsRule{rule, rule, rule, {ID: "no origin"}}), 0, 2).Draw(d.T, "rules")}
 }
 
 // source is an object of a bucket, or one that is not there.

@@ -61,6 +61,7 @@ const (
 	kindCopyPart         = 43
 	kindCompleteUpload   = 44
 	kindFence            = 45
+	kindSetBucketCors    = 50
 )
 
 // Bounds of what this package reads and writes.
@@ -177,6 +178,8 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindCompleteUpload, nil
 	case *state.Fence:
 		return kindFence, nil
+	case *state.SetBucketCors:
+		return kindSetBucketCors, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -273,6 +276,8 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.CompleteUpload), nil
 	case kindFence:
 		return new(state.Fence), nil
+	case kindSetBucketCors:
+		return new(state.SetBucketCors), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }
