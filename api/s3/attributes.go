@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"strings"
@@ -216,4 +217,15 @@ func sayChecksums(h http.Header, o *state.Object) {
 		h.Set(a.header, checksumText(c, parts))
 		h.Set("X-Amz-Checksum-Type", checksumType(c.Composite))
 	}
+}
+
+// sayPartSum sets the headers of the checksum of the part that a request asks for.
+func sayPartSum(h http.Header, r *request, o *state.Object) {
+	n, err := partNumber(r.query)
+	a, known := algorithmBy(r.part.Algorithm)
+	if err != nil || known != nil {
+		return
+	}
+	h.Set(a.header, base64.StdEncoding.EncodeToString(r.part.Of(n)))
+	h.Set("X-Amz-Checksum-Type", checksumType(o.Checksums[0].Composite))
 }

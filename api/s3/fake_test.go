@@ -31,7 +31,7 @@ type fake struct {
 	content map[state.RootKey][]byte
 	ticks   int64
 	minPart uint64
-	asked   int    // how often for CORS rules
+	asked   int    // how often for CORS rules and checksums of parts
 	seen    uint64 // what the last look for a bucket said
 
 	// err, when it is set, is what every call ends in.
@@ -44,6 +44,7 @@ type fakeBucket struct {
 	state.Bucket
 	cors    []state.CorsRule
 	objects map[string]state.Object
+	sums    map[state.VersionID]*state.PartSums
 	uploads map[state.UploadID]*fakeUpload
 }
 
@@ -121,7 +122,7 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) e
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
 	return nil
 }
 
@@ -322,6 +323,17 @@ func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string) 
 	return b.object(key)
 }
 
+func (f *fake) PartSums(_ context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return nil, err
+	}
+	f.asked++
+	return b.sums[o.ID], nil
+}
+
 var errTorn = errors.New("fake: the disk is gone")
 
 type tornReader struct {
@@ -412,7 +424,7 @@ func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objec
 			o.Tags = r.Replace.Tags
 		}
 	}
-	o.Key, o.Created = r.Key, f.tick()
+	o.Key, o.Created, o.Upload = r.Key, f.tick(), ""
 	o.ID = state.VersionID(f.id("version"))
 	b.objects[r.Key] = o
 	return o, nil
@@ -560,6 +572,9 @@ func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r o
 	o.Root, o.Created = f.keep(data), f.tick()
 	o.ID = state.VersionID(f.id("version"))
 	b.objects[r.Key] = o
+	if u.Checksum.Algorithm != "" {
+		b.sums[o.ID] = &state.PartSums{Algorithm: u.Checksum.Algorithm, Values: composed}
+	}
 	delete(b.uploads, u.ID)
 	return o, nil
 }

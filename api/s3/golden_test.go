@@ -116,6 +116,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"get_bao_unsatisfiable", call{method: "GET", path: "/photos/cat.jpg?bao&start=10&length=1"}},
 		{"get_failed", call{method: "GET", path: "/photos/cat.jpg", header: []string{`If-Match: "x"`}}},
 		{"get_part", call{method: "GET", path: "/photos/film?partNumber=2"}},
+		{"get_part_checksum", call{method: "GET", path: "/photos/film?partNumber=2", header: []string{"x-amz-checksum-mode: ENABLED"}}},
+		{"head_part_checksum", call{method: "HEAD", path: "/photos/film?partNumber=3", header: []string{"x-amz-checksum-mode: ENABLED"}}},
 		{"head", call{method: "HEAD", path: "/photos/cat.jpg"}},
 		{"head_absent", call{method: "HEAD", path: "/photos/absent"}},
 		{"head_multipart", call{method: "HEAD", path: "/photos/film", header: []string{"x-amz-checksum-mode: ENABLED"}}},

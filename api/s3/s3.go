@@ -55,6 +55,8 @@ type Objects interface {
 	// Object returns the current version of a key as it is now anywhere, or
 	// state.ErrNoBucket, state.ErrNoKey.
 	Object(ctx context.Context, a state.AccountID, bucket, key string) (state.Object, error)
+	// PartSums returns the checksums of an object's parts; nil when there are none.
+	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
 	// Bao returns a Bao encoding of an object: of a slice, or if that is nil of the
@@ -194,7 +196,8 @@ type request struct {
 	query  query
 	caller caller
 	who    accounts.Principal
-	form   *form // of an upload by one, once its fields are read; else nil
+	form   *form           // of an upload by one, once its fields are read; else nil
+	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
 
 // account is whose request it is.

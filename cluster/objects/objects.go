@@ -243,6 +243,24 @@ func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key str
 	return obj, err
 }
 
+// PartSums returns the checksums of the parts of an object that Object returned; nil
+// when none are kept, or the object has been replaced meanwhile. Errors:
+// state.ErrNoBucket.
+func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string, obj *state.Object) (sums *state.PartSums, err error) {
+	if !obj.HasPartSums() {
+		return nil, nil
+	}
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		sums, err = v.PartSums(&b, obj)
+		return err
+	})
+	return sums, err
+}
+
 // Open reads the content of an object. The caller closes it. An object that is
 // deleted meanwhile may end in an error, never in other bytes.
 func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {

@@ -262,6 +262,9 @@ func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
 	if err := tx.Delete(v.objectKey(o.Key)); err != nil {
 		return err
 	}
+	if err := v.forget(tx, o); err != nil {
+		return err
+	}
 	if err := v.counted(tx, -1, -int64(o.Size)); err != nil {
 		return err
 	}
@@ -288,6 +291,9 @@ func (v *Bucket) putObject(tx Tx, o, old *Object, l *linking, e *entry) error {
 	if old != nil {
 		keys, bytes = 0, bytes-int64(old.Size)
 		o.Created = max(o.Created, old.Created+1)
+		if err := v.forget(tx, old); err != nil {
+			return err
+		}
 	}
 	if err := v.counted(tx, keys, bytes); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors, tablePartSums,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -307,6 +307,13 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	}
 }
 
+func (v *Object) parts() (n int) {
+	for _, r := range v.Parts {
+		n += int(r.Count)
+	}
+	return n
+}
+
 // wantNames writes what objects, uploads and parts should have in their tables, and
 // checks them against buckets and roots. It returns the accounts that name each root,
 // once for each link.
@@ -361,6 +368,16 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			bump(m.t, want, of[i].stored(storedKeys), 1)
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
 			name(a, o.Root, o.ID)
+			if sums, err := m.view().PartSums(of[i], o); err != nil || (sums == nil) == o.HasPartSums() {
+				m.t.Errorf("object %q of %d parts has %v, %v", o.Key, len(o.Parts), sums, err)
+			} else if sums != nil {
+				if err := put(want, of[i].partSumsKey(o.ID), sums); err != nil {
+					m.t.Fatal(err)
+				}
+				if parts := o.parts(); len(sums.Values) != 4*parts || sums.Of(parts) == nil || sums.Of(parts+1) != nil {
+					m.t.Errorf("object %q of %d parts has checksums of %d bytes", o.Key, parts, len(sums.Values))
+				}
+			}
 		}
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {

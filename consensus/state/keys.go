@@ -46,6 +46,7 @@ const (
 	tableStored     = 'n' // account, incarnation, what -> how many or much of it the bucket has
 	tableBegun      = 'v' // created, account, incarnation, upload -> begun
 	tableEmptying   = 'x' // account, incarnation of a deleted bucket that has uploads -> -
+	tablePartSums   = 'z' // account, incarnation, version -> PartSums
 	tableCors       = 'h' // account, incarnation -> Cors
 	tableLink       = 'q' // root, account, version -> -
 	tableFence      = 'f' // node -> epoch

@@ -107,6 +107,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums,
 		Blake3: blake3, At: 300, Trees: append(blake3, blake3...),
 	}).Code)
+	add("part sums", (&PartSums{"CRC32", []byte{1, 2, 3, 4, 5, 6, 7, 8}}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	path := filepath.Join("testdata", "records.txt")
 	got := strings.Join(lines, "\n") + "\n"

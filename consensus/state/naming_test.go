@@ -119,6 +119,9 @@ func (d *drawing) object() Object {
 func (d *drawing) part() Part {
 	p := Part{Number: uint16(rapid.IntRange(1, 3).Draw(d.T, "number")), ID: d.version(), Root: d.root(), Created: 1, ETag: "e"}
 	p.Size = sizeOf(p.Root) - 1
+	if rapid.IntRange(0, 3).Draw(d.T, "a checksum") > 0 {
+		p.Checksums = []Checksum{{Algorithm: "CRC32", Value: []byte(p.ID + "....")[:4]}}
+	}
 	return p
 }
 
@@ -193,6 +196,9 @@ func (d *drawing) complete() Command {
 		} else {
 			o.Parts = append(o.Parts, PartRun{p.Size, 1})
 		}
+	}
+	if rapid.Bool().Draw(d.T, "a checksum of all") {
+		o.Checksums = []Checksum{{Algorithm: "CRC32", Value: []byte("....")}}
 	}
 	if rapid.IntRange(0, 9).Draw(d.T, "another order") == 0 {
 		slices.Reverse(cmd.Parts)

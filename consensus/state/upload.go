@@ -390,6 +390,10 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
+		sums, err := v.sums(parts)
+		if err != nil {
+			return err
+		}
 		l := linking{account: v.Account, link: link{o.Root, o.ID}, content: &v.Content}
 		if old != nil {
 			l.drops = append(l.drops, link{old.Root, old.ID})
@@ -407,6 +411,11 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		}
 		if err := b.endUpload(tx, u); err != nil {
 			return err
+		}
+		if sums != nil {
+			if err := put(tx, b.partSumsKey(o.ID), sums); err != nil {
+				return err
+			}
 		}
 		return b.putObject(tx, &o, old, &l, e)
 	})
