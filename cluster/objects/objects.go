@@ -72,9 +72,11 @@ type Options struct {
 	MinPart uint64
 	// UploadAge is how long an upload may stay open.
 	UploadAge time.Duration
-	Now       func() time.Time
-	NewID     func() string // of versions and uploads, unique
-	Logger    *slog.Logger
+	// HashRate is how many bytes a second are read of objects whose hash is not known.
+	HashRate uint64
+	Now      func() time.Time
+	NewID    func() string // of versions and uploads, unique
+	Logger   *slog.Logger
 }
 
 // Objects answers for the buckets and objects of all accounts.
@@ -82,12 +84,16 @@ type Objects struct {
 	opts    Options
 	hashing sync.Pool // of *piece, on their way to be hashed
 	trees   *trees
+	hashed  Hashing
 }
 
 // New returns the use cases of objects.
 func New(o Options) *Objects {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.HashRate == 0 {
+		o.HashRate = DefaultHashRate
 	}
 	if o.NewID == nil {
 		o.NewID = uuid.NewString

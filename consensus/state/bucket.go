@@ -301,6 +301,9 @@ func (v *Bucket) putObject(tx Tx, o, old *Object, l *linking, e *entry) error {
 	if err := put(tx, v.objectKey(o.Key), o); err != nil {
 		return err
 	}
+	if err := v.mark(tx, o); err != nil {
+		return err
+	}
 	return l.write(tx, e)
 }
 
@@ -417,7 +420,11 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	if source.Root != v.Object.Root || source.Size != v.Object.Size {
 		return Result{}, Errorf(CodeInvalid, "the copy has other content than its source")
 	}
-	return Result{}, b.change(tx, &v.Object, &v.If, nil, e)
+	o := v.Object
+	if len(o.Blake3) == 0 {
+		o.Blake3 = source.Blake3 // it is known since the proposer read the source
+	}
+	return Result{}, b.change(tx, &o, &v.If, nil, e)
 }
 
 // findSource returns the object that a copy is made of, as its proposer read it.

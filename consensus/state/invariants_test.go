@@ -34,7 +34,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors, tablePartSums,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors, tablePartSums, tableUnhashed,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -307,6 +307,28 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	}
 }
 
+// wantBeside writes what is kept of a version beside its record.
+func (m *machine) wantBeside(want *memory, b *Bucket, o *Object) {
+	m.t.Helper()
+	if len(o.Blake3) == 0 {
+		set(m.t, want, b.unhashedKey(o.ID), []byte(o.Key))
+		bump(m.t, want, unhashedCount, 1)
+	}
+	sums, err := m.view().PartSums(b, o)
+	if err != nil || (sums == nil) == o.HasPartSums() {
+		m.t.Errorf("object %q of %d parts has %v, %v", o.Key, len(o.Parts), sums, err)
+	}
+	if sums == nil {
+		return
+	}
+	if err := put(want, b.partSumsKey(o.ID), sums); err != nil {
+		m.t.Fatal(err)
+	}
+	if parts := o.parts(); len(sums.Values) != 4*parts || sums.Of(parts) == nil || sums.Of(parts+1) != nil {
+		m.t.Errorf("object %q of %d parts has checksums of %d bytes", o.Key, parts, len(sums.Values))
+	}
+}
+
 func (v *Object) parts() (n int) {
 	for _, r := range v.Parts {
 		n += int(r.Count)
@@ -368,16 +390,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			bump(m.t, want, of[i].stored(storedKeys), 1)
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
 			name(a, o.Root, o.ID)
-			if sums, err := m.view().PartSums(of[i], o); err != nil || (sums == nil) == o.HasPartSums() {
-				m.t.Errorf("object %q of %d parts has %v, %v", o.Key, len(o.Parts), sums, err)
-			} else if sums != nil {
-				if err := put(want, of[i].partSumsKey(o.ID), sums); err != nil {
-					m.t.Fatal(err)
-				}
-				if parts := o.parts(); len(sums.Values) != 4*parts || sums.Of(parts) == nil || sums.Of(parts+1) != nil {
-					m.t.Errorf("object %q of %d parts has checksums of %d bytes", o.Key, parts, len(sums.Values))
-				}
-			}
+			m.wantBeside(want, of[i], o)
 		}
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {

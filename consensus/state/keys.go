@@ -47,6 +47,7 @@ const (
 	tableBegun      = 'v' // created, account, incarnation, upload -> begun
 	tableEmptying   = 'x' // account, incarnation of a deleted bucket that has uploads -> -
 	tablePartSums   = 'z' // account, incarnation, version -> PartSums
+	tableUnhashed   = 'j' // account, incarnation, version without a BLAKE3 hash -> its key
 	tableCors       = 'h' // account, incarnation -> Cors
 	tableLink       = 'q' // root, account, version -> -
 	tableFence      = 'f' // node -> epoch

@@ -17,7 +17,7 @@ import (
 // operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
 // RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
 // CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
-// brought buckets, objects, uploads, CORS rules and fences with all their commands,
+// brought buckets, objects, their hashes, uploads, CORS rules and fences with all their commands,
 // and the links of roots.
 type Level uint32
 

@@ -13,7 +13,9 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 23).Draw(t, "naming") {
+	switch rapid.IntRange(0, 25).Draw(t, "naming") {
+	case 24, 25:
+		return d.hash()
 	case 23:
 		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
 	case 22:
@@ -113,6 +115,9 @@ func (d *drawing) object() Object {
 		ETag: rapid.SampledFrom([]string{"e1", "e2"}).Draw(d.T, "etag"),
 	}
 	o.Size = sizeOf(o.Root) - 1
+	if rapid.Bool().Draw(d.T, "hashed") {
+		o.Blake3 = make([]byte, Blake3Bytes)
+	}
 	return o
 }
 
@@ -143,6 +148,23 @@ func (d *drawing) content(k RootKey) Content {
 
 func (d *drawing) condition() Condition {
 	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
+}
+
+// hash is that of a version that does not know it, most of the time.
+func (d *drawing) hash() Command {
+	page, _, err := d.m.view().Unhashed(nil, 100)
+	if err != nil {
+		d.Fatal(err)
+	}
+	cmd := &SetObjectHash{Account: d.account, Born: d.b.Born, ID: d.version(), Root: d.root(), Blake3: make([]byte, Blake3Bytes)}
+	if len(page) > 0 {
+		u := rapid.SampledFrom(page).Draw(d.T, "unhashed")
+		cmd.Account, cmd.Born, cmd.ID = u.Account, u.Born, u.Object.ID
+		if rapid.IntRange(0, 9).Draw(d.T, "other content") > 0 {
+			cmd.Root = u.Object.Root
+		}
+	}
+	return cmd
 }
 
 func (d *drawing) cors() Cors {

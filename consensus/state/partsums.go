@@ -37,10 +37,15 @@ func (v *Bucket) partSumsKey(id VersionID) key { return append(v.in(tablePartSum
 
 // forget removes what is kept of a version beside its record.
 func (v *Bucket) forget(tx Tx, o *Object) error {
-	if !o.HasPartSums() {
-		return nil
+	if o.HasPartSums() {
+		if err := tx.Delete(v.partSumsKey(o.ID)); err != nil {
+			return err
+		}
 	}
-	return tx.Delete(v.partSumsKey(o.ID))
+	if len(o.Blake3) == 0 {
+		return v.unmark(tx, o.ID)
+	}
+	return nil
 }
 
 // sums gathers the checksums of the parts that the object is made of; nil when it

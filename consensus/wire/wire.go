@@ -62,6 +62,7 @@ const (
 	kindCompleteUpload   = 44
 	kindFence            = 45
 	kindSetBucketCors    = 50
+	kindSetObjectHash    = 51
 )
 
 // Bounds of what this package reads and writes.
@@ -180,6 +181,8 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindFence, nil
 	case *state.SetBucketCors:
 		return kindSetBucketCors, nil
+	case *state.SetObjectHash:
+		return kindSetObjectHash, nil
 	}
 	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
@@ -278,6 +281,8 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.Fence), nil
 	case kindSetBucketCors:
 		return new(state.SetBucketCors), nil
+	case kindSetObjectHash:
+		return new(state.SetObjectHash), nil
 	}
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }
