@@ -96,8 +96,8 @@ func TestAnswersForOthersAreNeverBehindThoseForStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := message.New(true)
-		for _, c := range held {
-			m.AddEntry(c, 1, pb.Message_Wantlist_Block, true)
+		for i, c := range held { // a message has no order but this
+			m.AddEntry(c, int32(len(held)-i), pb.Message_Wantlist_Block, true)
 		}
 		if err := m.ToNetV1(s); err != nil {
 			t.Fatal(err)

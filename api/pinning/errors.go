@@ -42,6 +42,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodePrecondition: {Status: http.StatusConflict, Reason: "CONFLICT"},
 	state.CodeInvalidPart:  {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeTooSmall:     {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
+	state.CodeNoVersion:    {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 }
 
 // answer says how an error of any kind is answered.

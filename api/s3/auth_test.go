@@ -147,7 +147,7 @@ func TestKeysSignRequests(t *testing.T) {
 	if status, body := answer(t, r); status != 400 || !strings.Contains(body, "XAmzContentSHA256Mismatch") {
 		t.Errorf("another body than was signed: %d %s", status, body)
 	}
-	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "cat.jpg"); err != nil || o.ETag != sumOfHello {
+	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "cat.jpg", ""); err != nil || o.ETag != sumOfHello {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -176,7 +176,7 @@ func TestLinksAreServed(t *testing.T) {
 	if status, body := answer(t, newRequest(t, "PUT", url, "hello")); status != 200 {
 		t.Errorf("put: %d %s", status, body)
 	}
-	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "linked")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "linked", "")
 	if err != nil || o.ETag != sumOfHello || fmt.Sprint(o.Meta) != "map[a:b]" {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -20,7 +20,7 @@ var repeated = regexp.MustCompile(`\{\{(.+?)\*(\d+)\}\}`)
 
 func (w *world) expand(text string) string {
 	text = strings.NewReplacer("{alice}", w.alice.Token, "{bob}", w.bob.Token, "{reader}", w.reader.Token, "{writer}", w.writer.Token,
-		"{revoked}", w.revoked.Token, `\r`, "\r", `\n`, "\n", `\xff`, "\xff").Replace(text)
+		"{revoked}", w.revoked.Token, "{marker}", string(w.marker), `\r`, "\r", `\n`, "\n", `\xff`, "\xff").Replace(text)
 	return repeated.ReplaceAllStringFunc(text, func(match string) string {
 		parts := repeated.FindStringSubmatch(match)
 		n, err := strconv.Atoi(parts[2])
@@ -39,7 +39,7 @@ func (f *fake) everything() string {
 	for _, a := range slices.Sorted(maps.Keys(f.buckets)) {
 		for _, name := range slices.Sorted(maps.Keys(f.buckets[a])) {
 			bucket := f.buckets[a][name]
-			fmt.Fprintln(&b, a, name, bucket.Bucket, bucket.cors, bucket.objects)
+			fmt.Fprintln(&b, a, name, bucket.Bucket, bucket.cors, bucket.objects, bucket.old)
 			for _, id := range slices.Sorted(maps.Keys(bucket.uploads)) {
 				fmt.Fprintln(&b, *bucket.uploads[id])
 			}
@@ -56,6 +56,7 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.scene(t)
+	w.versions(t)
 	before := w.fake.everything()
 	n := 0
 	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {

@@ -207,7 +207,7 @@ func TestTagsAreKeptInTheirOrder(t *testing.T) {
 	body := "<Tagging><TagSet><Tag><Key>z</Key><Value></Value></Tag><Tag><Value>" + value + "</Value><Key>" + long + "</Key></Tag><Tag><Key>a &amp; b</Key><Value>&#60;</Value></Tag></TagSet></Tagging>"
 	w.put(t, "/photos/k", "x", "x-amz-tagging: old=1")
 	w.must(t, 200, call{method: "PUT", path: "/photos/k?tagging", body: body})
-	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k", "")
 	want := []state.Tag{{Key: "z"}, {Key: long, Value: value}, {Key: "a & b", Value: "<"}}
 	if err != nil || !slices.Equal(o.Tags, want) {
 		t.Errorf("%+v, %v", o.Tags, err)
@@ -228,7 +228,7 @@ func TestTagsAreKeptInTheirOrder(t *testing.T) {
 func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/a%20b+c%2F.txt", "hello", "Content-Type: text/a", "x-amz-meta-m: 1", "x-amz-tagging: t=1")
-	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "a b+c/.txt")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "a b+c/.txt", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 		{"conditions that hold", []string{"x-amz-copy-source: photos/a+b%2Bc/.txt", "x-amz-copy-source-if-match: " + now, `x-amz-copy-source-if-none-match: "x"`, "x-amz-copy-source-if-modified-since: Fri, 02 Jan 2026 03:04:06 GMT"}, "text/a", "1", "1"},
 	} {
 		w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: tc.header})
-		o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy")
+		o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy", "")
 		if err != nil || o.Headers["Content-Type"] != tc.contentType || o.Meta["m"] != tc.m || o.Tags[0].Value != tc.tag || o.ETag != sumOfHello {
 			t.Errorf("%s: %+v, %v", tc.name, o, err)
 		}
@@ -372,7 +372,7 @@ func TestABucketCanBeInTheNameOfTheHost(t *testing.T) {
 	}
 	w.must(t, 200, call{method: "GET", path: "/?list-type=2", header: []string{"Host: my.photos.s3.test"}})
 	w.must(t, 200, call{method: "PUT", path: "//k", body: "x", header: []string{"Host: my.photos.s3.test"}})
-	if _, err := w.fake.Object(t.Context(), w.who.Account, "my.photos", "/k"); err != nil {
+	if _, err := w.fake.Object(t.Context(), w.who.Account, "my.photos", "/k", ""); err != nil {
 		t.Error(err)
 	}
 	w.options.Domain = ""
@@ -389,7 +389,7 @@ func TestKeysAreKeptAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", plain); err != nil || o.Key != plain {
+		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", plain, ""); err != nil || o.Key != plain {
 			t.Errorf("%q: %v", key, err)
 		}
 		if rec := w.must(t, 200, call{method: "GET", path: "/photos/" + escapeKey(plain)}); rec.Header().Get("Content-Length") == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxConfiguration bounds the body of CreateBucket, in bytes.
+// maxConfiguration bounds the bodies of CreateBucket and PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
@@ -135,14 +135,6 @@ func probeLocation(s *surface, _ *request) (*xmlWriter, error) {
 		x.escape(s.region)
 	}
 	x.end("LocationConstraint")
-	return x, nil
-}
-
-// probeVersioning says that versioning was never turned on.
-func probeVersioning(*surface, *request) (*xmlWriter, error) {
-	x := newXML()
-	x.root("VersioningConfiguration")
-	x.end("VersioningConfiguration")
 	return x, nil
 }
 

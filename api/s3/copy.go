@@ -12,7 +12,11 @@ import (
 )
 
 // source is what x-amz-copy-source names.
-type source struct{ bucket, key, version string }
+type source struct {
+	bucket, key string
+	version     state.VersionID // "" is none
+	found       state.VersionID // what the version is called that was there; "" without versions
+}
 
 // sourceOf reads x-amz-copy-source: [/]<bucket>/<key>[?versionId=<id>], encoded as
 // in a URL, a plus as a space.
@@ -23,9 +27,11 @@ func sourceOf(h http.Header) (src source, err error) {
 		return src, wrong
 	}
 	text := values[0]
-	const versionID = "?versionId="
-	if at := strings.LastIndex(text, versionID); at >= 0 {
-		src.version = text[at+len(versionID):]
+	const versionIs = "?versionId="
+	if at := strings.LastIndex(text, versionIs); at >= 0 {
+		if src.version, err = versionID(text[at+len(versionIs):]); err != nil {
+			return src, err
+		}
 		text = text[:at]
 	}
 	text, ok := sigv4.Unescape(text, true)
@@ -39,9 +45,6 @@ func sourceOf(h http.Header) (src source, err error) {
 	if !validBucket(src.bucket) {
 		return src, &Error{Code: InvalidBucketName, Message: "the specified source bucket is not valid", Bucket: src.bucket}
 	}
-	if src.version == "null" {
-		src.version = ""
-	}
 	return src, checkKey(src.key)
 }
 
@@ -49,8 +52,11 @@ func sourceOf(h http.Header) (src source, err error) {
 func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Object) error {
 	c := sourceConditionsOf(h)
 	return func(o *state.Object) error {
-		if err := versionIs(o, src.version); err != nil {
-			return err
+		if o.Marker {
+			return errorf(InvalidRequest, "the source of a copy request may not specifically refer to a delete marker by version id")
+		}
+		if src.found = ""; o.Versioned || o.ID == state.NullVersion {
+			src.found = o.ID
 		}
 		if c.judge(o.ETag, o.Created) != verdictServe {
 			return errorf(PreconditionFailed, "at least one of the preconditions you specified for the source did not hold")
@@ -59,6 +65,16 @@ func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Ob
 			also(o)
 		}
 		return nil
+	}
+}
+
+// identify says which version was copied, where there are several or one was named.
+func (src *source) identify(h http.Header) {
+	if src.found == "" && src.version != state.NullVersion {
+		src.found = src.version
+	}
+	if src.found != "" {
+		h.Set("X-Amz-Copy-Source-Version-Id", string(src.found))
 	}
 }
 
@@ -92,7 +108,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if src.bucket == r.bucket && src.key == r.key && !replaceMeta {
+	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !replaceMeta {
 		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
 	}
 	given, err := attributesOf(r.Header)
@@ -120,9 +136,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return s.sourceMissing(r, &src, err)
 	}
-	if src.version != "" {
-		w.Header().Set("X-Amz-Copy-Source-Version-Id", src.version)
-	}
+	src.identify(w.Header())
 	identify(w.Header(), &o)
 	w.Header().Del("Etag") // it is in the body
 	x := newXML()
@@ -146,7 +160,7 @@ func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 // bucket names it.
 func (s *surface) sourceMissing(r *request, src *source, err error) error {
 	switch {
-	case errors.Is(err, state.ErrNoKey) && src.version != "":
+	case errors.Is(err, state.ErrNoKey) && src.version != "" && src.version != state.NullVersion:
 		return errorf(NoSuchVersion, "the specified version does not exist")
 	case errors.Is(err, state.ErrNoKey):
 		return &Error{Code: NoSuchKey, Message: "the specified key does not exist", Key: src.key}

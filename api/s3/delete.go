@@ -3,14 +3,15 @@ package s3
 import (
 	"net/http"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // maxDelete bounds the body of DeleteObjects, in bytes, as Amazon S3 does.
 const maxDelete = 2 << 20
 
-// deleteObjects removes up to state.MaxDeleteKeys objects. Those that nothing is
-// asked of but to be gone go in one change, all or none of them.
+// deleteObjects removes up to state.MaxDeleteKeys objects and versions. Those of which
+// no ETag is asked for go in one change, all or none of them.
 func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	body, done, err := s.readSmall(w, r, maxDelete)
 	if err != nil {
@@ -24,48 +25,58 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	if len(all) == 0 {
 		return malformed("there is no Object")
 	}
-	failed := make([]error, len(all))
-	var plain []string
-	seen := make(map[string]bool, len(all))
+	became := make([]outcome, len(all))
+	var plain []objects.Doomed
+	var at []int // of each of them in all
 	for i, d := range all {
-		failed[i] = checkKey(d.key)
-		simple := failed[i] == nil && d.etag == "" && (d.version == "" || d.version == "null")
-		if simple && !seen[d.key] {
-			seen[d.key] = true
-			plain = append(plain, d.key)
+		became[i].err = checkKey(d.key)
+		if d.version != "" && became[i].err == nil {
+			_, became[i].err = versionID(d.version)
+		}
+		if became[i].err == nil && d.etag == "" {
+			plain, at = append(plain, objects.Doomed{Key: d.key, ID: state.VersionID(d.version)}), append(at, i)
 		}
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
+	var gone []objects.Deleted
 	if len(plain) > 0 {
-		err = s.objects.DeleteMany(ctx, r.account(), r.bucket, plain)
+		gone, err = s.objects.DeleteMany(ctx, r.account(), r.bucket, plain)
 	} else {
 		_, err = s.objects.Bucket(ctx, r.account(), r.bucket)
 	}
 	if err != nil {
 		return err
 	}
-	for i, d := range all {
-		if failed[i] != nil || seen[d.key] {
-			continue // with it went every version that there was
+	for i, g := range gone {
+		if became[at[i]].Deleted = g; g.Missed {
+			became[at[i]].err = state.ErrNoVersion
 		}
-		var c state.Condition
-		if d.etag != "" {
-			tag := unquote(d.etag)
-			c.Match = []string{tag[:min(len(tag), maxTagBytes)]}
-		}
-		failed[i] = s.remove(ctx, r, d, c)
 	}
-	return s.sendDeleted(w, all, failed, quiet)
+	for i, d := range all {
+		if became[i].err != nil || d.etag == "" {
+			continue
+		}
+		tag := unquote(d.etag)
+		c := state.Condition{Match: []string{tag[:min(len(tag), maxTagBytes)]}}
+		became[i].Deleted, became[i].err = s.objects.Delete(ctx, r.account(), r.bucket, d.key, state.VersionID(d.version), c)
+	}
+	return s.sendDeleted(w, all, became, quiet)
 }
 
-func (s *surface) sendDeleted(w http.ResponseWriter, all []doomed, failed []error, quiet bool) error {
+// outcome is what became of one Object of DeleteObjects.
+type outcome struct {
+	objects.Deleted
+	err error
+}
+
+func (s *surface) sendDeleted(w http.ResponseWriter, all []doomed, became []outcome, quiet bool) error {
 	x := newXML()
 	x.root("DeleteResult")
 	for i, d := range all {
 		switch {
-		case failed[i] != nil:
-			e := s.answer(failed[i])
+		case became[i].err != nil:
+			e := s.answer(became[i].err)
 			x.begin("Error")
 			x.text("Key", d.key)
 			if d.version != "" {
@@ -79,6 +90,10 @@ func (s *surface) sendDeleted(w http.ResponseWriter, all []doomed, failed []erro
 			x.text("Key", d.key)
 			if d.version != "" {
 				x.text("VersionId", d.version)
+			}
+			if became[i].Marker {
+				x.truth("DeleteMarker", true)
+				x.text("DeleteMarkerVersionId", string(became[i].ID))
 			}
 			x.end("Deleted")
 		}

@@ -43,7 +43,8 @@ type fake struct {
 type fakeBucket struct {
 	state.Bucket
 	cors    []state.CorsRule
-	objects map[string]state.Object
+	objects map[string]state.Object   // that are current
+	old     map[string][]state.Object // versions that are not, and delete markers, the newest first
 	sums    map[state.VersionID]*state.PartSums
 	uploads map[state.UploadID]*fakeUpload
 }
@@ -122,7 +123,7 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) e
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
 	return nil
 }
 
@@ -153,6 +154,11 @@ func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) e
 	b, err := f.bucket(a, name)
 	if err != nil {
 		return err
+	}
+	for _, old := range b.old {
+		if len(old) > 0 {
+			return state.ErrNotEmpty
+		}
 	}
 	if len(b.objects) > 0 {
 		return state.ErrNotEmpty
@@ -294,8 +300,7 @@ func (f *fake) Put(_ context.Context, a state.AccountID, bucket string, r object
 	o.ID = state.VersionID(f.id("version"))
 	sum := blake3.Sum256(data)
 	o.Blake3 = sum[:]
-	b.objects[r.Key] = o
-	return o, nil
+	return b.add(o), nil
 }
 
 // Bao is that of objects over content in memory.
@@ -313,14 +318,14 @@ func (f *fake) Bao(ctx context.Context, a state.AccountID, o *state.Object, s *o
 	return objects.NewEncoding(x, content, s), nil
 }
 
-func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string) (state.Object, error) {
+func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
 	if err != nil {
 		return state.Object{}, err
 	}
-	return b.object(key)
+	return b.version(key, id)
 }
 
 func (f *fake) PartSums(_ context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error) {
@@ -337,19 +342,36 @@ func (f *fake) PartSums(_ context.Context, a state.AccountID, bucket string, o *
 var errTorn = errors.New("fake: the disk is gone")
 
 type tornReader struct {
-	*bytes.Reader
+	io.ReadSeeker
 	left int
 }
 
 func (t *tornReader) Read(p []byte) (int, error) {
 	if t.left < 0 {
-		return t.Reader.Read(p)
+		return t.ReadSeeker.Read(p)
 	}
 	if t.left == 0 {
 		return 0, errTorn
 	}
-	n, err := t.Reader.Read(p[:min(len(p), t.left)])
+	n, err := t.ReadSeeker.Read(p[:min(len(p), t.left)])
 	t.left -= n
+	return n, err
+}
+
+// WriteTo writes block by block, as content of the real one does.
+func (t *tornReader) WriteTo(w io.Writer) (n int64, err error) {
+	for block := make([]byte, 300_000); err == nil; {
+		var read, written int
+		read, err = t.Read(block)
+		if read > 0 {
+			var failed error
+			written, failed = w.Write(block[:read])
+			n, err = n+int64(written), errors.Join(err, failed)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
 	return n, err
 }
 
@@ -361,7 +383,7 @@ func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.R
 	return &tornReader{bytes.NewReader(f.content[o.Root]), f.torn}, f.err
 }
 
-func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, c state.Condition) error {
+func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (d objects.Deleted, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -369,34 +391,37 @@ func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, 
 		err = b.judge(key, c)
 	}
 	if err == nil {
-		delete(b.objects, key)
+		d = f.remove(b, key, id)
 	}
-	return err
+	if d.Missed {
+		err = state.ErrNoVersion
+	}
+	return d, err
 }
 
-func (f *fake) DeleteMany(_ context.Context, a state.AccountID, bucket string, keys []string) error {
+func (f *fake) DeleteMany(_ context.Context, a state.AccountID, bucket string, all []objects.Doomed) (gone []objects.Deleted, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(keys) > state.MaxDeleteKeys {
-		return state.ErrTooLarge
+	if len(all) > state.MaxDeleteKeys {
+		return nil, state.ErrTooLarge
 	}
-	for _, key := range keys {
-		delete(b.objects, key)
+	for _, d := range all {
+		gone = append(gone, f.remove(b, d.Key, d.ID))
 	}
-	return nil
+	return gone, nil
 }
 
-func (f *fake) source(a state.AccountID, bucket, key, version string, judge func(*state.Object) error) (state.Object, error) {
+func (f *fake) source(a state.AccountID, bucket, key string, version state.VersionID, judge func(*state.Object) error) (state.Object, error) {
 	b, err := f.bucket(a, bucket)
 	if err != nil {
 		return state.Object{}, err
 	}
-	o, err := b.object(key)
-	if err == nil && version != "" && version != string(o.ID) {
+	o, err := b.version(key, version)
+	if err == nil && o.Marker && version == "" {
 		err = state.ErrNoKey
 	}
 	if err == nil && judge != nil {
@@ -426,19 +451,24 @@ func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objec
 	}
 	o.Key, o.Created, o.Upload = r.Key, f.tick(), ""
 	o.ID = state.VersionID(f.id("version"))
-	b.objects[r.Key] = o
-	return o, nil
+	return b.add(o), nil
 }
 
-func (f *fake) SetTags(_ context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error {
+func (f *fake) SetTags(_ context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
 	if err != nil {
 		return err
 	}
+	for i := range b.old[key] {
+		if id != "" && named(&b.old[key][i], id) {
+			b.old[key][i].Tags = tags
+			return nil
+		}
+	}
 	o, err := b.object(key)
-	if err == nil {
+	if err == nil && (id == "" || named(&o, id)) {
 		o.Tags = tags
 		b.objects[key] = o
 	}
@@ -571,12 +601,11 @@ func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r o
 	}
 	o.Root, o.Created = f.keep(data), f.tick()
 	o.ID = state.VersionID(f.id("version"))
-	b.objects[r.Key] = o
 	if u.Checksum.Algorithm != "" {
 		b.sums[o.ID] = &state.PartSums{Algorithm: u.Checksum.Algorithm, Values: composed}
 	}
 	delete(b.uploads, u.ID)
-	return o, nil
+	return b.add(o), nil
 }
 
 func (f *fake) Abort(_ context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {

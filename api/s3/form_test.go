@@ -97,7 +97,7 @@ func TestASignedFormStoresItsFile(t *testing.T) {
 	if rec.Code != 204 || rec.Header().Get("Etag") != `"`+sumOfHello+`"` || rec.Header().Get("Location") != "http://example.com/photos/user/a%20b.txt" || rec.Body.Len() != 0 {
 		t.Fatalf("%d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
-	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "user/a b.txt")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "user/a b.txt", "")
 	if err != nil || o.ETag != sumOfHello || o.Size != 5 {
 		t.Fatalf("%+v, %v", o, err)
 	}
@@ -255,7 +255,7 @@ func TestAFormThatBreaksOffStoresNothing(t *testing.T) {
 	if rec := w.do(t, call{method: "POST", path: "/photos/", token: "-", body: strings.TrimSuffix(whole, "\r\n"), header: []string{formHeader}}); rec.Code != 204 {
 		t.Errorf("without the last line end: %d %s", rec.Code, rec.Body)
 	}
-	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k", "")
 	if err != nil || o.ETag != md5Of(strings.Repeat("hello\r\n--edg", 10_000)) {
 		t.Errorf("%+v, %v", o, err)
 	}

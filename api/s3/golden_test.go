@@ -48,6 +48,28 @@ func (w *world) scene(t testing.TB) {
 	w.must(t, 200, call{method: "POST", path: "/photos/dir/open?uploads"}) // upload-17
 }
 
+// versions adds a bucket that keeps versions: k has the null version and one with an
+// id, gone has one below a delete marker, dir/ two keys.
+func (w *world) versions(t testing.TB) {
+	t.Helper()
+	w.put(t, "/kept/k", "before", "x-amz-tagging: a=1")
+	w.must(t, 200, call{method: "PUT", path: "/kept?versioning", body: versioningOf(versioningEnabled)})
+	w.put(t, "/kept/k", "after", "x-amz-sdk-checksum-algorithm: CRC32C")
+	w.put(t, "/kept/gone", "hello")
+	w.must(t, 204, call{method: "DELETE", path: "/kept/gone"})
+	w.put(t, "/kept/dir/one", "1")
+	w.put(t, "/kept/dir/two", "2")
+	o, err := w.fake.Object(t.Context(), w.who.Account, "kept", "gone", "")
+	if err != nil || !o.Marker {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	w.marker = o.ID
+}
+
+func versioningOf(status string) string {
+	return `<VersioningConfiguration xmlns="` + xmlSpace + `"><Status>` + status + `</Status></VersioningConfiguration>`
+}
+
 // complete is the body of CompleteMultipartUpload; of the first argument only
 // whether it is empty counts: then ETags have no quotes.
 func complete(quotes string, tags ...string) string {
@@ -174,11 +196,55 @@ func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	}
 }
 
+func TestAnswersAboutVersionsKeepTheirForm(t *testing.T) {
+	const many = `<Delete><Object><Key>k</Key></Object><Object><Key>k</Key><VersionId>null</VersionId></Object><Object><Key>gone</Key><VersionId>{marker}</VersionId></Object>` +
+		`<Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>dir/two</Key><VersionId>a b</VersionId></Object><Object><Key>dir/two</Key><ETag>"x"</ETag></Object></Delete>`
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"versioning_enabled", call{method: "GET", path: "/kept?versioning"}},
+		{"put_versioning", call{method: "PUT", path: "/empty?versioning", body: versioningOf(versioningSuspended)}},
+		{"list_versions", call{method: "GET", path: "/kept?versions"}},
+		{"list_versions_page", call{method: "GET", path: "/kept?versions&max-keys=2&delimiter=/&encoding-type=url&key-marker=dir/&prefix="}},
+		{"list_versions_prefix", call{method: "GET", path: "/kept?versions=&max-keys=1&delimiter=%2F"}},
+		{"list_versions_next", call{method: "GET", path: "/kept?versions&key-marker=gone&version-id-marker={marker}"}},
+		{"list_versions_none", call{method: "GET", path: "/kept?versions&max-keys=0"}},
+		{"list_versions_unversioned", call{method: "GET", path: "/photos?versions&prefix=cat"}},
+		{"version_put", call{method: "PUT", path: "/kept/k", body: "new"}},
+		{"version_get_null", call{method: "GET", path: "/kept/k?versionId=null"}},
+		{"version_head", call{method: "HEAD", path: "/kept/k"}},
+		{"version_marked", call{method: "GET", path: "/kept/gone"}},
+		{"version_head_marked", call{method: "HEAD", path: "/kept/gone"}},
+		{"version_of_marker", call{method: "GET", path: "/kept/gone?versionId={marker}"}},
+		{"version_absent", call{method: "GET", path: "/kept/k?versionId=other"}},
+		{"version_delete", call{method: "DELETE", path: "/kept/k"}},
+		{"version_delete_absent", call{method: "DELETE", path: "/kept/absent"}},
+		{"version_delete_null", call{method: "DELETE", path: "/kept/k?versionId=null"}},
+		{"version_delete_marker", call{method: "DELETE", path: "/kept/gone?versionId={marker}"}},
+		{"version_delete_unknown", call{method: "DELETE", path: "/kept/k?versionId=other"}},
+		{"version_delete_many", call{method: "POST", path: "/kept?delete", body: many}},
+		{"version_copy", call{method: "PUT", path: "/kept/k", header: []string{"x-amz-copy-source: /kept/k?versionId=null"}}},
+		{"version_copy_current", call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: /kept/k"}}},
+		{"version_copy_part", call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=3", header: []string{"x-amz-copy-source: kept/k?versionId=null"}}},
+		{"version_get_tagging", call{method: "GET", path: "/kept/k?tagging&versionId=null"}},
+		{"version_put_tagging", call{method: "PUT", path: "/kept/k?tagging&versionId=null", body: `<Tagging><TagSet/></Tagging>`}},
+		{"version_acl", call{method: "GET", path: "/kept/k?acl&versionId=null"}},
+		{"version_attributes", call{method: "GET", path: "/kept/k?attributes&versionId=null", header: []string{"x-amz-object-attributes: ETag,ObjectSize"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call, (*world).versions) })
+	}
+}
+
 // keepsItsForm compares the answer to a request with its golden file.
-func keepsItsForm(t *testing.T, name string, c call) {
+func keepsItsForm(t *testing.T, name string, c call, also ...func(*world, testing.TB)) {
 	t.Helper()
 	w := newWorld(t)
 	w.scene(t)
+	for _, more := range also {
+		more(w, t)
+	}
+	c.path, c.body = w.expand(c.path), w.expand(c.body)
 	rec := w.do(t, c)
 	var got bytes.Buffer
 	fmt.Fprintf(&got, "%s %s\n%d\n", c.method, c.path, rec.Code)
@@ -234,7 +300,7 @@ func TestErrorsOfTheClusterAreAnswered(t *testing.T) {
 	}{
 		{state.ErrUnavailable, 503, ServiceUnavailable, "1"},
 		{state.ErrLimited, 503, SlowDown, "10"},
-		{state.ErrNoSpace, 503, ServiceUnavailable, "60"},
+		{state.ErrNoSpace, 507, InsufficientStorage, "60"},
 		{state.ErrQuota, 403, AccountProblem, ""},
 		{state.ErrConflict, 409, OperationAborted, ""},
 		{errTorn, 500, InternalError, ""},

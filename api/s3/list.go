@@ -133,31 +133,41 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 // listedBytes is about how much one object of a list is, in bytes.
 const listedBytes = 320
 
-// finish writes what both versions of a list end with.
-func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
+// echo writes what was asked for, and whether that is all.
+func (l *listing) echo(x *xmlWriter, truncated bool) {
 	x.number("MaxKeys", int64(l.limit))
 	if l.delimiter != "" {
 		x.text("Delimiter", l.encode(l.delimiter))
 	}
-	x.truth("IsTruncated", page.Truncated)
+	x.truth("IsTruncated", truncated)
 	if l.encoding != "" {
 		x.text("EncodingType", l.encoding)
 	}
+}
+
+// listed writes what lists say of the content of an object.
+func (x *xmlWriter) listed(o *state.Object) {
+	x.etag(o.ETag)
+	for _, c := range o.Checksums {
+		x.text("ChecksumAlgorithm", c.Algorithm)
+		x.text("ChecksumType", checksumType(c.Composite))
+	}
+	x.b = append(x.b, "<Size>"...)
+	x.b = strconv.AppendUint(x.b, o.Size, 10)
+	x.b = append(x.b, "</Size>"...)
+	x.text("StorageClass", standard)
+}
+
+// finish writes what both forms of a list of objects end with.
+func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
+	l.echo(x, page.Truncated)
 	x.b = slices.Grow(x.b, listedBytes*len(page.Objects))
 	for i := range page.Objects {
 		o := &page.Objects[i]
 		x.begin("Contents")
 		x.text("Key", l.encode(o.Key))
 		x.time("LastModified", o.Created)
-		x.etag(o.ETag)
-		for _, c := range o.Checksums {
-			x.text("ChecksumAlgorithm", c.Algorithm)
-			x.text("ChecksumType", checksumType(c.Composite))
-		}
-		x.b = append(x.b, "<Size>"...)
-		x.b = strconv.AppendUint(x.b, o.Size, 10)
-		x.b = append(x.b, "</Size>"...)
-		x.text("StorageClass", standard)
+		x.listed(o)
 		if owner {
 			x.owner(r)
 		}

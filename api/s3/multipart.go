@@ -185,9 +185,7 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return s.sourceMissing(r, &src, err)
 	}
-	if src.version != "" {
-		w.Header().Set("X-Amz-Copy-Source-Version-Id", src.version)
-	}
+	src.identify(w.Header())
 	x := newXML()
 	x.root("CopyPartResult")
 	x.time("LastModified", part.Created)

@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -48,27 +47,6 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	identify(w.Header(), &o)
 	sayChecksums(w.Header(), &o)
 	return web.Empty(w, http.StatusOK)
-}
-
-// current returns the version that a request names: the current one, whatever it
-// is, or if the request says which, that one if it is current. There are no others.
-func (s *surface) current(r *request) (state.Object, error) {
-	ctx, cancel := r.soon()
-	defer cancel()
-	o, err := s.objects.Object(ctx, r.account(), r.bucket, r.key)
-	if err != nil {
-		return o, err
-	}
-	return o, versionIs(&o, r.query.get("versionId"))
-}
-
-// versionIs refuses a version that is not the current one. "null" is what a bucket
-// without versions calls its only one.
-func versionIs(o *state.Object, version string) error {
-	if version == "" || version == "null" || version == string(o.ID) {
-		return nil
-	}
-	return errorf(NoSuchVersion, "the specified version does not exist")
 }
 
 // overrides are the headers that a request may set in the answer, and by which
@@ -257,7 +235,8 @@ func unsatisfiable(size int64) *Error {
 	return errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
 }
 
-// copyBuffer is how much of an object is on its way at once.
+// copyBuffer is how much of an object is written at once. A client has the time of a
+// stall for each.
 const copyBuffer = 256 << 10
 
 // sendContent answers with a piece of an object. The first bytes are read before
@@ -276,41 +255,60 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	if _, err := f.Seek(piece.first, io.SeekStart); err != nil {
 		return fmt.Errorf("seek in content: %w", err)
 	}
+	out := &sending{out: newSteady(w, s.stall), left: piece.count, begin: func() {
+		head(w.Header(), r, o, piece, partial)
+		w.WriteHeader(statusOf(partial))
+	}}
 	buffer, ok := s.buffers.Get().(*[]byte)
 	if !ok {
 		b := make([]byte, copyBuffer)
 		buffer = &b
 	}
 	defer s.buffers.Put(buffer)
-	n, err := io.ReadAtLeast(f, (*buffer)[:min(piece.count, copyBuffer)], 1)
-	if err != nil {
-		return fmt.Errorf("read content: %w", short(err))
+	_, err = io.CopyBuffer(out, f, *buffer)
+	switch {
+	case out.left == 0:
+		return nil
+	case err == nil:
+		err = io.ErrUnexpectedEOF // content of fewer bytes than its record says
 	}
-	head(w.Header(), r, o, piece, partial)
-	w.WriteHeader(statusOf(partial))
-	out := newSteady(w, s.stall)
-	for left := piece.count; ; {
-		if _, err := out.Write((*buffer)[:n]); err != nil {
-			return fmt.Errorf("write content: %w", err)
-		}
-		if left -= int64(n); left == 0 {
-			return nil
-		}
-		if n, err = io.ReadAtLeast(f, (*buffer)[:min(left, copyBuffer)], 1); err != nil {
-			return fmt.Errorf("read content: %w", short(err))
-		}
-	}
+	return fmt.Errorf("send content: %w", err)
 }
 
-// short is the error of content that has fewer bytes than its record says.
-func short(err error) error {
-	if err == io.EOF { //nolint:errorlint // what ReadAtLeast itself returns
-		return io.ErrUnexpectedEOF
-	}
-	return err
+// sending takes a piece of content, of which the answer begins with the first bytes.
+type sending struct {
+	out   io.Writer
+	begin func() // nil: it has begun
+	left  int64  // bytes
 }
 
-// deleteObject removes an object. That there is none is no error.
+// errSent ends the reading behind the piece.
+var errSent = errors.New("all of it is sent")
+
+// Write implements io.Writer.
+func (s *sending) Write(b []byte) (written int, err error) {
+	if s.begin != nil {
+		s.begin()
+		s.begin = nil
+	}
+	for len(b) > 0 && s.left > 0 {
+		n, err := s.out.Write(b[:min(int64(len(b)), s.left, copyBuffer)])
+		written += n
+		s.left -= int64(n)
+		if err != nil {
+			return written, err
+		}
+		b = b[n:]
+	}
+	if s.left == 0 {
+		return written, errSent
+	}
+	return written, nil
+}
+
+// deleteObject removes an object, or one version of it if that is named. That there
+// is none is no error. Without versions the answer says of every object that it is a
+// delete marker, as the specification has it.
 func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	condition, err := writeCondition(r.Header)
 	if err != nil {
@@ -319,33 +317,21 @@ func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	if condition.Absent {
 		return notImplemented("If-None-Match of a deletion")
 	}
-	ctx, cancel := r.soon()
-	defer cancel()
-	if err := s.remove(ctx, r, doomed{key: r.key, version: r.query.get("versionId")}, condition); err != nil {
+	id, err := r.query.version()
+	if err != nil {
 		return err
 	}
-	w.Header().Set("X-Amz-Delete-Marker", "true")
-	return web.Empty(w, http.StatusNoContent)
-}
-
-// remove deletes one object, or one version of it if that is named.
-func (s *surface) remove(ctx context.Context, r *request, d doomed, c state.Condition) error {
-	if d.version != "" && d.version != "null" {
-		o, err := s.objects.Object(ctx, r.account(), r.bucket, d.key)
-		if errors.Is(err, state.ErrNoKey) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := versionIs(&o, d.version); err != nil {
-			return err
-		}
-		if len(c.Match) == 0 {
-			c.Match = []string{o.ETag} // or another version would go, should one come now
-		} else if !matches(c.Match, o.ETag) {
-			return state.ErrPrecondition
-		}
+	ctx, cancel := r.soon()
+	defer cancel()
+	gone, err := s.objects.Delete(ctx, r.account(), r.bucket, r.key, id, condition)
+	if err != nil {
+		return err
 	}
-	return s.objects.Delete(ctx, r.account(), r.bucket, d.key, c)
+	if gone.Marker || !gone.Versioned {
+		w.Header().Set("X-Amz-Delete-Marker", "true")
+	}
+	if gone.Versioned {
+		w.Header().Set("X-Amz-Version-Id", string(gone.ID))
+	}
+	return web.Empty(w, http.StatusNoContent)
 }

@@ -74,7 +74,9 @@ func (s *surface) operations() []operation {
 		{"PostObject", bucket, post, "", false, needWrite, s.postObject},
 		{"ListMultipartUploads", bucket, get, "uploads", false, needRead, s.listUploads},
 		{"GetBucketLocation", bucket, get, "location", false, needRead, s.probe(probeLocation)},
-		{"GetBucketVersioning", bucket, get, "versioning", false, needRead, s.probe(probeVersioning)},
+		{"GetBucketVersioning", bucket, get, "versioning", false, needRead, s.getVersioning},
+		{"PutBucketVersioning", bucket, put, "versioning", false, needWrite, s.putVersioning},
+		{"ListObjectVersions", bucket, get, "versions", false, needRead, s.listVersions},
 		{"GetBucketAcl", bucket, get, "acl", false, needRead, s.probe(probeACL)},
 		{"GetBucketPolicyStatus", bucket, get, "policyStatus", false, needRead, s.probe(probePolicyStatus)},
 		{"GetBucketLifecycleConfiguration", bucket, get, "lifecycle", false, needRead, s.probe(nothing(NoSuchLifecycleConfiguration, "the lifecycle configuration does not exist"))},
@@ -148,7 +150,7 @@ var modifiers = []string{
 	"bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
 	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
 	"response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type",
-	"response-expires", "start-after", "upload-id-marker", "versionId",
+	"response-expires", "start-after", "upload-id-marker", "version-id-marker", "versionId",
 }
 
 // find returns the operation of a request. A sub-resource that is not served is

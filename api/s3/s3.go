@@ -52,9 +52,14 @@ type Objects interface {
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
 	// Put stores an object: it is durable when it returns.
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
-	// Object returns the current version of a key as it is now anywhere, or
-	// state.ErrNoBucket, state.ErrNoKey.
-	Object(ctx context.Context, a state.AccountID, bucket, key string) (state.Object, error)
+	// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
+	// Versions returns one page of a bucket's versions and delete markers.
+	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
+	// Object returns the version of a key that has an id, or for "" the newest, as it
+	// is now anywhere. It may be a delete marker. Else it is state.ErrNoBucket,
+	// state.ErrNoKey, state.ErrNoVersion.
+	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
 	// PartSums returns the checksums of an object's parts; nil when there are none.
 	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
 	// Open reads an object's content.
@@ -62,15 +67,16 @@ type Objects interface {
 	// Bao returns a Bao encoding of an object: of a slice, or if that is nil of the
 	// tree without the content.
 	Bao(ctx context.Context, a state.AccountID, o *state.Object, slice *objects.Slice) (*objects.Encoding, error)
-	// Delete removes an object. A key that is not there is no error, unless c asks
-	// for one.
-	Delete(ctx context.Context, a state.AccountID, bucket, key string, c state.Condition) error
-	// DeleteMany removes up to state.MaxDeleteKeys objects in one change.
-	DeleteMany(ctx context.Context, a state.AccountID, bucket string, keys []string) error
+	// Delete removes an object, or the version with an id for good. What is not there
+	// is no error, unless c asks for one, or a bucket without versioning has another
+	// version: that is state.ErrNoVersion.
+	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
+	// DeleteMany removes up to state.MaxDeleteKeys objects and versions in one change.
+	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
 	// Copy makes an object of another's content.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces an object's tags.
-	SetTags(ctx context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error
+	// SetTags replaces the tags of the version with an id, or for "" of the current one.
+	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
 	// CreateUpload begins a multipart upload.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
 	// PutPart stores a part; the last of a number counts.

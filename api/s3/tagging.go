@@ -44,28 +44,33 @@ func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
 	if err := checkTags(tags); err != nil {
 		return err
 	}
-	if err := s.setTags(r, tags); err != nil {
+	if err := s.setTags(w, r, tags); err != nil {
 		return err
 	}
 	return web.Empty(w, http.StatusOK)
 }
 
 func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
-	if err := s.setTags(r, nil); err != nil {
+	if err := s.setTags(w, r, nil); err != nil {
 		return err
 	}
 	return web.Empty(w, http.StatusNoContent)
 }
 
-func (s *surface) setTags(r *request, tags []state.Tag) error {
-	if r.query.get("versionId") != "" {
+func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
+	id, err := r.query.version()
+	if err != nil {
+		return err
+	}
+	if id != "" { // it may be a delete marker
 		if _, err := s.current(r); err != nil {
 			return err
 		}
+		w.Header().Set("X-Amz-Version-Id", string(id))
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
-	return s.objects.SetTags(ctx, r.account(), r.bucket, r.key, tags)
+	return s.objects.SetTags(ctx, r.account(), r.bucket, r.key, id, tags)
 }
 
 // readTagging reads Tagging, TagSet and in it Tag with Key and Value.

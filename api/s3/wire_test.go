@@ -130,7 +130,7 @@ func TestOneConnectionServesMany(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"x//..///.", "boto", "chunked"} {
-		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", key); err != nil || o.ETag != sumOfHello {
+		if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", key, ""); err != nil || o.ETag != sumOfHello {
 			t.Errorf("%q: %+v, %v", key, o, err)
 		}
 	}

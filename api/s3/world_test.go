@@ -30,6 +30,7 @@ type world struct {
 	who        accounts.Principal
 	mu         sync.Mutex
 	passed     time.Duration
+	marker     state.VersionID // of versions
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)

@@ -58,6 +58,7 @@ type files struct {
 	members func() []state.Node
 	down    func(state.NodeID) bool // known not to answer
 	now     func() time.Time
+	buffers dag.Buffers // of files that are read
 }
 
 // Import implements content.Store.
@@ -91,7 +92,7 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 		})
 		return found, err
 	}
-	file, err := dag.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
+	file, err := f.buffers.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
 		if ipld.IsNotFound(err) {
 			err = state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
@@ -106,7 +107,7 @@ const avoidFor = 30 * time.Second
 
 // reader gets the blocks of one file from here or from members. It stores nothing.
 type reader struct {
-	here dag.Getter
+	here dag.Lender
 	// ask asks a member for a block, which is checked; neither block nor error says
 	// that it has not got it.
 	ask  func(ctx context.Context, id state.NodeID, c cid.Cid) (block.Block, error)
@@ -121,10 +122,28 @@ type reader struct {
 
 // Get implements dag.Getter.
 func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
-	b, here := r.here.Get(ctx, c)
-	if here == nil {
+	b, err := r.here.Get(ctx, c)
+	if err == nil {
 		return b, nil
 	}
+	return r.elsewhere(ctx, c, err)
+}
+
+// Read implements dag.Lender.
+func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+	data, err := r.here.Read(ctx, c, lend)
+	if err == nil {
+		return data, nil
+	}
+	b, err := r.elsewhere(ctx, c, err)
+	if err != nil {
+		return nil, err
+	}
+	return b.RawData(), nil
+}
+
+// elsewhere gets a block from members; here is why it is not had here.
+func (r *reader) elsewhere(ctx context.Context, c cid.Cid, here error) (block.Block, error) {
 	// Absent, or damaged here: a member may do better. One that does not answer
 	// is passed over like one that has not got it, and asked last for a while.
 	for _, id := range r.ranked() {

@@ -1,14 +1,18 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
@@ -64,4 +68,39 @@ func TestAReaderAsksLastWhoFailed(t *testing.T) {
 	now = now.Add(avoidFor)
 	down["b"] = true
 	want("after a while in order again, but for who is down", false, "c", "a", "b")
+}
+
+// Read implements dag.Lender.
+func (none) Read(_ context.Context, c cid.Cid, _ func(int) []byte) ([]byte, error) {
+	return nil, ipld.ErrNotFound{Cid: c}
+}
+
+// BenchmarkReadFile reads a file of 64 MiB that is here, as the gateway sends it.
+func BenchmarkReadFile(b *testing.B) {
+	store, err := blocks.Open(b.TempDir(), blocks.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	f := &files{blocks: store}
+	root, size, err := f.Import(b.Context(), "file", bytes.NewReader(peertest.Bytes(1, 64<<20)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	buffer := make([]byte, 256<<10)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		file, err := f.buffers.Open(b.Context(), &reader{here: store}, root)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{file}, buffer)
+		if err != nil || uint64(n) != size {
+			b.Fatal(n, err)
+		}
+		if err := file.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -164,7 +164,7 @@ func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (sum []byte, err
 		if _, err := io.ReadFull(f, buffer[:n]); err != nil {
 			return nil, fmt.Errorf("hash object: %w", err)
 		}
-		h.Write(buffer[:n])
+		_, _ = h.Write(buffer[:n]) // never fails
 		o.hashed.bytes.Add(n)
 		left -= n
 		if check -= min(check, n); check == 0 {

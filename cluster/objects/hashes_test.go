@@ -70,7 +70,7 @@ func TestHashesThatUploadsCannotTellAreComputed(t *testing.T) {
 	}
 	want["copy"] = want["large"]
 	w.uneven("gone", 11, 12)
-	if err := w.objects.Delete(t.Context(), w.account, "bkt", "gone", state.Condition{}); err != nil {
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "gone", "", state.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := w.left(); n != uint64(len(want)) {

@@ -203,23 +203,28 @@ func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (st
 // change proposes what is made for a bucket. Should the bucket that this node
 // knows be one that is gone, it is made once more for the one that is there.
 func (o *Objects) change(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) error {
+	_, err := o.changed(ctx, a, name, make)
+	return err
+}
+
+// changed is change with what became of it.
+func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) (state.Result, error) {
 	b, err := o.known(ctx, a, name)
 	if err != nil {
-		return err
+		return state.Result{}, err
 	}
-	_, err = o.opts.State.Propose(ctx, make(b))
+	result, err := o.opts.State.Propose(ctx, make(b))
 	if !errors.Is(err, state.ErrNoBucket) {
-		return err
+		return result, err
 	}
 	born := b.Born
 	if b, err = o.Bucket(ctx, a, name); err != nil {
-		return err
+		return state.Result{}, err
 	}
 	if b.Born == born {
-		return state.Errorf(state.CodeNoBucket, "the bucket has just been deleted")
+		return state.Result{}, state.Errorf(state.CodeNoBucket, "the bucket has just been deleted")
 	}
-	_, err = o.opts.State.Propose(ctx, make(b))
-	return err
+	return o.opts.State.Propose(ctx, make(b))
 }
 
 // List returns one page of a bucket's keys.
@@ -235,15 +240,16 @@ func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q 
 	return page, err
 }
 
-// Object returns the current version under a key. Errors: state.ErrNoBucket,
-// state.ErrNoKey.
-func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string) (obj state.Object, err error) {
+// Object returns the version of a key that has an id, or for "" the newest. It may be
+// a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (obj state.Object, err error) {
 	err = o.look(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
 		}
-		obj, err = v.Object(&b, key)
+		obj, err = v.Version(&b, key, id)
+		obj = shown(&b, obj)
 		return err
 	})
 	return obj, err
@@ -291,30 +297,11 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	return f, nil
 }
 
-// Delete removes an object, if its current version is what c asks for. A key that
-// is not there is no error, unless c asks for one. Errors: state.ErrNoBucket,
-// state.ErrPrecondition, state.ErrNoKey.
-func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, c state.Condition) error {
-	return o.delete(ctx, a, bucket, []string{key}, c)
-}
-
-// DeleteMany removes objects, state.MaxDeleteKeys of them at the most, in one
-// change.
-func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket string, keys []string) error {
-	return o.delete(ctx, a, bucket, keys, state.Condition{})
-}
-
-func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, keys []string, c state.Condition) error {
-	return wrap("delete objects", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
-		return &state.DeleteObjects{Account: a, Bucket: bucket, Born: b.Born, Keys: keys, If: c}
-	}))
-}
-
-// SetTags replaces the tags of an object. Errors: state.ErrNoBucket,
-// state.ErrNoKey.
-func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, tags []state.Tag) error {
+// SetTags replaces the tags of the version of a key that has an id, or for "" of the
+// current one. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
 	return wrap("set tags", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
-		return &state.SetObjectTags{Account: a, Bucket: bucket, Born: b.Born, Key: key, Tags: tags}
+		return &state.SetObjectTags{Account: a, Bucket: bucket, Born: b.Born, Key: key, ID: id, Tags: tags}
 	}))
 }
 

@@ -33,15 +33,17 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.blake3(),
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 	}
+	var result state.Result
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
-		return o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		result, err = o.changed(ctx, a, bucket, func(b state.Bucket) state.Command {
 			return &state.PutObject{Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, If: r.If}
 		})
+		return err
 	})
 	if err != nil {
 		return state.Object{}, fmt.Errorf("put object: %w", err)
 	}
-	return obj, nil
+	return made(&result, obj), nil
 }
 
 // foresee refuses what Apply would refuse, before a body is read: a condition that
@@ -76,7 +78,8 @@ func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucke
 }
 
 // fits tells whether an account has room for content of a size in the place of
-// what is under key; -1 is a size that is not known.
+// what is under key, unless that stays as an old version; -1 is a size that is not
+// known.
 func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int64) error {
 	q, err := v.Quota(a)
 	if errors.Is(err, state.ErrNotFound) {
@@ -93,7 +96,8 @@ func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int
 	if err != nil && !errors.Is(err, state.ErrNoKey) {
 		return err
 	}
-	if used-min(used, old.Size)+more <= q.Allowance {
+	goes := b.Versioning == state.Unversioned || b.Versioning == state.Suspended && !old.Versioned
+	if goes && used-min(used, old.Size)+more <= q.Allowance {
 		return nil
 	}
 	return state.Errorf(state.CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", used, q.Allowance)
@@ -173,14 +177,14 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 			return state.Object{}, err
 		}
 		cmd.Object.ID = id
-		_, err = o.opts.State.Propose(ctx, cmd)
+		result, err := o.opts.State.Propose(ctx, cmd)
 		if errors.Is(err, state.ErrConflict) && attempt < maxAttempts {
 			continue // the source has changed
 		}
 		if err != nil {
 			return state.Object{}, fmt.Errorf("copy object: %w", err)
 		}
-		return cmd.Object, nil
+		return made(&result, cmd.Object), nil
 	}
 }
 
@@ -193,14 +197,9 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 		if err != nil {
 			return err
 		}
-		from, source, err := o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion)
+		from, source, err := o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
 		if err != nil {
 			return err
-		}
-		if r.SourceIf != nil {
-			if err := r.SourceIf(&source); err != nil {
-				return err
-			}
 		}
 		obj := source
 		obj.Key, obj.Created, obj.Upload = r.Key, o.now(), ""
@@ -219,15 +218,22 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 	return cmd, err
 }
 
-// source reads the object that is copied.
-func (o *Objects) source(v state.View, a state.AccountID, bucket, key, version string) (state.Bucket, state.Object, error) {
+// source reads the version that is copied, and has it judged.
+func (o *Objects) source(v state.View, a state.AccountID, bucket, key string, id state.VersionID, judge func(*state.Object) error) (state.Bucket, state.Object, error) {
 	b, err := v.Bucket(a, bucket)
 	if err != nil {
 		return b, state.Object{}, err
 	}
-	obj, err := v.Object(&b, key)
-	if err == nil && version != "" && version != string(obj.ID) {
-		err = state.Errorf(state.CodeNoKey, "the object has no version %q", version)
+	obj, err := v.Version(&b, key, id)
+	switch {
+	case err == nil && obj.Marker && id == "":
+		err = state.ErrNoKey
+	case err == nil && judge != nil:
+		seen := shown(&b, obj)
+		err = judge(&seen)
+	}
+	if err == nil && obj.Marker {
+		err = state.Errorf(state.CodeInvalid, "the source of a copy is a delete marker")
 	}
 	return b, obj, err
 }

@@ -48,10 +48,11 @@ type PutRequest struct {
 // CopyRequest is one object to be made of another.
 type CopyRequest struct {
 	Key                  string
-	SourceBucket, Source string // Source is a key
-	SourceVersion        string // "" is the current one
+	SourceBucket, Source string          // Source is a key
+	SourceVersion        state.VersionID // "" is the current one
 	// SourceIf refuses a source by its record; nil: none is. It is called before
-	// Replace is read, which it may set.
+	// Replace is read, which it may set. A delete marker that SourceVersion names is
+	// refused in any case.
 	SourceIf func(*state.Object) error
 	// Replace are the attributes of the copy; nil: those of the source. Tags
 	// replace them too, unless KeepTags.
@@ -84,7 +85,7 @@ type PartCopyRequest struct {
 	Upload               state.UploadID
 	Number               int
 	SourceBucket, Source string
-	SourceVersion        string // "" is the current one
+	SourceVersion        state.VersionID // "" is the current one
 	SourceIf             func(*state.Object) error
 	// Range gives the first byte and the number of bytes for a source of a size;
 	// nil: all of it.

@@ -16,8 +16,8 @@ const (
 )
 
 // Settler moves, on the leader, the pins that one log entry had no room for to
-// the status of their roots, and clears accounts that were closed and buckets that
-// were deleted. All fields are required.
+// the status of their roots, and clears accounts that were closed, buckets that were
+// deleted and uploads that have ended. All fields are required.
 type Settler struct {
 	Self   state.NodeID
 	State  State
@@ -60,11 +60,12 @@ func (s *Settler) pass(ctx context.Context) error {
 		roots, err := view.Settling(state.MaxReports)
 		closed, cerr := view.Closing(state.MaxReports)
 		buckets, berr := view.Emptying(state.MaxReports)
+		uploads, uerr := view.Ended(state.MaxReports)
 		release()
-		if err := errors.Join(err, cerr, berr); err != nil {
+		if err := errors.Join(err, cerr, berr, uerr); err != nil {
 			return wrap("read what is to be settled", err)
 		}
-		if len(roots)+len(closed)+len(buckets) == 0 {
+		if len(roots)+len(closed)+len(buckets)+len(uploads) == 0 {
 			return nil
 		}
 		if len(roots) > 0 {
@@ -80,6 +81,11 @@ func (s *Settler) pass(ctx context.Context) error {
 		if len(buckets) > 0 {
 			if _, err := s.State.Propose(ctx, &state.ClearBuckets{Items: buckets}); err != nil {
 				return wrap("clear deleted buckets", err)
+			}
+		}
+		if len(uploads) > 0 {
+			if _, err := s.State.Propose(ctx, &state.ClearUploads{Items: uploads}); err != nil {
+				return wrap("clear ended uploads", err)
 			}
 		}
 	}

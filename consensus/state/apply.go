@@ -27,6 +27,10 @@ type entry struct {
 // Result is what a command tells its proposer.
 type Result struct {
 	Pin *Pin // CreatePin and ReplacePin: the pin as accepted
+	// Deeds are what became of each key in a bucket that keeps, or has kept, versions:
+	// one of PutObject, CopyObject and CompleteUpload, and of DeleteObjects one for
+	// each of its keys. None were to tell of in other buckets.
+	Deeds []Deed
 }
 
 // Effects gathers what commands changed, for those who wait for it.
@@ -104,13 +108,25 @@ func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	}
 	codec.Uint(c, &code)
 	codec.String(c, &detail, MaxReasonLen)
-	hasPin := r.Pin != nil
-	codec.Bool(c, &hasPin)
-	if hasPin {
+	const pin, deeds uint8 = 1, 2
+	var has uint8
+	if r.Pin != nil {
+		has |= pin
+	}
+	if len(r.Deeds) > 0 {
+		has |= deeds
+	}
+	if codec.Uint(c, &has); has > pin|deeds {
+		c.Fail("a result of a newer release")
+	}
+	if has&pin != 0 {
 		if r.Pin == nil {
 			r.Pin = new(Pin)
 		}
 		r.Pin.Code(c)
+	}
+	if has&deeds != 0 {
+		codeDeeds(c, &r.Deeds)
 	}
 	if code == CodeOK {
 		return nil

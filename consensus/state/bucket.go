@@ -23,9 +23,10 @@ func (v *Bucket) objectKey(k string) key { return append(v.in(tableObject), k...
 
 // Counters of a bucket.
 const (
-	storedKeys    = 'k'
-	storedBytes   = 'b'
-	storedUploads = 'u'
+	storedKeys     = 'k'
+	storedBytes    = 'b'
+	storedUploads  = 'u'
+	storedVersions = 'v' // that are not current, and delete markers
 )
 
 func (v *Bucket) stored(what byte) key { return v.in(tableStored).byte(what) }
@@ -83,6 +84,9 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 	if !ValidBucketName(b.Name) || b.Created <= 0 || b.Created > maxCreated {
 		return Result{}, Errorf(CodeInvalid, "%q is no name of a bucket", b.Name)
 	}
+	if b.Versioning != Unversioned {
+		return Result{}, Errorf(CodeInvalid, "a new bucket keeps no versions")
+	}
 	if err := liveAccount(tx, b.Account); err != nil {
 		return Result{}, err
 	}
@@ -112,7 +116,7 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, bucketKey(b.Account, b.Name), &b)
 }
 
-// DeleteBucket removes a bucket without objects. Its open uploads are aborted with
+// DeleteBucket removes a bucket without objects, versions and delete markers. Its open uploads are aborted with
 // it; what one entry has no room for goes behind it, by ClearBuckets.
 type DeleteBucket struct {
 	Account AccountID
@@ -135,10 +139,12 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if n, err := counter(tx, b.stored(storedKeys)); err != nil {
-		return Result{}, err
-	} else if n > 0 {
-		return Result{}, Errorf(CodeNotEmpty, "the bucket %q has %d objects", b.Name, n)
+	for _, of := range []byte{storedKeys, storedVersions} {
+		if n, err := counter(tx, b.stored(of)); err != nil {
+			return Result{}, err
+		} else if n > 0 {
+			return Result{}, Errorf(CodeNotEmpty, "the bucket %q has %d objects or versions", b.Name, n)
+		}
 	}
 	if err := tx.Delete(bucketKey(b.Account, b.Name)); err != nil {
 		return Result{}, err
@@ -199,14 +205,24 @@ func emptyBucket(tx Tx, b BucketRef, e *entry) error {
 	return tx.Delete(emptyingKey(b.Account, b.Born))
 }
 
-// clearNames removes the objects, uploads and buckets of a closed account, as far as
+// clearNames removes the versions, objects, uploads and buckets of a closed account, as far as
 // the entry has room.
 func clearNames(tx Tx, a AccountID, e *entry) error {
 	return gathered(tx, func(tx Tx) error {
+		if err := clearVersions(tx, a, e); err != nil {
+			return err
+		}
 		if err := clearObjects(tx, a, e); err != nil {
 			return err
 		}
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
+			return err
+		}
+		left, err := endedIn(tx, part(table(tableEnded), a), e.settle)
+		if err != nil {
+			return err
+		}
+		if err := clearEnded(tx, left, e); err != nil {
 			return err
 		}
 		for _, t := range []byte{tableBucket, tableCors, tableEmptying} {
@@ -284,24 +300,10 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
-// putObject writes an object in the place of old, which may be nil, and makes the
-// change of links that was judged.
-func (v *Bucket) putObject(tx Tx, o, old *Object, l *linking, e *entry) error {
-	keys, bytes := int64(1), int64(o.Size)
-	if old != nil {
-		keys, bytes = 0, bytes-int64(old.Size)
-		o.Created = max(o.Created, old.Created+1)
-		if err := v.forget(tx, old); err != nil {
-			return err
-		}
-	}
-	if err := v.counted(tx, keys, bytes); err != nil {
-		return err
-	}
-	if err := put(tx, v.objectKey(o.Key), o); err != nil {
-		return err
-	}
-	if err := v.mark(tx, o); err != nil {
+// putObject writes an object as the current version, and makes the change of links
+// that was judged.
+func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry) error {
+	if err := s.write(tx, v, o); err != nil {
 		return err
 	}
 	return l.write(tx, e)
@@ -318,7 +320,7 @@ func (v *Bucket) room(r Reader, bytes uint64) error {
 
 // PutObject gives content a name: it is the current version under its key from this
 // entry on, if the condition holds. The time of a version is above that of the one
-// that it replaces. Put again with the id of the current version nothing changes.
+// that it replaces. Put again with the id of a version that is there nothing changes.
 type PutObject struct {
 	Account AccountID
 	Bucket  string
@@ -347,36 +349,42 @@ func (v *PutObject) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, b.change(tx, &v.Object, &v.If, &v.Content, e)
+	return b.change(tx, &v.Object, &v.If, &v.Content, e)
 }
 
 // change puts a checked object into the bucket; without content it names a root that
 // another object names.
-func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content, e *entry) error {
+func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content, e *entry) (Result, error) {
 	o := *object
 	old, err := findObject(tx, v, o.Key)
-	if err != nil || old != nil && old.ID == o.ID {
-		return err
+	if err != nil {
+		return Result{}, err
+	}
+	if there, err := v.version(tx, old, o.Key, o.ID); err != nil {
+		return Result{}, err
+	} else if there != nil {
+		return v.made(there), nil
 	}
 	if err := cond.Judge(old); err != nil {
-		return err
+		return Result{}, err
 	}
 	if err := v.room(tx, o.Size); err != nil {
-		return err
+		return Result{}, err
 	}
-	l := linking{account: v.Account, link: link{o.Root, o.ID}, content: content}
-	if old != nil {
-		l.drops = []link{{old.Root, old.ID}}
+	s, err := v.succeed(tx, &o, old)
+	if err != nil {
+		return Result{}, err
 	}
+	l := linking{account: v.Account, link: link{o.Root, o.ID}, content: content, drops: s.drops()}
 	if err := l.judge(tx); err != nil {
-		return err
+		return Result{}, err
 	}
-	return v.putObject(tx, &o, old, &l, e)
+	return v.made(&o), v.putObject(tx, &o, &s, &l, e)
 }
 
 // CopyObject gives the content of an object another name, or the same name with
-// other attributes. The source has to be the version that the proposer read, else it
-// is ErrConflict.
+// other attributes. The source has to be a version that is there still, else it is
+// ErrConflict.
 type CopyObject struct {
 	Account      AccountID
 	Bucket       string
@@ -410,8 +418,10 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	}
 	if current, err := findObject(tx, b, v.Object.Key); err != nil {
 		return Result{}, err
-	} else if current != nil && current.ID == v.Object.ID {
-		return Result{}, nil // it was the source, maybe
+	} else if there, err := b.version(tx, current, v.Object.Key, v.Object.ID); err != nil {
+		return Result{}, err
+	} else if there != nil {
+		return b.made(there), nil // it was the source, maybe
 	}
 	source, err := findSource(tx, v.Account, v.SourceBucket, v.SourceBorn, v.SourceKey, v.SourceID)
 	if err != nil {
@@ -424,18 +434,22 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	if len(o.Blake3) == 0 {
 		o.Blake3 = source.Blake3 // it is known since the proposer read the source
 	}
-	return Result{}, b.change(tx, &o, &v.If, nil, e)
+	return b.change(tx, &o, &v.If, nil, e)
 }
 
-// findSource returns the object that a copy is made of, as its proposer read it.
+// findSource returns the version that a copy is made of, as its proposer read it.
 func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string, id VersionID) (*Object, error) {
 	b, err := findBucket(r, a, bucket)
 	if err != nil {
 		return nil, err
 	}
 	if b != nil && b.Born == born {
-		source, err := findObject(r, b, k)
-		if err != nil || source != nil && source.ID == id {
+		current, err := findObject(r, b, k)
+		if err != nil {
+			return nil, err
+		}
+		source, err := b.version(r, current, k, id)
+		if err != nil || source != nil && !source.Marker {
 			return source, err
 		}
 	}
@@ -443,12 +457,17 @@ func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string
 }
 
 // DeleteObjects removes the objects under some keys; keys without one are no error.
-// A condition is possible with one key only.
+// In a bucket that keeps, or has kept, versions the objects stay under a delete
+// marker; versions that are named are removed for good. A condition is possible with
+// one key only, and is of the version that is named, if one is.
 type DeleteObjects struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
 	Keys    []string
+	IDs     []VersionID // of the keys, "" for none; nil: of no key
+	Marker  VersionID   // of all delete markers that are made: ids differ below a key
+	Created Millis      // of the delete markers
 	If      Condition
 }
 
@@ -456,45 +475,101 @@ type DeleteObjects struct {
 func (v *DeleteObjects) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.Strings(c, &v.Keys, MaxDeleteKeys, MaxKeyBytes)
+	codec.List(c, &v.IDs, MaxDeleteKeys, codeID)
+	codec.String(c, &v.Marker, MaxIDLen)
+	codec.Int(c, &v.Created)
 	v.If.Code(c)
 }
 
 func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
 	conditional := v.If.Absent || len(v.If.Match) > 0
-	if len(v.Keys) == 0 || len(v.Keys) > MaxDeleteKeys || conditional && len(v.Keys) > 1 {
-		return Result{}, Errorf(CodeInvalid, "%d keys in one deletion", len(v.Keys))
+	if len(v.Keys) == 0 || len(v.Keys) > MaxDeleteKeys || conditional && len(v.Keys) > 1 ||
+		len(v.IDs) != 0 && len(v.IDs) != len(v.Keys) {
+		return Result{}, Errorf(CodeInvalid, "%d keys and %d versions in one deletion", len(v.Keys), len(v.IDs))
 	}
 	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, gathered(tx, func(tx Tx) error {
-		for _, k := range v.Keys {
-			o, err := findObject(tx, b, k)
+	if b.Versioning != Unversioned {
+		if err := v.checkMarkers(); err != nil {
+			return Result{}, err
+		}
+	}
+	var r Result
+	if b.Versioning != Unversioned || len(v.IDs) > 0 {
+		r.Deeds = make([]Deed, len(v.Keys))
+	}
+	return r, gathered(tx, func(tx Tx) error {
+		for i := range v.Keys {
+			deed, err := v.one(tx, b, i, e)
 			if err != nil {
 				return err
 			}
-			if err := v.If.Judge(o); err != nil {
-				return err
-			}
-			if o == nil {
-				continue
-			}
-			if err := b.remove(tx, o, e); err != nil {
-				return err
+			if r.Deeds != nil {
+				r.Deeds[i] = deed
 			}
 		}
 		return nil
 	})
 }
 
-// SetObjectTags replaces the tags of an object. Its time stays.
+// checkMarkers judges what delete markers would be made of.
+func (v *DeleteObjects) checkMarkers() error {
+	if v.Marker == "" || v.Marker == NullVersion || len(v.Marker) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
+		return Errorf(CodeInvalid, "a delete marker needs an id and a time")
+	}
+	for _, k := range v.Keys {
+		if err := checkObjectKey(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one removes what is asked for under one key.
+func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
+	k := v.Keys[i]
+	current, err := findObject(tx, b, k)
+	if err != nil {
+		return DidNothing, err
+	}
+	named := len(v.IDs) > 0 && v.IDs[i] != ""
+	o := current
+	if named {
+		if o, err = b.version(tx, current, k, v.IDs[i]); err != nil {
+			return DidNothing, err
+		}
+	}
+	judged := o
+	if o != nil && o.Marker {
+		judged = nil
+	}
+	if err := v.If.Judge(judged); err != nil {
+		return DidNothing, err
+	}
+	switch {
+	case !named && b.Versioning != Unversioned:
+		return b.mark(tx, Object{ID: v.Marker, Key: k, Created: v.Created, Marker: true}, current, e)
+	case o != nil && b.Versioning != Unversioned:
+		return b.removeVersion(tx, o, current, e)
+	case o != nil:
+		return DidNothing, b.remove(tx, o, e)
+	case named && b.Versioning != Unversioned:
+		return FoundNoVersion, nil
+	case current != nil:
+		return MissedVersion, nil
+	}
+	return DidNothing, nil
+}
+
+// SetObjectTags replaces the tags of a version. Its time stays.
 type SetObjectTags struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
 	Key     string
-	ID      VersionID // the version that was meant; "" is the current one
+	ID      VersionID // "" is the current one
 	Tags    []Tag
 }
 
@@ -514,17 +589,26 @@ func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	o, err := findObject(tx, b, v.Key)
+	current, err := findObject(tx, b, v.Key)
 	if err != nil {
 		return Result{}, err
 	}
-	if o == nil {
+	o := current
+	if v.ID != "" {
+		if o, err = b.version(tx, current, v.Key, v.ID); err != nil {
+			return Result{}, err
+		}
+		if o == nil {
+			return Result{}, ErrNoVersion
+		}
+	}
+	if o == nil || o.Marker {
 		return Result{}, ErrNoKey
 	}
-	if v.ID != "" && o.ID != v.ID {
-		return Result{}, Errorf(CodeConflict, "the object has been replaced")
-	}
 	o.Tags = v.Tags
+	if o != current {
+		return Result{}, put(tx, b.versionKey(o.Key, o.Created), o)
+	}
 	return Result{}, put(tx, b.objectKey(o.Key), o)
 }
 

@@ -305,8 +305,8 @@ func TestTagsAreReplacedTogether(t *testing.T) {
 	}
 	late, absent := set, set
 	late.ID = "v0"
-	s.refused(&late, ErrConflict)
-	absent.Key = "absent"
+	s.refused(&late, ErrNoVersion)
+	absent.Key, absent.ID = "absent", ""
 	s.refused(&absent, ErrNoKey)
 	set.ID, set.Tags = "", nil
 	s.must(&set)

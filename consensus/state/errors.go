@@ -33,6 +33,7 @@ const (
 	CodePrecondition Code = 16 // the current version is not what the request asks for
 	CodeInvalidPart  Code = 17 // a part is not there, or has another ETag
 	CodeTooSmall     Code = 18 // a part that is not the last is below the least size
+	CodeNoVersion    Code = 19 // no version of that id under the key
 )
 
 // Codes lists every code but CodeOK.
@@ -41,7 +42,7 @@ func Codes() []Code {
 		CodeInvalid, CodeNotFound, CodeExists, CodeConflict, CodeUnauthorized,
 		CodeForbidden, CodeQuota, CodeUnavailable, CodeTooLarge, CodeLimited,
 		CodeNoSpace, CodeNoBucket, CodeNoKey, CodeNoUpload, CodeNotEmpty, CodePrecondition,
-		CodeInvalidPart, CodeTooSmall,
+		CodeInvalidPart, CodeTooSmall, CodeNoVersion,
 	}
 }
 
@@ -80,6 +81,7 @@ var (
 	ErrPrecondition = &Error{CodePrecondition, "a condition of the request does not hold"}
 	ErrInvalidPart  = &Error{CodeInvalidPart, "a part is missing or is not the one that was named"}
 	ErrTooSmall     = &Error{CodeTooSmall, "a part is too small"}
+	ErrNoVersion    = &Error{CodeNoVersion, "the version does not exist"}
 )
 
 // Errorf returns an Error of the code with a formatted detail.

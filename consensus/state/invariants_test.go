@@ -34,7 +34,8 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableCors, tablePartSums, tableUnhashed,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime,
+		tableCors, tablePartSums, tableUnhashed,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -186,6 +187,7 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 	case *SetQuota, *RaiseLevel:
 		return
 	}
+	_, clears := cmd.(*ClearUploads)
 	for _, a := range []AccountID{alice, bob} {
 		was, err := get[Quota](before, quotaKey(a))
 		if err != nil {
@@ -197,6 +199,9 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 		}
 		if was == nil || is == nil || !is.exceeds(is.Used()) {
 			continue
+		}
+		if clears && is.Stored <= was.Stored && is.Ending <= was.Ending {
+			continue // it was owed more than was freed: something else names that content
 		}
 		if !was.exceeds(was.Used()) || is.Used() > was.Used() {
 			m.t.Errorf("%T brought %s from %d to %d bytes of %d", cmd, a, was.Used(), is.Used(), is.Allowance)
@@ -336,6 +341,59 @@ func (v *Object) parts() (n int) {
 	return n
 }
 
+// wantVersions writes what versions that are not current should have in their tables,
+// and checks them against each other and the current ones.
+func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name func(AccountID, RootKey, VersionID)) {
+	m.t.Helper()
+	of, versions, err := rowsIn[Object](m, tableVersion, a, part(table(tableVersion), a), 1<<20)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	closing, err := has(m, closingKey(a))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for i, o := range versions {
+		b := of[i]
+		in := slices.IndexFunc(buckets, func(open Bucket) bool { return open.Born == b.Born })
+		if in < 0 || buckets[in].Versioning == Unversioned {
+			m.t.Errorf("version %s of %q in a bucket that has none", o.ID, o.Key)
+		}
+		current, err := findObject(m, b, o.Key)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		newest := i == 0 || of[i-1].Born != b.Born || versions[i-1].Key != o.Key
+		switch {
+		case current != nil && current.Created <= o.Created:
+			m.t.Errorf("%s is current under %q, and %s is newer", current.ID, o.Key, o.ID)
+		case current != nil && !current.Versioned && !o.Versioned:
+			m.t.Errorf("%q has two null versions", o.Key)
+		case current == nil && newest && !o.Marker && !closing:
+			m.t.Errorf("%s is the newest under %q and not current", o.ID, o.Key)
+		}
+		bump(m.t, want, b.stored(storedVersions), 1)
+		for _, id := range o.names() {
+			row := b.versionTime(o.Key, id)
+			if taken, _ := has(want, row); taken || current != nil && current.ID == id {
+				m.t.Errorf("%q has two versions %s", o.Key, id)
+			}
+			set(m.t, want, row, binary.BigEndian.AppendUint64(nil, uint64(o.Created)))
+		}
+		if err := put(want, b.versionKey(o.Key, o.Created), o); err != nil {
+			m.t.Fatal(err)
+		}
+		if o.Marker {
+			continue
+		}
+		m.wantBeside(want, b, o)
+		if o.Size > 0 {
+			bump(m.t, want, b.stored(storedBytes), int(o.Size))
+		}
+		name(a, o.Root, o.ID)
+	}
+}
+
 // wantNames writes what objects, uploads and parts should have in their tables, and
 // checks them against buckets and roots. It returns the accounts that name each root,
 // once for each link.
@@ -392,6 +450,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			name(a, o.Root, o.ID)
 			m.wantBeside(want, of[i], o)
 		}
+		m.wantVersions(want, a, buckets, name)
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {
 			m.t.Fatal(err)
@@ -424,6 +483,49 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				name(a, p.Root, p.ID)
 			}
 		}
+		m.wantEnded(want, a, name)
 	}
 	return names
+}
+
+// wantEnded writes what is left of an account's uploads that have ended, and compares
+// what they owe.
+func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, RootKey, VersionID)) {
+	m.t.Helper()
+	ends, err := endedIn(m, part(table(tableEnded), a), 1<<20)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	owed := uint64(0)
+	for _, u := range ends {
+		b := &Bucket{Account: a, Born: u.Born}
+		mark, err := get[ended](m, b.endedKey(u.ID))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if err := put(want, b.endedKey(u.ID), mark); err != nil {
+			m.t.Fatal(err)
+		}
+		owed += mark.Owed
+		parts, _, err := partsOf(m, b, u.ID, 0, MaxPartNumber)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(parts) == 0 || parts[0].Number <= mark.After {
+			m.t.Errorf("upload %s has ended, parts to %d are freed, and it has %d others", u.ID, mark.After, len(parts))
+		}
+		for _, p := range parts {
+			if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
+				m.t.Fatal(err)
+			}
+			name(a, p.Root, p.ID)
+		}
+	}
+	q, err := get[Quota](m, quotaKey(a))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if q != nil && q.Ending != owed {
+		m.t.Errorf("%s counts %d bytes as freed, its uploads owe %d", a, q.Ending, owed)
+	}
 }

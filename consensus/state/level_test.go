@@ -75,6 +75,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("quota", func(c *codec.Coder) {
 		(&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5}).Code(c)
 	})
+	add("quota-2", (&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5, Ending: 300}).Code)
 	add("charge", func(c *codec.Coder) { (&charge{Bytes: 1 << 40, Stored: true}).Code(c) })
 	add("posting", func(c *codec.Coder) { (&Posting{ID: "g", Account: "a", Credits: 7, Made: 8}).Code(c) })
 	add("quarantine", quarantine.Code)
@@ -94,11 +95,12 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
 		Blake3: blake3,
 	}
-	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5}).Code)
+	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended}).Code)
 	add("cors", (&Cors{Rules: []CorsRule{{
 		ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: -1,
 	}}}).Code)
 	add("object", object.Code)
+	add("marker", (&Object{ID: "id", Key: "a", Created: 8, Versioned: true, Marker: true}).Code)
 	add("upload", (&Upload{
 		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
 		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},
@@ -109,6 +111,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	}).Code)
 	add("part sums", (&PartSums{"CRC32", []byte{1, 2, 3, 4, 5, 6, 7, 8}}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
+	add("ended", (&ended{After: 1024, Owed: 1 << 40}).Code)
 	path := filepath.Join("testdata", "records.txt")
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {

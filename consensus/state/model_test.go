@@ -135,6 +135,9 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 			first, ferr := twice.apply(cmd)
 			second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
 			twice.index-- // the other machine has no such entry
+			if !slices.Equal(first.Deeds, result.Deeds) {
+				rt.Fatalf("step %d: %+v did %v, then %v", step, cmd, result.Deeds, first.Deeds)
+			}
 			for _, other := range []struct {
 				result Result
 				err    error

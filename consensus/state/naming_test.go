@@ -13,11 +13,16 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 25).Draw(t, "naming") {
-	case 24, 25:
+	switch rapid.IntRange(0, 29).Draw(t, "naming") {
+	case 27, 28:
 		return d.hash()
-	case 23:
+	case 29:
 		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
+	case 23, 24:
+		return &SetVersioning{
+			Account: d.account, Bucket: d.name, Born: d.b.Born,
+			Versioning: rapid.SampledFrom([]Versioning{Unversioned, Versioned, Versioned, Suspended, Suspended}).Draw(t, "versioning"),
+		}
 	case 22:
 		return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{30, 60, 90, 150, Unlimited}).Draw(t, "allowance")}
 	case 0, 1:
@@ -35,12 +40,12 @@ func anyNaming(t *rapid.T, m *machine) Command {
 			Account: d.account, Bucket: d.name, Born: d.b.Born, Object: o, If: d.condition(),
 			SourceBucket: bucket, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
 		}
-	case 10:
-		keys := rapid.SliceOfN(rapid.SampledFrom(worldKeys), 1, 3).Draw(t, "keys")
-		return &DeleteObjects{Account: d.account, Bucket: d.name, Born: d.b.Born, Keys: keys, If: d.condition()}
+	case 10, 25, 26:
+		return d.drop()
 	case 11:
 		return &SetObjectTags{
 			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: d.key(),
+			ID:   rapid.SampledFrom([]VersionID{"", "", NullVersion, d.version()}).Draw(t, "of"),
 			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}}), 0, 2).Draw(t, "tags"),
 		}
 	case 12, 13:
@@ -63,6 +68,13 @@ func anyNaming(t *rapid.T, m *machine) Command {
 	case 19, 20:
 		return d.complete()
 	default:
+		if rapid.Bool().Draw(t, "clear uploads") {
+			left, err := m.view().Ended(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &ClearUploads{Items: append(left, UploadRef{d.account, d.b.Born, d.upload()})}
+		}
 		if rapid.Bool().Draw(t, "clear") {
 			return &ClearBuckets{Items: []BucketRef{{d.account, d.b.Born}, {d.account, Incarnation(rapid.IntRange(0, 60).Draw(t, "born"))}}}
 		}
@@ -172,16 +184,36 @@ func (d *drawing) cors() Cors {
 	return Cors{Rules: rapid.SliceOfN(rapid.SampledFrom([]CorsRule{rule, rule, rule, {ID: "no origin"}}), 0, 2).Draw(d.T, "rules")}
 }
 
-// source is an object of a bucket, or one that is not there.
+// source is a version of a bucket, or one that is not there.
 func (d *drawing) source(b *Bucket) Object {
-	o, err := d.m.view().Object(b, d.key())
-	if errors.Is(err, ErrNoKey) {
-		return d.object()
-	}
+	page, err := d.m.view().Versions(b, VersionsQuery{Prefix: d.key(), Limit: 10})
 	if err != nil {
 		d.Fatal(err)
 	}
-	return o
+	if len(page.Versions) == 0 || rapid.IntRange(0, 9).Draw(d.T, "no version") == 0 {
+		return d.object()
+	}
+	return rapid.SampledFrom(page.Versions).Draw(d.T, "version of")
+}
+
+// drop is a deletion of keys, of versions that are there, or of both.
+func (d *drawing) drop() Command {
+	cmd := &DeleteObjects{
+		Account: d.account, Bucket: d.name, Born: d.b.Born, Marker: d.version(), Created: Millis(rapid.IntRange(1, 9).Draw(d.T, "created")), If: d.condition(),
+	}
+	named := rapid.Bool().Draw(d.T, "named")
+	for range rapid.IntRange(1, 3).Draw(d.T, "keys") {
+		id, k := VersionID(""), d.key()
+		if named {
+			o := d.source(&d.b)
+			k, id = o.Key, rapid.SampledFrom([]VersionID{o.ID, o.ID, o.ID, NullVersion, ""}).Draw(d.T, "id")
+		}
+		cmd.Keys = append(cmd.Keys, k)
+		if named {
+			cmd.IDs = append(cmd.IDs, id)
+		}
+	}
+	return cmd
 }
 
 // open is an upload of the bucket, or one that is not there.

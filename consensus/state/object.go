@@ -34,10 +34,11 @@ type Incarnation uint64
 
 // Bucket is a namespace of objects that belongs to one account.
 type Bucket struct {
-	Account AccountID
-	Name    string
-	Born    Incarnation
-	Created Millis
+	Account    AccountID
+	Name       string
+	Born       Incarnation
+	Created    Millis
+	Versioning Versioning
 }
 
 // Code implements the record's form.
@@ -47,13 +48,14 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.String(c, &v.Name, maxBucketName)
 	codec.Uint(c, &v.Born)
 	codec.Int(c, &v.Created)
+	codec.Uint(c, &v.Versioning)
 }
 
 // VersionID names one version of one object, and one part; it is unique, and its
 // proposer mints it.
 type VersionID string
 
-// Object is the version of an object that is current under its key.
+// Object is one version of an object, or a delete marker in the place of one.
 type Object struct {
 	ID        VersionID
 	Key       string // any bytes, MaxKeyBytes of them
@@ -68,6 +70,10 @@ type Object struct {
 	Parts     []PartRun // of an upload, in order; empty for one that came in one piece
 	Upload    UploadID  // that made it, or ""
 	Blake3    []byte    // of the content; nil: not known
+	// Versioned says that it came while the bucket kept versions: it is known by ID.
+	// Else it is the null version.
+	Versioned bool
+	Marker    bool // it only says that there is no object: of the rest it has ID, Key and Created
 }
 
 // Code implements the record's form.
@@ -94,11 +100,16 @@ func (v *Object) codeListed(c *codec.Coder) {
 	codec.Int(c, &v.Created)
 	codec.String(c, &v.ETag, MaxETagBytes)
 	codeChecksums(c, &v.Checksums)
+	codec.Bool(c, &v.Versioned)
+	codec.Bool(c, &v.Marker)
 }
 
 func (v *Object) check() error {
 	if v.ID == "" || len(v.ID) > MaxIDLen || len(v.Upload) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
 		return Errorf(CodeInvalid, "an object needs an id and a time")
+	}
+	if v.ID == NullVersion || v.Marker {
+		return Errorf(CodeInvalid, "an object is no delete marker and is not called %s", NullVersion)
 	}
 	if v.ETag == "" || len(v.ETag) > MaxETagBytes {
 		return Errorf(CodeInvalid, "an object needs an ETag of at most %d bytes", MaxETagBytes)
@@ -449,6 +460,28 @@ type ObjectsPage struct {
 	Prefixes  []string
 	Truncated bool
 	Next      string // After of the next page, when Truncated: the last key or prefix of this one
+}
+
+// VersionsQuery asks for a page of a bucket's versions and delete markers, by key, of
+// a key the newest first.
+type VersionsQuery struct {
+	Prefix, Delimiter string
+	AfterKey          string
+	// AfterID is of AfterKey: the page begins behind that version. One that is not
+	// there any more begins with AfterKey's newest: what is left of it may come again,
+	// and nothing is left out. "" begins behind all versions of AfterKey.
+	AfterID VersionID
+	Limit   int // versions and prefixes, at most MaxListLimit
+}
+
+// VersionsPage is one page of versions. They are as those of an ObjectsPage.
+type VersionsPage struct {
+	Versions  []Object
+	Latest    []bool // of each version: it is its key's newest
+	Prefixes  []string
+	Truncated bool
+	NextKey   string
+	NextID    VersionID
 }
 
 // UploadsQuery asks for a page of a bucket's uploads, by key and then by id.

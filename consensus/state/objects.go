@@ -1,11 +1,6 @@
 package state
 
-import (
-	"bytes"
-	"fmt"
-
-	"github.com/holdfast-ipfs/holdfast/consensus/codec"
-)
+import "bytes"
 
 // rolling walks rows in the order of the keys that they are of, and rolls up those
 // that share what is up to a delimiter.
@@ -118,14 +113,11 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 		}
 	}
 	err := w.walk(from, func(_, value []byte) error {
-		var o Object
-		c := codec.Decoder(value)
-		if o.codeListed(c); c.More() { // it is all right, and the rest is left
+		o, err := decodeListed(value)
+		if err == nil {
 			page.Objects = append(page.Objects, o)
-			return nil
 		}
-		_, err := c.Finish()
-		return fmt.Errorf("state: %T: %w", o, err)
+		return err
 	})
 	if err != nil {
 		return ObjectsPage{}, err

@@ -42,7 +42,7 @@ func (v *Bucket) forget(tx Tx, o *Object) error {
 			return err
 		}
 	}
-	if len(o.Blake3) == 0 {
+	if len(o.Blake3) == 0 && !o.Marker {
 		return v.unmark(tx, o.ID)
 	}
 	return nil

@@ -11,9 +11,9 @@ var unhashedCount = metaKey("unhashed")
 
 func (v *Bucket) unhashedKey(id VersionID) key { return part(v.in(tableUnhashed), id) }
 
-// mark notes that the BLAKE3 hash of a version is yet to be computed.
-func (v *Bucket) mark(tx Tx, o *Object) error {
-	if len(o.Blake3) > 0 {
+// markUnhashed notes that the BLAKE3 hash of a version is yet to be computed.
+func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
+	if len(o.Blake3) > 0 || o.Marker {
 		return nil
 	}
 	if err := tx.Set(v.unhashedKey(o.ID), []byte(o.Key)); err != nil {
@@ -58,7 +58,7 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil || !marked {
 		return Result{}, err
 	}
-	o, err := b.markedVersion(tx, string(k), v.ID)
+	o, row, err := b.markedVersion(tx, string(k), v.ID)
 	if err != nil {
 		return Result{}, err
 	}
@@ -66,20 +66,29 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "the hash is of other content than the version's")
 	}
 	o.Blake3 = v.Blake3
-	if err := put(tx, b.objectKey(o.Key), o); err != nil {
+	if err := put(tx, row, o); err != nil {
 		return Result{}, err
 	}
 	return Result{}, b.unmark(tx, o.ID)
 }
 
 // markedVersion returns the version that a mark is about, which is there as long as
-// the mark.
-func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, error) {
+// the mark, and where it is.
+func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, error) {
 	o, err := findObject(r, v, k)
-	if err == nil && (o == nil || o.ID != id) {
-		err = fmt.Errorf("state: version %s of %q is marked as without a hash, and is not there", id, k)
+	if err != nil {
+		return nil, nil, err
 	}
-	return o, err
+	if o != nil && o.ID == id {
+		return o, v.objectKey(k), nil
+	}
+	if o, err = v.old(r, k, id); err != nil {
+		return nil, nil, err
+	}
+	if o == nil {
+		return nil, nil, fmt.Errorf("state: version %s of %q is marked as without a hash, and is not there", id, k)
+	}
+	return o, v.versionKey(k, o.Created), nil
 }
 
 // Unhashed is a version whose BLAKE3 hash is yet to be computed.
@@ -126,7 +135,7 @@ func (v View) unhashed(row []byte, k string) (u Unhashed, err error) {
 	if err != nil {
 		return u, err
 	}
-	o, err := (&Bucket{Account: u.Account, Born: u.Born}).markedVersion(v.r, k, id)
+	o, _, err := (&Bucket{Account: u.Account, Born: u.Born}).markedVersion(v.r, k, id)
 	if err != nil {
 		return u, err
 	}

@@ -5,6 +5,16 @@ import (
 	"testing"
 )
 
+// reread is the bucket as it is now.
+func (s *shelf) reread() Bucket {
+	s.t.Helper()
+	b, err := s.view().Bucket(s.b.Account, s.b.Name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
 // TestVersionsWithoutAHashAreMarked until somebody tells it, or they go.
 func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	s := shelved(t, Unlimited)
@@ -77,6 +87,20 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	s.must(gone)
 	left("v4")
 	s.must(&DeleteObjects{Account: bob, Bucket: s.b.Name, Born: s.b.Born, Keys: []string{"b"}})
+	left()
+	// A version that is not current has its hash told too.
+	s.must(&SetVersioning{Account: bob, Bucket: s.b.Name, Born: s.b.Born, Versioning: Versioned})
+	s.b = s.reread()
+	s.must(s.putOf("old", "v6", contents[1]))
+	was := tell("old", "v6")
+	s.must(s.putOf("old", "v7", contents[2]))
+	left("v6", "v7")
+	s.must(was)
+	left("v7")
+	if o, err := s.view().Version(&s.b, "old", "v6"); err != nil || !bytes.Equal(o.Blake3, sum) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.must(tell("old", "v7"))
 	left()
 	s.must(s.putOf("c", "v5", contents[3]))
 	s.must(&CloseAccount{Account: bob})

@@ -62,6 +62,7 @@ func namings() []state.Command {
 		&state.AbortUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other"},
 		&state.DeleteObjects{
 			Account: "account", Bucket: "bucket", Born: born, Keys: []string{"a/c"}, If: state.Condition{Match: []string{"etag"}},
+			IDs: []state.VersionID{"v2"}, Marker: "m1", Created: 13,
 		},
 		&state.SetObjectHash{Account: "account", Born: born, ID: "v4", Root: stored.Root, Blake3: blake3},
 		&state.SetBucketCors{Account: "account", Bucket: "bucket", Born: born, Cors: state.Cors{Rules: []state.CorsRule{
@@ -71,5 +72,7 @@ func namings() []state.Command {
 		&state.DeleteBucket{Account: "account", Name: "bucket", Born: born},
 		&state.ClearBuckets{Items: []state.BucketRef{{Account: "account", Born: born}}},
 		&state.Fence{Node: "node", Epoch: 3},
+		&state.SetVersioning{Account: "account", Bucket: "bucket", Born: born, Versioning: state.Suspended},
+		&state.ClearUploads{Items: []state.UploadRef{{Account: "account", Born: born, ID: "up"}}},
 	}
 }

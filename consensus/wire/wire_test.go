@@ -131,6 +131,7 @@ func outcomes() map[string]Outcome {
 	return map[string]Outcome{
 		"nothing": {Index: 1},
 		"pin":     {Index: 1 << 50, Result: state.Result{Pin: &pin}},
+		"deeds":   {Index: 4, Result: state.Result{Deeds: []state.Deed{state.MadeVersion, state.MissedVersion}}},
 		"error":   {Index: 300, Err: &state.Error{Code: state.CodeConflict, Detail: "moved on"}},
 	}
 }
@@ -209,9 +210,10 @@ func TestTheLargestChangesFitIntoACommand(t *testing.T) {
 		complete.Parts = append(complete.Parts, state.PartRef{Number: uint16(i + 1), ID: state.VersionID(id)})
 		complete.Object.Parts = append(complete.Object.Parts, state.PartRun{Size: 5<<30 - uint64(i), Count: 1})
 	}
-	drop := &state.DeleteObjects{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60}
+	drop := &state.DeleteObjects{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60, Marker: state.VersionID(id), Created: 1 << 40}
 	for range state.MaxDeleteKeys {
 		drop.Keys = append(drop.Keys, long(state.MaxKeyBytes))
+		drop.IDs = append(drop.IDs, "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0")
 	}
 	for _, cmd := range []state.Command{complete, drop} {
 		b, err := EncodeCommand(Command{Op: op, Body: cmd})

@@ -5,23 +5,114 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/ipfs/boxo/ipld/merkledag"
 	"github.com/ipfs/boxo/ipld/unixfs"
-	unixfsio "github.com/ipfs/boxo/ipld/unixfs/io"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
+	mh "github.com/multiformats/go-multihash"
 )
 
-// readAhead is how many blocks a reader fetches at the same time; the UnixFS
-// reader asks for ten at once.
-const readAhead = 10
+// How many blocks a File asks for before they are read. It begins with the one that
+// is wanted, since much is read in short ranges, goes on with the next, and asks for
+// more when that came late.
+const (
+	readAhead = 10
+	lateAfter = time.Millisecond
+)
+
+// Lender is a Getter that can read into memory which is used again.
+type Lender interface {
+	Getter
+	// Read is Get of the bytes alone. They are in memory of lend, or in memory that
+	// is the caller's from then on; what lend gave before its last call is not used.
+	Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error)
+}
+
+// Buffers is memory that the leaves of Files are read into, by those that are
+// Lenders. The zero value is ready.
+type Buffers struct {
+	small, large sync.Pool // of *[]byte
+}
+
+// Sizes of buffers: a leaf of that size with what a store writes beside it.
+const (
+	smallBuffer = 64<<10 + 512
+	largeBuffer = ChunkSize + 512
+)
+
+func (b *Buffers) of(bytes int) (pool *sync.Pool, size int) {
+	switch {
+	case bytes <= smallBuffer:
+		return &b.small, smallBuffer
+	case bytes <= largeBuffer:
+		return &b.large, largeBuffer
+	}
+	return nil, bytes
+}
+
+func (b *Buffers) get(bytes int) *[]byte {
+	pool, size := b.of(bytes)
+	if pool != nil {
+		if buf, ok := pool.Get().(*[]byte); ok {
+			return buf
+		}
+	}
+	buf := make([]byte, size)
+	return &buf
+}
+
+func (b *Buffers) put(buf *[]byte) {
+	if buf == nil {
+		return
+	}
+	if pool, _ := b.of(len(*buf)); pool != nil {
+		pool.Put(buf)
+	}
+}
 
 // File reads a UnixFS file or a raw block. It is for one goroutine.
 type File struct {
-	r     unixfsio.DagReader
-	ahead *ahead
+	from    Getter
+	buffers *Buffers
+	ctx     context.Context // until Close
+	cancel  context.CancelFunc
+	reads   sync.WaitGroup
+
+	root step // asked for and there
+	size uint64
+	at   uint64 // where the next byte that is read is in the file
+	rest []byte // what of the first of steps is still to be read
+
+	// steps lead to the bytes from at on, in their order: leaves, nodes of which some
+	// children have not been asked for, and what is on its way. Those of an earlier
+	// place end with their context.
+	steps  []*step
+	asking context.Context
+	end    context.CancelFunc
+	window int
+}
+
+// step is a block of a file, and what has become of it.
+type step struct {
+	cid  cid.Cid
+	size uint64 // bytes of the file that are below it, which a parent knows
+	skip uint64 // of which so many are not to be read
+
+	done  chan struct{} // closed when what follows is there; nil: it has been looked at
+	err   error
+	data  []byte // of the file, before that of links
+	lent  *[]byte
+	links []child // that were not asked for
+}
+
+// child is a link of a node of a file.
+type child struct {
+	cid  cid.Cid
+	size uint64
 }
 
 // Open prepares a file for reading and seeking; blocks are read ahead as the
@@ -29,111 +120,315 @@ type File struct {
 // is answered: ErrIsDirectory, ErrNotFile, ErrUnsupportedCodec, or what from
 // returned. ctx lives until Close.
 func Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	a := &ahead{from: from, cancel: cancel, slots: make(chan struct{}, readAhead)}
-	node, err := a.Get(ctx, root)
-	if err != nil {
-		a.close()
-		return nil, fmt.Errorf("dag: open %s: %w", root, err)
+	return new(Buffers).Open(ctx, from, root)
+}
+
+// Open is Open for leaves that are read into these buffers.
+func (b *Buffers) Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
+	f := &File{from: from, buffers: b, root: step{cid: root}}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.end = func() {}
+	f.read(f.ctx, &f.root)
+	if f.root.err != nil {
+		f.cancel()
+		return nil, fmt.Errorf("dag: open %s: %w", root, f.root.err)
 	}
-	r, err := unixfsio.NewDagReader(ctx, node, a)
-	if err != nil {
-		a.close()
-		switch {
-		case errors.Is(err, unixfsio.ErrIsDir):
-			return nil, fmt.Errorf("dag: open %s: %w", root, ErrIsDirectory)
-		case ipld.IsNotFound(err):
-			return nil, fmt.Errorf("dag: open %s: %w", root, err)
-		default:
-			return nil, fmt.Errorf("dag: open %s: %w: %w", root, ErrNotFile, err)
-		}
-	}
-	return &File{r: r, ahead: a}, nil
+	f.size = f.root.size
+	f.rewind(0)
+	return f, nil
 }
 
 // Size returns the length of the file in bytes.
-func (f *File) Size() uint64 { return f.r.Size() }
+func (f *File) Size() uint64 { return f.size }
 
 // Read implements io.Reader.
-func (f *File) Read(b []byte) (int, error) { return f.r.Read(b) }
+func (f *File) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	next, err := f.next()
+	if err != nil {
+		return 0, err
+	}
+	n := copy(b, next)
+	f.advance(n)
+	return n, nil
+}
 
 // WriteTo implements io.WriterTo; it saves the copy that Read makes.
-func (f *File) WriteTo(w io.Writer) (int64, error) { return f.r.WriteTo(w) }
+func (f *File) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		next, err := f.next()
+		if err == io.EOF { //nolint:errorlint // what next itself returns
+			return written, nil
+		}
+		if err != nil {
+			return written, err
+		}
+		n, err := w.Write(next)
+		f.advance(n)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+}
 
-// Seek implements io.Seeker.
-func (f *File) Seek(offset int64, whence int) (int64, error) { return f.r.Seek(offset, whence) }
+// Seek implements io.Seeker. A place behind the end is one where nothing is read.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += int64(f.at)
+	case io.SeekEnd:
+		offset += int64(f.size)
+	case io.SeekStart:
+	default:
+		return 0, fmt.Errorf("dag: seek from %d", whence)
+	}
+	if offset < 0 {
+		return 0, errors.New("dag: seek before the beginning")
+	}
+	switch to := uint64(offset); {
+	case to == f.at:
+	case to > f.at && to-f.at < uint64(len(f.rest)):
+		f.advance(int(to - f.at))
+	default:
+		f.rewind(to)
+	}
+	return offset, nil
+}
 
 // Close ends the reading ahead and waits for it.
 func (f *File) Close() error {
-	err := f.r.Close()
-	f.ahead.close()
-	return err
+	f.cancel()
+	f.end()
+	f.reads.Wait()
+	for _, s := range f.steps {
+		f.buffers.put(s.lent)
+	}
+	f.buffers.put(f.root.lent)
+	f.steps, f.rest, f.root = nil, nil, step{err: io.ErrClosedPipe}
+	return nil
 }
 
-// ahead is the node getter of a File.
-type ahead struct {
-	from   Getter
-	cancel context.CancelFunc
-	slots  chan struct{}
-	reads  sync.WaitGroup
+// rewind begins anew at a place.
+func (f *File) rewind(at uint64) {
+	f.end()
+	f.asking, f.end = context.WithCancel(f.ctx)
+	root := f.root // which stays as it is
+	root.lent, root.skip = nil, at
+	f.at, f.rest, f.window = at, nil, 1
+	f.steps = []*step{&root}
+	if at < f.size {
+		root.cut()
+	}
 }
 
-func (a *ahead) close() {
-	a.cancel()
-	a.reads.Wait()
+// cut leaves out what is not to be read of a step that is there.
+func (s *step) cut() {
+	n := min(s.skip, uint64(len(s.data)))
+	s.data = s.data[n:]
+	s.skip -= n
+	for len(s.links) > 0 && s.skip >= s.links[0].size {
+		s.skip -= s.links[0].size
+		s.links = s.links[1:]
+	}
 }
 
-// Get implements ipld.NodeGetter.
-func (a *ahead) Get(ctx context.Context, c cid.Cid) (ipld.Node, error) {
-	b, inlined, err := inline(c)
+// next returns the bytes that follow, some of them, or io.EOF.
+func (f *File) next() ([]byte, error) {
+	if f.at >= f.size {
+		return nil, io.EOF
+	}
+	for len(f.rest) == 0 {
+		f.ask()
+		if len(f.steps) == 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		s := f.steps[0]
+		if s.done != nil {
+			if err := f.await(s); err != nil {
+				return nil, err
+			}
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+		// Of a node with links what is left comes from its children, before it.
+		f.rest = s.data
+		s.data = nil
+	}
+	return f.rest, nil
+}
+
+// advance goes on behind bytes that next returned.
+func (f *File) advance(n int) {
+	f.rest = f.rest[n:]
+	f.at += uint64(n)
+	if len(f.rest) > 0 || len(f.steps[0].links) > 0 {
+		return
+	}
+	f.buffers.put(f.steps[0].lent)
+	f.steps = f.steps[1:]
+	if f.window == 1 {
+		f.window = 2
+	}
+}
+
+// await waits for a block that is on its way.
+func (f *File) await(s *step) error {
+	began := time.Now()
+	select {
+	case <-s.done:
+	case <-f.ctx.Done():
+		return f.ctx.Err()
+	}
+	if f.window > 1 && time.Since(began) > lateAfter {
+		f.window = min(2*f.window, readAhead)
+	}
+	f.arrived(s)
+	return nil
+}
+
+// arrived takes in a block that has come.
+func (f *File) arrived(s *step) {
+	s.done = nil
+	if s.err == nil {
+		s.cut()
+	}
+}
+
+// ask asks for blocks until as many as may be are on their way, or here and not read
+// yet: children of nodes that are here, in the order of the file.
+func (f *File) ask() {
+	coming := 0
+	for i := 0; i < len(f.steps) && coming < f.window; i++ {
+		s := f.steps[i]
+		if s.done != nil && i > 0 {
+			select {
+			case <-s.done:
+				f.arrived(s)
+			default:
+			}
+		}
+		if s.done != nil || s.err != nil || len(s.data) > 0 || len(s.links) == 0 {
+			coming++
+			continue
+		}
+		var more []*step
+		for ; coming < f.window && len(s.links) > 0; s.links = s.links[1:] {
+			link := s.links[0]
+			if link.size == 0 {
+				continue
+			}
+			next := &step{cid: link.cid, size: link.size, skip: s.skip, done: make(chan struct{})}
+			s.skip = 0
+			asking := f.asking
+			f.reads.Go(func() {
+				defer close(next.done)
+				f.read(asking, next)
+			})
+			more = append(more, next)
+			coming++
+		}
+		for len(s.links) > 0 && s.links[0].size == 0 {
+			s.links = s.links[1:]
+		}
+		if len(s.links) == 0 {
+			f.steps = slices.Replace(f.steps, i, i+1, more...)
+		} else {
+			f.steps = slices.Insert(f.steps, i, more...)
+		}
+		i += len(more) - 1
+	}
+}
+
+// read gets a block, and what it has of the file.
+func (f *File) read(ctx context.Context, s *step) {
+	if s.err = f.load(ctx, s); s.err != nil {
+		return
+	}
+	sum := uint64(len(s.data))
+	for _, l := range s.links {
+		if sum > sum+l.size {
+			s.err = fmt.Errorf("%w: %s has more bytes than can be counted", ErrInvalidBlock, s.cid)
+			return
+		}
+		sum += l.size
+	}
+	switch {
+	case s == &f.root:
+		s.size = sum
+	case s.size != sum:
+		s.err = fmt.Errorf("%w: %s has %d bytes of a file, its parent says %d", ErrInvalidBlock, s.cid, sum, s.size)
+	}
+}
+
+func (f *File) load(ctx context.Context, s *step) error {
+	if from, lends := f.from.(Lender); lends && s.cid.Prefix().Codec == cid.Raw && s.cid.Prefix().MhType != mh.IDENTITY {
+		return f.borrow(ctx, from, s)
+	}
+	b, inlined, err := inline(s.cid)
 	if err == nil && !inlined {
-		b, err = get(ctx, a.from, c)
+		b, err = get(ctx, f.from, s.cid)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	switch codec := c.Prefix().Codec; codec {
+	switch codec := s.cid.Prefix().Codec; codec {
 	case cid.Raw:
-		return merkledag.DecodeRawBlock(b)
+		s.data = b.RawData()
+		return nil
 	case cid.DagProtobuf:
 		n, err := merkledag.DecodeProtobufBlock(b)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrInvalidBlock, c, err)
+			return fmt.Errorf("%w: %s: %w", ErrInvalidBlock, s.cid, err)
 		}
-		if p, ok := n.(*merkledag.ProtoNode); ok {
-			if _, err := unixfs.FSNodeFromBytes(p.Data()); err != nil {
-				return nil, fmt.Errorf("%w: %s: %w", ErrNotFile, c, err)
-			}
-		}
-		return n, nil
+		return s.parse(n)
 	case cid.DagCBOR, cid.DagJSON:
-		return nil, fmt.Errorf("%w: codec 0x%x", ErrNotFile, codec)
+		return fmt.Errorf("%w: codec 0x%x", ErrNotFile, codec)
 	default:
-		return nil, fmt.Errorf("%w: 0x%x", ErrUnsupportedCodec, codec)
+		return fmt.Errorf("%w: 0x%x", ErrUnsupportedCodec, codec)
 	}
 }
 
-// GetMany implements ipld.NodeGetter: it reads in parallel, a bounded number
-// at a time.
-func (a *ahead) GetMany(ctx context.Context, cids []cid.Cid) <-chan *ipld.NodeOption {
-	out := make(chan *ipld.NodeOption, len(cids))
-	var many sync.WaitGroup
-	a.reads.Go(func() {
-		defer close(out)
-		defer many.Wait()
-		for _, c := range cids {
-			select {
-			case a.slots <- struct{}{}:
-			case <-ctx.Done():
-				out <- &ipld.NodeOption{Err: ctx.Err()}
-				return
-			}
-			many.Go(func() {
-				defer func() { <-a.slots }()
-				n, err := a.Get(ctx, c)
-				out <- &ipld.NodeOption{Node: n, Err: err}
-			})
+// borrow reads a leaf into a buffer, if it is from here.
+func (f *File) borrow(ctx context.Context, from Lender, s *step) (err error) {
+	s.data, err = from.Read(ctx, s.cid, func(bytes int) []byte {
+		if s.lent == nil || len(*s.lent) < bytes {
+			f.buffers.put(s.lent)
+			s.lent = f.buffers.get(bytes)
 		}
+		return (*s.lent)[:bytes]
 	})
-	return out
+	return err
+}
+
+// parse reads a dag-pb node of a file.
+func (s *step) parse(n ipld.Node) error {
+	p, ok := n.(*merkledag.ProtoNode)
+	if !ok {
+		return fmt.Errorf("%w: %s", ErrNotFile, s.cid)
+	}
+	u, err := unixfs.FSNodeFromBytes(p.Data())
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNotFile, s.cid, err)
+	}
+	switch u.Type() {
+	case unixfs.TFile, unixfs.TRaw:
+	case unixfs.TDirectory, unixfs.THAMTShard:
+		return ErrIsDirectory
+	default:
+		return fmt.Errorf("%w: %s is of the UnixFS type %s", ErrNotFile, s.cid, u.Type())
+	}
+	links := p.Links()
+	if len(links) != u.NumChildren() {
+		return fmt.Errorf("%w: %s has %d links and sizes of %d", ErrInvalidBlock, s.cid, len(links), u.NumChildren())
+	}
+	s.data = u.Data()
+	s.links = make([]child, len(links))
+	for i, l := range links {
+		s.links[i] = child{l.Cid, u.BlockSize(i)}
+	}
+	return nil
 }

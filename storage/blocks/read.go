@@ -48,12 +48,34 @@ func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 
 // get is Get. Without hashed the checksum of the record alone is verified.
 func (s *Store) get(ctx context.Context, c cid.Cid, hashed bool) (blocks.Block, error) {
+	data, err := s.bytes(ctx, c, hashed, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return blocks.NewBlockWithCid(data, c)
+}
+
+// Read is Get of a block's bytes alone. They are in memory that lend gives, for a
+// number of bytes that is a little above theirs; what it gave before its last call
+// is not used.
+func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
+	return s.bytes(ctx, c, true, lend)
+}
+
+// fresh lends memory of its own.
+func fresh(bytes int) []byte { return make([]byte, bytes) }
+
+func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int) []byte) ([]byte, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
 	}
 	hash := c.Hash()
 	if isIdentity(c) {
-		return identityBlock(c)
+		b, err := identityBlock(c)
+		if err != nil {
+			return nil, err
+		}
+		return b.RawData(), nil
 	}
 	var last blockEntry
 	for attempt := range readAttempts {
@@ -64,9 +86,9 @@ func (s *Store) get(ctx context.Context, c cid.Cid, hashed bool) (blocks.Block, 
 		if !ok || e.segment == 0 {
 			return nil, ipld.ErrNotFound{Cid: c}
 		}
-		data, err := s.read(e, hash, hashed)
+		data, err := s.read(e, hash, hashed, lend)
 		if err == nil {
-			return blocks.NewBlockWithCid(data, c)
+			return data, nil
 		}
 		bad := errors.Is(err, ErrCorrupt) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrNotExist)
 		if !bad {
@@ -97,13 +119,13 @@ func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) 
 }
 
 // read returns the bytes of a block from its place.
-func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool) ([]byte, error) {
+func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool, lend func(int) []byte) ([]byte, error) {
 	h, err := s.files.acquire(e.segment)
 	if err != nil {
 		return nil, err
 	}
 	defer s.files.release(h)
-	buf := make([]byte, blockRecordBytes(hash, e.size))
+	buf := lend(int(blockRecordBytes(hash, e.size)))
 	off := int64(e.off)
 	if _, err := h.f.ReadAt(buf, off); err != nil {
 		if errors.Is(err, io.EOF) {

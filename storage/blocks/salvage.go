@@ -126,7 +126,7 @@ func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lo
 // readAgain reads a block, more than once if it has to.
 func (s *Store) readAgain(e blockEntry, hash multihash.Multihash) (data []byte, err error) {
 	for range salvageReads {
-		if data, err = s.read(e, hash, true); err == nil || !unreadable(err) {
+		if data, err = s.read(e, hash, true, fresh); err == nil || !unreadable(err) {
 			break
 		}
 	}

@@ -322,7 +322,7 @@ func TestNoFlipIsEverServed(t *testing.T) {
 				t.Fatal("the block is elsewhere")
 			}
 			for _, hashed := range []bool{true, false} { // members compare the hash themselves
-				data, err := s.read(e, b.Cid().Hash(), hashed)
+				data, err := s.read(e, b.Cid().Hash(), hashed, fresh)
 				if err == nil && !slices.Equal(data, b.RawData()) {
 					t.Fatalf("bit %d, hashed %t: wrong bytes", bit, hashed)
 				}

@@ -34,9 +34,9 @@ type corsRule struct {
 // browse sends what a browser sends for a script, as it is: first it asks whether it
 // may, then it sends the request, of which the script sees nothing unless the answer
 // says so.
-func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...string) (asked, got *http.Response) {
+func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...string) (asked, got *reply) {
 	t.Helper()
-	do := func(method string, body []byte, header http.Header) *http.Response {
+	do := func(method string, body []byte, header http.Header) *reply {
 		req, err := http.NewRequestWithContext(t.Context(), method, to.String(), bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -47,8 +47,8 @@ func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...stri
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
-		return resp
+		defer resp.Body.Close()
+		return &reply{Status: resp.StatusCode, Header: resp.Header}
 	}
 	header, names := http.Header{}, []string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -59,7 +59,7 @@ func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...stri
 	if slices.Sort(names); len(names) > 0 {
 		question.Set("Access-Control-Request-Headers", strings.Join(names, ","))
 	}
-	if asked = do(http.MethodOptions, nil, question); asked.StatusCode != http.StatusOK {
+	if asked = do(http.MethodOptions, nil, question); asked.Status != http.StatusOK {
 		return asked, nil
 	}
 	return asked, do(method, body, header)
@@ -96,10 +96,10 @@ func TestCorsOfABucket(t *testing.T) {
 		for token, sees := range map[string]bool{g.key.Token: true, theirs.token: false, "none": false} {
 			asked, answer := browse(t, http.MethodGet, to, nil, "Authorization", "Bearer "+token)
 			if answer == nil || asked.Header.Get("Access-Control-Allow-Headers") != "authorization" || asked.Header.Get("Access-Control-Allow-Origin") != "*" {
-				t.Fatalf("node %d: asked %d %v", i, asked.StatusCode, asked.Header)
+				t.Fatalf("node %d: asked %d %v", i, asked.Status, asked.Header)
 			}
 			if origin := answer.Header.Get("Access-Control-Allow-Origin"); (origin == page) != sees || !sees && origin != "" {
-				t.Errorf("node %d: a script sees %d, %v", i, answer.StatusCode, answer.Header)
+				t.Errorf("node %d: a script sees %d, %v", i, answer.Status, answer.Header)
 			}
 		}
 		links := s3.NewPresignClient(g.sdk(n))
@@ -111,8 +111,8 @@ func TestCorsOfABucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked, answer := browse(t, http.MethodPut, to, []byte("of a page"), "Content-Type", "text/plain")
-		if answer == nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Access-Control-Expose-Headers") != "ETag" || asked.Header.Get("Access-Control-Max-Age") != "60" {
-			t.Errorf("node %d: a link: %d %v %v", i, asked.StatusCode, asked.Header, answer)
+		if answer == nil || answer.Status != http.StatusOK || answer.Header.Get("Access-Control-Expose-Headers") != "ETag" || asked.Header.Get("Access-Control-Max-Age") != "60" {
+			t.Errorf("node %d: a link: %d %v %v", i, asked.Status, asked.Header, answer)
 		}
 		// What the rules do not have is refused.
 		drop, err := links.PresignDeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &bucket, Key: aws.String("by-link")})
@@ -122,8 +122,8 @@ func TestCorsOfABucket(t *testing.T) {
 		if to, err = url.Parse(drop.URL); err != nil {
 			t.Fatal(err)
 		}
-		if asked, _ := browse(t, http.MethodDelete, to, nil); asked.StatusCode != http.StatusForbidden || asked.Header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("node %d: a link to delete: %d %v", i, asked.StatusCode, asked.Header)
+		if asked, _ := browse(t, http.MethodDelete, to, nil); asked.Status != http.StatusForbidden || asked.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("node %d: a link to delete: %d %v", i, asked.Status, asked.Header)
 		}
 	}
 	if got := theirs.call(http.MethodGet, "/"+bucket+"?cors", nil); got.Status != http.StatusNotFound || !bytes.Contains(got.Body, []byte("NoSuchCORSConfiguration")) {

@@ -1,0 +1,135 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// shown is a version as clients see it: what is the null version of a bucket that
+// has, or has had, versioning goes by that name.
+func shown(b *state.Bucket, obj state.Object) state.Object {
+	if b.Versioning != state.Unversioned && !obj.Versioned {
+		obj.ID = state.NullVersion
+	}
+	return obj
+}
+
+// made is a version as clients see it, by the result of the command that made it.
+func made(r *state.Result, obj state.Object) state.Object {
+	if len(r.Deeds) == 0 {
+		return obj
+	}
+	if obj.Versioned = r.Deeds[0] == state.MadeVersion; !obj.Versioned {
+		obj.ID = state.NullVersion
+	}
+	return obj
+}
+
+// SetVersioning makes a bucket keep versions (state.Versioned), or stop to keep new
+// ones (state.Suspended). Errors: state.ErrNoBucket, state.ErrInvalid.
+func (o *Objects) SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error {
+	return wrap("set versioning", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.SetVersioning{Account: a, Bucket: bucket, Born: b.Born, Versioning: to}
+	}))
+}
+
+// Versions returns one page of a bucket's versions and delete markers.
+func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (page state.VersionsPage, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		page, err = v.Versions(&b, q)
+		for i := range page.Versions {
+			page.Versions[i] = shown(&b, page.Versions[i])
+		}
+		if page.NextID != "" { // it is the last one's
+			page.NextID = page.Versions[len(page.Versions)-1].ID
+		}
+		return err
+	})
+	return page, err
+}
+
+// Doomed is a key whose object is to be deleted, or the version of it with an id.
+type Doomed struct {
+	Key string
+	ID  state.VersionID // "" is none
+}
+
+// Deleted is what became of it. In a bucket without versioning it says nothing but
+// Missed.
+type Deleted struct {
+	Versioned bool            // the bucket has, or has had, versioning
+	ID        state.VersionID // of the version that was to go, or of the delete marker that was made
+	Marker    bool            // it is, or was, a delete marker
+	Missed    bool            // a bucket without versioning has another version than ID
+}
+
+// Delete removes an object, if its current version is what c asks for, or the version
+// with an id, if that is. A key that is not there is no error, unless c asks for one.
+// Where versions are kept an object gets a delete marker, and a version goes for good.
+// Errors: state.ErrNoBucket, state.ErrPrecondition, state.ErrNoKey, and
+// state.ErrNoVersion in a bucket without versioning.
+func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (Deleted, error) {
+	all, err := o.delete(ctx, a, bucket, []Doomed{{key, id}}, c)
+	if err != nil {
+		return Deleted{}, err
+	}
+	if all[0].Missed {
+		return Deleted{}, state.ErrNoVersion
+	}
+	return all[0], nil
+}
+
+// DeleteMany removes objects and versions, state.MaxDeleteKeys of them at the most, in
+// one change, and says what became of each.
+func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []Doomed) ([]Deleted, error) {
+	return o.delete(ctx, a, bucket, all, state.Condition{})
+}
+
+func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, all []Doomed, c state.Condition) ([]Deleted, error) {
+	cmd := state.DeleteObjects{Account: a, Bucket: bucket, Marker: state.VersionID(o.opts.NewID()), Created: o.now(), If: c}
+	for i, d := range all {
+		cmd.Keys = append(cmd.Keys, d.Key)
+		if d.ID != "" && cmd.IDs == nil {
+			cmd.IDs = make([]state.VersionID, len(all))
+		}
+		if d.ID != "" {
+			cmd.IDs[i] = d.ID
+		}
+	}
+	result, err := o.changed(ctx, a, bucket, func(b state.Bucket) state.Command {
+		once := cmd
+		once.Born = b.Born
+		return &once
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delete objects: %w", err)
+	}
+	became := make([]Deleted, len(all))
+	for i := range result.Deeds {
+		became[i] = deleted(result.Deeds[i], all[i].ID, cmd.Marker)
+	}
+	return became, nil
+}
+
+// deleted says what a deed means, done to the version with an id or by a marker.
+func deleted(deed state.Deed, id, marker state.VersionID) Deleted {
+	switch deed {
+	case state.MadeMarker:
+		return Deleted{Versioned: true, ID: marker, Marker: true}
+	case state.MadeNullMarker:
+		return Deleted{Versioned: true, ID: state.NullVersion, Marker: true}
+	case state.RemovedMarker:
+		return Deleted{Versioned: true, ID: id, Marker: true}
+	case state.RemovedVersion, state.FoundNoVersion:
+		return Deleted{Versioned: true, ID: id}
+	case state.MissedVersion:
+		return Deleted{ID: id, Missed: true}
+	}
+	return Deleted{}
+}

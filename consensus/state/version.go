@@ -1,0 +1,441 @@
+package state
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Versioning says what becomes of a version that is not current any more.
+type Versioning uint8
+
+// What a bucket may have. One that has had versioning never is unversioned again.
+const (
+	Unversioned Versioning = iota // it goes
+	Versioned                     // it stays under its id
+	Suspended                     // it stays, but for the null version, which the next one replaces
+)
+
+// NullVersion names the version of a key that came while its bucket did not keep
+// versions. There is one at the most under each key.
+const NullVersion VersionID = "null"
+
+// codeID codes an id of a list that may have few of them. One that is a UUID, as
+// proposers mint them, takes 17 bytes, so that a command of MaxDeleteKeys keys of
+// MaxKeyBytes has room for all their versions.
+func codeID(c *codec.Coder, id *VersionID) {
+	const none, text, uuid uint8 = 0, 1, 2
+	form := text
+	raw, short := rawUUID(string(*id))
+	switch {
+	case *id == "":
+		form = none
+	case short:
+		form = uuid
+	}
+	codec.Uint(c, &form)
+	switch form {
+	case none:
+	case text:
+		codec.String(c, id, MaxIDLen)
+	case uuid:
+		codec.Fixed(c, raw[:])
+		if c.Decoding() {
+			*id = VersionID(fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:]))
+		}
+	default:
+		c.Fail("an id of an unknown form")
+	}
+}
+
+// rawUUID reads a UUID as proposers write it.
+func rawUUID(id string) (raw [16]byte, ok bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || strings.ToLower(id) != id {
+		return raw, false
+	}
+	n, err := hex.Decode(raw[:], []byte(id[:8]+id[9:13]+id[14:18]+id[19:23]+id[24:]))
+	return raw, err == nil && n == len(raw)
+}
+
+// Deed is what a command did to the versions of one key in a bucket that has, or has
+// had, versioning.
+type Deed uint8
+
+// Every deed. They are remembered and cross the wire: append-only.
+const (
+	DidNothing     Deed = iota // also what is done in a bucket without versioning
+	MadeVersion                // with an id of its own
+	MadeNull                   // the null version
+	MadeMarker                 // a delete marker with an id of its own
+	MadeNullMarker             // a delete marker that is the null version
+	RemovedVersion             // for good
+	RemovedMarker
+	FoundNoVersion // of the id that was named
+	MissedVersion  // a bucket without versioning has another version than the one that was named
+	deeds
+)
+
+func codeDeeds(c *codec.Coder, all *[]Deed) {
+	codec.List(c, all, MaxDeleteKeys, func(c *codec.Coder, d *Deed) {
+		if codec.Uint(c, d); *d >= deeds {
+			c.Fail("an unknown deed")
+		}
+	})
+}
+
+// made is the result of a command that made a version.
+func (v *Bucket) made(o *Object) Result {
+	switch {
+	case v.Versioning == Unversioned:
+		return Result{}
+	case o.Versioned:
+		return Result{Deeds: []Deed{MadeVersion}}
+	}
+	return Result{Deeds: []Deed{MadeNull}}
+}
+
+// The versions that are not current, and all delete markers, lie beside the objects:
+// a list of those costs what it would without versions. A key that has no object has
+// a delete marker as its newest row here, or none. The times of a key's versions
+// differ, and rise.
+func (v *Bucket) versionsOf(k string) key { return v.in(tableVersion).ordered(k) }
+
+func (v *Bucket) versionKey(k string, created Millis) key {
+	return v.versionsOf(k).descending(created)
+}
+
+// versionTime is where the time of a version that is not current is found by its id.
+func (v *Bucket) versionTime(k string, id VersionID) key {
+	return append(v.in(tableVersionTime).ordered(k), id...)
+}
+
+// newestOld returns the newest version of a key that is not current; nil is none.
+func (v *Bucket) newestOld(r Reader, k string) (o *Object, err error) {
+	prefix := v.versionsOf(k)
+	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+		o, err = decode[Object](value)
+		return false, err
+	})
+	return o, err
+}
+
+// old returns a version of a key that is not current; nil is none.
+func (v *Bucket) old(r Reader, k string, id VersionID) (*Object, error) {
+	if k == "" || len(k) > MaxKeyBytes || id == "" || len(id) > MaxIDLen {
+		return nil, nil
+	}
+	created, err := counter(r, v.versionTime(k, id))
+	if err != nil || created == 0 {
+		return nil, err
+	}
+	o, err := get[Object](r, v.versionKey(k, Millis(created)))
+	if err == nil && o == nil {
+		err = fmt.Errorf("state: version %s of %d has no row", id, created)
+	}
+	return o, err
+}
+
+// version returns the version of a key that has an id, current as the current one
+// is; nil is none.
+func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Object, error) {
+	if current != nil && (current.ID == id || id == NullVersion && !current.Versioned) {
+		return current, nil
+	}
+	if v.Versioning == Unversioned {
+		return nil, nil
+	}
+	return v.old(r, k, id)
+}
+
+// names are the ids under which a version that is not current is found.
+func (v *Object) names() []VersionID {
+	if v.Versioned {
+		return []VersionID{v.ID}
+	}
+	return []VersionID{v.ID, NullVersion}
+}
+
+// shelve writes a version that is not current.
+func (v *Bucket) shelve(tx Tx, o *Object) error {
+	for _, id := range o.names() {
+		if err := tx.Set(v.versionTime(o.Key, id), binary.BigEndian.AppendUint64(nil, uint64(o.Created))); err != nil {
+			return err
+		}
+	}
+	if err := count(tx, v.stored(storedVersions), 1); err != nil {
+		return err
+	}
+	return put(tx, v.versionKey(o.Key, o.Created), o)
+}
+
+// unshelve removes what shelve wrote.
+func (v *Bucket) unshelve(tx Tx, o *Object) error {
+	for _, id := range o.names() {
+		if err := tx.Delete(v.versionTime(o.Key, id)); err != nil {
+			return err
+		}
+	}
+	if err := count(tx, v.stored(storedVersions), -1); err != nil {
+		return err
+	}
+	return tx.Delete(v.versionKey(o.Key, o.Created))
+}
+
+// succession is what becomes of the versions of a key when a new one comes.
+type succession struct {
+	current *Object // as it was; nil: there was none
+	stays   bool    // as a version that is not current
+	null    *Object // another one that goes; nil: none
+	after   Millis  // the time of the newest
+}
+
+// succeed finds what a new version of a key, or a delete marker, succeeds. It says of
+// the new one whether it has an id of its own.
+func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error) {
+	s.current = current
+	if current != nil {
+		s.after = current.Created
+	}
+	o.Versioned = v.Versioning == Versioned
+	if v.Versioning == Unversioned {
+		return s, nil
+	}
+	if taken, err := v.version(r, current, o.Key, o.ID); err != nil {
+		return s, err
+	} else if taken != nil {
+		return s, Errorf(CodeExists, "there is a version %s already", o.ID)
+	}
+	if current == nil {
+		newest, err := v.newestOld(r, o.Key)
+		if err != nil {
+			return s, err
+		}
+		if newest != nil {
+			s.after = newest.Created
+		}
+	}
+	s.stays = current != nil && (v.Versioning == Versioned || current.Versioned)
+	if v.Versioning == Suspended && (current == nil || current.Versioned) {
+		s.null, err = v.old(r, o.Key, NullVersion)
+	}
+	return s, err
+}
+
+// gone are the objects that lose their name.
+func (s *succession) gone() (gone []*Object) {
+	if s.current != nil && !s.stays {
+		gone = append(gone, s.current)
+	}
+	if s.null != nil && !s.null.Marker {
+		gone = append(gone, s.null)
+	}
+	return gone
+}
+
+// drops are the links that go with them.
+func (s *succession) drops() (drops []link) {
+	for _, o := range s.gone() {
+		drops = append(drops, link{o.Root, o.ID})
+	}
+	return drops
+}
+
+// write writes the new version, but for its link. Its time is above that of those
+// that there were.
+func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
+	keys, bytes := int64(0), int64(o.Size)
+	for _, g := range s.gone() {
+		bytes -= int64(g.Size)
+		if err := v.forget(tx, g); err != nil {
+			return err
+		}
+	}
+	if err := v.markUnhashed(tx, o); err != nil {
+		return err
+	}
+	if s.current == nil && !o.Marker {
+		keys = 1
+	} else if s.current != nil && o.Marker {
+		keys = -1
+	}
+	if err := v.counted(tx, keys, bytes); err != nil {
+		return err
+	}
+	if s.after > 0 {
+		o.Created = max(o.Created, s.after+1)
+	}
+	if s.null != nil {
+		if err := v.unshelve(tx, s.null); err != nil {
+			return err
+		}
+	}
+	if s.stays {
+		if err := v.shelve(tx, s.current); err != nil {
+			return err
+		}
+	}
+	if !o.Marker {
+		return put(tx, v.objectKey(o.Key), o)
+	}
+	if s.current != nil {
+		if err := tx.Delete(v.objectKey(o.Key)); err != nil {
+			return err
+		}
+	}
+	return v.shelve(tx, o)
+}
+
+// mark makes a delete marker the newest version of a key. Made again with the same
+// id nothing changes.
+func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, error) {
+	there, err := v.version(tx, current, marker.Key, marker.ID)
+	if err != nil {
+		return DidNothing, err
+	}
+	if there == nil {
+		s, err := v.succeed(tx, &marker, current)
+		if err != nil {
+			return DidNothing, err
+		}
+		if err := s.write(tx, v, &marker); err != nil {
+			return DidNothing, err
+		}
+		for _, l := range s.drops() {
+			if err := unlink(tx, v.Account, l, e); err != nil {
+				return DidNothing, err
+			}
+		}
+		there = &marker
+	}
+	switch {
+	case !there.Marker:
+		return DidNothing, nil
+	case there.Versioned:
+		return MadeMarker, nil
+	}
+	return MadeNullMarker, nil
+}
+
+// removeVersion removes one version for good. What is the newest then is current.
+func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error) {
+	if current != nil && current.ID == o.ID {
+		if err := v.remove(tx, o, e); err != nil {
+			return DidNothing, err
+		}
+		return RemovedVersion, v.promote(tx, o.Key)
+	}
+	deed := RemovedVersion
+	if o.Marker {
+		deed = RemovedMarker
+	}
+	if err := v.removeOld(tx, o, e); err != nil || current != nil {
+		return deed, err
+	}
+	return deed, v.promote(tx, o.Key)
+}
+
+// removeOld removes a version that is not current.
+func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
+	if err := v.unshelve(tx, o); err != nil || o.Marker {
+		return err
+	}
+	if err := v.forget(tx, o); err != nil {
+		return err
+	}
+	if err := v.counted(tx, 0, -int64(o.Size)); err != nil {
+		return err
+	}
+	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
+}
+
+// promote makes the newest version of a key without an object current, if it is one.
+func (v *Bucket) promote(tx Tx, k string) error {
+	if v.Versioning == Unversioned {
+		return nil
+	}
+	o, err := v.newestOld(tx, k)
+	if err != nil || o == nil || o.Marker {
+		return err
+	}
+	if err := v.unshelve(tx, o); err != nil {
+		return err
+	}
+	if err := v.counted(tx, 1, 0); err != nil {
+		return err
+	}
+	return put(tx, v.objectKey(k), o)
+}
+
+// clearVersions removes the versions of a closed account that are not current.
+func clearVersions(tx Tx, a AccountID, e *entry) error {
+	for e.settle > 0 {
+		buckets, versions, err := rowsIn[Object](tx, tableVersion, a, part(table(tableVersion), a), min(e.settle, clearRead))
+		if err != nil || len(versions) == 0 {
+			return err
+		}
+		for i, o := range versions {
+			if err := buckets[i].removeOld(tx, o, e); err != nil {
+				return err
+			}
+		}
+		e.settle -= len(versions)
+	}
+	return nil
+}
+
+// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+type SetVersioning struct {
+	Account    AccountID
+	Bucket     string
+	Born       Incarnation
+	Versioning Versioning
+}
+
+// Code implements Command.
+func (v *SetVersioning) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.Uint(c, &v.Versioning)
+}
+
+func (v *SetVersioning) apply(tx Tx, _ *entry) (Result, error) {
+	if v.Versioning != Versioned && v.Versioning != Suspended {
+		return Result{}, Errorf(CodeInvalid, "versioning is enabled or suspended")
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil || b.Versioning == v.Versioning {
+		return Result{}, err
+	}
+	b.Versioning = v.Versioning
+	return Result{}, put(tx, bucketKey(b.Account, b.Name), b)
+}
+
+// Version returns the version of a key that has an id, which NullVersion is too, or
+// for "" the newest. It may be a delete marker. Errors: ErrNoKey when the key has no
+// version at all and none is named, ErrNoVersion.
+func (v View) Version(b *Bucket, k string, id VersionID) (Object, error) {
+	current, err := findObject(v.r, b, k)
+	if err != nil {
+		return Object{}, err
+	}
+	if current == nil && b.Versioning == Unversioned {
+		return Object{}, ErrNoKey
+	}
+	found := current
+	switch {
+	case id != "":
+		if found, err = b.version(v.r, current, k, id); err == nil && found == nil {
+			err = ErrNoVersion
+		}
+	case current == nil:
+		if found, err = b.newestOld(v.r, k); err == nil && found == nil {
+			err = ErrNoKey
+		}
+	}
+	if err != nil {
+		return Object{}, err
+	}
+	return *found, nil
+}

@@ -1,0 +1,389 @@
+package dag
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/ipfs/boxo/ipld/merkledag"
+	"github.com/ipfs/boxo/ipld/unixfs"
+	unixfsio "github.com/ipfs/boxo/ipld/unixfs/io"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+// lending is a store that lends, and that counts who reads at the same time.
+type lending struct {
+	*peertest.Store
+	mu         sync.Mutex
+	lent, most int
+}
+
+// Read implements Lender. It asks twice, as a store does that reads again.
+func (l *lending) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+	l.mu.Lock()
+	l.lent++
+	l.most = max(l.most, l.lent)
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.lent--
+		l.mu.Unlock()
+	}()
+	b, err := l.Get(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	clear(lend(7 + len(b.RawData())))
+	buf := lend(7 + len(b.RawData())) // with something before and behind
+	copy(buf[3:], b.RawData())
+	return buf[3 : 3+len(b.RawData())], nil
+}
+
+// shaper makes a file of any shape that a UnixFS file may have: leaves of both codecs,
+// and with odd nodes that have bytes of their own, and children without any.
+type shaper struct {
+	tb    testing.TB
+	store *peertest.Store
+	rng   *rand.Rand
+	odd   bool
+}
+
+func (m *shaper) keep(b blocks.Block) cid.Cid {
+	if err := m.store.Blockstore.Put(m.tb.Context(), b); err != nil {
+		m.tb.Fatal(err)
+	}
+	return b.Cid()
+}
+
+func (m *shaper) make(data []byte, depth int) (cid.Cid, uint64) {
+	switch {
+	case depth == 0 && m.rng.IntN(3) > 0:
+		leaf, err := peertest.Block(cid.Raw, data)
+		if err != nil {
+			m.tb.Fatal(err)
+		}
+		return m.keep(leaf), uint64(len(data))
+	case depth == 0:
+		return m.keep(node(m.tb, cid.DagProtobuf, unixfs.FilePBData(data, uint64(len(data))))), uint64(len(data))
+	}
+	fs := unixfs.NewFSNode(unixfs.TFile)
+	own := 0
+	if m.odd && m.rng.IntN(4) == 0 {
+		own = m.rng.IntN(len(data) + 1)
+	}
+	fs.SetData(data[:own])
+	n := merkledag.NodeWithData(nil)
+	rest := data[own:]
+	for i, children := 0, 1+m.rng.IntN(5); i < children; i++ {
+		size := len(rest)
+		if i < children-1 {
+			size = m.rng.IntN(len(rest) + 1)
+		}
+		if size == 0 && !m.odd {
+			continue
+		}
+		if m.odd && m.rng.IntN(8) == 0 && i < children-1 {
+			size = 0
+		}
+		c, bytes := m.make(rest[:size], m.rng.IntN(depth))
+		rest = rest[size:]
+		if err := n.AddRawLink("", &ipld.Link{Cid: c, Size: bytes}); err != nil {
+			m.tb.Fatal(err)
+		}
+		fs.AddBlockSize(bytes)
+	}
+	raw, err := fs.GetBytes()
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	n.SetData(raw)
+	return m.keep(n), uint64(len(data))
+}
+
+func TestAnyFileIsReadAnywhere(t *testing.T) {
+	var all Buffers // of all files
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		m := &shaper{t, peertest.NewStore(), rng, true}
+		data := peertest.Bytes(seed, rng.IntN(40_000))
+		root, _ := m.make(data, rng.IntN(5))
+		store := &lending{Store: m.store}
+		var from Getter = store
+		if seed%3 == 0 {
+			from = m.store
+		}
+		f, err := all.Open(t.Context(), from, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Size() != uint64(len(data)) {
+			t.Fatalf("seed %d: %d bytes, want %d", seed, f.Size(), len(data))
+		}
+		at := 0
+		for range 40 {
+			switch rng.IntN(4) {
+			case 0:
+				at = rng.IntN(len(data) + 100)
+				if to, err := f.Seek(int64(at), io.SeekStart); err != nil || to != int64(at) {
+					t.Fatalf("seed %d: at %d, want %d: %v", seed, to, at, err)
+				}
+			case 1:
+				step := min(rng.IntN(300), max(0, len(data)-at))
+				to, err := f.Seek(int64(step), io.SeekCurrent)
+				if at += step; err != nil || to != int64(at) {
+					t.Fatalf("seed %d: at %d, want %d: %v", seed, to, at, err)
+				}
+			case 2:
+				got := make([]byte, rng.IntN(9_000))
+				n, err := io.ReadFull(f, got)
+				want := data[min(at, len(data)):min(at+len(got), len(data))]
+				if !bytes.Equal(got[:n], want) || n == len(got) && err != nil {
+					t.Fatalf("seed %d: %d bytes at %d, want %d: %v", seed, n, at, len(want), err)
+				}
+				at += n
+			case 3:
+				var out bytes.Buffer
+				if _, err := f.WriteTo(&out); err != nil || !bytes.Equal(out.Bytes(), data[min(at, len(data)):]) {
+					t.Fatalf("seed %d: the rest from %d: %d bytes, %v", seed, at, out.Len(), err)
+				}
+				at = max(at, len(data))
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Read(make([]byte, 1)); err == nil && len(data) > 0 {
+			t.Fatalf("seed %d: read after Close", seed)
+		}
+		if store.most > readAhead || store.lent > 0 {
+			t.Fatalf("seed %d: %d blocks read at once, %d are", seed, store.most, store.lent)
+		}
+	}
+}
+
+// The reference reader of UnixFS reads the same. It stops at what is odd.
+func TestTheReferenceReadsTheSame(t *testing.T) {
+	for seed := range uint64(20) {
+		m := &shaper{t, peertest.NewStore(), rand.New(rand.NewPCG(seed, 2)), false}
+		data := peertest.Bytes(seed, 10_000)
+		root, _ := m.make(data, 4)
+		f, err := Open(t.Context(), m.store, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := (reference{m.store}).Get(t.Context(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := unixfsio.NewDagReader(t.Context(), n, reference{m.store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := io.ReadAll(r)
+		if err != nil || r.Size() != f.Size() {
+			t.Fatal(err, r.Size(), f.Size())
+		}
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) || !bytes.Equal(got, data) {
+			t.Errorf("seed %d: %d bytes, the reference %d of %d, %v", seed, len(got), len(want), len(data), err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// reference gives nodes to the reference reader.
+type reference struct{ from *peertest.Store }
+
+func (r reference) Get(ctx context.Context, c cid.Cid) (ipld.Node, error) {
+	b, err := r.from.Get(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Prefix().Codec == cid.Raw {
+		return merkledag.DecodeRawBlock(b)
+	}
+	return merkledag.DecodeProtobufBlock(b)
+}
+
+func (r reference) GetMany(ctx context.Context, cids []cid.Cid) <-chan *ipld.NodeOption {
+	out := make(chan *ipld.NodeOption, len(cids))
+	defer close(out)
+	for _, c := range cids {
+		n, err := r.Get(ctx, c)
+		out <- &ipld.NodeOption{Node: n, Err: err}
+	}
+	return out
+}
+
+// What a range needs is read, and nothing behind it.
+func TestAShortRangeReadsOneLeaf(t *testing.T) {
+	s, root := importBytes(t, peertest.Bytes(1, 6*ChunkSize))
+	l := &counting{Store: s}
+	f, err := Open(t.Context(), l, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(3*ChunkSize+5, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(f, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if l.gets != 2 { // with the root
+		t.Errorf("read %d blocks", l.gets)
+	}
+}
+
+type counting struct {
+	*peertest.Store
+	gets int
+}
+
+func (c *counting) Get(ctx context.Context, k cid.Cid) (blocks.Block, error) {
+	c.gets++
+	return c.Store.Get(ctx, k)
+}
+
+func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
+	s := peertest.NewStore()
+	m := &shaper{t, s, rand.New(rand.NewPCG(1, 1)), false}
+	leaf := m.keep(node(t, cid.Raw, []byte("hello")))
+	gone := node(t, cid.Raw, []byte("away!")).Cid()
+	inner := func(links []cid.Cid, sizes ...uint64) cid.Cid {
+		fs := unixfs.NewFSNode(unixfs.TFile)
+		n := merkledag.NodeWithData(nil)
+		for _, c := range links {
+			if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, size := range sizes {
+			fs.AddBlockSize(size)
+		}
+		raw, err := fs.GetBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.SetData(raw)
+		return m.keep(n)
+	}
+	for _, tc := range []struct {
+		name string
+		root cid.Cid
+		open bool // it fails when it is opened
+		want error
+	}{
+		{"more than the leaf has", inner([]cid.Cid{leaf, leaf}, 5, 6), false, ErrInvalidBlock},
+		{"less than the leaf has", inner([]cid.Cid{leaf, leaf}, 5, 4), false, ErrInvalidBlock},
+		{"a child with other sizes", inner([]cid.Cid{leaf, inner([]cid.Cid{leaf}, 5)}, 5, 6), false, ErrInvalidBlock},
+		{"too few sizes", inner([]cid.Cid{leaf, leaf}, 5), true, ErrInvalidBlock},
+		{"too many sizes", inner([]cid.Cid{leaf}, 5, 5), true, ErrInvalidBlock},
+		{"more than can be counted", inner([]cid.Cid{leaf, leaf}, 5, 1<<64-2), true, ErrInvalidBlock},
+		{"a directory below", inner([]cid.Cid{leaf, m.keep(node(t, cid.DagProtobuf, unixfs.FolderPBData()))}, 5, 5), false, ErrIsDirectory},
+		{"a block that is not there", inner([]cid.Cid{leaf, gone}, 5, 5), false, ipld.ErrNotFound{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, err := Open(t.Context(), &lending{Store: s}, tc.root)
+			if tc.open || err != nil {
+				if !tc.open || !errors.Is(err, tc.want) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
+				return
+			}
+			defer f.Close()
+			for range 2 { // it stays so
+				got, err := io.ReadAll(f)
+				if !errors.Is(err, tc.want) || len(got) > 5 {
+					t.Errorf("%q, %v, want %v", got, err, tc.want)
+				}
+			}
+			if _, err := f.Seek(1, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if got := make([]byte, 4); func() error { _, err := io.ReadFull(f, got); return err }() != nil || string(got) != "ello" {
+				t.Errorf("the part before: %q", got)
+			}
+		})
+	}
+}
+
+func TestReadingEndsWithItsContext(t *testing.T) {
+	s, root := importBytes(t, peertest.Bytes(1, 3*ChunkSize))
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := Open(ctx, stuck{s}, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stuck has leaves that never come.
+type stuck struct{ *peertest.Store }
+
+func (s stuck) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	if c.Prefix().Codec == cid.Raw {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, c)
+}
+
+// Whatever a node holds, it is read or refused.
+func FuzzOpen(f *testing.F) {
+	fs := unixfs.NewFSNode(unixfs.TFile)
+	fs.SetData([]byte("some"))
+	raw, err := fs.GetBytes()
+	if err != nil {
+		f.Fatal(err)
+	}
+	n := merkledag.NodeWithData(raw)
+	f.Add(n.RawData())
+	if err := n.AddRawLink("", &ipld.Link{Cid: n.Cid(), Size: 4}); err != nil {
+		f.Fatal(err)
+	}
+	fs.AddBlockSize(4)
+	if raw, err = fs.GetBytes(); err != nil {
+		f.Fatal(err)
+	}
+	n.SetData(raw)
+	f.Add(n.RawData())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := peertest.NewStore()
+		c, err := cid.V1Builder{Codec: cid.DagProtobuf, MhType: 0x12}.Sum(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := blocks.NewBlockWithCid(data, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Blockstore.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		file, err := Open(t.Context(), s, c)
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		n, err := io.Copy(io.Discard, file)
+		if err == nil && uint64(n) != file.Size() {
+			t.Errorf("%d bytes of %d", n, file.Size())
+		}
+	})
+}
