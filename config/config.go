@@ -103,6 +103,7 @@ type S3 struct {
 	MaxObject Size          // bytes of one PUT
 	MinPart   Size          // bytes of a part of an upload that is not the last
 	UploadAge time.Duration // an upload that is open for longer is discarded
+	HashRate  Size          // bytes a second that a node reads of objects whose BLAKE3 hash is not known
 }
 
 // Console is the web console.
@@ -216,7 +217,7 @@ func Default() Config {
 		Accounts: Accounts{Allowance: 500 * MiB},
 		Pinning:  Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
 		S3: S3{
-			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour,
+			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB,
 		},
 		Console: Console{Listen: "127.0.0.1:9001"},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},

@@ -161,6 +161,10 @@ var table = []setting{
 		field: func(c *Config) any { return &c.S3.UploadAge }, check: between(minUploadAge, maxUploadAge),
 	},
 	{
+		key: "s3.hash_rate", help: "`bytes` a second that a node reads to tell the BLAKE3 hash of uploads that could not",
+		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
+	},
+	{
 		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off",
 		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort,
 	},

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"strings"
@@ -143,7 +144,7 @@ func sealed(o *state.Object) bool {
 // describe sets the headers that an object is answered with.
 func describe(h http.Header, o *state.Object) {
 	h.Del("Content-Security-Policy") // of pages of ours
-	h.Del("Cache-Control")
+	keepable(h)
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
@@ -156,6 +157,15 @@ func describe(h http.Header, o *state.Object) {
 	identify(h, o)
 	h.Set("Last-Modified", httpTime(o.Created))
 	h.Set("Accept-Ranges", "bytes")
+}
+
+// keepable prepares an answer that a browser or a cache may keep: it is another one
+// for scripts of other origins.
+func keepable(h http.Header) {
+	h.Del("Cache-Control")
+	if h.Get("Vary") == "" {
+		h.Set("Vary", "Origin")
+	}
 }
 
 // identify sets the headers that say which content a version has.
@@ -192,4 +202,15 @@ func sayChecksums(h http.Header, o *state.Object) {
 		h.Set(a.header, checksumText(c, parts))
 		h.Set("X-Amz-Checksum-Type", checksumType(c.Composite))
 	}
+}
+
+// sayPartSum sets the headers of the checksum of the part that a request asks for.
+func sayPartSum(h http.Header, r *request, o *state.Object) {
+	n, err := partNumber(r.query)
+	a, known := algorithmBy(r.part.Algorithm)
+	if err != nil || known != nil {
+		return
+	}
+	h.Set(a.header, base64.StdEncoding.EncodeToString(r.part.Of(n)))
+	h.Set("X-Amz-Checksum-Type", checksumType(o.Checksums[0].Composite))
 }

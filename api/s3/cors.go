@@ -1,14 +1,20 @@
 package s3
 
 import (
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What browsers are told about cross-origin requests.
+// What browsers are told about cross-origin requests where no rule of a bucket says
+// it. See docs/adr/0027.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Location, Retry-After, " +
@@ -22,43 +28,201 @@ const (
 	maxAskedHeaders = 4 << 10
 )
 
-// crossOrigin lets scripts of the given origins, or of all with web.AnyOrigin, use
-// the surface from a browser. Cookies are never allowed to go along. Without
-// origins it changes nothing.
-func crossOrigin(origins []string, h http.Handler) http.Handler {
-	if len(origins) == 0 {
-		return h
+// Headers of cross-origin requests and of what is answered.
+const (
+	askedMethod  = "Access-Control-Request-Method"
+	askedHeaders = "Access-Control-Request-Headers"
+
+	allowOrigin   = "Access-Control-Allow-Origin"
+	allowMethods  = "Access-Control-Allow-Methods"
+	allowHeaders  = "Access-Control-Allow-Headers"
+	exposeHeaders = "Access-Control-Expose-Headers"
+	corsAge       = "Access-Control-Max-Age"
+
+	corsVary = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
+)
+
+// corsVerbs are the methods that a rule may have, as Amazon S3 has them.
+var corsVerbs = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodHead}
+
+// admit lets scripts of the origins of the setting read the answer to a request,
+// whatever it is. Cookies are never allowed to go along.
+func (s *surface) admit(h http.Header, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return
 	}
-	all := slices.Contains(origins, web.AnyOrigin)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		origin := r.Header.Get("Origin")
-		allowed := ""
-		switch {
-		case all:
-			allowed = web.AnyOrigin
-		case slices.Contains(origins, origin):
-			allowed = origin
+	h.Set("Vary", corsVary)
+	switch {
+	case slices.Contains(s.origins, web.AnyOrigin):
+		h.Set(allowOrigin, web.AnyOrigin)
+	case slices.Contains(s.origins, origin):
+		h.Set(allowOrigin, origin)
+	default:
+		return
+	}
+	h.Set(exposeHeaders, corsExposed)
+}
+
+// share lets the scripts read the answer that a rule of the caller's bucket names.
+// Of an account whose credentials were not judged nothing is read. Should the rules
+// not be had, the request itself ends in the same error.
+func (s *surface) share(h http.Header, r *request) {
+	origin := r.Header.Get("Origin")
+	if origin == "" || r.level == levelService {
+		return
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	rules, err := s.objects.Cors(ctx, r.account(), r.bucket)
+	if err != nil {
+		return
+	}
+	if rule, from := ruleFor(rules, origin, r.Method, nil); rule != nil {
+		say(h, rule, from, origin)
+	}
+}
+
+// say sets what a rule answers to an origin, beside what the setting has set.
+func say(h http.Header, rule *state.CorsRule, from, origin string) {
+	switch {
+	case h.Get(allowOrigin) == web.AnyOrigin || from == web.AnyOrigin:
+		h.Set(allowOrigin, web.AnyOrigin)
+	default:
+		h.Set(allowOrigin, origin)
+	}
+	h.Set(allowMethods, strings.Join(rule.Methods, ", "))
+	if len(rule.Expose) > 0 {
+		exposed := strings.Join(rule.Expose, ", ")
+		if already := h.Get(exposeHeaders); already != "" {
+			exposed = already + ", " + exposed
 		}
-		if !all {
-			header.Set("Vary", "Origin")
+		h.Set(exposeHeaders, exposed)
+	}
+	if rule.MaxAge >= 0 {
+		h.Set(corsAge, strconv.FormatInt(rule.MaxAge, 10))
+	}
+}
+
+// isPreflight tells whether a browser asks if it may send a request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get(askedMethod) != ""
+}
+
+// preflight answers a browser that asks whether it may send a request. It sends no
+// credentials, and without them a bucket is nobody's: what is about one is let in,
+// so that the answer depends on nothing that is there. What a link has signed is
+// known: then the rules of its bucket decide.
+func (s *surface) preflight(w http.ResponseWriter, r *request) error {
+	h := w.Header()
+	origin, method := r.Header.Get("Origin"), r.Header.Get(askedMethod)
+	if !slices.Contains(corsVerbs, method) {
+		return errorf(BadRequest, "invalid Access-Control-Request-Method: %.64s", method)
+	}
+	asked := strings.Join(r.Header[askedHeaders], ", ")
+	if h.Get(allowOrigin) == "" {
+		linked := false
+		var err error
+		if r.level == levelService {
+			return forbidden("CORS is not enabled for this origin")
 		}
-		if allowed == "" || origin == "" {
-			h.ServeHTTP(w, r)
-			return
+		if linked, err = s.linked(r, method); err != nil {
+			return err
 		}
-		header.Set("Access-Control-Allow-Origin", allowed)
-		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-			header.Set("Access-Control-Expose-Headers", corsExposed)
-			h.ServeHTTP(w, r)
-			return
+		if linked {
+			return s.preflightOf(w, r, origin, method, asked)
 		}
-		header.Set("Access-Control-Allow-Methods", corsMethods)
-		if asked := strings.Join(r.Header["Access-Control-Request-Headers"], ", "); len(asked) <= maxAskedHeaders {
-			header.Set("Access-Control-Allow-Headers", asked)
+		h.Set(allowOrigin, web.AnyOrigin)
+	}
+	h.Del(exposeHeaders)
+	h.Set(allowMethods, corsMethods)
+	if asked != "" && len(asked) <= maxAskedHeaders {
+		h.Set(allowHeaders, asked)
+	}
+	h.Set(corsAge, corsMaxAge)
+	return web.Empty(w, http.StatusOK)
+}
+
+func forbidden(why string) *Error { return errorf(AccessForbidden, "CORSResponse: %s", why) }
+
+// preflightOf answers for a link by the rules of its bucket.
+func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method, asked string) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	rules, err := s.objects.Cors(ctx, r.account(), r.bucket)
+	switch {
+	case errors.Is(err, state.ErrNoBucket):
+	case err != nil:
+		return err
+	}
+	if len(rules) == 0 {
+		return forbidden("CORS is not enabled for this bucket")
+	}
+	var names []string
+	for name := range strings.SplitSeq(strings.ToLower(asked), ",") {
+		if name = strings.Trim(name, " \t"); name != "" {
+			names = append(names, name)
 		}
-		header.Set("Access-Control-Max-Age", corsMaxAge)
-		header.Set("Content-Length", "0")
-		w.WriteHeader(http.StatusOK)
-	})
+	}
+	rule, from := ruleFor(rules, origin, method, names)
+	if rule == nil || len(asked) > maxAskedHeaders {
+		return forbidden("this CORS request is not allowed: this is usually because the evaluation of Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers are not in the bucket's CORS rules")
+	}
+	say(w.Header(), rule, from, origin)
+	if len(names) > 0 {
+		w.Header().Set(allowHeaders, strings.Join(names, ", "))
+	}
+	return web.Empty(w, http.StatusOK)
+}
+
+// linked tells whether a preflight is for a link that an access key has signed for
+// the method that is asked for, and notes in r whose. One that has more signed than
+// the host cannot be known yet: a preflight has only the names of headers.
+func (s *surface) linked(r *request, method string) (bool, error) {
+	asked := r.Clone(r.Context())
+	asked.Method, asked.Header, asked.Body = method, http.Header{}, http.NoBody
+	if scheme, err := sigv4.SchemeOf(asked); err != nil || scheme != sigv4.SchemeQuery {
+		return false, nil //nolint:nilerr // who asks is not known, which is no mistake here
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	_, err := s.verifier(r).Verify(ctx, asked)
+	var refused *sigv4.Error
+	if errors.As(err, &refused) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	r.Request = r.WithContext(objects.Seen(r.Context(), r.who.Index))
+	return true, nil
+}
+
+// ruleFor returns the first rule that a request matches, and the origin of it that
+// is the request's; names are the headers that are asked for, in lower case.
+func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*state.CorsRule, string) {
+	for i := range rules {
+		rule := &rules[i]
+		at := slices.IndexFunc(rule.Origins, func(pattern string) bool { return fits(pattern, origin) })
+		if at < 0 || !slices.Contains(rule.Methods, method) {
+			continue
+		}
+		refused := slices.ContainsFunc(names, func(name string) bool {
+			return !slices.ContainsFunc(rule.Headers, func(pattern string) bool { return fits(strings.ToLower(pattern), name) })
+		})
+		if !refused {
+			return rule, rule.Origins[at]
+		}
+	}
+	return nil, ""
+}
+
+// fits tells whether a text is what a pattern says, in which one * stands for any
+// text.
+func fits(pattern, text string) bool {
+	before, behind, any := strings.Cut(pattern, "*")
+	if !any {
+		return pattern == text
+	}
+	return len(text) >= len(before)+len(behind) && strings.HasPrefix(text, before) && strings.HasSuffix(text, behind)
 }

@@ -26,7 +26,10 @@ var objectAttributes = []struct {
 }
 
 // partsPage is which of an object's parts are asked for.
-type partsPage struct{ after, limit int }
+type partsPage struct {
+	after, limit int
+	sums         *state.PartSums // of all parts; nil: there are none
+}
 
 func partsPageOf(h http.Header) (p partsPage, err error) {
 	const most, marker = "x-amz-max-parts", "x-amz-part-number-marker"
@@ -79,6 +82,11 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	if done, err := conditional(w, r, &o); done || err != nil {
 		return err
 	}
+	if wanted["ObjectParts"] && page.limit > 0 {
+		if page.sums, err = s.partSums(r, &o); err != nil {
+			return err
+		}
+	}
 	identify(w.Header(), &o)
 	w.Header().Del("Etag") // it is in the answer, should it be asked for
 	w.Header().Set("Last-Modified", httpTime(o.Created))
@@ -129,6 +137,9 @@ func (x *xmlWriter) parts(o *state.Object, p partsPage) {
 			x.begin("Part")
 			x.number("PartNumber", int64(n+1))
 			x.text("Size", strconv.FormatUint(run.Size, 10))
+			if p.sums != nil {
+				x.text("Checksum"+p.sums.Algorithm, base64.StdEncoding.EncodeToString(p.sums.Of(n+1)))
+			}
 			x.end("Part")
 		}
 		number += int(run.Count)

@@ -25,6 +25,7 @@ const (
 	AccessForbidden                                Code = "AccessForbidden"
 	AccountProblem                                 Code = "AccountProblem"
 	BadDigest                                      Code = "BadDigest"
+	BadRequest                                     Code = "BadRequest"
 	BucketAlreadyExists                            Code = "BucketAlreadyExists"
 	BucketNotEmpty                                 Code = "BucketNotEmpty"
 	EntityTooLarge                                 Code = "EntityTooLarge"
@@ -89,6 +90,7 @@ var codes = map[Code]facts{
 	AccessForbidden:                         {http.StatusForbidden, false},
 	AccountProblem:                          {http.StatusForbidden, false},
 	BadDigest:                               {http.StatusBadRequest, false},
+	BadRequest:                              {http.StatusBadRequest, false},
 	BucketAlreadyExists:                     {http.StatusConflict, true},
 	BucketNotEmpty:                          {http.StatusConflict, true},
 	EntityTooLarge:                          {http.StatusBadRequest, false},

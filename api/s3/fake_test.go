@@ -31,6 +31,7 @@ type fake struct {
 	content map[state.RootKey][]byte
 	ticks   int64
 	minPart uint64
+	asked   int    // how often for CORS rules and checksums of parts
 	seen    uint64 // what the last look for a bucket said
 
 	// err, when it is set, is what every call ends in.
@@ -41,8 +42,10 @@ type fake struct {
 
 type fakeBucket struct {
 	state.Bucket
+	cors    []state.CorsRule
 	objects map[string]state.Object   // that are current
 	old     map[string][]state.Object // versions that are not, and delete markers, the newest first
+	sums    map[state.VersionID]*state.PartSums
 	uploads map[state.UploadID]*fakeUpload
 }
 
@@ -120,7 +123,7 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string, p
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, map[string]state.Object{}, map[string][]state.Object{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
 	return nil
 }
 
@@ -130,6 +133,27 @@ func (f *fake) SetPublic(_ context.Context, a state.AccountID, name string, publ
 	b, err := f.bucket(a, name)
 	if err == nil {
 		b.Public = public
+	}
+	return err
+}
+
+func (f *fake) Cors(_ context.Context, a state.AccountID, name string) ([]state.CorsRule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	b, err := f.bucket(a, name)
+	if err != nil {
+		return nil, err
+	}
+	return b.cors, nil
+}
+
+func (f *fake) SetCors(_ context.Context, a state.AccountID, name string, rules []state.CorsRule) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err == nil {
+		b.cors = rules
 	}
 	return err
 }
@@ -314,6 +338,17 @@ func (f *fake) Object(_ context.Context, a state.AccountID, bucket, key string, 
 	return b.version(key, id)
 }
 
+func (f *fake) PartSums(_ context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, bucket)
+	if err != nil {
+		return nil, err
+	}
+	f.asked++
+	return b.sums[o.ID], nil
+}
+
 var errTorn = errors.New("fake: the disk is gone")
 
 type tornReader struct {
@@ -424,7 +459,7 @@ func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objec
 			o.Tags = r.Replace.Tags
 		}
 	}
-	o.Key, o.Created = r.Key, f.tick()
+	o.Key, o.Created, o.Upload = r.Key, f.tick(), ""
 	o.ID = state.VersionID(f.id("version"))
 	return b.add(o), nil
 }
@@ -576,6 +611,9 @@ func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r o
 	}
 	o.Root, o.Created = f.keep(data), f.tick()
 	o.ID = state.VersionID(f.id("version"))
+	if u.Checksum.Algorithm != "" {
+		b.sums[o.ID] = &state.PartSums{Algorithm: u.Checksum.Algorithm, Values: composed}
+	}
 	delete(b.uploads, u.ID)
 	return b.add(o), nil
 }

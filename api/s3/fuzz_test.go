@@ -128,6 +128,7 @@ func FuzzXML(f *testing.F) {
 		complete("x", "a", "b"), `<Tagging><TagSet><Tag><Key>k</Key><Value/></Tag></TagSet></Tagging>`,
 		`<?xml version="1.0" encoding="utf-8"?><!-- c --><a:Delete xmlns:a="x"><a:Object a='b'><a:Key><![CDATA[<&>]]></a:Key></a:Object></a:Delete>`,
 		`<CreateBucketConfiguration><LocationConstraint>EU</LocationConstraint></CreateBucketConfiguration>`, "<Delete><Object><Key>\r\n</Key></Object></Delete>", "<", "<a", "</", "<Delete/>", "<Delete><Object/></Delete><x>",
+		`<CORSConfiguration><CORSRule><ID>a</ID><AllowedOrigin>https://*.example</AllowedOrigin><AllowedMethod>GET</AllowedMethod><AllowedHeader>*</AllowedHeader><ExposeHeader>ETag</ExposeHeader><MaxAgeSeconds>0</MaxAgeSeconds></CORSRule></CORSConfiguration>`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -141,6 +142,13 @@ func FuzzXML(f *testing.F) {
 			ours(t, err)
 		} else if len(tags) > state.MaxTags {
 			t.Errorf("%d tags", len(tags))
+		}
+		if rules, err := readCors(body); err != nil {
+			ours(t, err)
+		} else if len(rules) == 0 || len(rules) > state.MaxCorsRules {
+			t.Errorf("%d CORS rules", len(rules))
+		} else if rule, _ := ruleFor(rules, rules[0].Origins[0], rules[0].Methods[0], nil); rule == nil {
+			t.Errorf("%+v does not match its own origin", rules[0])
 		}
 		if err := checkConfiguration(body); err != nil {
 			ours(t, err)

@@ -36,6 +36,7 @@ func (w *world) scene(t testing.TB) {
 	w.put(t, "/photos/dir/%01%0A%C3%A5", "2")
 	w.put(t, "/photos/sealed", "???", "Content-Type: text/html", sealedMeta, "x-amz-meta-encrypted: true")
 	w.must(t, 200, call{method: "PUT", path: "/empty"})
+	w.must(t, 200, call{method: "PUT", path: "/empty?cors", body: shared})
 	w.must(t, 200, call{method: "POST", path: "/photos/film?uploads", header: []string{"x-amz-checksum-algorithm: CRC32", "Content-Type: video/x"}}) // upload-9
 	for n, body := range []string{"aaaaa", "bbbbb", "cc"} {
 		w.must(t, 200, call{method: "PUT", path: fmt.Sprintf("/photos/film?partNumber=%d&uploadId=upload-9", n+1), body: body})
@@ -105,6 +106,11 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"object_acl", call{method: "GET", path: "/photos/cat.jpg?acl"}},
 		{"policy_status", call{method: "GET", path: "/photos?policyStatus"}},
 		{"policy", call{method: "GET", path: "/photos?policy"}},
+		{"get_cors", call{method: "GET", path: "/empty?cors="}},
+		{"put_cors", call{method: "PUT", path: "/photos?cors", body: shared}},
+		{"delete_cors", call{method: "DELETE", path: "/empty?cors"}},
+		{"get_cross_origin", call{method: "GET", path: "/empty/absent", header: []string{"Origin: https://a.example"}}},
+		{"preflight", call{method: "OPTIONS", path: "/photos/k", token: "-", header: []string{"Origin: https://a.example", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: authorization"}}},
 		{"list_v2", call{method: "GET", path: "/photos?list-type=2"}},
 		{"list_v2_all_echoes", call{method: "GET", path: "/photos/?list-type=2&prefix=d&delimiter=%2F&start-after=a%20b%2Bc&fetch-owner=true&encoding-type=url&max-keys=5&continuation-token="}},
 		{"list_v2_delimiter", call{method: "GET", path: "/photos?list-type=2&prefix=&delimiter=%2F&encoding-type=url"}},
@@ -132,6 +138,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"get_bao_unsatisfiable", call{method: "GET", path: "/photos/cat.jpg?bao&start=10&length=1"}},
 		{"get_failed", call{method: "GET", path: "/photos/cat.jpg", header: []string{`If-Match: "x"`}}},
 		{"get_part", call{method: "GET", path: "/photos/film?partNumber=2"}},
+		{"get_part_checksum", call{method: "GET", path: "/photos/film?partNumber=2", header: []string{"x-amz-checksum-mode: ENABLED"}}},
+		{"head_part_checksum", call{method: "HEAD", path: "/photos/film?partNumber=3", header: []string{"x-amz-checksum-mode: ENABLED"}}},
 		{"head", call{method: "HEAD", path: "/photos/cat.jpg"}},
 		{"head_absent", call{method: "HEAD", path: "/photos/absent"}},
 		{"head_multipart", call{method: "HEAD", path: "/photos/film", header: []string{"x-amz-checksum-mode: ENABLED"}}},

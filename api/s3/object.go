@@ -89,12 +89,31 @@ func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if r.query.has("partNumber") && wantsChecksum(r) {
+		if r.part, err = s.partSums(r, &o); err != nil {
+			return err
+		}
+	}
 	if r.Method == http.MethodHead || piece.count == 0 {
 		head(w.Header(), r, &o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 		return nil
 	}
 	return s.sendContent(w, r, &o, piece, partial)
+}
+
+func wantsChecksum(r *request) bool {
+	return strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED")
+}
+
+// partSums returns the checksums of an object's parts, should they be kept.
+func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error) {
+	if !o.HasPartSums() {
+		return nil, nil
+	}
+	ctx, cancel := r.soon()
+	defer cancel()
+	return s.objects.PartSums(ctx, r.account(), r.bucket, o)
 }
 
 // conditional judges the conditions of a read. It answers a client that has the
@@ -108,7 +127,7 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 	case verdictNotModified:
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
-		w.Header().Del("Cache-Control")
+		keepable(w.Header())
 		if kept := o.Headers["Cache-Control"]; kept != "" {
 			w.Header().Set("Cache-Control", kept)
 		}
@@ -139,7 +158,11 @@ func head(h http.Header, r *request, o *state.Object, piece span, partial bool) 
 	if len(o.Tags) > 0 {
 		h.Set("X-Amz-Tagging-Count", strconv.Itoa(len(o.Tags)))
 	}
-	if strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED") && uint64(piece.count) == o.Size {
+	switch {
+	case !wantsChecksum(r):
+	case r.part != nil:
+		sayPartSum(h, r, o)
+	case uint64(piece.count) == o.Size:
 		sayChecksums(h, o)
 	}
 	if r.query.has("partNumber") {

@@ -41,6 +41,11 @@ type Objects interface {
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
 	// SetPublic has everybody see the objects of a bucket by their CIDs, or nobody.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
+	// Cors returns a bucket's rules for scripts of other origins, or
+	// state.ErrNoBucket.
+	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
+	// SetCors replaces them; without any there are none.
+	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
 	// Bucket returns a bucket as it is now anywhere, or state.ErrNoBucket.
@@ -57,6 +62,8 @@ type Objects interface {
 	// is now anywhere. It may be a delete marker. Else it is state.ErrNoBucket,
 	// state.ErrNoKey, state.ErrNoVersion.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
+	// PartSums returns the checksums of an object's parts; nil when there are none.
+	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
 	// Bao returns a Bao encoding of an object: of a slice, or if that is nil of the
@@ -143,6 +150,7 @@ type surface struct {
 	maxObject int64
 	minPart   int64
 	limits    *web.Limits
+	origins   []string // of Options
 	now       func() time.Time
 	table     map[rowKey]*operation
 	stall     time.Duration
@@ -159,7 +167,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
+		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -185,7 +193,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 		server += "/" + o.Version
 	}
 	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger}, s.serve)
-	return attended(stall, crossOrigin(o.Origins, wrapped)), nil
+	return attended(stall, wrapped), nil
 }
 
 // request is one request on its way through the surface.
@@ -196,7 +204,8 @@ type request struct {
 	query  query
 	caller caller
 	who    accounts.Principal
-	form   *form // of an upload by one, once its fields are read; else nil
+	form   *form           // of an upload by one, once its fields are read; else nil
+	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
 
 // account is whose request it is.
@@ -213,6 +222,7 @@ func (r *request) soon() (context.Context, context.CancelFunc) {
 // of 100 Continue. A form that says itself who sent it is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
+	s.admit(w.Header(), plain)
 	if err := s.limits.Address(plain); err != nil {
 		return err
 	}
@@ -224,9 +234,16 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if r.query, err = parseQuery(plain.URL.RawQuery); err != nil {
 		return err
 	}
+	if isPreflight(plain) {
+		return s.preflight(w, r)
+	}
 	if err := s.authenticate(w, r); err != nil {
 		return err
 	}
+	// To judge the caller the state was read as it is anywhere: what is read of it
+	// now need not be newer.
+	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
+	s.share(w.Header(), r)
 	op, err := s.find(r)
 	if err != nil {
 		return err
@@ -237,9 +254,6 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.limits.Account(r.account()); err != nil {
 		return err
 	}
-	// To judge the caller the state was read as it is anywhere: what is read of it
-	// now need not be newer.
-	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	if err := r.check(s); err != nil {
 		return err
 	}

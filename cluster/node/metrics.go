@@ -37,12 +37,38 @@ func (n *Node) registerMetrics() error {
 	collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "holdfast", Name: "roots_under_replicated", Help: "Pinned roots with fewer holders than they should have.",
 	}, func() float64 { return n.total(func(_ map[state.Status]uint64, short uint64) uint64 { return short }) }))
+	collectors = append(collectors, n.hashCollectors()...)
 	for _, c := range collectors {
 		if err := n.opts.Registerer.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return nil
+}
+
+// hashCollectors tell of the BLAKE3 hashes that objects do not know.
+func (n *Node) hashCollectors() []prometheus.Collector {
+	const namespace, subsystem = "holdfast", "objects"
+	hashing := n.objects.Hashing()
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "unhashed", Help: "Versions of the whole cluster whose BLAKE3 hash is yet to be computed, as this node has applied it.",
+		}, func() float64 {
+			view, release := n.consensus.LocalView()
+			defer release()
+			left, err := view.UnhashedCount()
+			if err != nil {
+				return 0
+			}
+			return float64(left)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "hashing", Help: "Objects that this node reads for their BLAKE3 hash now.",
+		}, func() float64 { return float64(hashing.Reads()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "hashed_bytes_total", Help: "Bytes of objects that were read for their BLAKE3 hash.",
+		}, func() float64 { return float64(hashing.Bytes()) }),
+	}
 }
 
 // total picks one of the cluster's totals; 0 when they cannot be read.

@@ -395,9 +395,9 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	gateway := n.opts.Config.S3
 	n.objects = objects.New(objects.Options{
 		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: readable,
-		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, Now: n.opts.Now, Logger: n.logger,
+		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate), Now: n.opts.Now, Logger: n.logger,
 	})
-	return nil
+	return n.registerMetrics()
 }
 
 // openTracker makes the parts that bring blocks to where the state wants them.
@@ -441,10 +441,7 @@ func (n *Node) openTracker() error {
 	if err := n.scrubber.Load(context.Background()); err != nil { // before the tracker believes a seal
 		return err
 	}
-	if err := n.openIngest(guards, buffer); err != nil {
-		return err
-	}
-	return n.registerMetrics()
+	return n.openIngest(guards, buffer)
 }
 
 // joinID returns the peer id by which somebody proves secret.

@@ -159,6 +159,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"repairer":  n.repairer.Run,
 		"content":   n.content.Run,
 		"objects":   n.objects.Run,
+		"hashes":    n.objects.RunHashes,
 		"ingest":    n.ingest.Run,
 		"accounts":  n.accounts.Run,
 		"pins":      n.pins.Run,

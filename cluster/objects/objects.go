@@ -72,9 +72,11 @@ type Options struct {
 	MinPart uint64
 	// UploadAge is how long an upload may stay open.
 	UploadAge time.Duration
-	Now       func() time.Time
-	NewID     func() string // of versions and uploads, unique
-	Logger    *slog.Logger
+	// HashRate is how many bytes a second are read of objects whose hash is not known.
+	HashRate uint64
+	Now      func() time.Time
+	NewID    func() string // of versions and uploads, unique
+	Logger   *slog.Logger
 }
 
 // Objects answers for the buckets and objects of all accounts.
@@ -82,12 +84,16 @@ type Objects struct {
 	opts    Options
 	hashing sync.Pool // of *piece, on their way to be hashed
 	trees   *trees
+	hashed  Hashing
 }
 
 // New returns the use cases of objects.
 func New(o Options) *Objects {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.HashRate == 0 {
+		o.HashRate = DefaultHashRate
 	}
 	if o.NewID == nil {
 		o.NewID = uuid.NewString
@@ -175,6 +181,28 @@ func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b
 	return b, err
 }
 
+// Cors returns the rules of a bucket for scripts of other origins; none when it has
+// none. Errors: state.ErrNoBucket.
+func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (rules []state.CorsRule, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		rules, err = v.Cors(&b)
+		return err
+	})
+	return rules, err
+}
+
+// SetCors replaces the rules of a bucket; without any it has none. Errors:
+// state.ErrNoBucket, state.ErrInvalid, state.ErrTooLarge.
+func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error {
+	return wrap("set CORS rules", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.SetBucketCors{Account: a, Bucket: bucket, Born: b.Born, Cors: state.Cors{Rules: rules}}
+	}))
+}
+
 // known returns a bucket for a change of what is in it: by what this node has
 // applied, if that knows it. Apply judges the bucket again.
 func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {
@@ -240,6 +268,24 @@ func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key str
 		return err
 	})
 	return obj, err
+}
+
+// PartSums returns the checksums of the parts of an object that Object returned; nil
+// when none are kept, or the object has been replaced meanwhile. Errors:
+// state.ErrNoBucket.
+func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string, obj *state.Object) (sums *state.PartSums, err error) {
+	if !obj.HasPartSums() {
+		return nil, nil
+	}
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		sums, err = v.PartSums(&b, obj)
+		return err
+	})
+	return sums, err
 }
 
 // Open reads the content of an object. The caller closes it. An object that is

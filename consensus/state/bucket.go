@@ -151,6 +151,9 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
+	if err := tx.Delete(b.in(tableCors)); err != nil {
+		return Result{}, err
+	}
 	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
 		return Result{}, err
 	}
@@ -224,7 +227,7 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearEnded(tx, left, e); err != nil {
 			return err
 		}
-		for _, t := range []byte{tableTurning, tableBucket, tableEmptying} {
+		for _, t := range []byte{tableTurning, tableBucket, tableCors, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
 			}
@@ -276,6 +279,9 @@ func clearObjects(tx Tx, a AccountID, t byte, remove func(*Bucket, Tx, *Object, 
 // remove deletes an object of the bucket.
 func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
 	if err := tx.Delete(v.objectKey(o.Key)); err != nil {
+		return err
+	}
+	if err := v.forget(tx, o); err != nil {
 		return err
 	}
 	if err := v.counted(tx, -1, -int64(o.Size)); err != nil {
@@ -435,7 +441,11 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	if source.Root != v.Object.Root || source.Size != v.Object.Size {
 		return Result{}, Errorf(CodeInvalid, "the copy has other content than its source")
 	}
-	return b.change(tx, &v.Object, &v.If, nil, e)
+	o := v.Object
+	if len(o.Blake3) == 0 {
+		o.Blake3 = source.Blake3 // it is known since the proposer read the source
+	}
+	return b.change(tx, &o, &v.If, nil, e)
 }
 
 // findSource returns the version that a copy is made of, as its proposer read it.

@@ -37,6 +37,7 @@ func (m *machine) check() {
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
+		tableCors, tablePartSums, tableUnhashed,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -322,6 +323,35 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	}
 }
 
+// wantBeside writes what is kept of a version beside its record.
+func (m *machine) wantBeside(want *memory, b *Bucket, o *Object) {
+	m.t.Helper()
+	if len(o.Blake3) == 0 {
+		set(m.t, want, b.unhashedKey(o.ID), []byte(o.Key))
+		bump(m.t, want, unhashedCount, 1)
+	}
+	sums, err := m.view().PartSums(b, o)
+	if err != nil || (sums == nil) == o.HasPartSums() {
+		m.t.Errorf("object %q of %d parts has %v, %v", o.Key, len(o.Parts), sums, err)
+	}
+	if sums == nil {
+		return
+	}
+	if err := put(want, b.partSumsKey(o.ID), sums); err != nil {
+		m.t.Fatal(err)
+	}
+	if parts := o.parts(); len(sums.Values) != 4*parts || sums.Of(parts) == nil || sums.Of(parts+1) != nil {
+		m.t.Errorf("object %q of %d parts has checksums of %d bytes", o.Key, parts, len(sums.Values))
+	}
+}
+
+func (v *Object) parts() (n int) {
+	for _, r := range v.Parts {
+		n += int(r.Count)
+	}
+	return n
+}
+
 // wantVersions writes what versions that are not current should have in their tables,
 // and checks them against each other and the current ones.
 func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name func(*Bucket, *Object)) {
@@ -367,6 +397,7 @@ func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name
 		if o.Marker {
 			continue
 		}
+		m.wantBeside(want, b, o)
 		if o.Size > 0 {
 			bump(m.t, want, b.stored(storedBytes), int(o.Size))
 		}
@@ -404,6 +435,18 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			open[b.Born] = b.Name
 			public[b.Born] = m.wantPublic(want, &b)
 		}
+		of, rules, err := rowsIn[Cors](m, tableCors, a, part(table(tableCors), a), 1<<20)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for i, c := range rules {
+			if open[of[i].Born] == "" || len(c.Rules) == 0 {
+				m.t.Errorf("%d CORS rules of bucket %q", len(c.Rules), open[of[i].Born])
+			}
+			if err := put(want, of[i].in(tableCors), c); err != nil {
+				m.t.Fatal(err)
+			}
+		}
 		of, objects, err := rowsIn[Object](m, tableObject, a, part(table(tableObject), a), 1<<20)
 		if err != nil {
 			m.t.Fatal(err)
@@ -418,6 +461,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			bump(m.t, want, of[i].stored(storedKeys), 1)
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
 			name(a, o.Root, o.ID, public[of[i].Born](of[i].objectKey(o.Key), link{o.Root, o.ID}))
+			m.wantBeside(want, of[i], o)
 		}
 		m.wantVersions(want, a, buckets, func(b *Bucket, o *Object) {
 			name(a, o.Root, o.ID, public[b.Born](b.versionKey(o.Key, o.Created), link{o.Root, o.ID}))

@@ -49,6 +49,9 @@ const (
 	tableVersionTime = 'w' // account, incarnation, key, its id or "null" -> its created
 	tableEmptying    = 'x' // account, incarnation of a deleted bucket that has uploads -> -
 	tableTurning     = 'y' // account, name of a bucket whose setting has changed -> key to go on from
+	tablePartSums    = 'z' // account, incarnation, version -> PartSums
+	tableUnhashed    = 'j' // account, incarnation, version without a BLAKE3 hash -> its key
+	tableCors        = 'h' // account, incarnation -> Cors
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended

@@ -17,8 +17,8 @@ import (
 // operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
 // RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
 // CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
-// brought buckets, objects with their versions, uploads and fences with all their
-// commands, and the links of roots.
+// brought buckets, objects with their versions and hashes, uploads, CORS rules and
+// fences with all their commands, and the links of roots.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

@@ -96,6 +96,9 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Blake3: blake3,
 	}
 	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended, Public: true, Turning: true}).Code)
+	add("cors", (&Cors{Rules: []CorsRule{{
+		ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: -1,
+	}}}).Code)
 	add("object", object.Code)
 	add("marker", (&Object{ID: "id", Key: "a", Created: 8, Versioned: true, Marker: true}).Code)
 	add("upload", (&Upload{
@@ -106,6 +109,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums,
 		Blake3: blake3, At: 300, Trees: append(blake3, blake3...),
 	}).Code)
+	add("part sums", (&PartSums{"CRC32", []byte{1, 2, 3, 4, 5, 6, 7, 8}}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	add("ended", (&ended{After: 1024, Owed: 1 << 40}).Code)
 	path := filepath.Join("testdata", "records.txt")

@@ -13,7 +13,11 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 29).Draw(t, "naming") {
+	switch rapid.IntRange(0, 33).Draw(t, "naming") {
+	case 30, 31:
+		return d.hash()
+	case 32:
+		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
 	case 23, 24:
 		return &SetVersioning{
 			Account: d.account, Bucket: d.name, Born: d.b.Born,
@@ -127,12 +131,18 @@ func (d *drawing) object() Object {
 		ETag: rapid.SampledFrom([]string{"e1", "e2"}).Draw(d.T, "etag"),
 	}
 	o.Size = sizeOf(o.Root) - 1
+	if rapid.Bool().Draw(d.T, "hashed") {
+		o.Blake3 = make([]byte, Blake3Bytes)
+	}
 	return o
 }
 
 func (d *drawing) part() Part {
 	p := Part{Number: uint16(rapid.IntRange(1, 3).Draw(d.T, "number")), ID: d.version(), Root: d.root(), Created: 1, ETag: "e"}
 	p.Size = sizeOf(p.Root) - 1
+	if rapid.IntRange(0, 3).Draw(d.T, "a checksum") > 0 {
+		p.Checksums = []Checksum{{Algorithm: "CRC32", Value: []byte(p.ID + "....")[:4]}}
+	}
 	return p
 }
 
@@ -154,6 +164,28 @@ func (d *drawing) content(k RootKey) Content {
 
 func (d *drawing) condition() Condition {
 	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
+}
+
+// hash is that of a version that does not know it, most of the time.
+func (d *drawing) hash() Command {
+	page, _, err := d.m.view().Unhashed(nil, 100)
+	if err != nil {
+		d.Fatal(err)
+	}
+	cmd := &SetObjectHash{Account: d.account, Born: d.b.Born, ID: d.version(), Root: d.root(), Blake3: make([]byte, Blake3Bytes)}
+	if len(page) > 0 {
+		u := rapid.SampledFrom(page).Draw(d.T, "unhashed")
+		cmd.Account, cmd.Born, cmd.ID = u.Account, u.Born, u.Object.ID
+		if rapid.IntRange(0, 9).Draw(d.T, "other content") > 0 {
+			cmd.Root = u.Object.Root
+		}
+	}
+	return cmd
+}
+
+func (d *drawing) cors() Cors {
+	rule := CorsRule{Origins: []string{"*"}, Methods: []string{"GET"}, MaxAge: -1}
+	return Cors{Rules: rapid.SliceOfN(rapid.SampledFrom([]CorsRule{rule, rule, rule, {ID: "no origin"}}), 0, 2).Draw(d.T, "rules")}
 }
 
 // source is a version of a bucket, or one that is not there.
@@ -222,6 +254,9 @@ func (d *drawing) complete() Command {
 		} else {
 			o.Parts = append(o.Parts, PartRun{p.Size, 1})
 		}
+	}
+	if rapid.Bool().Draw(d.T, "a checksum of all") {
+		o.Checksums = []Checksum{{Algorithm: "CRC32", Value: []byte("....")}}
 	}
 	if rapid.IntRange(0, 9).Draw(d.T, "another order") == 0 {
 		slices.Reverse(cmd.Parts)

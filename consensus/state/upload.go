@@ -413,6 +413,10 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
+		sums, err := v.sums(parts)
+		if err != nil {
+			return err
+		}
 		l := b.naming(&o, &v.Content, &s)
 		l.drops = nil
 		for i := range parts {
@@ -424,6 +428,11 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		}
 		if err := b.removeUpload(tx, u); err != nil {
 			return err
+		}
+		if sums != nil {
+			if err := put(tx, b.partSumsKey(o.ID), sums); err != nil {
+				return err
+			}
 		}
 		if len(parts) > e.freed() { // ClearUploads frees them, and now goes what is replaced
 			l.drops = l.drops[len(parts):]

@@ -244,6 +244,12 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	keys, bytes := int64(0), int64(o.Size)
 	for _, g := range s.gone() {
 		bytes -= int64(g.Size)
+		if err := v.forget(tx, g); err != nil {
+			return err
+		}
+	}
+	if err := v.markUnhashed(tx, o); err != nil {
+		return err
 	}
 	if s.current == nil && !o.Marker {
 		keys = 1
@@ -341,6 +347,9 @@ func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error
 // removeOld removes a version that is not current.
 func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
 	if err := v.unshelve(tx, o); err != nil || o.Marker {
+		return err
+	}
+	if err := v.forget(tx, o); err != nil {
 		return err
 	}
 	if err := v.counted(tx, 0, -int64(o.Size)); err != nil {

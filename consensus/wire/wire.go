@@ -66,6 +66,8 @@ const (
 	kindClearUploads     = 47
 	kindSetBucketPublic  = 48
 	kindTurnBuckets      = 49
+	kindSetBucketCors    = 50
+	kindSetObjectHash    = 51
 )
 
 // Bounds of what this package reads and writes.
@@ -141,6 +143,8 @@ var commands = map[uint16]func() state.Command{
 	kindClearUploads:     func() state.Command { return new(state.ClearUploads) },
 	kindSetBucketPublic:  func() state.Command { return new(state.SetBucketPublic) },
 	kindTurnBuckets:      func() state.Command { return new(state.TurnBuckets) },
+	kindSetBucketCors:    func() state.Command { return new(state.SetBucketCors) },
+	kindSetObjectHash:    func() state.Command { return new(state.SetObjectHash) },
 }
 
 // kinds are the numbers of the types of commands.
@@ -156,14 +160,14 @@ func kindOf(cmd state.Command) (uint16, error) {
 	if kind, ok := kinds[reflect.TypeOf(cmd)]; ok {
 		return kind, nil
 	}
-	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
+	return kindOfNaming(cmd)
 }
 
 func newCommand(kind uint16) (state.Command, error) {
 	if empty, ok := commands[kind]; ok {
 		return empty(), nil
 	}
-	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
+	return newNaming(kind)
 }
 
 // EncodeCommand returns the bytes of one command.

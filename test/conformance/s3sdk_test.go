@@ -6,8 +6,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"os/exec"
@@ -44,6 +48,7 @@ func (g gateway) sdk(n *harness.Node) *s3.Client {
 func TestStockS3SDKs(t *testing.T) {
 	g := newGateway(t, harness.Options{})
 	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
+	t.Run("checksums of parts", func(t *testing.T) { testPartSums(t, g) })
 	t.Run("links and tokens", func(t *testing.T) { testLinks(t, g) })
 	t.Run("minio-go", func(t *testing.T) { testMinio(t, g) })
 	t.Run("client-s3 and lib-storage", func(t *testing.T) {
@@ -179,6 +184,8 @@ func testSDKMultipart(t *testing.T, c *s3.Client, bucket *string) string {
 	if p := facts.ObjectParts; aws.ToInt32(p.TotalPartsCount) != int32(len(parts)) || len(p.Parts) != 1 || aws.ToInt32(p.Parts[0].PartNumber) != 2 ||
 		aws.ToInt64(p.Parts[0].Size) != each || facts.Checksum.ChecksumCRC32 == nil {
 		t.Errorf("attributes: %+v, %+v", p, facts.Checksum)
+	} else if aws.ToString(p.Parts[0].ChecksumCRC32) != aws.ToString(parts[1].ChecksumCRC32) {
+		t.Errorf("attributes: part 2 has the checksum %q", aws.ToString(p.Parts[0].ChecksumCRC32))
 	}
 	return aws.ToString(got.ETag)
 }
@@ -303,5 +310,76 @@ func testMinio(t *testing.T, g gateway) {
 	}
 	if err := c.RemoveBucket(ctx, bucket); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testPartSums has the SDK read parts with their checksums, of an upload whose
+// checksum is composed of theirs and of one whose is that of all bytes, on every node.
+func testPartSums(t *testing.T, g gateway) {
+	ctx := t.Context()
+	c := g.sdk(g.node)
+	bucket := aws.String("sums" + randomName())
+	if _, err := c.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	pieces := [][]byte{randomBytes(5 << 20), randomBytes(5<<20 + 1), randomBytes(77)}
+	for _, kind := range []struct {
+		algorithm types.ChecksumAlgorithm
+		of        types.ChecksumType
+		sum       func([]byte) string
+	}{
+		{types.ChecksumAlgorithmSha256, types.ChecksumTypeComposite, func(b []byte) string {
+			sum := sha256.Sum256(b)
+			return base64.StdEncoding.EncodeToString(sum[:])
+		}},
+		{types.ChecksumAlgorithmCrc32, types.ChecksumTypeFullObject, func(b []byte) string {
+			return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(b)))
+		}},
+	} {
+		key := aws.String(string(kind.algorithm))
+		up, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: bucket, Key: key, ChecksumAlgorithm: kind.algorithm, ChecksumType: kind.of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []types.CompletedPart
+		for i, piece := range pieces {
+			number := aws.Int32(int32(3*i + 1)) // with gaps
+			out, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: bucket, Key: key, UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(piece), ChecksumAlgorithm: kind.algorithm})
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32, ChecksumSHA256: out.ChecksumSHA256})
+		}
+		_, err = c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+			Bucket: bucket, Key: key, UploadId: up.UploadId, ChecksumType: kind.of, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range g.cluster.Live() {
+			c := g.sdk(n)
+			facts, err := c.GetObjectAttributes(ctx, &s3.GetObjectAttributesInput{Bucket: bucket, Key: key, ObjectAttributes: []types.ObjectAttributes{types.ObjectAttributesObjectParts}})
+			if err != nil || len(facts.ObjectParts.Parts) != len(pieces) {
+				t.Fatalf("%s: %+v, %v", *key, facts, err)
+			}
+			for i, piece := range pieces {
+				want := kind.sum(piece)
+				listed := facts.ObjectParts.Parts[i]
+				// The SDK compares what it reads with the checksum.
+				got, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key, PartNumber: aws.Int32(int32(i + 1)), ChecksumMode: types.ChecksumModeEnabled})
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(got.Body)
+				if err != nil || !bytes.Equal(body, piece) || got.ChecksumType != kind.of {
+					t.Errorf("%s part %d: %d bytes, %v", *key, i, len(body), err)
+				}
+				for _, sum := range []string{aws.ToString(listed.ChecksumCRC32) + aws.ToString(listed.ChecksumSHA256), aws.ToString(got.ChecksumCRC32) + aws.ToString(got.ChecksumSHA256)} {
+					if sum != want {
+						t.Errorf("%s part %d: %q, want %q", *key, i, sum, want)
+					}
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,85 @@
+package state
+
+import "github.com/holdfast-ipfs/holdfast/consensus/codec"
+
+// PartSums are the checksums of the parts of which an upload made an object. They are
+// a row of their own: of 10,000 parts they are 320 KB, which lists and reads of the
+// object do not need.
+type PartSums struct {
+	Algorithm string // that of the object's checksum
+	Values    []byte // one behind the other, in the order of the parts
+}
+
+// Code implements the record's form.
+func (v *PartSums) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.Algorithm, 16)
+	codec.Bytes(c, &v.Values, MaxPartNumber*32)
+}
+
+// Of returns the checksum of a part, by its place from 1 on; nil for one that is not
+// there.
+func (v *PartSums) Of(part int) []byte {
+	size := checksumBytes(v.Algorithm)
+	if size == 0 || part < 1 || part*size > len(v.Values) {
+		return nil
+	}
+	return v.Values[(part-1)*size : part*size]
+}
+
+// HasPartSums tells whether the checksums of the object's parts are kept: those of an
+// upload whose parts had some. Copies do not have them.
+func (v *Object) HasPartSums() bool {
+	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
+}
+
+func (v *Bucket) partSumsKey(id VersionID) key { return append(v.in(tablePartSums), id...) }
+
+// forget removes what is kept of a version beside its record.
+func (v *Bucket) forget(tx Tx, o *Object) error {
+	if o.HasPartSums() {
+		if err := tx.Delete(v.partSumsKey(o.ID)); err != nil {
+			return err
+		}
+	}
+	if len(o.Blake3) == 0 && !o.Marker {
+		return v.unmark(tx, o.ID)
+	}
+	return nil
+}
+
+// sums gathers the checksums of the parts that the object is made of; nil when it
+// has none to keep.
+func (v *CompleteUpload) sums(parts []Part) (*PartSums, error) {
+	if !v.Object.HasPartSums() {
+		return nil, nil
+	}
+	p := &PartSums{Algorithm: v.Object.Checksums[0].Algorithm}
+	next := 0
+	for i := range parts {
+		if next == len(v.Parts) || parts[i].Number != v.Parts[next].Number {
+			continue
+		}
+		next++
+		found := false
+		for _, s := range parts[i].Checksums {
+			if found = s.Algorithm == p.Algorithm; found {
+				p.Values = append(p.Values, s.Value...)
+				break
+			}
+		}
+		if !found {
+			return nil, Errorf(CodeInvalid, "the object has a %s, and its part %d has none", p.Algorithm, parts[i].Number)
+		}
+	}
+	return p, nil
+}
+
+// PartSums returns the checksums of an object's parts; nil when none are kept, or the
+// object has been replaced.
+func (v View) PartSums(b *Bucket, o *Object) (*PartSums, error) {
+	if !o.HasPartSums() {
+		return nil, nil
+	}
+	return get[PartSums](v.r, b.partSumsKey(o.ID))
+}

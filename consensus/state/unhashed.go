@@ -1,0 +1,152 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+var unhashedCount = metaKey("unhashed")
+
+func (v *Bucket) unhashedKey(id VersionID) key { return part(v.in(tableUnhashed), id) }
+
+// markUnhashed notes that the BLAKE3 hash of a version is yet to be computed.
+func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
+	if len(o.Blake3) > 0 || o.Marker {
+		return nil
+	}
+	if err := tx.Set(v.unhashedKey(o.ID), []byte(o.Key)); err != nil {
+		return err
+	}
+	return count(tx, unhashedCount, 1)
+}
+
+// unmark ends the note of a version whose hash is not known.
+func (v *Bucket) unmark(tx Tx, id VersionID) error {
+	if err := tx.Delete(v.unhashedKey(id)); err != nil {
+		return err
+	}
+	return count(tx, unhashedCount, -1)
+}
+
+// SetObjectHash tells the BLAKE3 hash of a version that did not know it. Of a version
+// that is gone, or knows it by now, nothing changes.
+type SetObjectHash struct {
+	Account AccountID
+	Born    Incarnation // of the bucket
+	ID      VersionID
+	Root    RootKey // what was hashed
+	Blake3  []byte
+}
+
+// Code implements Command.
+func (v *SetObjectHash) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Uint(c, &v.Born)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.String(c, &v.Root, MaxCIDLen)
+	codec.Bytes(c, &v.Blake3, Blake3Bytes)
+}
+
+func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
+	if len(v.Blake3) != Blake3Bytes {
+		return Result{}, Errorf(CodeInvalid, "a BLAKE3 hash of %d bytes", len(v.Blake3))
+	}
+	b := &Bucket{Account: v.Account, Born: v.Born}
+	k, marked, err := tx.Get(b.unhashedKey(v.ID))
+	if err != nil || !marked {
+		return Result{}, err
+	}
+	o, row, err := b.markedVersion(tx, string(k), v.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Root != v.Root {
+		return Result{}, Errorf(CodeInvalid, "the hash is of other content than the version's")
+	}
+	o.Blake3 = v.Blake3
+	if err := put(tx, row, o); err != nil {
+		return Result{}, err
+	}
+	return Result{}, b.unmark(tx, o.ID)
+}
+
+// markedVersion returns the version that a mark is about, which is there as long as
+// the mark, and where it is.
+func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, error) {
+	o, err := findObject(r, v, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o != nil && o.ID == id {
+		return o, v.objectKey(k), nil
+	}
+	if o, err = v.old(r, k, id); err != nil {
+		return nil, nil, err
+	}
+	if o == nil {
+		return nil, nil, fmt.Errorf("state: version %s of %q is marked as without a hash, and is not there", id, k)
+	}
+	return o, v.versionKey(k, o.Created), nil
+}
+
+// Unhashed is a version whose BLAKE3 hash is yet to be computed.
+type Unhashed struct {
+	Account AccountID
+	Born    Incarnation // of the bucket
+	Object  Object
+}
+
+// Unhashed returns up to limit versions that do not know their hash, behind the place
+// that an earlier page gave, and the place to go on from; nil when there are no more.
+func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, err error) {
+	prefix := table(tableUnhashed)
+	from := prefix
+	if len(after) > 0 {
+		from = append(append(key(nil), after...), 0)
+	}
+	var last []byte
+	err = v.r.Scan(from, prefix.end(), false, func(row, k []byte) (bool, error) {
+		if len(page) == limit {
+			next = last
+			return false, nil
+		}
+		u, err := v.unhashed(row[len(prefix):], string(k))
+		if err == nil {
+			page, last = append(page, u), append([]byte(nil), row...)
+		}
+		return true, err
+	})
+	return page, next, err
+}
+
+// unhashed reads the version that a row is about.
+func (v View) unhashed(row []byte, k string) (u Unhashed, err error) {
+	var rest []byte
+	if u.Account, rest, err = readPart[AccountID](row); err != nil {
+		return u, err
+	}
+	if len(rest) < 8 {
+		return u, fmt.Errorf("state: short key %x", row)
+	}
+	u.Born = Incarnation(binary.BigEndian.Uint64(rest))
+	id, _, err := readPart[VersionID](rest[8:])
+	if err != nil {
+		return u, err
+	}
+	o, _, err := (&Bucket{Account: u.Account, Born: u.Born}).markedVersion(v.r, k, id)
+	if err != nil {
+		return u, err
+	}
+	u.Object = *o
+	return u, nil
+}
+
+// IsUnhashed tells whether the hash of a version is still to be computed.
+func (v View) IsUnhashed(u *Unhashed) (bool, error) {
+	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(u.Object.ID))
+}
+
+// UnhashedCount is how many versions of all accounts do not know their hash.
+func (v View) UnhashedCount() (uint64, error) { return counter(v.r, unhashedCount) }
