@@ -105,7 +105,7 @@ func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket
 	return all, f.err
 }
 
-func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) error {
+func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string, public bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -120,8 +120,18 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) e
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, map[string]state.Object{}, map[string][]state.Object{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, map[string]state.Object{}, map[string][]state.Object{}, map[state.UploadID]*fakeUpload{}}
 	return nil
+}
+
+func (f *fake) SetPublic(_ context.Context, a state.AccountID, name string, public bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err == nil {
+		b.Public = public
+	}
+	return err
 }
 
 func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) error {

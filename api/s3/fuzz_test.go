@@ -210,6 +210,61 @@ func FuzzVersioning(f *testing.F) {
 	})
 }
 
+// FuzzACL looks for access lists that are taken and that are not one of the two that a
+// bucket can have, and for those that are refused in other words than ours.
+func FuzzACL(f *testing.F) {
+	const id = "owner"
+	own := `<Owner><ID>owner</ID></Owner>`
+	line := func(who, may string) string {
+		return "<Grant><Grantee>" + who + "</Grantee><Permission>" + may + "</Permission></Grant>"
+	}
+	for _, grants := range []string{
+		line("<ID>owner</ID>", fullControl), line("<ID>owner</ID>", fullControl) + line("<URI>"+allUsers+"</URI>", "READ"),
+		line("<ID>other</ID>", "WRITE"), line("<EmailAddress>a@b</EmailAddress>", "READ_ACP"), "<Grant/>",
+	} {
+		f.Add("<AccessControlPolicy>"+own+"<AccessControlList>"+grants+"</AccessControlList></AccessControlPolicy>", "id=owner", `uri="`+allUsers+`"`)
+	}
+	f.Add("<AccessControlPolicy/>", "id=owner,uri=x", "emailAddress=a@b, ,")
+	f.Fuzz(func(t *testing.T, body, control, read string) {
+		public, err := readACL([]byte(body), id)
+		var e *Error
+		switch {
+		case err != nil && (!errors.As(err, &e) || codes[e.Code].status < 400 || e.Code == MalformedXML || e.Message == ""):
+			t.Errorf("%v", err)
+		case err == nil:
+			var want struct {
+				Owner struct{ ID string }
+				Grant []struct {
+					Grantee    struct{ ID, URI string }
+					Permission string
+				} `xml:"AccessControlList>Grant"`
+			}
+			if xml.Unmarshal([]byte(body), &want) != nil {
+				break // it refuses more
+			}
+			owns, all := false, false
+			for _, g := range want.Grant {
+				owns = owns || strings.TrimSpace(g.Grantee.ID) == id && g.Permission == fullControl
+				all = all || strings.TrimSpace(g.Grantee.URI) == allUsers && g.Permission == "READ"
+			}
+			if strings.TrimSpace(want.Owner.ID) != id || !owns || all != public {
+				t.Errorf("public %v of %q, encoding/xml reads %+v", public, body, want)
+			}
+		}
+		h := http.Header{"X-Amz-Grant-Full-Control": {control}, "X-Amz-Grant-Read": {read}}
+		public, given, err := bucketACL(h, id)
+		if err != nil {
+			if !errors.As(err, &e) || codes[e.Code].status < 400 || e.Message == "" {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if !given || !strings.Contains(control, id) || public && !strings.Contains(read, allUsers) {
+			t.Errorf("%q and %q: public %v, given %v", control, read, public, given)
+		}
+	})
+}
+
 // FuzzEscape looks for text that an XML reader reads back as other text.
 func FuzzEscape(f *testing.F) {
 	for _, seed := range []string{"", "a&b<c>d\"e'f", "\x00\x01\t\n\r", "\ufffe\uffff\ufffd", "\xff", "å雪🦀", "]]>"} {

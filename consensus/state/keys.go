@@ -48,7 +48,8 @@ const (
 	tableVersion     = 'V' // account, incarnation, key, created descending -> Object that is not current, or a delete marker
 	tableVersionTime = 'w' // account, incarnation, key, its id or "null" -> its created
 	tableEmptying    = 'x' // account, incarnation of a deleted bucket that has uploads -> -
-	tableLink        = 'q' // root, account, version -> -
+	tableTurning     = 'y' // account, name of a bucket whose setting has changed -> key to go on from
+	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 

@@ -413,7 +413,8 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
-		l := linking{account: v.Account, link: link{o.Root, o.ID}, content: &v.Content}
+		l := b.naming(&o, &v.Content, &s)
+		l.drops = nil
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}

@@ -277,6 +277,15 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	return v.shelve(tx, o)
 }
 
+// follow has a version that stays count as the bucket's setting says: where it lies
+// from now on a walk may have been already.
+func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
+	if !s.stays || !v.Turning {
+		return nil
+	}
+	return v.turnLink(tx, link{s.current.Root, s.current.ID}, e)
+}
+
 // mark makes a delete marker the newest version of a key. Made again with the same
 // id nothing changes.
 func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, error) {
@@ -296,6 +305,9 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 			if err := unlink(tx, v.Account, l, e); err != nil {
 				return DidNothing, err
 			}
+		}
+		if err := s.follow(tx, v, e); err != nil {
+			return DidNothing, err
 		}
 		there = &marker
 	}
