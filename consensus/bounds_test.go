@@ -176,6 +176,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.ClearAccounts{}, false},
 		{&state.ReportArrivals{}, false},
 		{&state.ClearBuckets{}, false},
+		{&state.ClearUploads{}, false},
 		{&state.Fence{}, false},
 		{&state.PutObject{}, true},
 		{&state.CreateBucket{}, true},

@@ -198,7 +198,7 @@ func array(s []string) []string {
 func userOf(u *accounts.User) User {
 	user := User{
 		ID: string(u.ID), Email: u.Email, Created: u.Created.Time().Format(timeForm),
-		StoredBytes: u.Quota.Stored, ComingBytes: u.Quota.Coming, Credits: u.Quota.Credits,
+		StoredBytes: u.Quota.Used() - u.Quota.Coming, ComingBytes: u.Quota.Coming, Credits: u.Quota.Credits,
 	}
 	if u.Quota.Allowance != state.Unlimited {
 		user.AllowanceBytes = &u.Quota.Allowance

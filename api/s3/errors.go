@@ -32,6 +32,7 @@ const (
 	IllegalVersioningConfigurationException        Code = "IllegalVersioningConfigurationException"
 	IncompleteBody                                 Code = "IncompleteBody"
 	IncorrectNumberOfFilesInPostRequest            Code = "IncorrectNumberOfFilesInPostRequest"
+	InsufficientStorage                            Code = "InsufficientStorage"
 	InternalError                                  Code = "InternalError"
 	InvalidArgument                                Code = "InvalidArgument"
 	InvalidBucketName                              Code = "InvalidBucketName"
@@ -95,6 +96,7 @@ var codes = map[Code]facts{
 	IllegalVersioningConfigurationException: {http.StatusBadRequest, false},
 	IncompleteBody:                          {http.StatusBadRequest, false},
 	IncorrectNumberOfFilesInPostRequest:     {http.StatusBadRequest, false},
+	InsufficientStorage:                     {http.StatusInsufficientStorage, false},
 	InternalError:                           {http.StatusInternalServerError, false},
 	InvalidArgument:                         {http.StatusBadRequest, false},
 	InvalidBucketName:                       {http.StatusBadRequest, true},
@@ -191,7 +193,7 @@ var errorTable = map[state.Code]Error{
 	state.CodeUnavailable:  {Code: ServiceUnavailable, retry: retryUnavailable},
 	state.CodeTooLarge:     {Code: EntityTooLarge},
 	state.CodeLimited:      {Code: SlowDown, Message: "please reduce your request rate", retry: retryLimited},
-	state.CodeNoSpace:      {Code: ServiceUnavailable, Message: "the disks of the cluster are full: too few members have room for this content", retry: retryNoSpace},
+	state.CodeNoSpace:      {Code: InsufficientStorage, Message: "the disks of the cluster are full: too few members have room for this content", retry: retryNoSpace},
 	state.CodeNoBucket:     {Code: NoSuchBucket, Message: "the specified bucket does not exist"},
 	state.CodeNoKey:        {Code: NoSuchKey, Message: "the specified key does not exist"},
 	state.CodeNoUpload:     {Code: NoSuchUpload, Message: "the specified upload does not exist: its id may be invalid, or it may have been aborted or completed"},

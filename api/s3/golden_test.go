@@ -312,7 +312,7 @@ func TestErrorsOfTheClusterAreAnswered(t *testing.T) {
 	}{
 		{state.ErrUnavailable, 503, ServiceUnavailable, "1"},
 		{state.ErrLimited, 503, SlowDown, "10"},
-		{state.ErrNoSpace, 503, ServiceUnavailable, "60"},
+		{state.ErrNoSpace, 507, InsufficientStorage, "60"},
 		{state.ErrQuota, 403, AccountProblem, ""},
 		{state.ErrConflict, 409, OperationAborted, ""},
 		{errTorn, 500, InternalError, ""},

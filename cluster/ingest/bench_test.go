@@ -43,7 +43,10 @@ func (discarding) Fetch(context.Context, cid.Cid, string, []state.NodeID) (uint6
 }
 
 // real is a block store on the disk.
-type real struct{ *blocks.Store }
+type real struct {
+	*blocks.Store
+	here bool // Fetch is told so
+}
 
 func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) error {
 	return r.Store.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: n, Blocks: count})
@@ -68,7 +71,7 @@ func (r real) Drop(ctx context.Context, owner string) error {
 }
 
 func (r real) Fetch(ctx context.Context, root cid.Cid, owner string, _ []state.NodeID) (uint64, uint64, error) {
-	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: r.Store})
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: r.Store, Here: r.here})
 	return got.Bytes, got.Blocks, err
 }
 
@@ -87,7 +90,7 @@ func BenchmarkStore(b *testing.B) {
 					tb.Error(err)
 				}
 			})
-			return real{s}, real{s}
+			return real{s, true}, real{s, true}
 		},
 	}
 	for _, kind := range slices.Sorted(maps.Keys(stores)) {
@@ -139,5 +142,63 @@ func benchmark(b *testing.B, open func(testing.TB) (Blocks, Fetcher), nodes, siz
 			b.Fatal(err)
 		}
 		s.Done(true)
+	}
+}
+
+// BenchmarkJoin10000 makes a root of the most parts on one node, which has them: parts
+// of one block, and of six.
+func BenchmarkJoin10000(b *testing.B) {
+	for _, tc := range []struct {
+		name   string
+		leaves int
+		here   bool
+	}{{"parts=leaf", 1, true}, {"parts=leaf/small steps", 1, false}, {"parts=5 leaves", 5, true}} {
+		b.Run(tc.name, func(b *testing.B) {
+			s, err := blocks.Open(b.TempDir(), blocks.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			store := real{s, tc.here}
+			var parts []dag.Part
+			for n := range 10_000 {
+				var leaves []dag.Part
+				var blks []block.Block
+				for l := range tc.leaves {
+					leaf, err := dag.Leaf(fmt.Appendf(nil, "%d-%d", n, l))
+					if err != nil {
+						b.Fatal(err)
+					}
+					blks, leaves = append(blks, leaf), append(leaves, dag.Part{Root: leaf.Cid(), Size: uint64(len(leaf.RawData()))})
+				}
+				root, above, err := dag.Join(leaves)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := store.Put(b.Context(), "parts", append(blks, above...)); err != nil {
+					b.Fatal(err)
+				}
+				parts = append(parts, dag.Part{Root: root, Size: leaves[0].Size * uint64(tc.leaves)})
+			}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				parts[0], parts[1+n] = parts[1+n], parts[0] // another root each time
+				root, nodes, err := dag.Join(parts)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := store.Put(b.Context(), "put", nodes); err != nil {
+					b.Fatal(err)
+				}
+				owner := fmt.Sprint("root/", n)
+				bytes, count, err := store.Fetch(b.Context(), root, owner, nil)
+				if err != nil || count < uint64(10_000*tc.leaves) {
+					b.Fatal(count, err)
+				}
+				if err := store.Seal(b.Context(), owner, bytes, count); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -132,6 +132,24 @@ func TestAFailedNodeIsReplaced(t *testing.T) {
 	}
 }
 
+// A node that has refused reads nothing more: who writes to it must not wait until a
+// block has not gone out in time.
+func TestANodeThatRefusesHoldsNobodyUp(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		w.node("b").deaf = true
+		w.node("b").store.before(failing("put", state.Errorf(state.CodeNoSpace, "full")))
+		began := time.Now()
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(1, 4*DefaultBatch)), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held := time.Since(began); held >= moveTimeout {
+			t.Errorf("a node that refused held the others up for %v", held)
+		}
+		s.Done(true)
+	})
+}
+
 // failing fails the operations that have op in their name.
 func failing(op string, err error) func(context.Context, string, string) error {
 	return func(_ context.Context, is, owner string) error {
@@ -577,7 +595,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		var limited atomic.Int32
 		for i := range 40 {
 			ended.Go(func() {
-				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 3<<20)), waits(hang))
+				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 2<<20)), waits(hang)) // less than a batch: it is held
 				s, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 1})
 				switch {
 				case err == nil:

@@ -59,9 +59,13 @@ type stream struct {
 	broken  chan struct{} // closed when nothing more can come
 }
 
-// read hands on what comes, until the stream ends.
+// read hands on what comes, until the stream ends or the other side refuses: it reads
+// nothing more then, so what is being written would wait for moveTimeout.
 func (s *stream) read() {
-	defer close(s.broken)
+	defer func() {
+		close(s.broken)
+		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // after broken, which a write looks at after its own deadline
+	}()
 	r := bufio.NewReaderSize(s.conn, 512)
 	for {
 		f, err := readFrame(r)
@@ -86,6 +90,9 @@ func (s *stream) read() {
 		default:
 			return // more than was asked for
 		}
+		if a.err != nil {
+			return
+		}
 	}
 }
 
@@ -104,6 +111,11 @@ func (s *stream) ended() bool {
 func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() error) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
+	}
+	select {
+	case <-s.broken:
+		return errBroken
+	default:
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetWriteDeadline(time.Now().Add(cutTimeout)) })
 	err := fn()

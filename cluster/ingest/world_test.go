@@ -281,11 +281,40 @@ func (a address) String() string { return string(a) }
 
 // wire is one side of a stream.
 type wire struct {
-	net.Conn
-	remote address
+	net.Conn // to write to
+	in       net.Conn
+	remote   address
+	deaf     bool // Close does not say that nothing more is read, as with streams of libp2p: what the other side writes waits
 }
 
-func (w *wire) RemoteAddr() net.Addr { return w.remote }
+// newWires returns both sides of a stream, as a and b see it.
+func newWires(a, b *node) (here, there *wire) {
+	toB, fromA := net.Pipe()
+	toA, fromB := net.Pipe()
+	return &wire{toB, fromB, address(b.id), a.deaf}, &wire{toA, fromA, address(a.id), b.deaf}
+}
+
+func (w *wire) RemoteAddr() net.Addr              { return w.remote }
+func (w *wire) Read(b []byte) (int, error)        { return w.in.Read(b) }
+func (w *wire) SetReadDeadline(t time.Time) error { return w.in.SetReadDeadline(t) }
+func (w *wire) SetDeadline(t time.Time) error {
+	return errors.Join(w.in.SetDeadline(t), w.Conn.SetDeadline(t))
+}
+
+// Close implements net.Conn.
+func (w *wire) Close() error {
+	if !w.deaf {
+		w.cut()
+		return nil
+	}
+	return errors.Join(w.in.SetReadDeadline(time.Unix(1, 0)), w.Conn.Close())
+}
+
+// cut ends both directions.
+func (w *wire) cut() {
+	_ = w.in.Close()
+	_ = w.Conn.Close()
+}
 
 type listener struct {
 	conns  chan net.Conn
@@ -314,10 +343,11 @@ type node struct {
 	guards *guards
 	fences *fences
 	stop   func()
+	deaf   bool // see wire
 
 	mu       sync.Mutex
 	listener *listener
-	wires    []net.Conn
+	wires    []*wire
 	dials    int
 }
 
@@ -336,18 +366,18 @@ func (n *node) Dial(_ context.Context, to, proto string) (net.Conn, error) {
 	if l == nil {
 		return nil, errors.New("connection refused")
 	}
-	here, there := net.Pipe()
+	here, there := newWires(n, other)
 	for _, end := range []struct {
 		of *node
-		c  net.Conn
+		c  *wire
 	}{{n, here}, {other, there}} {
 		end.of.mu.Lock()
 		end.of.wires = append(end.of.wires, end.c)
 		end.of.mu.Unlock()
 	}
 	select {
-	case l.conns <- &wire{there, address(n.id)}:
-		return &wire{here, address(to)}, nil
+	case l.conns <- there:
+		return here, nil
 	case <-l.closed:
 		return nil, errors.New("connection refused")
 	}
@@ -368,7 +398,7 @@ func (n *node) cut() {
 	n.wires = nil
 	n.mu.Unlock()
 	for _, c := range wires {
-		_ = c.Close()
+		c.cut()
 	}
 }
 

@@ -97,7 +97,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 		}
 	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: root, Owner: owner, Store: g.store, Sources: sources, Limits: g.limits, Buffer: g.buffer,
+		Root: root, Owner: owner, Store: g.store, Sources: sources, Limits: g.limits, Buffer: g.buffer, Here: true,
 	})
 	return got.Bytes, got.Blocks, roomy(err)
 }

@@ -535,6 +535,122 @@ func TestPartsOfObjectsAndOldUploads(t *testing.T) {
 	}
 }
 
+// A part that is all of an object is a name of its content, if the object knows what a
+// part has to know. Otherwise its bytes are read.
+func TestAPartOfAWholeObjectMovesNoBytes(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	ctx, a := t.Context(), w.account
+	const text = "aaaaaaaaaaend"
+	plain := w.put("bkt", "plain", text)
+	_, err := w.objects.Put(ctx, a, "bkt", PutRequest{Key: "summed", Body: Body{
+		Reader: strings.NewReader(text), Size: int64(len(text)), Sums: []string{CRC32},
+		Check: func(s Sums) ([]state.Checksum, error) {
+			return []state.Checksum{{Algorithm: CRC32, Value: s.By[CRC32]}}, nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(key, algorithm string) state.UploadID {
+		t.Helper()
+		id, err := w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: key, Algorithm: algorithm})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	joined := begin("joined", "")
+	p, err := w.objects.PutPart(ctx, a, "bkt", PartRequest{Key: "joined", Upload: joined, Number: 1, Body: bodyOf(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.objects.Complete(ctx, a, "bkt", CompleteRequest{Key: "joined", Upload: joined, Parts: []CompletePart{{Number: 1, ETag: p.ETag}}}); err != nil {
+		t.Fatal(err)
+	}
+	all := func(size uint64) (uint64, uint64, error) { return 0, size, nil }
+	h := NewHash(CRC32)
+	io.WriteString(h, text)
+	for _, tc := range []struct {
+		name, source, algorithm string
+		of                      func(uint64) (uint64, uint64, error)
+		want                    string
+		moves                   bool
+	}{
+		{"without range", "plain", "", nil, text, false},
+		{"with a range of all", "plain", "", all, text, false},
+		{"with a range", "plain", "", func(size uint64) (uint64, uint64, error) { return 0, size - 1, nil }, text[:len(text)-1], true},
+		{"with a checksum that the source has", "summed", CRC32, nil, text, false},
+		{"with a checksum that it does not have", "plain", CRC32, nil, text, true},
+		{"of an object of parts", "joined", "", nil, text, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := begin("c", tc.algorithm)
+			stored := len(w.kept)
+			p, err := w.objects.CopyPart(ctx, a, "bkt", PartCopyRequest{
+				Key: "c", Upload: id, Number: 2, SourceBucket: "bkt", Source: tc.source, Range: tc.of,
+			})
+			if err != nil || p.ETag != md5Of(tc.want) || p.Size != uint64(len(tc.want)) {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if moved := len(w.kept) > stored; moved != tc.moves {
+				t.Errorf("bytes were moved: %v", moved)
+			}
+			if !tc.moves && p.Root != plain.Root {
+				t.Errorf("it names %s", p.Root)
+			}
+			if sum := checksum(p.Checksums, CRC32); (tc.algorithm != "") != bytes.Equal(sum, h.Sum(nil)) {
+				t.Errorf("its CRC32 is %x", sum)
+			}
+			parts, _, err := w.objects.Parts(ctx, a, "bkt", "c", id, 0, 10)
+			if err != nil || len(parts) != 1 || parts[0].ID != p.ID || parts[0].Number != 2 {
+				t.Errorf("%+v, %v", parts, err)
+			}
+			if _, err := w.objects.Complete(ctx, a, "bkt", CompleteRequest{Key: "c", Upload: id, Parts: []CompletePart{{Number: 2, ETag: p.ETag}}}); err != nil {
+				t.Fatal(err)
+			}
+			obj, body := w.read("bkt", "c")
+			if body != tc.want || hex.EncodeToString(obj.Blake3) != blake3Of(tc.want) {
+				t.Errorf("%q with the hash %x", body, obj.Blake3)
+			}
+		})
+	}
+}
+
+// The part is of the source as it is when the part is made.
+func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	ctx, a := t.Context(), w.account
+	w.put("bkt", "k", "before")
+	id, err := w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	r := PartCopyRequest{Key: "c", Upload: id, Number: 1, SourceBucket: "bkt", Source: "k", SourceIf: func(*state.Object) error {
+		looks++
+		return nil
+	}}
+	r.Range = func(size uint64) (uint64, uint64, error) {
+		if looks == 1 {
+			w.put("bkt", "k", "after")
+		}
+		return 0, size, nil
+	}
+	p, err := w.objects.CopyPart(ctx, a, "bkt", r)
+	if err != nil || p.ETag != md5Of("after") || looks != 2 {
+		t.Errorf("after %d looks: %+v, %v", looks, p, err)
+	}
+	r.Range = func(size uint64) (uint64, uint64, error) {
+		w.put("bkt", "k", fmt.Sprint(w.objects.opts.NewID()))
+		return 0, size, nil
+	}
+	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("of a source that never stays: %+v, %v", p, err)
+	}
+}
+
 func TestAnAccountPaysForTheNetChange(t *testing.T) {
 	w := newWorld(t)
 	w.state.Apply(t, &state.SetQuota{Account: w.account, Allowance: 100})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
@@ -151,8 +152,19 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Buck
 }
 
 // CopyPart stores one part of an upload that is a piece of an object of the same
-// account. Errors: those of PutPart, of the source and of SourceIf.
+// account. No bytes move when it is a whole object that knows what a part has to know.
+// Errors: those of PutPart, of the source and of SourceIf.
 func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string, r PartCopyRequest) (state.Part, error) {
+	id := state.VersionID(o.opts.NewID())
+	for attempt := 1; ; attempt++ {
+		part, err := o.copyPart(ctx, a, bucket, &r, id)
+		if !errors.Is(err, state.ErrConflict) || attempt == maxAttempts {
+			return part, err
+		} // else the source has changed
+	}
+}
+
+func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string, r *PartCopyRequest, id state.VersionID) (state.Part, error) {
 	b, err := o.known(ctx, a, bucket)
 	if err != nil {
 		return state.Part{}, err
@@ -161,9 +173,10 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 	if err != nil {
 		return state.Part{}, err
 	}
+	var from state.Bucket
 	var source state.Object
 	err = o.look(ctx, func(v state.View) error {
-		_, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
+		from, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
 		return err
 	})
 	if err != nil {
@@ -175,7 +188,41 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 			return state.Part{}, err
 		}
 	}
-	f, err := o.Open(ctx, a, &source)
+	if part := partOf(&u, &source); part != nil && count == source.Size {
+		part.Number, part.ID, part.Created = uint16(r.Number), id, o.now()
+		err := o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+			return &state.CopyPart{
+				Account: a, Bucket: bucket, Born: b.Born, Key: u.Key, Upload: u.ID, Part: *part,
+				SourceBucket: from.Name, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+			}
+		})
+		return *part, wrap("copy part", err)
+	}
+	return o.readPart(ctx, a, &b, &u, r.Number, &source, first, count)
+}
+
+// partOf is an object as a part of an upload, but for its number, id and time; nil when
+// its bytes have to be read for that: the ETag of a part is the MD5 of its bytes, and it
+// has the checksum that its upload asks for. What such a part is in the BLAKE3 tree of
+// an object of several is not known.
+func partOf(u *state.Upload, source *state.Object) *state.Part {
+	if sum, err := hex.DecodeString(source.ETag); err != nil || len(sum) != md5.Size || len(source.Parts) > 0 {
+		return nil
+	}
+	part := &state.Part{Root: source.Root, Size: source.Size, ETag: source.ETag, Blake3: source.Blake3}
+	if want := u.Checksum.Algorithm; want != "" {
+		i := slices.IndexFunc(source.Checksums, func(c state.Checksum) bool { return c.Algorithm == want && !c.Composite })
+		if i < 0 {
+			return nil
+		}
+		part.Checksums = source.Checksums[i : i+1]
+	}
+	return part
+}
+
+// readPart stores count bytes of an object from first on as a part of an upload.
+func (o *Objects) readPart(ctx context.Context, a state.AccountID, b *state.Bucket, u *state.Upload, number int, source *state.Object, first, count uint64) (state.Part, error) {
+	f, err := o.Open(ctx, a, source)
 	if err != nil {
 		return state.Part{}, err
 	}
@@ -190,7 +237,7 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 			return []state.Checksum{{Algorithm: u.Checksum.Algorithm, Value: s.By[u.Checksum.Algorithm]}}, nil
 		}
 	}
-	part, err := o.putPart(ctx, a, &b, &u, r.Number, &body)
+	part, err := o.putPart(ctx, a, b, u, number, &body)
 	if err == nil && part.Size != count {
 		err = fmt.Errorf("objects: copied %d of %d bytes of a part", part.Size, count)
 	}

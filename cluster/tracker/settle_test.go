@@ -97,6 +97,44 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 	})
 }
 
+func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		const account, parts = clustertest.Operator, 3*state.MaxFreed + 10
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
+			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
+		view, release := w.state.State.LocalView()
+		b, err := view.Bucket(account, "bucket")
+		release()
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.state.Apply(w, &state.CreateUpload{
+			Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "up", Key: "k", Created: 1},
+		})
+		root := key(1)
+		held := []state.Holding{{Node: self}, {Node: "n2"}, {Node: "n3"}}
+		for i := range parts {
+			w.state.Apply(w, &state.PutPart{
+				Account: account, Bucket: b.Name, Born: b.Born, Key: "k", Upload: "up",
+				Part:    state.Part{Number: uint16(i + 1), ID: state.VersionID(fmt.Sprint(i)), Root: root, Size: 1, Created: 1, ETag: "e"},
+				Content: state.Content{Root: root, Bytes: 1, Blocks: 1, Held: held},
+			})
+		}
+		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		defer running(w, s.Run)()
+		w.pass(time.Second)
+		w.state.Apply(w, &state.AbortUpload{Account: account, Bucket: b.Name, Born: b.Born, Key: "k", ID: "up"})
+		w.pass(time.Second)
+		view, release = w.state.State.LocalView()
+		defer release()
+		left, err := view.Ended(1)
+		_, rerr := view.Root(root)
+		if err != nil || len(left) != 0 || !errors.Is(rerr, state.ErrNotFound) {
+			w.Fatalf("left is %v, %v; the content of the parts: %v", left, err, rerr)
+		}
+	})
+}
+
 // repairs is a cluster of many nodes with a repairer on the leader.
 type repairs struct {
 	*world

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ipfs/go-cid"
 	mh "github.com/multiformats/go-multihash"
@@ -70,12 +71,23 @@ func BenchmarkApplyPutObject(b *testing.B) {
 	}
 }
 
-// The largest entry that one command makes: 10,000 parts go, an object comes.
+// The largest upload becomes an object, and the entries after it free its 10,000 parts.
 func BenchmarkApplyCompleteOf10000(b *testing.B) {
+	for name, allowance := range map[string]uint64{
+		"with room": Unlimited,
+		"net":       12_000 << 20, // less than object and parts, so that the net change is looked at
+	} {
+		b.Run(name, func(b *testing.B) { benchComplete(b, allowance) })
+	}
+}
+
+func benchComplete(b *testing.B, allowance uint64) {
 	d := newOnDisk(b)
 	bucket := d.shelf(b)
-	d.apply(b, &SetQuota{Account: alice, Allowance: 20_002 << 20}) // so that the net change is looked at
+	d.apply(b, &SetQuota{Account: alice, Allowance: 22_000 << 20}) // of the object before and the parts
 	b.ReportAllocs()
+	var clearing time.Duration
+	entries := 0
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()
 		up := UploadID(fmt.Sprint(n))
@@ -105,10 +117,33 @@ func BenchmarkApplyCompleteOf10000(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		d.apply(b, &SetQuota{Account: alice, Allowance: allowance})
 		b.StartTimer()
 		d.apply(b, complete)
+		b.StopTimer()
 		b.ReportMetric(float64(len(encoded)), "bytes/entry")
+		began := time.Now()
+		for entries++; d.left(b) != nil; entries++ {
+			d.apply(b, &ClearUploads{Items: d.left(b)})
+		}
+		entries--
+		clearing += time.Since(began)
+		b.ReportMetric(float64(clearing.Milliseconds())/float64(entries), "ms/clearing-entry")
+		d.apply(b, &SetQuota{Account: alice, Allowance: 22_000 << 20})
+		b.StartTimer()
 	}
+}
+
+// left are the uploads that are still to be cleared.
+func (d *onDisk) left(b *testing.B) []UploadRef {
+	b.Helper()
+	view := d.store.View()
+	defer view.Close()
+	left, err := NewView(view, 0).Ended(10)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return left
 }
 
 func BenchmarkListObjectsOf1000000(b *testing.B) {

@@ -217,6 +217,13 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearUploads(tx, a, part(table(tableUpload), a), e); err != nil {
 			return err
 		}
+		left, err := endedIn(tx, part(table(tableEnded), a), e.settle)
+		if err != nil {
+			return err
+		}
+		if err := clearEnded(tx, left, e); err != nil {
+			return err
+		}
 		for _, t := range []byte{tableTurning, tableBucket, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
@@ -290,8 +297,8 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 }
 
 // naming is the link of a new version of the bucket to its content.
-func (v *Bucket) naming(o *Object, content *Content, s *succession) linking {
-	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public, drops: s.drops()}
+func (v *Bucket) naming(o *Object, content *Content) linking {
+	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public}
 }
 
 // putObject writes an object as the current version, and makes the change of links
@@ -372,7 +379,8 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err != nil {
 		return Result{}, err
 	}
-	l := v.naming(&o, content, &s)
+	l := v.naming(&o, content)
+	l.drops = s.drops()
 	if err := l.judge(tx); err != nil {
 		return Result{}, err
 	}

@@ -36,7 +36,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableLink, tableVersion, tableVersionTime, tableTurning,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -188,6 +188,7 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 	case *SetQuota, *RaiseLevel:
 		return
 	}
+	_, clears := cmd.(*ClearUploads)
 	for _, a := range []AccountID{alice, bob} {
 		was, err := get[Quota](before, quotaKey(a))
 		if err != nil {
@@ -199,6 +200,9 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 		}
 		if was == nil || is == nil || !is.exceeds(is.Used()) {
 			continue
+		}
+		if clears && is.Stored <= was.Stored && is.Ending <= was.Ending {
+			continue // it was owed more than was freed: something else names that content
 		}
 		if !was.exceeds(was.Used()) || is.Used() > was.Used() {
 			m.t.Errorf("%T brought %s from %d to %d bytes of %d", cmd, a, was.Used(), is.Used(), is.Allowance)
@@ -450,8 +454,51 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				name(a, p.Root, p.ID, false)
 			}
 		}
+		m.wantEnded(want, a, name)
 	}
 	return names
+}
+
+// wantEnded writes what is left of an account's uploads that have ended, and compares
+// what they owe.
+func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, RootKey, VersionID, bool)) {
+	m.t.Helper()
+	ends, err := endedIn(m, part(table(tableEnded), a), 1<<20)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	owed := uint64(0)
+	for _, u := range ends {
+		b := &Bucket{Account: a, Born: u.Born}
+		mark, err := get[ended](m, b.endedKey(u.ID))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if err := put(want, b.endedKey(u.ID), mark); err != nil {
+			m.t.Fatal(err)
+		}
+		owed += mark.Owed
+		parts, _, err := partsOf(m, b, u.ID, 0, MaxPartNumber)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(parts) == 0 || parts[0].Number <= mark.After {
+			m.t.Errorf("upload %s has ended, parts to %d are freed, and it has %d others", u.ID, mark.After, len(parts))
+		}
+		for _, p := range parts {
+			if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
+				m.t.Fatal(err)
+			}
+			name(a, p.Root, p.ID, false)
+		}
+	}
+	q, err := get[Quota](m, quotaKey(a))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if q != nil && q.Ending != owed {
+		m.t.Errorf("%s counts %d bytes as freed, its uploads owe %d", a, q.Ending, owed)
+	}
 }
 
 // wantPublic tells of a bucket's records whether their links should count as public:

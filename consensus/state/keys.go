@@ -51,6 +51,7 @@ const (
 	tableTurning     = 'y' // account, name of a bucket whose setting has changed -> key to go on from
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
+	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

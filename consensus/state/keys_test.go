@@ -27,7 +27,7 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}
 	u := Upload{ID: "r", Key: "r", Created: 1}
 	others = append(others, bucketKey("r", "r"), bornKey("r"), b.objectKey("r"), b.uploadKey("r", "r"), b.partKey("r", 'r'), b.stored(storedKeys),
-		b.begunKey(&u), emptyingKey("r", 'r'), linkKey("r", "r", "r"), fenceKey("r"))
+		b.begunKey(&u), emptyingKey("r", 'r'), b.endedKey("r"), linkKey("r", "r", "r"), fenceKey("r"))
 	others = append(others, clusterKey, nodeKey("n"), rootKey("r"), wantedOn("n"), guardsOf("r"), shortKey("r"), apiKeyKey("j"),
 		[]byte{}, []byte{0x00}, []byte("P"), []byte("P\x00"), []byte("P\x00\x01"), []byte("P\x00\x01a"), []byte("P\xff\xffr"))
 	all := slices.SortedFunc(slices.Values(slices.Concat(sparse, others)), bytes.Compare)

@@ -75,6 +75,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("quota", func(c *codec.Coder) {
 		(&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5}).Code(c)
 	})
+	add("quota-2", (&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5, Ending: 300}).Code)
 	add("charge", func(c *codec.Coder) { (&charge{Bytes: 1 << 40, Stored: true}).Code(c) })
 	add("posting", func(c *codec.Coder) { (&Posting{ID: "g", Account: "a", Credits: 7, Made: 8}).Code(c) })
 	add("quarantine", quarantine.Code)
@@ -106,6 +107,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Blake3: blake3, At: 300, Trees: append(blake3, blake3...),
 	}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
+	add("ended", (&ended{After: 1024, Owed: 1 << 40}).Code)
 	path := filepath.Join("testdata", "records.txt")
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {

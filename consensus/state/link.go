@@ -27,12 +27,14 @@ type linking struct {
 	// What judge found.
 	was     *Root
 	holders []NodeID // that count
+	after   uint64   // what the account uses in the end; math.MaxUint64: not looked at
 	full    int      // holders that content should have; only where it is not pinned yet
 }
 
 // judge finds everything that can be wrong with the change, before a write.
 func (l *linking) judge(tx Tx) error {
 	var err error
+	l.after = math.MaxUint64
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
 		return err
 	}
@@ -113,8 +115,8 @@ func (l *linking) afford(r Reader, size uint64) error {
 	if err != nil {
 		return err
 	}
-	after := others + size - min(others, freed)
-	if after > q.Used() && q.exceeds(after) {
+	l.after = others + size - min(others, freed)
+	if l.after > q.Used() && q.exceeds(l.after) {
 		return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
 	}
 	return nil

@@ -68,6 +68,13 @@ func anyNaming(t *rapid.T, m *machine) Command {
 	case 19, 20:
 		return d.complete()
 	default:
+		if rapid.Bool().Draw(t, "clear uploads") {
+			left, err := m.view().Ended(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &ClearUploads{Items: append(left, UploadRef{d.account, d.b.Born, d.upload()})}
+		}
 		if rapid.Bool().Draw(t, "clear") {
 			return &ClearBuckets{Items: []BucketRef{{d.account, d.b.Born}, {d.account, Incarnation(rapid.IntRange(0, 60).Draw(t, "born"))}}}
 		}

@@ -327,15 +327,20 @@ func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
 		m.narrow = true
+		if rapid.Bool().Draw(rt, "newest level") {
+			m.must(&RaiseLevel{Level: NewestLevel})
+		}
 		apply := func(cmd Command) {
 			m.index++
 			m.fx = Effects{}
+			before := m.fork()
 			_, err := run(m.memory, cmd, &entry{index: m.index, settle: 1, fx: &m.fx})
 			var refused *Error
 			if err != nil && !errors.As(err, &refused) {
 				rt.Fatalf("%+v: %v", cmd, err)
 			}
 			m.check()
+			m.checkAllowances(before, cmd)
 		}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			apply(anyCommand(rt, m))
@@ -345,10 +350,20 @@ func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if len(roots) == 0 {
+			buckets, err := m.view().Emptying(10)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			uploads, err := m.view().Ended(10)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(roots)+len(buckets)+len(uploads) == 0 {
 				return
 			}
 			apply(&SettleRoots{Roots: roots})
+			apply(&ClearBuckets{Items: buckets})
+			apply(&ClearUploads{Items: uploads})
 		}
 		rt.Fatal("it never ends")
 	})

@@ -72,6 +72,7 @@ const (
 	MaxOps         = 1 << 16  // operations whose first result is remembered
 	MaxGuards      = 64       // replaced roots one root keeps until it is settled
 	MaxSettle      = 1024     // pins one command moves to their root's status
+	MaxFreed       = 256      // parts one command frees of uploads that end
 	maxRecordBytes = 4 << 20  // bytes of any record
 	maxNameBytes   = 255 * 4  // bytes of a name: characters take up to four
 )

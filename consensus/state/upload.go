@@ -79,6 +79,11 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	} else if taken {
 		return Result{}, Errorf(CodeExists, "there is an upload %s already", u.ID)
 	}
+	if ending, err := has(tx, b.endedKey(u.ID)); err != nil {
+		return Result{}, err
+	} else if ending {
+		return Result{}, Errorf(CodeExists, "there was an upload %s", u.ID)
+	}
 	if n, err := counter(tx, b.stored(storedUploads)); err != nil {
 		return Result{}, err
 	} else if n >= MaxUploads {
@@ -96,7 +101,7 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), &u)
 }
 
-// AbortUpload ends an upload and frees its parts.
+// AbortUpload ends an upload and frees its parts, see endUpload.
 type AbortUpload struct {
 	Account AccountID
 	Bucket  string
@@ -126,10 +131,14 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return err
 		}
-		if err := b.freeParts(tx, u.ID, parts, e); err != nil {
+		if err := b.removeUpload(tx, u); err != nil {
 			return err
 		}
-		return b.endUpload(tx, u)
+		if len(parts) > e.freed() {
+			return b.leaveParts(tx, u.ID, sizeOfParts(parts), e)
+		}
+		e.settle -= len(parts)
+		return b.freeParts(tx, u.ID, parts, e)
 	})
 }
 
@@ -165,8 +174,8 @@ func (v *Bucket) freeParts(tx Tx, id UploadID, parts []Part, e *entry) error {
 	return nil
 }
 
-// endUpload removes an upload whose parts are gone.
-func (v *Bucket) endUpload(tx Tx, u *Upload) error {
+// removeUpload removes an upload: from then on nobody sees it or its parts.
+func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 	for _, k := range []key{v.uploadKey(u.Key, u.ID), v.partKey(u.ID, 0), v.begunKey(u)} {
 		if err := tx.Delete(k); err != nil {
 			return err
@@ -206,7 +215,7 @@ func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
 		return nil
 	}
 	e.settle--
-	return b.endUpload(tx, u)
+	return b.removeUpload(tx, u)
 }
 
 // PutPart gives content a number in an upload, in the place of the part that has it.
@@ -327,8 +336,9 @@ type PartRef struct {
 }
 
 // CompleteUpload makes an object of parts of an upload, which ends with all of its
-// parts. When the upload is gone and the current object is the one that it made,
-// nothing changes: the client asks again.
+// parts; those that the entry has no room for are freed by ClearUploads. When the
+// upload is gone and the current object is the one that it made, nothing changes: the
+// client asks again.
 type CompleteUpload struct {
 	Account AccountID
 	Bucket  string
@@ -399,20 +409,33 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err := v.checkParts(parts); err != nil {
 			return err
 		}
-		l := b.naming(&o, &v.Content, &s)
+		l := b.naming(&o, &v.Content)
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}
+		l.drops = append(l.drops, s.drops()...)
 		if err := l.judge(tx); err != nil {
 			return err
 		}
+		if err := b.removeUpload(tx, u); err != nil {
+			return err
+		}
+		if len(parts) > e.freed() { // ClearUploads frees them, and now goes what is replaced
+			l.drops = l.drops[len(parts):]
+			if err := b.putObject(tx, &o, &s, &l, e); err != nil {
+				return err
+			}
+			owed, err := l.owed(tx, parts)
+			if err != nil {
+				return err
+			}
+			return b.leaveParts(tx, u.ID, owed, e)
+		}
+		e.settle -= len(parts)
 		for i := range parts {
 			if err := tx.Delete(b.partKey(u.ID, parts[i].Number)); err != nil {
 				return err
 			}
-		}
-		if err := b.endUpload(tx, u); err != nil {
-			return err
 		}
 		return b.putObject(tx, &o, &s, &l, e)
 	})
@@ -500,22 +523,16 @@ func readStale(k, value []byte) (s StaleUpload, err error) {
 	if len(k) < 8 {
 		return s, fmt.Errorf("state: short key %x", k)
 	}
-	s.Created = Millis(binary.BigEndian.Uint64(k))
-	var rest []byte
-	if s.Account, rest, err = readPart[AccountID](k[8:]); err != nil {
-		return s, err
-	}
-	if len(rest) < 8 {
-		return s, fmt.Errorf("state: short key %x", k)
-	}
-	s.Born = Incarnation(binary.BigEndian.Uint64(rest))
-	if s.ID, _, err = readPart[UploadID](rest[8:]); err != nil {
+	of, err := readUpload(k[8:])
+	if err != nil {
 		return s, err
 	}
 	at, err := decode[begun](value)
 	if err != nil {
 		return s, err
 	}
-	s.Bucket, s.Key = at.Bucket, at.Key
-	return s, nil
+	return StaleUpload{
+		Account: of.Account, Bucket: at.Bucket, Born: of.Born, Key: at.Key, ID: of.ID,
+		Created: Millis(binary.BigEndian.Uint64(k)),
+	}, nil
 }

@@ -19,7 +19,7 @@ func LevelOf(cmd state.Command) state.Level {
 		return 2
 	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.PutObject, *state.CopyObject, *state.DeleteObjects,
 		*state.SetObjectTags, *state.CreateUpload, *state.AbortUpload, *state.PutPart, *state.CopyPart, *state.CompleteUpload,
-		*state.Fence, *state.SetVersioning, *state.SetBucketPublic, *state.TurnBuckets:
+		*state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets:
 		return 3
 	}
 	return 0

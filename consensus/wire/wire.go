@@ -62,8 +62,9 @@ const (
 	kindCompleteUpload   = 44
 	kindFence            = 45
 	kindSetVersioning    = 46
-	kindSetBucketPublic  = 47
-	kindTurnBuckets      = 48
+	kindClearUploads     = 47
+	kindSetBucketPublic  = 48
+	kindTurnBuckets      = 49
 )
 
 // Bounds of what this package reads and writes.
@@ -154,40 +155,8 @@ func kindOf(cmd state.Command) (uint16, error) {
 		return kindGrantCredits, nil
 	case *state.ReportArrivals:
 		return kindReportArrivals, nil
-	case *state.CreateBucket:
-		return kindCreateBucket, nil
-	case *state.DeleteBucket:
-		return kindDeleteBucket, nil
-	case *state.ClearBuckets:
-		return kindClearBuckets, nil
-	case *state.PutObject:
-		return kindPutObject, nil
-	case *state.CopyObject:
-		return kindCopyObject, nil
-	case *state.DeleteObjects:
-		return kindDeleteObjects, nil
-	case *state.SetObjectTags:
-		return kindSetObjectTags, nil
-	case *state.CreateUpload:
-		return kindCreateUpload, nil
-	case *state.AbortUpload:
-		return kindAbortUpload, nil
-	case *state.PutPart:
-		return kindPutPart, nil
-	case *state.CopyPart:
-		return kindCopyPart, nil
-	case *state.CompleteUpload:
-		return kindCompleteUpload, nil
-	case *state.Fence:
-		return kindFence, nil
-	case *state.SetVersioning:
-		return kindSetVersioning, nil
-	case *state.SetBucketPublic:
-		return kindSetBucketPublic, nil
-	case *state.TurnBuckets:
-		return kindTurnBuckets, nil
 	}
-	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
+	return kindOfNaming(cmd)
 }
 
 func newCommand(kind uint16) (state.Command, error) {
@@ -256,40 +225,8 @@ func newCommand(kind uint16) (state.Command, error) {
 		return new(state.GrantCredits), nil
 	case kindReportArrivals:
 		return new(state.ReportArrivals), nil
-	case kindCreateBucket:
-		return new(state.CreateBucket), nil
-	case kindDeleteBucket:
-		return new(state.DeleteBucket), nil
-	case kindClearBuckets:
-		return new(state.ClearBuckets), nil
-	case kindPutObject:
-		return new(state.PutObject), nil
-	case kindCopyObject:
-		return new(state.CopyObject), nil
-	case kindDeleteObjects:
-		return new(state.DeleteObjects), nil
-	case kindSetObjectTags:
-		return new(state.SetObjectTags), nil
-	case kindCreateUpload:
-		return new(state.CreateUpload), nil
-	case kindAbortUpload:
-		return new(state.AbortUpload), nil
-	case kindPutPart:
-		return new(state.PutPart), nil
-	case kindCopyPart:
-		return new(state.CopyPart), nil
-	case kindCompleteUpload:
-		return new(state.CompleteUpload), nil
-	case kindFence:
-		return new(state.Fence), nil
-	case kindSetVersioning:
-		return new(state.SetVersioning), nil
-	case kindSetBucketPublic:
-		return new(state.SetBucketPublic), nil
-	case kindTurnBuckets:
-		return new(state.TurnBuckets), nil
 	}
-	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
+	return newNaming(kind)
 }
 
 // EncodeCommand returns the bytes of one command.

@@ -111,6 +111,8 @@ type FetchRequest struct {
 	Store   Store
 	Sources []Source // asked in this order for what the ones before lack
 	Limits  Limits
+	// Here says that most of the DAG, or all of it, is in the store already.
+	Here bool
 	// Share is this node's among those that fetch the same DAG now.
 	Share Share
 	// Buffer is shared with other fetches; nil is one of DefaultBuffer bytes.
@@ -130,6 +132,12 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	scope, cancel := context.WithCancelCause(ctx)
 	if req.Buffer == nil {
 		req.Buffer = NewBuffer(DefaultBuffer)
+	}
+	if req.Here {
+		if got, all := claim(ctx, &req, limits); all {
+			cancel(nil)
+			return got, nil
+		}
 	}
 	f := &fetch{
 		req:    req,

@@ -2,6 +2,7 @@ package dag
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,23 +72,32 @@ func (f *fetch) job(items []item) error {
 // readable.
 func (f *fetch) local(it item) (*have, error) {
 	h := have{item: it}
-	if s, ok := f.req.Store.(sizer); ok && it.cid.Prefix().Codec == cid.Raw {
-		n, err := s.GetSize(f.ctx, it.cid)
-		if err != nil {
-			return nil, f.ctx.Err()
-		}
-		h.bytes = n
-	} else {
-		b, err := get(f.ctx, f.req.Store, it.cid)
-		if err != nil {
-			return nil, f.ctx.Err()
-		}
-		if h.links, err = Links(b); err != nil {
-			return nil, err
-		}
-		h.bytes = len(b.RawData())
+	if err := h.read(f.ctx, f.req.Store); errors.Is(err, errUnreadable) {
+		return nil, f.ctx.Err()
+	} else if err != nil {
+		return nil, err
 	}
 	return &h, f.plan(h.bytes)
+}
+
+// errUnreadable is of a block that is in the store and cannot be read.
+var errUnreadable = errors.New("the block cannot be read")
+
+// read looks up the size of a block in the store, and its links.
+func (h *have) read(ctx context.Context, store Store) (err error) {
+	if s, ok := store.(sizer); ok && h.item.cid.Prefix().Codec == cid.Raw {
+		if h.bytes, err = s.GetSize(ctx, h.item.cid); err != nil {
+			err = errUnreadable
+		}
+		return err
+	}
+	b, err := get(ctx, store, h.item.cid)
+	if err != nil {
+		return errUnreadable
+	}
+	h.links, err = Links(b)
+	h.bytes = len(b.RawData())
+	return err
 }
 
 // plan counts bytes against MaxBytes before they are stored.

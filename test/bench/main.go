@@ -79,7 +79,7 @@ func parse(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, greedy, million, content, large, objects, outage, soak")
+	only := flags.String("only", "", "run only the groups that match: api, greedy, million, content, large, objects, uploads, memory, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
@@ -94,6 +94,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
 	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group objects")
+	flags.IntVar(&asked.parts, "parts", 0, "parts of the upload that is completed")
 	flags.IntVar(&asked.kills, "kills", 0, "leaders that are killed")
 	flags.DurationVar(&asked.soak, "soak", 0, "steady work for so long")
 	flags.IntVar(&asked.soakRate, "soak-rate", 0, "pins a second of the steady work, instead of half of what is measured")
@@ -130,6 +131,7 @@ func (s *sizes) take(asked sizes) {
 	replace(&s.soak, asked.soak)
 	replace(&s.soakRate, asked.soakRate)
 	replace(&s.keys, asked.keys)
+	replace(&s.parts, asked.parts)
 }
 
 func replace[T int | time.Duration](size *T, asked T) {
@@ -166,6 +168,8 @@ func run(ctx context.Context, s settings) error {
 		{"content", measureContent},
 		{"large", measureLarge},
 		{"objects", measureObjects},
+		{"uploads", measureUploads},
+		{"memory", measureMemory},
 		{"outage", measureOutage},
 		{"soak", measureSoak},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/xml"
 	"fmt"
 	"math/rand/v2"
@@ -24,6 +23,8 @@ const (
 	rangeBytes    = 1 << 10
 	parallelPuts  = 64
 	tinyPart      = 1 << 10
+	uploadRounds  = 3
+	others        = 2       // clients that write beside it
 	chunkBytes    = 1 << 20 // of a block
 )
 
@@ -118,9 +119,8 @@ func measureObjects(b *bench) {
 			return request{http.MethodGet, fmt.Sprintf("%s/large/%08d", s.bucket, n%4), nil, http.StatusOK}
 		},
 	}, largeObject)
-	s.measureMemory(to)
 	s.measureLists(to)
-	s.measureParts(to)
+	s.measureCopies(to)
 
 	single := newStore(b, harness.Options{Nodes: 1})
 	to = single.at(single.cluster.Leader())
@@ -130,8 +130,11 @@ func measureObjects(b *bench) {
 	measureElsewhere(b)
 }
 
-// measureMemory puts many large objects at once.
-func (s *store) measureMemory(to service) {
+// measureMemory puts many large objects at once, after a load of few.
+func measureMemory(b *bench) {
+	s := newStore(b, harness.Options{})
+	to := s.at(s.cluster.Followers()[0])
+	s.run("PUT 64 MiB, 4 clients, 3 copies", "250 MiB/s", to, s.puts("large", largeObject, largeClients), largeObject)
 	peak := make(chan int64, 1)
 	ctx, stop := context.WithCancel(s.b.ctx)
 	go func() {
@@ -185,13 +188,38 @@ func (s *store) begin(to service, key string) string {
 	return s.bucket + "/" + key + "?uploadId=" + up.UploadID
 }
 
-// complete completes an upload of equal parts, and tells how long that took.
-func (s *store) complete(to service, path string, parts int, body []byte) time.Duration {
-	sum := md5.Sum(body)
+// partsOf are bodies of parts, and their ETags.
+type partsOf struct {
+	bodies [][]byte
+	etags  []string
+}
+
+// differing are parts of one size, each of other bytes, and of others each time.
+func differing(parts, size int) (p partsOf) {
+	for range parts {
+		body := make([]byte, size)
+		binary.LittleEndian.PutUint64(body, rand.Uint64())
+		p.bodies = append(p.bodies, body)
+		p.etags = append(p.etags, fmt.Sprintf("%x", md5.Sum(body)))
+	}
+	return p
+}
+
+// equal are parts of one size and the same bytes, so that little is stored.
+func equal(parts, size int) (p partsOf) {
+	p = differing(1, size)
+	for range parts - 1 {
+		p.bodies, p.etags = append(p.bodies, p.bodies[0]), append(p.etags, p.etags[0])
+	}
+	return p
+}
+
+// complete completes an upload, and tells how long that took.
+func (s *store) complete(to service, path string, p partsOf) time.Duration {
 	var list strings.Builder
 	list.WriteString("<CompleteMultipartUpload>")
-	for i := range parts {
-		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, hex.EncodeToString(sum[:]))
+	for i, etag := range p.etags {
+		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etag)
 	}
 	list.WriteString("</CompleteMultipartUpload>")
 	began := time.Now()
@@ -199,20 +227,62 @@ func (s *store) complete(to service, path string, parts int, body []byte) time.D
 	return time.Since(began)
 }
 
-func (s *store) upload(to service, key string, parts int, body []byte, clients int) time.Duration {
-	path := s.begin(to, key)
-	_, err := load{clients: clients, count: parts, make: func(n int) request {
-		return request{http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, n+1), body, http.StatusOK}
+// parts begins an upload and puts its parts.
+func (s *store) parts(to service, key string, p partsOf, clients int) (path string) {
+	path = s.begin(to, key)
+	_, err := load{clients: clients, count: len(p.bodies), make: func(n int) request {
+		return request{http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, n+1), p.bodies[n], http.StatusOK}
 	}}.run(s.b.ctx, to)
 	s.b.must(err)
-	return s.complete(to, path, parts, body)
+	return path
 }
 
-// measureParts completes an upload of many parts, and copies a huge object.
-func (s *store) measureParts(to service) {
-	took := s.upload(to, "parts", s.b.parts, make([]byte, tinyPart), objectClients)
-	row{work: fmt.Sprintf("complete an upload of %d parts", s.b.parts), result: ms(took), target: "300 ms for 10,000"}.print()
-	s.upload(to, "huge", s.b.huge/largeObject, make([]byte, largeObject), largeClients)
+func (s *store) upload(to service, key string, p partsOf, clients int) {
+	s.complete(to, s.parts(to, key, p, clients), p)
+}
+
+// measureUploads ends uploads of many parts, while others go on writing.
+func measureUploads(b *bench) {
+	s := newStore(b, harness.Options{})
+	to := s.at(s.cluster.Followers()[0])
+	beside := func(while string) func() {
+		ctx, stop := context.WithCancel(b.ctx)
+		l := s.puts(while, tinyPart, others)
+		ended := make(chan error, 1)
+		var o outcome
+		go func() {
+			var err error
+			o, err = l.run(ctx, to)
+			ended <- err
+		}()
+		return func() {
+			select { // what was left is freed by then
+			case <-time.After(l.time):
+			case <-b.ctx.Done():
+			}
+			stop()
+			b.must(<-ended)
+			row{work: fmt.Sprintf("PUT 1 KiB, %d clients, beside %s", others, while), result: perSecond(o), lat: o.lat}.print()
+		}
+	}
+	for range uploadRounds {
+		p := differing(b.parts, tinyPart)
+		path := s.parts(to, "parts", p, objectClients)
+		end := beside("completing")
+		row{work: fmt.Sprintf("complete an upload of %d parts", b.parts), result: ms(s.complete(to, path, p)), target: "300 ms for 10,000"}.print()
+		end()
+	}
+	path := s.parts(to, "parts", differing(b.parts, tinyPart), objectClients)
+	end := beside("aborting")
+	began := time.Now()
+	s.one(to, http.MethodDelete, path, nil)
+	row{work: fmt.Sprintf("abort an upload of %d parts", b.parts), result: ms(time.Since(began))}.print()
+	end()
+}
+
+// measureCopies copies a huge object.
+func (s *store) measureCopies(to service) {
+	s.upload(to, "huge", equal(s.b.huge/largeObject, largeObject), largeClients)
 	var all latencies
 	for i := range 10 {
 		began := time.Now()
@@ -227,7 +297,7 @@ func (s *store) measureParts(to service) {
 func measureElsewhere(b *bench) {
 	s := newStore(b, harness.Options{Replication: 1})
 	from := s.at(s.cluster.Followers()[0])
-	s.upload(from, "huge", s.b.huge/largeObject, make([]byte, largeObject), largeClients)
+	s.upload(from, "huge", equal(s.b.huge/largeObject, largeObject), largeClients)
 	body := make([]byte, largeObject)
 	for i := range body {
 		body[i] = byte(rand.Uint32())

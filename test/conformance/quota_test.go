@@ -62,8 +62,9 @@ func refusedForFunds(err error) bool {
 	return errors.As(err, &refused) && refused.Status == http.StatusConflict && refused.Reason == "INSUFFICIENT_FUNDS"
 }
 
-// TestQuota shows rows 103 to 106, 29 and 56, A52 for pins, A54 and P6: what an
-// account has pinned never exceeds its allowance, whichever nodes it asks.
+// TestQuota shows rows 103 to 106, 29 and 56, A52, A54 and P6: what an account has
+// pinned, and what it keeps as objects, never exceeds its allowance, whichever nodes
+// it asks.
 func TestQuota(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
@@ -98,6 +99,7 @@ func TestQuota(t *testing.T) {
 	t.Run("known content", q.knownContent)
 	t.Run("unknown content", q.unknownContent)
 	t.Run("races", q.races)
+	t.Run("objects", q.objects)
 	t.Run("accounts", q.accounts)
 }
 

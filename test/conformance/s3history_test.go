@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
+
+var historySeed = flag.Uint64("history-seed", 11, "of the clients of TestHistoriesOfObjects")
 
 // Sizes of the histories of objects.
 const (
@@ -141,7 +144,7 @@ func (h *history) note(op objectOp, call time.Time, got objectResult, known bool
 // client does one thing after the other. An operation whose end is not known takes
 // its client's name with it, since it may still happen.
 func (h *history) client(ctx context.Context, id int) error {
-	r := rand.New(rand.NewPCG(uint64(id), 11))
+	r := rand.New(rand.NewPCG(uint64(id), *historySeed))
 	name := id
 	for i := range historyOps {
 		if ctx.Err() != nil {

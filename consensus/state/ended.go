@@ -1,0 +1,190 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// ended is the mark of an upload that was completed or aborted and whose parts one
+// entry had no room for. Nobody sees them any more. They hold their content until
+// ClearUploads frees them, which is after the object that was made of them holds it.
+type ended struct {
+	After uint16 // parts up to this number are freed
+	Owed  uint64 // bytes of Quota.Ending
+}
+
+// Code implements the record's form.
+func (v *ended) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.After)
+	codec.Uint(c, &v.Owed)
+}
+
+func (v *Bucket) endedKey(id UploadID) key { return part(v.in(tableEnded), id) }
+
+// UploadRef names an upload that has ended.
+type UploadRef struct {
+	Account AccountID
+	Born    Incarnation
+	ID      UploadID
+}
+
+// readUpload reads an account, an incarnation and an upload, which end a key.
+func readUpload(k []byte) (u UploadRef, err error) {
+	var rest []byte
+	if u.Account, rest, err = readPart[AccountID](k); err != nil {
+		return u, err
+	}
+	if len(rest) < 8 {
+		return u, fmt.Errorf("state: short key %x", k)
+	}
+	u.Born = Incarnation(binary.BigEndian.Uint64(rest))
+	u.ID, _, err = readPart[UploadID](rest[8:])
+	return u, err
+}
+
+// leaveParts marks an upload as ended. Owed is what the account will use less once the
+// parts are freed, as far as that is known: it counts as freed from now on.
+func (v *Bucket) leaveParts(tx Tx, id UploadID, owed uint64, e *entry) error {
+	e.fx.Settling = true
+	q, err := get[Quota](tx, quotaKey(v.Account))
+	if err != nil {
+		return err
+	}
+	m := ended{}
+	if q != nil {
+		m.Owed = min(owed, q.Stored-min(q.Stored, q.Ending))
+		q.Ending += m.Owed
+		if err := put(tx, quotaKey(v.Account), q); err != nil {
+			return err
+		}
+	}
+	return put(tx, v.endedKey(id), &m)
+}
+
+// sizeOfParts is the content of parts in bytes, each content once as it is charged.
+func sizeOfParts(parts []Part) (bytes uint64) {
+	seen := make(map[RootKey]struct{}, len(parts))
+	for i := range parts {
+		if _, twice := seen[parts[i].Root]; !twice {
+			seen[parts[i].Root] = struct{}{}
+			bytes = addBounded(bytes, parts[i].Size)
+		}
+	}
+	return bytes
+}
+
+// owed is what the parts that were judged with the change will free. Where that had to
+// be known to judge it, it is exact, else it is what an upload of content that nothing
+// else names frees: the account may use twice as much then.
+func (l *linking) owed(r Reader, parts []Part) (uint64, error) {
+	if l.after == math.MaxUint64 {
+		return sizeOfParts(parts), nil
+	}
+	q, err := get[Quota](r, quotaKey(l.account))
+	if err != nil || q == nil {
+		return 0, err
+	}
+	return q.Used() - min(q.Used(), l.after), nil
+}
+
+// freed is how many parts the entry may free. Each costs about as much as a put.
+func (e *entry) freed() int { return min(e.settle, MaxFreed) }
+
+// ClearUploads frees what uploads that have ended left, MaxFreed parts in one command
+// at the most.
+type ClearUploads struct{ Items []UploadRef }
+
+// Code implements Command.
+func (v *ClearUploads) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, u *UploadRef) {
+		codec.String(c, &u.Account, MaxIDLen)
+		codec.Uint(c, &u.Born)
+		codec.String(c, &u.ID, MaxIDLen)
+	})
+}
+
+func (v *ClearUploads) apply(tx Tx, e *entry) (Result, error) {
+	e.settle = e.freed()
+	return Result{}, gathered(tx, func(tx Tx) error { return clearEnded(tx, v.Items, e) })
+}
+
+// clearEnded frees the parts of uploads that have ended, as far as the entry has room.
+func clearEnded(tx Tx, all []UploadRef, e *entry) error {
+	for _, u := range all {
+		if e.settle == 0 {
+			e.fx.Settling = true
+			return nil
+		}
+		b := &Bucket{Account: u.Account, Born: u.Born}
+		m, err := get[ended](tx, b.endedKey(u.ID))
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			continue
+		}
+		if err := b.clearEnded(tx, u.ID, m, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearEnded frees parts of one upload. What the account uses stays as it is until all
+// that was owed is freed, or the last part.
+func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
+	parts, more, err := partsOf(tx, v, id, m.After, e.settle)
+	if err != nil {
+		return err
+	}
+	before, err := get[Quota](tx, quotaKey(v.Account))
+	if err != nil {
+		return err
+	}
+	if err := v.freeParts(tx, id, parts, e); err != nil {
+		return err
+	}
+	e.settle -= len(parts)
+	if before != nil {
+		q, err := quotaOf(tx, v.Account)
+		if err != nil {
+			return err
+		}
+		paid := m.Owed
+		if more {
+			paid = min(paid, before.Stored-q.Stored)
+		}
+		m.Owed -= paid
+		q.Ending -= paid
+		if err := put(tx, quotaKey(v.Account), q); err != nil {
+			return err
+		}
+	}
+	if more {
+		e.fx.Settling = true
+		m.After = parts[len(parts)-1].Number
+		return put(tx, v.endedKey(id), m)
+	}
+	e.settle -= min(e.settle, 1)
+	return tx.Delete(v.endedKey(id))
+}
+
+// endedIn reads up to limit uploads that have ended and have parts, behind a prefix.
+func endedIn(r Reader, prefix key, limit int) (all []UploadRef, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	err = r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		u, err := readUpload(k[1:])
+		all = append(all, u)
+		return err == nil && len(all) < limit, err
+	})
+	return all, err
+}
+
+// Ended returns uploads that have ended and have parts left, up to limit.
+func (v View) Ended(limit int) ([]UploadRef, error) { return endedIn(v.r, table(tableEnded), limit) }
