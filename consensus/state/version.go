@@ -192,8 +192,8 @@ type succession struct {
 	after   Millis  // the time of the newest
 }
 
-// succeed finds what a new version of a key, or a delete marker, succeeds. It says of
-// the new one whether it has an id of its own.
+// succeed finds what a new version of a key, or a delete marker, succeeds, whose id no
+// version of the key has. It says of the new one whether it has an id of its own.
 func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error) {
 	s.current = current
 	if current != nil {
@@ -202,11 +202,6 @@ func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error)
 	o.Versioned = v.Versioning == Versioned
 	if v.Versioning == Unversioned {
 		return s, nil
-	}
-	if taken, err := v.version(r, current, o.Key, o.ID); err != nil {
-		return s, err
-	} else if taken != nil {
-		return s, Errorf(CodeExists, "there is a version %s already", o.ID)
 	}
 	if current == nil {
 		newest, err := v.newestOld(r, o.Key)
