@@ -304,8 +304,8 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 }
 
 // naming is the link of a new version of the bucket to its content.
-func (v *Bucket) naming(o *Object, content *Content, s *succession) linking {
-	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public, drops: s.drops()}
+func (v *Bucket) naming(o *Object, content *Content) linking {
+	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public}
 }
 
 // putObject writes an object as the current version, and makes the change of links
@@ -386,7 +386,8 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err != nil {
 		return Result{}, err
 	}
-	l := v.naming(&o, content, &s)
+	l := v.naming(&o, content)
+	l.drops = s.drops()
 	if err := l.judge(tx); err != nil {
 		return Result{}, err
 	}

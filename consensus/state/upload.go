@@ -417,8 +417,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return err
 		}
-		l := b.naming(&o, &v.Content, &s)
-		l.drops = nil
+		l := b.naming(&o, &v.Content)
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}

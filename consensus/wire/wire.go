@@ -160,14 +160,14 @@ func kindOf(cmd state.Command) (uint16, error) {
 	if kind, ok := kinds[reflect.TypeOf(cmd)]; ok {
 		return kind, nil
 	}
-	return kindOfNaming(cmd)
+	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
 
 func newCommand(kind uint16) (state.Command, error) {
 	if empty, ok := commands[kind]; ok {
 		return empty(), nil
 	}
-	return newNaming(kind)
+	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }
 
 // EncodeCommand returns the bytes of one command.

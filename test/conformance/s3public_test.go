@@ -100,6 +100,7 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 		}
 		peer.served(t, c, true, joined)
 	})
+	t.Run("versions that are not current", func(t *testing.T) { testPublicVersions(t, o.as(t), peer) })
 	t.Run("deleted with its bucket", func(t *testing.T) {
 		o := o.as(t)
 		o.ok(http.StatusNoContent, http.MethodDelete, bucket+"/parts", nil)
@@ -108,6 +109,25 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 		o.ok(http.StatusOK, http.MethodPut, bucket+"/whole", data)
 		peer.soon(t, c, false, public)
 	})
+}
+
+func testPublicVersions(t *testing.T, o *objects, peer *stranger) {
+	kept := "/kept" + randomName()
+	o.ok(http.StatusOK, http.MethodPut, kept, nil)
+	o.ok(http.StatusOK, http.MethodPut, kept+"?versioning", []byte("<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"))
+	old := randomBytes(2 << 20)
+	_, blocks := dagOf(t, old)
+	first := o.ok(http.StatusOK, http.MethodPut, kept+"/k", old).Header.Get("X-Amz-Version-Id")
+	o.setPublic(kept, true)
+	o.ok(http.StatusOK, http.MethodPut, kept+"/k", []byte("new"))
+	peer.soon(t, o.cluster, true, blocks)
+	o.setPublic(kept, false)
+	peer.soon(t, o.cluster, false, blocks)
+	o.setPublic(kept, true)
+	o.ok(http.StatusNoContent, http.MethodDelete, kept+"/k", nil) // a delete marker
+	peer.soon(t, o.cluster, true, blocks)
+	o.ok(http.StatusNoContent, http.MethodDelete, kept+"/k?versionId="+first, nil)
+	peer.soon(t, o.cluster, false, blocks)
 }
 
 // manyObjects is more than one log entry has room for, and than two have.
