@@ -109,7 +109,13 @@ func (s script) naming(root state.RootKey) state.Command {
 	case 1:
 		cond.Match = []string{"1"}
 	}
-	switch s.random(12) {
+	switch s.random(14) {
+	case 12:
+		return &state.SetVersioning{Account: account, Bucket: bucket, Born: bucketBorn, Versioning: state.Versioning(1 + s.random(2))}
+	case 13:
+		return &state.DeleteObjects{
+			Account: account, Bucket: bucket, Born: bucketBorn, Keys: []string{key, "k0"}, IDs: []state.VersionID{id(), state.NullVersion}, Marker: id(), Created: 1,
+		}
 	case 0, 1, 2, 3:
 		return &state.PutObject{Account: account, Bucket: bucket, Born: bucketBorn, Object: object, Content: content, If: cond}
 	case 4:
@@ -118,7 +124,7 @@ func (s script) naming(root state.RootKey) state.Command {
 			SourceBucket: bucket, SourceBorn: bucketBorn, SourceKey: fmt.Sprintf("k%d", s.random(5)), SourceID: id(),
 		}
 	case 5:
-		return &state.DeleteObjects{Account: account, Bucket: bucket, Born: bucketBorn, Keys: []string{key, "k0"}}
+		return &state.DeleteObjects{Account: account, Bucket: bucket, Born: bucketBorn, Keys: []string{key, "k0"}, Marker: id(), Created: state.Millis(1 + s.random(1<<20))}
 	case 6:
 		u := state.Upload{ID: upload, Key: "k1", Created: 1}
 		return &state.CreateUpload{Account: account, Bucket: bucket, Born: bucketBorn, Upload: u}

@@ -80,11 +80,12 @@ func withoutChunks(encoding string) string {
 
 // checkPut refuses headers that ask for what there is not. To pass over them would
 // store something else than was asked for.
-func checkPut(h http.Header) error {
+func (s *surface) checkPut(r *request) error {
+	h := r.Header
 	if class := h.Get("X-Amz-Storage-Class"); class != "" && class != standard {
 		return errorf(InvalidStorageClass, "the storage class you specified is not valid: there is %s", standard)
 	}
-	if err := checkACL(h); err != nil {
+	if err := s.checkObjectACL(r); err != nil {
 		return err
 	}
 	for name, values := range h {
@@ -94,22 +95,6 @@ func checkPut(h http.Header) error {
 			if len(values) > 0 && values[0] != "" {
 				return notImplemented(strings.ToLower(name))
 			}
-		}
-	}
-	return nil
-}
-
-// checkACL refuses access lists: what is in a bucket is its owner's alone.
-func checkACL(h http.Header) error {
-	acl := h.Get("X-Amz-Acl")
-	switch acl {
-	case "", "private", "bucket-owner-full-control", "bucket-owner-read":
-	default:
-		return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: x-amz-acl %.64q", acl)
-	}
-	for name := range h {
-		if strings.HasPrefix(name, "X-Amz-Grant-") {
-			return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: %s", strings.ToLower(name))
 		}
 	}
 	return nil

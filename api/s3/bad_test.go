@@ -20,7 +20,7 @@ var repeated = regexp.MustCompile(`\{\{(.+?)\*(\d+)\}\}`)
 
 func (w *world) expand(text string) string {
 	text = strings.NewReplacer("{alice}", w.alice.Token, "{bob}", w.bob.Token, "{reader}", w.reader.Token, "{writer}", w.writer.Token,
-		"{revoked}", w.revoked.Token, "{marker}", string(w.marker), `\r`, "\r", `\n`, "\n", `\xff`, "\xff").Replace(text)
+		"{revoked}", w.revoked.Token, "{id}", string(w.who.Account), "{marker}", string(w.marker), `\r`, "\r", `\n`, "\n", `\xff`, "\xff").Replace(text)
 	return repeated.ReplaceAllStringFunc(text, func(match string) string {
 		parts := repeated.FindStringSubmatch(match)
 		n, err := strconv.Atoi(parts[2])
@@ -57,6 +57,7 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	w.versions(t)
+	w.shown(t)
 	before := w.fake.everything()
 	n := 0
 	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {

@@ -545,7 +545,7 @@ func TestScriptsOfAllowedOriginsMayUseIt(t *testing.T) {
 func TestAnAccountHasSoManyBuckets(t *testing.T) {
 	w := newWorld(t)
 	for n := range state.MaxBucketsPerUser {
-		if err := w.fake.CreateBucket(t.Context(), w.who.Account, fmt.Sprintf("bucket-%d", n)); err != nil {
+		if err := w.fake.CreateBucket(t.Context(), w.who.Account, fmt.Sprintf("bucket-%d", n), false); err != nil {
 			t.Fatal(err)
 		}
 	}

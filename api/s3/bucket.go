@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxConfiguration bounds the bodies of CreateBucket and PutBucketVersioning, in bytes.
+// maxConfiguration bounds the bodies of CreateBucket, PutBucketAcl and
+// PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
@@ -62,7 +63,8 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 // createBucket makes a bucket. Where it is to be is read and not kept: there is
 // one place, the cluster, and clients are set up with any region.
 func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
-	if err := checkACL(r.Header); err != nil {
+	public, _, err := bucketACL(r.Header, r.account())
+	if err != nil {
 		return err
 	}
 	if lock := r.Header.Get("X-Amz-Bucket-Object-Lock-Enabled"); lock != "" && !strings.EqualFold(lock, "false") {
@@ -80,7 +82,7 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
-	if err := s.objects.CreateBucket(ctx, r.account(), r.bucket); err != nil {
+	if err := s.objects.CreateBucket(ctx, r.account(), r.bucket, public); err != nil {
 		return tooManyBuckets(err)
 	}
 	w.Header().Set("Location", "/"+r.bucket)
@@ -108,14 +110,15 @@ func (s *surface) headBucket(w http.ResponseWriter, r *request) error {
 }
 
 // probe answers for what tools look whether a bucket has it.
-func (s *surface) probe(answer func(s *surface, r *request) (*xmlWriter, error)) func(http.ResponseWriter, *request) error {
+func (s *surface) probe(answer func(*surface, *request, *state.Bucket) (*xmlWriter, error)) func(http.ResponseWriter, *request) error {
 	return func(w http.ResponseWriter, r *request) error {
 		ctx, cancel := r.soon()
 		defer cancel()
-		if _, err := s.objects.Bucket(ctx, r.account(), r.bucket); err != nil {
+		b, err := s.objects.Bucket(ctx, r.account(), r.bucket)
+		if err != nil {
 			return err
 		}
-		x, err := answer(s, r)
+		x, err := answer(s, r, &b)
 		if err != nil {
 			return err
 		}
@@ -123,12 +126,12 @@ func (s *surface) probe(answer func(s *surface, r *request) (*xmlWriter, error))
 	}
 }
 
-func nothing(code Code, message string) func(*surface, *request) (*xmlWriter, error) {
-	return func(*surface, *request) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
+func nothing(code Code, message string) func(*surface, *request, *state.Bucket) (*xmlWriter, error) {
+	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
 }
 
 // probeLocation says where a bucket is. us-east-1 is said by saying nothing.
-func probeLocation(s *surface, _ *request) (*xmlWriter, error) {
+func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("LocationConstraint")
 	if s.region != DefaultRegion {
@@ -136,43 +139,6 @@ func probeLocation(s *surface, _ *request) (*xmlWriter, error) {
 	}
 	x.end("LocationConstraint")
 	return x, nil
-}
-
-// probeACL says that the owner may do all, and nobody else anything.
-func probeACL(_ *surface, r *request) (*xmlWriter, error) {
-	x := newXML()
-	x.root("AccessControlPolicy")
-	x.owner(r)
-	x.begin("AccessControlList")
-	x.begin("Grant")
-	x.b = append(x.b, `<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser">`...)
-	x.text("ID", string(r.who.Account))
-	x.text("DisplayName", r.who.Email)
-	x.end("Grantee")
-	x.text("Permission", "FULL_CONTROL")
-	x.end("Grant")
-	x.end("AccessControlList")
-	x.end("AccessControlPolicy")
-	return x, nil
-}
-
-func probePolicyStatus(*surface, *request) (*xmlWriter, error) {
-	x := newXML()
-	x.root("PolicyStatus")
-	x.truth("IsPublic", false)
-	x.end("PolicyStatus")
-	return x, nil
-}
-
-func (s *surface) objectACL(w http.ResponseWriter, r *request) error {
-	if _, err := s.current(r); err != nil {
-		return err
-	}
-	x, err := probeACL(s, r)
-	if err != nil {
-		return err
-	}
-	return x.send(w, http.StatusOK)
 }
 
 // tooManyBuckets says of what is too large that it is the number of buckets.

@@ -97,7 +97,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPut(r.Header); err != nil {
+	if err := s.checkPut(r); err != nil {
 		return err
 	}
 	replaceMeta, err := directive(r.Header, "X-Amz-Metadata-Directive")

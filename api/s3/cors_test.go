@@ -79,7 +79,7 @@ func TestTheRulesOfTheCallersBucketSayWhoMayReadAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x")
 	w.must(t, 200, call{method: "PUT", path: "/photos?cors", body: shared})
-	if err := w.fake.CreateBucket(t.Context(), "another", "photos"); err != nil {
+	if err := w.fake.CreateBucket(t.Context(), "another", "photos", false); err != nil {
 		t.Fatal(err)
 	}
 	const one = "Allow-Methods=PUT, GET;Allow-Origin=https://a.example;Expose-Headers=ETag, x-amz-meta-a;Max-Age=3000;"

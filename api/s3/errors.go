@@ -48,6 +48,7 @@ const (
 	InvalidTag                                     Code = "InvalidTag"
 	InvalidURI                                     Code = "InvalidURI"
 	KeyTooLongError                                Code = "KeyTooLongError"
+	MalformedACLError                              Code = "MalformedACLError"
 	MalformedPOSTRequest                           Code = "MalformedPOSTRequest"
 	MalformedXML                                   Code = "MalformedXML"
 	MaxMessageLengthExceeded                       Code = "MaxMessageLengthExceeded"
@@ -55,6 +56,7 @@ const (
 	MetadataTooLarge                               Code = "MetadataTooLarge"
 	MethodNotAllowed                               Code = "MethodNotAllowed"
 	MissingContentLength                           Code = "MissingContentLength"
+	MissingSecurityHeader                          Code = "MissingSecurityHeader"
 	NoSuchBucket                                   Code = "NoSuchBucket"
 	NoSuchBucketPolicy                             Code = "NoSuchBucketPolicy"
 	NoSuchCORSConfiguration                        Code = "NoSuchCORSConfiguration"
@@ -73,6 +75,7 @@ const (
 	ServiceUnavailable                             Code = "ServiceUnavailable"
 	SlowDown                                       Code = "SlowDown"
 	TooManyBuckets                                 Code = "TooManyBuckets"
+	UnexpectedContent                              Code = "UnexpectedContent"
 )
 
 // facts are what is answered with a code.
@@ -110,6 +113,7 @@ var codes = map[Code]facts{
 	InvalidTag:                              {http.StatusBadRequest, false},
 	InvalidURI:                              {http.StatusBadRequest, false},
 	KeyTooLongError:                         {http.StatusBadRequest, false},
+	MalformedACLError:                       {http.StatusBadRequest, false},
 	MalformedPOSTRequest:                    {http.StatusBadRequest, false},
 	MalformedXML:                            {http.StatusBadRequest, false},
 	MaxMessageLengthExceeded:                {http.StatusBadRequest, false},
@@ -117,6 +121,7 @@ var codes = map[Code]facts{
 	MetadataTooLarge:                        {http.StatusBadRequest, false},
 	MethodNotAllowed:                        {http.StatusMethodNotAllowed, false},
 	MissingContentLength:                    {http.StatusLengthRequired, false},
+	MissingSecurityHeader:                   {http.StatusBadRequest, false},
 	NoSuchBucket:                            {http.StatusNotFound, true},
 	NoSuchBucketPolicy:                      {http.StatusNotFound, true},
 	NoSuchCORSConfiguration:                 {http.StatusNotFound, true},
@@ -135,6 +140,7 @@ var codes = map[Code]facts{
 	ServiceUnavailable: {http.StatusServiceUnavailable, false},
 	SlowDown:           {http.StatusServiceUnavailable, false},
 	TooManyBuckets:     {http.StatusBadRequest, true},
+	UnexpectedContent:  {http.StatusBadRequest, false},
 }
 
 // Error is a mistake that this surface knows: no state code stands for it.

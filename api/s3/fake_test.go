@@ -108,7 +108,7 @@ func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket
 	return all, f.err
 }
 
-func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) error {
+func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string, public bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -123,8 +123,18 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string) e
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick()}, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
 	return nil
+}
+
+func (f *fake) SetPublic(_ context.Context, a state.AccountID, name string, public bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err == nil {
+		b.Public = public
+	}
+	return err
 }
 
 func (f *fake) Cors(_ context.Context, a state.AccountID, name string) ([]state.CorsRule, error) {

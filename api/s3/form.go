@@ -347,7 +347,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 
 // storeFile stores a form's file, with what r's headers say of it.
 func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err error) {
-	if err := checkPut(r.Header); err != nil {
+	if err := s.checkPut(r); err != nil {
 		return o, err
 	}
 	a, err := attributesOf(r.Header)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -86,7 +87,7 @@ func FuzzTarget(f *testing.F) {
 // FuzzRange looks for ranges that are not within the content, and ones that
 // net/http reads otherwise.
 func FuzzRange(f *testing.F) {
-	for _, seed := range []string{"bytes=0-1", "bytes=-5", "bytes=5-", "bytes=-0", "bytes=1-2,3-4", "bytes=2-1", "bytes=99999999999999999999-", " bytes=0-1"} {
+	for _, seed := range []string{"bytes=0-1", "bytes=-5", "bytes=5-", "bytes=-0", "bytes=1-2,3-4", "bytes=2-1", "bytes=99999999999999999999-", "bytes=-9227000000000000000", " bytes=0-1"} {
 		f.Add(seed, int64(10))
 	}
 	f.Fuzz(func(t *testing.T, header string, size int64) {
@@ -103,6 +104,11 @@ func FuzzRange(f *testing.F) {
 		}
 		if !given || size > 1<<16 || strings.ContainsFunc(header, func(r rune) bool { return r < ' ' || r > '~' }) || !strings.HasPrefix(header, "bytes=") {
 			return
+		}
+		for _, number := range strings.FieldsFunc(header, func(r rune) bool { return r < '0' || r > '9' }) {
+			if _, err := strconv.ParseInt(number, 10, 64); err != nil {
+				return // a number is of any size here, and up to 63 bits there
+			}
 		}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Range", header)
@@ -172,6 +178,97 @@ func FuzzXML(f *testing.F) {
 			if last := o.Key[len(o.Key)-1]; keys[i].key != last {
 				t.Errorf("key %q, encoding/xml %q", keys[i].key, last)
 			}
+		}
+	})
+}
+
+// FuzzVersioning looks for configurations that are taken for what encoding/xml does
+// not read in them, and for ids of versions that could not be said again.
+func FuzzVersioning(f *testing.F) {
+	for _, seed := range []string{
+		versioningOf(versioningEnabled), versioningOf(versioningSuspended), versioningOf(""), "<VersioningConfiguration/>",
+		"<VersioningConfiguration><MfaDelete>Disabled</MfaDelete><Status><![CDATA[Enabled]]></Status></VersioningConfiguration>",
+		"<a:VersioningConfiguration xmlns:a='x'><a:Status>Sus&#112;ended</a:Status></a:VersioningConfiguration>", "null", "a b", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if id, err := versionID(string(body)); err != nil {
+			ours(t, err)
+		} else if id == "" || len(id) > state.MaxIDLen || escapeKey(string(id)) != string(id) {
+			t.Errorf("the version %q", id)
+		}
+		to, err := readVersioning(body)
+		if err != nil {
+			ours(t, err)
+			return
+		}
+		var want struct {
+			XMLName xml.Name `xml:"VersioningConfiguration"`
+			Status  string
+		}
+		d := xml.NewDecoder(bytes.NewReader(body))
+		d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+		if err := d.Decode(&want); err != nil {
+			return // it refuses more: control characters, for one
+		}
+		if status := map[state.Versioning]string{state.Versioned: versioningEnabled, state.Suspended: versioningSuspended}[to]; status == "" || status != want.Status {
+			t.Errorf("%d, encoding/xml reads %q", to, want.Status)
+		}
+	})
+}
+
+// FuzzACL looks for access lists that are taken and that are not one of the two that a
+// bucket can have, and for those that are refused in other words than ours.
+func FuzzACL(f *testing.F) {
+	const id = "owner"
+	own := `<Owner><ID>owner</ID></Owner>`
+	line := func(who, may string) string {
+		return "<Grant><Grantee>" + who + "</Grantee><Permission>" + may + "</Permission></Grant>"
+	}
+	for _, grants := range []string{
+		line("<ID>owner</ID>", fullControl), line("<ID>owner</ID>", fullControl) + line("<URI>"+allUsers+"</URI>", "READ"),
+		line("<ID>other</ID>", "WRITE"), line("<EmailAddress>a@b</EmailAddress>", "READ_ACP"), "<Grant/>",
+	} {
+		f.Add("<AccessControlPolicy>"+own+"<AccessControlList>"+grants+"</AccessControlList></AccessControlPolicy>", "id=owner", `uri="`+allUsers+`"`)
+	}
+	f.Add("<AccessControlPolicy/>", "id=owner,uri=x", "emailAddress=a@b, ,")
+	f.Fuzz(func(t *testing.T, body, control, read string) {
+		public, err := readACL([]byte(body), id)
+		var e *Error
+		switch {
+		case err != nil && (!errors.As(err, &e) || codes[e.Code].status < 400 || e.Code == MalformedXML || e.Message == ""):
+			t.Errorf("%v", err)
+		case err == nil:
+			var want struct {
+				Owner struct{ ID string }
+				Grant []struct {
+					Grantee    struct{ ID, URI string }
+					Permission string
+				} `xml:"AccessControlList>Grant"`
+			}
+			if xml.Unmarshal([]byte(body), &want) != nil {
+				break // it refuses more
+			}
+			owns, all := false, false
+			for _, g := range want.Grant {
+				owns = owns || strings.TrimSpace(g.Grantee.ID) == id && g.Permission == fullControl
+				all = all || strings.TrimSpace(g.Grantee.URI) == allUsers && g.Permission == "READ"
+			}
+			if strings.TrimSpace(want.Owner.ID) != id || !owns || all != public {
+				t.Errorf("public %v of %q, encoding/xml reads %+v", public, body, want)
+			}
+		}
+		h := http.Header{"X-Amz-Grant-Full-Control": {control}, "X-Amz-Grant-Read": {read}}
+		public, given, err := bucketACL(h, id)
+		if err != nil {
+			if !errors.As(err, &e) || codes[e.Code].status < 400 || e.Message == "" {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if !given || !strings.Contains(control, id) || public && !strings.Contains(read, allUsers) {
+			t.Errorf("%q and %q: public %v, given %v", control, read, public, given)
 		}
 	})
 }

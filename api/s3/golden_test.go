@@ -196,6 +196,26 @@ func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	}
 }
 
+func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"public_create", call{method: "PUT", path: "/new", header: []string{"x-amz-acl: public-read"}}},
+		{"public_put_acl", call{method: "PUT", path: "/shown?acl", header: []string{"x-amz-acl: private"}}},
+		{"public_put_acl_malformed", call{method: "PUT", path: "/shown?acl", body: "<AccessControlPolicy/>"}},
+		{"public_put_acl_not_implemented", call{method: "PUT", path: "/shown?acl", header: []string{"x-amz-acl: authenticated-read"}}},
+		{"public_bucket_acl", call{method: "GET", path: "/shown?acl"}},
+		{"public_policy_status", call{method: "GET", path: "/shown?policyStatus"}},
+		{"public_object_acl", call{method: "GET", path: "/shown/k?acl"}},
+		{"public_put", call{method: "PUT", path: "/shown/k", body: "x", header: []string{"x-amz-acl: public-read"}}},
+		{"public_put_private", call{method: "PUT", path: "/shown/k", body: "x", header: []string{"x-amz-acl: private"}}},
+		{"private_put_public", call{method: "PUT", path: "/photos/k", body: "x", header: []string{"x-amz-acl: public-read"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call, (*world).shown) })
+	}
+}
+
 func TestAnswersAboutVersionsKeepTheirForm(t *testing.T) {
 	const many = `<Delete><Object><Key>k</Key></Object><Object><Key>k</Key><VersionId>null</VersionId></Object><Object><Key>gone</Key><VersionId>{marker}</VersionId></Object>` +
 		`<Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>dir/two</Key><VersionId>a b</VersionId></Object><Object><Key>dir/two</Key><ETag>"x"</ETag></Object></Delete>`

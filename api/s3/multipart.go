@@ -63,7 +63,7 @@ func kindOf(h http.Header) (a *algorithm, composite bool, err error) {
 }
 
 func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
-	if err := checkPut(r.Header); err != nil {
+	if err := s.checkPut(r); err != nil {
 		return err
 	}
 	attributes, err := attributesOf(r.Header)

@@ -21,7 +21,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	if r.query.has("versionId") {
 		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
-	if err := checkPut(r.Header); err != nil {
+	if err := s.checkPut(r); err != nil {
 		return err
 	}
 	a, err := attributesOf(r.Header)

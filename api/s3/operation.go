@@ -78,6 +78,7 @@ func (s *surface) operations() []operation {
 		{"PutBucketVersioning", bucket, put, "versioning", false, needWrite, s.putVersioning},
 		{"ListObjectVersions", bucket, get, "versions", false, needRead, s.listVersions},
 		{"GetBucketAcl", bucket, get, "acl", false, needRead, s.probe(probeACL)},
+		{"PutBucketAcl", bucket, put, "acl", false, needWrite, s.putBucketACL},
 		{"GetBucketPolicyStatus", bucket, get, "policyStatus", false, needRead, s.probe(probePolicyStatus)},
 		{"GetBucketLifecycleConfiguration", bucket, get, "lifecycle", false, needRead, s.probe(nothing(NoSuchLifecycleConfiguration, "the lifecycle configuration does not exist"))},
 		{"GetBucketPolicy", bucket, get, "policy", false, needRead, s.probe(nothing(NoSuchBucketPolicy, "the bucket policy does not exist"))},

@@ -13,6 +13,11 @@ import (
 // request: content takes as long as it takes.
 const stallTimeout = time.Minute
 
+// leastBytes is how much of a body has to come in each stallTimeout that a client is
+// waited for. A body takes memory that other bodies wait for, so a byte now and then
+// is not enough; 546 bytes a second are, which slow lines have for several parts at once.
+const leastBytes = 32 << 10
+
 // grains is how often within stallTimeout a deadline is set anew at the most: it
 // costs a timer.
 const grains = 12
@@ -41,19 +46,31 @@ type patient struct {
 	stall   time.Duration
 	until   time.Time // when all has to be there; zero: whenever
 	set     time.Time // when the deadline was set last
+
+	// Since the last leastBytes:
+	got    int
+	waited time.Duration // for the client; what this side takes is not its fault
 }
 
 // Read reads from the body. What it cannot read is the client's mistake.
 func (p *patient) Read(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(p.set) > p.stall/grains {
+	now := time.Now()
+	if now.Sub(p.set) > p.stall/grains {
 		p.set = now
-		at := now.Add(p.stall)
+		at := now.Add(p.stall - p.waited)
 		if !p.until.IsZero() && p.until.Before(at) {
 			at = p.until
 		}
 		_ = p.control.SetReadDeadline(at)
 	}
 	n, err := p.r.Read(b)
+	p.got, p.waited = p.got+n, p.waited+time.Since(now)
+	if p.got >= leastBytes {
+		if p.waited > p.stall/2 {
+			p.set = time.Time{} // the deadline that is set is too soon now
+		}
+		p.got, p.waited = 0, 0
+	}
 	if err == nil {
 		return n, nil
 	}

@@ -54,6 +54,31 @@ func TestAClientThatStopsSendingIsCut(t *testing.T) {
 	}
 }
 
+func TestAClientThatHardlySendsIsCut(t *testing.T) {
+	w, ended := hasty(t, 400*time.Millisecond)
+	out, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 1000000\n\n")
+	stop, sent := make(chan struct{}), make(chan struct{})
+	go func() { // it never stops for as long as it may
+		defer close(sent)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_, _ = out.Write([]byte("x"))
+			case <-stop:
+				return
+			}
+		}
+	}()
+	if got, body := readAnswer(t, in, "PUT"); got.StatusCode != 400 || !strings.Contains(body, "RequestTimeout") {
+		t.Errorf("%d %s", got.StatusCode, body)
+	}
+	<-ended
+	close(stop)
+	<-sent
+}
+
 func TestAClientThatStopsTakingIsCut(t *testing.T) {
 	w, ended := hasty(t, 100*time.Millisecond)
 	w.fake.mu.Lock()

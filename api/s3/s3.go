@@ -37,8 +37,10 @@ import (
 type Objects interface {
 	// Buckets returns an account's buckets by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
-	// CreateBucket makes a bucket, or returns state.ErrExists.
-	CreateBucket(ctx context.Context, a state.AccountID, name string) error
+	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
+	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
+	// SetPublic has everybody see the objects of a bucket by their CIDs, or nobody.
+	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
 	// Cors returns a bucket's rules for scripts of other origins, or
 	// state.ErrNoBucket.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)

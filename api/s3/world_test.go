@@ -158,6 +158,13 @@ func (w *world) must(t testing.TB, status int, c call) *httptest.ResponseRecorde
 func (w *world) put(t testing.TB, path, body string, header ...string) {
 	t.Helper()
 	bucket, _, _ := strings.Cut(path[1:], "/")
-	_ = w.fake.CreateBucket(context.Background(), w.who.Account, bucket) // it may be there
+	_ = w.fake.CreateBucket(context.Background(), w.who.Account, bucket, false) // it may be there
 	w.must(t, http.StatusOK, call{method: "PUT", path: path, body: body, header: header})
+}
+
+// shown makes a public bucket with an object.
+func (w *world) shown(t testing.TB) {
+	t.Helper()
+	w.must(t, http.StatusOK, call{method: "PUT", path: "/shown", header: []string{"x-amz-acl: public-read"}})
+	w.must(t, http.StatusOK, call{method: "PUT", path: "/shown/k"})
 }

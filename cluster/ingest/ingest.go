@@ -99,6 +99,9 @@ const (
 	// transaction of the block store. A body has three batches in memory at most.
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 96 << 20
+	// DefaultArriving is less than DefaultMemory by what waits in the windows of streams,
+	// which is not counted.
+	DefaultArriving = 64 << 20
 	// memoryPatience is the longest that a body waits for memory that others have.
 	memoryPatience = 30 * time.Second
 )
@@ -116,8 +119,10 @@ type Options struct {
 	Owner   func(state.RootKey) string // of a root's blocks
 	Now     func() time.Time
 	Logger  *slog.Logger
-	Batch   int   // bytes that are stored and sent together; 0: DefaultBatch
-	Memory  int64 // bytes of all bodies in memory, and of all that others put here; 0: DefaultMemory
+	// Bounds in bytes; 0 is the default of each.
+	Batch    int   // stored and sent together
+	Memory   int64 // of all bodies in memory
+	Arriving int64 // of all that others put here and that is not stored yet
 }
 
 // Ingest stores content on several nodes.
@@ -146,9 +151,12 @@ func New(opts Options) *Ingest {
 		opts.Memory = DefaultMemory
 	}
 	opts.Memory = max(opts.Memory, 4*int64(opts.Batch))
+	if opts.Arriving == 0 {
+		opts.Arriving = min(DefaultArriving, opts.Memory)
+	}
 	i := &Ingest{
 		opts: opts, keeper: newKeeper(opts), pool: newPool(opts.Network),
-		bodies: semaphore.NewWeighted(opts.Memory), arriving: semaphore.NewWeighted(opts.Memory),
+		bodies: semaphore.NewWeighted(opts.Memory), arriving: semaphore.NewWeighted(opts.Arriving),
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i

@@ -104,7 +104,9 @@ type rest struct {
 func (r *rest) Read(b []byte) (int, error) {
 	if len(r.first) > 0 { // its memory is taken
 		n := copy(b, r.first)
-		r.first = r.first[n:]
+		if r.first = r.first[n:]; len(r.first) < firstPiece { // and let go, what is there is a copy
+			r.first = append([]byte(nil), r.first...)
+		}
 		return n, nil
 	}
 	if len(b) == 0 {

@@ -22,6 +22,7 @@ import (
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
+	"golang.org/x/sync/semaphore"
 )
 
 // bytesOf are n bytes, the same for a seed.
@@ -543,15 +544,15 @@ func (w *world) wantClean() {
 		if g := n.guards.count(); g > 0 {
 			w.Errorf("node %s: %d guards are left", id, g)
 		}
-		for name, m := range map[string]interface {
-			TryAcquire(int64) bool
-			Release(int64)
-		}{"bodies": n.bodies, "arriving": n.arriving} {
-			if !m.TryAcquire(n.opts.Memory) {
+		for name, m := range map[string]struct {
+			*semaphore.Weighted
+			all int64
+		}{"bodies": {n.bodies, n.opts.Memory}, "arriving": {n.arriving, n.opts.Arriving}} {
+			if !m.TryAcquire(m.all) {
 				w.Errorf("node %s: memory of %s is not given back", id, name)
 				continue
 			}
-			m.Release(n.opts.Memory)
+			m.Release(m.all)
 		}
 	}
 }

@@ -51,6 +51,10 @@ func (n *Node) hidden(owner string) bool {
 	return err != nil || root.Private()
 }
 
+// maxAhead is how many blocks of 1 MiB this node reads ahead in all files together:
+// who takes what is read slowly holds them.
+const maxAhead = 64
+
 // files imports and reads files, for the content use case.
 type files struct {
 	peer    *peer.Peer
@@ -58,7 +62,7 @@ type files struct {
 	members func() []state.Node
 	down    func(state.NodeID) bool // known not to answer
 	now     func() time.Time
-	buffers dag.Buffers // of files that are read
+	buffers *dag.Buffers // of files that are read
 }
 
 // Import implements content.Store.

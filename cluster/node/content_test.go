@@ -82,7 +82,7 @@ func BenchmarkReadFile(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	f := &files{blocks: store}
+	f := &files{blocks: store, buffers: dag.NewBuffers(maxAhead)}
 	root, size, err := f.Import(b.Context(), "file", bytes.NewReader(peertest.Bytes(1, 64<<20)))
 	if err != nil {
 		b.Fatal(err)

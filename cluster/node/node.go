@@ -379,7 +379,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
 		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
-	readable := &files{peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
+	readable := &files{buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: readable,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,

@@ -138,11 +138,26 @@ func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.B
 	return all, err
 }
 
-// CreateBucket makes a bucket. Errors: state.ErrExists, state.ErrInvalid,
-// state.ErrTooLarge when the account has its most buckets.
-func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name string) error {
-	_, err := o.opts.State.Propose(ctx, &state.CreateBucket{Bucket: state.Bucket{Account: a, Name: name, Created: o.now()}})
+// CreateBucket makes a bucket, whose objects everybody may see if it is public.
+// Errors: state.ErrExists, state.ErrInvalid, state.ErrTooLarge when the account has its
+// most buckets.
+func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error {
+	_, err := o.opts.State.Propose(ctx, &state.CreateBucket{
+		Bucket: state.Bucket{Account: a, Name: name, Created: o.now(), Public: public},
+	})
 	return wrap("create bucket", err)
+}
+
+// SetPublic shows everybody the objects of a bucket, or hides them again: those that
+// are put from now on at once, the others within what it takes to go through them.
+// Errors: state.ErrNoBucket.
+func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error {
+	b, err := o.Bucket(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	_, err = o.opts.State.Propose(ctx, &state.SetBucketPublic{Account: a, Name: name, Born: b.Born, Public: public})
+	return wrap("set bucket public", err)
 }
 
 // DeleteBucket removes an empty bucket, and the uploads that are open in it.

@@ -162,7 +162,7 @@ func (w *world) told(want string) {
 
 func (w *world) bucket(name string) {
 	w.t.Helper()
-	if err := w.objects.CreateBucket(w.t.Context(), w.account, name); err != nil {
+	if err := w.objects.CreateBucket(w.t.Context(), w.account, name, false); err != nil {
 		w.t.Fatal(err)
 	}
 }

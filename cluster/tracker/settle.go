@@ -16,8 +16,9 @@ const (
 )
 
 // Settler moves, on the leader, the pins that one log entry had no room for to
-// the status of their roots, and clears accounts that were closed, buckets that were
-// deleted and uploads that have ended. All fields are required.
+// the status of their roots, clears accounts that were closed, buckets that were deleted
+// and uploads that have ended, and has objects follow the setting of their bucket. All
+// fields are required.
 type Settler struct {
 	Self   state.NodeID
 	State  State
@@ -61,11 +62,12 @@ func (s *Settler) pass(ctx context.Context) error {
 		closed, cerr := view.Closing(state.MaxReports)
 		buckets, berr := view.Emptying(state.MaxReports)
 		uploads, uerr := view.Ended(state.MaxReports)
+		turning, terr := view.Turning(state.MaxReports)
 		release()
-		if err := errors.Join(err, cerr, berr, uerr); err != nil {
+		if err := errors.Join(err, cerr, berr, uerr, terr); err != nil {
 			return wrap("read what is to be settled", err)
 		}
-		if len(roots)+len(closed)+len(buckets)+len(uploads) == 0 {
+		if len(roots)+len(closed)+len(buckets)+len(uploads)+len(turning) == 0 {
 			return nil
 		}
 		if len(roots) > 0 {
@@ -86,6 +88,11 @@ func (s *Settler) pass(ctx context.Context) error {
 		if len(uploads) > 0 {
 			if _, err := s.State.Propose(ctx, &state.ClearUploads{Items: uploads}); err != nil {
 				return wrap("clear ended uploads", err)
+			}
+		}
+		if len(turning) > 0 {
+			if _, err := s.State.Propose(ctx, &state.TurnBuckets{Items: turning}); err != nil {
+				return wrap("turn buckets", err)
 			}
 		}
 	}

@@ -114,6 +114,10 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 		return server.Run(ctx)
 	})
 	g.Go(func() error {
+		limitMemory(ctx)
+		return nil
+	})
+	g.Go(func() error {
 		a.welcome(ctx, c, n, server.Addrs(), logger)
 		return nil
 	})

@@ -71,6 +71,57 @@ func BenchmarkApplyPutObject(b *testing.B) {
 	}
 }
 
+// A put over a key that is there, 256 in an entry: the old version goes, or stays.
+func BenchmarkApplyPutOver(b *testing.B) {
+	for name, to := range map[string]Versioning{"without versions": Unversioned, "versions kept": Versioned, "versions suspended": Suspended} {
+		b.Run(name, func(b *testing.B) {
+			d := newOnDisk(b)
+			bucket := d.shelf(b)
+			if to != Unversioned {
+				d.apply(b, &SetVersioning{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Versioning: to})
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				cmds := make([]Command, 256)
+				for i := range cmds {
+					o := benchObject(b, n, fmt.Sprintf("folder/%09d", n%4096))
+					cmds[i] = &PutObject{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: o, Content: benchContent(o.Root)}
+					n++
+				}
+				d.apply(b, cmds...)
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
+// The largest change of versions: each of 1,000 keys loses the current one, and an
+// old one becomes current.
+func BenchmarkApplyDelete1000Versions(b *testing.B) {
+	d := newOnDisk(b)
+	bucket := d.shelf(b)
+	d.apply(b, &SetVersioning{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Versioning: Versioned})
+	b.ReportAllocs()
+	for n := 0; b.Loop(); {
+		b.StopTimer()
+		drop := &DeleteObjects{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Marker: "m", Created: 1}
+		var puts []Command
+		for i := range MaxDeleteKeys {
+			k := fmt.Sprintf("folder/%09d", i)
+			for range 2 {
+				o := benchObject(b, n, k)
+				puts = append(puts, &PutObject{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: o, Content: benchContent(o.Root)})
+				n++
+			}
+			drop.Keys, drop.IDs = append(drop.Keys, k), append(drop.IDs, VersionID(fmt.Sprintf("%036d", n-1)))
+		}
+		d.apply(b, puts...)
+		b.StartTimer()
+		d.apply(b, drop)
+	}
+}
+
 // The largest upload becomes an object, and the entries after it free its 10,000 parts.
 func BenchmarkApplyCompleteOf10000(b *testing.B) {
 	for name, allowance := range map[string]uint64{

@@ -84,8 +84,8 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 	if !ValidBucketName(b.Name) || b.Created <= 0 || b.Created > maxCreated {
 		return Result{}, Errorf(CodeInvalid, "%q is no name of a bucket", b.Name)
 	}
-	if b.Versioning != Unversioned {
-		return Result{}, Errorf(CodeInvalid, "a new bucket keeps no versions")
+	if b.Versioning != Unversioned || b.Turning {
+		return Result{}, Errorf(CodeInvalid, "a new bucket keeps no versions and has no setting that has changed")
 	}
 	if err := liveAccount(tx, b.Account); err != nil {
 		return Result{}, err
@@ -146,8 +146,10 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, Errorf(CodeNotEmpty, "the bucket %q has %d objects or versions", b.Name, n)
 		}
 	}
-	if err := tx.Delete(bucketKey(b.Account, b.Name)); err != nil {
-		return Result{}, err
+	for _, k := range []key{bucketKey(b.Account, b.Name), turningKey(b.Account, b.Name)} {
+		if err := tx.Delete(k); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := tx.Delete(b.in(tableCors)); err != nil {
 		return Result{}, err
@@ -225,7 +227,7 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearEnded(tx, left, e); err != nil {
 			return err
 		}
-		for _, t := range []byte{tableBucket, tableCors, tableEmptying} {
+		for _, t := range []byte{tableTurning, tableBucket, tableCors, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
 			}
@@ -300,13 +302,21 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
+// naming is the link of a new version of the bucket to its content.
+func (v *Bucket) naming(o *Object, content *Content, s *succession) linking {
+	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public, drops: s.drops()}
+}
+
 // putObject writes an object as the current version, and makes the change of links
 // that was judged.
 func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry) error {
 	if err := s.write(tx, v, o); err != nil {
 		return err
 	}
-	return l.write(tx, e)
+	if err := l.write(tx, e); err != nil {
+		return err
+	}
+	return s.follow(tx, v, e)
 }
 
 // room refuses bytes above what a bucket can count.
@@ -375,7 +385,7 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err != nil {
 		return Result{}, err
 	}
-	l := linking{account: v.Account, link: link{o.Root, o.ID}, content: content, drops: s.drops()}
+	l := v.naming(&o, content, &s)
 	if err := l.judge(tx); err != nil {
 		return Result{}, err
 	}

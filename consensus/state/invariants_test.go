@@ -1,9 +1,11 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/ipfs/go-cid"
 )
@@ -34,7 +36,7 @@ func (m *machine) check() {
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
-		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime,
+		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tablePartSums, tableUnhashed,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
@@ -282,6 +284,15 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))
+		public := uint64(0)
+		for _, row := range m.rows(tableLink) {
+			if strings.HasPrefix(row.key, string(linksOf(r.Key))) && isPublic([]byte(row.value)) {
+				public++
+			}
+		}
+		if r.Public != public {
+			m.t.Errorf("root %s counts %d public links, has %d", r.Key, r.Public, public)
+		}
 		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Links != names || r.Refs+r.Guards+r.Links == 0 {
 			m.t.Errorf("root %s says %d refs, %d guards and %d links, has %d, %d and %d",
 				r.Key, r.Refs, r.Guards, r.Links, refs[r.Key], guards[r.Key], names)
@@ -343,7 +354,7 @@ func (v *Object) parts() (n int) {
 
 // wantVersions writes what versions that are not current should have in their tables,
 // and checks them against each other and the current ones.
-func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name func(AccountID, RootKey, VersionID)) {
+func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name func(*Bucket, *Object)) {
 	m.t.Helper()
 	of, versions, err := rowsIn[Object](m, tableVersion, a, part(table(tableVersion), a), 1<<20)
 	if err != nil {
@@ -390,7 +401,7 @@ func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name
 		if o.Size > 0 {
 			bump(m.t, want, b.stored(storedBytes), int(o.Size))
 		}
-		name(a, o.Root, o.ID)
+		name(b, o)
 	}
 }
 
@@ -400,11 +411,11 @@ func (m *machine) wantVersions(want *memory, a AccountID, buckets []Bucket, name
 func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 	m.t.Helper()
 	names := map[RootKey][]AccountID{}
-	name := func(a AccountID, k RootKey, id VersionID) {
+	name := func(a AccountID, k RootKey, id VersionID, public bool) {
 		if has, _ := has(want, linkKey(k, a, id)); has {
 			m.t.Errorf("two versions %s name root %s", id, k)
 		}
-		set(m.t, want, linkKey(k, a, id), nil)
+		set(m.t, want, linkKey(k, a, id), linkRow(public))
 		names[k] = append(names[k], a)
 		if !m.kept(k) {
 			m.t.Errorf("version %s names root %s, which is not kept", id, k)
@@ -416,11 +427,13 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			m.t.Fatal(err)
 		}
 		open := map[Incarnation]string{}
+		public := map[Incarnation]func(row key, l link) bool{}
 		for _, b := range buckets {
 			if open[b.Born] != "" {
 				m.t.Errorf("buckets %s and %s are one", b.Name, open[b.Born])
 			}
 			open[b.Born] = b.Name
+			public[b.Born] = m.wantPublic(want, &b)
 		}
 		of, rules, err := rowsIn[Cors](m, tableCors, a, part(table(tableCors), a), 1<<20)
 		if err != nil {
@@ -447,10 +460,12 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			}
 			bump(m.t, want, of[i].stored(storedKeys), 1)
 			bump(m.t, want, of[i].stored(storedBytes), int(o.Size))
-			name(a, o.Root, o.ID)
+			name(a, o.Root, o.ID, public[of[i].Born](of[i].objectKey(o.Key), link{o.Root, o.ID}))
 			m.wantBeside(want, of[i], o)
 		}
-		m.wantVersions(want, a, buckets, name)
+		m.wantVersions(want, a, buckets, func(b *Bucket, o *Object) {
+			name(a, o.Root, o.ID, public[b.Born](b.versionKey(o.Key, o.Created), link{o.Root, o.ID}))
+		})
 		of, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
 		if err != nil {
 			m.t.Fatal(err)
@@ -480,7 +495,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
 					m.t.Fatal(err)
 				}
-				name(a, p.Root, p.ID)
+				name(a, p.Root, p.ID, false)
 			}
 		}
 		m.wantEnded(want, a, name)
@@ -490,7 +505,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 
 // wantEnded writes what is left of an account's uploads that have ended, and compares
 // what they owe.
-func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, RootKey, VersionID)) {
+func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, RootKey, VersionID, bool)) {
 	m.t.Helper()
 	ends, err := endedIn(m, part(table(tableEnded), a), 1<<20)
 	if err != nil {
@@ -518,7 +533,7 @@ func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, Root
 			if err := put(want, b.partKey(u.ID, p.Number), &p); err != nil {
 				m.t.Fatal(err)
 			}
-			name(a, p.Root, p.ID)
+			name(a, p.Root, p.ID, false)
 		}
 	}
 	q, err := get[Quota](m, quotaKey(a))
@@ -527,5 +542,31 @@ func (m *machine) wantEnded(want *memory, a AccountID, name func(AccountID, Root
 	}
 	if q != nil && q.Ending != owed {
 		m.t.Errorf("%s counts %d bytes as freed, its uploads owe %d", a, q.Ending, owed)
+	}
+}
+
+// wantPublic tells of a bucket's records whether their links should count as public:
+// as the bucket says, but for those that a walk has not come to, which may be either.
+func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool {
+	m.t.Helper()
+	next, turning, err := m.Get(turningKey(b.Account, b.Name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if turning {
+		set(m.t, want, turningKey(b.Account, b.Name), next)
+	}
+	if b.Turning != turning {
+		m.t.Errorf("bucket %q is walked through %v, there is a mark %v", b.Name, b.Turning, turning)
+	}
+	return func(row key, l link) bool {
+		if !turning || bytes.Compare(row, next) < 0 {
+			return b.Public
+		}
+		now, _, err := m.Get(linkKey(l.root, b.Account, l.id))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return isPublic(now)
 	}
 }

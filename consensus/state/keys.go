@@ -51,7 +51,8 @@ const (
 	tablePartSums    = 'z' // account, incarnation, version -> PartSums
 	tableUnhashed    = 'j' // account, incarnation, version without a BLAKE3 hash -> its key
 	tableCors        = 'h' // account, incarnation -> Cors
-	tableLink        = 'q' // root, account, version -> -
+	tableTurning     = 'y' // account, name of a bucket whose setting has changed -> key to go on from
+	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 

@@ -84,7 +84,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}}, Origins: []string{"/o"},
 	}
 	linked := root
-	linked.Links = 300
+	linked.Links, linked.Public = 300, 299
 	add("root-1", root.Code)
 	add("root-2", linked.Code)
 	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
@@ -95,7 +95,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
 		Blake3: blake3,
 	}
-	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended}).Code)
+	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended, Public: true, Turning: true}).Code)
 	add("cors", (&Cors{Rules: []CorsRule{{
 		ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: -1,
 	}}}).Code)

@@ -21,6 +21,7 @@ type linking struct {
 	account AccountID
 	link
 	content *Content // nil: the root is there, and another link of the account names it
+	public  bool     // it counts as public
 	drops   []link
 
 	// What judge found.
@@ -162,7 +163,7 @@ func (l *linking) freed(r Reader) (uint64, error) {
 // write makes the change that was judged. The new link is there before the old ones
 // go: shared blocks stay referenced.
 func (l *linking) write(tx Tx, e *entry) error {
-	if err := tx.Set(linkKey(l.root, l.account, l.id), nil); err != nil {
+	if err := tx.Set(linkKey(l.root, l.account, l.id), linkRow(l.public)); err != nil {
 		return err
 	}
 	bind := l.join
@@ -205,7 +206,8 @@ func (l *linking) charge(tx Tx, size uint64) error {
 // found makes the record of content that is new here: born held. It looks nothing up
 // that cannot be there: what is new costs the most look-ups.
 func (l *linking) found(tx Tx, e *entry) error {
-	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks, Links: 1}
+	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks}
+	root.link(l.public)
 	nodes, err := onlyMembers(tx, l.content.Nodes)
 	if err != nil {
 		return err
@@ -237,7 +239,7 @@ func (l *linking) finish(tx Tx, e *entry) error {
 		root.Born, root.Status, root.Detail = e.index, Queued, ""
 	}
 	root.Size, root.Blocks = l.content.Bytes, l.content.Blocks
-	root.Links++
+	root.link(l.public)
 	if err := l.hold(tx, root, root.Nodes()); err != nil {
 		return err
 	}
@@ -292,8 +294,9 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 // join adds a link to what is pinned. Where it is kept stays as it is.
 func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
-	if root.Links++; root.Links == 1 && root.Private() {
-		e.fx.touch(root) // what replaced it guarded it, and everybody saw it
+	private := root.Private()
+	if root.link(l.public); root.Private() != private {
+		e.fx.touch(root) // what replaced it guarded it, and everybody saw it; or nobody did
 	}
 	if err := l.charge(tx, root.Size); err != nil {
 		return err
@@ -311,7 +314,7 @@ func (l *linking) join(tx Tx, e *entry) error {
 // unlink ends one link; a root that nothing refers to goes away.
 func unlink(tx Tx, a AccountID, l link, e *entry) error {
 	row := linkKey(l.root, a, l.id)
-	linked, err := has(tx, row)
+	value, linked, err := tx.Get(row)
 	if err != nil {
 		return err
 	}
@@ -325,13 +328,17 @@ func unlink(tx Tx, a AccountID, l link, e *entry) error {
 	if err := tx.Delete(row); err != nil {
 		return err
 	}
+	private := root.Private()
 	root.Links--
+	if isPublic(value) {
+		root.Public--
+	}
 	if err := unbill(tx, a, root); err != nil {
 		return err
 	}
 	if root.needed() {
-		if root.Links == 0 {
-			e.fx.touch(root) // it may be private no longer
+		if root.Private() != private {
+			e.fx.touch(root)
 		}
 		return put(tx, rootKey(root.Key), root)
 	}

@@ -13,20 +13,24 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 29).Draw(t, "naming") {
-	case 27, 28:
+	switch rapid.IntRange(0, 32).Draw(t, "naming") {
+	case 30, 31:
 		return d.hash()
-	case 29:
+	case 32:
 		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
 	case 23, 24:
 		return &SetVersioning{
 			Account: d.account, Bucket: d.name, Born: d.b.Born,
 			Versioning: rapid.SampledFrom([]Versioning{Unversioned, Versioned, Versioned, Suspended, Suspended}).Draw(t, "versioning"),
 		}
+	case 27, 28:
+		return &SetBucketPublic{Account: d.account, Name: d.name, Born: d.b.Born, Public: rapid.Bool().Draw(t, "public")}
+	case 29:
+		return &TurnBuckets{Items: []BucketName{{d.account, d.name}, {bob, "two"}}}
 	case 22:
 		return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{30, 60, 90, 150, Unlimited}).Draw(t, "allowance")}
 	case 0, 1:
-		return &CreateBucket{Bucket: Bucket{Account: d.account, Name: d.name, Created: 1}}
+		return &CreateBucket{Bucket: Bucket{Account: d.account, Name: d.name, Created: 1, Public: rapid.Bool().Draw(t, "public")}}
 	case 2:
 		return &DeleteBucket{Account: d.account, Name: d.name, Born: d.b.Born}
 	case 3, 4, 5, 6, 7:

@@ -39,6 +39,8 @@ type Bucket struct {
 	Born       Incarnation
 	Created    Millis
 	Versioning Versioning
+	Public     bool // its versions may be seen by everybody, by their CIDs
+	Turning    bool // there may be versions in it that do not follow Public yet
 }
 
 // Code implements the record's form.
@@ -49,6 +51,8 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Born)
 	codec.Int(c, &v.Created)
 	codec.Uint(c, &v.Versioning)
+	codec.Bool(c, &v.Public)
+	codec.Bool(c, &v.Turning)
 }
 
 // VersionID names one version of one object, and one part; it is unique, and its

@@ -86,6 +86,7 @@ type Root struct {
 	Copies  []Copy // by node
 	Origins []string
 	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
+	Public  uint64 // links that count as public
 }
 
 // Code implements the record's form. Version 2 is written only where there are
@@ -108,6 +109,7 @@ func (v *Root) Code(c *codec.Coder) {
 	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
 	if version >= 2 {
 		codec.Uint(c, &v.Links)
+		codec.Uint(c, &v.Public)
 	}
 }
 
@@ -379,8 +381,8 @@ func releaseGuards(tx Tx, k RootKey, e *entry) error {
 func (v *Root) needed() bool { return v.Refs+v.Guards+v.Links > 0 }
 
 // Private tells whether nobody but the cluster may see the content: objects name it,
-// and no pin does.
-func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 }
+// none of a public bucket, and no pin does.
+func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 && v.Public == 0 }
 
 // keepOrRemove writes a root back, or removes it when nothing needs it.
 func keepOrRemove(tx Tx, root *Root, e *entry) error {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -337,8 +336,8 @@ type PartRef struct {
 
 // CompleteUpload makes an object of parts of an upload, which ends with all of its
 // parts; those that the entry has no room for are freed by ClearUploads. When the
-// upload is gone and the current object is the one that it made, nothing changes: the
-// client asks again.
+// upload is gone and the current object is the one that it made, or the version is
+// there, nothing changes: the client asks again.
 type CompleteUpload struct {
 	Account AccountID
 	Bucket  string
@@ -381,15 +380,20 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if u == nil {
-		made, err := b.version(tx, old, o.Key, o.ID)
-		if err == nil && made == nil && o.Upload != "" && old != nil && old.Upload == o.Upload {
-			made = old
-		}
-		if err != nil || made == nil {
-			return Result{}, cmp.Or(err, error(ErrNoUpload))
-		}
-		return b.made(made), nil
+	there, err := b.version(tx, old, o.Key, o.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	switch {
+	case u != nil && there != nil:
+		return Result{}, Errorf(CodeExists, "there is a version %s already", o.ID)
+	case u != nil:
+	case there != nil:
+		return b.made(there), nil
+	case o.Upload != "" && old != nil && old.Upload == o.Upload:
+		return b.made(old), nil
+	default:
+		return Result{}, ErrNoUpload
 	}
 	if err := v.If.Judge(old); err != nil {
 		return Result{}, err
@@ -413,7 +417,8 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return err
 		}
-		l := linking{account: v.Account, link: link{o.Root, o.ID}, content: &v.Content}
+		l := b.naming(&o, &v.Content, &s)
+		l.drops = nil
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}

@@ -192,8 +192,8 @@ type succession struct {
 	after   Millis  // the time of the newest
 }
 
-// succeed finds what a new version of a key, or a delete marker, succeeds. It says of
-// the new one whether it has an id of its own.
+// succeed finds what a new version of a key, or a delete marker, succeeds, whose id no
+// version of the key has. It says of the new one whether it has an id of its own.
 func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error) {
 	s.current = current
 	if current != nil {
@@ -202,11 +202,6 @@ func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error)
 	o.Versioned = v.Versioning == Versioned
 	if v.Versioning == Unversioned {
 		return s, nil
-	}
-	if taken, err := v.version(r, current, o.Key, o.ID); err != nil {
-		return s, err
-	} else if taken != nil {
-		return s, Errorf(CodeExists, "there is a version %s already", o.ID)
 	}
 	if current == nil {
 		newest, err := v.newestOld(r, o.Key)
@@ -288,6 +283,15 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	return v.shelve(tx, o)
 }
 
+// follow has a version that stays count as the bucket's setting says: where it lies
+// from now on a walk may have been already.
+func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
+	if !s.stays || !v.Turning {
+		return nil
+	}
+	return v.turnLink(tx, link{s.current.Root, s.current.ID}, e)
+}
+
 // mark makes a delete marker the newest version of a key. Made again with the same
 // id nothing changes.
 func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, error) {
@@ -307,6 +311,9 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 			if err := unlink(tx, v.Account, l, e); err != nil {
 				return DidNothing, err
 			}
+		}
+		if err := s.follow(tx, v, e); err != nil {
+			return DidNothing, err
 		}
 		there = &marker
 	}

@@ -19,7 +19,8 @@ func LevelOf(cmd state.Command) state.Level {
 		return 2
 	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.PutObject, *state.CopyObject, *state.DeleteObjects,
 		*state.SetObjectTags, *state.CreateUpload, *state.AbortUpload, *state.PutPart, *state.CopyPart, *state.CompleteUpload,
-		*state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketCors, *state.SetObjectHash:
+		*state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets, *state.SetBucketCors,
+		*state.SetObjectHash:
 		return 3
 	}
 	return 0

@@ -74,5 +74,8 @@ func namings() []state.Command {
 		&state.Fence{Node: "node", Epoch: 3},
 		&state.SetVersioning{Account: "account", Bucket: "bucket", Born: born, Versioning: state.Suspended},
 		&state.ClearUploads{Items: []state.UploadRef{{Account: "account", Born: born, ID: "up"}}},
+		&state.CreateBucket{Bucket: state.Bucket{Account: "account", Name: "shown", Created: 4, Public: true}},
+		&state.SetBucketPublic{Account: "account", Name: "shown", Born: born, Public: true},
+		&state.TurnBuckets{Items: []state.BucketName{{Account: "account", Name: "shown"}}},
 	}
 }

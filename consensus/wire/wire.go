@@ -9,6 +9,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -63,6 +64,8 @@ const (
 	kindFence            = 45
 	kindSetVersioning    = 46
 	kindClearUploads     = 47
+	kindSetBucketPublic  = 48
+	kindTurnBuckets      = 49
 	kindSetBucketCors    = 50
 	kindSetObjectHash    = 51
 )
@@ -89,144 +92,82 @@ type Command struct {
 	Body state.Command
 }
 
-func kindOf(cmd state.Command) (uint16, error) {
-	switch cmd.(type) {
-	case *state.InitCluster:
-		return kindInitCluster, nil
-	case *state.UpdateNode:
-		return kindUpdateNode, nil
-	case *state.CreateTicket:
-		return kindCreateTicket, nil
-	case *state.JoinNode:
-		return kindJoinNode, nil
-	case *state.RemoveNode:
-		return kindRemoveNode, nil
-	case *state.CreateAccount:
-		return kindCreateAccount, nil
-	case *state.CreateKey:
-		return kindCreateKey, nil
-	case *state.RevokeKey:
-		return kindRevokeKey, nil
-	case *state.CreatePin:
-		return kindCreatePin, nil
-	case *state.ReplacePin:
-		return kindReplacePin, nil
-	case *state.DeletePin:
-		return kindDeletePin, nil
-	case *state.ReportCopies:
-		return kindReportCopies, nil
-	case *state.PlaceRoots:
-		return kindPlaceRoots, nil
-	case *state.SettleRoots:
-		return kindSettleRoots, nil
-	case *state.CheckState:
-		return kindCheckState, nil
-	case *state.ReportHash:
-		return kindReportHash, nil
-	case *state.GrantVote:
-		return kindGrantVote, nil
-	case *state.RaiseLevel:
-		return kindRaiseLevel, nil
-	case *state.ByKey:
-		return kindByKey, nil
-	case *state.CreateSession:
-		return kindCreateSession, nil
-	case *state.EndSession:
-		return kindEndSession, nil
-	case *state.NoteUses:
-		return kindNoteUses, nil
-	case *state.BySession:
-		return kindBySession, nil
-	case *state.RotateSigningKey:
-		return kindRotateSigningKey, nil
-	case *state.CreateOnce:
-		return kindCreateOnce, nil
-	case *state.OpenAccount:
-		return kindOpenAccount, nil
-	case *state.SetPassword:
-		return kindSetPassword, nil
-	case *state.CloseAccount:
-		return kindCloseAccount, nil
-	case *state.ClearAccounts:
-		return kindClearAccounts, nil
-	case *state.SetQuota:
-		return kindSetQuota, nil
-	case *state.GrantCredits:
-		return kindGrantCredits, nil
-	case *state.ReportArrivals:
-		return kindReportArrivals, nil
+// commands makes a command of each kind, to be filled.
+var commands = map[uint16]func() state.Command{
+	kindInitCluster:      func() state.Command { return new(state.InitCluster) },
+	kindUpdateNode:       func() state.Command { return new(state.UpdateNode) },
+	kindCreateTicket:     func() state.Command { return new(state.CreateTicket) },
+	kindJoinNode:         func() state.Command { return new(state.JoinNode) },
+	kindRemoveNode:       func() state.Command { return new(state.RemoveNode) },
+	kindCreateAccount:    func() state.Command { return new(state.CreateAccount) },
+	kindCreateKey:        func() state.Command { return new(state.CreateKey) },
+	kindRevokeKey:        func() state.Command { return new(state.RevokeKey) },
+	kindCreatePin:        func() state.Command { return new(state.CreatePin) },
+	kindReplacePin:       func() state.Command { return new(state.ReplacePin) },
+	kindDeletePin:        func() state.Command { return new(state.DeletePin) },
+	kindReportCopies:     func() state.Command { return new(state.ReportCopies) },
+	kindPlaceRoots:       func() state.Command { return new(state.PlaceRoots) },
+	kindSettleRoots:      func() state.Command { return new(state.SettleRoots) },
+	kindCheckState:       func() state.Command { return new(state.CheckState) },
+	kindReportHash:       func() state.Command { return new(state.ReportHash) },
+	kindGrantVote:        func() state.Command { return new(state.GrantVote) },
+	kindRaiseLevel:       func() state.Command { return new(state.RaiseLevel) },
+	kindByKey:            func() state.Command { return new(state.ByKey) },
+	kindCreateSession:    func() state.Command { return new(state.CreateSession) },
+	kindEndSession:       func() state.Command { return new(state.EndSession) },
+	kindNoteUses:         func() state.Command { return new(state.NoteUses) },
+	kindBySession:        func() state.Command { return new(state.BySession) },
+	kindRotateSigningKey: func() state.Command { return new(state.RotateSigningKey) },
+	kindCreateOnce:       func() state.Command { return new(state.CreateOnce) },
+	kindOpenAccount:      func() state.Command { return new(state.OpenAccount) },
+	kindSetPassword:      func() state.Command { return new(state.SetPassword) },
+	kindCloseAccount:     func() state.Command { return new(state.CloseAccount) },
+	kindClearAccounts:    func() state.Command { return new(state.ClearAccounts) },
+	kindSetQuota:         func() state.Command { return new(state.SetQuota) },
+	kindGrantCredits:     func() state.Command { return new(state.GrantCredits) },
+	kindReportArrivals:   func() state.Command { return new(state.ReportArrivals) },
+	kindCreateBucket:     func() state.Command { return new(state.CreateBucket) },
+	kindDeleteBucket:     func() state.Command { return new(state.DeleteBucket) },
+	kindClearBuckets:     func() state.Command { return new(state.ClearBuckets) },
+	kindPutObject:        func() state.Command { return new(state.PutObject) },
+	kindCopyObject:       func() state.Command { return new(state.CopyObject) },
+	kindDeleteObjects:    func() state.Command { return new(state.DeleteObjects) },
+	kindSetObjectTags:    func() state.Command { return new(state.SetObjectTags) },
+	kindCreateUpload:     func() state.Command { return new(state.CreateUpload) },
+	kindAbortUpload:      func() state.Command { return new(state.AbortUpload) },
+	kindPutPart:          func() state.Command { return new(state.PutPart) },
+	kindCopyPart:         func() state.Command { return new(state.CopyPart) },
+	kindCompleteUpload:   func() state.Command { return new(state.CompleteUpload) },
+	kindFence:            func() state.Command { return new(state.Fence) },
+	kindSetVersioning:    func() state.Command { return new(state.SetVersioning) },
+	kindClearUploads:     func() state.Command { return new(state.ClearUploads) },
+	kindSetBucketPublic:  func() state.Command { return new(state.SetBucketPublic) },
+	kindTurnBuckets:      func() state.Command { return new(state.TurnBuckets) },
+	kindSetBucketCors:    func() state.Command { return new(state.SetBucketCors) },
+	kindSetObjectHash:    func() state.Command { return new(state.SetObjectHash) },
+}
+
+// kinds are the numbers of the types of commands.
+var kinds = func() map[reflect.Type]uint16 {
+	all := make(map[reflect.Type]uint16, len(commands))
+	for kind, empty := range commands {
+		all[reflect.TypeOf(empty())] = kind
 	}
-	return kindOfNaming(cmd)
+	return all
+}()
+
+func kindOf(cmd state.Command) (uint16, error) {
+	if kind, ok := kinds[reflect.TypeOf(cmd)]; ok {
+		return kind, nil
+	}
+	return 0, fmt.Errorf("wire: %T has no kind number", cmd)
 }
 
 func newCommand(kind uint16) (state.Command, error) {
-	switch kind {
-	case kindInitCluster:
-		return new(state.InitCluster), nil
-	case kindUpdateNode:
-		return new(state.UpdateNode), nil
-	case kindCreateTicket:
-		return new(state.CreateTicket), nil
-	case kindJoinNode:
-		return new(state.JoinNode), nil
-	case kindRemoveNode:
-		return new(state.RemoveNode), nil
-	case kindCreateAccount:
-		return new(state.CreateAccount), nil
-	case kindCreateKey:
-		return new(state.CreateKey), nil
-	case kindRevokeKey:
-		return new(state.RevokeKey), nil
-	case kindCreatePin:
-		return new(state.CreatePin), nil
-	case kindReplacePin:
-		return new(state.ReplacePin), nil
-	case kindDeletePin:
-		return new(state.DeletePin), nil
-	case kindReportCopies:
-		return new(state.ReportCopies), nil
-	case kindPlaceRoots:
-		return new(state.PlaceRoots), nil
-	case kindSettleRoots:
-		return new(state.SettleRoots), nil
-	case kindCheckState:
-		return new(state.CheckState), nil
-	case kindReportHash:
-		return new(state.ReportHash), nil
-	case kindGrantVote:
-		return new(state.GrantVote), nil
-	case kindRaiseLevel:
-		return new(state.RaiseLevel), nil
-	case kindByKey:
-		return new(state.ByKey), nil
-	case kindCreateSession:
-		return new(state.CreateSession), nil
-	case kindEndSession:
-		return new(state.EndSession), nil
-	case kindNoteUses:
-		return new(state.NoteUses), nil
-	case kindBySession:
-		return new(state.BySession), nil
-	case kindRotateSigningKey:
-		return new(state.RotateSigningKey), nil
-	case kindCreateOnce:
-		return new(state.CreateOnce), nil
-	case kindOpenAccount:
-		return new(state.OpenAccount), nil
-	case kindSetPassword:
-		return new(state.SetPassword), nil
-	case kindCloseAccount:
-		return new(state.CloseAccount), nil
-	case kindClearAccounts:
-		return new(state.ClearAccounts), nil
-	case kindSetQuota:
-		return new(state.SetQuota), nil
-	case kindGrantCredits:
-		return new(state.GrantCredits), nil
-	case kindReportArrivals:
-		return new(state.ReportArrivals), nil
+	if empty, ok := commands[kind]; ok {
+		return empty(), nil
 	}
-	return newNaming(kind)
+	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }
 
 // EncodeCommand returns the bytes of one command.

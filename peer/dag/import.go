@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ipfs/boxo/chunker"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/balanced"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/helpers"
 	blocks "github.com/ipfs/go-block-format"
@@ -23,6 +22,8 @@ const (
 	importBatch = 8 << 20
 	// importBatchBlocks bounds the blocks of a batch, for content of tiny ones.
 	importBatchBlocks = 256
+	// headBytes are read of a chunk before there is memory for it.
+	headBytes = 32 << 10
 )
 
 // Import chunks r into a UnixFS file with raw leaves and BLAKE3-256 hashes,
@@ -44,7 +45,7 @@ func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]block
 		CidBuilder: builder,
 		Dagserv:    sink,
 	}
-	b, err := params.New(chunk.NewSizeSplitter(counted, ChunkSize))
+	b, err := params.New(&splitter{r: counted})
 	if err != nil {
 		return cid.Undef, 0, fmt.Errorf("dag: import: %w", err)
 	}
@@ -56,6 +57,40 @@ func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]block
 		return cid.Undef, counted.n, fmt.Errorf("dag: import: %w", err)
 	}
 	return node.Cid(), counted.n, nil
+}
+
+// splitter cuts a reader into chunks. It allocates a chunk once its first bytes have
+// come: a reader that waits for its turn to have memory has none while it waits.
+type splitter struct {
+	r    io.Reader
+	head [headBytes]byte
+	err  error // what comes instead of the next chunk
+}
+
+// Reader implements chunk.Splitter.
+func (s *splitter) Reader() io.Reader { return s.r }
+
+// NextBytes implements chunk.Splitter.
+func (s *splitter) NextBytes() ([]byte, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	var n int
+	if n, s.err = io.ReadAtLeast(s.r, s.head[:], 1); s.err != nil {
+		return nil, s.err
+	}
+	data := make([]byte, ChunkSize)
+	copy(data, s.head[:n])
+	more, err := io.ReadFull(s.r, data[n:])
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		s.err = io.EOF
+		return append([]byte(nil), data[:n+more]...), nil
+	}
+	s.err = err
+	return nil, err
 }
 
 // countingReader counts bytes and ends with its context.

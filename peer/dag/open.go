@@ -33,10 +33,16 @@ type Lender interface {
 }
 
 // Buffers is memory that the leaves of Files are read into, by those that are
-// Lenders. The zero value is ready.
+// Lenders. The zero value is ready, and has no bound.
 type Buffers struct {
-	small, large sync.Pool // of *[]byte
+	small, large sync.Pool     // of *[]byte
+	ahead        chan struct{} // a place for each block that is read ahead; nil: no bound
 }
+
+// NewBuffers returns Buffers whose files read so many blocks ahead, all together: who
+// reads slowly holds them for as long as it takes. Files beyond the bound read a block
+// when they need it.
+func NewBuffers(ahead int) *Buffers { return &Buffers{ahead: make(chan struct{}, ahead)} }
 
 // Sizes of buffers: a leaf of that size with what a store writes beside it.
 const (
@@ -107,6 +113,7 @@ type step struct {
 	data  []byte // of the file, before that of links
 	lent  *[]byte
 	links []child // that were not asked for
+	ahead bool    // it has a place among those that are read ahead
 }
 
 // child is a link of a node of a file.
@@ -204,6 +211,7 @@ func (f *File) Close() error {
 	f.end()
 	f.reads.Wait()
 	for _, s := range f.steps {
+		f.wanted(s)
 		f.buffers.put(s.lent)
 	}
 	f.buffers.put(f.root.lent)
@@ -215,6 +223,9 @@ func (f *File) Close() error {
 func (f *File) rewind(at uint64) {
 	f.end()
 	f.asking, f.end = context.WithCancel(f.ctx)
+	for _, s := range f.steps {
+		f.wanted(s)
+	}
 	root := f.root // which stays as it is
 	root.lent, root.skip = nil, at
 	f.at, f.rest, f.window = at, nil, 1
@@ -246,6 +257,7 @@ func (f *File) next() ([]byte, error) {
 			return nil, io.ErrUnexpectedEOF
 		}
 		s := f.steps[0]
+		f.wanted(s)
 		if s.done != nil {
 			if err := f.await(s); err != nil {
 				return nil, err
@@ -322,6 +334,10 @@ func (f *File) ask() {
 				continue
 			}
 			next := &step{cid: link.cid, size: link.size, skip: s.skip, done: make(chan struct{})}
+			if coming > 0 && !f.mayAhead(next) {
+				coming = f.window
+				break
+			}
 			s.skip = 0
 			asking := f.asking
 			f.reads.Go(func() {
@@ -340,6 +356,25 @@ func (f *File) ask() {
 			f.steps = slices.Insert(f.steps, i, more...)
 		}
 		i += len(more) - 1
+	}
+}
+
+// mayAhead tells whether a block may be read ahead, and takes a place for it.
+func (f *File) mayAhead(s *step) bool {
+	select {
+	case f.buffers.ahead <- struct{}{}:
+		s.ahead = true
+		return true
+	default:
+		return f.buffers.ahead == nil
+	}
+}
+
+// wanted gives the place of a block back that is not ahead any more.
+func (f *File) wanted(s *step) {
+	if s.ahead {
+		s.ahead = false
+		<-f.buffers.ahead
 	}
 }
 

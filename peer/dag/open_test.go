@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ipfs/boxo/ipld/merkledag"
@@ -239,19 +240,73 @@ func TestAShortRangeReadsOneLeaf(t *testing.T) {
 	if _, err := io.ReadFull(f, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	if l.gets != 2 { // with the root
-		t.Errorf("read %d blocks", l.gets)
+	if n := l.gets.Load(); n != 2 { // with the root
+		t.Errorf("read %d blocks", n)
 	}
 }
 
+// counting counts the blocks that were asked for.
 type counting struct {
 	*peertest.Store
-	gets int
+	gets atomic.Int64
 }
 
 func (c *counting) Get(ctx context.Context, k cid.Cid) (blocks.Block, error) {
-	c.gets++
+	c.gets.Add(1)
 	return c.Store.Get(ctx, k)
+}
+
+// Blocks are read ahead as long as there are places for them, which those that are
+// wanted give back.
+func TestReadingAheadIsBounded(t *testing.T) {
+	data := peertest.Bytes(5, 20*ChunkSize+99)
+	s, root := importBytes(t, data)
+	all := NewBuffers(3)
+	begin := func() (*File, func(want int64, what string)) {
+		t.Helper()
+		from := &counting{Store: s}
+		f, err := all.Open(t.Context(), from, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.window = readAhead
+		if _, err := io.ReadFull(f, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		return f, func(want int64, what string) {
+			t.Helper()
+			f.reads.Wait()
+			if n := from.gets.Load() - 1; n != want { // but the root
+				t.Errorf("%d leaves for the first bytes of %s, want %d", n, what, want)
+			}
+		}
+	}
+	first, asked := begin()
+	asked(4, "a file")
+	second, asked := begin()
+	asked(1, "a file that finds no place")
+	for _, at := range []int64{15 * ChunkSize, 0} {
+		if _, err := second.Seek(at, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(second); err != nil || !bytes.Equal(got, data[at:]) {
+			t.Errorf("%d bytes from %d on: %v", len(got), at, err)
+		}
+	}
+	if _, err := first.Seek(0, io.SeekEnd); err != nil {
+		t.Fatal(err)
+	}
+	third, asked := begin()
+	asked(4, "a file that has the places of one that went elsewhere")
+	if got, err := io.ReadAll(third); err != nil || !bytes.Equal(got, data[10:]) {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+	if err := errors.Join(first.Close(), second.Close(), third.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all.ahead); n > 0 {
+		t.Errorf("%d places are taken, and no file is open", n)
+	}
 }
 
 func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {

@@ -30,6 +30,46 @@ func dagOf(t *testing.T, data []byte) (root cid.Cid, all []cid.Cid) {
 	return root, all
 }
 
+// putParts stores an object by an upload, and returns its root and all of its blocks.
+// An upload has nodes between its root and its leaves: the roots of its parts.
+func putParts(o *objects, path string, parts [][]byte) (root cid.Cid, all []cid.Cid) {
+	o.t.Helper()
+	id := into[initiated](o.t, o.ok(http.StatusOK, http.MethodPost, path+"?uploads", nil)).UploadId
+	list := "<CompleteMultipartUpload>"
+	for i, p := range parts {
+		o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s?partNumber=%d&uploadId=%s", path, i+1, id), p)
+		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(p))
+		_, blks := dagOf(o.t, p)
+		all = append(all, blks...)
+	}
+	o.ok(http.StatusOK, http.MethodPost, path+"?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
+	root = toldBy(o.t, o.ok(http.StatusOK, http.MethodHead, path, nil))
+	return root, append(all, root)
+}
+
+// toldBy is the root that an answer of an object tells.
+func toldBy(t *testing.T, r reply) cid.Cid {
+	t.Helper()
+	root, err := cid.Decode(r.Header.Get("X-Holdfast-Cid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// everywhere waits until every node holds so many blocks, which are all.
+func everywhere(t *testing.T, c *harness.Cluster, blocks int) {
+	t.Helper()
+	harness.Eventually(t, pinnedWithin, "every node holds every block", func() (bool, error) {
+		for _, n := range c.Nodes {
+			if has := n.Metrics()["holdfast_blocks_stored"]; has < float64(blocks) {
+				return false, fmt.Errorf("%s has %v of %d", n.Name, has, blocks)
+			}
+		}
+		return true, nil
+	})
+}
+
 // TestStrangersGetNothingOfObjects: an object is private. No node gives a stranger any
 // of its blocks, the root, a node below it or a leaf, while nobody pins the content.
 func TestStrangersGetNothingOfObjects(t *testing.T) {
@@ -47,57 +87,13 @@ func TestStrangersGetNothingOfObjects(t *testing.T) {
 	if got := put.Header.Get("X-Holdfast-Cid"); got != root.String() || len(all) != 4 {
 		t.Fatalf("%d blocks, root %s, want %s", len(all), got, root)
 	}
-	// An upload has nodes between its root and its leaves: the roots of its parts.
 	parts := [][]byte{randomBytes(5 << 20), randomBytes(2<<20 + 1)}
-	id := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, bucket+"/parts?uploads", nil)).UploadId
-	var joined []cid.Cid
-	list := "<CompleteMultipartUpload>"
-	for i, p := range parts {
-		o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s/parts?partNumber=%d&uploadId=%s", bucket, i+1, id), p)
-		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(p))
-		_, blks := dagOf(t, p)
-		joined = append(joined, blks...)
-	}
-	o.ok(http.StatusOK, http.MethodPost, bucket+"/parts?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
-	large, err := cid.Decode(o.ok(http.StatusOK, http.MethodHead, bucket+"/parts", nil).Header.Get("X-Holdfast-Cid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	joined = append(joined, large)
+	large, joined := putParts(o, bucket+"/parts", parts)
 
 	private := append(all, joined...)
-	harness.Eventually(t, pinnedWithin, "every node holds every block", func() (bool, error) {
-		for _, n := range c.Nodes {
-			if n.Metrics()["holdfast_blocks_stored"] < float64(len(private)) {
-				return false, fmt.Errorf("%s has %v of %d", n.Name, n.Metrics()["holdfast_blocks_stored"], len(private))
-			}
-		}
-		return true, nil
-	})
-	// served fails unless every node gives a stranger all of these, or none.
-	served := func(t *testing.T, want bool, cids []cid.Cid) {
-		t.Helper()
-		for _, n := range c.Nodes {
-			for _, k := range cids {
-				if got := peer.seesAtLast(t, n, k); got != want {
-					t.Errorf("%s gives a stranger %s: %v, want %v", n.Name, k, got, want)
-				}
-			}
-		}
-	}
-	soon := func(t *testing.T, want bool, cids []cid.Cid) {
-		t.Helper()
-		harness.Eventually(t, pinnedWithin, fmt.Sprintf("strangers are served: %v", want), func() (bool, error) {
-			for _, n := range c.Nodes {
-				for _, k := range cids {
-					if peer.seesAtLast(t, n, k) != want {
-						return false, fmt.Errorf("%s, %s", n.Name, k)
-					}
-				}
-			}
-			return true, nil
-		})
-	}
+	everywhere(t, c, len(private))
+	served := func(t *testing.T, want bool, cids []cid.Cid) { t.Helper(); peer.served(t, c, want, cids) }
+	soon := func(t *testing.T, want bool, cids []cid.Cid) { t.Helper(); peer.soon(t, c, want, cids) }
 	served(t, false, private)
 
 	t.Run("pinned by another account", func(t *testing.T) {

@@ -73,7 +73,9 @@ func (q *quotas) crowd(t *testing.T, room uint64, size int, files []harness.Offe
 	for w := range quotaWriters {
 		n := c.Nodes[w%len(c.Nodes)]
 		if pins(w) {
-			writing.Go(func() { stored[w] = crowdPin(t, n.Pins(s.token), harness.Pin{CID: files[w].CID, Origins: q.source.Addrs}) })
+			writing.Go(func() {
+				stored[w] = crowdPin(t, n.Pins(s.token), harness.Pin{CID: files[w].CID, Origins: q.source.Addrs})
+			})
 			continue
 		}
 		path, body := fmt.Sprintf("%s/%d", bucket, w), randomBytes(size)

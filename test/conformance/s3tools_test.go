@@ -22,8 +22,12 @@ import (
 // toolTimeout bounds one call of a stock tool.
 const toolTimeout = 5 * time.Minute
 
-// multipartBytes is what every tool has to send in parts.
-const multipartBytes = 200 << 20
+// What every tool has to send in parts: rclone does so from 200 MiB on, aws above 8 MiB
+// and s3cmd above 15 MiB.
+const (
+	multipartBytes       = 40 << 20
+	multipartBytesRclone = 200 << 20
+)
 
 // tool runs a stock S3 program in a folder of its own, with the credentials of one
 // account and one node as its endpoint.
@@ -159,17 +163,30 @@ func treeOf(t *testing.T, root string) string {
 // installed, against a node that does not lead, with their default settings.
 func TestStockS3Tools(t *testing.T) {
 	g := newGateway(t, harness.Options{})
-	t.Run("aws of Debian", func(t *testing.T) { testAWS(g.tool(t), "/usr/bin/aws", g.node.S3URL()) })
+	t.Run("aws of Debian", func(t *testing.T) {
+		t.Parallel() // the tools of Python mostly start
+		testAWS(g.tool(t), "/usr/bin/aws", g.node.S3URL())
+	})
 	t.Run("newest aws", func(t *testing.T) {
+		t.Parallel()
 		newest, err := exec.LookPath("aws")
 		if err != nil || newest == "/usr/bin/aws" {
 			t.Skip("no other aws is installed")
 		}
 		testAWS(g.tool(t, "PYENV_ROOT="+os.Getenv("PYENV_ROOT")), newest, g.node.S3URL())
 	})
-	t.Run("s3cmd", func(t *testing.T) { testS3cmd(g.tool(t), g) })
-	t.Run("rclone", func(t *testing.T) { testRclone(g.tool(t), g) })
-	t.Run("restic", func(t *testing.T) { testRestic(g.tool(t), g) })
+	t.Run("s3cmd", func(t *testing.T) {
+		t.Parallel()
+		testS3cmd(g.tool(t), g)
+	})
+	t.Run("rclone", func(t *testing.T) {
+		t.Parallel()
+		testRclone(g.tool(t), g)
+	})
+	t.Run("restic", func(t *testing.T) {
+		t.Parallel()
+		testRestic(g.tool(t), g)
+	})
 }
 
 func testAWS(x *tool, program, endpoint string) {
@@ -276,7 +293,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("copyto", small, at+"/docs/small file.bin")
 	rclone("copyto", at+"/docs/small file.bin", "back")
 	x.same(small, filepath.Join(x.home, "back"))
-	big := x.file("big", multipartBytes)
+	big := x.file("big", multipartBytesRclone)
 	rclone("copyto", big, at+"/big")
 	rclone("copyto", at+"/big", "big.back")
 	x.same(big, filepath.Join(x.home, "big.back"))
@@ -286,7 +303,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("check", tree, at+"/tree")
 	rclone("sync", at+"/tree", "tree.back")
 	x.sameTrees(tree, filepath.Join(x.home, "tree.back"))
-	x.has(rclone("lsl", at), "70000", fmt.Sprint(multipartBytes), "copy")
+	x.has(rclone("lsl", at), "70000", fmt.Sprint(multipartBytesRclone), "copy")
 	rclone("purge", at)
 	if strings.Contains(rclone("lsd", "h:"), bucket) {
 		x.t.Error("a purged bucket is listed")

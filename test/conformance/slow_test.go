@@ -51,7 +51,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 	for i := range slowClients {
 		way := slowly[i%len(slowly)]
 		all.Go(func() {
-			held, err := hold(addr, strings.ReplaceAll(way.first, "TOKEN", s.token), way.then)
+			held, err := hold(addr, strings.ReplaceAll(way.first, "TOKEN", s.token), way.then, slowEvery, slowCut)
 			mu.Lock()
 			defer mu.Unlock()
 			cut[way.name] = max(cut[way.name], held)
@@ -93,14 +93,14 @@ func TestSlowClientsAreCut(t *testing.T) {
 
 // hold sends a few bytes now and then until the node cuts the connection, and
 // returns how long that took.
-func hold(addr, first, then string) (time.Duration, error) {
+func hold(addr, first, then string, every, within time.Duration) (time.Duration, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	start := time.Now()
-	if err := conn.SetDeadline(start.Add(slowCut)); err != nil {
+	if err := conn.SetDeadline(start.Add(within)); err != nil {
 		return 0, err
 	}
 	ended := make(chan error, 1)
@@ -108,14 +108,14 @@ func hold(addr, first, then string) (time.Duration, error) {
 		_, err := io.Copy(io.Discard, conn) // to the end that the node makes
 		ended <- err
 	}()
-	tick := time.NewTicker(slowEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	_, _ = io.WriteString(conn, first) // who is cut already is told below
 	for {
 		select {
 		case err := <-ended:
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return time.Since(start), fmt.Errorf("a connection is open after %s", slowCut)
+				return time.Since(start), fmt.Errorf("a connection is open after %s", within)
 			}
 			return time.Since(start).Round(time.Second), nil
 		case <-tick.C:

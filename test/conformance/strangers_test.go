@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,17 +81,9 @@ func (s *stranger) ask(t *testing.T, node peer.AddrInfo, c cid.Cid, want pb.Mess
 func (s *stranger) try(ctx context.Context, node peer.AddrInfo, c cid.Cid, want pb.Message_Wantlist_WantType) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	if err := s.host.Connect(ctx, node); err != nil {
-		return "", err
-	}
-	out, err := s.host.NewStream(ctx, node.ID, bitswap)
-	if err != nil {
-		return "", err
-	}
-	defer out.Close()
 	m := message.New(true) // the whole list: what was asked before is forgotten
 	m.AddEntry(c, 1, want, true)
-	if err := m.ToNetV1(out); err != nil {
+	if err := s.send(ctx, node, m); err != nil {
 		return "", err
 	}
 	for {
@@ -151,4 +144,82 @@ func (s *stranger) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
 		t.Errorf("%s answers %q to want-have and %q to want-block for %s", n.Name, have, block, c)
 	}
 	return block == "block"
+}
+
+// served fails unless every node gives a stranger all of these, or none.
+func (s *stranger) served(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		for _, k := range cids {
+			if got := s.seesAtLast(t, n, k); got != want {
+				t.Errorf("%s gives a stranger %s: %v, want %v", n.Name, k, got, want)
+			}
+		}
+	}
+}
+
+// soon waits until every node gives a stranger all of these, or none.
+func (s *stranger) soon(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
+	t.Helper()
+	harness.Eventually(t, pinnedWithin, fmt.Sprintf("strangers are served: %v", want), func() (bool, error) {
+		for _, n := range c.Nodes {
+			for _, k := range cids {
+				if s.seesAtLast(t, n, k) != want {
+					return false, fmt.Errorf("%s, %s", n.Name, k)
+				}
+			}
+		}
+		return true, nil
+	})
+}
+
+// wantsAtOnce is how many wants a stranger puts into one message: a node remembers
+// some more of one peer.
+const wantsAtOnce = 512
+
+// haves asks whether a node has these, many in a message.
+func (s *stranger) haves(ctx context.Context, node peer.AddrInfo, cids []cid.Cid) (map[cid.Cid]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	have := make(map[cid.Cid]bool, len(cids))
+	for page := range slices.Chunk(cids, wantsAtOnce) {
+		m := message.New(true)
+		open := make(map[cid.Cid]bool, len(page))
+		for _, c := range page {
+			m.AddEntry(c, 1, pb.Message_Wantlist_Have, true)
+			open[c] = true
+		}
+		if err := s.send(ctx, node, m); err != nil {
+			return nil, err
+		}
+		for len(open) > 0 {
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%d wants without an answer: %w", len(open), ctx.Err())
+			case a := <-s.answers:
+				for _, p := range a.BlockPresences() {
+					have[p.Cid] = p.Type == pb.Message_Have
+					delete(open, p.Cid)
+				}
+				for _, b := range a.Blocks() { // which a small one is answered with
+					have[b.Cid()] = true
+					delete(open, b.Cid())
+				}
+			}
+		}
+	}
+	return have, nil
+}
+
+// send connects, and sends a message on a stream of its own.
+func (s *stranger) send(ctx context.Context, node peer.AddrInfo, m message.BitSwapMessage) error {
+	if err := s.host.Connect(ctx, node); err != nil {
+		return err
+	}
+	out, err := s.host.NewStream(ctx, node.ID, bitswap)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	return m.ToNetV1(out)
 }

@@ -19,12 +19,17 @@ import { tcp } from '@libp2p/tcp'
 import { tls } from '@libp2p/tls'
 import { yamux } from '@libp2p/yamux'
 import { multiaddr } from '@multiformats/multiaddr'
+import { blake3 } from '@noble/hashes/blake3.js'
 import { createHeliaLight } from 'helia'
 import { CID } from 'multiformats/cid'
+import { from } from 'multiformats/hashes/hasher'
 
 const fetchTimeout = 120_000 // milliseconds for one whole fetch
 
-const helia = await withBitswap(withLibp2pLight(createHeliaLight(), {
+// What the blocks of Holdfast are named by; Helia leaves it to its user.
+const hashers = [from({ name: 'blake3', code: 0x1e, encode: (bytes) => blake3(bytes) })]
+
+const helia = await withBitswap(withLibp2pLight(createHeliaLight({ hashers }), {
   addresses: { listen: ['/ip4/127.0.0.1/tcp/0'] },
   transports: [tcp()],
   connectionEncrypters: [noise(), tls()],

@@ -1,0 +1,240 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// versioned makes a bucket that keeps versions.
+func (w *world) versioned(name string) {
+	w.t.Helper()
+	w.bucket(name)
+	w.versioning(name, state.Versioned)
+}
+
+func (w *world) versioning(bucket string, to state.Versioning) {
+	w.t.Helper()
+	if err := w.objects.SetVersioning(w.t.Context(), w.account, bucket, to); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// holds fails the test unless a version has a body.
+func (w *world) holds(bucket, key string, id state.VersionID, body string) {
+	w.t.Helper()
+	obj, err := w.objects.Object(w.t.Context(), w.account, bucket, key, id)
+	if err != nil {
+		w.t.Fatalf("version %s: %v", id, err)
+	}
+	if obj.ETag != md5Of(body) || id != "" && obj.ID != id {
+		w.t.Errorf("version %s is %+v", id, obj)
+	}
+}
+
+func TestVersionsGoByTheirNames(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	before := w.put("bkt", "k", "before")
+	w.holds("bkt", "k", before.ID, "before")
+	w.versioning("bkt", state.Versioned)
+	w.holds("bkt", "k", state.NullVersion, "before")
+	if obj, err := w.objects.Object(t.Context(), w.account, "bkt", "k", before.ID); err != nil || obj.ID != state.NullVersion {
+		t.Errorf("by the id of its put: %+v, %v", obj, err)
+	}
+	one, two := w.put("bkt", "k", "one"), w.put("bkt", "k", "two")
+	w.holds("bkt", "k", one.ID, "one")
+	w.holds("bkt", "k", "", "two")
+
+	gone, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", state.Condition{})
+	if err != nil || !gone.Marker || !gone.Versioned || gone.ID == "" {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if obj, err := w.objects.Object(t.Context(), w.account, "bkt", "k", ""); err != nil || !obj.Marker || obj.ID != gone.ID {
+		t.Errorf("%+v, %v", obj, err)
+	}
+	w.versioning("bkt", state.Suspended)
+	if null := w.put("bkt", "k", "null"); null.ID != state.NullVersion {
+		t.Errorf("%+v", null)
+	}
+	w.holds("bkt", "k", state.NullVersion, "null")
+	if _, err := w.objects.Object(t.Context(), w.account, "bkt", "k", before.ID); !errors.Is(err, state.ErrNoVersion) {
+		t.Errorf("the null version before: %v", err)
+	}
+	page, err := w.objects.Versions(t.Context(), w.account, "bkt", state.VersionsQuery{Limit: 1})
+	if err != nil || len(page.Versions) != 1 || page.Versions[0].ID != state.NullVersion || page.NextID != state.NullVersion || !page.Truncated {
+		t.Errorf("%+v, %v", page, err)
+	}
+	page, err = w.objects.Versions(t.Context(), w.account, "bkt", state.VersionsQuery{Limit: 10, AfterKey: page.NextKey, AfterID: page.NextID})
+	var ids []state.VersionID
+	for _, v := range page.Versions {
+		ids = append(ids, v.ID)
+	}
+	if err != nil || !slices.Equal(ids, []state.VersionID{gone.ID, two.ID, one.ID}) || page.Truncated || page.Latest[0] {
+		t.Errorf("%v, %+v, %v", ids, page, err)
+	}
+	all, err := w.objects.DeleteMany(t.Context(), w.account, "bkt", []Doomed{{"k", two.ID}, {"k", gone.ID}, {"k", "none"}, {"k", ""}, {"k", state.NullVersion}})
+	want := []Deleted{
+		{Versioned: true, ID: two.ID}, {Versioned: true, ID: gone.ID, Marker: true}, {Versioned: true, ID: "none"},
+		{Versioned: true, ID: state.NullVersion, Marker: true}, {Versioned: true, ID: state.NullVersion, Marker: true},
+	}
+	if err != nil || !slices.Equal(all, want) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	w.holds("bkt", "k", "", "one")
+}
+
+func TestWithoutVersioningAnotherVersionIsNotFound(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	obj := w.put("bkt", "k", "x")
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "other", state.Condition{}); !errors.Is(err, state.ErrNoVersion) {
+		t.Errorf("%v", err)
+	}
+	all, err := w.objects.DeleteMany(t.Context(), w.account, "bkt", []Doomed{{"k", "other"}, {"absent", "other"}})
+	if err != nil || !slices.Equal(all, []Deleted{{ID: "other", Missed: true}, {}}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := w.objects.Object(t.Context(), w.account, "bkt", "k", "other"); !errors.Is(err, state.ErrNoVersion) {
+		t.Errorf("%v", err)
+	}
+	if gone, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", obj.ID, state.Condition{}); err != nil || gone != (Deleted{}) {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if _, err := w.objects.Object(t.Context(), w.account, "bkt", "k", ""); !errors.Is(err, state.ErrNoKey) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOldVersionsAreCopied(t *testing.T) {
+	w := newWorld(t)
+	w.versioned("bkt")
+	one, two := w.put("bkt", "k", "one"), w.put("bkt", "k", "two")
+	var seen []state.VersionID
+	judge := func(obj *state.Object) error { seen = append(seen, obj.ID); return nil }
+	again, err := w.objects.Copy(t.Context(), w.account, "bkt", CopyRequest{Key: "k", SourceBucket: "bkt", Source: "k", SourceVersion: one.ID, SourceIf: judge})
+	if err != nil || again.ID == one.ID || !again.Versioned {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	w.holds("bkt", "k", "", "one")
+	// The source becomes an old version while it is copied: it is still there.
+	w.state.Before(func(cmd state.Command) {
+		if _, ok := cmd.(*state.CopyObject); ok {
+			w.put("bkt", "k", "newer")
+		}
+	})
+	if _, err := w.objects.Copy(t.Context(), w.account, "bkt", CopyRequest{Key: "copy", SourceBucket: "bkt", Source: "k", SourceIf: judge}); err != nil {
+		t.Fatal(err)
+	}
+	w.state.Before(nil)
+	w.holds("bkt", "copy", "", "one")
+	if !slices.Equal(seen, []state.VersionID{one.ID, again.ID}) {
+		t.Errorf("judged %v", seen)
+	}
+	gone, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", state.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("a delete marker")
+	for _, r := range []struct {
+		copy CopyRequest
+		want error
+	}{
+		{CopyRequest{Source: "k"}, state.ErrNoKey},
+		{CopyRequest{Source: "k", SourceVersion: gone.ID}, state.ErrInvalid},
+		{CopyRequest{Source: "k", SourceVersion: gone.ID, SourceIf: func(*state.Object) error { return refused }}, refused},
+		{CopyRequest{Source: "k", SourceVersion: "none"}, state.ErrNoVersion},
+	} {
+		r.copy.Key, r.copy.SourceBucket = "x", "bkt"
+		if _, err := w.objects.Copy(t.Context(), w.account, "bkt", r.copy); !errors.Is(err, r.want) {
+			t.Errorf("%+v: %v, want %v", r.copy, err, r.want)
+		}
+	}
+	tags := []state.Tag{{Key: "a", Value: "b"}}
+	if err := w.objects.SetTags(t.Context(), w.account, "bkt", "k", two.ID, tags); err != nil {
+		t.Fatal(err)
+	}
+	if obj, err := w.objects.Object(t.Context(), w.account, "bkt", "k", two.ID); err != nil || !slices.Equal(obj.Tags, tags) {
+		t.Errorf("%+v, %v", obj, err)
+	}
+	if err := w.objects.SetTags(t.Context(), w.account, "bkt", "k", "", tags); !errors.Is(err, state.ErrNoKey) {
+		t.Errorf("tags of a delete marker: %v", err)
+	}
+}
+
+// What an old version keeps is not free for a new one, as a body is judged before it
+// is read.
+func TestOldVersionsTakeRoom(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.state.Apply(t, &state.SetQuota{Account: w.account, Allowance: 10})
+	w.put("bkt", "k", "12345678")
+	w.put("bkt", "k", "87654321") // in its place
+	w.versioning("bkt", state.Versioned)
+	stored := len(w.kept)
+	if _, err := w.objects.Put(t.Context(), w.account, "bkt", PutRequest{Key: "k", Body: bodyOf("abcdefgh")}); !errors.Is(err, state.ErrQuota) || len(w.kept) != stored {
+		t.Errorf("%v, %d bodies were stored", err, len(w.kept)-stored)
+	}
+	w.versioning("bkt", state.Suspended)
+	w.put("bkt", "k", "abcdefgh") // the null version goes
+}
+
+// A bucket begins to keep versions after this node has looked: the command's outcome
+// tells what it is called.
+func TestAPutTellsWhatItMade(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	n := 0
+	w.state.Before(func(cmd state.Command) {
+		if _, ok := cmd.(*state.PutObject); ok {
+			to := []state.Versioning{state.Versioned, state.Suspended}[n%2]
+			n++
+			w.versioning("bkt", to)
+		}
+	})
+	if obj := w.put("bkt", "k", "one"); obj.ID == state.NullVersion || !obj.Versioned {
+		t.Errorf("%+v", obj)
+	}
+	if obj := w.put("bkt", "k", "two"); obj.ID != state.NullVersion || obj.Versioned {
+		t.Errorf("%+v", obj)
+	}
+}
+
+func TestUploadsMakeVersions(t *testing.T) {
+	w := newWorld(t)
+	w.versioned("bkt")
+	old := w.put("bkt", "k", "old")
+	complete := func() (state.Object, CompleteRequest) {
+		t.Helper()
+		id, err := w.objects.CreateUpload(t.Context(), w.account, "bkt", UploadRequest{Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := w.objects.CopyPart(t.Context(), w.account, "bkt", PartCopyRequest{
+			Key: "k", Upload: id, Number: 1, SourceBucket: "bkt", Source: "k", SourceVersion: old.ID,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := CompleteRequest{Key: "k", Upload: id, Parts: []CompletePart{{Number: 1, ETag: part.ETag}}}
+		obj, err := w.objects.Complete(t.Context(), w.account, "bkt", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj, r
+	}
+	one, _ := complete()
+	if one.ID == old.ID || !one.Versioned {
+		t.Errorf("%+v", one)
+	}
+	w.holds("bkt", "k", old.ID, "old")
+	w.versioning("bkt", state.Suspended)
+	two, r := complete()
+	again, err := w.objects.Complete(t.Context(), w.account, "bkt", r)
+	if err != nil || two.ID != state.NullVersion || fmt.Sprint(again) == fmt.Sprint(one) || again.ID != two.ID || again.ETag != two.ETag {
+		t.Errorf("%+v, then %+v, %v", two, again, err)
+	}
+}

@@ -1,0 +1,214 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// What is in a public bucket may be seen by everybody who knows its CID. A root
+// counts its links from public buckets, and the row of a link says whether it is one
+// of them: so a link is counted once, whoever comes to it first, the change of an
+// object or the walk through a bucket whose setting has changed.
+
+func turningKey(a AccountID, name string) key { return part(part(table(tableTurning), a), name) }
+
+// linkRow is the row of a link.
+func linkRow(public bool) []byte {
+	if public {
+		return []byte{1}
+	}
+	return nil
+}
+
+// isPublic reads the row of a link.
+func isPublic(row []byte) bool { return len(row) > 0 }
+
+// link counts one more link.
+func (v *Root) link(public bool) {
+	v.Links++
+	if public {
+		v.Public++
+	}
+}
+
+// named are the tables of a bucket's versions, in the order of their keys. A version
+// that becomes current again moves to where the walk comes later; of one that is not
+// current any more see succession.follow. Parts are not among them: they are public when
+// they have become an object.
+func named() []byte { return []byte{tableVersion, tableObject} }
+
+// SetBucketPublic shows everybody what is in a bucket, or hides it again. Objects
+// that are put from now on follow at once, and so do as many of the others as the
+// entry has room for; the rest is for TurnBuckets.
+type SetBucketPublic struct {
+	Account AccountID
+	Name    string
+	Born    Incarnation
+	Public  bool
+}
+
+// Code implements Command.
+func (v *SetBucketPublic) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Name, &v.Born)
+	codec.Bool(c, &v.Public)
+}
+
+func (v *SetBucketPublic) apply(tx Tx, e *entry) (Result, error) {
+	b, err := openBucket(tx, v.Account, v.Name, v.Born)
+	if err != nil || b.Public == v.Public {
+		return Result{}, err
+	}
+	b.Public = v.Public
+	return Result{}, b.turn(tx, nil, e)
+}
+
+// BucketName names a bucket that there is.
+type BucketName struct {
+	Account AccountID
+	Name    string
+}
+
+// TurnBuckets brings what is in buckets to their setting, MaxSettle objects in one
+// command at the most.
+type TurnBuckets struct{ Items []BucketName }
+
+// Code implements Command.
+func (v *TurnBuckets) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, b *BucketName) {
+		codec.String(c, &b.Account, MaxIDLen)
+		codec.String(c, &b.Name, maxBucketName)
+	})
+}
+
+func (v *TurnBuckets) apply(tx Tx, e *entry) (Result, error) {
+	for _, item := range v.Items {
+		if e.settle == 0 {
+			break
+		}
+		from, turning, err := tx.Get(turningKey(item.Account, item.Name))
+		if err != nil {
+			return Result{}, err
+		}
+		if !turning {
+			continue
+		}
+		b, err := findBucket(tx, item.Account, item.Name)
+		if err != nil {
+			return Result{}, err
+		}
+		if b == nil {
+			return Result{}, fmt.Errorf("state: bucket %q of %s is walked through and does not exist", item.Name, item.Account)
+		}
+		if err := b.turn(tx, slices.Clone(from), e); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// turn brings the links of a bucket's versions from a key on to its setting, as far as
+// the entry has room, and writes the bucket. The mark holds the key to go on from.
+func (v *Bucket) turn(tx Tx, from key, e *entry) error {
+	links, next, err := v.links(tx, from, e.settle)
+	if err != nil {
+		return err
+	}
+	e.settle -= len(links)
+	for _, l := range links {
+		if l.root == "" {
+			continue // a delete marker
+		}
+		if err := v.turnLink(tx, l, e); err != nil {
+			return err
+		}
+	}
+	mark := turningKey(v.Account, v.Name)
+	if v.Turning = next != nil; v.Turning {
+		e.fx.Settling = true
+		err = tx.Set(mark, next)
+	} else {
+		err = tx.Delete(mark)
+	}
+	if err != nil {
+		return err
+	}
+	return put(tx, bucketKey(v.Account, v.Name), v)
+}
+
+// links reads up to limit links of a bucket's versions from a key on, none for a delete
+// marker, and the key of the next version, nil at the end.
+func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, err error) {
+	for _, t := range named() {
+		prefix := v.in(t)
+		if bytes.Compare(from, prefix) < 0 {
+			from = prefix
+		}
+		if end := prefix.end(); bytes.Compare(from, end) < 0 {
+			err = r.Scan(from, end, false, func(k, value []byte) (bool, error) {
+				if len(links) == limit {
+					next = slices.Clone(k)
+					return false, nil
+				}
+				o, err := decodeListed(value)
+				links = append(links, link{o.Root, o.ID})
+				return err == nil, err
+			})
+		}
+		if err != nil || next != nil {
+			return links, next, err
+		}
+	}
+	return links, nil, nil
+}
+
+// turnLink has a link count as the bucket's setting says.
+func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
+	row := linkKey(l.root, v.Account, l.id)
+	value, linked, err := tx.Get(row)
+	if err != nil || linked && isPublic(value) == v.Public {
+		return err
+	}
+	root, err := get[Root](tx, rootKey(l.root))
+	if err != nil {
+		return err
+	}
+	if !linked || root == nil {
+		return fmt.Errorf("state: version %s names root %s, which does not know it", l.id, l.root)
+	}
+	private := root.Private()
+	if v.Public {
+		root.Public++
+	} else {
+		root.Public--
+	}
+	if root.Private() != private {
+		e.fx.touch(root)
+	}
+	if err := tx.Set(row, linkRow(v.Public)); err != nil {
+		return err
+	}
+	return put(tx, rootKey(root.Key), root)
+}
+
+// Turning returns buckets whose setting has changed and that have objects which do not
+// follow it yet, up to limit.
+func (v View) Turning(limit int) ([]BucketName, error) {
+	var names []BucketName
+	prefix := table(tableTurning)
+	err := v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		if len(names) == limit {
+			return false, nil
+		}
+		a, rest, err := readPart[AccountID](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		name, _, err := readPart[string](rest)
+		names = append(names, BucketName{a, name})
+		return err == nil, err
+	})
+	return names, err
+}

@@ -1,0 +1,193 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Shape of the storm of slow clients of objects (A37).
+const (
+	slowPuts     = 500
+	slowPutEvery = 10 * time.Second // between two bytes
+	// slowPutCut is when the last of them must be cut: 60 s without enough of a body,
+	// and some for a busy machine.
+	slowPutCut  = 100 * time.Second
+	slowReadFor = 80 * time.Second
+	slowReads   = 16 << 20 // bytes of what is read slowly, more than buffers of a connection
+	// slowPutGrowth is for the block that each slow reader holds, for eight files that
+	// are read ahead in, and as much again for the garbage of it.
+	slowPutGrowth = 1 << 30
+	otherPuts     = 4 // clients that are not slow
+	otherObject   = 64 << 10
+)
+
+// slowlyPut are ways to hold a connection of the object gateway: what is sent at
+// once, and what is repeated.
+var slowlyPut = []struct{ name, first, then string }{
+	{"head", "PUT BUCKET/slow HTTP/1.1\r\nHost: node\r\n", "X-Slow: 1\r\n"},
+	{"body", "PUT BUCKET/slow HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\nContent-Length: 100000000\r\n\r\n", "x"},
+	{"read", "GET BUCKET/large HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\n\r\n", ""},
+}
+
+// TestSlowClientsOfObjectsAreCut is A37 for the object gateway: five hundred clients
+// that send a byte of a head or body now and then, or read one, lose their
+// connections, and others' puts and reads go on.
+func TestSlowClientsOfObjectsAreCut(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
+	o := newObjects(t, c, "slow@example.org")
+	c.Leader().CLI("user", "quota", "slow@example.org", "unlimited")
+	bucket := "/slow" + randomName()
+	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/large", randomBytes(slowReads))
+	victim := c.Followers()[0]
+	addr := strings.TrimPrefix(victim.S3URL(), "http://")
+	before, most := residentBytes(t, victim.Pid()), int64(0)
+	alone := o.others(t, victim, bucket, func() { pauseFor(t.Context(), 3*time.Second) })
+
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	cut := map[string]time.Duration{}
+	var failed []error
+	for i := range slowPuts {
+		way := slowlyPut[i%len(slowlyPut)]
+		first := strings.NewReplacer("TOKEN", o.token, "BUCKET", bucket).Replace(way.first)
+		all.Go(func() {
+			held, err := time.Duration(0), error(nil)
+			if way.then == "" {
+				err = readSlowly(addr, first)
+			} else {
+				held, err = hold(addr, first, way.then, slowPutEvery, slowPutCut)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			cut[way.name] = max(cut[way.name], held)
+			failed = append(failed, err)
+		})
+	}
+	beside := o.others(t, victim, bucket, func() {
+		ended := make(chan struct{})
+		go func() { defer close(ended); all.Wait() }()
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for over := false; !over; {
+			most = max(most, residentBytes(t, victim.Pid()))
+			select {
+			case <-ended:
+				over = true
+			case <-tick.C:
+			}
+		}
+	})
+	if err := errors.Join(failed...); err != nil {
+		t.Error(err)
+	}
+	t.Logf("cut after %v at the latest; others' requests p50 %s, p99 %s (%d), alone %s, %s (%d); the node grew by %d MiB",
+		cut, quantile(beside, 0.5), quantile(beside, 0.99), len(beside), quantile(alone, 0.5), quantile(alone, 0.99), len(alone), (most-before)>>20)
+	if most-before > slowPutGrowth {
+		t.Errorf("the node grew by %d MiB", (most-before)>>20)
+	}
+	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/slow", nil)
+}
+
+// others puts and reads objects through a node while fn runs; none may fail. It
+// returns how long each took.
+func (o *objects) others(t *testing.T, n *harness.Node, bucket string, fn func()) (took []time.Duration) {
+	t.Helper()
+	done := make(chan struct{})
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for w := range otherPuts {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				path, body := fmt.Sprintf("%s/other/%d", bucket, w), randomBytes(otherObject)
+				began := time.Now()
+				r, err := o.tryOn(n, http.MethodPut, path, body)
+				put := time.Since(began)
+				if err == nil && r.Status == http.StatusOK {
+					began = time.Now()
+					if r, err = o.tryOn(n, http.MethodGet, path, nil); err == nil && !bytes.Equal(r.Body, body) {
+						err = errors.New("other bytes are read")
+					}
+				}
+				if err != nil || r.Status != http.StatusOK {
+					t.Errorf("another client, request %d: %d %s, %v", i, r.Status, r.Body[:min(len(r.Body), 300)], err)
+					return
+				}
+				mu.Lock()
+				took = append(took, put, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	fn()
+	close(done)
+	all.Wait()
+	slices.Sort(took)
+	return took
+}
+
+// quantile is of durations in order.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(q*float64(len(sorted)-1))].Round(100 * time.Microsecond)
+}
+
+// readSlowly asks for an object and reads a byte of it now and then, and after
+// slowReadFor the rest: who was cut gets less than the whole.
+func readSlowly(addr, request string) error {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	start := time.Now()
+	if err := conn.SetDeadline(start.Add(2 * slowPutCut)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	tick := time.NewTicker(slowPutEvery)
+	defer tick.Stop()
+	got := int64(0)
+	for one := make([]byte, 1); time.Since(start) < slowReadFor; <-tick.C {
+		n, err := resp.Body.Read(one)
+		got += int64(n)
+		if err != nil {
+			return nil // cut, and nothing was in the buffers any more
+		}
+	}
+	rest, err := io.Copy(io.Discard, resp.Body)
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("a slow reader was not cut: it got %d of %d bytes", got+rest, resp.ContentLength)
+	}
+	return nil
+}
