@@ -379,7 +379,7 @@ func (t *tornReader) WriteTo(w io.Writer) (n int64, err error) {
 			n, err = n+int64(written), errors.Join(err, failed)
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return n, err
