@@ -246,14 +246,20 @@ func testLinks(t *testing.T, g gateway) {
 	}
 }
 
-func testMinio(t *testing.T, g gateway) {
-	ctx := t.Context()
+// minio is a client of minio-go at the gateway's node.
+func (g gateway) minio(t *testing.T) *minio.Client {
+	t.Helper()
 	c, err := minio.New(strings.TrimPrefix(g.node.S3URL(), "http://"), &minio.Options{
 		Creds: miniocredentials.NewStaticV4(g.key.AccessKeyID, g.key.SecretAccessKey, ""),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func testMinio(t *testing.T, g gateway) {
+	ctx, c := t.Context(), g.minio(t)
 	bucket := "minio" + randomName()
 	if err := c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/minio/minio-go/v7"
-	miniocredentials "github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -548,13 +547,7 @@ func testRcloneVersions(t *testing.T, g gateway) {
 }
 
 func testMinioVersions(t *testing.T, g gateway) {
-	ctx := t.Context()
-	c, err := minio.New(strings.TrimPrefix(g.node.S3URL(), "http://"), &minio.Options{
-		Creds: miniocredentials.NewStaticV4(g.key.AccessKeyID, g.key.SecretAccessKey, ""),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, c := t.Context(), g.minio(t)
 	bucket := "minio" + randomName()
 	if err := c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
 		t.Fatal(err)
