@@ -705,7 +705,7 @@ func testS3NotServed(t *testing.T, o *objects) {
 	if r := o.ok(http.StatusOK, http.MethodGet, bucket+"?versioning", nil); !bytes.Contains(r.Body, []byte("VersioningConfiguration")) {
 		t.Errorf("%s", r.Body)
 	}
-	for _, q := range []string{"policy", "acl", "lifecycle", "website", "notification", "replication", "encryption", "object-lock", "logging"} {
+	for _, q := range []string{"policy", "lifecycle", "website", "notification", "replication", "encryption", "object-lock", "logging"} {
 		o.refused(http.StatusNotImplemented, "NotImplemented", http.MethodPut, bucket+"?"+q, []byte("<x/>"))
 	}
 	for _, q := range []string{"acl", "retention", "legal-hold", "torrent", "restore"} {
