@@ -103,7 +103,7 @@ smoke: build ## one cluster of three processes, under a minute
 
 .PHONY: conformance
 conformance: build ## black-box suites against three processes (needs npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 3 ./test/conformance/...
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 ./test/conformance/...
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, in short (needs root and loop devices)
