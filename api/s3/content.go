@@ -111,6 +111,7 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 // content is the body of a request: how it is read, and what it has to be.
 type content struct {
 	reader io.Reader
+	wire   *patient // what reader reads from
 	body   *sigv4.Body
 	size   int64 // bytes; -1 when the request does not say
 
@@ -143,7 +144,8 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 	if err := c.announced(r.Header, f.Trailers); err != nil {
 		return nil, err
 	}
-	c.body = r.caller.body(&patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: until})
+	c.wire = &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: until}
+	c.body = r.caller.body(c.wire)
 	c.reader = &bounded{c.body, most, over}
 	return c, nil
 }
@@ -235,7 +237,7 @@ const judgedAgain = time.Second
 // judged once more at its end if it took long.
 func (c *content) whole(ctx context.Context, s *surface, r *request, f *fuse) objects.Body {
 	return objects.Body{
-		Reader: f.reader(c.reader), Size: c.size, Sums: c.sums(),
+		Reader: f.reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
 		Check: func(sums objects.Sums) ([]state.Checksum, error) {
 			f.checked()
 			kept, err := c.check(sums)

@@ -44,6 +44,7 @@ type form struct {
 	in   *metered
 	read *multipart.Reader
 	file *multipart.Part
+	wire *patient // what they are read from
 }
 
 // errEnd is what a body ends in, behind a line end that it may lack. Were it io.EOF,
@@ -102,7 +103,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 		return nil, errorf(InvalidRequest, "a form cannot be in the encoding aws-chunked")
 	}
 	wire := &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: time.Now().Add(smallTimeout)}
-	f := &form{fields: map[string]string{}}
+	f := &form{fields: map[string]string{}, wire: wire}
 	body := bufio.NewReaderSize(r.caller.framing.Body(wire), formBuffer)
 	f.in = &metered{io.MultiReader(body, strings.NewReader("\r\n"), theEnd{}), maxFormHead, tooManyFields()}
 	f.read = multipart.NewReader(f.in, boundary)
@@ -365,7 +366,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	if r.ContentLength > file.most+maxFormHead+maxFormTail {
 		return o, errorf(EntityTooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", file.most)
 	}
-	c := &content{reader: file, size: -1}
+	c := &content{reader: file, wire: r.form.wire, size: -1}
 	if c.md5, err = contentMD5(r.Header); err != nil {
 		return o, err
 	}

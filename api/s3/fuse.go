@@ -35,12 +35,13 @@ func burn(ctx context.Context) (context.Context, *fuse, context.CancelFunc) {
 	}
 }
 
-// reader is a body that stops the fuse while it is read.
-func (f *fuse) reader(r io.Reader) io.Reader { return &fused{r, f} }
+// reader is a body that stops the fuse while it is read, and comes over wire.
+func (f *fuse) reader(r io.Reader, wire *patient) io.Reader { return &fused{r, f, wire} }
 
 type fused struct {
-	r io.Reader
-	f *fuse
+	r    io.Reader
+	f    *fuse
+	wire *patient
 }
 
 func (r *fused) Read(p []byte) (int, error) {
@@ -49,6 +50,9 @@ func (r *fused) Read(p []byte) (int, error) {
 	r.f.timer.Reset(sealTimeout)
 	return n, err
 }
+
+// Interrupt ends the reading, for whoever stores the body.
+func (r *fused) Interrupt() { r.wire.Interrupt() }
 
 // checked is called when nothing is left but to name the content.
 func (f *fuse) checked() { f.timer.Reset(caseTimeout) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,8 +45,9 @@ type patient struct {
 	r       io.Reader
 	control *http.ResponseController
 	stall   time.Duration
-	until   time.Time // when all has to be there; zero: whenever
-	set     time.Time // when the deadline was set last
+	until   time.Time   // when all has to be there; zero: whenever
+	set     time.Time   // when the deadline was set last
+	ended   atomic.Bool // by Interrupt
 
 	// Since the last leastBytes:
 	got    int
@@ -62,6 +64,10 @@ func (p *patient) Read(b []byte) (int, error) {
 			at = p.until
 		}
 		_ = p.control.SetReadDeadline(at)
+	}
+	if p.ended.Load() { // looked at behind the deadline, which Interrupt sets later
+		p.Interrupt()
+		return 0, os.ErrDeadlineExceeded
 	}
 	n, err := p.r.Read(b)
 	p.got, p.waited = p.got+n, p.waited+time.Since(now)
@@ -84,6 +90,13 @@ func (p *patient) Read(b []byte) (int, error) {
 		return n, err
 	}
 	return n, errorf(IncompleteBody, "the request body could not be read to its end")
+}
+
+// Interrupt has the Read that waits fail, and all that follow. Others than the reader
+// may call it, as long as the request lasts.
+func (p *patient) Interrupt() {
+	p.ended.Store(true)
+	_ = p.control.SetReadDeadline(time.Unix(1, 0))
 }
 
 // steady writes an answer to a client that has to go on taking it.

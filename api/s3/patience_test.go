@@ -2,6 +2,8 @@ package s3
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // hasty is the world with clients that are not waited for, and a channel that has
@@ -77,6 +82,49 @@ func TestAClientThatHardlySendsIsCut(t *testing.T) {
 	<-ended
 	close(stop)
 	<-sent
+}
+
+// impatient is a fake that ends the reading of a body when some of it is there.
+type impatient struct{ *fake }
+
+func (f impatient) Put(_ context.Context, _ state.AccountID, _ string, r objects.PutRequest) (state.Object, error) {
+	if _, err := io.ReadFull(r.Body.Reader, make([]byte, 5)); err != nil {
+		return state.Object{}, err
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := r.Body.Reader.Read(make([]byte, 1))
+		read <- err
+	}()
+	r.Body.Reader.(interface{ Interrupt() }).Interrupt()
+	if err := <-read; err == nil {
+		return state.Object{}, errors.New("a body is read on")
+	}
+	if _, err := r.Body.Reader.Read(make([]byte, 1)); err == nil {
+		return state.Object{}, errors.New("a body is read again")
+	}
+	return state.Object{}, state.ErrLimited
+}
+
+func TestABodyThatIsInterruptedIsAnsweredAtOnce(t *testing.T) {
+	for _, chunked := range []string{"Content-Length: 1000000\n\nhello", "Content-Length: 1000\nContent-Encoding: aws-chunked\n\na\nhello"} {
+		w := newWorld(t)
+		w.scene(t)
+		w.options.Objects = impatient{w.fake}
+		h, err := build(w.options, stallTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.handler = h
+		_, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\n"+chunked)
+		got, body := readAnswer(t, in, "PUT")
+		if got.StatusCode != 503 || !strings.Contains(body, "SlowDown") || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%d %v %s", got.StatusCode, got.Header, body)
+		}
+		if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+			t.Errorf("the connection lives on: %q, %v", rest, err)
+		}
+	}
 }
 
 func TestAClientThatStopsTakingIsCut(t *testing.T) {

@@ -130,7 +130,7 @@ type Ingest struct {
 	opts     Options
 	keeper   *keeper
 	pool     *pool
-	bodies   *semaphore.Weighted // bytes of bodies in memory
+	bodies   *bodies
 	turns    atomic.Uint64       // bodies so far
 	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
 
@@ -156,7 +156,7 @@ func New(opts Options) *Ingest {
 	}
 	i := &Ingest{
 		opts: opts, keeper: newKeeper(opts), pool: newPool(opts.Network),
-		bodies: semaphore.NewWeighted(opts.Memory), arriving: semaphore.NewWeighted(opts.Arriving),
+		bodies: newBodies(opts.Memory), arriving: semaphore.NewWeighted(opts.Arriving),
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i
@@ -213,27 +213,39 @@ type Stored struct {
 // Store reads body to its end and keeps it where place says. When it returns, at least
 // place.Copies nodes have it, durable; others may still be at it. It fails with the
 // body's own error, ctx's, state.ErrNoSpace, state.ErrLimited when too much arrives at
-// once, and state.ErrUnavailable; then nothing of it stays.
+// once or the body comes slowly meanwhile, and state.ErrUnavailable; then nothing of it
+// stays.
 func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
 	}
-	m := &memory{ctx: ctx, of: i.bodies, turn: i.turns.Add(1)}
-	data, more, err := m.first(body)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	m := i.bodies.open(ctx, end, body, i.turns.Add(1))
+	defer m.leave()
+	s, err := i.store(ctx, m, place)
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return nil, errSlow // whatever failed first then
+	}
+	return s, err
+}
+
+func (i *Ingest) store(ctx context.Context, m *memory, place Placement) (*Stored, error) {
+	data, more, err := m.first()
 	if err != nil {
-		m.release(m.held)
+		m.free()
 		return nil, err
 	}
 	if !more {
 		leaf, err := i.opts.DAGs.Leaf(data)
 		if err != nil {
-			m.release(m.held)
+			m.free()
 			return nil, err
 		}
 		s, err := i.place(ctx, place, whole{blks: []block.Block{hashed{leaf}}, end: end{root: leaf.Cid()}}, m)
 		return withSize(s, uint64(len(data))), err
 	}
-	return i.stream(ctx, &rest{m: m, first: data, body: body}, place)
+	return i.stream(ctx, &rest{m: m, first: data}, place)
 }
 
 // Join makes one file of files that nodes keep already, in order, without moving their

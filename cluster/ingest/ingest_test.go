@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -586,35 +585,6 @@ func TestWithoutAnEpochNothingIsKept(t *testing.T) {
 		s.Done(true)
 		w.wantClean()
 	})
-}
-
-func TestMemoryIsBounded(t *testing.T) {
-	bubble(t, 1, func(w *world) {
-		hang := make(chan struct{})
-		var ended sync.WaitGroup
-		var limited atomic.Int32
-		for i := range 40 {
-			ended.Go(func() {
-				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 2<<20)), waits(hang)) // less than a batch: it is held
-				s, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 1})
-				switch {
-				case err == nil:
-					s.Done(false)
-				case errors.Is(err, state.ErrLimited):
-					limited.Add(1)
-				default:
-					t.Error(err)
-				}
-			})
-		}
-		<-time.After(10 * memoryPatience)
-		close(hang)
-		ended.Wait()
-		if n := limited.Load(); n == 0 || n == 40 {
-			t.Errorf("%d of 40 bodies are refused", n)
-		}
-		w.wantClean()
-	}, func(o *Options) { o.Memory = 16 << 20 })
 }
 
 // raw is a stream to a node, for frames that no pusher sends.

@@ -244,7 +244,7 @@ func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory)
 	w.end.sources = slices.Concat(place.Nodes, place.Spare)
 	defer func() {
 		if m != nil {
-			m.release(m.held) // late holders still have it, for a moment
+			m.free() // late holders still have it, for a moment
 		}
 	}()
 	for _, node := range place.Nodes {
@@ -261,7 +261,6 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 	defer release()
 	m := body.m
 	var feeds []*holder
-	var handed int64
 	stop := func(e end) {
 		for _, h := range feeds {
 			h.end = e
@@ -283,7 +282,7 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 		if err != nil {
 			err = p.giveUp(ctx, err)
 			stop(end{})
-			m.release(m.held)
+			m.free()
 			return nil, err
 		}
 		feeds = append(feeds, h)
@@ -294,11 +293,10 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 			bytes += int64(len(b.RawData()))
 			blks[k] = hashed{b}
 		}
-		bytes = min(bytes, m.held-handed) // nodes above the leaves are not counted
-		handed += bytes
+		bytes = m.hand(bytes) // nodes above the leaves are not counted
 		return p.give(feeds, &batch{blks: blks, freed: func() { m.release(bytes) }})
 	})
-	m.release(m.held - handed)
+	m.free()
 	if err != nil {
 		err = p.giveUp(ctx, err)
 		stop(end{})

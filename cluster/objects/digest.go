@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -112,6 +113,13 @@ func (d *digester) Read(p []byte) (int, error) {
 		d.read += uint64(n)
 	}
 	return n, err
+}
+
+// Interrupt implements ingest.Interrupter for bodies that do.
+func (d *digester) Interrupt() {
+	if b, ok := d.r.(ingest.Interrupter); ok {
+		b.Interrupt()
+	}
 }
 
 func (d *digester) take(p []byte) {

@@ -34,6 +34,13 @@ const (
 	slowPutGrowth = 1 << 30
 	otherPuts     = 4 // clients that are not slow
 	otherObject   = 64 << 10
+
+	// Clients that send some of a body at once and then hardly anything: each has a
+	// MiB of the 96 for all bodies of a node, and is one to be waited for.
+	trickling     = 120
+	trickledFirst = 400 << 10
+	trickleEvery  = time.Second // a byte
+	trickleFor    = 30 * time.Second
 )
 
 // slowlyPut are ways to hold a connection of the object gateway: what is sent at
@@ -103,6 +110,81 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}
 	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/slow", nil)
+}
+
+// TestTricklingClientsDoNotHoldTheMemory is A37 for the memory of bodies: it is taken
+// from clients that hardly send when others need it, and nobody else's put fails.
+func TestTricklingClientsDoNotHoldTheMemory(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
+	o := newObjects(t, c, "trickle@example.org")
+	c.Leader().CLI("user", "quota", "trickle@example.org", "unlimited")
+	bucket := "/trickle" + randomName()
+	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
+	victim := c.Followers()[0]
+	addr := strings.TrimPrefix(victim.S3URL(), "http://")
+	request := fmt.Sprintf("PUT %s/slow HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\nContent-Length: 100000000\r\n\r\n%s",
+		bucket, o.token, bytes.Repeat([]byte("x"), trickledFirst))
+
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	answers := map[string]int{}
+	stop := make(chan struct{})
+	for range trickling {
+		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			answer := trickle(conn, request, stop)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[answer]++
+		})
+	}
+	took := o.others(t, victim, bucket, func() { pauseFor(t.Context(), trickleFor) })
+	close(stop)
+	all.Wait()
+	t.Logf("clients that trickle: %v; others' requests p50 %s, p99 %s, at most %s (%d)",
+		answers, quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1), len(took))
+	if answers["503 SlowDown"] == 0 {
+		t.Errorf("nobody was cut for the memory: %v", answers)
+	}
+	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/slow", nil)
+}
+
+// trickle sends a request and then a byte of its body now and then, until it is
+// answered or stop is closed, and returns how it was answered.
+func trickle(conn net.Conn, request string, stop <-chan struct{}) string {
+	answered := make(chan string, 1)
+	go func() {
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			answered <- "none"
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body) // the connection may break behind what matters
+		_, code, _ := strings.Cut(string(body), "<Code>")
+		code, _, _ = strings.Cut(code, "<")
+		answered <- fmt.Sprint(resp.StatusCode, " ", code)
+	}()
+	_, _ = io.WriteString(conn, request) // who is cut already is told by the answer
+	tick := time.NewTicker(trickleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case answer := <-answered:
+			_ = conn.Close()
+			return answer
+		case <-stop:
+			_ = conn.Close()
+			<-answered
+			return "open"
+		case <-tick.C:
+			_, _ = io.WriteString(conn, "x")
+		}
+	}
 }
 
 // others puts and reads objects through a node while fn runs; none may fail. It

@@ -1,0 +1,173 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+func TestMemoryIsBounded(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		var ended sync.WaitGroup
+		var limited atomic.Int32
+		for range 40 {
+			ended.Go(func() {
+				body := io.LimitReader(newTrickle(2<<20, 100*time.Millisecond, 10_000), 8<<20) // for a minute
+				s, err := w.node("a").Store(context.Background(), body, Placement{Nodes: w.all, Copies: 1})
+				switch {
+				case err == nil:
+					s.Done(false)
+				case errors.Is(err, state.ErrLimited):
+					limited.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		ended.Wait()
+		if n := limited.Load(); n == 0 || n == 40 {
+			t.Errorf("%d of 40 bodies are refused", n)
+		}
+		w.wantClean()
+	}, func(o *Options) { o.Memory = 16 << 20 })
+}
+
+// trickle is a body without an end of a client that sends some bytes at once, and then
+// a few now and then.
+type trickle struct {
+	fast  io.Reader
+	every time.Duration
+	some  int // bytes each time
+	over  chan struct{}
+	once  sync.Once
+}
+
+func newTrickle(fast int, every time.Duration, n int) *trickle {
+	return &trickle{fast: bytes.NewReader(bytesOf(9, fast)), every: every, some: n, over: make(chan struct{})}
+}
+
+func (k *trickle) Read(b []byte) (int, error) {
+	if n, err := k.fast.Read(b); err == nil {
+		return n, nil
+	}
+	select {
+	case <-k.over:
+		return 0, errors.New("interrupted")
+	case <-time.After(k.every):
+		return min(k.some, len(b)), nil
+	}
+}
+
+// Interrupt implements Interrupter.
+func (k *trickle) Interrupt() { k.once.Do(func() { close(k.over) }) }
+
+func TestTricklingBodiesGiveWayToOthers(t *testing.T) {
+	for name, tc := range map[string]struct{ fast, clients int }{
+		"in the first chunk": {400 << 10, 24},
+		"behind it":          {2<<20 + 400<<10, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(w *world) {
+				place := Placement{Nodes: w.all, Copies: 2}
+				ctx, cancel := context.WithCancel(w.Context())
+				defer cancel()
+				var all sync.WaitGroup
+				var cut atomic.Int32
+				for range tc.clients {
+					all.Go(func() {
+						body := newTrickle(tc.fast, time.Second, 1)
+						defer context.AfterFunc(ctx, body.Interrupt)()
+						_, err := w.node("a").Store(ctx, body, place)
+						if errors.Is(err, state.ErrLimited) {
+							cut.Add(1)
+						} else if ctx.Err() == nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait() // it has what it can have
+				}
+				for i := range 20 {
+					data := bytesOf(byte(i), 3<<20)
+					s, err := w.node("a").Store(ctx, bytes.NewReader(data), place)
+					if err != nil {
+						t.Fatalf("put %d: %v", i, err)
+					}
+					s.Done(true)
+				}
+				if n := cut.Load(); n == 0 {
+					t.Error("nobody was cut")
+				}
+				cancel()
+				all.Wait()
+				w.wantClean()
+			}, func(o *Options) { o.Memory = 16 << 20 })
+		})
+	}
+}
+
+// Clients that send 100 KB a second are not cut for others, and slower ones are not
+// while there is memory for all.
+func TestSteadyBodiesAreNotCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bytes, others int // of each second; clients beside it
+	}{
+		"while others wait": {100_000, 24},
+		"slow and alone":    {1000, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(w *world) {
+				place := Placement{Nodes: w.all, Copies: 1}
+				steady := newTrickle(0, 100*time.Millisecond, tc.bytes/10)
+				ended := make(chan error, 1)
+				go func() {
+					_, err := w.node("a").Store(w.Context(), steady, place)
+					ended <- err
+				}()
+				synctest.Wait()
+				var all sync.WaitGroup
+				var cut atomic.Int32
+				for range tc.others {
+					all.Go(func() {
+						if _, err := w.node("a").Store(w.Context(), newTrickle(400<<10, time.Second, 1), place); errors.Is(err, state.ErrLimited) {
+							cut.Add(1)
+						}
+					})
+				}
+				<-time.After(memoryPatience)
+				select {
+				case err := <-ended:
+					t.Errorf("the steady client was cut: %v", err)
+				default:
+				}
+				if (cut.Load() > 0) != (tc.others > 0) {
+					t.Errorf("%d of %d others were cut", cut.Load(), tc.others)
+				}
+				w.node("a").bodies.end(t)
+				all.Wait()
+				<-ended
+				w.wantClean()
+			}, func(o *Options) { o.Memory = 16 << 20 })
+		})
+	}
+}
+
+// end interrupts all bodies.
+func (o *bodies) end(t *testing.T) {
+	t.Helper()
+	o.mu.Lock()
+	all := slices.Collect(maps.Keys(o.read))
+	o.mu.Unlock()
+	for _, m := range all {
+		m.interrupt()
+	}
+}
