@@ -103,7 +103,7 @@ smoke: build ## one cluster of three processes, under a minute
 
 .PHONY: conformance
 conformance: build ## black-box suites against three processes (needs npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 3 ./test/conformance/...
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 ./test/conformance/...
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, in short (needs root and loop devices)
@@ -123,6 +123,7 @@ chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real 
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(GO) test -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged|TestALeaderThatIsCutOff)' -v ./test/conformance -long
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
+	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestCollecting' -v ./test/cluster -collect 5m
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
 
 # -only GROUP, sizes such as -million 100000 and -url URL -token TOKEN go into

@@ -75,6 +75,9 @@ type Options struct {
 	// Now is the clock of this node, which tests set wrong; nil: time.Now. What
 	// only measures how long something takes does not ask it.
 	Now func() time.Time
+	// CollectEvery is how often this node looks for garbage, in its block store and by
+	// the state. Tests do it far too often. Zero: as often as each likes to.
+	CollectEvery time.Duration
 }
 
 // Node is one open node.
@@ -211,6 +214,7 @@ func (n *Node) openStorage(ctx context.Context) error {
 	n.closers = append(n.closers, closerFunc(func() error { return n.log.Close() }))
 	n.blocks, err = blocks.Open(n.folder.file(blocksDir), blocks.Options{
 		SegmentBytes: int64(c.SegmentSize), Logger: n.logger, Room: n.roomForBlocks, Full: func() { n.volumes.Full(blocksDir) },
+		CompactEvery: n.opts.CollectEvery,
 	})
 	if err != nil {
 		return fmt.Errorf("open blocks: %w", err)
@@ -419,7 +423,7 @@ func (n *Node) openTracker() error {
 		},
 		Limits: tracker.Limits{
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
-			Patience: c.Tracker.IdleTimeout,
+			Patience: c.Tracker.IdleTimeout, Audit: n.opts.CollectEvery,
 		},
 		Notes:  n.notes,
 		Leases: content.LeasePrefix,

@@ -1,7 +1,8 @@
 // Package cluster runs whole nodes side by side in one process, which shows
 // that a node has no globals, and drives their use cases without HTTP.
 //
-// Imports: cluster/node, its use cases, config.
+// Imports: cluster/node, its use cases, config, storage/blocks to look into a store
+// that is closed.
 // Never:   cmd, api.
 package cluster
 
@@ -93,14 +94,20 @@ func serve(t *testing.T, n *node.Node, c config.Config) *running {
 // await polls until cond holds.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	late := time.After(patience)
+	awaitFor(t, patience, what, cond)
+}
+
+// awaitFor is await with a bound of its own.
+func awaitFor(t *testing.T, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	late := time.After(within)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, within)
 		}
 	}
 }
