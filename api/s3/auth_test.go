@@ -105,7 +105,12 @@ func newRequest(t *testing.T, method, url, body string) *http.Request {
 // answer sends a request and returns the status and the body.
 func answer(t *testing.T, r *http.Request) (int, string) {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(r)
+	return answerTo(t, http.DefaultClient, r)
+}
+
+func answerTo(t *testing.T, client *http.Client, r *http.Request) (int, string) {
+	t.Helper()
+	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
