@@ -66,6 +66,7 @@ func TestContentIsHiddenWhileObjectsAloneNameIt(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.start()
 		defer w.stop()
+		w.pass(time.Second)     // the first audit would drop what has no name yet and no guard
 		w.store.sealed(1, true) // as a put does
 		w.object(b, 1, self)
 		w.pass(time.Second)
