@@ -88,18 +88,7 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 		})
 	}
 	beside := o.others(t, victim, bucket, func() {
-		ended := make(chan struct{})
-		go func() { defer close(ended); all.Wait() }()
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for over := false; !over; {
-			most = max(most, residentBytes(t, victim.Pid()))
-			select {
-			case <-ended:
-				over = true
-			case <-tick.C:
-			}
-		}
+		most = max(most, mostResident(t, victim.Pid(), &all))
 	})
 	if err := errors.Join(failed...); err != nil {
 		t.Error(err)

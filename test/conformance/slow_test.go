@@ -61,18 +61,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 	var sum load
 	under := strained(t, c, func() {
 		sum = during(s, func() {
-			ended := make(chan struct{})
-			go func() { defer close(ended); all.Wait() }()
-			tick := time.NewTicker(200 * time.Millisecond)
-			defer tick.Stop()
-			for over := false; !over; {
-				most = max(most, residentBytes(t, victim.Pid()))
-				select {
-				case <-ended:
-					over = true
-				case <-tick.C:
-				}
-			}
+			most = max(most, mostResident(t, victim.Pid(), &all))
 		})
 	})
 	if err := errors.Join(failed...); err != nil {
@@ -120,6 +109,24 @@ func hold(addr, first, then string, every, within time.Duration) (time.Duration,
 			return time.Since(start).Round(time.Second), nil
 		case <-tick.C:
 			_, _ = io.WriteString(conn, then)
+		}
+	}
+}
+
+// mostResident is the most memory that a process has in the time in which all end, in
+// bytes.
+func mostResident(t *testing.T, pid int, all *sync.WaitGroup) (most int64) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); all.Wait() }()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		most = max(most, residentBytes(t, pid))
+		select {
+		case <-ended:
+			return most
+		case <-tick.C:
 		}
 	}
 }
