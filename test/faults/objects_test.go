@@ -98,8 +98,9 @@ func (b *bucket) refusesNew(t *testing.T, upload string) {
 			a, err = b.ask(t.Context(), n, http.MethodPost, "", bytes.NewReader(text), int64(len(text)), "Content-Type", kind)
 			noRoom(t, what+" by a form", a, err)
 		}
-		a, err := b.ask(t.Context(), n, http.MethodPut, "upload"+upload+"&partNumber=3", http.NoBody, 0, "X-Amz-Copy-Source", b.path+"/o/03")
-		noRoom(t, "a copy to a part, which is stored anew", a, err)
+		a, err := b.ask(t.Context(), n, http.MethodPut, "upload"+upload+"&partNumber=3", http.NoBody, 0,
+			"X-Amz-Copy-Source", b.path+"/o/03", "X-Amz-Copy-Source-Range", "bytes=1-1000000")
+		noRoom(t, "a copy of a range to a part, which is stored anew", a, err)
 		a, err = b.ask(t.Context(), n, http.MethodPost, "upload?uploads", http.NoBody, 0)
 		noRoom(t, "beginning an upload", a, err)
 		a, err = b.ask(t.Context(), n, http.MethodPost, "upload"+upload, bytes.NewReader(completion(noise(0, fullBytes), noise(1, fullBytes))), -1)
