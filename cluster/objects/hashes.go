@@ -138,7 +138,7 @@ func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 		return err
 	}
 	_, err = o.opts.State.Propose(ctx, &state.SetObjectHash{
-		Account: u.Account, Born: u.Born, ID: u.Object.ID, Root: u.Object.Root, Blake3: sum,
+		Account: u.Account, Born: u.Born, Key: u.Object.Key, ID: u.Object.ID, Root: u.Object.Root, Blake3: sum,
 	})
 	if err == nil {
 		o.opts.Logger.DebugContext(ctx, "hash of object computed", "version", u.Object.ID, "root", u.Object.Root)

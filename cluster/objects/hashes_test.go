@@ -140,7 +140,7 @@ func TestAHashOfAVersionThatIsGoneIsForNobody(t *testing.T) {
 	if err := w.objects.hashObject(t.Context(), &mine[0]); err != nil {
 		t.Fatal(err)
 	}
-	w.state.Apply(t, &state.SetObjectHash{Account: w.account, Born: mine[0].Born, ID: obj.ID, Root: obj.Root, Blake3: make([]byte, 32)})
+	w.state.Apply(t, &state.SetObjectHash{Account: w.account, Born: mine[0].Born, Key: obj.Key, ID: obj.ID, Root: obj.Root, Blake3: make([]byte, 32)})
 	if got, _ := w.read("bkt", "k"); hex.EncodeToString(got.Blake3) != hex.EncodeToString(kept.Blake3) {
 		t.Errorf("%x", got.Blake3)
 	}

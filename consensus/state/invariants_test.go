@@ -327,7 +327,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 func (m *machine) wantBeside(want *memory, b *Bucket, o *Object) {
 	m.t.Helper()
 	if len(o.Blake3) == 0 {
-		set(m.t, want, b.unhashedKey(o.ID), []byte(o.Key))
+		set(m.t, want, b.unhashedKey(o), nil)
 		bump(m.t, want, unhashedCount, 1)
 	}
 	sums, err := m.view().PartSums(b, o)
@@ -337,7 +337,7 @@ func (m *machine) wantBeside(want *memory, b *Bucket, o *Object) {
 	if sums == nil {
 		return
 	}
-	if err := put(want, b.partSumsKey(o.ID), sums); err != nil {
+	if err := put(want, b.partSumsKey(o), sums); err != nil {
 		m.t.Fatal(err)
 	}
 	if parts := o.parts(); len(sums.Values) != 4*parts || sums.Of(parts) == nil || sums.Of(parts+1) != nil {

@@ -49,8 +49,8 @@ const (
 	tableVersionTime = 'w' // account, incarnation, key, its id or "null" -> its created
 	tableEmptying    = 'x' // account, incarnation of a deleted bucket that has uploads -> -
 	tableTurning     = 'y' // account, name of a bucket whose setting has changed -> key to go on from
-	tablePartSums    = 'z' // account, incarnation, version -> PartSums
-	tableUnhashed    = 'j' // account, incarnation, version without a BLAKE3 hash -> its key
+	tablePartSums    = 'z' // account, incarnation, key, version -> PartSums
+	tableUnhashed    = 'j' // account, incarnation, key, version without a BLAKE3 hash -> -
 	tableCors        = 'h' // account, incarnation -> Cors
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch

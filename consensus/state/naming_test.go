@@ -172,10 +172,10 @@ func (d *drawing) hash() Command {
 	if err != nil {
 		d.Fatal(err)
 	}
-	cmd := &SetObjectHash{Account: d.account, Born: d.b.Born, ID: d.version(), Root: d.root(), Blake3: make([]byte, Blake3Bytes)}
+	cmd := &SetObjectHash{Account: d.account, Born: d.b.Born, Key: d.key(), ID: d.version(), Root: d.root(), Blake3: make([]byte, Blake3Bytes)}
 	if len(page) > 0 {
 		u := rapid.SampledFrom(page).Draw(d.T, "unhashed")
-		cmd.Account, cmd.Born, cmd.ID = u.Account, u.Born, u.Object.ID
+		cmd.Account, cmd.Born, cmd.Key, cmd.ID = u.Account, u.Born, u.Object.Key, u.Object.ID
 		if rapid.IntRange(0, 9).Draw(d.T, "other content") > 0 {
 			cmd.Root = u.Object.Root
 		}

@@ -33,17 +33,17 @@ func (v *Object) HasPartSums() bool {
 	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
 }
 
-func (v *Bucket) partSumsKey(id VersionID) key { return append(v.in(tablePartSums), id...) }
+func (v *Bucket) partSumsKey(o *Object) key { return v.ofVersion(tablePartSums, o.Key, o.ID) }
 
 // forget removes what is kept of a version beside its record.
 func (v *Bucket) forget(tx Tx, o *Object) error {
 	if o.HasPartSums() {
-		if err := tx.Delete(v.partSumsKey(o.ID)); err != nil {
+		if err := tx.Delete(v.partSumsKey(o)); err != nil {
 			return err
 		}
 	}
 	if len(o.Blake3) == 0 && !o.Marker {
-		return v.unmark(tx, o.ID)
+		return v.unmark(tx, o)
 	}
 	return nil
 }
@@ -81,5 +81,5 @@ func (v View) PartSums(b *Bucket, o *Object) (*PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil
 	}
-	return get[PartSums](v.r, b.partSumsKey(o.ID))
+	return get[PartSums](v.r, b.partSumsKey(o))
 }

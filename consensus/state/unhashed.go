@@ -9,22 +9,22 @@ import (
 
 var unhashedCount = metaKey("unhashed")
 
-func (v *Bucket) unhashedKey(id VersionID) key { return part(v.in(tableUnhashed), id) }
+func (v *Bucket) unhashedKey(o *Object) key { return v.ofVersion(tableUnhashed, o.Key, o.ID) }
 
 // markUnhashed notes that the BLAKE3 hash of a version is yet to be computed.
 func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
 	if len(o.Blake3) > 0 || o.Marker {
 		return nil
 	}
-	if err := tx.Set(v.unhashedKey(o.ID), []byte(o.Key)); err != nil {
+	if err := tx.Set(v.unhashedKey(o), nil); err != nil {
 		return err
 	}
 	return count(tx, unhashedCount, 1)
 }
 
 // unmark ends the note of a version whose hash is not known.
-func (v *Bucket) unmark(tx Tx, id VersionID) error {
-	if err := tx.Delete(v.unhashedKey(id)); err != nil {
+func (v *Bucket) unmark(tx Tx, o *Object) error {
+	if err := tx.Delete(v.unhashedKey(o)); err != nil {
 		return err
 	}
 	return count(tx, unhashedCount, -1)
@@ -35,6 +35,7 @@ func (v *Bucket) unmark(tx Tx, id VersionID) error {
 type SetObjectHash struct {
 	Account AccountID
 	Born    Incarnation // of the bucket
+	Key     string
 	ID      VersionID
 	Root    RootKey // what was hashed
 	Blake3  []byte
@@ -44,6 +45,7 @@ type SetObjectHash struct {
 func (v *SetObjectHash) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Uint(c, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Bytes(c, &v.Blake3, Blake3Bytes)
@@ -54,11 +56,10 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "a BLAKE3 hash of %d bytes", len(v.Blake3))
 	}
 	b := &Bucket{Account: v.Account, Born: v.Born}
-	k, marked, err := tx.Get(b.unhashedKey(v.ID))
-	if err != nil || !marked {
+	if marked, err := has(tx, b.unhashedKey(&Object{Key: v.Key, ID: v.ID})); err != nil || !marked {
 		return Result{}, err
 	}
-	o, row, err := b.markedVersion(tx, string(k), v.ID)
+	o, row, err := b.markedVersion(tx, v.Key, v.ID)
 	if err != nil {
 		return Result{}, err
 	}
@@ -69,7 +70,7 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 	if err := put(tx, row, o); err != nil {
 		return Result{}, err
 	}
-	return Result{}, b.unmark(tx, o.ID)
+	return Result{}, b.unmark(tx, o)
 }
 
 // markedVersion returns the version that a mark is about, which is there as long as
@@ -107,12 +108,12 @@ func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, e
 		from = append(append(key(nil), after...), 0)
 	}
 	var last []byte
-	err = v.r.Scan(from, prefix.end(), false, func(row, k []byte) (bool, error) {
+	err = v.r.Scan(from, prefix.end(), false, func(row, _ []byte) (bool, error) {
 		if len(page) == limit {
 			next = last
 			return false, nil
 		}
-		u, err := v.unhashed(row[len(prefix):], string(k))
+		u, err := v.unhashed(row[len(prefix):])
 		if err == nil {
 			page, last = append(page, u), append([]byte(nil), row...)
 		}
@@ -122,7 +123,7 @@ func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, e
 }
 
 // unhashed reads the version that a row is about.
-func (v View) unhashed(row []byte, k string) (u Unhashed, err error) {
+func (v View) unhashed(row []byte) (u Unhashed, err error) {
 	var rest []byte
 	if u.Account, rest, err = readPart[AccountID](row); err != nil {
 		return u, err
@@ -131,11 +132,11 @@ func (v View) unhashed(row []byte, k string) (u Unhashed, err error) {
 		return u, fmt.Errorf("state: short key %x", row)
 	}
 	u.Born = Incarnation(binary.BigEndian.Uint64(rest))
-	id, _, err := readPart[VersionID](rest[8:])
+	k, id, err := readOrdered(rest[8:])
 	if err != nil {
 		return u, err
 	}
-	o, _, err := (&Bucket{Account: u.Account, Born: u.Born}).markedVersion(v.r, k, id)
+	o, _, err := (&Bucket{Account: u.Account, Born: u.Born}).markedVersion(v.r, k, VersionID(id))
 	if err != nil {
 		return u, err
 	}
@@ -145,7 +146,7 @@ func (v View) unhashed(row []byte, k string) (u Unhashed, err error) {
 
 // IsUnhashed tells whether the hash of a version is still to be computed.
 func (v View) IsUnhashed(u *Unhashed) (bool, error) {
-	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(u.Object.ID))
+	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(&u.Object))
 }
 
 // UnhashedCount is how many versions of all accounts do not know their hash.

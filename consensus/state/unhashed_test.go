@@ -43,7 +43,7 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &SetObjectHash{Account: bob, Born: s.b.Born, ID: id, Root: o.Root, Blake3: sum}
+		return &SetObjectHash{Account: bob, Born: s.b.Born, Key: k, ID: id, Root: o.Root, Blake3: sum}
 	}
 	known := s.putOf("known", "v0", contents[1])
 	known.Object.Blake3 = sum
@@ -54,11 +54,14 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	left("v1", "v2")
 
 	first := tell("a", "v1")
-	s.refused(&SetObjectHash{Account: bob, Born: s.b.Born, ID: "v1", Root: first.Root, Blake3: sum[1:]}, ErrInvalid)
+	s.refused(&SetObjectHash{Account: bob, Born: s.b.Born, Key: "a", ID: "v1", Root: first.Root, Blake3: sum[1:]}, ErrInvalid)
 	other := *first
 	other.Root = tell("b", "v2").Root
 	s.refused(&other, ErrInvalid)
-	for _, nobody := range []SetObjectHash{{Account: alice, Born: s.b.Born, ID: "v1"}, {Account: bob, Born: s.b.Born + 1, ID: "v1"}, {Account: bob, Born: s.b.Born, ID: "v0"}} {
+	for _, nobody := range []SetObjectHash{
+		{Account: alice, Born: s.b.Born, Key: "a", ID: "v1"}, {Account: bob, Born: s.b.Born + 1, Key: "a", ID: "v1"},
+		{Account: bob, Born: s.b.Born, Key: "a", ID: "v0"}, {Account: bob, Born: s.b.Born, Key: "b", ID: "v1"},
+	} {
 		nobody.Root, nobody.Blake3 = first.Root, bytes.Repeat([]byte{8}, Blake3Bytes)
 		s.must(&nobody)
 	}
@@ -101,6 +104,14 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	s.must(tell("old", "v7"))
+	left()
+	// Versions of two keys are two, also if a proposer should call them alike.
+	s.must(s.putOf("one", "v8", contents[1]))
+	s.must(s.putOf("two", "v8", contents[2]))
+	left("v8", "v8")
+	s.must(tell("one", "v8"))
+	left("v8")
+	s.must(tell("two", "v8"))
 	left()
 	s.must(s.putOf("c", "v5", contents[3]))
 	s.must(&CloseAccount{Account: bob})

@@ -429,7 +429,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 			return err
 		}
 		if sums != nil {
-			if err := put(tx, b.partSumsKey(o.ID), sums); err != nil {
+			if err := put(tx, b.partSumsKey(&o), sums); err != nil {
 				return err
 			}
 		}

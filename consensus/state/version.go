@@ -108,8 +108,13 @@ func (v *Bucket) versionKey(k string, created Millis) key {
 }
 
 // versionTime is where the time of a version that is not current is found by its id.
-func (v *Bucket) versionTime(k string, id VersionID) key {
-	return append(v.in(tableVersionTime).ordered(k), id...)
+func (v *Bucket) versionTime(k string, id VersionID) key { return v.ofVersion(tableVersionTime, k, id) }
+
+// ofVersion is the row of a table that is about one version of a key. It holds the key
+// because an id is unique among the versions of its key: of another key it is one that
+// its proposer should not have minted twice.
+func (v *Bucket) ofVersion(table byte, k string, id VersionID) key {
+	return append(v.in(table).ordered(k), id...)
 }
 
 // newestOld returns the newest version of a key that is not current; nil is none.

@@ -64,7 +64,7 @@ func namings() []state.Command {
 			Account: "account", Bucket: "bucket", Born: born, Keys: []string{"a/c"}, If: state.Condition{Match: []string{"etag"}},
 			IDs: []state.VersionID{"v2"}, Marker: "m1", Created: 13,
 		},
-		&state.SetObjectHash{Account: "account", Born: born, ID: "v4", Root: stored.Root, Blake3: blake3},
+		&state.SetObjectHash{Account: "account", Born: born, Key: "a/c", ID: "v4", Root: stored.Root, Blake3: blake3},
 		&state.SetBucketCors{Account: "account", Bucket: "bucket", Born: born, Cors: state.Cors{Rules: []state.CorsRule{
 			{ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET", "PUT"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: 3000},
 			{Origins: []string{"*"}, Methods: []string{"HEAD"}, MaxAge: -1},
