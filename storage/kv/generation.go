@@ -19,9 +19,8 @@ type generation struct {
 	db   *pebble.DB
 	refs atomic.Int64
 
-	// Both belong to who holds Store.writer.
-	hot   hot
-	sieve sieve
+	points points
+	sieve  sieve // belongs to who holds Store.writer
 
 	// Set before the Store gives up its reference, read after the last one.
 	obsolete bool         // replaced by Restore: remove the folder
@@ -30,6 +29,7 @@ type generation struct {
 
 func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
 	g := &generation{name: name, dir: dir, db: db, sieve: newSieve(sparse)}
+	g.points.commits = 1
 	g.refs.Store(1)
 	return g
 }

@@ -1,43 +1,51 @@
 package kv
 
-// hotBytes is about how much memory the values take that are remembered for
-// the transactions to come, keys included.
+// hotBytes is about how much memory the values take that a generation
+// remembers, keys included.
 const hotBytes = 4 << 20
 
 // entryBytes is what an entry of a map takes beside its key and value.
-const entryBytes = 64
+const entryBytes = 96
 
-// hot remembers committed values that transactions have read, so that records
-// which every transaction reads cost no look-up in Pebble: there is one writer,
-// so a value stays true until it writes another. It belongs to who holds
-// Store.writer. It is two maps: when the younger is full it becomes the older,
-// and the older goes; what is read again is taken over.
+// hot remembers committed values that transactions and views have read, and that
+// there are none, so that records which everybody reads cost no look-up in Pebble:
+// there is one writer, so a value stays true until it writes another. It is two
+// maps: when the younger is full it becomes the older, and the older goes; what
+// is read again is taken over.
 type hot struct {
-	younger, older map[string][]byte
+	younger, older map[string]fact
 	bytes          int // of younger
 }
 
-func (h *hot) get(key []byte) ([]byte, bool) {
-	if value, ok := h.younger[string(key)]; ok {
-		return value, true
-	}
-	value, ok := h.older[string(key)]
-	if ok {
-		h.put(string(key), value)
-	}
-	return value, ok
+// fact is what the newest commit holds for a key.
+type fact struct {
+	value  []byte // nobody changes it any more
+	exists bool
+	// since is a commit from which on this is so. It may have been so before.
+	since uint64
 }
 
-// put remembers a value, which nobody changes any more.
-func (h *hot) put(key string, value []byte) {
-	size := len(key) + len(value) + entryBytes
+func (h *hot) get(key []byte) (fact, bool) {
+	if r, ok := h.younger[string(key)]; ok {
+		return r, true
+	}
+	r, ok := h.older[string(key)]
+	if ok {
+		h.put(string(key), r)
+	}
+	return r, ok
+}
+
+// put remembers what the newest commit holds.
+func (h *hot) put(key string, r fact) {
+	size := len(key) + len(r.value) + entryBytes
 	if size > hotBytes/16 {
 		h.forget(key) // it would throw out too much
 		return
 	}
 	old, known := h.younger[key]
 	if known {
-		h.bytes += len(value) - len(old)
+		h.bytes += len(r.value) - len(old.value)
 	} else {
 		h.bytes += size
 	}
@@ -45,23 +53,23 @@ func (h *hot) put(key string, value []byte) {
 		h.older, h.younger, h.bytes = h.younger, nil, size
 	}
 	if h.younger == nil {
-		h.younger = make(map[string][]byte)
+		h.younger = make(map[string]fact)
 	}
-	h.younger[key] = value
+	h.younger[key] = r
 }
 
-// update remembers a new value in the place of one that is remembered.
-func (h *hot) update(key string, value []byte) {
+// update remembers what a commit has written in the place of what is remembered.
+func (h *hot) update(key string, r fact) {
 	_, young := h.younger[key]
 	_, old := h.older[key]
 	if young || old {
-		h.put(key, value)
+		h.put(key, r)
 	}
 }
 
 func (h *hot) forget(key string) {
 	if old, ok := h.younger[key]; ok {
-		h.bytes -= len(key) + len(old) + entryBytes
+		h.bytes -= len(key) + len(old.value) + entryBytes
 		delete(h.younger, key)
 	}
 	delete(h.older, key)

@@ -83,5 +83,5 @@ func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 // readThrough meets every checksum of the store. The archive's own only say
 // that it came as it was sent; a sender's rotten table must not become ours.
 func readThrough(db *pebble.DB) error {
-	return scan(db, nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
+	return scan(db.NewIter, nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
 }

@@ -50,8 +50,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if k := t.overlay.keys[string(key)]; k != nil {
 		return owned(k.value, k.exists)
 	}
-	if value, ok := t.gen.hot.get(key); ok {
-		return owned(value, true)
+	if r, known := t.gen.points.recall(key); known {
+		return owned(r.value, r.exists)
 	}
 	if t.gen.sieve.lacks(key) {
 		return nil, false, nil
@@ -79,9 +79,9 @@ func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) 
 	}
 	keys := t.overlay.within(lower, upper)
 	if len(keys) == 0 {
-		return scan(t.gen.db, lower, upper, reverse, fn)
+		return scan(t.gen.db.NewIter, lower, upper, reverse, fn)
 	}
-	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return scan(t.gen.db, lower, upper, reverse, fn) })
+	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return scan(t.gen.db.NewIter, lower, upper, reverse, fn) })
 }
 
 // Set makes key hold value. Both slices are copied.
@@ -113,16 +113,14 @@ func (t *Tx) Commit(sync bool) error {
 	if sync {
 		opts = pebble.Sync
 	}
+	t.gen.points.writes(t.gen.db)
 	err := t.write(opts)
+	t.gen.points.wrote(t.overlay.keys, err != nil)
 	if err != nil {
-		t.gen.hot.clear() // what is stored now is unknown
 		err = fmt.Errorf("kv: commit: %w", coded(err))
-	} else {
-		t.remember()
-		if serr := t.gen.sieve.advance(t.gen.db); serr != nil {
-			// The commit stands. Whoever reads what cannot be read here is told.
-			t.store.log.Error("cannot read the store's keys", "err", serr)
-		}
+	} else if serr := t.gen.sieve.advance(t.gen.db); serr != nil {
+		// The commit stands. Whoever reads what cannot be read here is told.
+		t.store.log.Error("cannot read the store's keys", "err", serr)
 	}
 	return errors.Join(err, t.end())
 }
@@ -144,21 +142,6 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 		}
 	}
 	return b.Commit(opts)
-}
-
-// remember keeps what was read and may well be read again. What was only
-// written is left out: most of that is never read by a transaction.
-func (t *Tx) remember() {
-	for key, k := range t.overlay.keys {
-		switch {
-		case !k.exists:
-			t.gen.hot.forget(key)
-		case k.reread:
-			t.gen.hot.put(key, k.value)
-		case k.written:
-			t.gen.hot.update(key, k.value)
-		}
-	}
 }
 
 // Discard ends the transaction without a trace. After Commit it does nothing,

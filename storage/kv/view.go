@@ -13,7 +13,7 @@ import (
 type View struct {
 	store *Store
 	gen   *generation
-	snap  *pebble.Snapshot
+	at    *point
 	err   error // why the view is empty: the store was closed
 
 	closing sync.Once
@@ -26,7 +26,7 @@ func (s *Store) View() *View {
 	if err != nil {
 		return &View{err: err}
 	}
-	return &View{store: s, gen: g, snap: g.db.NewSnapshot()}
+	return &View{store: s, gen: g, at: g.look()}
 }
 
 // Get returns the value of key, owned by the caller.
@@ -34,7 +34,7 @@ func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
 	if v.err != nil {
 		return nil, false, v.err
 	}
-	return get(v.snap, key)
+	return v.at.get(key)
 }
 
 // Scan calls fn for each key in [lower, upper) in rising order, or falling if
@@ -44,7 +44,7 @@ func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte
 	if v.err != nil {
 		return v.err
 	}
-	return scan(v.snap, lower, upper, reverse, fn)
+	return scan(v.at.iterator, lower, upper, reverse, fn)
 }
 
 // Close gives the view back. Closing twice is allowed; reading after it is not.
@@ -55,7 +55,7 @@ func (v *View) Close() {
 	v.closing.Do(func() {
 		// A view only reads, so nothing that a failed Close could lose was
 		// promised to anybody: it is logged, not returned.
-		err := errors.Join(v.snap.Close(), v.gen.release(v.store.log))
+		err := errors.Join(v.at.close(), v.gen.release(v.store.log))
 		if err != nil {
 			v.store.log.Error("cannot close a view cleanly", "err", err)
 		}
@@ -77,8 +77,11 @@ func get(r pebble.Reader, key []byte) ([]byte, bool, error) {
 	return owned, true, nil
 }
 
-func scan(r pebble.Reader, lower, upper []byte, reverse bool, fn func(key, value []byte) (bool, error)) (err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+// opener opens an iterator.
+type opener = func(*pebble.IterOptions) (*pebble.Iterator, error)
+
+func scan(open opener, lower, upper []byte, reverse bool, fn visit) (err error) {
+	it, err := open(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return fmt.Errorf("kv: scan: %w", coded(err))
 	}

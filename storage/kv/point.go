@@ -1,0 +1,177 @@
+package kv
+
+import (
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// points are the states of a generation that are looked at, one between each two
+// commits. The newest needs no snapshot: what Pebble holds is that state, until
+// the next commit begins. That commit takes one snapshot for all views of it,
+// if there are any; so an idle store keeps no old version of anything, and a
+// view that ends before a commit comes costs Pebble nothing.
+type points struct {
+	// mu guards what follows, and the points. It is never held during input or
+	// output.
+	mu sync.Mutex
+	// now is the newest state, nil while a commit is under way and until somebody
+	// looks at it.
+	now     *point
+	writing bool   // a commit is under way: what is visible may be of it or not
+	commits uint64 // since the generation was opened, and one
+	hot     hot    // of the newest state; what a commit writes changes when it ends
+}
+
+// point is one state, for all views that were opened between two commits.
+type point struct {
+	gen *generation
+	// commit is the newest one in it, 0 if that is unknown.
+	commit uint64
+	views  int
+	// snap shows the state; nil: nothing has been written since.
+	snap *pebble.Snapshot
+}
+
+// look opens a view of the newest state.
+func (g *generation) look() *point {
+	s := &g.points
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing {
+		return &point{gen: g, views: 1, snap: g.db.NewSnapshot()}
+	}
+	if s.now == nil {
+		s.now = &point{gen: g, commit: s.commits}
+	}
+	s.now.views++
+	return s.now
+}
+
+// close ends one view of the state.
+func (p *point) close() error {
+	s := &p.gen.points
+	s.mu.Lock()
+	p.views--
+	snap := p.snap
+	if p.views > 0 {
+		snap = nil
+	}
+	s.mu.Unlock()
+	if snap == nil {
+		return nil
+	}
+	return snap.Close() // nobody finds the point any more
+}
+
+// writes notes that a commit begins. Whoever has a view keeps what it shows.
+func (s *points) writes(db *pebble.DB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil && s.now.views > 0 {
+		s.now.snap = db.NewSnapshot()
+	}
+	s.now, s.writing = nil, true
+}
+
+// wrote notes that a commit has ended, with what its transaction has read and
+// written. If it failed, what is stored is unknown.
+func (s *points) wrote(keys map[string]*known, failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.commits
+	s.writing = false
+	s.commits++
+	if failed {
+		s.hot.clear()
+		return
+	}
+	for key, k := range keys {
+		switch {
+		case k.written && k.reread && k.exists:
+			s.hot.put(key, fact{value: k.value, exists: true, since: s.commits})
+		case k.written: // most of what was only written is never read again
+			s.hot.update(key, fact{value: k.value, exists: k.exists, since: s.commits})
+		case k.reread:
+			s.hot.put(key, fact{value: k.value, exists: true, since: before})
+		}
+	}
+}
+
+// recall returns what is remembered of a key of the newest state.
+func (s *points) recall(key []byte) (fact, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hot.get(key)
+}
+
+// recall returns what is remembered of a key, or else where it is to be read:
+// in snap, or if that is nil in Pebble as it is.
+func (p *point) recall(key []byte) (r fact, known bool, snap *pebble.Snapshot) {
+	s := &p.gen.points
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, known = s.hot.get(key); known && r.since <= p.commit {
+		return r, true, nil
+	}
+	return fact{}, false, p.snap
+}
+
+// source returns where the state is to be read: in the snapshot, or if that is
+// nil in Pebble as it is.
+func (p *point) source() *pebble.Snapshot {
+	s := &p.gen.points
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.snap
+}
+
+// get returns the value of a key. What was read of Pebble as it is was of this
+// state if no commit has begun since, and is remembered; else it is read again.
+func (p *point) get(key []byte) ([]byte, bool, error) {
+	r, known, snap := p.recall(key)
+	if known {
+		return owned(r.value, r.exists)
+	}
+	if snap == nil {
+		value, ok, err := get(p.gen.db, key)
+		if p.learned(key, value, ok, err) {
+			if err != nil {
+				return nil, false, err
+			}
+			return owned(value, ok)
+		}
+		snap = p.source()
+	}
+	return get(snap, key)
+}
+
+// learned takes what was read of Pebble as it is, and tells whether it was of
+// this state.
+func (p *point) learned(key, value []byte, exists bool, err error) bool {
+	s := &p.gen.points
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.snap != nil {
+		return false
+	}
+	if err == nil {
+		s.hot.put(string(key), fact{value: value, exists: exists, since: p.commit})
+	}
+	return true
+}
+
+// iterator returns one that shows the state. It does so for as long as it is
+// open, whatever is written.
+func (p *point) iterator(opts *pebble.IterOptions) (*pebble.Iterator, error) {
+	if p.source() == nil {
+		it, err := p.gen.db.NewIter(opts)
+		if err != nil || p.source() == nil {
+			return it, err
+		}
+		if err := it.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return p.source().NewIter(opts)
+}

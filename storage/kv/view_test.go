@@ -1,0 +1,366 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// held is a view and what it has to show.
+type held struct {
+	view  *View
+	model map[string]string
+}
+
+func (h held) check(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	for range 3 {
+		key := anyKey(r)
+		got, ok, err := h.view.Get(key)
+		want, there := h.model[string(key)]
+		if err != nil || ok != there || string(got) != want {
+			t.Fatalf("%s is %q, %t, %v, want %q, %t", key, got, ok, err, want, there)
+		}
+		clear(got) // it is ours: nobody else may see this
+	}
+	if r.IntN(4) == 0 {
+		if got, want := content(t, h.view), text(h.model); got != want {
+			t.Fatalf("the view shows\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// Views are opened, read and closed at random between commits, during
+// transactions and across a replacement of everything: each shows what was
+// committed when it was opened, and once all are closed the store keeps nothing
+// of them.
+func TestViewsAreThoseOfAMap(t *testing.T) {
+	s := open(t, t.TempDir())
+	r := rand.New(rand.NewPCG(3, 3))
+	committed := map[string]string{}
+	var views []held
+	look := func() {
+		for range r.IntN(4) {
+			views = append(views, held{s.View(), maps.Clone(committed)})
+		}
+		for range r.IntN(6) {
+			if len(views) == 0 {
+				return
+			}
+			i := r.IntN(len(views))
+			views[i].check(t, r)
+			if r.IntN(2) == 0 {
+				views[i].view.Close()
+				views = append(views[:i], views[i+1:]...)
+			}
+		}
+	}
+	for round := range 1000 {
+		look()
+		tx := s.Begin()
+		model := maps.Clone(committed)
+		for range r.IntN(10) {
+			step(t, r, tx, model)
+		}
+		look()
+		if r.IntN(3) == 0 {
+			tx.Discard()
+			continue
+		}
+		if err := tx.Commit(false); err != nil {
+			t.Fatal(err)
+		}
+		committed = model
+		if round%300 == 299 {
+			restoreEmpty(t, s)
+			committed = map[string]string{}
+		}
+	}
+	for _, h := range views {
+		h.check(t, r)
+		h.view.Close()
+	}
+	if n := s.live.db.Metrics().Snapshots.Count; n != 0 {
+		t.Errorf("%d snapshots are left", n)
+	}
+}
+
+// restoreEmpty replaces everything by the archive of an empty store.
+func restoreEmpty(t *testing.T, s *Store) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "checkpoint")
+	if err := open(t, t.TempDir()).Checkpoint(dir); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := errors.Join(WriteArchive(&archive, dir), s.Restore(&archive)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An idle store keeps nothing for views, one that is written to a snapshot for
+// all views between two commits.
+func TestViewsBetweenTwoCommitsShareOneSnapshot(t *testing.T) {
+	s := open(t, t.TempDir())
+	count := func(want int) {
+		t.Helper()
+		if n := s.live.db.Metrics().Snapshots.Count; n != want {
+			t.Errorf("%d snapshots, want %d", n, want)
+		}
+	}
+	put(t, s, false, "k", "1")
+	first, second := s.View(), s.View()
+	for _, v := range []*View{first, second} {
+		if got := content(t, v); got != "k=1" {
+			t.Error(got)
+		}
+	}
+	count(0)
+	put(t, s, false, "k", "2")
+	count(1)
+	put(t, s, false, "k", "3")
+	count(1)
+	third := s.View()
+	put(t, s, false, "k", "4")
+	count(2)
+	for v, want := range map[*View]string{first: "1", second: "1", third: "3"} {
+		if got, ok, err := v.Get([]byte("k")); string(got) != want || !ok || err != nil {
+			t.Errorf("%q, %t, %v, want %q", got, ok, err, want)
+		}
+	}
+	first.Close()
+	first.Close()
+	count(2)
+	second.Close()
+	count(1)
+	third.Close()
+	count(0)
+}
+
+// A view that is opened while a commit is under way shows what was visible then;
+// what was read of the store while one began is not taken for what was before.
+func TestViewsWhileACommitIsUnderWay(t *testing.T) {
+	s := open(t, t.TempDir())
+	put(t, s, false, "k", "1")
+	g, key := s.live, []byte("k")
+	before := s.View()
+	defer before.Close()
+	g.points.writes(g.db)
+	early := s.View()
+	defer early.Close()
+	if err := g.db.Set(key, []byte("2"), nil); err != nil {
+		t.Fatal(err)
+	}
+	late := s.View()
+	defer late.Close()
+	if before.at.learned(key, []byte("2"), true, nil) {
+		t.Error("a value of the commit is taken for one before it")
+	}
+	g.points.wrote(map[string]*known{"k": {value: []byte("2"), exists: true, written: true}}, false)
+	after := s.View()
+	defer after.Close()
+	for range 2 { // from the store, then remembered
+		for _, look := range []struct {
+			view *View
+			want string
+		}{{before, "1"}, {early, "1"}, {late, "2"}, {after, "2"}} {
+			if got, ok, err := look.view.Get(key); string(got) != look.want || !ok || err != nil {
+				t.Errorf("%q, %t, %v, want %q", got, ok, err, look.want)
+			}
+			if got := content(t, look.view); got != "k="+look.want {
+				t.Errorf("%q, want %q", got, look.want)
+			}
+		}
+	}
+}
+
+// Commits make all keys say the same number, or some of them go. Views that are
+// opened meanwhile show one commit, none older than the newest that had ended
+// before, and go on showing it.
+func TestViewsDuringCommitsShowOneOfThem(t *testing.T) {
+	const commits, readers, keys = 300, 4, 12
+	s := open(t, t.TempDir())
+	var done atomic.Uint64
+	commit := func(n uint64) {
+		tx := s.Begin()
+		defer tx.Discard()
+		for i := range keys {
+			key := []byte{'k', byte(i)}
+			if _, _, err := tx.Get(key); err != nil { // so that it may be remembered
+				t.Error(err)
+			}
+			err := tx.Delete(key)
+			if i == 0 || n%uint64(i+1) != 0 {
+				err = tx.Set(key, binary.BigEndian.AppendUint64(nil, n))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := tx.Commit(false); err != nil {
+			t.Error(err)
+		}
+		done.Store(n)
+	}
+	commit(1)
+	var readersDone sync.WaitGroup
+	ended := make(chan struct{})
+	for reader := range readers {
+		readersDone.Go(func() {
+			r := rand.New(rand.NewPCG(4, uint64(reader)))
+			for looks := 0; ; looks++ {
+				select {
+				case <-ended:
+					if looks > 0 {
+						return
+					}
+				default:
+				}
+				if err := lookOnce(s, r, &done, keys); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for n := uint64(2); n <= commits; n++ {
+		commit(n)
+	}
+	close(ended)
+	readersDone.Wait()
+	if n := s.live.db.Metrics().Snapshots.Count; n != 0 {
+		t.Errorf("%d snapshots are left", n)
+	}
+}
+
+// lookOnce opens a view and reads its keys twice, in any order.
+func lookOnce(s *Store, r *rand.Rand, done *atomic.Uint64, keys int) error {
+	least := done.Load()
+	v := s.View()
+	defer v.Close()
+	shown := uint64(0) // not known before the first look
+	for range 2 {
+		value, ok, err := v.Get([]byte{'k', 0})
+		if err != nil || !ok {
+			return fmt.Errorf("the first key: %t, %w", ok, err)
+		}
+		n := binary.BigEndian.Uint64(value)
+		if n < least || shown > 0 && n != shown {
+			return fmt.Errorf("a view of commit %d, %d had ended before, %d was shown", n, least, shown)
+		}
+		shown = n
+		for _, i := range r.Perm(keys)[:keys/2] {
+			if i == 0 {
+				continue
+			}
+			value, ok, err := v.Get([]byte{'k', byte(i)})
+			if err != nil || ok != (n%uint64(i+1) != 0) || ok && binary.BigEndian.Uint64(value) != n {
+				return fmt.Errorf("key %d of commit %d: %x, %t, %w", i, n, value, ok, err)
+			}
+		}
+		rows := 0
+		if err := v.Scan(nil, nil, r.IntN(2) == 0, func(_, value []byte) (bool, error) {
+			rows++
+			if got := binary.BigEndian.Uint64(value); got != n {
+				return false, fmt.Errorf("a row of commit %d in a view of %d", got, n)
+			}
+			return true, nil
+		}); err != nil {
+			return err
+		}
+		want := 0
+		for i := range keys {
+			if i == 0 || n%uint64(i+1) != 0 {
+				want++
+			}
+		}
+		if rows != want {
+			return fmt.Errorf("%d rows of commit %d, want %d", rows, n, want)
+		}
+	}
+	return nil
+}
+
+// BenchmarkView opens a view, reads the records that each request reads, and
+// closes it: by one goroutine or eight, alone or while records are committed 200
+// times a second.
+func BenchmarkView(b *testing.B) {
+	for _, commits := range []bool{false, true} {
+		for _, goroutines := range []int{1, 8} {
+			b.Run(fmt.Sprintf("commits=%t/goroutines=%d", commits, goroutines), func(b *testing.B) {
+				s := open(b, b.TempDir())
+				for i := range 20_000 {
+					put(b, s, false, fmt.Sprintf("record/%06d", i), string(make([]byte, 200)))
+				}
+				stop := make(chan struct{})
+				var writer sync.WaitGroup
+				if commits {
+					writer.Go(func() { commitAllTheTime(b, s, stop) })
+				}
+				views(b, s, goroutines)
+				close(stop)
+				writer.Wait()
+			})
+		}
+	}
+}
+
+func views(b *testing.B, s *Store, goroutines int) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var readers sync.WaitGroup
+	before := cpu(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for g := range goroutines {
+		readers.Go(func() {
+			for i := g; left.Add(-1) >= 0; i += goroutines {
+				v := s.View()
+				for _, key := range []string{"applied", "record/000001", "record/000002", "none", fmt.Sprintf("record/%06d", i%20_000)} {
+					if _, _, err := v.Get([]byte(key)); err != nil {
+						b.Error(err)
+					}
+				}
+				v.Close()
+			}
+		})
+	}
+	readers.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+func commitAllTheTime(b *testing.B, s *Store, stop <-chan struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-tick.C:
+		case <-stop:
+			return
+		}
+		pairs := []string{"applied", fmt.Sprint(n)}
+		for i := range 15 {
+			pairs = append(pairs, fmt.Sprintf("new/%08d/%d", n, i), "value")
+		}
+		put(b, s, false, pairs...)
+	}
+}
+
+// cpu is the processor time of the process.
+func cpu(b *testing.B) time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
