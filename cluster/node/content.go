@@ -88,7 +88,8 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 			order = append(order, n.ID)
 		}
 	}
-	order = slices.DeleteFunc(order, func(id state.NodeID) bool { return string(id) == f.peer.ID() })
+	self := f.peer.ID()
+	order = slices.DeleteFunc(order, func(id state.NodeID) bool { return string(id) == self })
 	ask := func(ctx context.Context, id state.NodeID, c cid.Cid) (found block.Block, err error) {
 		_, err = f.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
 			found = b

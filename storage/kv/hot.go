@@ -26,26 +26,26 @@ type fact struct {
 }
 
 func (h *hot) get(key []byte) (fact, bool) {
-	if r, ok := h.younger[string(key)]; ok {
-		return r, true
+	if f, ok := h.younger[string(key)]; ok {
+		return f, true
 	}
-	r, ok := h.older[string(key)]
+	f, ok := h.older[string(key)]
 	if ok {
-		h.put(string(key), r)
+		h.put(string(key), f)
 	}
-	return r, ok
+	return f, ok
 }
 
 // put remembers what the newest commit holds.
-func (h *hot) put(key string, r fact) {
-	size := len(key) + len(r.value) + entryBytes
+func (h *hot) put(key string, f fact) {
+	size := len(key) + len(f.value) + entryBytes
 	if size > hotBytes/16 {
 		h.forget(key) // it would throw out too much
 		return
 	}
 	old, known := h.younger[key]
 	if known {
-		h.bytes += len(r.value) - len(old.value)
+		h.bytes += len(f.value) - len(old.value)
 	} else {
 		h.bytes += size
 	}
@@ -55,15 +55,15 @@ func (h *hot) put(key string, r fact) {
 	if h.younger == nil {
 		h.younger = make(map[string]fact)
 	}
-	h.younger[key] = r
+	h.younger[key] = f
 }
 
 // update remembers what a commit has written in the place of what is remembered.
-func (h *hot) update(key string, r fact) {
+func (h *hot) update(key string, f fact) {
 	_, young := h.younger[key]
 	_, old := h.older[key]
 	if young || old {
-		h.put(key, r)
+		h.put(key, f)
 	}
 }
 

@@ -308,7 +308,7 @@ func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	value, ok, err = get(g.db, key)
+	value, ok, err = g.newest(key)
 	return value, ok, errors.Join(err, g.release(s.log))
 }
 

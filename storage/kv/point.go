@@ -105,14 +105,52 @@ func (s *points) recall(key []byte) (fact, bool) {
 	return s.hot.get(key)
 }
 
+// newest returns the value of a key as it is now.
+func (g *generation) newest(key []byte) ([]byte, bool, error) {
+	f, known, commit := g.points.recent(key)
+	if known {
+		return owned(f.value, f.exists)
+	}
+	value, ok, err := get(g.db, key)
+	if err == nil && g.points.found(key, value, ok, commit) {
+		return owned(value, ok)
+	}
+	return value, ok, err
+}
+
+// recent returns what is remembered of a key, or else the newest commit; nothing and
+// 0 while one is under way: then what is remembered may be older than what was seen
+// of another key.
+func (s *points) recent(key []byte) (f fact, known bool, commit uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing {
+		return fact{}, false, 0
+	}
+	f, known = s.hot.get(key)
+	return f, known, s.commits
+}
+
+// found takes what was read of Pebble since recent, and tells whether it is
+// remembered: not if anything was written meanwhile.
+func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing || s.commits != commit {
+		return false
+	}
+	s.hot.put(string(key), fact{value: value, exists: exists, since: commit})
+	return true
+}
+
 // recall returns what is remembered of a key, or else where it is to be read:
 // in snap, or if that is nil in Pebble as it is.
-func (p *point) recall(key []byte) (r fact, known bool, snap *pebble.Snapshot) {
+func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r, known = s.hot.get(key); known && r.since <= p.commit {
-		return r, true, nil
+	if f, known = s.hot.get(key); known && f.since <= p.commit {
+		return f, true, nil
 	}
 	return fact{}, false, p.snap
 }
@@ -129,9 +167,9 @@ func (p *point) source() *pebble.Snapshot {
 // get returns the value of a key. What was read of Pebble as it is was of this
 // state if no commit has begun since, and is remembered; else it is read again.
 func (p *point) get(key []byte) ([]byte, bool, error) {
-	r, known, snap := p.recall(key)
+	f, known, snap := p.recall(key)
 	if known {
-		return owned(r.value, r.exists)
+		return owned(f.value, f.exists)
 	}
 	if snap == nil {
 		value, ok, err := get(p.gen.db, key)

@@ -50,8 +50,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if k := t.overlay.keys[string(key)]; k != nil {
 		return owned(k.value, k.exists)
 	}
-	if r, known := t.gen.points.recall(key); known {
-		return owned(r.value, r.exists)
+	if f, known := t.gen.points.recall(key); known {
+		return owned(f.value, f.exists)
 	}
 	if t.gen.sieve.lacks(key) {
 		return nil, false, nil

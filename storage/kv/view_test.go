@@ -52,6 +52,12 @@ func TestViewsAreThoseOfAMap(t *testing.T) {
 		for range r.IntN(4) {
 			views = append(views, held{s.View(), maps.Clone(committed)})
 		}
+		key := anyKey(r)
+		got, ok, err := s.Get(key)
+		if want, there := committed[string(key)]; err != nil || ok != there || string(got) != want {
+			t.Fatalf("%s is %q, %t, %v, want %q, %t", key, got, ok, err, want, there)
+		}
+		clear(got)
 		for range r.IntN(6) {
 			if len(views) == 0 {
 				return
@@ -154,6 +160,10 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	g, key := s.live, []byte("k")
 	before := s.View()
 	defer before.Close()
+	if got, _, err := s.Get(key); string(got) != "1" || err != nil { // remembered from now on
+		t.Errorf("%q, %v", got, err)
+	}
+	_, _, commit := g.points.recent(key)
 	g.points.writes(g.db)
 	early := s.View()
 	defer early.Close()
@@ -162,13 +172,24 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	}
 	late := s.View()
 	defer late.Close()
-	if before.at.learned(key, []byte("2"), true, nil) {
+	for range 2 {
+		if got, _, err := s.Get(key); string(got) != "2" || err != nil {
+			t.Errorf("%q, %v, want what can be seen of the commit", got, err)
+		}
+	}
+	if before.at.learned(key, []byte("2"), true, nil) || g.points.found(key, []byte("2"), true, commit) {
 		t.Error("a value of the commit is taken for one before it")
 	}
 	g.points.wrote(map[string]*known{"k": {value: []byte("2"), exists: true, written: true}}, false)
+	if g.points.found(key, []byte("1"), true, commit) {
+		t.Error("a value from before the commit is taken for the newest")
+	}
 	after := s.View()
 	defer after.Close()
 	for range 2 { // from the store, then remembered
+		if got, _, err := s.Get(key); string(got) != "2" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
 		for _, look := range []struct {
 			view *View
 			want string
