@@ -167,6 +167,7 @@ type Node struct {
 	forwards  *forwards
 	batcher   *batcher
 	reads     *readRounds
+	quorum    quorum
 	leaders   *leaderGate
 	observer  *raft.Observer
 	observed  chan raft.Observation

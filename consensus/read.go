@@ -186,43 +186,40 @@ func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 
 // confirmTerm returns nil when a majority of voters, asked from now on, knows
 // of no later term: then nobody has been elected in one before the question,
-// and nobody else has committed anything.
+// and nobody else has committed anything. Any majority tells, so no more are
+// asked unless they keep the others waiting.
 //
 // Raft's own VerifyLeader is not enough. It counts answers to heartbeats that
 // were sent before it was called; a leader that was paused with such an answer
 // on its way would take itself for one still, and serve an old state.
 func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the answers beyond a majority are not waited for
+	var others []raft.ServerID
 	voters, confirmed := 0, 0
-	servers := n.servers()
-	answers := make(chan error, len(servers))
-	for _, server := range servers {
+	for _, server := range n.servers() {
 		if server.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
-		if server.ID == raft.ServerID(n.opts.ID) {
-			answers <- sameTerm(n.raft.CurrentTerm(), term)
-			continue
-		}
-		n.waits.Go(func() {
-			known, err := n.forwards.number(ctx, state.NodeID(server.ID), askTerm)
-			if err == nil {
-				err = sameTerm(known, term)
-			}
-			answers <- err
-		})
-	}
-	var missing error
-	for range voters {
-		if err := <-answers; err != nil {
-			missing = err
-		} else if confirmed++; confirmed > voters/2 {
-			return nil
+		if server.ID != raft.ServerID(n.opts.ID) {
+			others = append(others, server.ID)
+		} else if sameTerm(n.raft.CurrentTerm(), term) == nil {
+			confirmed++
 		}
 	}
-	return fmt.Errorf("%w: %d of %d voters confirm the leader: %w", errRetry, confirmed, voters, missing)
+	if voters == 0 {
+		return fmt.Errorf("%w: no voter is known", errRetry)
+	}
+	err := n.quorum.reach(ctx, others, voters/2+1-confirmed, func(ctx context.Context, id raft.ServerID) error {
+		known, err := n.forwards.number(ctx, state.NodeID(id), askTerm)
+		if err != nil {
+			return err
+		}
+		return sameTerm(known, term)
+	}, n.waits.Go)
+	if err != nil {
+		return fmt.Errorf("%w: the leader is not confirmed: %w", errRetry, err)
+	}
+	return nil
 }
 
 func sameTerm(known, term uint64) error {

@@ -1,0 +1,104 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// askOthersAfter is how long voters that are asked first have the question to
+// themselves.
+const askOthersAfter = 5 * time.Millisecond
+
+// quorum asks voters, at first no more of them than it needs. The others are asked
+// at once in the place of one that fails, and all when time is up. Those who kept it
+// waiting are asked last the next time.
+type quorum struct {
+	// mu guards late.
+	mu   sync.Mutex
+	late []raft.ServerID // the newest at the end; voters of the last question that somebody was late with
+}
+
+// errNoVoter is why a quorum is missed that is larger than the voters that are asked.
+var errNoVoter = errors.New("there is no other voter")
+
+// reach returns nil once need of the voters have answered without an error, and an
+// error once they cannot any more. ask has to end with its context; spawn runs it
+// beside the caller.
+func (q *quorum) reach(
+	ctx context.Context, voters []raft.ServerID, need int,
+	ask func(context.Context, raft.ServerID) error, spawn func(func()),
+) error {
+	if need <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the answers beyond those that are needed are not waited for
+	type answer struct {
+		from raft.ServerID
+		err  error
+	}
+	voters = q.order(voters)
+	answers := make(chan answer, len(voters))
+	asked := 0
+	more := func(count int) {
+		for _, v := range voters[asked:min(asked+count, len(voters))] {
+			asked++
+			spawn(func() { answers <- answer{v, ask(ctx, v)} })
+		}
+	}
+	more(need)
+	awaited := slices.Clone(voters[:asked])
+	defer func() { q.wait(voters, awaited) }()
+	timer := time.NewTimer(askOthersAfter)
+	defer timer.Stop()
+	missing := errNoVoter
+	for agreed, failed := 0, 0; agreed < need; {
+		if agreed+failed == len(voters) {
+			return fmt.Errorf("%d of %d voters answer, %d are needed: %w", agreed, len(voters), need, missing)
+		}
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				missing = a.err
+				failed++
+				more(1)
+				continue
+			}
+			agreed++
+			awaited = slices.DeleteFunc(awaited, func(v raft.ServerID) bool { return v == a.from })
+		case <-timer.C:
+			more(len(voters))
+		}
+	}
+	return nil
+}
+
+// order returns voters with those that were late behind the others.
+func (q *quorum) order(voters []raft.ServerID) []raft.ServerID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ordered := slices.Clone(voters)
+	slices.SortStableFunc(ordered, func(a, b raft.ServerID) int {
+		return slices.Index(q.late, a) - slices.Index(q.late, b)
+	})
+	return ordered
+}
+
+// wait notes which of the voters were waited for in vain.
+func (q *quorum) wait(voters, awaited []raft.ServerID) {
+	if len(awaited) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.late = slices.DeleteFunc(q.late, func(v raft.ServerID) bool {
+		return slices.Contains(awaited, v) || !slices.Contains(voters, v)
+	})
+	q.late = append(q.late, awaited...)
+}

@@ -1,0 +1,121 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// asker answers questions in virtual time.
+type asker struct {
+	quorum quorum
+	fails  []raft.ServerID
+	hangs  []raft.ServerID
+
+	mu    sync.Mutex
+	asked []raft.ServerID
+}
+
+var errVoter = errors.New("no")
+
+func (e *asker) ask(ctx context.Context, v raft.ServerID) error {
+	e.mu.Lock()
+	e.asked = append(e.asked, v)
+	e.mu.Unlock()
+	switch {
+	case slices.Contains(e.fails, v):
+		return errVoter
+	case slices.Contains(e.hangs, v):
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+// reach asks voters once, and checks who was asked and how long it took.
+func (e *asker) reach(t *testing.T, voters []raft.ServerID, need int, wantAsked []raft.ServerID, wantTook time.Duration) error {
+	t.Helper()
+	var running sync.WaitGroup
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	e.asked = nil
+	err := e.quorum.reach(ctx, voters, need, e.ask, running.Go)
+	took := time.Since(began)
+	running.Wait()
+	slices.Sort(e.asked)
+	if !slices.Equal(e.asked, wantAsked) || took != wantTook {
+		t.Errorf("asked %q for %s, want %q for %s", e.asked, took, wantAsked, wantTook)
+	}
+	return err
+}
+
+func TestAQuorumAsksNoMoreThanItNeeds(t *testing.T) {
+	type ids = []raft.ServerID
+	voters := ids{"a", "b", "c", "d"}
+	for _, tc := range []struct {
+		name         string
+		fails, hangs ids
+		need         int
+		want         error
+		first        ids // who is asked, and how long it takes
+		took         time.Duration
+		again        ids // the second time
+	}{
+		{"all answer", nil, nil, 2, nil, ids{"a", "b"}, 0, ids{"a", "b"}},
+		{"nobody is needed", ids{"a"}, nil, 0, nil, nil, 0, nil},
+		{"one fails", ids{"a"}, nil, 2, nil, ids{"a", "b", "c"}, 0, ids{"b", "c"}},
+		{"one hangs", nil, ids{"b"}, 2, nil, ids{"a", "b", "c", "d"}, askOthersAfter, ids{"a", "c"}},
+		{"half of them", ids{"a"}, ids{"b"}, 2, nil, ids{"a", "b", "c", "d"}, askOthersAfter, ids{"c", "d"}},
+		{"too many fail", ids{"a", "b", "c"}, nil, 2, errVoter, voters, 0, voters},
+		{"too many hang", nil, ids{"a", "b", "c"}, 2, context.DeadlineExceeded, voters, time.Second, voters},
+		{"there are too few", nil, nil, 5, errNoVoter, voters, 0, voters},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &asker{fails: tc.fails, hangs: tc.hangs}
+				if err := e.reach(t, voters, tc.need, tc.first, tc.took); !errors.Is(err, tc.want) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
+				again := time.Duration(0)
+				if tc.took == time.Second {
+					again = tc.took
+				}
+				if err := e.reach(t, voters, tc.need, tc.again, again); !errors.Is(err, tc.want) {
+					t.Errorf("the second time: %v, want %v", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Who was late is asked first again once others are later, and forgotten with its vote.
+func TestAQuorumForgetsWhoWasLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type ids = []raft.ServerID
+		e := &asker{fails: ids{"a"}}
+		for _, step := range []struct {
+			fails, voters, asked, late ids
+		}{
+			{ids{"a"}, ids{"a", "b"}, ids{"a", "b"}, ids{"a"}},
+			{nil, ids{"a", "b"}, ids{"b"}, ids{"a"}},
+			{ids{"b"}, ids{"a", "b"}, ids{"a", "b"}, ids{"a", "b"}},
+			{nil, ids{"a", "b"}, ids{"a"}, ids{"a", "b"}},
+			{ids{"c"}, ids{"c", "b"}, ids{"b", "c"}, ids{"b", "c"}},
+		} {
+			e.fails = step.fails
+			if err := e.reach(t, step.voters, 1, step.asked, 0); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(e.quorum.late, step.late) {
+				t.Errorf("%q are late, want %q", e.quorum.late, step.late)
+			}
+		}
+	})
+}
