@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	block "github.com/ipfs/go-block-format"
+	"github.com/multiformats/go-multihash"
 )
 
 func TestContentIsKeptAndGuardedUntilDone(t *testing.T) {
@@ -62,6 +63,50 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 			first.Done(false)
 			w.wantGuards(1)
 			again.Done(true)
+			w.wantClean()
+		})
+	})
+}
+
+// hashing is a body that is hashed as it is read, if it says so.
+type hashing struct {
+	io.Reader
+	read  bytes.Buffer
+	knows bool
+	asked int
+}
+
+func (h *hashing) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	h.read.Write(b[:n])
+	return n, err
+}
+
+// Blake3 implements Hashed.
+func (h *hashing) Blake3() []byte {
+	if h.asked++; !h.knows {
+		return nil
+	}
+	sum, _ := multihash.Sum(h.read.Bytes(), multihash.BLAKE3, 32)
+	return sum[len(sum)-32:]
+}
+
+// TestABlockIsNotHashedAgain that its body knows the hash of.
+func TestABlockIsNotHashedAgain(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 2, func(w *world) {
+			for _, knows := range []bool{true, false} {
+				body := &hashing{Reader: bytes.NewReader(data), knows: knows}
+				s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.wantKept(s, data, "a", "b")
+				s.Done(true)
+				if one := len(data) <= ChunkSize; one != (body.asked > 0) {
+					t.Errorf("the hash of %d bytes was asked for %d times", len(data), body.asked)
+				}
+			}
 			w.wantClean()
 		})
 	})

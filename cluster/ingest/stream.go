@@ -35,7 +35,7 @@ const (
 	maxIdle    = 32
 	idleAfter  = time.Minute
 	sweepEvery = 20 * time.Second
-	bufferSize = 64 << 10
+	bufferSize = 68 << 10
 )
 
 var errBroken = errors.New("the stream has ended")
