@@ -15,7 +15,7 @@ import (
 // What members ask each other for. Numbers are append-only.
 const (
 	askPropose   = 1 // commit this encoded command -> its encoded outcome
-	askReadIndex = 2 // -> an index that every read from now on must include
+	askReadIndex = 2 // with the newest term that a voter knows, or nothing -> an index that every read from now on must include
 	askApplied   = 3 // -> the index that the node has applied
 	askTerm      = 4 // -> the newest term that the node knows
 	askLevel     = 5 // -> the newest level that the node understands
@@ -64,8 +64,8 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 }
 
 // number asks a member for an index or a term.
-func (f *forwards) number(ctx context.Context, node state.NodeID, kind uint8) (uint64, error) {
-	answer, err := f.call(ctx, node, kind, nil)
+func (f *forwards) number(ctx context.Context, node state.NodeID, kind uint8, body []byte) (uint64, error) {
+	answer, err := f.call(ctx, node, kind, body)
 	if err != nil {
 		return 0, err
 	}
@@ -112,9 +112,12 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 		if !n.IsLeader() { // asking on would go round in circles
 			return refusal(fmt.Errorf("%w: not the leader", errRetry))
 		}
-		index, err := n.reads.join(ctx)
-		if err != nil {
-			return refusal(err)
+		index, ok := n.vouched(from, body)
+		if !ok {
+			var err error
+			if index, err = n.reads.join(ctx); err != nil {
+				return refusal(err)
+			}
 		}
 		n.transport.Tell(from, index) // which it waits for
 		return answerDone, binary.BigEndian.AppendUint64(nil, index)

@@ -61,7 +61,7 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.Level {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	level, err := n.forwards.number(ctx, id, askLevel)
+	level, err := n.forwards.number(ctx, id, askLevel, nil)
 	if err != nil {
 		n.log.DebugContext(ctx, "member tells no level", "node", id, "err", err)
 		return 0

@@ -237,7 +237,7 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return n.forwards.number(ctx, state.NodeID(id), askApplied)
+	return n.forwards.number(ctx, state.NodeID(id), askApplied, nil)
 }
 
 // voteTaken returns nil once a member can vote. One that counted before, went down
@@ -247,7 +247,7 @@ func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for {
-		_, err := n.forwards.number(ctx, state.NodeID(id), askTerm)
+		_, err := n.forwards.number(ctx, state.NodeID(id), askTerm, nil)
 		if err == nil {
 			return nil
 		}

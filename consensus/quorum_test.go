@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // asker answers questions in virtual time.
@@ -118,4 +121,44 @@ func TestAQuorumForgetsWhoWasLate(t *testing.T) {
 			}
 		}
 	})
+}
+
+// In a cluster of three the question of a voter is all that its leader needs to hear.
+func TestAVoterVouchesForTheLeaderThatItAsks(t *testing.T) {
+	for voters, vouches := range map[int]bool{3: true, 5: false} {
+		inVirtualTime(t, voters, Timings{}, func(t *testing.T, c *testCluster) {
+			leader, follower := c.leader(), c.follower()
+			c.until("all vote", func() bool { return c.voters() == voters })
+			term := leader.raft.CurrentTerm()
+			word := func(term uint64) []byte { return binary.BigEndian.AppendUint64(nil, term) }
+			for _, tc := range []struct {
+				name   string
+				leader *testNode
+				from   state.NodeID
+				vouch  []byte
+				want   bool
+			}{
+				{"a voter", leader, follower.id, follower.vouch(), vouches},
+				{"a voter that lags", leader, follower.id, word(term - 1), vouches},
+				{"a voter that knows of a later term", leader, follower.id, word(term + 1), false},
+				{"a voter that says nothing", leader, follower.id, nil, false},
+				{"no voter", leader, "nobody", word(term), false},
+				{"the leader itself", leader, leader.id, word(term), false},
+				{"of a follower", follower, leader.id, word(term), false},
+			} {
+				index, ok := tc.leader.vouched(string(tc.from), tc.vouch)
+				if ok != tc.want || ok && index != leader.raft.CommitIndex() {
+					t.Errorf("%d voters, %s: %d, %t, want %t", voters, tc.name, index, ok, tc.want)
+				}
+			}
+			r := follower.franchise.read()
+			r.votes = false
+			if err := follower.franchise.write(r); err != nil {
+				t.Fatal(err)
+			}
+			if follower.vouch() != nil {
+				t.Error("a voter vouches for a term that it may have forgotten")
+			}
+		})
+	}
 }

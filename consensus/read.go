@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -167,21 +168,68 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	case n.opts.ID:
 		return n.leaderIndex(ctx)
 	}
-	return n.forwards.number(ctx, leader, askReadIndex)
+	return n.forwards.number(ctx, leader, askReadIndex, n.vouch())
 }
 
-// leaderIndex returns the commit index of a leader that is one still, and has
-// committed in its own term, without which its commit index may be an old one.
+// leaderIndex returns the commit index of a leader that is one still.
 func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
-	term := n.raft.CurrentTerm()
-	if n.fsm.progress.lastTerm() != term {
-		return 0, fmt.Errorf("%w: the leader is new", errRetry)
+	term, index, err := n.led()
+	if err != nil {
+		return 0, err
 	}
-	index := n.raft.CommitIndex()
 	if err := n.confirmTerm(ctx, term); err != nil {
 		return 0, err
 	}
 	return index, nil
+}
+
+// led returns the term that this node leads in as far as it knows, and its commit
+// index, if it has committed in that term, without which it may be an old one.
+func (n *Node) led() (term, index uint64, err error) {
+	term = n.raft.CurrentTerm()
+	// Who is deposed is a leader no more before its term changes: it was one in this
+	// term while the index was read.
+	if !n.IsLeader() || n.fsm.progress.lastTerm() != term {
+		return 0, 0, fmt.Errorf("%w: the leader is new, or none", errRetry)
+	}
+	index = n.raft.CommitIndex()
+	if n.raft.CurrentTerm() != term {
+		return 0, 0, fmt.Errorf("%w: the leader was deposed", errRetry)
+	}
+	return term, index, nil
+}
+
+// vouch is what a voter tells a leader with its question for an index: the newest
+// term that it knows. Nil of any other, and of one that may have forgotten a term.
+func (n *Node) vouch() []byte {
+	if !n.knowsItsTerm() {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
+}
+
+// vouched returns the commit index without asking anybody, if the voter whose question
+// it answers and this leader are a majority, and know of no later term. Whoever was
+// elected in one before the voter asked had the vote of one of both.
+func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
+	if len(vouch) != 8 {
+		return 0, false
+	}
+	term, index, err := n.led()
+	if err != nil || sameTerm(binary.BigEndian.Uint64(vouch), term) != nil {
+		return 0, false
+	}
+	voters, agreed := 0, 0
+	for _, server := range n.servers() {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if server.ID == raft.ServerID(n.opts.ID) || server.ID == raft.ServerID(from) {
+			agreed++
+		}
+	}
+	return index, agreed > voters/2
 }
 
 // confirmTerm returns nil when a majority of voters, asked from now on, knows
@@ -210,7 +258,7 @@ func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
 		return fmt.Errorf("%w: no voter is known", errRetry)
 	}
 	err := n.quorum.reach(ctx, others, voters/2+1-confirmed, func(ctx context.Context, id raft.ServerID) error {
-		known, err := n.forwards.number(ctx, state.NodeID(id), askTerm)
+		known, err := n.forwards.number(ctx, state.NodeID(id), askTerm, nil)
 		if err != nil {
 			return err
 		}
