@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -25,6 +26,8 @@ const (
 	// maxLimited is how many accounts, and how many addresses, are remembered, 16
 	// bytes each and what a map adds. Those that are forgotten begin anew.
 	maxLimited = 1 << 17
+	// pressedFor is how long Pressed says so after a refusal.
+	pressedFor = time.Second
 )
 
 // Limits hold accounts and addresses to their rates, on this node.
@@ -32,6 +35,7 @@ type Limits struct {
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
+	refused          atomic.Int64 // when an account was, for the last time; nanoseconds since 1970
 }
 
 // NewLimits returns limits. Requests that come from a trusted prefix are those of
@@ -100,7 +104,24 @@ func (l *Limits) Account(id state.AccountID) error {
 	if l == nil {
 		return nil
 	}
-	return limited(l.account.take(maphash.String(l.account.seed, string(id)), l.now().UnixNano()))
+	now := l.now().UnixNano()
+	wait, ok := l.account.take(maphash.String(l.account.seed, string(id)), now)
+	if !ok {
+		l.refused.Store(now)
+	}
+	return limited(wait, ok)
+}
+
+// Pressed tells whether some account was refused within the last second. Then it is
+// worth its cost to find out by this node's state whose a request is and to take it
+// from the rate before the cluster is asked, so that a refusal makes the cluster no
+// work. Else every request would pay for that.
+func (l *Limits) Pressed() bool {
+	if l == nil {
+		return false
+	}
+	last := l.refused.Load()
+	return last != 0 && l.now().UnixNano()-last < int64(pressedFor)
 }
 
 // Address takes one request of the address that it came from, or returns the 429
