@@ -219,11 +219,14 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	if s.recognize == nil || !s.limits.Pressed() {
 		return "", nil
 	}
+	if err := s.limits.Told(r); err != nil {
+		return "", err
+	}
 	p, err := s.recognize(r.Context(), r)
 	if err != nil {
 		return "", nil //nolint:nilerr // it may be known elsewhere
 	}
-	return p.Account, s.limits.Account(p.Account)
+	return p.Account, s.limits.Account(p.Account, r)
 }
 
 // confirmed serves whom the cluster knows. The request was taken from the rate of
@@ -244,6 +247,9 @@ func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request
 // is judged as for a read, so that the order of errors stays that of authorized.
 func (s *surface) changed(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.limits.Told(r); err != nil {
+			return err
+		}
 		p, err := s.recognize(r.Context(), r)
 		if err != nil {
 			return s.confirmed(op, w, r, "") // it may be known elsewhere
@@ -274,7 +280,7 @@ func undecided(err error) bool {
 // it, and is judged again when it is made: the body may have taken long to arrive.
 func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal, spent state.AccountID) error {
 	if spent == "" || spent != p.Account {
-		if err := s.limits.Account(p.Account); err != nil {
+		if err := s.limits.Account(p.Account, r); err != nil {
 			return err
 		}
 	}

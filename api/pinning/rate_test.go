@@ -132,6 +132,40 @@ func TestWhatEndedElsewhereIsNeverServed(t *testing.T) {
 	}
 }
 
+// A key that this node knows to have ended is told so, however much its account has
+// sent, 100 ms later at the latest.
+func TestAKeyThatEndedHereIsToldSo(t *testing.T) {
+	w := newWorld(t)
+	key, err := w.users.CreateKey(t.Context(), "alice@example.org", "", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1000, 0)
+	o := w.options
+	o.Limits = web.NewLimits(web.Rate{PerSecond: 1, Burst: 1}, web.Rate{}, nil, func() time.Time { return now })
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{200, 429, 429} {
+		if code := do(h, request{method: "GET", path: "/pins", token: key.Token}).Code; code != want {
+			t.Errorf("request %d: %d", i+1, code)
+		}
+	}
+	if err := w.users.Revoke(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(100 * time.Millisecond)
+	for _, method := range []string{"GET", "POST"} {
+		if code := do(h, request{method: method, path: "/pins", token: key.Token}).Code; code != 401 {
+			t.Errorf("%s: %d", method, code)
+		}
+	}
+	if code := do(h, request{method: "GET", path: "/pins", token: w.alice}).Code; code != 429 {
+		t.Errorf("another key of the account: %d", code)
+	}
+}
+
 func BenchmarkRefusedForTheRate(b *testing.B) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		b.Run(method, func(b *testing.B) {

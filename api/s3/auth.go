@@ -65,12 +65,15 @@ func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)
 	if r.ruled || !s.limits.Pressed() {
 		return nil
 	}
+	if err := s.limits.Told(r.Request); err != nil {
+		return err
+	}
 	who, err := recognize()
 	if err != nil || who.Account == "" {
 		return nil //nolint:nilerr // it may be known elsewhere
 	}
 	r.spent = who.Account
-	return s.limits.Account(who.Account)
+	return s.limits.Account(who.Account, r.Request)
 }
 
 // judge takes a token.

@@ -252,7 +252,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	s.share(w.Header(), r)
 	if r.spent == "" || r.spent != r.account() {
-		if err := s.limits.Account(r.account()); err != nil {
+		if err := s.limits.Account(r.account(), nil); err != nil {
 			return err
 		}
 	}
