@@ -58,7 +58,8 @@ const (
 	clusterAcceptBacklog    = 1024
 	clusterStreamWindow     = 16 << 20
 	clusterWindowAtFirst    = 1 << 20
-	// clusterMessage lets a small object go in one message of the stream.
+	// clusterMessage lets an object of 64 KiB go in one message of its stream; messages
+	// that wait are memory.
 	clusterMessage           = 128 << 10
 	clusterConnectionsFDPart = 2048
 )
