@@ -60,7 +60,7 @@ const (
 	clusterWindowAtFirst    = 1 << 20
 	// clusterMessage lets an object of 64 KiB go in one message of its stream; messages
 	// that wait are memory.
-	clusterMessage           = 128 << 10
+	clusterMessage           = 72 << 10
 	clusterConnectionsFDPart = 2048
 )
 
