@@ -68,6 +68,53 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 	})
 }
 
+// TestOutcomesGoWithTheNextPut of their stream, and by themselves when none comes.
+func TestOutcomesGoWithTheNextPut(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		place := Placement{Nodes: w.all, Copies: 2}
+		guards := func(a, b int) {
+			t.Helper()
+			synctest.Wait()
+			if gotA, gotB := w.node("a").guards.count(), w.node("b").guards.count(); gotA != a || gotB != b {
+				t.Errorf("%d and %d guards, want %d and %d", gotA, gotB, a, b)
+			}
+		}
+		for i := range byte(3) {
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(i, 1000)), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			guards(1, 1) // and not those before
+			s.Done(true)
+			guards(0, 1)
+		}
+		<-time.After(tellWithin)
+		guards(0, 0)
+		if streams := len(w.node("a").pool.idle["b"]); streams != 1 {
+			t.Errorf("%d streams", streams)
+		}
+		w.wantClean()
+	})
+}
+
+// TestAnEndTellsOutcomes that wait: nobody has to wait for a fence.
+func TestAnEndTellsOutcomes(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(1, 1000)), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Done(true)
+		synctest.Wait()
+		w.node("a").leave()
+		synctest.Wait()
+		b := w.node("b")
+		if n := b.guards.count(); n != 0 || len(b.keeper.unknown) != 0 {
+			t.Errorf("%d guards, of %d the end is unknown", n, len(b.keeper.unknown))
+		}
+	})
+}
+
 // hashing is a body that is hashed as it is read, if it says so.
 type hashing struct {
 	io.Reader
@@ -148,6 +195,35 @@ func TestPartsAreJoinedWhereverTheyAre(t *testing.T) {
 		taken.Done(true)
 		_, err = w.node("b").Join(w.Context(), nil, Placement{Nodes: w.all, Copies: 1})
 		wantCode(t, err, state.ErrInvalid)
+	})
+}
+
+// TestASpareNodeWaitsForWhoHasTheContent: it gets a body that has gone by from those that
+// kept it, and they may still be storing its end.
+func TestASpareNodeWaitsForWhoHasTheContent(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 3, func(w *world) {
+			w.node("b").stop()
+			w.node("a").store.before(func(ctx context.Context, op, _ string) error {
+				if op != "put" {
+					return nil
+				}
+				select {
+				case <-time.After(time.Minute):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all[:2], Spare: w.all[2:], Copies: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w.wantKept(s, data, "a", "c")
+			s.Done(true)
+			w.wantClean()
+		})
 	})
 }
 
