@@ -40,7 +40,8 @@ func ListParts(parts []Part) PartList {
 		l.Numbers[at] |= 1 << ((p.Number - 1) % 8)
 		buf = binary.BigEndian.AppendUint16(buf[:0], p.Number)
 		buf = binary.BigEndian.AppendUint32(buf, uint32(len(p.ID)))
-		_, _ = sum.Write(append(buf, p.ID...))
+		buf = append(buf, p.ID...)
+		_, _ = sum.Write(buf)
 	}
 	l.Hash = Hash(sum.Sum(nil))
 	return l
