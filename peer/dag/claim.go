@@ -1,10 +1,10 @@
 package dag
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ipfs/go-cid"
@@ -71,10 +71,10 @@ func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (
 }
 
 // takeOver makes blocks the owner's, all of which have to be here, and returns their
-// bytes. They go in the order of their hashes, in which the store's index is read and
-// written best.
+// bytes. They go in the order of their hashes, by codec, in which the store's index is
+// read and written best.
 func takeOver(ctx context.Context, owner string, store taker, cids []cid.Cid) (uint64, error) {
-	slices.SortFunc(cids, func(a, b cid.Cid) int { return bytes.Compare(a.Hash(), b.Hash()) })
+	slices.SortFunc(cids, func(a, b cid.Cid) int { return strings.Compare(a.KeyString(), b.KeyString()) })
 	var calls errgroup.Group
 	var sum atomic.Uint64
 	for len(cids) > 0 {
