@@ -16,7 +16,7 @@ const (
 	// claimBlocks are taken over by one call of the store, claimers calls at the same
 	// time, which share a flush of the disk.
 	claimBlocks = 256
-	claimers    = 16
+	claimers    = 8
 )
 
 // claim takes over what of a DAG is in the store already, in larger steps than those in
