@@ -135,7 +135,7 @@ func (s script) naming(root state.RootKey) state.Command {
 		object.Key, object.Upload, object.Parts = "k1", upload, []state.PartRun{{Size: 5, Count: 1}}
 		return &state.CompleteUpload{
 			Account: account, Bucket: bucket, Born: bucketBorn, Object: object, Content: content,
-			Parts: []state.PartRef{{Number: uint16(1 + s.random(3)), ID: id()}},
+			Parts: state.ListParts([]state.Part{{Number: uint16(1 + s.random(3)), ID: id()}}),
 		}
 	case 10:
 		return &state.AbortUpload{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", ID: upload}

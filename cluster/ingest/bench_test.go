@@ -53,7 +53,7 @@ func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, 
 }
 
 func (r real) Seal(ctx context.Context, owner string, n, count uint64) error {
-	return r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count})
+	return r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count, Hidden: true})
 }
 
 func (r real) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
@@ -70,8 +70,15 @@ func (r real) Drop(ctx context.Context, owner string) error {
 	return err
 }
 
+// taking is a store that takes over in large steps what will be hidden.
+type taking struct{ *blocks.Store }
+
+func (t taking) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	return t.Store.TakeOver(ctx, owner, cids, true)
+}
+
 func (r real) Fetch(ctx context.Context, root cid.Cid, owner string, _ []state.NodeID) (uint64, uint64, error) {
-	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: r.Store, Here: r.here})
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: taking{r.Store}, Here: r.here})
 	return got.Bytes, got.Blocks, err
 }
 

@@ -177,6 +177,18 @@ func (s *store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 	return missing, nil
 }
 
+func (s *store) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	if missing, err = s.Adopt(ctx, owner, cids); err != nil {
+		return 0, nil, err
+	}
+	for _, c := range cids {
+		if b, err := s.Get(ctx, c); err == nil {
+			bytes += uint64(len(b.RawData()))
+		}
+	}
+	return bytes, missing, nil
+}
+
 // arriving are the owners of puts.
 func (s *store) arriving() (owners []string) {
 	_ = s.Owners(context.Background(), OwnerPrefix, func(owner string, _ bool) (bool, error) {
@@ -350,7 +362,7 @@ type node struct {
 	fences *fences
 	stop   func() // ends the node as a crash does, once
 	leave  func() // ends it in order
-	deaf   bool // see wire
+	deaf   bool   // see wire
 
 	mu       sync.Mutex
 	listener *listener

@@ -139,6 +139,11 @@ func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block,
 	return s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(owner)})
 }
 
+// TakeOver tells dag.Fetch that it may take over what is here in large steps.
+func (s sealing) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	return s.Store.TakeOver(ctx, owner, cids, s.hidden(owner))
+}
+
 // fetcher makes DAGs durable here, for the tracker: from members, origins and
 // the IPFS network.
 type fetcher struct {

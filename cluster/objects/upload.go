@@ -293,20 +293,19 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 		return state.Object{}, err
 	}
 	files := make([]ingest.File, len(parts))
-	refs := make([]state.PartRef, len(parts))
 	for i, p := range parts {
 		files[i] = ingest.File{Root: p.Root.Cid(), Size: p.Size}
-		refs[i] = state.PartRef{Number: p.Number, ID: p.ID}
 	}
 	stored, err := o.opts.Content.Join(ctx, files, place)
 	if err != nil {
 		return state.Object{}, fmt.Errorf("join parts: %w", err)
 	}
 	obj.Root = stored.Content().Root
+	list := state.ListParts(parts)
 	var result state.Result
 	err = o.name(ctx, stored, func(c state.Content) error {
 		result, err = o.opts.State.Propose(ctx, &state.CompleteUpload{
-			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: refs, If: r.If,
+			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: list, If: r.If,
 		})
 		return err
 	})

@@ -146,6 +146,7 @@ func benchComplete(b *testing.B, allowance uint64) {
 		complete := &CompleteUpload{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: benchObject(b, n, "k")}
 		complete.Object.Upload = up
 		var parts []Command
+		var listed []Part
 		for i := range MaxPartNumber {
 			at := n<<32 + 1<<24 + i
 			o := benchObject(b, at, "")
@@ -153,12 +154,13 @@ func benchComplete(b *testing.B, allowance uint64) {
 			parts = append(parts, &PutPart{
 				Account: alice, Bucket: bucket.Name, Born: bucket.Born, Key: "k", Upload: up, Part: p, Content: benchContent(o.Root),
 			})
-			complete.Parts = append(complete.Parts, PartRef{p.Number, p.ID})
+			listed = append(listed, p)
 			if len(parts) == 200 {
 				d.apply(b, parts...)
 				parts = nil
 			}
 		}
+		complete.Parts = ListParts(listed)
 		complete.Object.Size, complete.Object.Parts = MaxPartNumber<<20, []PartRun{{1 << 20, MaxPartNumber}}
 		complete.Content = benchContent(complete.Object.Root)
 		complete.Content.Bytes = MaxPartNumber << 20

@@ -63,13 +63,13 @@ func (s *shelf) partOf(k string, u UploadID, n uint16, id VersionID, cid string)
 }
 
 // completeOf makes an object of parts of 9 bytes each.
-func (s *shelf) completeOf(k string, u UploadID, id VersionID, cid string, parts ...PartRef) *CompleteUpload {
+func (s *shelf) completeOf(k string, u UploadID, id VersionID, cid string, parts ...Part) *CompleteUpload {
 	s.t.Helper()
 	put := s.putOf(k, id, cid)
 	put.Object.Upload, put.Object.Size = u, 9*uint64(len(parts))
 	put.Object.Parts = []PartRun{{Size: 9, Count: uint64(len(parts))}}
 	return &CompleteUpload{
-		Account: s.b.Account, Bucket: s.b.Name, Born: s.b.Born, Object: put.Object, Content: put.Content, Parts: parts,
+		Account: s.b.Account, Bucket: s.b.Name, Born: s.b.Born, Object: put.Object, Content: put.Content, Parts: ListParts(parts),
 	}
 }
 
@@ -160,9 +160,10 @@ func TestAnUploadBecomesAnObject(t *testing.T) {
 		t.Errorf("%+v, %v, %v", parts, more, err)
 	}
 	s.refused(s.partOf("other", "up", 1, "p1", contents[1]), ErrNoUpload)
-	s.refused(s.completeOf("k", "up", "v1", contents[4], PartRef{1, "p1"}, PartRef{7, "p6"}), ErrInvalidPart)
-	s.refused(s.completeOf("k", "up", "v1", contents[4], PartRef{7, "p7"}, PartRef{1, "p1"}), ErrInvalid)
-	complete := s.completeOf("k", "up", "v1", contents[4], PartRef{1, "p1"}, PartRef{7, "p7"})
+	s.refused(s.completeOf("k", "up", "v1", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p6"}), ErrInvalidPart)
+	s.refused(s.completeOf("k", "up", "v1", contents[4], Part{Number: 7, ID: "p7"}, Part{Number: 1, ID: "p1"}), ErrInvalidPart)
+	s.refused(s.completeOf("k", "up", "v1", contents[4]), ErrInvalid)
+	complete := s.completeOf("k", "up", "v1", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p7"})
 	s.must(complete)
 	s.check()
 	if got := s.usage(); got != "1 keys, 18 bytes, 0 uploads" || s.current("k") != "v1" {
@@ -199,7 +200,7 @@ func TestConditionsAreJudgedInApply(t *testing.T) {
 				put := s.putOf(key, "v2", contents[2])
 				put.If = tc.cond
 				source := s.putOf(key, "v2", contents[1]).Object
-				complete := s.completeOf(key, "up", "v2", contents[2], PartRef{1, "p1"})
+				complete := s.completeOf(key, "up", "v2", contents[2], Part{Number: 1, ID: "p1"})
 				complete.If = tc.cond
 				for _, cmd := range []Command{
 					put,

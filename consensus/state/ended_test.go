@@ -24,13 +24,13 @@ func cidAt(t reporter, n int) string {
 func (s *shelf) uploaded(k string, u UploadID, parts int) *CompleteUpload {
 	s.t.Helper()
 	s.must(s.begin(k, u))
-	var refs []PartRef
+	var listed []Part
 	for i := range parts {
 		p := s.partOf(k, u, uint16(i+1), VersionID(fmt.Sprint(u, "-", i)), cidAt(s.t, i))
 		s.must(p)
-		refs = append(refs, PartRef{p.Part.Number, p.Part.ID})
+		listed = append(listed, p.Part)
 	}
-	c := s.completeOf(k, u, VersionID("of-"+u), contents[1], refs...)
+	c := s.completeOf(k, u, VersionID("of-"+u), contents[1], listed...)
 	c.Content.Bytes = 10 * uint64(parts)
 	return c
 }
@@ -181,14 +181,14 @@ func TestPartsThatShareContentOweItOnce(t *testing.T) {
 	s := shelved(t, Unlimited)
 	const parts = MaxFreed + 10
 	s.must(s.begin("k", "up"))
-	var refs []PartRef
+	var listed []Part
 	for i := range parts {
 		p := s.partOf("k", "up", uint16(i+1), VersionID(fmt.Sprint(i)), contents[1+i%2])
 		s.must(p)
-		refs = append(refs, PartRef{p.Part.Number, p.Part.ID})
+		listed = append(listed, p.Part)
 	}
 	s.must(s.putOf("other", "v1", contents[1]))
-	s.must(s.completeOf("k", "up", "v2", contents[3], refs...))
+	s.must(s.completeOf("k", "up", "v2", contents[3], listed...))
 	s.check()
 	if q := s.quota(bob); q.Stored != 30 || q.Used() != 30-18 {
 		t.Errorf("%+v", q)

@@ -240,6 +240,7 @@ func (d *drawing) complete() Command {
 	if err != nil {
 		d.Fatal(err)
 	}
+	var listed []Part
 	for _, p := range parts {
 		if rapid.IntRange(0, 3).Draw(d.T, "left out") == 0 {
 			continue
@@ -247,7 +248,7 @@ func (d *drawing) complete() Command {
 		if rapid.IntRange(0, 9).Draw(d.T, "another part") == 0 {
 			p.ID = "other"
 		}
-		cmd.Parts = append(cmd.Parts, PartRef{p.Number, p.ID})
+		listed = append(listed, p)
 		o.Size += p.Size
 		if n := len(o.Parts); n > 0 && o.Parts[n-1].Size == p.Size {
 			o.Parts[n-1].Count++
@@ -259,8 +260,11 @@ func (d *drawing) complete() Command {
 		o.Checksums = []Checksum{{Algorithm: "CRC32", Value: []byte("....")}}
 	}
 	if rapid.IntRange(0, 9).Draw(d.T, "another order") == 0 {
-		slices.Reverse(cmd.Parts)
+		slices.Reverse(listed)
 	}
-	cmd.Object, cmd.Content = o, d.content(o.Root)
+	if rapid.IntRange(0, 9).Draw(d.T, "one that is not there") == 0 {
+		listed = append(listed, Part{Number: uint16(rapid.IntRange(4, 20).Draw(d.T, "its number")), ID: "more"})
+	}
+	cmd.Object, cmd.Content, cmd.Parts = o, d.content(o.Root), ListParts(listed)
 	return cmd
 }

@@ -50,26 +50,21 @@ func (v *Bucket) forget(tx Tx, o *Object) error {
 
 // sums gathers the checksums of the parts that the object is made of; nil when it
 // has none to keep.
-func (v *CompleteUpload) sums(parts []Part) (*PartSums, error) {
+func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 	if !v.Object.HasPartSums() {
 		return nil, nil
 	}
 	p := &PartSums{Algorithm: v.Object.Checksums[0].Algorithm}
-	next := 0
-	for i := range parts {
-		if next == len(v.Parts) || parts[i].Number != v.Parts[next].Number {
-			continue
-		}
-		next++
+	for i := range listed {
 		found := false
-		for _, s := range parts[i].Checksums {
+		for _, s := range listed[i].Checksums {
 			if found = s.Algorithm == p.Algorithm; found {
 				p.Values = append(p.Values, s.Value...)
 				break
 			}
 		}
 		if !found {
-			return nil, Errorf(CodeInvalid, "the object has a %s, and its part %d has none", p.Algorithm, parts[i].Number)
+			return nil, Errorf(CodeInvalid, "the object has a %s, and its part %d has none", p.Algorithm, listed[i].Number)
 		}
 	}
 	return p, nil

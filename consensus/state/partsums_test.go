@@ -15,7 +15,7 @@ func (s *shelf) summed(k string, u UploadID, id VersionID) *CompleteUpload {
 		put.Part.Checksums = []Checksum{{"SHA1", make([]byte, 20), false}, {"CRC32", []byte{1, 2, 3, byte(n)}, false}}
 		s.must(put)
 	}
-	cmd := s.completeOf(k, u, id, contents[4], PartRef{1, id + "a"}, PartRef{3, id + "c"})
+	cmd := s.completeOf(k, u, id, contents[4], Part{Number: 1, ID: id + "a"}, Part{Number: 3, ID: id + "c"})
 	cmd.Object.Checksums = []Checksum{{"CRC32", []byte{9, 9, 9, 9}, true}}
 	return cmd
 }

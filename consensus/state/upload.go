@@ -328,12 +328,6 @@ func (v *CopyPart) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
 }
 
-// PartRef names one part of an upload as its proposer read it.
-type PartRef struct {
-	Number uint16
-	ID     VersionID
-}
-
 // CompleteUpload makes an object of parts of an upload, which ends with all of its
 // parts; those that the entry has no room for are freed by ClearUploads. When the
 // upload is gone and the current object is the one that it made, or the version is
@@ -344,7 +338,7 @@ type CompleteUpload struct {
 	Born    Incarnation
 	Object  Object // its Key and Upload say which upload; Size and Parts are those of the parts
 	Content Content
-	Parts   []PartRef // in ascending order
+	Parts   PartList
 	If      Condition
 }
 
@@ -353,10 +347,7 @@ func (v *CompleteUpload) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Object.Code(c)
 	v.Content.Code(c)
-	codec.List(c, &v.Parts, MaxPartNumber, func(c *codec.Coder, p *PartRef) {
-		codec.Uint(c, &p.Number)
-		codec.String(c, &p.ID, MaxIDLen)
-	})
+	v.Parts.Code(c)
 	v.If.Code(c)
 }
 
@@ -410,10 +401,11 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return err
 		}
-		if err := v.checkParts(parts); err != nil {
+		listed, err := v.listed(parts)
+		if err != nil {
 			return err
 		}
-		sums, err := v.sums(parts)
+		sums, err := v.sums(listed)
 		if err != nil {
 			return err
 		}
@@ -454,22 +446,16 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// checkParts compares what the object is to be made of with the parts of the upload.
-func (v *CompleteUpload) checkParts(parts []Part) error {
-	if len(v.Parts) == 0 {
-		return Errorf(CodeInvalid, "an object of no parts")
+// listed returns those of an upload's parts that the object is to be made of.
+func (v *CompleteUpload) listed(parts []Part) ([]Part, error) {
+	listed, err := v.Parts.of(parts)
+	if err != nil {
+		return nil, err
 	}
 	var bytes uint64
 	var runs []PartRun
-	for i, want := range v.Parts {
-		if i > 0 && want.Number <= v.Parts[i-1].Number {
-			return Errorf(CodeInvalid, "the parts are not in order")
-		}
-		at, there := slices.BinarySearchFunc(parts, want.Number, func(p Part, n uint16) int { return int(p.Number) - int(n) })
-		if !there || parts[at].ID != want.ID {
-			return Errorf(CodeInvalidPart, "part %d is not there, or is another one", want.Number)
-		}
-		size := parts[at].Size
+	for i := range listed {
+		size := listed[i].Size
 		bytes += size
 		if n := len(runs); n > 0 && runs[n-1].Size == size {
 			runs[n-1].Count++
@@ -478,9 +464,9 @@ func (v *CompleteUpload) checkParts(parts []Part) error {
 		}
 	}
 	if bytes != v.Object.Size || !slices.Equal(runs, v.Object.Parts) {
-		return Errorf(CodeInvalid, "the object is not of the sizes of its parts")
+		return nil, Errorf(CodeInvalid, "the object is not of the sizes of its parts")
 	}
-	return nil
+	return listed, nil
 }
 
 // Upload returns an open upload, or ErrNoUpload.

@@ -154,7 +154,7 @@ func TestAnyHistoryOfVersionsIsWhatTheWordsSay(t *testing.T) {
 				id, up := fresh(), UploadID(fmt.Sprint("up", n))
 				s.must(s.begin(k, up))
 				s.must(s.partOf(k, up, 1, VersionID("p"+id), contents[2]))
-				done := s.completeOf(k, up, id, contents[4], PartRef{1, VersionID("p" + id)})
+				done := s.completeOf(k, up, id, contents[4], Part{Number: 1, ID: VersionID("p" + id)})
 				s.must(done)
 				model.add(k, plain{id: id, cid: string(done.Object.Root)})
 			case 6:

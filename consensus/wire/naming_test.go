@@ -57,7 +57,7 @@ func namings() []state.Command {
 		},
 		&state.CompleteUpload{
 			Account: "account", Bucket: "bucket", Born: born, Object: whole, Content: stored,
-			Parts: []state.PartRef{{Number: 10_000, ID: "p1"}}, If: state.Condition{Match: []string{"e"}},
+			Parts: state.ListParts([]state.Part{{Number: 3, ID: "p3"}, {Number: 20, ID: "p20"}}), If: state.Condition{Match: []string{"e"}},
 		},
 		&state.AbortUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other"},
 		&state.DeleteObjects{

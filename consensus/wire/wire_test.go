@@ -206,10 +206,12 @@ func TestTheLargestChangesFitIntoACommand(t *testing.T) {
 		Headers: map[string]string{"A": long(state.MaxHeaderBytes / 2)}, Meta: map[string]string{"a": long(state.MaxHeaderBytes / 2)}, Upload: state.UploadID(id),
 	}
 	complete := &state.CompleteUpload{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60, Object: object}
+	var parts []state.Part
 	for i := range state.MaxPartNumber {
-		complete.Parts = append(complete.Parts, state.PartRef{Number: uint16(i + 1), ID: state.VersionID(id)})
+		parts = append(parts, state.Part{Number: uint16(i + 1), ID: state.VersionID(id)})
 		complete.Object.Parts = append(complete.Object.Parts, state.PartRun{Size: 5<<30 - uint64(i), Count: 1})
 	}
+	complete.Parts = state.ListParts(parts)
 	drop := &state.DeleteObjects{Account: state.AccountID(id), Bucket: long(63), Born: 1 << 60, Marker: state.VersionID(id), Created: 1 << 40}
 	for range state.MaxDeleteKeys {
 		drop.Keys = append(drop.Keys, long(state.MaxKeyBytes))

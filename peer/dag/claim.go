@@ -2,8 +2,13 @@ package dag
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	"github.com/ipfs/go-cid"
+	mh "github.com/multiformats/go-multihash"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -15,12 +20,14 @@ const (
 )
 
 // claim takes over what of a DAG is in the store already, in larger steps than those in
-// which blocks are fetched. It tells whether that is all of it; what became of the rest,
-// and of an error, is for Fetch to see.
-func claim(ctx context.Context, req *FetchRequest, limits Limits) (got Result, all bool) {
+// which blocks are fetched. Nodes are read before they are taken over, so that the blocks
+// of several levels go in one step; one that is gone meanwhile is found missing then. It
+// tells whether all of it is here; what became of the rest, and of an error, is for Fetch
+// to see.
+func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (got Result, all bool) {
 	front := newFrontier(limits, req.Buffer.seen)
 	defer front.end()
-	reload := func(c cid.Cid) ([]cid.Cid, error) {
+	load := func(c cid.Cid) ([]cid.Cid, error) {
 		b, inlined, err := inline(c)
 		if !inlined {
 			b, err = get(ctx, req.Store, c)
@@ -33,59 +40,55 @@ func claim(ctx context.Context, req *FetchRequest, limits Limits) (got Result, a
 	if _, err := front.first(req.Root); err != nil || front.admit(req.Root) != nil {
 		return got, false
 	}
-	for step := []item{{cid: req.Root}}; len(step) > 0; {
-		if !adopt(ctx, req, step) {
+	step := make([]cid.Cid, 0, claimers*claimBlocks)
+	for it, more := (item{cid: req.Root}), true; more; {
+		kind := it.cid.Prefix()
+		inlined := kind.MhType == mh.IDENTITY
+		if inlined || kind.Codec != cid.Raw {
+			links, err := load(it.cid)
+			if err != nil || front.push(it, links) != nil {
+				return got, false
+			}
+		}
+		if !inlined {
+			got.Blocks++
+			step = append(step, it.cid)
+		}
+		var err error
+		if it, more, err = front.pop(load); err != nil {
 			return got, false
 		}
-		for _, it := range step {
-			b, inlined, err := inline(it.cid)
-			if err != nil {
+		if !more || len(step) == cap(step) {
+			size, err := takeOver(ctx, req.Owner, store, step)
+			got.Bytes += size
+			if err != nil || limits.MaxBytes > 0 && got.Bytes > limits.MaxBytes {
 				return got, false
 			}
-			h := have{item: it, inline: inlined}
-			if inlined {
-				h.links, err = Links(b)
-			} else {
-				err = h.read(ctx, req.Store)
-				got.Blocks++
-				got.Bytes += uint64(h.bytes)
-			}
-			if err != nil || front.push(it, h.links) != nil || limits.MaxBytes > 0 && got.Bytes > limits.MaxBytes {
-				return got, false
-			}
-		}
-		step = step[:0]
-		for len(step) < claimers*claimBlocks {
-			it, ok, err := front.pop(reload)
-			if err != nil {
-				return got, false
-			}
-			if !ok {
-				break
-			}
-			step = append(step, it)
+			step = step[:0]
 		}
 	}
 	return got, true
 }
 
-// adopt makes blocks the owner's, and tells whether all of them were here.
-func adopt(ctx context.Context, req *FetchRequest, step []item) bool {
+// takeOver makes blocks the owner's, all of which have to be here, and returns their
+// bytes. They go in the order of their hashes, by codec, in which the store's index is
+// read and written best.
+func takeOver(ctx context.Context, owner string, store taker, cids []cid.Cid) (uint64, error) {
+	slices.SortFunc(cids, func(a, b cid.Cid) int { return strings.Compare(a.KeyString(), b.KeyString()) })
 	var calls errgroup.Group
-	for len(step) > 0 {
-		n := min(claimBlocks, len(step))
-		cids := make([]cid.Cid, n)
-		for i, it := range step[:n] {
-			cids[i] = it.cid
-		}
-		step = step[n:]
+	var sum atomic.Uint64
+	for len(cids) > 0 {
+		some := cids[:min(claimBlocks, len(cids))]
+		cids = cids[len(some):]
 		calls.Go(func() error {
-			missing, err := req.Store.Adopt(ctx, req.Owner, cids)
+			size, missing, err := store.TakeOver(ctx, owner, some)
 			if err == nil && len(missing) > 0 {
-				err = ErrNotFound
+				err = fmt.Errorf("%w: %s", ErrNotFound, missing[0])
 			}
+			sum.Add(size)
 			return err
 		})
 	}
-	return calls.Wait() == nil
+	err := calls.Wait()
+	return sum.Load(), err
 }

@@ -24,6 +24,11 @@ func (s steps) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.C
 	return s.Owned.Adopt(ctx, owner, cids)
 }
 
+func (s steps) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (uint64, []cid.Cid, error) {
+	s.calls <- len(cids)
+	return s.Owned.TakeOver(ctx, owner, cids)
+}
+
 // What is here is taken over as Fetch would, in fewer steps, and what is not is fetched.
 func TestADAGThatIsHereIsTakenOver(t *testing.T) {
 	sizes := make([]int, 3*dag.LinksPerNode)

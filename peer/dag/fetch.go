@@ -56,6 +56,12 @@ type sizer interface {
 	GetSize(ctx context.Context, c cid.Cid) (int, error)
 }
 
+// taker is what a Store has as well when it takes over many blocks in one call.
+type taker interface {
+	// TakeOver is Adopt, and tells how many bytes the blocks have that are here.
+	TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error)
+}
+
 // Source is where blocks that are not here may come from.
 type Source interface {
 	// Name says in a few words who it is.
@@ -111,7 +117,8 @@ type FetchRequest struct {
 	Store   Store
 	Sources []Source // asked in this order for what the ones before lack
 	Limits  Limits
-	// Here says that most of the DAG, or all of it, is in the store already.
+	// Here says that most of the DAG, or all of it, is in the store already. A Store that
+	// knows TakeOver takes it over in large steps.
 	Here bool
 	// Share is this node's among those that fetch the same DAG now.
 	Share Share
@@ -133,8 +140,8 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	if req.Buffer == nil {
 		req.Buffer = NewBuffer(DefaultBuffer)
 	}
-	if req.Here {
-		if got, all := claim(ctx, &req, limits); all {
+	if t, ok := req.Store.(taker); ok && req.Here {
+		if got, all := claim(ctx, &req, t, limits); all {
 			cancel(nil)
 			return got, nil
 		}

@@ -65,6 +65,24 @@ func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.C
 	return missing, nil
 }
 
+// TakeOver is Adopt, and tells how many bytes are here.
+func (o Owned) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	if missing, err = o.Adopt(ctx, owner, cids); err != nil {
+		return 0, nil, err
+	}
+	for _, c := range cids {
+		if slices.ContainsFunc(missing, c.Equals) {
+			continue
+		}
+		n, err := o.s.GetSize(ctx, c)
+		if err != nil {
+			return 0, nil, err
+		}
+		bytes += uint64(n)
+	}
+	return bytes, missing, nil
+}
+
 // Put stores and references blocks.
 func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error {
 	o.s.mu.Lock()

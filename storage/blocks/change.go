@@ -20,6 +20,7 @@ type change struct {
 	step   int             // references that a seal counts at once
 	hiding bool            // a hidden seal of what is referenced follows, in this change
 	hid    uint64          // references that were made hidden for it
+	coming bool            // owners that begin now are going to be sealed hidden
 }
 
 // change begins one.
@@ -150,6 +151,7 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 		if err := c.tx.Set(openKey(inc), nil); err != nil {
 			return err
 		}
+		o.sealed.Hidden = c.coming
 	}
 	for _, r := range refs {
 		isNew, err := c.reference(&o, owner, r, segment)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
 )
 
 // wantVisible fails unless Visible says the same of all blocks.
@@ -133,6 +134,63 @@ func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 				must(t, s.Seal(t.Context(), "b", Sealed{}))
 				mustDrop(t, s, "a")
 				wantVisible(t, s, true, blks...)
+			})
+		}
+	}
+}
+
+// What is taken over by an owner that is going to be hidden needs no counting, unless
+// its seal says something else. Nothing of it shows before.
+func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
+	for name, hidden := range map[string]bool{"as it was said": true, "other than it was said": false} {
+		for _, then := range []string{"", "put", "crash", "no index"} {
+			t.Run(name+" "+then, func(t *testing.T) {
+				dir := t.TempDir()
+				s := openTest(t, dir)
+				blks := makeBlocks(t, 1, 2*countStep+10, 20)
+				late := makeBlocks(t, 2, 3, 20)
+				mustPut(t, s, "shown", blks...)
+				must(t, s.Seal(t.Context(), "shown", Sealed{}))
+				var cids []cid.Cid
+				for _, b := range blks {
+					cids = append(cids, b.Cid())
+				}
+				bytes, missing, err := s.TakeOver(t.Context(), "o", append(cids, late[0].Cid()), true)
+				if err != nil || bytes != uint64(20*len(blks)) || len(missing) != 1 {
+					t.Fatalf("%d bytes, missing %v, %v", bytes, missing, err)
+				}
+				wantVisible(t, s, true, blks...)
+				mustDrop(t, s, "shown")
+				wantVisible(t, s, false, blks...)
+				switch then {
+				case "put":
+					mustPut(t, s, "o", late...)
+					blks = append(blks, late...)
+				case "crash":
+					s = openTest(t, kill(t, dir))
+				case "no index":
+					must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, indexDir))))
+					s = openTest(t, dir)
+				}
+				if o, ok, err := s.Owner(t.Context(), "o"); o.Sealed || o.Hidden || !ok || err != nil {
+					t.Errorf("%+v, %v, %v", o, ok, err)
+				}
+				must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
+					_, err := b.seal("o", Sealed{Hidden: hidden})
+					return err
+				}))
+				// Without the index they were counted as of any other owner.
+				if again := then == "no index" == hidden; again != (len(s.uncounted) == 1) {
+					t.Errorf("the seal goes through them: %v, want %v", !again, again)
+				}
+				wantVisible(t, s, then == "no index" && !hidden, blks...)
+				must(t, s.Seal(t.Context(), "o", Sealed{Hidden: hidden}))
+				wantVisible(t, s, !hidden, blks...)
+				changed, err := s.Hide(t.Context(), "o", !hidden)
+				if !changed || err != nil {
+					t.Errorf("changed %v, %v", changed, err)
+				}
+				wantVisible(t, s, hidden, blks...)
 			})
 		}
 	}

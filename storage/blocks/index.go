@@ -17,7 +17,8 @@ import (
 //	                      where it is not 0, how many of the references are
 //	                      hidden; segment 0: referenced, but its bytes are not here
 //	o owner            -> incarnation, seal's segment, counts, segments with
-//	                      outdated records, and a byte where it is sealed hidden
+//	                      outdated records, and a byte where it is sealed hidden,
+//	                      or is going to be
 //	r inc hash         -> segment of the reference, and a byte where it is hidden
 //	u inc              -> an incarnation that is not whole: it is not sealed, or
 //	                      it is dropped and has references left; or its seal was
@@ -38,7 +39,8 @@ import (
 // A reference is hidden when its owner is sealed hidden. References that were there
 // before the seal are counted in steps, and until the last of them the incarnation
 // is not whole: so nothing of it shows before all of it does, and all of it is hidden
-// at once. Version 3 knew nothing hidden, and is else the same.
+// at once. Of an owner that is known to become hidden they are hidden as they come; the
+// segments do not say that, and without it the seal counts them. Version 3 knew nothing hidden, and is else the same.
 const (
 	indexVersion  = 4
 	oldestVersion = 3

@@ -133,7 +133,7 @@ func (m *machine) checkHidden(t *rapid.T) {
 	hidden, turning := make(map[uint64]bool), make(map[uint64]bool)
 	for name, o := range m.owners {
 		e, ok, err := getOwner(v, name)
-		if err != nil || !ok || e.sealed.Hidden != (o.sealed && o.seal.Hidden) {
+		if err != nil || !ok || o.sealed && e.sealed.Hidden != o.seal.Hidden {
 			t.Fatalf("owner %q: %+v, %v, %v; want %+v", name, e, ok, err, o)
 		}
 		hidden[e.inc], turning[e.inc] = e.sealed.Hidden, o.turning
@@ -340,17 +340,19 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 			owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
 			alive := m.alive()
 			var cids, want []cid.Cid
+			var here uint64
 			for _, i := range which {
 				cids = append(cids, blks[i].Cid())
 				if alive[i] {
 					m.owner(owner).refs[i] = true
+					here += uint64(len(blks[i].RawData()))
 				} else {
 					want = append(want, blks[i].Cid())
 				}
 			}
-			missing, err := m.store.Adopt(ctx, owner, cids)
-			if err != nil || !slices.Equal(missing, want) {
-				t.Fatalf("missing %v, %v, want %v", missing, err, want)
+			bytes, missing, err := m.store.TakeOver(ctx, owner, cids, rapid.Bool().Draw(t, "going to be hidden"))
+			if err != nil || !slices.Equal(missing, want) || bytes != here {
+				t.Fatalf("%d bytes, missing %v, %v, want %d and %v", bytes, missing, err, here, want)
 			}
 		},
 		"seal": func(t *rapid.T) {

@@ -245,12 +245,20 @@ func (b *batch) reference(owner string, refs []ref) error {
 // Adopt references, in the name of owner, those of cids whose blocks are here,
 // durable on return, and returns the others.
 func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	_, missing, err = s.TakeOver(ctx, owner, cids, false)
+	return missing, err
+}
+
+// TakeOver is Adopt, and tells how many bytes the blocks have that are here. Hidden says
+// how the owner is going to be sealed: one that has no block yet need not be gone through
+// again for that then. Its seal may say something else.
+func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
 	if err := checkOwner(owner); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	for _, c := range cids {
 		if !c.Defined() {
-			return nil, fmt.Errorf("blocks: adopt: %w: no CID", ErrBadBlock)
+			return 0, nil, fmt.Errorf("blocks: adopt: %w: no CID", ErrBadBlock)
 		}
 	}
 	for len(cids) > 0 {
@@ -260,23 +268,27 @@ func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 		// only said to be missing still.
 		none, err := s.noneHere(step)
 		if err != nil {
-			return nil, fmt.Errorf("blocks: adopt: %w", s.readError(err))
+			return 0, nil, fmt.Errorf("blocks: adopt: %w", s.readError(err))
 		}
 		if none {
 			missing = append(missing, step...)
 			continue
 		}
+		var here uint64
 		var absent []cid.Cid
 		err = s.do(ctx, int64(len(step))*recordSlack/4, func(b *batch) (err error) {
-			absent, err = b.adopt(owner, step)
+			b.coming = hidden
+			defer func() { b.coming = false }()
+			here, absent, err = b.adopt(owner, step)
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("blocks: adopt: %w", err)
+			return 0, nil, fmt.Errorf("blocks: adopt: %w", err)
 		}
+		bytes += here
 		missing = append(missing, absent...)
 	}
-	return missing, nil
+	return bytes, missing, nil
 }
 
 // noneHere tells whether no block of cids is in the store, by a look without
@@ -293,7 +305,7 @@ func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	return true, nil
 }
 
-func (b *batch) adopt(owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
+func (b *batch) adopt(owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	refs := make([]ref, 0, len(cids))
 	for _, c := range cids {
 		if isIdentity(c) {
@@ -301,18 +313,19 @@ func (b *batch) adopt(owner string, cids []cid.Cid) (missing []cid.Cid, err erro
 		}
 		e, ok, err := getBlock(b.tx, c.Hash())
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		if !ok || e.segment == 0 {
 			missing = append(missing, c)
 			continue
 		}
 		refs = append(refs, ref{c.Hash(), e.size})
+		bytes += uint64(e.size)
 	}
 	if len(refs) == 0 {
-		return missing, nil
+		return 0, missing, nil
 	}
-	return missing, b.reference(owner, refs)
+	return bytes, missing, b.reference(owner, refs)
 }
 
 // Seal declares owner complete, durable on return. An owner without blocks (a
