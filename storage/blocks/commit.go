@@ -172,6 +172,7 @@ func (s *Store) commit(ops []*op) {
 	s.buf = s.buf[:0]
 	content, _ := s.room()
 	b := &batch{change: s.change(), s: s, base: s.active.size, low: content <= 0}
+	b.born = b.position()
 	defer b.tx.Discard()
 	for _, o := range ops {
 		err := o.run(b)

@@ -336,6 +336,17 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 				t.Fatal(err)
 			}
 		},
+		"several in one batch": func(t *rapid.T) {
+			steps := rapid.IntRange(2, 6).Draw(t, "steps")
+			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
+				for range steps {
+					if err := m.batched(t, b, name.Draw(t, "owner"), some); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		},
 		"adopt": func(t *rapid.T) {
 			owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
 			alive := m.alive()
@@ -383,6 +394,27 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 				o.seal.Hidden, o.turning = hidden, false
 			}
 		},
+	}
+}
+
+// batched is one write in a batch that has others: what they begin and end is in no
+// store yet.
+func (m *machine) batched(t *rapid.T, b *batch, owner string, some *rapid.Generator[[]int]) (err error) {
+	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
+	case "put":
+		return b.put(owner, m.take(owner, some.Draw(t, "blocks")))
+	case "put and seal":
+		put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
+		o.sealed, o.seal = true, drawSeal(t)
+		inc, err := b.putAndSeal(owner, put, o.seal)
+		if err == nil {
+			_, _, o.turning, err = getUncounted(b.tx, inc)
+		}
+		return err
+	default:
+		delete(m.owners, owner)
+		_, err := b.bury(owner, sweepStep)
+		return err
 	}
 }
 
