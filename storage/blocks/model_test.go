@@ -337,10 +337,13 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 			}
 		},
 		"several in one batch": func(t *rapid.T) {
-			steps := rapid.IntRange(2, 6).Draw(t, "steps")
+			var steps []func(b *batch) error
+			for range rapid.IntRange(2, 6).Draw(t, "steps") {
+				steps = append(steps, m.batched(t, name.Draw(t, "owner"), some))
+			}
 			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
-				for range steps {
-					if err := m.batched(t, b, name.Draw(t, "owner"), some); err != nil {
+				for _, step := range steps {
+					if err := step(b); err != nil {
 						return err
 					}
 				}
@@ -399,22 +402,27 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 
 // batched is one write in a batch that has others: what they begin and end is in no
 // store yet.
-func (m *machine) batched(t *rapid.T, b *batch, owner string, some *rapid.Generator[[]int]) (err error) {
+func (m *machine) batched(t *rapid.T, owner string, some *rapid.Generator[[]int]) func(b *batch) error {
 	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
 	case "put":
-		return b.put(owner, m.take(owner, some.Draw(t, "blocks")))
+		put := m.take(owner, some.Draw(t, "blocks"))
+		return func(b *batch) error { return b.put(owner, put) }
 	case "put and seal":
-		put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
-		o.sealed, o.seal = true, drawSeal(t)
-		inc, err := b.putAndSeal(owner, put, o.seal)
-		if err == nil {
-			_, _, o.turning, err = getUncounted(b.tx, inc)
+		put, o, sealed := m.take(owner, some.Draw(t, "blocks")), m.owner(owner), drawSeal(t)
+		o.sealed, o.seal = true, sealed
+		return func(b *batch) error {
+			inc, err := b.putAndSeal(owner, put, sealed)
+			if err == nil {
+				_, _, o.turning, err = getUncounted(b.tx, inc)
+			}
+			return err
 		}
-		return err
 	default:
 		delete(m.owners, owner)
-		_, err := b.bury(owner, sweepStep)
-		return err
+		return func(b *batch) error {
+			_, err := b.bury(owner, sweepStep)
+			return err
+		}
 	}
 }
 

@@ -284,7 +284,7 @@ func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 }
 
 // noneHere tells whether no block of cids is in the store, by a look without
-// being the leader.
+// being the committer.
 func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	for _, c := range cids {
 		if isIdentity(c) {
