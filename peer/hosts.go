@@ -58,8 +58,9 @@ const (
 	clusterAcceptBacklog    = 1024
 	clusterStreamWindow     = 16 << 20
 	clusterWindowAtFirst    = 1 << 20
-	// clusterMessage lets a small object go in one message of the stream.
-	clusterMessage           = 128 << 10
+	// clusterMessage lets an object of 64 KiB go in one message of its stream; messages
+	// that wait are memory.
+	clusterMessage           = 72 << 10
 	clusterConnectionsFDPart = 2048
 )
 

@@ -59,7 +59,8 @@ type Options struct {
 	// Authenticate judges a token by the state of the cluster.
 	Authenticate web.Authenticate
 	// Recognize does so by that of this node. With it a change costs one round
-	// of the cluster, in which the key is judged; without, two.
+	// of the cluster, in which the key is judged, and a refusal for the rate none;
+	// without, they cost two and one.
 	Recognize web.Authenticate
 	// Sessions begins and ends sessions; nil: there are none here.
 	Sessions Sessions
@@ -203,14 +204,41 @@ func (s *surface) metered(h web.Handler) web.Handler {
 // authorized checks the token before anything of the request's body is read.
 func (s *surface) authorized(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
-		p, err := s.authenticate(ctx, r)
-		cancel()
+		spent, err := s.ahead(r)
 		if err != nil {
-			return fmt.Errorf("authenticate: %w", err)
+			return err
 		}
-		return s.permitted(op, w, r, p)
+		return s.confirmed(op, w, r, spent)
 	}
+}
+
+// ahead takes a request from the rate of the account that this node takes it for,
+// and returns which: while somebody asks too often, so that the cluster is not asked
+// about what is refused. Who is let in is not decided by that.
+func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
+	if s.recognize == nil || !s.limits.Pressed() {
+		return "", nil
+	}
+	if err := s.limits.Told(r); err != nil {
+		return "", err
+	}
+	p, err := s.recognize(r.Context(), r)
+	if err != nil {
+		return "", nil //nolint:nilerr // it may be known elsewhere
+	}
+	return p.Account, s.limits.Account(p.Account, r)
+}
+
+// confirmed serves whom the cluster knows. The request was taken from the rate of
+// the account spent, if that is not empty.
+func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request, spent state.AccountID) error {
+	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+	p, err := s.authenticate(ctx, r)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	return s.permitted(op, w, r, p, spent)
 }
 
 // changed is authorized for what changes pins: who is recognized here may try,
@@ -218,13 +246,15 @@ func (s *surface) authorized(op operation) web.Handler {
 // else is given to nobody whose token is not valid any more: before it the token
 // is judged as for a read, so that the order of errors stays that of authorized.
 func (s *surface) changed(op operation) web.Handler {
-	authorized := s.authorized(op)
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.limits.Told(r); err != nil {
+			return err
+		}
 		p, err := s.recognize(r.Context(), r)
 		if err != nil {
-			return authorized(w, r) // it may be known elsewhere
+			return s.confirmed(op, w, r, "") // it may be known elsewhere
 		}
-		err = s.permitted(op, w, r, p)
+		err = s.permitted(op, w, r, p, "")
 		var own *web.Error
 		tooMany := errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests // which must cost little
 		if err == nil || tooMany || undecided(err) {
@@ -245,15 +275,17 @@ func undecided(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// permitted serves who has the scope, and holds the account to its rate. What
-// changes pins says whose token asks for it, and is judged again when it is made:
-// the body may have taken long to arrive.
-func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
+// permitted holds the account to its rate, unless the request was taken from it
+// already, and serves who has the scope. What changes pins says whose token asks for
+// it, and is judged again when it is made: the body may have taken long to arrive.
+func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal, spent state.AccountID) error {
+	if spent == "" || spent != p.Account {
+		if err := s.limits.Account(p.Account, r); err != nil {
+			return err
+		}
+	}
 	if op.scope == "" || !p.May(op.scope) {
 		return state.Errorf(state.CodeForbidden, "the token does not have the scope %s", op.scope)
-	}
-	if err := s.limits.Account(p.Account); err != nil {
-		return err
 	}
 	switch {
 	case op.scope != state.ScopeWrite:

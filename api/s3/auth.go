@@ -56,8 +56,31 @@ func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
+// ahead takes a request from the rate of the account that this node takes it for:
+// while somebody asks too often, so that the cluster is not asked about what is
+// refused. Who is let in is not decided by that. A refusal that a script can only
+// read by a rule of a bucket comes later, for the rules are told to nobody whose
+// credentials the cluster has not judged.
+func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)) error {
+	if r.ruled || !s.limits.Pressed() {
+		return nil
+	}
+	if err := s.limits.Told(r.Request); err != nil {
+		return err
+	}
+	who, err := recognize()
+	if err != nil || who.Account == "" {
+		return nil //nolint:nilerr // it may be known elsewhere
+	}
+	r.spent = who.Account
+	return s.limits.Account(who.Account, r.Request)
+}
+
 // judge takes a token.
 func (s *surface) judge(ctx context.Context, r *request, token string) (err error) {
+	if err := s.ahead(r, func() (accounts.Principal, error) { return s.accounts.Recognize(token) }); err != nil {
+		return err
+	}
 	if r.who, err = s.accounts.Authenticate(ctx, token); err != nil {
 		return fmt.Errorf("authenticate: %w", err)
 	}
@@ -71,6 +94,13 @@ func (s *surface) judge(ctx context.Context, r *request, token string) (err erro
 // verify takes a signature. The secret of an access key is looked up once for a
 // request, with who it speaks for.
 func (s *surface) verify(ctx context.Context, r *request) error {
+	err := s.ahead(r, func() (who accounts.Principal, err error) {
+		_, err = s.recognizer(&who).Verify(ctx, r.Request)
+		return who, err
+	})
+	if err != nil {
+		return err
+	}
 	caller, err := s.verifier(r).Verify(ctx, r.Request)
 	if err != nil {
 		r.who = accounts.Principal{}
@@ -87,10 +117,21 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 	return nil
 }
 
-// verifier looks access keys up, and notes in r who they speak for.
-func (s *surface) verifier(r *request) *sigv4.Verifier {
+// verifier looks access keys up in the state of the cluster, and notes in r who they
+// speak for.
+func (s *surface) verifier(r *request) *sigv4.Verifier { return s.verifierBy(s.accounts.S3Key, &r.who) }
+
+// recognizer is verifier by the state of this node.
+func (s *surface) recognizer(who *accounts.Principal) *sigv4.Verifier {
+	return s.verifierBy(func(_ context.Context, accessKey string) (string, accounts.Principal, error) {
+		return s.accounts.RecognizeS3Key(accessKey)
+	}, who)
+}
+
+// verifierBy notes in who whom find has told of, also when the signature is wrong.
+func (s *surface) verifierBy(find func(context.Context, string) (string, accounts.Principal, error), who *accounts.Principal) *sigv4.Verifier {
 	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
-		secret, r.who, err = s.accounts.S3Key(ctx, accessKey)
+		secret, *who, err = find(ctx, accessKey)
 		if errors.Is(err, state.ErrUnauthorized) {
 			return "", sigv4.ErrUnknownKey
 		}
@@ -116,6 +157,13 @@ func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
+	err = s.ahead(r, func() (who accounts.Principal, err error) {
+		_, err = s.recognizer(&who).VerifyForm(ctx, r.form.signature())
+		return who, err
+	})
+	if err != nil {
+		return err
+	}
 	accessKey, err := s.verifier(r).VerifyForm(ctx, r.form.signature())
 	if err != nil {
 		r.who = accounts.Principal{}

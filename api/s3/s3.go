@@ -102,9 +102,13 @@ type Objects interface {
 type Accounts interface {
 	// Authenticate judges a bearer token, or returns state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+	// Recognize does so by the state of this node, which may be old.
+	Recognize(token string) (accounts.Principal, error)
 	// S3Key returns the secret of an access key and who it speaks for, or
 	// state.ErrUnauthorized for one that is unknown, revoked or over.
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
+	// RecognizeS3Key does so by the state of this node, which may be old.
+	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
 	// Used notes that what S3Key told of was used with the right secret.
 	Used(who accounts.Principal)
 }
@@ -204,6 +208,8 @@ type request struct {
 	query  query
 	caller caller
 	who    accounts.Principal
+	ruled  bool            // nobody but a rule of the caller's bucket lets a script read the answer
+	spent  state.AccountID // from whose rate it was taken before who was known; else empty
 	form   *form           // of an upload by one, once its fields are read; else nil
 	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
@@ -217,7 +223,7 @@ func (r *request) soon() (context.Context, context.CancelFunc) {
 }
 
 // serve decides, in this order: whether the address may ask at all, what is asked
-// for, who asks, whether they may, and whether the account has asked too often.
+// for, who asks, whether the account has asked too often, and whether they may.
 // Nothing of the body is read before that: who may not put gets 403 in the place
 // of 100 Continue. A form that says itself who sent it is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
@@ -237,6 +243,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if isPreflight(plain) {
 		return s.preflight(w, r)
 	}
+	r.ruled = plain.Header.Get("Origin") != "" && r.level != levelService && w.Header().Get(allowOrigin) == ""
 	if err := s.authenticate(w, r); err != nil {
 		return err
 	}
@@ -244,15 +251,17 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	// now need not be newer.
 	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
 	s.share(w.Header(), r)
+	if r.spent == "" || r.spent != r.account() {
+		if err := s.limits.Account(r.account(), nil); err != nil {
+			return err
+		}
+	}
 	op, err := s.find(r)
 	if err != nil {
 		return err
 	}
 	if !op.need.granted(&r.who) {
 		return errorf(AccessDenied, "the token does not permit %s", op.name)
-	}
-	if err := s.limits.Account(r.account()); err != nil {
-		return err
 	}
 	if err := r.check(s); err != nil {
 		return err

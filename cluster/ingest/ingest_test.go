@@ -198,6 +198,35 @@ func TestPartsAreJoinedWhereverTheyAre(t *testing.T) {
 	})
 }
 
+// TestASpareNodeWaitsForWhoHasTheContent: it gets a body that has gone by from those that
+// kept it, and they may still be storing its end.
+func TestASpareNodeWaitsForWhoHasTheContent(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 3, func(w *world) {
+			w.node("b").stop()
+			w.node("a").store.before(func(ctx context.Context, op, _ string) error {
+				if op != "put" {
+					return nil
+				}
+				select {
+				case <-time.After(time.Minute):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all[:2], Spare: w.all[2:], Copies: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w.wantKept(s, data, "a", "c")
+			s.Done(true)
+			w.wantClean()
+		})
+	})
+}
+
 func TestAFailedNodeIsReplaced(t *testing.T) {
 	full := func(context.Context, string, string) error { return state.Errorf(state.CodeNoSpace, "full") }
 	for name, fail := range map[string]func(n *node){

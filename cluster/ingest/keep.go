@@ -212,13 +212,13 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 // whole makes the root complete, sealed and durable here.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	store, owner := n.k.opts.Blocks, n.k.opts.Owner(state.RootOf(e.root))
+	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
+		bytes = uint64(len(last[0].RawData()))
+		return bytes, 1, store.PutAndSeal(ctx, owner, last, bytes, 1) // nothing, if it is here
+	}
 	sealed, bytes, blocks, _, err := store.Owner(ctx, owner)
 	if err != nil || sealed {
 		return bytes, blocks, err
-	}
-	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
-		bytes = uint64(len(last[0].RawData()))
-		return bytes, 1, store.PutAndSeal(ctx, owner, last, bytes, 1)
 	}
 	if len(last) > 0 {
 		if err := n.put(ctx, last); err != nil {

@@ -42,6 +42,7 @@ type dest interface {
 type whole struct {
 	blks []block.Block
 	end  end
+	past bool // of a body that has gone by: nodes that kept it have it, and no others
 }
 
 // put is content on its way to its nodes.
@@ -312,7 +313,7 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 	}
 	e := end{root: root, sources: sources}
 	stop(e)
-	s, err := p.gather(ctx, release, place, &whole{end: e})
+	s, err := p.gather(ctx, release, place, &whole{end: e, past: true})
 	return withSize(s, size), err
 }
 
@@ -387,15 +388,16 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 			defer timer.Stop()
 			late = timer.C
 		}
-		for len(p.kept)+p.running < p.copies && len(p.spare) > 0 {
+		// Of a body that has gone by a spare node gets nothing before somebody kept it.
+		for len(p.kept)+p.running < p.copies && len(p.spare) > 0 && (!w.past || len(p.kept) > 0) {
 			node := p.spare[0]
 			p.spare = p.spare[1:]
 			if _, err := p.try(node, w); err != nil {
 				return nil, p.giveUp(ctx, err)
 			}
 		}
-		if len(p.kept)+p.running < p.copies {
-			return nil, p.giveUp(ctx, p.reason(len(p.kept)+p.running))
+		if left := len(p.kept) + p.running; left < p.copies && (left == 0 || left+len(p.spare) < p.copies) {
+			return nil, p.giveUp(ctx, p.reason(left))
 		}
 		select {
 		case h := <-p.results:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,4 +141,99 @@ func TestAGreedyAccountIsHeldToItsRate(t *testing.T) {
 	busy, _ := os.ReadFile("/proc/loadavg") // for people
 	t.Logf("in %s the greedy account sent %d, %d were taken; the modest one waited p50 %s, p99 %s alone and p50 %s, p99 %s beside it; load average %s",
 		took.Round(time.Second), much.accepted+len(much.limited), much.accepted, alone.at(0.5), alone.at(0.99), beside.at(0.5), beside.at(0.99), strings.TrimSpace(string(busy)))
+}
+
+// TestAnEndedKeyOfAGreedyAccountIsNotServed: while an account is above its rate its
+// key is revoked on another node. From then on the key is told to wait, or that it
+// has ended, and served by neither API; a second account works all the time.
+func TestAnEndedKeyOfAGreedyAccountIsNotServed(t *testing.T) {
+	t.Parallel()
+	const rate = 20
+	c := harness.Start(t, harness.Options{Env: []string{
+		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", rate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", rate),
+	}})
+	n, elsewhere := c.Nodes[0], c.Nodes[1]
+	key := n.UserKey("ends@example.org")
+	another, modest := n.Key("ends@example.org").Token, n.UserKey("stays@example.org").Token
+	gateway := &objects{t: t, cluster: c}
+	if r := gateway.with(another).callOn(n, http.MethodPut, "/greedy", nil); r.Status != http.StatusOK {
+		t.Fatalf("a bucket: %d %s", r.Status, r.Body)
+	}
+	// Clients of the account send as much as they can, by both keys and both APIs.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var revoked atomic.Bool
+	var served, told, ended atomic.Int64
+	var all errgroup.Group
+	for i := range 8 {
+		all.Go(func() error {
+			for turn := i; ctx.Err() == nil; turn++ {
+				token := key.Token
+				if turn%4 == 3 {
+					token = another
+				}
+				late := revoked.Load() // before the request is sent
+				status, err := ask(n, gateway, token, turn/4)
+				switch {
+				case err != nil:
+					return err
+				case status == http.StatusTooManyRequests:
+					told.Add(1)
+				case status/100 == 2 && (token == another || !late):
+					served.Add(1)
+				case !late && (status == http.StatusUnauthorized || status == http.StatusForbidden): // under way meanwhile
+				case status == http.StatusUnauthorized, status == http.StatusForbidden:
+					ended.Add(1)
+				default:
+					return fmt.Errorf("answered %d; revoked: %t", status, late && token == key.Token)
+				}
+			}
+			return nil
+		})
+	}
+	harness.Eventually(t, time.Minute, "the account is above its rate", func() (bool, error) { return served.Load() > 0 && told.Load() > 100, nil })
+	elsewhere.CLI("key", "revoke", key.ID)
+	revoked.Store(true)
+	before := told.Load()
+	harness.Eventually(t, time.Minute, "the key is told that it has ended", func() (bool, error) {
+		r, err := n.Pins(modest).Do(t.Context(), http.MethodGet, "/pins?limit=1", nil, nil)
+		if err == nil && r.Status != http.StatusOK && r.Status != http.StatusTooManyRequests {
+			err = fmt.Errorf("the other account: %d %s", r.Status, r.Body)
+		}
+		return ended.Load() > 100 && told.Load() > before, err
+	})
+	cancel()
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	for i := range 4 {
+		if status, err := ask(n, gateway, key.Token, i); err != nil || status != http.StatusUnauthorized && status != http.StatusForbidden {
+			t.Errorf("at the end: %d, %v", status, err)
+		}
+	}
+}
+
+// ask sends one of four kinds of requests to a node; the gateway's SlowDown counts
+// as 429.
+func ask(n *harness.Node, gateway *objects, token string, kind int) (int, error) {
+	method, path, body := http.MethodGet, "/pins?limit=1", ""
+	switch kind % 4 {
+	case 1:
+		method, path, body = http.MethodPost, "/pins", `{"cid":"`+nowhere().String()+`"}`
+	case 2, 3:
+		method, path = []string{http.MethodGet, http.MethodPut}[kind%2], []string{"/greedy", "/greedy/key"}[kind%2]
+		r, err := gateway.with(token).tryOn(n, method, path, nil)
+		if err == nil && r.Status == http.StatusServiceUnavailable && strings.Contains(string(r.Body), "<Code>SlowDown<") {
+			if r.Header.Get("Retry-After") == "" {
+				return 0, errors.New("SlowDown without Retry-After")
+			}
+			return http.StatusTooManyRequests, nil
+		}
+		return r.Status, err
+	}
+	r, err := n.Pins(token).Do(gateway.t.Context(), method, path, nil, []byte(body))
+	if err == nil && r.Status == http.StatusTooManyRequests && r.Header.Get("Retry-After") == "" {
+		err = errors.New("429 without Retry-After")
+	}
+	return r.Status, err
 }

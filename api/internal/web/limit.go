@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -25,6 +26,12 @@ const (
 	// maxLimited is how many accounts, and how many addresses, are remembered, 16
 	// bytes each and what a map adds. Those that are forgotten begin anew.
 	maxLimited = 1 << 17
+	// pressedFor is how long Pressed says so after a refusal.
+	pressedFor = time.Second
+	// toldFor is how long a token is told again at the most that it has to wait, and
+	// maxTold of how many tokens that is remembered, about 50 bytes each.
+	toldFor = 100 * time.Millisecond
+	maxTold = 1 << 12
 )
 
 // Limits hold accounts and addresses to their rates, on this node.
@@ -32,6 +39,17 @@ type Limits struct {
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
+	refused          atomic.Int64 // when an account was, for the last time; nanoseconds since 1970
+
+	// mu guards told, by hashes of tokens.
+	mu   sync.Mutex
+	told map[uint64]refusal
+}
+
+// refusal is what a token is told until a time, in nanoseconds since 1970.
+type refusal struct {
+	until int64
+	err   error
 }
 
 // NewLimits returns limits. Requests that come from a trusted prefix are those of
@@ -95,12 +113,74 @@ func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
 }
 
 // Account takes one request of an account, or returns the 429 that it is
-// answered. A nil Limits limits nothing.
-func (l *Limits) Account(id state.AccountID) error {
+// answered. A nil Limits limits nothing. r is the request if it is known to be the
+// account's by its token alone, else nil: Told remembers what its token is told.
+func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	if l == nil {
 		return nil
 	}
-	return limited(l.account.take(maphash.String(l.account.seed, string(id)), l.now().UnixNano()))
+	now := l.now().UnixNano()
+	wait, ok := l.account.take(maphash.String(l.account.seed, string(id)), now)
+	err := limited(wait, ok)
+	if err != nil {
+		l.refused.Store(now)
+		l.tell(r, refusal{now + int64(min(wait, toldFor)), err})
+	}
+	return err
+}
+
+// Told returns what a request's token was told when its account had nothing left, as
+// long as it can have nothing yet: a flood of requests with one token is not looked
+// up one by one. After 100 ms at the latest the token is looked at again, for it may
+// have ended.
+func (l *Limits) Told(r *http.Request) error {
+	if !l.Pressed() {
+		return nil
+	}
+	h, ok := l.tokenOf(r)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if found, ok := l.told[h]; ok && l.now().UnixNano() < found.until {
+		return found.err
+	}
+	return nil
+}
+
+func (l *Limits) tell(r *http.Request, what refusal) {
+	h, ok := l.tokenOf(r)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told == nil || len(l.told) >= maxTold {
+		l.told = map[uint64]refusal{} // who is forgotten is looked up once more
+	}
+	l.told[h] = what
+}
+
+// tokenOf returns a hash of the token of a request, if there is one.
+func (l *Limits) tokenOf(r *http.Request) (uint64, bool) {
+	if r == nil {
+		return 0, false
+	}
+	token, err := Bearer(r)
+	return maphash.String(l.account.seed, token), err == nil
+}
+
+// Pressed tells whether some account was refused within the last second. Then it is
+// worth its cost to find out by this node's state whose a request is and to take it
+// from the rate before the cluster is asked, so that a refusal makes the cluster no
+// work. Else every request would pay for that.
+func (l *Limits) Pressed() bool {
+	if l == nil {
+		return false
+	}
+	last := l.refused.Load()
+	return last != 0 && l.now().UnixNano()-last < int64(pressedFor)
 }
 
 // Address takes one request of the address that it came from, or returns the 429

@@ -49,7 +49,7 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 	passed := 0
 	for range 100 { // ten seconds at ten times the rate
 		for range 10 {
-			if l.Account("alice") == nil {
+			if l.Account("alice", nil) == nil {
 				passed++
 			}
 		}
@@ -59,15 +59,15 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 		t.Errorf("%d of 1000 passed in ten seconds at 10 a second, 5 at once", passed)
 	}
 	for range 5 {
-		_ = l.Account("bob")
+		_ = l.Account("bob", nil)
 	}
-	err := l.Account("bob")
+	err := l.Account("bob", nil)
 	var e *Error
 	if !errors.As(err, &e) || e.Answer.Status != 429 || e.Answer.RetryAfter != time.Second {
 		t.Errorf("refused with %v", err)
 	}
 	for i := range 4 * maxLimited {
-		_ = l.Account(state.AccountID(fmt.Sprint(i)))
+		_ = l.Account(state.AccountID(fmt.Sprint(i)), nil)
 	}
 	n := 0
 	for i := range l.account.shards {
@@ -77,7 +77,57 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 		t.Errorf("%d accounts remembered, the most is %d", n, maxLimited)
 	}
 	var none *Limits
-	if none.Account("x") != nil || none.Address(httptest.NewRequest(http.MethodGet, "/", nil)) != nil {
+	if none.Account("x", nil) != nil || none.Address(httptest.NewRequest(http.MethodGet, "/", nil)) != nil {
+		t.Error("no limits refuse")
+	}
+}
+
+func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := NewLimits(Rate{PerSecond: 20, Burst: 1}, Rate{}, nil, func() time.Time { return now })
+	by := func(authorization string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", authorization)
+		return r
+	}
+	token, other, signed := by("Bearer one"), by("Bearer two"), by("AWS4-HMAC-SHA256 x")
+	if l.Account("alice", token) != nil || l.Told(token) != nil {
+		t.Error("refused too early")
+	}
+	if err := l.Account("alice", token); err == nil || l.Told(token) != err {
+		t.Errorf("refused with %v, then %v", err, l.Told(token))
+	}
+	if l.Account("alice", signed) == nil || l.Told(signed) != nil || l.Told(other) != nil || l.Told(by("bearer one")) != nil {
+		t.Error("told to others than the token")
+	}
+	now = now.Add(50*time.Millisecond - 1)
+	if l.Told(token) == nil {
+		t.Error("not told while there is nothing")
+	}
+	now = now.Add(1)
+	if l.Told(token) != nil || l.Account("alice", token) != nil {
+		t.Error("told although there is one")
+	}
+	l = NewLimits(Rate{PerSecond: 1, Burst: 1}, Rate{}, nil, func() time.Time { return now })
+	if l.Account("alice", token) != nil || l.Account("alice", token) == nil {
+		t.Error("not one at once")
+	}
+	now = now.Add(toldFor - 1)
+	if l.Told(token) == nil {
+		t.Error("not told while there is nothing, far from the end")
+	}
+	now = now.Add(1)
+	if l.Told(token) != nil {
+		t.Error("told although the token was not looked at for long")
+	}
+	for i := range 3 * maxTold {
+		_ = l.Account("alice", by(fmt.Sprint("Bearer ", i)))
+	}
+	if len(l.told) > maxTold {
+		t.Errorf("%d tokens remembered, the most is %d", len(l.told), maxTold)
+	}
+	var none *Limits
+	if none.Told(token) != nil || none.Pressed() {
 		t.Error("no limits refuse")
 	}
 }
@@ -87,7 +137,7 @@ func BenchmarkAccount(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := l.Account("an account of some length"); err != nil {
+			if err := l.Account("an account of some length", nil); err != nil {
 				b.Fatal(err)
 			}
 		}

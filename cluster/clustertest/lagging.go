@@ -1,0 +1,34 @@
+package clustertest
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Lagging is the state as a node sees it that has not heard of the last changes: its
+// own state is older than the cluster's.
+type Lagging struct {
+	*State
+	view  state.View
+	asked atomic.Int64
+}
+
+// NewLagging returns s for a node that hears of no change from now on.
+func NewLagging(s *State) *Lagging {
+	view, _ := s.LocalView() // of it nothing is released
+	return &Lagging{State: s, view: view}
+}
+
+// View returns the cluster's state, and counts.
+func (l *Lagging) View(ctx context.Context) (state.View, func(), error) {
+	l.asked.Add(1)
+	return l.State.View(ctx)
+}
+
+// LocalView returns the state of when NewLagging was called.
+func (l *Lagging) LocalView() (state.View, func()) { return l.view, func() {} }
+
+// Asked is how often View was called.
+func (l *Lagging) Asked() int64 { return l.asked.Load() }
