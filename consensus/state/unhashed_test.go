@@ -63,8 +63,10 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	other.Root = s.tell("b", "v2", sum).Root
 	s.refused(&other, ErrInvalid)
 	for _, nobody := range []SetObjectHash{
-		{Account: alice, Born: s.b.Born, Key: "a", ID: "v1"}, {Account: bob, Born: s.b.Born + 1, Key: "a", ID: "v1"},
-		{Account: bob, Born: s.b.Born, Key: "a", ID: "v0"}, {Account: bob, Born: s.b.Born, Key: "b", ID: "v1"},
+		{Account: alice, Born: s.b.Born, Key: "a", ID: "v1"},
+		{Account: bob, Born: s.b.Born + 1, Key: "a", ID: "v1"},
+		{Account: bob, Born: s.b.Born, Key: "a", ID: "v0"},
+		{Account: bob, Born: s.b.Born, Key: "b", ID: "v1"},
 	} {
 		nobody.Root, nobody.Blake3 = first.Root, bytes.Repeat([]byte{8}, Blake3Bytes)
 		s.must(&nobody)
