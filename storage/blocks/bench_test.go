@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
@@ -49,6 +51,62 @@ func BenchmarkPut(b *testing.B) {
 			b.ReportMetric(float64(b.N*benchRound)/b.Elapsed().Seconds(), "puts/s")
 		})
 	}
+}
+
+// BenchmarkPutAndSeal is what an object of 64 KiB costs the store, whose hash was
+// checked by who took it in: all of it is new. Beside the time it tells the
+// processor time, which several stores on one machine share.
+func BenchmarkPutAndSeal(b *testing.B) {
+	const size, round = 64 << 10, 256
+	for _, writers := range []int{1, 16, 32} {
+		b.Run(fmt.Sprintf("%d writers", writers), func(b *testing.B) {
+			opts := testOptions()
+			opts.SegmentBytes = DefaultSegmentBytes
+			s := openWith(b, b.TempDir(), opts)
+			b.ReportAllocs()
+			seed, used := uint64(0), time.Duration(0)
+			for b.Loop() {
+				b.StopTimer()
+				blks, owners := make([]blocks.Block, round), make([]string, round)
+				for i := range blks {
+					seed++
+					data := make([]byte, size)
+					binary.BigEndian.PutUint64(data, seed)
+					blks[i] = claim{rawBlock(b, data), true}
+					owners[i] = "root/" + blks[i].Cid().String()
+				}
+				before := processorTime(b)
+				b.StartTimer()
+				var next atomic.Int64
+				var group sync.WaitGroup
+				for range writers {
+					group.Go(func() {
+						for i := next.Add(1) - 1; i < round; i = next.Add(1) - 1 {
+							var put sync.WaitGroup // each in a goroutine of its own, as what a member sends
+							put.Go(func() {
+								if err := s.PutAndSeal(b.Context(), owners[i], blks[i:i+1], Sealed{Bytes: size, Blocks: 1, Hidden: true}); err != nil {
+									b.Error(err)
+								}
+							})
+							put.Wait()
+						}
+					})
+				}
+				group.Wait()
+				used += processorTime(b) - before
+			}
+			b.ReportMetric(float64(b.N*round)/b.Elapsed().Seconds(), "puts/s")
+			b.ReportMetric(float64(used.Microseconds())/float64(b.N*round), "cpu-µs/put")
+		})
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkSmallPin is what a pin of one block of 1 KiB costs the store, beside

@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/multiformats/go-multihash"
 
@@ -18,15 +19,35 @@ type change struct {
 	opened map[uint64]bool // incarnations that now need a sweep
 	turned map[uint64]bool // incarnations whose references are to be counted anew
 	step   int             // references that a seal counts at once
-	hiding bool            // a hidden seal of what is referenced follows, in this change
+	born   uint64          // incarnations from this one on began in this change
+	seals  bool            // a seal of what is referenced follows, in this change
+	hiding bool            // and it is a hidden one
 	hid    uint64          // references that were made hidden for it
 	coming bool            // owners that begin now are going to be sealed hidden
 }
 
-// change begins one.
+// change begins one. The records that it enters may be known to the index.
 func (s *Store) change() *change {
-	return &change{tx: s.index.Begin(), step: s.opts.countStep, loads: make(map[uint32]load), opened: make(map[uint64]bool), turned: make(map[uint64]bool)}
+	return &change{
+		tx: s.index.Begin(), step: s.opts.countStep, born: math.MaxUint64,
+		loads: make(map[uint32]load), opened: make(map[uint64]bool), turned: make(map[uint64]bool),
+	}
 }
+
+// of is where to look for what the index says of an incarnation. Of one that
+// began in this change it says nothing yet: a position is never used again.
+func (c *change) of(inc uint64) getter {
+	if inc >= c.born {
+		return own{c.tx}
+	}
+	return c.tx
+}
+
+// own is a transaction without the store below it.
+type own struct{ tx *kv.Tx }
+
+// Get returns what the transaction has written.
+func (o own) Get(key []byte) (value []byte, ok bool, err error) { return o.tx.GetOwn(key) }
 
 // add counts one live record, or part of one, in a segment; sub takes it away.
 // Segment 0 stands for no record.
@@ -89,7 +110,7 @@ func (c *change) located(size uint32, n int64) {
 // owner returns the entry for a record of inc, a new one if there is none.
 // dead says that the record belongs to an incarnation that was dropped.
 func (c *change) owner(inc uint64, owner string, segment uint32) (e ownerEntry, dead bool, err error) {
-	x, ok, err := getDropped(c.tx, inc)
+	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
 		return e, false, err
 	}
@@ -147,7 +168,7 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 	if err != nil || dead {
 		return err
 	}
-	if o.blocks == 0 && o.sealSegment == 0 {
+	if o.blocks == 0 && o.sealSegment == 0 && !c.seals {
 		if err := c.tx.Set(openKey(inc), nil); err != nil {
 			return err
 		}
@@ -168,7 +189,7 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 
 func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (isNew bool, err error) {
 	key := refKey(o.inc, r.hash)
-	v, ok, err := c.tx.Get(key)
+	v, ok, err := c.of(o.inc).Get(key)
 	if err != nil {
 		return false, err
 	}
@@ -222,7 +243,7 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if o.sealed.Hidden != sealed.Hidden && !counted {
 		err = c.turn(inc, owner, sealed.Hidden)
 	} else if o.sealSegment == 0 {
-		err = c.tx.Delete(openKey(inc))
+		err = c.close(inc)
 	}
 	if err != nil {
 		return err
@@ -238,6 +259,17 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	c.add(segment, sealRecordBytes(owner))
 	o.sealSegment, o.sealed = segment, sealed
 	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// close says that an incarnation is whole.
+func (c *change) close(inc uint64) error {
+	key := openKey(inc)
+	if inc >= c.born {
+		if _, open, err := c.tx.GetOwn(key); err != nil || !open {
+			return err
+		}
+	}
+	return c.tx.Delete(key)
 }
 
 // turn begins to make the references of an incarnation hidden, or not. Most owners
@@ -311,7 +343,7 @@ func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidde
 // drop ends an incarnation. Its references are swept afterwards, in steps.
 // Segment 0 means that no drop record exists.
 func (c *change) drop(inc uint64, owner string, segment uint32) error {
-	x, ok, err := getDropped(c.tx, inc)
+	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
 		return err
 	}

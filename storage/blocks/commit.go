@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
+	"slices"
 
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
@@ -27,9 +29,7 @@ type op struct {
 	run   func(b *batch) error
 
 	err  error
-	wake chan struct{} // one token: done, or chosen to lead
-	// Guarded by Store.mu.
-	chosen bool
+	done chan struct{} // closed when err is what came of it
 }
 
 // batch is what is committed together.
@@ -72,33 +72,23 @@ func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) er
 	}
 	defer s.queueBytes.Release(bytes)
 
-	o := &op{bytes: bytes, run: fn, wake: make(chan struct{}, 1)}
+	o := &op{bytes: bytes, run: fn, done: make(chan struct{})}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return ErrClosed
 	}
 	s.queue = append(s.queue, o)
-	if !s.leading {
-		s.leading = true
-		o.chosen = true
-		o.wake <- struct{}{}
-	}
+	s.work.Signal()
 	s.mu.Unlock()
 
 	select {
-	case <-o.wake:
+	case <-o.done:
 	case <-ctx.Done():
 		if s.withdraw(o) {
 			return ctx.Err()
 		}
-		<-o.wake // being committed, or chosen
-	}
-	s.mu.Lock()
-	chosen := o.chosen
-	s.mu.Unlock()
-	if chosen {
-		s.lead()
+		<-o.done // being committed
 	}
 	return o.err
 }
@@ -107,49 +97,55 @@ func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) er
 func (s *Store) withdraw(o *op) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o.chosen {
+	i := slices.Index(s.queue, o)
+	if i < 0 {
 		return false
 	}
-	for i, q := range s.queue {
-		if q == o {
-			s.queue = append(s.queue[:i], s.queue[i+1:]...)
-			return true
-		}
-	}
-	return false
+	s.queue = slices.Delete(s.queue, i, i+1)
+	return true
 }
 
-// lead commits the batch at the head of the queue, the leader's own op first,
-// and hands the lead to the next that waits.
-func (s *Store) lead() {
+// commitAll commits what waits, batch by batch, until the store is closed and
+// nothing waits any more. It is one goroutine for all, whose stack has grown once
+// to what the index needs.
+//
+// Those who are answered are about to come again, so between two batches whoever can
+// run does: batches are fuller on a busy machine, and nobody waits on an idle one.
+func (s *Store) commitAll() {
+	var ops []*op
+	for {
+		if ops = s.take(ops[:0]); len(ops) == 0 {
+			return
+		}
+		s.commit(ops)
+		for i, o := range ops {
+			close(o.done)
+			ops[i] = nil
+		}
+		runtime.Gosched()
+	}
+}
+
+// take waits for ops, and moves what is one batch from the head of the queue to
+// ops. It returns none when the store is closed.
+func (s *Store) take(ops []*op) []*op {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 && !s.closed {
+		s.work.Wait()
+	}
 	n, bytes := 0, int64(0)
 	for n < len(s.queue) && n < maxBatchOps && (n == 0 || bytes+s.queue[n].bytes <= maxBatchBytes) {
 		bytes += s.queue[n].bytes
 		n++
 	}
-	ops := append([]*op(nil), s.queue[:n]...)
-	s.queue = append(s.queue[:0], s.queue[n:]...)
-	s.mu.Unlock()
-
-	s.commit(ops)
-
-	s.mu.Lock()
-	for _, o := range ops[1:] {
-		o.wake <- struct{}{}
-	}
-	if len(s.queue) > 0 {
-		s.queue[0].chosen = true
-		s.queue[0].wake <- struct{}{}
-	} else {
-		s.leading = false
-		s.idle.Broadcast()
-	}
-	s.mu.Unlock()
+	ops = append(ops, s.queue[:n]...)
+	s.queue = slices.Delete(s.queue, 0, n)
+	return ops
 }
 
 // commit runs the ops and makes what they did durable, then readable. The
-// caller leads.
+// committer calls it.
 func (s *Store) commit(ops []*op) {
 	fail := func(err error) {
 		for _, o := range ops {
@@ -172,6 +168,7 @@ func (s *Store) commit(ops []*op) {
 	s.buf = s.buf[:0]
 	content, _ := s.room()
 	b := &batch{change: s.change(), s: s, base: s.active.size, low: content <= 0}
+	b.born = b.position()
 	defer b.tx.Discard()
 	for _, o := range ops {
 		err := o.run(b)

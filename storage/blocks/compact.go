@@ -250,7 +250,7 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// looksAlive is a look at the index without being the leader, which saves the
+// looksAlive is a look at the index without being the committer, which saves the
 // copying of what is surely dead.
 func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 	if rec.kind != kindBlock {

@@ -108,6 +108,24 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
+// sparse tells the keys that are mostly looked for in vain: what is put is new, and
+// so is its owner.
+func sparse(key []byte) bool {
+	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyOwner)
+}
+
+// sparseAfter tells where behind a key that is not sparse the next such one may be.
+func sparseAfter(key []byte) []byte {
+	switch {
+	case len(key) == 0 || key[0] < keyBlock:
+		return []byte{keyBlock}
+	case key[0] < keyOwner:
+		return []byte{keyOwner}
+	default:
+		return []byte{0xff} // no key begins with it
+	}
+}
+
 func badEntry(key []byte) error {
 	return fmt.Errorf("%w: index entry %q", kv.ErrCorrupt, key)
 }

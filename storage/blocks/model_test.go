@@ -336,6 +336,20 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 				t.Fatal(err)
 			}
 		},
+		"several in one batch": func(t *rapid.T) {
+			var steps []func(b *batch) error
+			for range rapid.IntRange(2, 6).Draw(t, "steps") {
+				steps = append(steps, m.batched(t, name.Draw(t, "owner"), some))
+			}
+			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
+				for _, step := range steps {
+					if err := step(b); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		},
 		"adopt": func(t *rapid.T) {
 			owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
 			alive := m.alive()
@@ -385,6 +399,32 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 				o.seal.Hidden, o.turning = hidden, false
 			}
 		},
+	}
+}
+
+// batched is one write in a batch that has others: what they begin and end is in no
+// store yet.
+func (m *machine) batched(t *rapid.T, owner string, some *rapid.Generator[[]int]) func(b *batch) error {
+	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
+	case "put":
+		put := m.take(owner, some.Draw(t, "blocks"))
+		return func(b *batch) error { return b.put(owner, put) }
+	case "put and seal":
+		put, o, sealed := m.take(owner, some.Draw(t, "blocks")), m.owner(owner), drawSeal(t)
+		o.sealed, o.seal = true, sealed
+		return func(b *batch) error {
+			inc, err := b.putAndSeal(owner, put, sealed)
+			if err == nil {
+				_, _, o.turning, err = getUncounted(b.tx, inc)
+			}
+			return err
+		}
+	default:
+		delete(m.owners, owner)
+		return func(b *batch) error {
+			_, err := b.bury(owner, sweepStep)
+			return err
+		}
 	}
 }
 

@@ -93,7 +93,10 @@ func (s *Store) openIndex() (meta, error) {
 			return meta{}, err
 		}
 	}
-	opts := kv.Options{Logger: s.log, CacheBytes: s.opts.CacheBytes, Fatal: s.opts.Fatal, Full: s.opts.Full}
+	opts := kv.Options{
+		Logger: s.log, CacheBytes: s.opts.CacheBytes, Fatal: s.opts.Fatal, Full: s.opts.Full,
+		Sparse: &kv.Sparse{Is: sparse, After: sparseAfter},
+	}
 	index, err := kv.Open(dir, opts)
 	if errors.Is(err, durable.ErrLocked) || durable.IsFull(err) {
 		return meta{}, err // a full disk says nothing against the index

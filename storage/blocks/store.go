@@ -11,9 +11,9 @@
 // covers, so after a crash only the tail of the journal is read again, and
 // without an index, all of it.
 //
-// Writers at the same moment share one write and one fdatasync: whoever finds
-// nobody committing commits for all that wait. So a Store needs no goroutine
-// to be used; Run only collects garbage in the background.
+// Writers at the same moment share one write and one fdatasync: what waits while
+// one batch is committed is the next. One goroutine commits, from Open to Close;
+// Run only collects garbage in the background.
 //
 // Ownership is the garbage collection. Put and Adopt reference blocks in the
 // name of an owner, Drop takes all references of one back, at a cost in
@@ -183,15 +183,14 @@ type Store struct {
 	// queueOps and queueBytes bound what waits to be committed.
 	queueOps   *semaphore.Weighted
 	queueBytes *semaphore.Weighted
-	// mu guards queue, leading and closed. It is not held during input or
-	// output.
-	mu      sync.Mutex
-	queue   []*op
-	leading bool
-	idle    sync.Cond // on mu: leading became false
-	closed  bool
+	// mu guards queue and closed. It is not held during input or output.
+	mu     sync.Mutex
+	queue  []*op
+	work   sync.Cond // on mu: the queue is not empty, or closed is true
+	closed bool
 
-	// Owned by whoever leads (Open, before anyone can).
+	committer sync.WaitGroup // the goroutine that commits
+	// Owned by the committer (Open, before it begins).
 	active *active
 	buf    []byte // the batch as it will stand in the segment
 	broken error
@@ -202,7 +201,7 @@ type Store struct {
 	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // goroutines of AllKeysChan
 
-	// stats guards loads, sizes, totals, unswept and uncounted; the leader alone
+	// stats guards loads, sizes, totals, unswept and uncounted; the committer alone
 	// changes the first three.
 	stats   sync.Mutex
 	loads   map[uint32]load
@@ -223,8 +222,8 @@ type Store struct {
 }
 
 // Open opens the store in dir, or creates it there, after recovering whatever
-// a crash left. It starts no goroutine. A second process gets an error that
-// wraps durable.ErrLocked.
+// a crash left. Close ends the goroutine that it starts. A second process gets an
+// error that wraps durable.ErrLocked.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
@@ -253,7 +252,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		copying:    rate.NewLimiter(rate.Limit(opts.CompactBytesPerSecond), copyBatchBytes+maxPayloadBytes),
 		stuck:      make(map[uint32]bool),
 	}
-	s.idle.L = &s.mu
+	s.work.L = &s.mu
 	if err := s.recoverOrRebuild(); err != nil {
 		err = fmt.Errorf("blocks: open %s: %w", dir, err)
 		if s.index != nil {
@@ -265,6 +264,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		s.files.close()
 		return nil, errors.Join(err, lock.Close())
 	}
+	s.committer.Go(s.commitAll)
 	return s, nil
 }
 
@@ -329,10 +329,9 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	close(s.closing)
-	for s.leading {
-		s.idle.Wait()
-	}
+	s.work.Signal()
 	s.mu.Unlock()
+	s.committer.Wait()
 	s.walks.Wait()
 	s.files.close()
 	err := errors.Join(s.index.Close(), s.active.f.Close(), s.lock.Close())

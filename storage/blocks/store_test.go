@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -580,4 +581,37 @@ func TestFailedFsyncBreaksTheStoreForGood(t *testing.T) {
 	}
 	wantHere(t, s, blks[0])
 	wantGone(t, s, blks[1:]...)
+}
+
+// The index knows its blocks and owners without reading its other keys.
+func TestSparseKeysAreBlocksAndOwners(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	makeHistory(t, s)
+	v := s.index.View()
+	defer v.Close()
+	var all [][]byte
+	must(t, v.Scan(nil, nil, false, func(key, _ []byte) (bool, error) {
+		all = append(all, bytes.Clone(key))
+		return true, nil
+	}))
+	kinds, found, read := map[byte]int{}, map[byte]int{}, 0
+	for _, key := range all {
+		kinds[key[0]]++
+	}
+	for i := 0; i < len(all); read++ {
+		if key := all[i]; sparse(key) {
+			found[key[0]]++
+		} else if next := sparseAfter(key); bytes.Compare(next, key) > 0 {
+			i, _ = slices.BinarySearchFunc(all, next, bytes.Compare)
+			continue
+		}
+		i++
+	}
+	want := map[byte]int{keyBlock: kinds[keyBlock], keyOwner: kinds[keyOwner]}
+	if !maps.Equal(found, want) || want[keyBlock] == 0 || want[keyOwner] == 0 {
+		t.Errorf("found %v of %v", found, kinds)
+	}
+	if most := want[keyBlock] + want[keyOwner] + 2; read > most {
+		t.Errorf("%d keys of %d were read, %d at most are needed", read, len(all), most)
+	}
 }

@@ -138,18 +138,22 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 	}
 	var inc uint64
 	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
-		b.hiding, b.hid = sealed.Hidden, 0 // counted at once, not again by the seal
-		defer func() { b.hiding = false }()
-		if err := b.put(owner, stored); err != nil {
-			return err
-		}
-		inc, err = b.seal(owner, sealed)
+		inc, err = b.putAndSeal(owner, stored, sealed)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("blocks: put and seal: %w", err)
 	}
 	return s.counted(ctx, inc)
+}
+
+func (b *batch) putAndSeal(owner string, blks []blocks.Block, sealed Sealed) (inc uint64, err error) {
+	b.seals, b.hiding, b.hid = true, sealed.Hidden, 0 // counted at once, not again by the seal
+	defer func() { b.seals, b.hiding = false, false }()
+	if err := b.put(owner, blks); err != nil {
+		return 0, err
+	}
+	return b.seal(owner, sealed)
 }
 
 // storable checks an owner and its blocks, and returns those that need storing.
@@ -219,7 +223,7 @@ func (b *batch) reference(owner string, refs []ref) error {
 	if ok {
 		fresh = make([]ref, 0, len(refs))
 		for _, r := range refs {
-			_, has, err := b.tx.Get(refKey(o.inc, r.hash))
+			_, has, err := b.of(o.inc).Get(refKey(o.inc, r.hash))
 			if err != nil {
 				return err
 			}
@@ -292,7 +296,7 @@ func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidd
 }
 
 // noneHere tells whether no block of cids is in the store, by a look without
-// being the leader.
+// being the committer.
 func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	for _, c := range cids {
 		if isIdentity(c) {
@@ -522,26 +526,31 @@ func (s *Store) bury(ctx context.Context, owner string) (buried, error) {
 		refs = int64(min(max(o.blocks, 1), sweepStep))
 	}
 	var done buried
-	err = s.do(ctx, recordSlack+refs*sweepBytes, func(b *batch) error {
-		o, ok, err := getOwner(b.tx, owner)
-		if err != nil || !ok {
-			return err
-		}
-		done.inc = o.inc
-		b.begin()
-		b.s.buf = appendOwner(b.s.buf, o.inc, owner)
-		if err := b.end(record{kind: kindDrop, inc: o.inc, owner: owner}); err != nil {
-			return err
-		}
-		if done.freed, done.swept, err = b.sweep(o.inc, int(refs)+1); err == nil && done.swept {
-			delete(b.opened, o.inc)
-		}
+	err = s.do(ctx, recordSlack+refs*sweepBytes, func(b *batch) (err error) {
+		done, err = b.bury(owner, int(refs)+1)
 		return err
 	})
 	if err != nil {
 		return buried{}, err
 	}
 	return done, nil
+}
+
+func (b *batch) bury(owner string, limit int) (done buried, err error) {
+	o, ok, err := getOwner(b.tx, owner)
+	if err != nil || !ok {
+		return done, err
+	}
+	done.inc = o.inc
+	b.begin()
+	b.s.buf = appendOwner(b.s.buf, o.inc, owner)
+	if err := b.end(record{kind: kindDrop, inc: o.inc, owner: owner}); err != nil {
+		return done, err
+	}
+	if done.freed, done.swept, err = b.sweep(o.inc, limit); err == nil && done.swept {
+		delete(b.opened, o.inc)
+	}
+	return done, err
 }
 
 // wait pauses; it returns false when ctx or the store ends.

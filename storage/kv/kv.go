@@ -78,7 +78,7 @@ type Options struct {
 	Full func()
 	// Sparse selects keys that transactions look for and seldom find; nil: none.
 	// One that is not there costs a transaction no look-up: the store remembers
-	// hashes of those that are, in 4 MiB, 8 now and then.
+	// hashes of those that are, in 4 MiB, 8 now and then, up to 8 million keys.
 	Sparse *Sparse
 
 	// fs is the file system; nil is the machine's. Tests make it fail.

@@ -40,11 +40,12 @@ const batchKeyBytes = 12
 // write notes that key holds value from now on, or is gone.
 func (o *overlay) write(key, value []byte, exists bool) {
 	k := o.keys[string(key)]
-	if k == nil {
-		k = new(known)
-		o.keys[string(key)] = k
-	}
-	if !k.written {
+	if k == nil || !k.written {
+		name := string(key)
+		if k == nil {
+			k = new(known)
+			o.keys[name] = k
+		}
 		k.written = true
 		var first byte
 		if len(key) > 0 {
@@ -55,7 +56,7 @@ func (o *overlay) write(key, value []byte, exists bool) {
 			g = new(group)
 			o.written[first] = g
 		}
-		g.added = append(g.added, string(key))
+		g.added = append(g.added, name)
 		o.size += len(key) + batchKeyBytes
 	}
 	o.size += len(value) - len(k.value)

@@ -15,6 +15,9 @@ const (
 	// sieveKeys is how many keys are added before it is made anew, without those
 	// that are gone: 11 bits for each, so one answer in a hundred needs a look.
 	sieveKeys = 3_000_000
+	// sieveMost is how many keys of the store it is worth having for. With more it
+	// would tell little, and making it anew would read all of them each time.
+	sieveMost = 8_000_000
 	// sieveStep is how many keys of the store a commit adds while one is made,
 	// in well below a millisecond.
 	sieveStep = 256
@@ -23,18 +26,20 @@ const (
 // sieve tells of keys that are surely not in a generation, so that looking for a
 // new one costs no look-up in Pebble. It is a Bloom filter of the keys that
 // Options.Sparse selects. There is nothing of it on disk: commits make it, a few
-// keys each, and until it is whole it knows of nothing. It belongs to who holds
-// Store.writer.
+// keys each, and until it is whole it knows of nothing; when there are too many
+// keys for it, it is given up. It belongs to who holds Store.writer.
 type sieve struct {
 	sparse *Sparse // nil: nothing is selected
 	seed   maphash.Seed
 
 	whole *bits // has every selected key of the store; nil: there is none yet
 	added int   // keys since it was whole
+	most  int   // sieveMost, unless a test says otherwise
 	// young has the selected keys below from, and all that were written since it
 	// was begun; nil: none is being made.
 	young *bits
 	from  []byte
+	found int // keys of the store that are in young
 }
 
 // bits is a Bloom filter in blocks: the four bits of a key are in one of them.
@@ -62,7 +67,7 @@ func (b *bits) has(hash uint64) bool {
 func newSieve(sparse *Sparse) sieve {
 	s := sieve{sparse: sparse}
 	if sparse != nil {
-		s.seed, s.young = maphash.MakeSeed(), new(bits)
+		s.seed, s.young, s.most = maphash.MakeSeed(), new(bits), sieveMost
 	}
 	return s
 }
@@ -91,10 +96,10 @@ func (s *sieve) add(key []byte) {
 // it does no more: then keys are looked for in the store.
 func (s *sieve) advance(db *pebble.DB) (err error) {
 	if s.young == nil {
-		if s.added <= sieveKeys {
+		if s.sparse == nil || s.added <= sieveKeys {
 			return nil
 		}
-		s.young, s.from, s.added = new(bits), nil, 0
+		s.young, s.from, s.found, s.added = new(bits), nil, 0, 0
 	}
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: s.from})
 	if err != nil {
@@ -116,11 +121,16 @@ func (s *sieve) advance(db *pebble.DB) (err error) {
 		}
 		if s.sparse.Is(it.Key()) {
 			s.young.add(maphash.Bytes(s.seed, it.Key()))
+			s.found++
 		} else if next := s.sparse.After(it.Key()); bytes.Compare(next, it.Key()) > 0 {
 			valid = it.SeekGE(next)
 			continue
 		}
 		valid = it.Next()
+	}
+	if s.found > s.most {
+		s.sparse, s.whole, s.young, s.from = nil, nil, nil, nil // until the store is opened again
+		return nil
 	}
 	if valid {
 		s.from = bytes.Clone(it.Key())

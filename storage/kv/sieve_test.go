@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -168,5 +169,81 @@ func TestASieveIsThatOfTheRestoredStore(t *testing.T) {
 	}
 	if !to.live.sieve.lacks([]byte("b2")) {
 		t.Error("a key of the old store is not known to be gone")
+	}
+}
+
+// A store with more keys than a sieve is worth having for gives it up, and answers
+// as without one.
+func TestASieveOfTooManyKeysIsGivenUp(t *testing.T) {
+	s := openSparse(t, t.TempDir())
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s.live.sieve.most = 10
+	for i := range s.live.sieve.most {
+		put(t, s, false, fmt.Sprintf("b%02d", i), "v")
+	}
+	again := func() {
+		t.Helper()
+		s.live.sieve.added = sieveKeys + 1
+		put(t, s, false, "c", "")
+	}
+	again()
+	if !s.live.sieve.lacks([]byte("b10")) {
+		t.Fatal("a sieve that is worth having is given up")
+	}
+	put(t, s, false, "b10", "v")
+	again()
+	if s.live.sieve.whole != nil || s.live.sieve.young != nil {
+		t.Error("a sieve of too many keys is kept")
+	}
+	put(t, s, false, "b11", "v")
+	again()
+	tx := s.Begin()
+	defer tx.Discard()
+	for key, want := range map[string]bool{"b00": true, "b10": true, "b11": true, "b12": false} {
+		if _, ok, err := tx.Get([]byte(key)); err != nil || ok != want {
+			t.Errorf("%s: %t, %v", key, ok, err)
+		}
+	}
+}
+
+// What a transaction looks for among its own writes alone is no answer about the
+// store, and is not remembered as one.
+func TestOwnWritesAreToldFromTheStore(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	put(t, s, false, "a", "stored", "b", "stored")
+	tx := s.Begin()
+	defer tx.Discard()
+	want := func(get func([]byte) ([]byte, bool, error), key, value string) {
+		t.Helper()
+		if got, ok, err := get([]byte(key)); err != nil || ok != (value != "") || string(got) != value {
+			t.Errorf("%s: %q, %t, %v; want %q", key, got, ok, err, value)
+		}
+	}
+	want(tx.GetOwn, "a", "")
+	want(tx.Get, "a", "stored")
+	if err := errors.Join(tx.Set([]byte("b"), []byte("own")), tx.Set([]byte("c"), []byte("own"))); err != nil {
+		t.Fatal(err)
+	}
+	want(tx.GetOwn, "b", "own")
+	want(tx.GetOwn, "c", "own")
+	if err := errors.Join(tx.Delete([]byte("b")), tx.Delete([]byte("c"))); err != nil {
+		t.Fatal(err)
+	}
+	want(tx.GetOwn, "b", "")
+	want(tx.GetOwn, "c", "")
+	if err := tx.Commit(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tx.GetOwn([]byte("a")); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
 	}
 }

@@ -64,6 +64,18 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	return owned(value, ok)
 }
 
+// GetOwn is Get for a key that the store surely lacks: it looks only at what this
+// transaction has written.
+func (t *Tx) GetOwn(key []byte) (value []byte, ok bool, err error) {
+	if err := t.ended(); err != nil {
+		return nil, false, err
+	}
+	if k := t.overlay.keys[string(key)]; k != nil {
+		return owned(k.value, k.exists)
+	}
+	return nil, false, nil
+}
+
 func owned(value []byte, ok bool) ([]byte, bool, error) {
 	if !ok {
 		return nil, false, nil
@@ -132,10 +144,15 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	for _, key := range t.overlay.within(nil, nil) {
 		k := t.overlay.keys[key]
 		if k.exists {
-			t.gen.sieve.add([]byte(key)) // before it can be there
-			err = b.Set([]byte(key), k.value, nil)
+			op := b.SetDeferred(len(key), len(k.value))
+			copy(op.Key, key)
+			copy(op.Value, k.value)
+			t.gen.sieve.add(op.Key) // before it can be there
+			err = op.Finish()
 		} else {
-			err = b.Delete([]byte(key), nil)
+			op := b.DeleteDeferred(len(key))
+			copy(op.Key, key)
+			err = op.Finish()
 		}
 		if err != nil {
 			return err

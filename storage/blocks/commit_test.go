@@ -1,0 +1,177 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+)
+
+// busy keeps the committer in a batch until it is released.
+func busy(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	began, ended := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		err := s.do(t.Context(), 1, func(*batch) error {
+			close(began)
+			<-ended
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-began
+	return func() {
+		close(ended)
+		group.Wait()
+	}
+}
+
+// waitQueued returns when n ops wait for their batch.
+func waitQueued(s *Store, n int) {
+	for {
+		s.mu.Lock()
+		queued := len(s.queue)
+		s.mu.Unlock()
+		if queued == n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// What waits while a batch is committed is withdrawn without a trace; what is in a
+// batch is not.
+func TestWhatWaitsIsWithdrawnAndNothingElse(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	blks := makeBlocks(t, 1, 3, 1_000)
+	release := busy(t, s)
+	put := func(ctx context.Context, i int) <-chan error {
+		answer := make(chan error, 1)
+		go func() { answer <- s.Put(ctx, fmt.Sprint("o", i), blks[i:i+1]) }()
+		waitQueued(s, i+1)
+		return answer
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first, second, third := put(t.Context(), 0), put(ctx, 1), put(t.Context(), 2)
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("withdrawn: %v", err)
+	}
+	waitQueued(s, 2)
+	release()
+	must(t, errors.Join(<-first, <-third))
+	wantHere(t, s, blks[0], blks[2])
+	wantGone(t, s, blks[1])
+	late, stop := context.WithCancel(t.Context())
+	defer stop()
+	must(t, s.do(late, 1, func(*batch) error { // it is told what came of it
+		stop()
+		return nil
+	}))
+}
+
+// Close commits what waits, and takes nothing more.
+func TestCloseEndsTheWritesThatWait(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	const waiting = 5
+	blks := makeBlocks(t, 1, waiting, 1_000)
+	release := busy(t, s)
+	var group sync.WaitGroup
+	for i := range blks {
+		group.Go(func() {
+			if err := s.Put(t.Context(), fmt.Sprint("o", i), blks[i:i+1]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waitQueued(s, waiting)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	<-s.closing
+	if err := s.Put(t.Context(), "late", []blocks.Block{rawBlock(t, []byte("late"))}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	select {
+	case err := <-closed:
+		t.Errorf("closed while writes are under way: %v", err)
+	default:
+	}
+	release()
+	group.Wait()
+	must(t, <-closed)
+	again := openTest(t, dir)
+	wantHere(t, again, blks...)
+}
+
+// An op that breaks the store is the end of its whole batch and of all that follow,
+// and Close still ends.
+func TestABreakdownIsToldToEverybodyWhoWaits(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	blks := makeBlocks(t, 1, 3, 1_000)
+	release := busy(t, s)
+	answers := make(chan error, 2)
+	go func() { answers <- s.Put(t.Context(), "before", blks[:1]) }()
+	waitQueued(s, 1)
+	go func() {
+		answers <- s.do(t.Context(), 1, func(*batch) error { return errors.New("the index cannot be read") })
+	}()
+	waitQueued(s, 2)
+	release()
+	for range 2 {
+		if err := <-answers; !errors.Is(err, ErrBroken) {
+			t.Errorf("in the batch: %v, want ErrBroken", err)
+		}
+	}
+	<-s.Failed()
+	if err := s.Put(t.Context(), "after", blks[1:]); !errors.Is(err, ErrBroken) {
+		t.Errorf("after it: %v, want ErrBroken", err)
+	}
+	wantGone(t, s, blks...)
+	must(t, s.Close())
+}
+
+// What begins and ends in one batch leaves what it would leave in several, in the
+// index and for a recovery without it.
+func TestAnOwnerEndsAndBeginsAnewInOneBatch(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 6, 1_000)
+	mustPut(t, s, "old", blks[0])
+	must(t, s.Seal(t.Context(), "old", Sealed{Blocks: 1}))
+	must(t, s.PutAndSeal(t.Context(), "old", blks[1:2], Sealed{Blocks: 2, Hidden: true})) // sealed visible until then
+	wantVisible(t, s, false, blks[:2]...)
+	must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
+		_, err1 := b.putAndSeal("new", blks[2:3], Sealed{Blocks: 1})
+		_, err2 := b.bury("new", sweepStep)
+		err3 := b.put("new", blks[3:4])
+		_, err4 := b.bury("new", sweepStep)
+		_, err5 := b.putAndSeal("new", blks[4:5], Sealed{Blocks: 3, Hidden: true})
+		_, err6 := b.bury("old", sweepStep)
+		_, err7 := b.putAndSeal("old", blks[5:], Sealed{Blocks: 4})
+		return errors.Join(err1, err2, err3, err4, err5, err6, err7, b.put("open", blks[5:]))
+	}))
+	want := describe(t, s)
+	check := func(s *Store) {
+		t.Helper()
+		must(t, s.Compact(t.Context()))
+		if got := describe(t, s); got != want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, want)
+		}
+		wantGone(t, s, blks[:4]...)
+		wantHere(t, s, blks[4:]...)
+		wantVisible(t, s, false, blks[4])
+		wantVisible(t, s, true, blks[5])
+	}
+	check(openTest(t, kill(t, dir)))
+	check(s)
+	check(rebuild(t, s))
+}
