@@ -55,6 +55,14 @@ func (forgetful) Set(string, []byte)        {}
 func (forgetful) Delete(string)             {}
 func (forgetful) Keys(func(string))         {}
 
+// seals is a store as a tracker sees it.
+type seals struct{ *store }
+
+func (s seals) Seal(ctx context.Context, owner string, n, count uint64) error {
+	_, err := s.store.Seal(ctx, owner, n, count)
+	return err
+}
+
 // tracked is a node with a tracker and the state of a cluster.
 type tracked struct {
 	*node
@@ -83,17 +91,31 @@ func alone(t *testing.T, fn func(w *world, n *tracked)) {
 			t.Fatal(err)
 		}
 		n.born = b.Born
+		n.store.judge = func(owner string) bool { return private(n.state, owner) }
 		n.run()
 		fn(w, n)
 		n.halt()
 	})
 }
 
+// private tells whether an owner is sealed as hidden: nothing names it, or private
+// objects alone.
+func private(st *clustertest.State, owner string) bool {
+	c, ok := tracker.RootOf(owner)
+	if !ok {
+		return true
+	}
+	view, release := st.LocalView()
+	defer release()
+	root, err := view.Root(state.RootOf(c))
+	return err != nil || root.Private()
+}
+
 // run starts the node, and its tracker, as a process that has just started.
 func (n *tracked) run() {
 	g := tracker.NewGuards()
 	tr, err := tracker.New(tracker.Options{
-		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: n.store, Fetcher: nowhere{}, Notes: forgetful{},
+		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, Notes: forgetful{},
 		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

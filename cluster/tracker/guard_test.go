@@ -161,11 +161,14 @@ func TestGuardsThatEndAreForgotten(t *testing.T) {
 		}
 		g.End(key(n))
 	}
-	if len(g.roots) > 0 {
+	if len(g.roots) > maxUnguarded {
 		t.Errorf("%d roots are remembered", len(g.roots))
 	}
 	if roots, more := g.take(); len(roots) != maxUnguarded || !more {
 		t.Errorf("%d roots are to be looked at, more %t", len(roots), more)
+	}
+	if len(g.roots)+len(g.ended) > 0 {
+		t.Errorf("%d roots are remembered, %d of them to be looked at", len(g.roots), len(g.ended))
 	}
 }
 
