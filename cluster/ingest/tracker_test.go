@@ -195,6 +195,94 @@ func TestWhatIsGuardedIsNotDropped(t *testing.T) {
 	})
 }
 
+// wantHidden checks what strangers see of content, and how often the store was asked.
+func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
+	n.w.Helper()
+	synctest.Wait()
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	owner := tracker.Owner(s.Content.Root)
+	if _, sealed := n.store.sealed[owner]; !sealed || n.store.hidden[owner] != want || n.store.looks != looks {
+		n.w.Errorf("sealed %t, hidden %t, want %t; %d questions, want %d", sealed, n.store.hidden[owner], want, n.store.looks, looks)
+	}
+}
+
+// What the state says of a put is seen with its event, wherever that comes; then there
+// is nothing to ask the store, nor at the end of the guard.
+func TestAPutInItsNormalCourseIsLookedAtOnce(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		for _, lag := range []time.Duration{0, time.Minute, -500 * time.Millisecond} {
+			alone(t, func(w *world, n *tracked) {
+				<-time.After(time.Second) // the audit at the start
+				s := n.store1(data)
+				if lag < 0 { // the end comes first
+					s.Done(true)
+					<-time.After(-lag)
+				}
+				if err := n.name(s); err != nil {
+					t.Fatal(err)
+				}
+				if lag >= 0 {
+					<-time.After(lag)
+					s.Done(true)
+				}
+				before := n.state.Reads()
+				n.wantHidden(s, true, 0)
+				<-time.After(5 * time.Second)
+				n.wantHidden(s, true, 0)
+				if reads := n.state.Reads() - before; reads > 1 {
+					t.Errorf("%d reads of the state, want the one of the event at the most", reads)
+				}
+				again := n.store1(data) // which is here already
+				before = n.state.Reads()
+				again.Done(true)
+				<-time.After(5 * time.Second)
+				n.wantHidden(s, true, 0)
+				if reads := n.state.Reads() - before; reads > 0 {
+					t.Errorf("%d reads of the state after a put of what is here", reads)
+				}
+			})
+		}
+	})
+}
+
+// It was sealed as what nobody names.
+func TestAPutIntoAPublicBucketIsShownAtOnce(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		<-time.After(time.Second)
+		public := &state.SetBucketPublic{Account: clustertest.Operator, Name: "bucket", Born: n.born, Public: true}
+		n.state.Apply(t, public)
+		s := n.store1([]byte("public"))
+		n.wantHidden(s, true, 0)
+		if err := n.name(s); err != nil {
+			t.Fatal(err)
+		}
+		n.wantHidden(s, false, 1)
+		s.Done(true)
+		private := *public
+		private.Public = false
+		n.state.Apply(t, &private)
+		n.wantHidden(s, true, 2)
+	})
+}
+
+// A command that comes after the look of the end is looked at as any other change.
+func TestAnEventLongAfterTheEndIsLookedAt(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		<-time.After(time.Second)
+		n.state.Fail(state.ErrUnavailable) // nothing is dropped meanwhile
+		s := n.store1([]byte("late"))
+		s.Done(true)
+		<-time.After(5 * time.Second)
+		n.state.Fail(nil)
+		if err := n.name(s); err != nil {
+			t.Fatal(err)
+		}
+		n.wantHidden(s, true, 1)
+		n.wantHas(s, time.Minute, true)
+	})
+}
+
 func TestWhatWasGivenUpIsDropped(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		s := n.store1([]byte("given up"))

@@ -595,6 +595,19 @@ func (w *world) wantGuards(want int) {
 	}
 }
 
+// wantTold checks that all guards know what became of their roots.
+func (w *world) wantTold() {
+	w.Helper()
+	for _, id := range w.all {
+		g := w.nodes[id].guards
+		g.mu.Lock()
+		if g.owing != 0 {
+			w.Errorf("node %s: %d guards were not told how their roots were sealed", id, g.owing)
+		}
+		g.mu.Unlock()
+	}
+}
+
 func wantCode(t testing.TB, err error, want *state.Error) {
 	t.Helper()
 	if !errors.Is(err, want) {

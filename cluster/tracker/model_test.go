@@ -35,10 +35,10 @@ type chaos struct {
 	objects []string // root and bucket of each
 	pinned  []state.RequestID
 	stale   map[int]bool // roots that were sealed by an older state: only the end of the guard tells
-	still   bool
+	left    int          // of what may happen: what happens makes moments for more
 }
 
-const chaosRoots = 3
+const chaosRoots = 2
 
 // moment is one at which something may happen.
 func (c *chaos) moment() {
@@ -46,10 +46,8 @@ func (c *chaos) moment() {
 		return
 	}
 	defer c.mu.Unlock()
-	if c.still {
-		return
-	}
-	for range c.rng.IntN(4) {
+	for range min(c.rng.IntN(7), c.left) {
+		c.left--
 		c.act()
 	}
 }
@@ -167,12 +165,12 @@ func (c *chaos) check(rested bool) {
 // and at every moment, as soon as the tracker has nothing more to do, what is sealed is
 // hidden as the state says, unless it was sealed by an older one a moment ago.
 func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
 				w.guards = NewGuards()
 				w.guards.Fenced()
-				c := &chaos{world: w, guards: w.guards, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}, still: true}
+				c := &chaos{world: w, guards: w.guards, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}}
 				c.buckets[0], c.buckets[1] = b, b
 				c.buckets[1].Name = "other"
 				w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: b.Account, Name: "other", Created: 1}})
@@ -189,12 +187,12 @@ func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
 				w.pass(time.Second) // the first audit
 				for range 8 {
 					for range 40 {
-						c.hold(false)
+						c.let(20)
 						c.moment()
 						if c.rng.IntN(8) == 0 {
 							w.pass(time.Duration(c.rng.IntN(700)) * time.Millisecond)
 						}
-						c.hold(true)
+						c.let(0)
 						synctest.Wait()
 						c.check(false)
 					}
@@ -210,11 +208,11 @@ func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
 	}
 }
 
-// hold ends or begins that things happen.
-func (c *chaos) hold(still bool) {
+// let has so many things happen.
+func (c *chaos) let(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.still = still
+	c.left = n
 }
 
 // dropping is asked before each drop.
