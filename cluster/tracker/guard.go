@@ -24,8 +24,8 @@ const (
 // came after it.
 //
 // A guard also remembers how its root was sealed and that the tracker has seen the
-// state say the same: then there is nothing to look at when it ends. ADR 24 says why
-// that is certain; whatever is not, is doubted, and looked at.
+// state say the same: then there is nothing to look at when it has ended. ADR 24 says
+// why that is certain; what is not is looked at.
 type Guards struct {
 	some chan struct{} // has a token while there may be some in ended
 
