@@ -185,21 +185,21 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	var hides []state.RootKey
 	defer func() { d.t.hides.add(hides...) }()
 	for _, k := range ch.Roots {
-		e, now := d.known[k], d.read(view, k)
-		if e == nil && now.held() && d.t.guards.agrees(k, now.root.Private()) {
-			continue // the normal course of a put
-		}
-		if now.own != nil || now.err != nil { // the rest stays as it is until it is dropped
-			hides = append(hides, k)
-		}
 		if len(hides) == pageRoots {
 			d.t.hides.add(hides...)
 			hides = hides[:0]
 		}
-		if e == nil {
-			if now.held() {
-				continue
+		e, now := d.known[k], d.read(view, k)
+		if e == nil && now.held() {
+			if !d.t.guards.agrees(k, now.root.Private()) { // it does in the normal course of a put
+				hides = append(hides, k)
 			}
+			continue
+		}
+		if now.own != nil || now.err != nil { // the rest stays as it is until it is dropped
+			hides = append(hides, k)
+		}
+		if e == nil {
 			if len(d.known) >= d.t.limits.Known && !d.makeRoom(view, k) {
 				d.missed = true // it is found again when there is room
 				continue

@@ -210,7 +210,7 @@ func (g *Guards) spare(root state.RootKey) {
 
 // tidy forgets what is neither guarded, nor to be dropped, nor to be looked at.
 func (g *Guards) tidy(root state.RootKey, e *guard) {
-	if e.holders == 0 && !e.listed && !e.doomed && e.dropping == nil {
+	if e.holders == 0 && !e.listed && !e.doomed {
 		delete(g.roots, root)
 	}
 }

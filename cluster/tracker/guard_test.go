@@ -222,8 +222,8 @@ func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {
 			if looks, _ := g.take(); (len(looks) > 0) != tc.look {
 				t.Errorf("%d looks, want any: %t", len(looks), tc.look)
 			}
-			if len(g.roots) > 0 {
-				t.Errorf("%d roots are remembered", len(g.roots))
+			if len(g.roots)+len(g.turning) > 0 != (tc.name == "being changed by another still") {
+				t.Errorf("%d roots are remembered, and %d", len(g.roots), len(g.turning))
 			}
 		})
 	}
@@ -272,6 +272,15 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 	g.drop(k)
 	if got, _ := g.take(); len(got) != 1 || len(g.roots) != 1 {
 		t.Errorf("%d looks, %d roots", len(got), len(g.roots))
+	}
+	g.dropped(k)
+	want(g, false, 0, 0)
+
+	g = ended() // seen, and looked at while it is to be dropped
+	g.agrees(k, true)
+	g.doom(k)
+	if got, _ := g.take(); len(got) != 0 || !g.drop(k) {
+		t.Errorf("%d looks; a drop is refused for a guard that is gone", len(got))
 	}
 	g.dropped(k)
 	want(g, false, 0, 0)

@@ -165,7 +165,7 @@ func (c *chaos) check(rested bool) {
 // and at every moment, as soon as the tracker has nothing more to do, what is sealed is
 // hidden as the state says, unless it was sealed by an older one a moment ago.
 func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
 				w.guards = NewGuards()
@@ -189,16 +189,14 @@ func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
 					for range 40 {
 						c.let(20)
 						c.moment()
-						if c.rng.IntN(8) == 0 {
-							w.pass(time.Duration(c.rng.IntN(700)) * time.Millisecond)
+						if c.draw(8) == 0 {
+							w.pass(time.Duration(c.draw(700)) * time.Millisecond)
 						}
 						c.let(0)
 						synctest.Wait()
 						c.check(false)
 					}
-					for len(c.makers) > 0 {
-						c.make(0, true)
-					}
+					c.finish()
 					w.pass(30 * time.Second)
 					c.check(true)
 					clear(c.stale)
@@ -213,6 +211,21 @@ func (c *chaos) let(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = n
+}
+
+func (c *chaos) draw(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.IntN(n)
+}
+
+// finish ends all puts.
+func (c *chaos) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.makers) > 0 {
+		c.make(0, true)
+	}
 }
 
 // dropping is asked before each drop.
