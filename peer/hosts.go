@@ -30,34 +30,36 @@ const (
 	// Bounds of the cluster host. Only members pass its gater, so one member
 	// may use what the host has. strangers.go bounds what comes before the end
 	// of a handshake.
-	clusterMaxConns          = 512
-	clusterMaxStreams        = 32 << 10
-	clusterMaxMemory         = 1 << 30
-	clusterTransientConns    = 128
-	clusterTransientStreams  = 4 << 10
-	clusterTransientMemory   = 128 << 20
-	clusterConnsPerAddress   = 64
-	clusterDialTimeout       = 5 * time.Second
-	clusterKeepAlive         = 5 * time.Second // a silent peer is noticed after two
-	clusterWriteTimeout      = 10 * time.Second
-	publicLowWater           = 160
-	publicHighWater          = 192
-	publicGrace              = time.Minute
-	publicMaxConns           = 512 // inbound and outbound
-	publicMaxInbound         = 192
-	publicMaxStreams         = 4 << 10
-	publicMaxMemory          = 512 << 20
-	publicTransientConns     = 128
-	publicTransientStreams   = 512
-	publicTransientMemory    = 64 << 20
-	publicPeerConns          = 8
-	publicPeerStreams        = 512
-	publicPeerMemory         = 128 << 20
-	publicConnsPerAddress    = 64
-	publicDialTimeout        = 10 * time.Second
-	clusterAcceptBacklog     = 1024
-	clusterStreamWindow      = 16 << 20
-	clusterWindowAtFirst     = 1 << 20
+	clusterMaxConns         = 512
+	clusterMaxStreams       = 32 << 10
+	clusterMaxMemory        = 1 << 30
+	clusterTransientConns   = 128
+	clusterTransientStreams = 4 << 10
+	clusterTransientMemory  = 128 << 20
+	clusterConnsPerAddress  = 64
+	clusterDialTimeout      = 5 * time.Second
+	clusterKeepAlive        = 5 * time.Second // a silent peer is noticed after two
+	clusterWriteTimeout     = 10 * time.Second
+	publicLowWater          = 160
+	publicHighWater         = 192
+	publicGrace             = time.Minute
+	publicMaxConns          = 512 // inbound and outbound
+	publicMaxInbound        = 192
+	publicMaxStreams        = 4 << 10
+	publicMaxMemory         = 512 << 20
+	publicTransientConns    = 128
+	publicTransientStreams  = 512
+	publicTransientMemory   = 64 << 20
+	publicPeerConns         = 8
+	publicPeerStreams       = 512
+	publicPeerMemory        = 128 << 20
+	publicConnsPerAddress   = 64
+	publicDialTimeout       = 10 * time.Second
+	clusterAcceptBacklog    = 1024
+	clusterStreamWindow     = 16 << 20
+	clusterWindowAtFirst    = 1 << 20
+	// clusterMessage lets a small object go in one message of the stream.
+	clusterMessage           = 128 << 10
 	clusterConnectionsFDPart = 2048
 )
 
@@ -70,6 +72,7 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 	mux.AcceptBacklog = clusterAcceptBacklog
 	mux.InitialStreamWindowSize = clusterWindowAtFirst
 	mux.MaxStreamWindowSize = clusterStreamWindow
+	mux.MaxMessageSize = clusterMessage
 	return libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.UserAgent(userAgent),
@@ -78,7 +81,7 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 		// other at the same moment open one TCP connection from both ends, and
 		// both speak as TLS clients.
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport()),
-		libp2p.Security(libp2ptls.ID, libp2ptls.New),
+		libp2p.Security(libp2ptls.ID, newWholeTLS),
 		libp2p.Muxer(yamux.ID, &mux),
 		libp2p.ConnectionGater(gater),
 		libp2p.ResourceManager(limits),

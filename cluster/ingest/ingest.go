@@ -58,8 +58,9 @@ type Fetcher interface {
 
 // DAGs makes blocks of bytes.
 type DAGs interface {
-	// Leaf is content of at most ChunkSize bytes.
-	Leaf(data []byte) (block.Block, error)
+	// Leaf is content of at most ChunkSize bytes, whose BLAKE3 hash is sum; nil: that
+	// is not known.
+	Leaf(data, sum []byte) (block.Block, error)
 	// Import cuts what r has into blocks and hands them over in batches of about so
 	// many bytes, children before parents.
 	Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (root cid.Cid, size uint64, err error)
@@ -242,7 +243,7 @@ func (i *Ingest) store(ctx context.Context, m *memory, place Placement) (*Stored
 		return nil, err
 	}
 	if !more {
-		leaf, err := i.opts.DAGs.Leaf(data)
+		leaf, err := i.opts.DAGs.Leaf(data, m.blake3())
 		if err != nil {
 			m.free()
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	block "github.com/ipfs/go-block-format"
+	"github.com/multiformats/go-multihash"
 )
 
 func TestContentIsKeptAndGuardedUntilDone(t *testing.T) {
@@ -64,6 +65,97 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 			first.Done(false)
 			w.wantGuards(1)
 			again.Done(true)
+			w.wantClean()
+		})
+	})
+}
+
+// TestOutcomesGoWithTheNextPut of their stream, and by themselves when none comes.
+func TestOutcomesGoWithTheNextPut(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		place := Placement{Nodes: w.all, Copies: 2}
+		guards := func(a, b int) {
+			t.Helper()
+			synctest.Wait()
+			if gotA, gotB := w.node("a").guards.count(), w.node("b").guards.count(); gotA != a || gotB != b {
+				t.Errorf("%d and %d guards, want %d and %d", gotA, gotB, a, b)
+			}
+		}
+		for i := range byte(3) {
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(i, 1000)), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			guards(1, 1) // and not those before
+			s.Done(true)
+			guards(0, 1)
+		}
+		<-time.After(tellWithin)
+		guards(0, 0)
+		if streams := len(w.node("a").pool.idle["b"]); streams != 1 {
+			t.Errorf("%d streams", streams)
+		}
+		w.wantClean()
+	})
+}
+
+// TestAnEndTellsOutcomes that wait: nobody has to wait for a fence.
+func TestAnEndTellsOutcomes(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(1, 1000)), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Done(true)
+		synctest.Wait()
+		w.node("a").leave()
+		synctest.Wait()
+		b := w.node("b")
+		if n := b.guards.count(); n != 0 || len(b.keeper.unknown) != 0 {
+			t.Errorf("%d guards, of %d the end is unknown", n, len(b.keeper.unknown))
+		}
+	})
+}
+
+// hashing is a body that is hashed as it is read, if it says so.
+type hashing struct {
+	io.Reader
+	read  bytes.Buffer
+	knows bool
+	asked int
+}
+
+func (h *hashing) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	h.read.Write(b[:n])
+	return n, err
+}
+
+// Blake3 implements Hashed.
+func (h *hashing) Blake3() []byte {
+	if h.asked++; !h.knows {
+		return nil
+	}
+	sum, _ := multihash.Sum(h.read.Bytes(), multihash.BLAKE3, 32)
+	return sum[len(sum)-32:]
+}
+
+// TestABlockIsNotHashedAgain that its body knows the hash of.
+func TestABlockIsNotHashedAgain(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 2, func(w *world) {
+			for _, knows := range []bool{true, false} {
+				body := &hashing{Reader: bytes.NewReader(data), knows: knows}
+				s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.wantKept(s, data, "a", "b")
+				s.Done(true)
+				if one := len(data) <= ChunkSize; one != (body.asked > 0) {
+					t.Errorf("the hash of %d bytes was asked for %d times", len(data), body.asked)
+				}
+			}
 			w.wantClean()
 		})
 	})

@@ -43,6 +43,13 @@ type Interrupter interface {
 	Interrupt()
 }
 
+// Hashed is a body that is hashed as it is read.
+type Hashed interface {
+	// Blake3 is the BLAKE3 hash of all that has been read; nil: it is not known. It is
+	// asked for when there is no more to read.
+	Blake3() []byte
+}
+
 // bodies is the memory of all bodies of a node.
 type bodies struct {
 	room *semaphore.Weighted // in bytes
@@ -209,6 +216,14 @@ func (m *memory) Read(b []byte) (int, error) {
 		m.leave()
 	}
 	return n, err
+}
+
+// blake3 is the hash of a body that has been read to its end; nil: it is not known.
+func (m *memory) blake3() []byte {
+	if b, ok := m.body.(Hashed); ok {
+		return b.Blake3()
+	}
+	return nil
 }
 
 // leave says that nothing is read any more.

@@ -26,6 +26,9 @@ const (
 	workingEvery  = 5 * time.Second
 	// doneTimeout bounds the time in which an outcome has to go out.
 	doneTimeout = 5 * time.Second
+	// tellWithin is how long the news that content has its name may wait for the next put
+	// on the stream, to go with it: nobody waits for them.
+	tellWithin = 200 * time.Millisecond
 	// cutTimeout is how long a block that is on its way out may take when nobody
 	// wants it any more.
 	cutTimeout = time.Second
@@ -35,7 +38,7 @@ const (
 	maxIdle    = 32
 	idleAfter  = time.Minute
 	sweepEvery = 20 * time.Second
-	bufferSize = 64 << 10
+	bufferSize = 68 << 10
 )
 
 var errBroken = errors.New("the stream has ended")
@@ -54,6 +57,7 @@ type stream struct {
 	head   []byte // of a frame, kept for its capacity
 	reused bool
 	idle   time.Time // since when
+	late   bool      // out has an outcome that goes with what comes next, or soon
 
 	answers chan answer
 	broken  chan struct{} // closed when nothing more can come
@@ -165,6 +169,7 @@ type pool struct {
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
+	teller *time.Timer // of tell; nil: there is nothing to tell
 	closed bool
 }
 
@@ -183,7 +188,7 @@ func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool) (*stream,
 		o.idle[node] = list[:len(list)-1]
 		o.mu.Unlock()
 		if !s.ended() {
-			s.reused = true
+			s.reused, s.late = true, false
 			return s, nil
 		}
 		_ = s.conn.Close()
@@ -207,18 +212,62 @@ func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool) (*stream,
 	return s, nil
 }
 
-// put gives a stream back that has told its outcome.
+// put gives a stream back that has told its outcome, or is to tell it.
 func (o *pool) put(node state.NodeID, s *stream) {
 	o.mu.Lock()
 	keep := !o.closed && !s.ended() && len(o.idle[node]) < maxIdle
 	if keep {
 		s.idle = time.Now()
 		o.idle[node] = append(o.idle[node], s)
+		if s.late && o.teller == nil {
+			o.teller = time.AfterFunc(tellWithin, o.tell)
+		}
 	}
 	o.mu.Unlock()
 	if !keep {
-		_ = s.conn.Close()
+		s.close()
 	}
+}
+
+// tell has the outcomes told that no put has taken along.
+func (o *pool) tell() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.teller = nil
+	if o.closed {
+		return // who closes the streams tells them
+	}
+	for node, list := range o.idle {
+		rest := make([]*stream, 0, len(list))
+		for _, s := range list {
+			if !s.late {
+				rest = append(rest, s)
+				continue
+			}
+			o.work.Go(func() {
+				if s.flush() != nil {
+					_ = s.conn.Close()
+					return
+				}
+				o.put(node, s)
+			})
+		}
+		o.idle[node] = rest
+	}
+}
+
+// flush tells the outcome that waits.
+func (s *stream) flush() error {
+	s.late = false
+	return s.write(context.Background(), doneTimeout, func() error { return nil })
+}
+
+// close closes a stream that no put uses.
+func (s *stream) close() {
+	if s.late {
+		_ = s.flush()
+	}
+	_ = s.conn.Close()
 }
 
 // sweep closes the streams that have been idle since before a time.
@@ -237,7 +286,7 @@ func (o *pool) sweep(before time.Time) {
 	}
 	o.mu.Unlock()
 	for _, s := range old {
-		_ = s.conn.Close()
+		s.close()
 	}
 }
 
@@ -385,10 +434,10 @@ func (d *remote) done(outcome byte) {
 		return
 	}
 	d.s = nil
-	err := s.write(context.Background(), doneTimeout, func() error {
-		_, err := s.out.Write(appendDone(nil, outcome))
-		return err
-	})
+	_, err := s.out.Write(appendDone(s.head[:0], outcome))
+	if s.late = outcome == outcomeCommitted; err == nil && !s.late {
+		err = s.flush()
+	}
 	if err != nil {
 		_ = s.conn.Close()
 		return

@@ -289,7 +289,12 @@ func (f *fences) fail(err error) {
 // builder is what the node gives ingest to make blocks with.
 type builder struct{}
 
-func (builder) Leaf(data []byte) (block.Block, error) { return dag.Leaf(data) }
+func (builder) Leaf(data, sum []byte) (block.Block, error) {
+	if sum == nil {
+		return dag.Leaf(data)
+	}
+	return dag.LeafOf(data, sum)
+}
 
 func (builder) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
 	return dag.ImportBatches(ctx, r, batch, put)
@@ -371,7 +376,8 @@ type node struct {
 	store  *store
 	guards *guards
 	fences *fences
-	stop   func()
+	stop   func() // ends the node as a crash does, once
+	leave  func() // ends it in order
 	deaf   bool // see wire
 
 	mu       sync.Mutex
@@ -509,9 +515,12 @@ func (n *node) start(tune ...func(*Options)) {
 		if stopped {
 			return
 		}
+		n.cut()
+		n.leave()
+	}
+	n.leave = func() {
 		stopped = true
 		cancel()
-		n.cut()
 		if err := <-ended; err != nil {
 			n.w.Errorf("Run of %s: %v", n.id, err)
 		}
@@ -587,6 +596,7 @@ func (w *world) wantClean() {
 
 func (w *world) wantGuards(want int) {
 	w.Helper()
+	<-time.After(2 * tellWithin)
 	synctest.Wait()
 	for _, id := range w.all {
 		if got := w.nodes[id].guards.count(); got != want {

@@ -199,8 +199,9 @@ func (d *digester) sums() Sums {
 	return s
 }
 
-// blake3 is the BLAKE3 hash of a body that begins its object; else nil.
-func (d *digester) blake3() []byte {
+// Blake3 is the BLAKE3 hash of a body that begins its object; else nil. It implements
+// ingest.Hashed.
+func (d *digester) Blake3() []byte {
 	d.end()
 	if d.tree == nil || d.at != 0 {
 		return nil

@@ -35,7 +35,7 @@ func TestDigestsOfTheCheckString(t *testing.T) {
 		}
 	}
 	// What b3sum says of it.
-	if got := hex.EncodeToString(d.blake3()); got != "b7d65b48420d1033cb2595293263b6f72eabee20d55e699d0df1973b3c9deed1" {
+	if got := hex.EncodeToString(d.Blake3()); got != "b7d65b48420d1033cb2595293263b6f72eabee20d55e699d0df1973b3c9deed1" {
 		t.Error("BLAKE3:", got)
 	}
 	if got := hex.EncodeToString(s.MD5[:]); got != "25f9e794323b453885f5181f1b624d0b" {
@@ -75,7 +75,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 			}
 			tree := bao.NewHasher(2048)
 			_, _ = tree.Write(data)
-			if !bytes.Equal(d.trees(), tree.Trees()) || d.blake3() != nil {
+			if !bytes.Equal(d.trees(), tree.Trees()) || d.Blake3() != nil {
 				t.Errorf("%d bytes, %s: another tree", size, name)
 			}
 			for _, a := range Algorithms() {

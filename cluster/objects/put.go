@@ -30,7 +30,7 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	}
 	obj := state.Object{
 		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content().Root, Size: kept.stored.Size(), Created: o.now(),
-		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.blake3(),
+		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.Blake3(),
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 	}
 	var result state.Result

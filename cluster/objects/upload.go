@@ -135,7 +135,7 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Buck
 	part := state.Part{
 		Number: uint16(number), ID: state.VersionID(o.opts.NewID()), Root: kept.stored.Content().Root, Size: kept.stored.Size(),
 		Created: o.now(), ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums,
-		Blake3: kept.digests.blake3(), Trees: kept.digests.trees(),
+		Blake3: kept.digests.Blake3(), Trees: kept.digests.trees(),
 	}
 	if part.Trees != nil {
 		part.At = at

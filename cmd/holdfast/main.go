@@ -14,12 +14,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
+	node.HashInPlace()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	a := &app{

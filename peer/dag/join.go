@@ -17,11 +17,27 @@ var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength:
 
 // Leaf is content of at most ChunkSize bytes as Import makes it.
 func Leaf(data []byte) (blocks.Block, error) {
-	c, err := cid.V1Builder{Codec: cid.Raw, MhType: mh.BLAKE3, MhLength: 32}.Sum(data)
+	hash, err := mh.Sum(data, mh.BLAKE3, 32)
 	if err != nil {
 		return nil, fmt.Errorf("dag: leaf: %w", err)
 	}
-	b, err := blocks.NewBlockWithCid(data, c)
+	return leaf(data, hash)
+}
+
+// LeafOf is Leaf of content whose BLAKE3 hash is known: of 32 bytes, and of these data.
+func LeafOf(data, sum []byte) (blocks.Block, error) {
+	if len(sum) != 32 {
+		return nil, fmt.Errorf("dag: leaf: a hash of %d bytes", len(sum))
+	}
+	hash, err := mh.Encode(sum, mh.BLAKE3)
+	if err != nil {
+		return nil, fmt.Errorf("dag: leaf: %w", err)
+	}
+	return leaf(data, hash)
+}
+
+func leaf(data []byte, hash mh.Multihash) (blocks.Block, error) {
+	b, err := blocks.NewBlockWithCid(data, cid.NewCidV1(cid.Raw, hash))
 	if err != nil {
 		return nil, fmt.Errorf("dag: leaf: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
 )
 
 // joined joins parts of some sizes in a store, and returns what they are together.
@@ -144,6 +145,17 @@ func TestALeafIsWhatImportMakes(t *testing.T) {
 		}
 		if !leaf.Cid().Equals(root) {
 			t.Errorf("%d bytes: %s and %s", n, leaf.Cid(), root)
+		}
+		hash, err := multihash.Decode(root.Hash())
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := dag.LeafOf(data, hash.Digest)
+		if err != nil || !known.Cid().Equals(root) || !bytes.Equal(known.RawData(), data) {
+			t.Errorf("%d bytes of a known hash: %v, %v", n, known, err)
+		}
+		if _, err := dag.LeafOf(data, hash.Digest[1:]); err == nil {
+			t.Error("a short hash is taken")
 		}
 	}
 }
