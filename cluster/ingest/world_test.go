@@ -378,7 +378,7 @@ type node struct {
 	fences *fences
 	stop   func() // ends the node as a crash does, once
 	leave  func() // ends it in order
-	deaf   bool // see wire
+	deaf   bool   // see wire
 
 	mu       sync.Mutex
 	listener *listener
