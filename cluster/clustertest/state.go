@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
@@ -32,7 +33,8 @@ type State struct {
 	// Watch is told of every change.
 	Watch *state.Watch
 
-	seed seed
+	seed  seed
+	reads *atomic.Uint64
 
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
@@ -74,7 +76,7 @@ func New(tb testing.TB, s Setup) *State {
 	if s.WriteCopies == 0 {
 		s.WriteCopies = min(2, s.Replication)
 	}
-	st := &State{Watch: new(state.Watch), seed: newSeed(), leader: true}
+	st := &State{Watch: new(state.Watch), seed: newSeed(), reads: new(atomic.Uint64), leader: true}
 	st.Apply(tb, &state.InitCluster{
 		Cluster: state.Cluster{
 			ID: "cluster", Created: 1, Replication: s.Replication, WriteCopies: s.WriteCopies,
@@ -146,8 +148,11 @@ func (s *State) View(ctx context.Context) (state.View, func(), error) {
 func (s *State) LocalView() (state.View, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return state.NewView(snapshot{s.root}, s.index), func() {}
+	return state.NewView(snapshot{s.root, s.reads}, s.index), func() {}
 }
+
+// Reads returns how many records were looked up so far, by views and commands.
+func (s *State) Reads() uint64 { return s.reads.Load() }
 
 // Propose applies cmd as it comes out of its encoded form, and tells Watch.
 func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
@@ -176,7 +181,7 @@ func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, e
 func (s *State) apply(cmd state.Command) (uint64, *state.Effects, state.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tx := &transaction{snapshot: snapshot{s.root}, seed: s.seed}
+	tx := &transaction{snapshot: snapshot{s.root, s.reads}, seed: s.seed}
 	index := s.index + 1
 	var op state.OpID
 	binary.BigEndian.PutUint64(op[:], index)

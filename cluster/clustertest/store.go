@@ -3,6 +3,7 @@ package clustertest
 import (
 	"hash/maphash"
 	"slices"
+	"sync/atomic"
 )
 
 // tree is one node of a persistent treap: a change copies the path to it, so
@@ -119,10 +120,16 @@ func (t *tree) walk(lower, upper string, bounded, reverse bool, fn func(*tree) (
 }
 
 // snapshot is a state.Reader over one tree.
-type snapshot struct{ root *tree }
+type snapshot struct {
+	root  *tree
+	reads *atomic.Uint64 // nil: nobody counts
+}
 
 // Get implements state.Reader.
 func (s snapshot) Get(key []byte) ([]byte, bool, error) {
+	if s.reads != nil {
+		s.reads.Add(1)
+	}
 	value, ok := s.root.get(string(key))
 	return slices.Clone(value), ok, nil
 }

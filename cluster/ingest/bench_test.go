@@ -23,8 +23,8 @@ type discarding struct{}
 
 func (discarding) Put(context.Context, string, []block.Block) error { return nil }
 
-func (discarding) PutAndSeal(context.Context, string, []block.Block, uint64, uint64) error {
-	return nil
+func (discarding) PutAndSeal(context.Context, string, []block.Block, uint64, uint64) (bool, error) {
+	return false, nil
 }
 
 func (discarding) Owner(context.Context, string) (bool, uint64, uint64, bool, error) {
@@ -35,8 +35,8 @@ func (discarding) Owners(context.Context, string, func(string, bool) (bool, erro
 	return nil
 }
 
-func (discarding) Seal(context.Context, string, uint64, uint64) error { return nil }
-func (discarding) Drop(context.Context, string) error                 { return nil }
+func (discarding) Seal(context.Context, string, uint64, uint64) (bool, error) { return false, nil }
+func (discarding) Drop(context.Context, string) error                         { return nil }
 
 func (discarding) Fetch(context.Context, cid.Cid, string, []state.NodeID) (uint64, uint64, error) {
 	return 1, 1, nil
@@ -48,12 +48,12 @@ type real struct {
 	here bool // Fetch is told so
 }
 
-func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) error {
-	return r.Store.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: n, Blocks: count})
+func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) (bool, error) {
+	return false, r.Store.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: n, Blocks: count})
 }
 
-func (r real) Seal(ctx context.Context, owner string, n, count uint64) error {
-	return r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count, Hidden: true})
+func (r real) Seal(ctx context.Context, owner string, n, count uint64) (bool, error) {
+	return true, r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count, Hidden: true})
 }
 
 func (r real) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
@@ -202,7 +202,7 @@ func BenchmarkJoin10000(b *testing.B) {
 				if err != nil || count < uint64(10_000*tc.leaves) {
 					b.Fatal(count, err)
 				}
-				if err := store.Seal(b.Context(), owner, bytes, count); err != nil {
+				if _, err := store.Seal(b.Context(), owner, bytes, count); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -36,13 +36,14 @@ type Blocks interface {
 	// Put stores blocks in the name of owner; they are durable on return.
 	Put(ctx context.Context, owner string, blks []block.Block) error
 	// PutAndSeal is Put and Seal in one step.
-	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) error
+	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
 	// Owner returns what is known of an owner; what is damaged is not sealed.
 	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
 	// Owners calls fn for the owners that begin with prefix.
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
-	// Seal marks an owner's blocks as complete; that is durable on return.
-	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
+	// Seal marks an owner's blocks as complete; that is durable on return. It is hidden
+	// from strangers, or not, by what this node's state says meanwhile.
+	Seal(ctx context.Context, owner string, bytes, blocks uint64) (hidden bool, err error)
 	// Drop removes an owner with all its references.
 	Drop(ctx context.Context, owner string) error
 }
@@ -72,6 +73,10 @@ type Guards interface {
 	// Begin guards a root until End, once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
+	// Sealed says how the root was sealed, and Found that it was before and is as it
+	// was: one of them once for each Begin, unless that is not known.
+	Sealed(root state.RootKey, hidden bool)
+	Found(root state.RootKey)
 	// Fenced says that no guard of an earlier process counts any more.
 	Fenced()
 }

@@ -35,6 +35,7 @@ func TestContentIsKeptAndGuardedUntilDone(t *testing.T) {
 					}
 				}
 				w.wantGuards(1)
+				w.wantTold()
 				w.wantKept(s, data, "a", "b", "c")
 				s.Done(committed)
 				w.wantClean()
@@ -60,6 +61,7 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 				t.Errorf("%+v, and then %+v", first.Content, again.Content)
 			}
 			w.wantGuards(2)
+			w.wantTold()
 			first.Done(false)
 			w.wantGuards(1)
 			again.Done(true)

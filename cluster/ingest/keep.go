@@ -209,17 +209,32 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	return n.kept, nil
 }
 
-// whole makes the root complete, sealed and durable here.
+// whole makes the root complete, sealed and durable here, and says so to its guard.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
-	store, owner := n.k.opts.Blocks, n.k.opts.Owner(state.RootOf(e.root))
+	root := state.RootOf(e.root)
+	store, owner := n.k.opts.Blocks, n.k.opts.Owner(root)
+	var hidden bool
 	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
 		bytes = uint64(len(last[0].RawData()))
-		return bytes, 1, store.PutAndSeal(ctx, owner, last, bytes, 1) // nothing, if it is here
+		if hidden, err = store.PutAndSeal(ctx, owner, last, bytes, 1); err != nil { // writes nothing, if it is here
+			return 0, 0, err
+		}
+		n.k.opts.Guards.Sealed(root, hidden)
+		return bytes, 1, nil
 	}
 	sealed, bytes, blocks, _, err := store.Owner(ctx, owner)
-	if err != nil || sealed {
-		return bytes, blocks, err
+	if err != nil {
+		return 0, 0, err
 	}
+	if sealed {
+		n.k.opts.Guards.Found(root)
+		return bytes, blocks, nil
+	}
+	defer func() {
+		if err == nil {
+			n.k.opts.Guards.Sealed(root, hidden)
+		}
+	}()
 	if len(last) > 0 {
 		if err := n.put(ctx, last); err != nil {
 			return 0, 0, err
@@ -229,7 +244,8 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	if err != nil {
 		return 0, 0, err
 	}
-	return bytes, blocks, store.Seal(ctx, owner, bytes, blocks)
+	hidden, err = store.Seal(ctx, owner, bytes, blocks)
+	return bytes, blocks, err
 }
 
 // letGo drops what is not under the root's owner. What is left of it goes with the

@@ -55,6 +55,14 @@ func (forgetful) Set(string, []byte)        {}
 func (forgetful) Delete(string)             {}
 func (forgetful) Keys(func(string))         {}
 
+// seals is a store as a tracker sees it.
+type seals struct{ *store }
+
+func (s seals) Seal(ctx context.Context, owner string, n, count uint64) error {
+	_, err := s.store.Seal(ctx, owner, n, count)
+	return err
+}
+
 // tracked is a node with a tracker and the state of a cluster.
 type tracked struct {
 	*node
@@ -83,17 +91,31 @@ func alone(t *testing.T, fn func(w *world, n *tracked)) {
 			t.Fatal(err)
 		}
 		n.born = b.Born
+		n.store.judge = func(owner string) bool { return private(n.state, owner) }
 		n.run()
 		fn(w, n)
 		n.halt()
 	})
 }
 
+// private tells whether an owner is sealed as hidden: nothing names it, or private
+// objects alone.
+func private(st *clustertest.State, owner string) bool {
+	c, ok := tracker.RootOf(owner)
+	if !ok {
+		return true
+	}
+	view, release := st.LocalView()
+	defer release()
+	root, err := view.Root(state.RootOf(c))
+	return err != nil || root.Private()
+}
+
 // run starts the node, and its tracker, as a process that has just started.
 func (n *tracked) run() {
 	g := tracker.NewGuards()
 	tr, err := tracker.New(tracker.Options{
-		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: n.store, Fetcher: nowhere{}, Notes: forgetful{},
+		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, Notes: forgetful{},
 		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -170,6 +192,94 @@ func TestWhatIsGuardedIsNotDropped(t *testing.T) {
 			}
 			n.wantHas(s, time.Minute, false)
 		})
+	})
+}
+
+// wantHidden checks what strangers see of content, and how often the store was asked.
+func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
+	n.w.Helper()
+	synctest.Wait()
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	owner := tracker.Owner(s.Content.Root)
+	if _, sealed := n.store.sealed[owner]; !sealed || n.store.hidden[owner] != want || n.store.looks != looks {
+		n.w.Errorf("sealed %t, hidden %t, want %t; %d questions, want %d", sealed, n.store.hidden[owner], want, n.store.looks, looks)
+	}
+}
+
+// What the state says of a put is seen with its event, wherever that comes; then there
+// is nothing to ask the store, nor at the end of the guard.
+func TestAPutInItsNormalCourseIsLookedAtOnce(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		for _, lag := range []time.Duration{0, time.Minute, -500 * time.Millisecond} {
+			alone(t, func(w *world, n *tracked) {
+				<-time.After(time.Second) // the audit at the start
+				s := n.store1(data)
+				if lag < 0 { // the end comes first
+					s.Done(true)
+					<-time.After(-lag)
+				}
+				if err := n.name(s); err != nil {
+					t.Fatal(err)
+				}
+				if lag >= 0 {
+					<-time.After(lag)
+					s.Done(true)
+				}
+				before := n.state.Reads()
+				n.wantHidden(s, true, 0)
+				<-time.After(5 * time.Second)
+				n.wantHidden(s, true, 0)
+				if reads := n.state.Reads() - before; reads > 1 {
+					t.Errorf("%d reads of the state, want the one of the event at the most", reads)
+				}
+				again := n.store1(data) // which is here already
+				before = n.state.Reads()
+				again.Done(true)
+				<-time.After(5 * time.Second)
+				n.wantHidden(s, true, 0)
+				if reads := n.state.Reads() - before; reads > 0 {
+					t.Errorf("%d reads of the state after a put of what is here", reads)
+				}
+			})
+		}
+	})
+}
+
+// It was sealed as what nobody names.
+func TestAPutIntoAPublicBucketIsShownAtOnce(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		<-time.After(time.Second)
+		public := &state.SetBucketPublic{Account: clustertest.Operator, Name: "bucket", Born: n.born, Public: true}
+		n.state.Apply(t, public)
+		s := n.store1([]byte("public"))
+		n.wantHidden(s, true, 0)
+		if err := n.name(s); err != nil {
+			t.Fatal(err)
+		}
+		n.wantHidden(s, false, 1)
+		s.Done(true)
+		private := *public
+		private.Public = false
+		n.state.Apply(t, &private)
+		n.wantHidden(s, true, 2)
+	})
+}
+
+// A command that comes after the look of the end is looked at as any other change.
+func TestAnEventLongAfterTheEndIsLookedAt(t *testing.T) {
+	alone(t, func(w *world, n *tracked) {
+		<-time.After(time.Second)
+		n.state.Fail(state.ErrUnavailable) // nothing is dropped meanwhile
+		s := n.store1([]byte("late"))
+		s.Done(true)
+		<-time.After(5 * time.Second)
+		n.state.Fail(nil)
+		if err := n.name(s); err != nil {
+			t.Fatal(err)
+		}
+		n.wantHidden(s, true, 1)
+		n.wantHas(s, time.Minute, true)
 	})
 }
 

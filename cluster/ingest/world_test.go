@@ -37,12 +37,15 @@ type store struct {
 	mu     sync.Mutex
 	owners map[string]map[cid.Cid]block.Block
 	sealed map[string][2]uint64 // bytes, blocks
+	hidden map[string]bool
+	judge  func(owner string) bool // as it is sealed; nil: nothing is hidden
+	looks  int                     // calls of Hide
 	hook   func(ctx context.Context, op, owner string) error
 	puts   int // blocks that were given to Put and PutAndSeal
 }
 
 func newStore() *store {
-	return &store{owners: map[string]map[cid.Cid]block.Block{}, sealed: map[string][2]uint64{}}
+	return &store{owners: map[string]map[cid.Cid]block.Block{}, sealed: map[string][2]uint64{}, hidden: map[string]bool{}}
 }
 
 // before has fn called before every operation.
@@ -86,9 +89,10 @@ func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error
 	return nil
 }
 
-func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) error {
+func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) (bool, error) {
+	hidden := s.private(owner)
 	if err := s.enter(ctx, "put and seal", owner); err != nil {
-		return err
+		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,9 +100,11 @@ func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block
 		s.under(owner)[b.Cid()] = b
 		s.puts++
 	}
-	s.sealed[owner] = [2]uint64{n, count}
-	return nil
+	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
+	return hidden, nil
 }
+
+func (s *store) private(owner string) bool { return s.judge != nil && s.judge(owner) }
 
 func (s *store) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
 	if err := s.enter(ctx, "owner", owner); err != nil {
@@ -125,18 +131,26 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 	return nil
 }
 
-func (s *store) Seal(ctx context.Context, owner string, n, count uint64) error {
+func (s *store) Seal(ctx context.Context, owner string, n, count uint64) (bool, error) {
+	hidden := s.private(owner)
 	if err := s.enter(ctx, "seal", owner); err != nil {
-		return err
+		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sealed[owner] = [2]uint64{n, count}
-	return nil
+	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
+	return hidden, nil
 }
 
-// Hide does nothing: nobody here looks at what strangers see.
-func (s *store) Hide(context.Context, string, bool) error { return nil }
+func (s *store) Hide(_ context.Context, owner string, hidden bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	if _, sealed := s.sealed[owner]; sealed {
+		s.hidden[owner] = hidden
+	}
+	return nil
+}
 
 func (s *store) Drop(ctx context.Context, owner string) error {
 	if err := s.enter(ctx, "drop", owner); err != nil {
@@ -146,6 +160,7 @@ func (s *store) Drop(ctx context.Context, owner string) error {
 	defer s.mu.Unlock()
 	delete(s.owners, owner)
 	delete(s.sealed, owner)
+	delete(s.hidden, owner)
 	return nil
 }
 
@@ -202,6 +217,7 @@ func (s *store) arriving() (owners []string) {
 type guards struct {
 	mu     sync.Mutex
 	roots  map[state.RootKey]int
+	owing  int // that have not been told how their roots were sealed
 	fenced bool
 }
 
@@ -212,7 +228,19 @@ func (g *guards) Begin(ctx context.Context, root state.RootKey) error {
 		return err
 	}
 	g.roots[root]++
+	g.owing++
 	return nil
+}
+
+func (g *guards) Sealed(root state.RootKey, _ bool) { g.Found(root) }
+
+func (g *guards) Found(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.roots[root] == 0 {
+		panic("nothing guards what is sealed")
+	}
+	g.owing--
 }
 
 func (g *guards) End(root state.RootKey) {
@@ -586,6 +614,19 @@ func (w *world) wantGuards(want int) {
 		if got := w.nodes[id].guards.count(); got != want {
 			w.Errorf("node %s: %d guards, want %d", id, got, want)
 		}
+	}
+}
+
+// wantTold checks that all guards know what became of their roots.
+func (w *world) wantTold() {
+	w.Helper()
+	for _, id := range w.all {
+		g := w.nodes[id].guards
+		g.mu.Lock()
+		if g.owing != 0 {
+			w.Errorf("node %s: %d guards were not told how their roots were sealed", id, g.owing)
+		}
+		g.mu.Unlock()
 	}
 }
 

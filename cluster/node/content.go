@@ -236,10 +236,16 @@ func (h held) Owners(ctx context.Context, prefix string, fn func(owner string, s
 
 // Seal implements tracker.Blocks.
 func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error {
+	_, err := h.seal(ctx, owner, bytes, count)
+	return err
+}
+
+func (h held) seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
 	if err := h.scrubber.Sealing(ctx, owner); err != nil {
-		return err
+		return false, err
 	}
-	return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: h.hidden(owner)})
+	hidden = h.hidden(owner)
+	return hidden, h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
 }
 
 // Hide implements tracker.Blocks.

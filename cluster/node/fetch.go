@@ -136,7 +136,14 @@ func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block,
 	if s.scrubber.Damaged(owner) {
 		return s.Put(ctx, owner, blks)
 	}
-	return s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(owner)})
+	_, err := s.complete(ctx, owner, blks, bytes, count)
+	return err
+}
+
+// complete puts and seals what is not damaged.
+func (s sealing) complete(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) (hidden bool, err error) {
+	hidden = s.hidden(owner)
+	return hidden, s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
 }
 
 // TakeOver tells dag.Fetch that it may take over what is here in large steps.

@@ -56,19 +56,21 @@ func (a arriving) Put(ctx context.Context, owner string, blks []block.Block) err
 }
 
 // PutAndSeal implements ingest.Blocks.
-func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) error {
+func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) (hidden bool, err error) {
 	if a.scrubber.Damaged(owner) {
 		if err := a.Put(ctx, owner, blks); err != nil {
-			return err
+			return false, err
 		}
 		return a.Seal(ctx, owner, bytes, count)
 	}
-	return roomy(a.store.Complete(ctx, owner, blks, bytes, count))
+	hidden, err = a.store.complete(ctx, owner, blks, bytes, count)
+	return hidden, roomy(err)
 }
 
 // Seal implements ingest.Blocks.
-func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) error {
-	return roomy(a.held.Seal(ctx, owner, bytes, count))
+func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
+	hidden, err = a.seal(ctx, owner, bytes, count)
+	return hidden, roomy(err)
 }
 
 // gatherer makes DAGs whole of what is here and of what members have. The IPFS network

@@ -180,11 +180,25 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	if len(ch.Roots) == 0 {
 		return
 	}
-	d.t.hides.add(ch.Roots...)
 	view, release := d.t.opts.State.LocalView()
 	defer release()
+	var hides []state.RootKey
+	defer func() { d.t.hides.add(hides...) }()
 	for _, k := range ch.Roots {
-		e := d.known[k]
+		if len(hides) == pageRoots {
+			d.t.hides.add(hides...)
+			hides = hides[:0]
+		}
+		e, now := d.known[k], d.read(view, k)
+		if e == nil && now.held() {
+			if !d.t.guards.agrees(k, now.root.Private()) { // it does in the normal course of a put
+				hides = append(hides, k)
+			}
+			continue
+		}
+		if now.own != nil || now.err != nil { // the rest stays as it is until it is dropped
+			hides = append(hides, k)
+		}
 		if e == nil {
 			if len(d.known) >= d.t.limits.Known && !d.makeRoom(view, k) {
 				d.missed = true // it is found again when there is room
@@ -193,9 +207,24 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 			e = &entry{root: k}
 			d.known[k] = e
 		}
-		d.look(ctx, view, e)
+		d.lookAt(ctx, view, e, now)
 	}
 }
+
+// record is what a view says of a root.
+type record struct {
+	root state.Root
+	own  *state.Copy // this node's; nil: the root is not wanted here
+	err  error
+}
+
+func (d *dispatcher) read(view state.View, k state.RootKey) record {
+	root, own, err := wanted(view, k, d.t.opts.Self)
+	return record{root, own, err}
+}
+
+// held tells whether the root is wanted here, and said to be held.
+func (r *record) held() bool { return r.own != nil && r.own.Phase == state.Held }
 
 // makeRoom forgets the newest root of the account with the most that wait, for
 // one of an account with fewer. The auditor brings it back.
@@ -285,6 +314,10 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if s.guarded {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
+			if e.verify {
+				d.look(ctx, view, e) // the guard has ended, and this is the look
+				return
+			}
 			d.forget(e) // there is a look when the guard ends
 		} else {
 			d.delay(e, d.t.limits.Backoff) // a put may just complete what could not be fetched
@@ -325,18 +358,23 @@ func (d *dispatcher) wake(ctx context.Context) {
 
 // look sees whether a change of the state changes what is under way for a root.
 func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
+	d.lookAt(ctx, view, e, d.read(view, e.root))
+}
+
+// lookAt is look with what the view says of the root.
+func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
 	case dropping:
 		return // looked at when it has ended
 	case resting:
 		if e.ticket == 0 {
-			d.settle(ctx, view, e)
+			d.settleAs(ctx, view, e, now)
 		}
 		return
 	}
-	root, own, err := wanted(view, e.root, d.t.opts.Self)
-	if err != nil {
-		d.t.opts.Logger.ErrorContext(ctx, "root not looked at", "root", e.root, "err", err)
+	root, own := now.root, now.own
+	if now.err != nil {
+		d.t.opts.Logger.ErrorContext(ctx, "root not looked at", "root", e.root, "err", now.err)
 		return
 	}
 	switch {
@@ -371,12 +409,17 @@ func (d *dispatcher) pass(view state.View, e *entry) {
 
 // settle decides what a resting root needs, and forgets one that needs nothing.
 func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
-	root, own, err := wanted(view, e.root, d.t.opts.Self)
-	if err != nil {
-		d.trouble(ctx, e, err)
+	d.settleAs(ctx, view, e, d.read(view, e.root))
+}
+
+// settleAs is settle with what the view says of the root.
+func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, now record) {
+	root, own := now.root, now.own
+	if now.err != nil {
+		d.trouble(ctx, e, now.err)
 		return
 	}
-	if own != nil && own.Phase == state.Held && !e.verify {
+	if now.held() && !e.verify {
 		d.forget(e)
 		return
 	}

@@ -22,30 +22,49 @@ const (
 // its way. A drop is for a view of the state; when a guard has been there since
 // that view was asked for, there is none, for the guard's end may be news that
 // came after it.
+//
+// A guard also remembers how its root was sealed and that the tracker has seen the
+// state say the same: then there is nothing to look at when it has ended. ADR 24 says
+// why that is certain; what is not is looked at.
 type Guards struct {
 	some chan struct{} // has a token while there may be some in ended
 
 	// mu guards what follows. It is never held while calling out.
 	mu    sync.Mutex
 	roots map[state.RootKey]*guard
-	ended []state.RootKey // guards that are gone, for a look
+	ended []state.RootKey // guards that have ended; each is listed
 	more  bool            // more than fit into ended
+	// turning are the roots whose seal something else than a put may be changing, with
+	// how many.
+	turning map[state.RootKey]int
 	// fenced says that no guard of an earlier process counts any more. Until then
 	// nothing complete is dropped in a cluster that has guards; kept says that
 	// something was not for that.
 	fenced, kept bool
 }
 
-// guard is a root that is guarded, or to be dropped.
+// guard is a root that is guarded, was until a moment ago, or is to be dropped.
 type guard struct {
 	holders  int
+	listed   bool          // in ended; stays until it is taken from there
 	doomed   bool          // the sweeper has asked for a view to drop it by
 	dropping chan struct{} // closed when the drop has ended; nil: there is none
+
+	owing  int  // holders, there or gone, that have not said Sealed or Found
+	sealed bool // by a holder
+	hidden bool // as it was sealed
+	seen   bool // the state wants it, says that it is held here, and as hidden as it was sealed
+	doubt  bool // a drop was refused, or hidden may not be true any more
 }
+
+// quiet tells whether there is nothing to look at when the guard has ended.
+func (e *guard) quiet() bool { return !e.doubt && e.owing == 0 && (e.seen || !e.sealed) }
 
 // NewGuards returns guards of no root.
 func NewGuards() *Guards {
-	return &Guards{some: make(chan struct{}, 1), roots: map[state.RootKey]*guard{}}
+	return &Guards{
+		some: make(chan struct{}, 1), roots: map[state.RootKey]*guard{}, turning: map[state.RootKey]int{},
+	}
 }
 
 // Begin guards a root until End, once for each Begin. It waits for the end of a
@@ -62,6 +81,8 @@ func (g *Guards) Begin(ctx context.Context, root state.RootKey) error {
 		if wait == nil {
 			e.doomed = false
 			e.holders++
+			e.owing++
+			e.doubt = e.doubt || g.turning[root] > 0
 		}
 		g.mu.Unlock()
 		if wait == nil {
@@ -75,21 +96,77 @@ func (g *Guards) Begin(ctx context.Context, root state.RootKey) error {
 	}
 }
 
-// End ends what Begin began. The tracker looks at the root a little later.
+// Sealed says how a root was sealed by who began a guard of it. Say it, or Found, once
+// for each Begin, or nothing, as after an error: then End has the tracker look.
+func (g *Guards) Sealed(root state.RootKey, hidden bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	e.owing--
+	e.doubt = e.doubt || e.sealed && e.hidden != hidden // by which of two is not known
+	e.sealed, e.hidden = true, hidden
+}
+
+// Found says that a root was sealed before, and nothing was changed.
+func (g *Guards) Found(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roots[root].owing--
+}
+
+// End ends what Begin began. The tracker looks at the root a little later, if there is
+// something to look at then.
 func (g *Guards) End(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.roots[root]
-	if e.holders--; e.holders > 0 {
+	if e.holders--; e.holders > 0 || e.listed {
 		return
 	}
-	delete(g.roots, root)
 	if len(g.ended) < maxUnguarded {
-		g.ended = append(g.ended, root)
+		g.ended, e.listed = append(g.ended, root), true
 	} else {
 		g.more = true
+		delete(g.roots, root)
 	}
 	token(g.some)
+}
+
+// agrees tells whether a root was sealed under a guard, and is as hidden as the state
+// says: private is of a view that the caller had before, and that wants the root and
+// says that it is held here.
+func (g *Guards) agrees(root state.RootKey, private bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	if e == nil || e.doubt || e.owing > 0 || !e.sealed || e.hidden != private {
+		return false
+	}
+	e.seen = true
+	return true
+}
+
+// turn notes, before the state is read for it, that the seals of roots may change;
+// turned ends it. Guards that are there meanwhile do not know how their roots are sealed.
+func (g *Guards) turn(roots ...state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range roots {
+		g.turning[k]++
+		if e := g.roots[k]; e != nil {
+			e.doubt = true
+		}
+	}
+}
+
+func (g *Guards) turned(roots ...state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range roots {
+		if g.turning[k]--; g.turning[k] == 0 {
+			delete(g.turning, k)
+		}
+	}
 }
 
 // Fenced says that no guard of an earlier process counts any more.
@@ -114,6 +191,7 @@ func (g *Guards) doom(root state.RootKey) bool {
 		g.roots[root] = e
 	}
 	if e.holders > 0 {
+		e.doubt = true
 		return false
 	}
 	e.doomed = true
@@ -124,7 +202,15 @@ func (g *Guards) doom(root state.RootKey) bool {
 func (g *Guards) spare(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := g.roots[root]; e != nil && e.holders == 0 && e.dropping == nil {
+	if e := g.roots[root]; e != nil && e.dropping == nil {
+		e.doomed = false
+		g.tidy(root, e)
+	}
+}
+
+// tidy forgets what is neither guarded, nor to be dropped, nor to be looked at.
+func (g *Guards) tidy(root state.RootKey, e *guard) {
+	if e.holders == 0 && !e.listed && !e.doomed {
 		delete(g.roots, root)
 	}
 }
@@ -135,7 +221,11 @@ func (g *Guards) drop(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.roots[root]
-	if e == nil || !e.doomed || e.holders > 0 {
+	if e == nil {
+		return false
+	}
+	if !e.doomed || e.holders > 0 {
+		e.doubt = true
 		return false
 	}
 	e.dropping = make(chan struct{})
@@ -146,8 +236,9 @@ func (g *Guards) dropped(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.roots[root]
-	delete(g.roots, root)
 	close(e.dropping)
+	e.dropping, e.doomed, e.doubt = nil, false, true // nothing is sealed any more
+	g.tidy(root, e)
 }
 
 // settled tells whether what is complete may be dropped by a view of the cluster.
@@ -161,11 +252,20 @@ func (g *Guards) settled(level state.Level) bool {
 	return false
 }
 
+// take returns the roots to look at of those whose guards have ended.
 func (g *Guards) take() (roots []state.RootKey, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	roots, more = g.ended, g.more
-	g.ended, g.more = nil, false
+	for _, k := range g.ended {
+		e := g.roots[k]
+		e.listed = false
+		if !e.quiet() {
+			roots = append(roots, k)
+		}
+		g.tidy(k, e)
+	}
+	more = g.more
+	g.ended, g.more = g.ended[:0], false
 	return roots, more
 }
 
@@ -173,7 +273,8 @@ func (g *Guards) take() (roots []state.RootKey, more bool) {
 // in the state yet.
 const GuardLevel state.Level = 3
 
-// unguard looks at roots whose guards have ended, until ctx ends.
+// unguard looks at roots whose guards have ended, until ctx ends. In the normal course
+// there are none: the command was applied, and its event looked at, before guardLinger.
 func (t *Tracker) unguard(ctx context.Context) error {
 	timer := time.NewTimer(guardLinger)
 	defer timer.Stop()

@@ -85,6 +85,29 @@ func TestAGuardSinceTheViewSavesItsRoot(t *testing.T) {
 	})
 }
 
+// The look at the end of the guard comes while the drop that the guard stopped waits for
+// a majority.
+func TestALookIsNotLostWhileADropWaits(t *testing.T) {
+	guarded(t, func(w *world, g *Guards) {
+		w.limits.Audit = 1000 * time.Hour
+		g.Fenced()
+		w.seal(1)
+		w.state.Fail(state.ErrUnavailable)
+		w.start() // which begins with an audit
+		defer w.stop()
+		w.pass(time.Second)
+		if err := g.Begin(t.Context(), key(1)); err != nil {
+			t.Fatal(err)
+		}
+		g.End(key(1))
+		w.pass(time.Minute)
+		w.wantSealed(1, true)
+		w.state.Fail(nil)
+		w.pass(time.Minute)
+		w.wantNothingHere(1)
+	})
+}
+
 func TestAGuardWaitsForADrop(t *testing.T) {
 	guarded(t, func(w *world, g *Guards) {
 		g.Fenced()
@@ -153,6 +176,124 @@ func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
 	})
 }
 
+// What is not the normal course is looked at when the guard has ended, and nothing is
+// taken for hidden that may not be.
+func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {
+	k := key(1)
+	for _, tc := range []struct {
+		name   string
+		do     func(g *Guards, begin func())
+		agrees bool // that it is hidden, as the state says
+		look   bool // at the end
+	}{
+		{"sealed and seen", func(g *Guards, begin func()) { begin(); g.Sealed(k, true) }, true, false},
+		{"sealed twice, the same", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, true); g.Sealed(k, true) }, true, false},
+		{"found", func(g *Guards, begin func()) { begin(); g.Found(k) }, false, false},
+		{"sealed by one and found by another", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); begin(); g.Found(k) }, true, false},
+		{"sealed by one after it was found", func(g *Guards, begin func()) { begin(); g.Found(k); begin(); g.Sealed(k, true) }, true, false},
+		{"nothing is told", func(_ *Guards, begin func()) { begin() }, false, true},
+		{"another has yet to tell", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, true) }, false, true},
+		{"sealed as public", func(g *Guards, begin func()) { begin(); g.Sealed(k, false) }, false, true},
+		{"sealed as one and as the other", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, false); g.Sealed(k, true) }, false, true},
+		{"changed since", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); g.turn(k); g.turned(k) }, false, true},
+		{"being changed when it began", func(g *Guards, begin func()) { g.turn(k); begin(); g.turned(k); g.Sealed(k, true) }, false, true},
+		{"being changed by another still", func(g *Guards, begin func()) { g.turn(k); g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, false, true},
+		{"changed before it began", func(g *Guards, begin func()) { g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, true, false},
+		{"a drop is refused", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); g.doom(k) }, false, true},
+		{"a drop is refused that was to come", func(g *Guards, begin func()) { g.doom(k); begin(); g.Sealed(k, true); g.drop(k) }, false, true},
+		{"a drop was not to be", func(g *Guards, begin func()) { g.doom(k); g.spare(k); begin(); g.Sealed(k, true) }, true, false},
+		{"a drop before", func(g *Guards, begin func()) { g.doom(k); g.drop(k); g.dropped(k); begin(); g.Sealed(k, true) }, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewGuards()
+			held := 0
+			tc.do(g, func() {
+				if err := g.Begin(t.Context(), k); err != nil {
+					t.Fatal(err)
+				}
+				held++
+			})
+			if got := g.agrees(k, true); got != tc.agrees {
+				t.Errorf("agrees: %t, want %t", got, tc.agrees)
+			}
+			for range held {
+				g.End(k)
+			}
+			if looks, _ := g.take(); (len(looks) > 0) != tc.look {
+				t.Errorf("%d looks, want any: %t", len(looks), tc.look)
+			}
+			if len(g.roots)+len(g.turning) > 0 != (tc.name == "being changed by another still") {
+				t.Errorf("%d roots are remembered, and %d", len(g.roots), len(g.turning))
+			}
+		})
+	}
+}
+
+// Between its end and the look, a root may be seen, dropped, and guarded again.
+func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
+	k := key(1)
+	begin := func(g *Guards) {
+		if err := g.Begin(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(g *Guards, agrees bool, looks, left int) {
+		t.Helper()
+		if got := g.agrees(k, true); got != agrees {
+			t.Errorf("agrees: %t, want %t", got, agrees)
+		}
+		if got, _ := g.take(); len(got) != looks || len(g.roots) != left {
+			t.Errorf("%d looks, want %d; %d roots are remembered, want %d", len(got), looks, len(g.roots), left)
+		}
+	}
+	ended := func() *Guards {
+		g := NewGuards()
+		begin(g)
+		g.Sealed(k, true)
+		g.End(k)
+		return g
+	}
+	want(ended(), true, 0, 0)
+
+	g := ended() // dropped: nothing is sealed that anybody could know
+	if !g.doom(k) || !g.drop(k) {
+		t.Fatal("it is guarded")
+	}
+	g.dropped(k)
+	want(g, false, 1, 0)
+
+	g = ended() // to be dropped, and then not
+	g.doom(k)
+	g.spare(k)
+	want(g, true, 0, 0)
+
+	g = ended() // looked at while it is being dropped
+	g.doom(k)
+	g.drop(k)
+	if got, _ := g.take(); len(got) != 1 || len(g.roots) != 1 {
+		t.Errorf("%d looks, %d roots", len(got), len(g.roots))
+	}
+	g.dropped(k)
+	want(g, false, 0, 0)
+
+	g = ended() // seen, and looked at while it is to be dropped
+	g.agrees(k, true)
+	g.doom(k)
+	if got, _ := g.take(); len(got) != 0 || !g.drop(k) {
+		t.Errorf("%d looks; a drop is refused for a guard that is gone", len(got))
+	}
+	g.dropped(k)
+	want(g, false, 0, 0)
+
+	g = ended() // by two, one after the other
+	begin(g)
+	want(g, false, 1, 1)
+	g.Sealed(k, true)
+	want(g, true, 0, 1)
+	g.End(k)
+	want(g, true, 0, 0)
+}
+
 func TestGuardsThatEndAreForgotten(t *testing.T) {
 	g := NewGuards()
 	for n := range 2 * maxUnguarded {
@@ -161,11 +302,14 @@ func TestGuardsThatEndAreForgotten(t *testing.T) {
 		}
 		g.End(key(n))
 	}
-	if len(g.roots) > 0 {
+	if len(g.roots) > maxUnguarded {
 		t.Errorf("%d roots are remembered", len(g.roots))
 	}
 	if roots, more := g.take(); len(roots) != maxUnguarded || !more {
 		t.Errorf("%d roots are to be looked at, more %t", len(roots), more)
+	}
+	if len(g.roots)+len(g.ended) > 0 {
+		t.Errorf("%d roots are remembered, %d of them to be looked at", len(g.roots), len(g.ended))
 	}
 }
 

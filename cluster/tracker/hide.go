@@ -13,6 +13,7 @@ import (
 // Bounds of what is hidden and shown.
 const (
 	hidesAtOnce = 8 // changes of owners that run at the same time
+	hidesInTurn = 2 // so many are not worth goroutines
 	// maxHides bounds the roots that wait; an audit finds more.
 	maxHides = 64 << 10
 )
@@ -36,6 +37,9 @@ func newHides() *hides {
 }
 
 func (h *hides) add(roots ...state.RootKey) {
+	if len(roots) == 0 {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range roots {
@@ -105,31 +109,51 @@ func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	private, err := t.private(page)
+	t.guards.turn(page...) // before the state is read
+	defer t.guards.turned(page...)
+	kept, err := t.private(page)
 	if err != nil {
 		return err
 	}
+	if len(kept) <= hidesInTurn {
+		for _, k := range kept {
+			if err := t.hideOne(ctx, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	work, scope := errgroup.WithContext(ctx)
 	work.SetLimit(hidesAtOnce)
-	for k, hidden := range private {
-		work.Go(func() error { return wrap("hide blocks", t.opts.Blocks.Hide(scope, Owner(k), hidden)) })
+	for _, k := range kept {
+		work.Go(func() error { return t.hideOne(scope, k) })
 	}
 	return work.Wait()
 }
 
-// private tells which roots of a page are private, of those that are wanted here.
-func (t *Tracker) private(page []state.RootKey) (map[state.RootKey]bool, error) {
+func (t *Tracker) hideOne(ctx context.Context, k keptRoot) error {
+	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Owner(k.root), k.private))
+}
+
+// keptRoot is a root that is wanted here.
+type keptRoot struct {
+	root    state.RootKey
+	private bool
+}
+
+// private returns of a page the roots that are wanted here.
+func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 	view, release := t.opts.State.LocalView()
 	defer release()
-	private := make(map[state.RootKey]bool, len(page))
+	kept := make([]keptRoot, 0, len(page))
 	for _, k := range page {
 		root, own, err := wanted(view, k, t.opts.Self)
 		if err != nil {
 			return nil, err
 		}
 		if own != nil {
-			private[k] = root.Private()
+			kept = append(kept, keptRoot{k, root.Private()})
 		}
 	}
-	return private, nil
+	return kept, nil
 }

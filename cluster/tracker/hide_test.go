@@ -1,8 +1,10 @@
 package tracker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +170,129 @@ func TestEndOfAGuardTellsWhatIsPrivate(t *testing.T) {
 		g.End(key(1))
 		w.pass(2 * guardLinger)
 		w.wantHidden(1, false)
+	})
+}
+
+// gate blocks who comes to it, once it is shut, until it is opened.
+type gate struct {
+	mu   sync.Mutex
+	wait chan struct{} // for the one who comes next
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	wait := g.wait
+	g.wait = nil
+	g.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
+}
+
+func (g *gate) shut() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wait := make(chan struct{})
+	g.wait = wait
+	return func() { close(wait) }
+}
+
+// The state is read for a change, changes, and is looked at by an event before the change
+// is made: a guard that was certain till then is not any more.
+func TestAGuardIsNotCertainWhileWhatItGuardsIsHidden(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.guards = NewGuards()
+		w.guards.Fenced()
+		var views gate
+		w.state.viewed = views.pass
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+			t.Fatal(err)
+		}
+		w.store.sealed(1, true)
+		w.guards.Sealed(key(1), true)
+		w.object(b, 1, self)
+		synctest.Wait()
+		dispatcher := views.shut()
+		id := w.pin(1)
+		synctest.Wait()
+		hides := views.shut()
+		dispatcher()
+		synctest.Wait() // a pin is what it has read
+		w.unpin(id)
+		synctest.Wait()
+		hides()
+		synctest.Wait()
+		w.wantHidden(1, true)
+	})
+}
+
+// The state is read for a change, changes, and content is put and sealed as it says now,
+// all before the dispatcher has a look and the change is made.
+func TestAGuardThatBeginsWhileWhatItGuardsIsShownIsNotCertain(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.guards = NewGuards()
+		w.guards.Fenced()
+		var views, changes gate
+		w.state.viewed = views.pass
+		w.store.onHide = func() error { changes.pass(); return nil }
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		show := func(public bool) {
+			w.state.Apply(w, &state.SetBucketPublic{Account: b.Account, Name: b.Name, Born: b.Born, Public: public})
+		}
+		show(true)
+		change := changes.shut()
+		w.object(b, 1, self) // which is not here
+		synctest.Wait()
+		dispatcher := views.shut()
+		w.pin(2)
+		synctest.Wait()
+		show(false)
+		if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+			t.Fatal(err)
+		}
+		w.store.sealed(1, true)
+		w.guards.Sealed(key(1), true)
+		dispatcher()
+		synctest.Wait()
+		change()
+		synctest.Wait()
+		w.wantHidden(1, true)
+	})
+}
+
+// What a fetch seals, it seals by what the state said some time ago.
+func TestAGuardIsNotCertainWhileWhatItGuardsIsFetched(t *testing.T) {
+	shelf(t, Limits{}, func(w *world, b state.Bucket) {
+		w.guards = NewGuards()
+		w.guards.Fenced()
+		certain := func() bool {
+			if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+				t.Error(err)
+				return false
+			}
+			defer w.guards.End(key(1))
+			w.guards.Sealed(key(1), false)
+			return w.guards.agrees(key(1), false)
+		}
+		w.net.set(key(1), func(context.Context, *network, Job, func(uint64, uint64)) error {
+			if certain() {
+				t.Error("it is certain how content is sealed that is being fetched")
+			}
+			return nil
+		})
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(time.Minute)
+		w.wantPhase(1, state.Held)
+		if !certain() {
+			t.Error("it is not certain when the fetch has ended")
+		}
 	})
 }
 

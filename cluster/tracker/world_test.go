@@ -47,6 +47,9 @@ type store struct {
 	onDrop func()       // called before the next drop
 	onHide func() error // called before each Hide
 	hides  int          // changes
+
+	judge    func(owner string) bool // whether it is hidden as it is sealed; nil: it is not
+	dropping func(owner string)      // called at each drop
 }
 
 type owned struct {
@@ -116,7 +119,7 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 }
 
 func (s *store) Seal(_ context.Context, owner string, bytes, blocks uint64) error {
-	s.put(owner, owned{sealed: true, bytes: bytes, blocks: blocks})
+	s.put(owner, owned{sealed: true, bytes: bytes, blocks: blocks, hidden: s.judge != nil && s.judge(owner)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.hurt, owner)
@@ -150,6 +153,9 @@ func (s *store) Drop(_ context.Context, owner string) error {
 	s.mu.Unlock()
 	if before != nil {
 		before()
+	}
+	if s.dropping != nil {
+		s.dropping(owner)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,6 +314,7 @@ type consensus struct {
 	proposals []*state.ReportCopies
 	old       *state.View
 	cut       bool
+	viewed    func() // called after each local view was made, before anybody reads it
 }
 
 // cutOff makes this node unable to propose, while others go on.
@@ -335,10 +342,13 @@ func (c *consensus) Propose(ctx context.Context, cmd state.Command) (state.Resul
 
 func (c *consensus) LocalView() (state.View, func()) {
 	c.mu.Lock()
-	old := c.old
+	old, viewed := c.old, c.viewed
 	c.mu.Unlock()
 	if old != nil {
 		return *old, func() {}
+	}
+	if viewed != nil {
+		defer viewed()
 	}
 	return c.State.LocalView()
 }

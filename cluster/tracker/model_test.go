@@ -1,0 +1,240 @@
+package tracker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maker is a put as ingest makes one, a step at a time.
+type maker struct {
+	root   int
+	step   int
+	fails  bool // while it seals
+	hidden bool // as it is sealed
+}
+
+// chaos is a node on which puts, pins, deletions and changes of buckets happen at any
+// moment: between the steps of the test, and while the tracker has read the state, or
+// changes the block store, and has not gone on.
+type chaos struct {
+	*world
+	guards  *Guards
+	buckets [2]state.Bucket
+
+	// mu guards what follows. Who cannot have it at once lets the moment pass.
+	mu      sync.Mutex
+	rng     *rand.Rand
+	makers  []*maker
+	objects []string // root and bucket of each
+	pinned  []state.RequestID
+	stale   map[int]bool // roots that were sealed by an older state: only the end of the guard tells
+	left    int          // of what may happen: what happens makes moments for more
+}
+
+const chaosRoots = 2
+
+// moment is one at which something may happen.
+func (c *chaos) moment() {
+	if !c.mu.TryLock() {
+		return
+	}
+	defer c.mu.Unlock()
+	for range min(c.rng.IntN(7), c.left) {
+		c.left--
+		c.act()
+	}
+}
+
+func (c *chaos) act() {
+	n := c.rng.IntN(chaosRoots)
+	switch c.rng.IntN(16) {
+	case 0:
+		c.pinned = append(c.pinned, c.pin(n))
+	case 1, 2:
+		if len(c.pinned) > 0 {
+			c.unpin(c.pinned[0])
+			c.pinned = c.pinned[1:]
+		}
+	case 3, 4:
+		if len(c.objects) > 0 {
+			var of, in int
+			if _, err := fmt.Sscanf(c.objects[0], "%d %d", &of, &in); err != nil {
+				c.Fatal(err)
+			}
+			c.deleteObject(c.buckets[in], of)
+			c.objects = c.objects[1:]
+		}
+	case 5:
+		b := &c.buckets[1]
+		b.Public = !b.Public
+		c.state.Apply(c, &state.SetBucketPublic{Account: b.Account, Name: b.Name, Born: b.Born, Public: b.Public})
+	case 6:
+		token(c.tracker.audits)
+	case 7:
+		if len(c.makers) < 3 {
+			c.makers = append(c.makers, &maker{root: n, fails: c.rng.IntN(8) == 0})
+		}
+	default:
+		if len(c.makers) > 0 {
+			c.make(c.rng.IntN(len(c.makers)), c.rng.IntN(4) > 0)
+		}
+	}
+}
+
+// judge tells whether what is sealed now is hidden.
+func (c *chaos) judge(owner string) bool {
+	root, ok := RootOf(owner)
+	view, release := c.state.State.LocalView()
+	defer release()
+	r, err := view.Root(state.RootOf(root))
+	return !ok || err != nil || r.Private()
+}
+
+// make does the next step of a put.
+func (c *chaos) make(at int, commits bool) {
+	m := c.makers[at]
+	k, owner := key(m.root), Owner(key(m.root))
+	o, _ := c.store.get(owner)
+	m.step++
+	switch m.step {
+	case 1:
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if c.guards.Begin(ended, k) != nil { // it is dropped just now
+			m.step = 0
+		}
+	case 2:
+		if o.sealed {
+			c.guards.Found(k)
+			m.step = 5
+		}
+	case 3:
+		m.hidden = c.judge(owner)
+	case 4:
+		c.store.put(owner, owned{sealed: true, bytes: 100, blocks: 10, hidden: m.hidden})
+		c.stale[m.root] = c.stale[m.root] || m.hidden != c.judge(owner)
+		if m.fails {
+			m.step = 6 // somebody asks in vain
+		}
+	case 5:
+		c.guards.Sealed(k, m.hidden)
+	case 6:
+		if in := c.rng.IntN(2); commits {
+			c.object(c.buckets[in], m.root, self)
+			c.objects = append(c.objects, fmt.Sprint(m.root, " ", in))
+		}
+	case 7:
+		c.guards.End(k)
+		c.makers = append(c.makers[:at], c.makers[at+1:]...)
+	}
+}
+
+// check compares the block store with the state; rested: all guards have ended a while
+// ago.
+func (c *chaos) check(rested bool) {
+	c.Helper()
+	view, release := c.state.State.LocalView()
+	defer release()
+	for n := range chaosRoots {
+		root, own, err := wanted(view, key(n), self)
+		if err != nil {
+			c.Fatal(err)
+		}
+		o, here := c.store.get(Owner(key(n)))
+		switch {
+		case rested && own == nil && here:
+			c.Fatalf("root %d is not wanted, and here: %+v", n, o)
+		case own == nil || c.stale[n] && !rested:
+		case rested && (!o.sealed || own.Phase != state.Held):
+			c.Fatalf("root %d: %+v, %s", n, o, own.Phase)
+		case o.sealed && o.hidden != root.Private():
+			c.Fatalf("root %d: hidden %t, private %t; rested %t", n, o.hidden, root.Private(), rested)
+		}
+	}
+}
+
+// TestWhateverHappensStrangersSeeWhatTheStateSays is the model of ADR 24: at rest, the
+// block store has what the state wants, hidden as it says, and that without an audit;
+// and at every moment, as soon as the tracker has nothing more to do, what is sealed is
+// hidden as the state says, unless it was sealed by an older one a moment ago.
+func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
+				w.guards = NewGuards()
+				w.guards.Fenced()
+				c := &chaos{world: w, guards: w.guards, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}}
+				c.buckets[0], c.buckets[1] = b, b
+				c.buckets[1].Name = "other"
+				w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: b.Account, Name: "other", Created: 1}})
+				view, release := w.state.State.LocalView()
+				var err error
+				if c.buckets[1], err = view.Bucket(b.Account, "other"); err != nil {
+					t.Fatal(err)
+				}
+				release()
+				w.state.viewed = c.moment
+				w.store.judge, w.store.onHide, w.store.dropping = c.judge, func() error { c.moment(); return nil }, c.dropping
+				w.start()
+				defer w.stop()
+				w.pass(time.Second) // the first audit
+				for range 8 {
+					for range 40 {
+						c.let(20)
+						c.moment()
+						if c.draw(8) == 0 {
+							w.pass(time.Duration(c.draw(700)) * time.Millisecond)
+						}
+						c.let(0)
+						synctest.Wait()
+						c.check(false)
+					}
+					c.finish()
+					w.pass(30 * time.Second)
+					c.check(true)
+					clear(c.stale)
+				}
+			})
+		})
+	}
+}
+
+// let has so many things happen.
+func (c *chaos) let(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = n
+}
+
+func (c *chaos) draw(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.IntN(n)
+}
+
+// finish ends all puts.
+func (c *chaos) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.makers) > 0 {
+		c.make(0, true)
+	}
+}
+
+// dropping is asked before each drop.
+func (c *chaos) dropping(owner string) {
+	c.guards.mu.Lock()
+	defer c.guards.mu.Unlock()
+	for k, e := range c.guards.roots {
+		if Owner(k) == owner && e.holders > 0 {
+			c.Errorf("%s is dropped, and guarded", owner)
+		}
+	}
+}
