@@ -179,8 +179,8 @@ func BenchmarkRefusedForTheRate(b *testing.B) {
 			asked := behind.Asked()
 			b.ReportAllocs()
 			for b.Loop() {
-				rec := httptest.ResponseRecorder{HeaderMap: http.Header{}}
-				h.ServeHTTP(&rec, r)
+				rec := httptest.NewRecorder()
+				h.ServeHTTP(rec, r)
 				if rec.Code != http.StatusTooManyRequests {
 					b.Fatal(rec.Code)
 				}

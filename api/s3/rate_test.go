@@ -176,8 +176,8 @@ func BenchmarkRefusedForTheRate(b *testing.B) {
 			asked := behind.Asked()
 			b.ReportAllocs()
 			for b.Loop() {
-				rec := httptest.ResponseRecorder{HeaderMap: http.Header{}}
-				w.handler.ServeHTTP(&rec, r)
+				rec := httptest.NewRecorder()
+				w.handler.ServeHTTP(rec, r)
 				if rec.Code != http.StatusServiceUnavailable {
 					b.Fatal(rec.Code)
 				}

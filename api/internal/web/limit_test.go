@@ -94,7 +94,7 @@ func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 	if l.Account("alice", token) != nil || l.Told(token) != nil {
 		t.Error("refused too early")
 	}
-	if err := l.Account("alice", token); err == nil || l.Told(token) != err {
+	if err := l.Account("alice", token); err == nil || !errors.Is(l.Told(token), err) {
 		t.Errorf("refused with %v, then %v", err, l.Told(token))
 	}
 	if l.Account("alice", signed) == nil || l.Told(signed) != nil || l.Told(other) != nil || l.Told(by("bearer one")) != nil {
