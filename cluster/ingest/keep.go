@@ -213,15 +213,6 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
 	store, owner := n.k.opts.Blocks, n.k.opts.Owner(root)
-	var hidden bool
-	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
-		bytes = uint64(len(last[0].RawData()))
-		if hidden, err = store.PutAndSeal(ctx, owner, last, bytes, 1); err != nil { // writes nothing, if it is here
-			return 0, 0, err
-		}
-		n.k.opts.Guards.Sealed(root, hidden)
-		return bytes, 1, nil
-	}
 	sealed, bytes, blocks, _, err := store.Owner(ctx, owner)
 	if err != nil {
 		return 0, 0, err
@@ -230,11 +221,17 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 		n.k.opts.Guards.Found(root)
 		return bytes, blocks, nil
 	}
+	var hidden bool
 	defer func() {
 		if err == nil {
 			n.k.opts.Guards.Sealed(root, hidden)
 		}
 	}()
+	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
+		bytes = uint64(len(last[0].RawData()))
+		hidden, err = store.PutAndSeal(ctx, owner, last, bytes, 1)
+		return bytes, 1, err
+	}
 	if len(last) > 0 {
 		if err := n.put(ctx, last); err != nil {
 			return 0, 0, err
