@@ -2,7 +2,7 @@ package bao
 
 import (
 	"hash"
-	"math/bits"
+	"slices"
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/guts"
@@ -26,21 +26,11 @@ func NewHash(size int) (hash.Hash, bool) {
 	return blake3.New(size, nil), true
 }
 
-// maxHeight is above the height, in batches, of any content that can be counted.
-const maxHeight = 64 - 14
-
 // inPlace is a BLAKE3 hash of content that begins with the first byte written.
 type inPlace struct {
-	n     int // bytes that are not hashed: in first, or if there is more in rest.buf
+	n     int // bytes in first
 	first [Chunk]byte
-	rest  *rest // nil: nothing has needed it yet
-}
-
-// rest is what content of more than a chunk takes.
-type rest struct {
-	chunk uint64           // of the first byte of buf: a multiple of guts.MaxSIMD
-	below [maxHeight]words // subtrees of 2^i batches; bit i of the batches so far says which are there
-	buf   [batch]byte
+	tree  *Hasher // of all bytes; nil: all are in first
 }
 
 // Size implements hash.Hash.
@@ -50,72 +40,32 @@ func (h *inPlace) Size() int { return HashSize }
 func (h *inPlace) BlockSize() int { return guts.BlockSize }
 
 // Reset implements hash.Hash.
-func (h *inPlace) Reset() { h.n, h.rest = 0, nil }
+func (h *inPlace) Reset() { h.n, h.tree = 0, nil }
 
 // Write implements io.Writer. It never fails.
 func (h *inPlace) Write(p []byte) (int, error) {
-	length := len(p)
-	if h.rest == nil {
+	if h.tree == nil {
 		if h.n+len(p) <= Chunk {
 			h.n += copy(h.first[h.n:], p)
-			return length, nil
+			return len(p), nil
 		}
-		h.rest = new(rest)
-		copy(h.rest.buf[:], h.first[:h.n])
+		h.tree = NewHasher(0) // small content does without its buffer
+		_, _ = h.tree.Write(h.first[:h.n])
 	}
-	r := h.rest
-	for len(p) > 0 { // the last batch stays: it may be the root
-		if h.n == batch {
-			r.add(&r.buf)
-			h.n = 0
-		}
-		for h.n == 0 && len(p) > batch {
-			r.add((*[batch]byte)(p))
-			p = p[batch:]
-		}
-		n := copy(r.buf[h.n:], p)
-		h.n += n
-		p = p[n:]
-	}
-	return length, nil
-}
-
-// add hashes a batch that more follows.
-func (r *rest) add(p *[batch]byte) {
-	cv := guts.ChainingValue(guts.CompressBuffer(p, batch, &guts.IV, r.chunk, 0))
-	height := bits.TrailingZeros64(^(r.chunk / guts.MaxSIMD))
-	for i := range height {
-		cv = parent(r.below[i], cv, 0)
-	}
-	r.below[height] = cv
-	r.chunk += guts.MaxSIMD
+	return h.tree.Write(p)
 }
 
 // Sum implements hash.Hash.
 func (h *inPlace) Sum(b []byte) []byte {
-	cv := h.top()
+	if h.tree != nil {
+		end := *h.tree // more may be written to the tree itself
+		end.trees = slices.Clone(end.trees)
+		sum := end.Sum()
+		return append(b, sum[:]...)
+	}
+	node := guts.CompressChunk(h.first[:h.n], &guts.IV, 0, 0)
+	node.Flags |= guts.FlagRoot
+	cv := guts.ChainingValue(node)
 	sum := hashOf(&cv)
 	return append(b, sum[:]...)
-}
-
-func (h *inPlace) top() words {
-	r := h.rest
-	if r == nil {
-		node := guts.CompressChunk(h.first[:h.n], &guts.IV, 0, 0)
-		node.Flags |= guts.FlagRoot
-		return guts.ChainingValue(node)
-	}
-	node := guts.CompressBuffer(&r.buf, h.n, &guts.IV, r.chunk, 0)
-	if r.chunk == 0 {
-		node.Flags |= guts.FlagRoot
-	}
-	cv := guts.ChainingValue(node)
-	for left := r.chunk / guts.MaxSIMD; left != 0; left &= left - 1 {
-		flags := uint32(0)
-		if left&(left-1) == 0 {
-			flags = guts.FlagRoot
-		}
-		cv = parent(r.below[bits.TrailingZeros64(left)], cv, flags)
-	}
-	return cv
 }

@@ -301,12 +301,7 @@ func (f *fences) fail(err error) {
 // builder is what the node gives ingest to make blocks with.
 type builder struct{}
 
-func (builder) Leaf(data, sum []byte) (block.Block, error) {
-	if sum == nil {
-		return dag.Leaf(data)
-	}
-	return dag.LeafOf(data, sum)
-}
+func (builder) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(data, sum) }
 
 func (builder) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
 	return dag.ImportBatches(ctx, r, batch, put)

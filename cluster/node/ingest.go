@@ -108,12 +108,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 type dags struct{}
 
 // Leaf implements ingest.DAGs.
-func (dags) Leaf(data, sum []byte) (block.Block, error) {
-	if sum == nil {
-		return dag.Leaf(data)
-	}
-	return dag.LeafOf(data, sum)
-}
+func (dags) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(data, sum) }
 
 // Import implements ingest.DAGs.
 func (dags) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {

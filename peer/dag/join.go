@@ -16,27 +16,24 @@ import (
 var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength: 32}
 
 // Leaf is content of at most ChunkSize bytes as Import makes it.
-func Leaf(data []byte) (blocks.Block, error) {
-	hash, err := mh.Sum(data, mh.BLAKE3, 32)
-	if err != nil {
-		return nil, fmt.Errorf("dag: leaf: %w", err)
-	}
-	return leaf(data, hash)
-}
+func Leaf(data []byte) (blocks.Block, error) { return LeafOf(data, nil) }
 
-// LeafOf is Leaf of content whose BLAKE3 hash is known: of 32 bytes, and of these data.
+// LeafOf is Leaf of content whose BLAKE3 hash may be known: 32 bytes, and of these data;
+// nil: it is not.
 func LeafOf(data, sum []byte) (blocks.Block, error) {
-	if len(sum) != 32 {
-		return nil, fmt.Errorf("dag: leaf: a hash of %d bytes", len(sum))
+	var hash mh.Multihash
+	var err error
+	switch {
+	case sum == nil:
+		hash, err = mh.Sum(data, mh.BLAKE3, 32)
+	case len(sum) == 32:
+		hash, err = mh.Encode(sum, mh.BLAKE3)
+	default:
+		err = fmt.Errorf("a hash of %d bytes", len(sum))
 	}
-	hash, err := mh.Encode(sum, mh.BLAKE3)
 	if err != nil {
 		return nil, fmt.Errorf("dag: leaf: %w", err)
 	}
-	return leaf(data, hash)
-}
-
-func leaf(data []byte, hash mh.Multihash) (blocks.Block, error) {
 	b, err := blocks.NewBlockWithCid(data, cid.NewCidV1(cid.Raw, hash))
 	if err != nil {
 		return nil, fmt.Errorf("dag: leaf: %w", err)
