@@ -57,6 +57,16 @@ func (n *Node) servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
+// voters returns those that vote by the newest configuration.
+func (n *Node) voters() (ids []raft.ServerID) {
+	for _, s := range n.servers() {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
 func (n *Node) otherVoters() (voters int) {
 	for id, role := range n.Roles() {
 		if id != n.opts.ID && role == roleVoter {

@@ -219,17 +219,13 @@ func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	if err != nil || sameTerm(binary.BigEndian.Uint64(vouch), term) != nil {
 		return 0, false
 	}
-	voters, agreed := 0, 0
-	for _, server := range n.servers() {
-		if server.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if server.ID == raft.ServerID(n.opts.ID) || server.ID == raft.ServerID(from) {
+	voters, agreed := n.voters(), 0
+	for _, id := range voters {
+		if id == raft.ServerID(n.opts.ID) || id == raft.ServerID(from) {
 			agreed++
 		}
 	}
-	return index, agreed > voters/2
+	return index, agreed > len(voters)/2
 }
 
 // confirmTerm returns nil when a majority of voters, asked from now on, knows
@@ -242,22 +238,18 @@ func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 // on its way would take itself for one still, and serve an old state.
 func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
 	var others []raft.ServerID
-	voters, confirmed := 0, 0
-	for _, server := range n.servers() {
-		if server.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if server.ID != raft.ServerID(n.opts.ID) {
-			others = append(others, server.ID)
+	voters, confirmed := n.voters(), 0
+	for _, id := range voters {
+		if id != raft.ServerID(n.opts.ID) {
+			others = append(others, id)
 		} else if sameTerm(n.raft.CurrentTerm(), term) == nil {
 			confirmed++
 		}
 	}
-	if voters == 0 {
+	if len(voters) == 0 {
 		return fmt.Errorf("%w: no voter is known", errRetry)
 	}
-	err := n.quorum.reach(ctx, others, voters/2+1-confirmed, func(ctx context.Context, id raft.ServerID) error {
+	err := n.quorum.reach(ctx, others, len(voters)/2+1-confirmed, func(ctx context.Context, id raft.ServerID) error {
 		known, err := n.forwards.number(ctx, state.NodeID(id), askTerm, nil)
 		if err != nil {
 			return err
