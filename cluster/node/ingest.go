@@ -52,7 +52,7 @@ func roomy(err error) error {
 
 // Put implements ingest.Blocks.
 func (a arriving) Put(ctx context.Context, owner string, blks []block.Block) error {
-	return roomy(a.Store.Put(ctx, owner, blks))
+	return roomy(a.Store.PutCold(ctx, owner, blks))
 }
 
 // PutAndSeal implements ingest.Blocks.

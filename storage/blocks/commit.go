@@ -26,6 +26,7 @@ const (
 // done anything; any other error breaks the store.
 type op struct {
 	bytes int64 // what it may append, roughly
+	cold  bool  // nobody is expected to read it soon
 	run   func(b *batch) error
 
 	err  error
@@ -62,7 +63,12 @@ func (b *batch) end(rec record) error {
 
 // do has fn run alone and returns when what it did is durable and readable.
 func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) error {
-	bytes = min(bytes, maxQueuedBytes)
+	return s.queued(ctx, &op{bytes: bytes, run: fn})
+}
+
+// queued is do of an op.
+func (s *Store) queued(ctx context.Context, o *op) error {
+	bytes := min(o.bytes, maxQueuedBytes)
 	if err := s.queueOps.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -72,7 +78,7 @@ func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) er
 	}
 	defer s.queueBytes.Release(bytes)
 
-	o := &op{bytes: bytes, run: fn, done: make(chan struct{})}
+	o.bytes, o.done = bytes, make(chan struct{})
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -165,7 +171,7 @@ func (s *Store) commit(ops []*op) {
 		fail(noSpace(err))
 		return
 	}
-	s.buf = s.buf[:0]
+	s.ready(ops)
 	content, _ := s.room()
 	b := &batch{change: s.change(), s: s, base: s.active.size, low: content <= 0}
 	b.born = b.position()
@@ -209,25 +215,6 @@ func noSpace(err error) error {
 	return err
 }
 
-// append writes the batch to the active segment and makes it durable.
-func (s *Store) append() error {
-	a := s.active
-	if _, err := a.f.WriteAt(s.buf, a.size); err != nil {
-		// Nothing was promised of these bytes. If they can be cut off again the
-		// store is as before; a full disk is no reason to end.
-		if terr := a.f.Truncate(a.size); terr != nil {
-			return s.breakdown(errors.Join(err, terr))
-		}
-		return fmt.Errorf("blocks: write segment: %w", noSpace(err))
-	}
-	if err := durable.Datasync(a.f); err != nil {
-		return s.breakdown(err)
-	}
-	a.size += int64(len(s.buf))
-	a.trimCache()
-	return nil
-}
-
 // roll begins a new segment when the active one is full, or damaged.
 func (s *Store) roll() error {
 	if s.active.size < s.opts.SegmentBytes && s.active.number != s.retired {
@@ -243,7 +230,7 @@ func (s *Store) roll() error {
 	s.sizes[next.number] = next.size
 	s.stats.Unlock()
 	// Everything in it was synced by its own batch.
-	if err := old.f.Close(); err != nil {
+	if err := old.close(); err != nil {
 		s.log.Error("cannot close full segment", "file", old.f.Name(), "err", err)
 	}
 	return nil

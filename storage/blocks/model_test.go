@@ -305,7 +305,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		m := &machine{dir: filepath.Join(dir, "0"), opts: testOptions(), blks: blks, owners: make(map[string]*modelOwner)}
-		m.opts.SegmentBytes, m.opts.countStep = 8<<10, 2
+		m.opts.SegmentBytes, m.opts.countStep, m.opts.directBytes = 8<<10, 2, directAlign
 		m.open(t)
 		defer func() { _ = m.store.Close() }()
 		name := rapid.SampledFrom([]string{"a", "b", "c", "root/1"})
@@ -324,6 +324,12 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 		"put": func(t *rapid.T) {
 			owner := name.Draw(t, "owner")
 			if err := m.store.Put(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"put cold": func(t *rapid.T) {
+			owner := name.Draw(t, "owner")
+			if err := m.store.PutCold(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
 				t.Fatal(err)
 			}
 		},

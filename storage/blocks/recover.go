@@ -33,7 +33,7 @@ func (s *Store) recoverOrRebuild() error {
 		s.index = nil
 	}
 	if s.active != nil {
-		if err := s.active.f.Close(); err != nil {
+		if err := s.active.close(); err != nil {
 			return fmt.Errorf("close the active segment: %w", err)
 		}
 		s.active = nil

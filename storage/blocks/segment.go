@@ -23,14 +23,6 @@ const (
 	// maxOpenSegments bounds the files kept open for reading. More may be open
 	// while more are being read at one moment.
 	maxOpenSegments = 256
-
-	// cacheBehind is how much of what was written last is left to the system's
-	// page cache, for the members that fetch it next; cacheStep is how much is
-	// let go at a time. A node that takes in more than its memory would else
-	// push the pages of its indexes out, and every block would go into memory
-	// that the system has to find first, which costs more than the copy.
-	cacheBehind = 64 << 20
-	cacheStep   = 8 << 20
 )
 
 // errUnsynced says that a flush failed: asking for it again would prove nothing.
@@ -59,23 +51,6 @@ func segmentFiles(dir string) (map[uint32]int64, error) {
 		sizes[uint32(number)] = info.Size()
 	}
 	return sizes, nil
-}
-
-// active is the segment that is appended to.
-type active struct {
-	number uint32
-	f      *os.File
-	seed   uint32
-	size   int64
-	letGo  int64 // the page cache was told to let go of what is before
-}
-
-// trimCache lets go of the cached pages of what was written a while ago.
-func (a *active) trimCache() {
-	if n := a.size - cacheBehind - a.letGo; n >= cacheStep {
-		durable.DropCache(a.f, a.letGo, n)
-		a.letGo += n
-	}
 }
 
 func createSegment(dir string, number uint32) (*active, error) {

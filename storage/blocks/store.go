@@ -113,7 +113,9 @@ type Options struct {
 	// Fatal is kv.Options.Fatal of the index.
 	Fatal func(message string)
 
-	countStep int // countStep, unless a test says otherwise
+	// Unless a test says otherwise, what the constants of the same names are.
+	countStep   int
+	directBytes int64
 }
 
 func (o *Options) setDefaults() error {
@@ -128,6 +130,7 @@ func (o *Options) setDefaults() error {
 	if o.countStep == 0 {
 		o.countStep = countStep
 	}
+	setDefault(&o.directBytes, directBytes)
 	if o.CompactEvery == 0 {
 		o.CompactEvery = DefaultCompactEvery
 	}
@@ -192,7 +195,9 @@ type Store struct {
 	committer sync.WaitGroup // the goroutine that commits
 	// Owned by the committer (Open, before it begins).
 	active *active
+	memory []byte // for buf
 	buf    []byte // the batch as it will stand in the segment
+	direct bool   // large batches that nobody reads soon go past the page cache
 	broken error
 	// retired is a damaged segment that must not be appended to.
 	retired uint32
@@ -251,6 +256,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		compacting: make(chan struct{}, 1),
 		copying:    rate.NewLimiter(rate.Limit(opts.CompactBytesPerSecond), copyBatchBytes+maxPayloadBytes),
 		stuck:      make(map[uint32]bool),
+		direct:     true,
 	}
 	s.work.L = &s.mu
 	if err := s.recoverOrRebuild(); err != nil {
@@ -259,7 +265,7 @@ func Open(dir string, opts Options) (*Store, error) {
 			err = errors.Join(err, s.index.Close())
 		}
 		if s.active != nil {
-			err = errors.Join(err, s.active.f.Close())
+			err = errors.Join(err, s.active.close())
 		}
 		s.files.close()
 		return nil, errors.Join(err, lock.Close())
@@ -334,7 +340,7 @@ func (s *Store) Close() error {
 	s.committer.Wait()
 	s.walks.Wait()
 	s.files.close()
-	err := errors.Join(s.index.Close(), s.active.f.Close(), s.lock.Close())
+	err := errors.Join(s.index.Close(), s.active.close(), s.lock.Close())
 	if err != nil {
 		return fmt.Errorf("blocks: close: %w", err)
 	}

@@ -98,6 +98,16 @@ func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 // was checked where a block says HashChecked, so a bad block means that nothing
 // was stored; on any other error some may be.
 func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+	return s.put(ctx, owner, blks, false)
+}
+
+// PutCold is Put of blocks that nobody is expected to read soon: where that costs less,
+// they are not left in the system's page cache.
+func (s *Store) PutCold(ctx context.Context, owner string, blks []blocks.Block) error {
+	return s.put(ctx, owner, blks, true)
+}
+
+func (s *Store) put(ctx context.Context, owner string, blks []blocks.Block, cold bool) error {
 	stored, err := storable(owner, blks)
 	if err != nil {
 		return err
@@ -105,7 +115,8 @@ func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) erro
 	for len(stored) > 0 {
 		n, bytes := putStep(stored)
 		step := stored[:n]
-		if err := s.do(ctx, bytes, func(b *batch) error { return b.put(owner, step) }); err != nil {
+		o := &op{bytes: bytes, cold: cold, run: func(b *batch) error { return b.put(owner, step) }}
+		if err := s.queued(ctx, o); err != nil {
 			return fmt.Errorf("blocks: put: %w", err)
 		}
 		stored = stored[n:]

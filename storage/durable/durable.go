@@ -83,6 +83,17 @@ func Datasync(f *os.File) error {
 // call nothing happens.
 func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
 
+// DirectAlign is what offset, length and place in memory of a write have to be
+// multiples of, in bytes, on a file of OpenDirect: the largest block that disks and
+// file systems ask for (open(2), "O_DIRECT").
+const DirectAlign = 4096
+
+// OpenDirect opens an existing file for writes that go to the disk from the memory
+// they are given, not through the system's page cache. They still need Datasync. It
+// fails where the file system cannot do that; one that wants more than DirectAlign
+// answers a write with EINVAL.
+func OpenDirect(path string) (*os.File, error) { return openDirect(path) }
+
 // Rename moves oldPath to newPath (same file system) and fsyncs the folders of
 // both, so that after it no crash brings the old name back.
 func Rename(oldPath, newPath string) error {

@@ -1,0 +1,139 @@
+package blocks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+const (
+	// cacheBehind is how much of what was written last is left to the system's
+	// page cache, for the members that fetch it next; cacheStep is how much is
+	// let go at a time. A node that takes in more than its memory would else
+	// push the pages of its indexes out, and every block would go into memory
+	// that the system has to find first, which costs more than the copy.
+	cacheBehind = 64 << 20
+	cacheStep   = 8 << 20
+
+	// directBytes is the least of a batch that goes past the page cache. There it is
+	// the copy and the pages that cost, 0.7 ms for a MiB, and past it the wait for the
+	// disk, which is that of the flush; below this the two are alike.
+	directBytes = 1 << 20
+	directAlign = durable.DirectAlign
+)
+
+// active is the segment that is appended to.
+type active struct {
+	number uint32
+	f      *os.File
+	direct *os.File // the same past the page cache; nil: not opened yet
+	seed   uint32
+	size   int64
+	letGo  int64 // the page cache was told to let go of what is before
+}
+
+func (a *active) close() error {
+	err := a.f.Close()
+	if a.direct != nil {
+		err = errors.Join(err, a.direct.Close())
+	}
+	return err
+}
+
+// trimCache lets go of the cached pages of what was written a while ago.
+func (a *active) trimCache() {
+	if n := a.size - cacheBehind - a.letGo; n >= cacheStep {
+		durable.DropCache(a.f, a.letGo, n)
+		a.letGo += n
+	}
+}
+
+// ready empties the memory for a batch. If the batch is to go past the page cache,
+// what is appended will stand in memory as it does in the segment, as far as pages go.
+func (s *Store) ready(ops []*op) {
+	cold, bytes := int64(0), int64(recordSlack)
+	for _, o := range ops {
+		bytes += o.bytes
+		if o.cold {
+			cold += o.bytes
+		}
+	}
+	if !s.direct || cold < s.opts.directBytes || cold < bytes/2 {
+		s.buf = s.memory[:0]
+		return
+	}
+	if need := int(bytes) + directAlign; len(s.memory) < need {
+		s.memory = make([]byte, max(need, min(2*len(s.memory), maxBatchBytes+directAlign)))
+	}
+	at := int(uint64(s.active.size)-place(s.memory)) & (directAlign - 1)
+	s.buf = s.memory[at:at]
+}
+
+// place is where b stands in memory, modulo directAlign.
+func place(b []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) % directAlign
+}
+
+// append writes the batch to the active segment and makes it durable.
+func (s *Store) append() error {
+	if cap(s.buf) > len(s.memory) { // it has grown
+		s.memory = s.buf[:cap(s.buf)]
+	}
+	a := s.active
+	if err := s.write(a, s.buf); err != nil {
+		// Nothing was promised of these bytes. If they can be cut off again the
+		// store is as before; a full disk is no reason to end.
+		if terr := a.f.Truncate(a.size); terr != nil {
+			return s.breakdown(errors.Join(err, terr))
+		}
+		return fmt.Errorf("blocks: write segment: %w", noSpace(err))
+	}
+	if err := durable.Datasync(a.f); err != nil {
+		return s.breakdown(err)
+	}
+	a.size += int64(len(s.buf))
+	a.trimCache()
+	return nil
+}
+
+// write writes b behind the end of the segment. Whole pages of it go past the page cache
+// if it was made for that; the others share theirs with what was there before, and what
+// comes next. They are written in order, so what a killed process leaves is a beginning.
+func (s *Store) write(a *active, b []byte) error {
+	first := int(-a.size & (directAlign - 1)) // bytes up to the next page
+	pages := (len(b) - first) &^ (directAlign - 1)
+	if !s.direct || int64(pages) < s.opts.directBytes || place(b[first:]) != 0 {
+		_, err := a.f.WriteAt(b, a.size)
+		return err
+	}
+	if a.direct == nil {
+		f, err := durable.OpenDirect(a.f.Name())
+		if err != nil {
+			return s.throughCache(a, b, err)
+		}
+		a.direct = f
+	}
+	if _, err := a.f.WriteAt(b[:first], a.size); err != nil {
+		return err
+	}
+	if _, err := a.direct.WriteAt(b[first:first+pages], a.size+int64(first)); errors.Is(err, syscall.EINVAL) {
+		return s.throughCache(a, b, err)
+	} else if err != nil {
+		return err
+	}
+	_, err := a.f.WriteAt(b[first+pages:], a.size+int64(first+pages))
+	return err
+}
+
+// throughCache writes b where the file system cannot go past the page cache, and has
+// all that follows go through it.
+func (s *Store) throughCache(a *active, b []byte, why error) error {
+	s.direct = false
+	s.log.Info("block store writes through the page cache", "dir", s.dir, "err", why)
+	_, err := a.f.WriteAt(b, a.size)
+	return err
+}

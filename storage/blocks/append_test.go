@@ -1,0 +1,105 @@
+package blocks
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// directHere tells whether the file system of dir takes writes past the page cache.
+func directHere(t *testing.T, dir string) bool {
+	t.Helper()
+	path := filepath.Join(dir, "probe")
+	must(t, os.WriteFile(path, nil, filePerm))
+	f, err := durable.OpenDirect(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	page := make([]byte, 2*directAlign)
+	at := -place(page) & (directAlign - 1)
+	_, err = f.WriteAt(page[at:at+directAlign], 0)
+	return err == nil
+}
+
+// Large batches of content that nobody reads soon go past the page cache, between
+// others that do not, and everything is there, now and after a crash.
+func TestColdBlocksAreThereWhicheverWayTheyWent(t *testing.T) {
+	dir := t.TempDir()
+	opts := testOptions()
+	opts.SegmentBytes = 6 << 20
+	s := openWith(t, dir, opts)
+	var all []blocks.Block
+	for k, size := range []int{1 << 20, 10, 1<<20 - 17, directAlign, 700, 1 << 19} {
+		for n := range 5 {
+			blks := makeBlocks(t, uint64(10*k+n), 1+n, size)
+			put := s.PutCold
+			if n == 2 {
+				put = s.Put
+			}
+			must(t, put(t.Context(), "o", blks))
+			all = append(all, blks...)
+			wantHere(t, s, blks...)
+		}
+	}
+	if here := directHere(t, t.TempDir()); here != s.direct {
+		t.Errorf("past the page cache: %v, and the file system can: %v", s.direct, here)
+	}
+	if s.direct && s.active.direct == nil {
+		t.Error("nothing went past the page cache")
+	}
+	wantHere(t, s, all...)
+	wantHere(t, openWith(t, kill(t, dir), opts), all...)
+}
+
+// Where the file system cannot, what is written goes through the page cache.
+func TestWithoutAWayPastThePageCache(t *testing.T) {
+	dir := t.TempDir()
+	opts := testOptions()
+	opts.SegmentBytes = DefaultSegmentBytes
+	s := openWith(t, dir, opts)
+	name := s.active.f.Name()
+	must(t, os.Rename(name, name+".away"))
+	first := makeBlocks(t, 1, 3, 1<<20)
+	must(t, s.PutCold(t.Context(), "o", first))
+	must(t, os.Rename(name+".away", name))
+	if s.direct || s.active.direct != nil {
+		t.Error("it went past the page cache")
+	}
+	second := makeBlocks(t, 2, 3, 1<<20)
+	must(t, s.PutCold(t.Context(), "o", second))
+	wantHere(t, s, append(first, second...)...)
+}
+
+// A write that fails leaves nothing, and the store as it was.
+func TestAFailedWritePastThePageCacheLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	opts := testOptions()
+	opts.SegmentBytes = DefaultSegmentBytes
+	s := openWith(t, dir, opts)
+	if !directHere(t, t.TempDir()) {
+		t.Skip("the file system has no way past the page cache")
+	}
+	size := s.active.size
+	broken, err := os.Open(s.active.f.Name()) // not for writing
+	must(t, err)
+	s.active.direct = broken
+	lost, good := makeBlocks(t, 1, 3, 1<<20), makeBlocks(t, 2, 3, 1<<20)
+	if err := s.PutCold(t.Context(), "o", lost); err == nil {
+		t.Fatal("no error")
+	}
+	end, err := s.active.f.Seek(0, io.SeekEnd)
+	if must(t, err); end != size {
+		t.Errorf("%d bytes are left", end-size)
+	}
+	must(t, broken.Close())
+	s.active.direct = nil
+	must(t, s.PutCold(t.Context(), "o", good))
+	wantGone(t, s, lost...)
+	wantHere(t, s, good...)
+}
