@@ -18,8 +18,9 @@ type rolling struct {
 	truncated bool
 }
 
-// passRolled is how many rows of one prefix are passed before the rest is skipped.
-const passRolled = 8
+// passRolled is how many rows of one prefix are passed before the rest is skipped: a
+// skip within one walk costs what few rows cost.
+const passRolled = 1
 
 // rolledUp is what a key is rolled up into, "" when it is not.
 func (w *rolling) rolledUp(k string) string {
@@ -57,39 +58,57 @@ func (w *rolling) walk(from key, take func(row, value []byte) error) error {
 	if begin := w.at(w.prefix); bytes.Compare(from, begin) < 0 {
 		from = begin
 	}
-	end := w.at(w.prefix).end()
-	entries := 0
-	for bytes.Compare(from, end) < 0 {
-		passed, skip := 0, false
-		err := w.r.Scan(from, end, false, func(row, value []byte) (bool, error) {
-			name, err := w.nameOf(row)
-			if err != nil {
-				return false, err
+	entries, passed := 0, 0
+	return walk(w.r, from, w.at(w.prefix).end(), func(row, value []byte) (on key, more bool, err error) {
+		name, err := w.nameOf(row)
+		if err != nil {
+			return nil, false, err
+		}
+		up := w.rolledUp(name)
+		if up != "" && w.rolled && up == w.last {
+			if passed++; passed == passRolled {
+				on = w.at(w.last).end()
 			}
-			up := w.rolledUp(name)
-			if up != "" && w.rolled && up == w.last {
-				passed++
-				skip = passed == passRolled
-				return !skip, nil
-			}
-			passed = 0
-			if entries == w.limit {
-				w.truncated = true
-				return false, nil
-			}
-			entries++
-			w.last, w.rolled = name, up != ""
-			if w.rolled {
-				w.last = up
-				w.prefixes = append(w.prefixes, up)
-				return true, nil
-			}
-			return true, take(row, value)
+			return on, true, nil
+		}
+		passed = 0
+		if entries == w.limit {
+			w.truncated = true
+			return nil, false, nil
+		}
+		entries++
+		w.last, w.rolled = name, up != ""
+		if w.rolled {
+			w.last = up
+			w.prefixes = append(w.prefixes, up)
+			return nil, true, nil
+		}
+		return nil, true, take(row, value)
+	})
+}
+
+// walker is a Reader whose walks may skip rows at less than a Scan for each time.
+type walker interface {
+	Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error
+}
+
+// walk calls fn for the rows of [from, end) in order, where fn may say from which later
+// one on: nil is the next.
+func walk(r Reader, from, end key, fn func(row, value []byte) (on key, more bool, err error)) error {
+	if w, ok := r.(walker); ok {
+		return w.Walk(from, end, func(row, value []byte) ([]byte, bool, error) { return fn(row, value) })
+	}
+	for from != nil && bytes.Compare(from, end) < 0 {
+		next := key(nil)
+		err := r.Scan(from, end, false, func(row, value []byte) (bool, error) {
+			on, more, err := fn(row, value)
+			next = on
+			return more && on == nil, err
 		})
-		if err != nil || !skip {
+		if err != nil {
 			return err
 		}
-		from = w.at(w.last).end()
+		from = next
 	}
 	return nil
 }

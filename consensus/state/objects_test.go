@@ -202,7 +202,7 @@ func TestPrefixesAreSkipped(t *testing.T) {
 	}
 }
 
-// counting counts the rows that scans read.
+// counting counts the rows that scans read; it is no walker.
 type counting struct {
 	Reader
 	rows int

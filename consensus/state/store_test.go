@@ -49,6 +49,29 @@ func (m *memory) Scan(lower, upper []byte, reverse bool, fn func(k, v []byte) (b
 	}
 }
 
+// Walk implements walker.
+func (m *memory) Walk(lower, upper []byte, fn func(k, v []byte) (on []byte, more bool, err error)) error {
+	it := m.txn.Root().Iterator()
+	it.SeekLowerBound(lower)
+	for {
+		k, v, ok := it.Next()
+		if !ok || bytes.Compare(k, upper) >= 0 {
+			return nil
+		}
+		on, more, err := fn(k, v.([]byte))
+		if err != nil || !more {
+			return err
+		}
+		if on != nil {
+			if bytes.Compare(on, k) <= 0 {
+				return errors.New("a walk goes back")
+			}
+			it = m.txn.Root().Iterator()
+			it.SeekLowerBound(on)
+		}
+	}
+}
+
 // row is one key with its value.
 type row struct{ key, value string }
 

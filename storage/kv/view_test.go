@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -384,4 +385,67 @@ func cpu(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// A walk meets what a Scan from each of the keys meets that it is told to go on with.
+func TestWalkGoesOnWhereItIsTold(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, t.TempDir())
+	r := rand.New(rand.NewPCG(7, 9))
+	tx := s.Begin()
+	for range 2_000 {
+		must(tx.Set(binary.BigEndian.AppendUint16(nil, uint16(r.Uint32())), []byte{1}))
+	}
+	must(tx.Commit(false))
+	v := s.View()
+	defer v.Close()
+	later := s.Begin() // a walk shows the state of its view
+	must(later.Set([]byte{0, 0, 0}, nil))
+	must(later.Commit(false))
+	for range 200 {
+		lower, upper := binary.BigEndian.AppendUint16(nil, uint16(r.Uint32())), binary.BigEndian.AppendUint16(nil, uint16(r.Uint32()))
+		// Where to go on after the n-th key, and where to end.
+		jumps, end := map[int][]byte{}, r.IntN(300)
+		for range r.IntN(30) {
+			jumps[r.IntN(300)] = binary.BigEndian.AppendUint16(nil, uint16(r.Uint32()))
+		}
+		after := func(n int, key []byte) []byte {
+			if on := jumps[n]; bytes.Compare(on, key) > 0 {
+				return on
+			}
+			return nil
+		}
+		var got, want [][]byte
+		must(v.Walk(lower, upper, func(key, value []byte) (on []byte, more bool, err error) {
+			if len(value) != 1 {
+				t.Errorf("the value of %x is %x", key, value)
+			}
+			got = append(got, bytes.Clone(key))
+			return after(len(got), key), len(got) < end, nil
+		}))
+		for from := lower; from != nil && bytes.Compare(from, upper) < 0; {
+			var next []byte
+			must(v.Scan(from, upper, false, func(key, _ []byte) (bool, error) {
+				want = append(want, bytes.Clone(key))
+				next = after(len(want), key)
+				return next == nil && len(want) < end, nil
+			}))
+			from = next
+			if len(want) >= max(end, 1) {
+				break
+			}
+		}
+		if !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Fatalf("[%x, %x): %d keys, and %d by scans", lower, upper, len(got), len(want))
+		}
+	}
+	broken := errors.New("broken")
+	if err := v.Walk(nil, nil, func(_, _ []byte) ([]byte, bool, error) { return nil, true, broken }); !errors.Is(err, broken) {
+		t.Error("its own error:", err)
+	}
 }

@@ -93,7 +93,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.million, "million", 0, "pins in the lists and the start of the group million")
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
-	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group objects")
+	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group keys")
 	flags.IntVar(&asked.parts, "parts", 0, "parts of the upload that is completed")
 	flags.IntVar(&asked.kills, "kills", 0, "leaders that are killed")
 	flags.DurationVar(&asked.soak, "soak", 0, "steady work for so long")
@@ -168,6 +168,7 @@ func run(ctx context.Context, s settings) error {
 		{"content", measureContent},
 		{"large", measureLarge},
 		{"objects", measureObjects},
+		{"keys", measureKeys},
 		{"uploads", measureUploads},
 		{"memory", measureMemory},
 		{"outage", measureOutage},

@@ -119,7 +119,6 @@ func measureObjects(b *bench) {
 			return request{http.MethodGet, fmt.Sprintf("%s/large/%08d", s.bucket, n%4), nil, http.StatusOK}
 		},
 	}, largeObject)
-	s.measureLists(to)
 	s.measureCopies(to)
 
 	single := newStore(b, harness.Options{Nodes: 1})
@@ -164,8 +163,10 @@ func measureMemory(b *bench) {
 	}.print()
 }
 
-// measureLists lists a bucket with many keys.
-func (s *store) measureLists(to service) {
+// measureKeys lists a bucket with many keys.
+func measureKeys(b *bench) {
+	s := newStore(b, harness.Options{})
+	to := s.at(s.cluster.Followers()[0])
 	l := load{clients: objectClients, count: s.b.keys, make: func(n int) request {
 		return request{http.MethodPut, fmt.Sprintf("%s/list/%03d/%08d", s.bucket, n%1000, n), []byte{}, http.StatusOK}
 	}}
