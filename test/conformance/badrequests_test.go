@@ -395,6 +395,7 @@ func (a *answers) finish(t *testing.T, all int) {
 // against those that are written down and the hash of the state against what it
 // was before.
 func TestBadInputChangesNothing(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	s := newService(t, c, "bad@example.org")
 	t.Run("A38 A39 what is accepted", func(t *testing.T) { testOddInput(s.as(t)) })

@@ -20,6 +20,7 @@ import (
 // they arrive from any node (acceptance rows 157 and 194). What verifies is another
 // implementation than the one that encodes.
 func TestBao(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "bao@example.org")
 	o.ok(200, "PUT", "/bao", nil)

@@ -68,6 +68,7 @@ func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...stri
 // TestCorsOfABucket has an account let the scripts of a page use a bucket, and looks
 // what the page sees of it and of what is others', on every node.
 func TestCorsOfABucket(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{Env: []string{"HOLDFAST_API_ORIGINS=https://console.example"}})
 	bucket := "cors" + randomName()
 	x := g.tool(t)

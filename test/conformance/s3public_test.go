@@ -274,6 +274,7 @@ func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 // Stock tools make buckets public with the words that they have for it, and put objects
 // into them.
 func TestStockToolsMakeBucketsPublic(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
 	o := &objects{t: t, cluster: g.cluster, token: g.key.Token, turn: &atomic.Int64{}}
 	isPublic := func(x *tool, bucket string, want bool) {

@@ -189,6 +189,7 @@ func (l listResult) prefixes() (all []string) {
 // TestObjectGateway holds the rows of the object gateway (126 to 234) against
 // three nodes, each call at the next one.
 func TestObjectGateway(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "objects@example.org")
 	for _, sub := range []struct {

@@ -46,6 +46,7 @@ func (g gateway) sdk(n *harness.Node) *s3.Client {
 // TestStockS3SDKs drives the SDKs that programs are built with against a node that
 // does not lead.
 func TestStockS3SDKs(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
 	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
 	t.Run("checksums of parts", func(t *testing.T) { testPartSums(t, g) })

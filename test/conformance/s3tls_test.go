@@ -27,6 +27,7 @@ import (
 // TestStockS3ToolsOverTLS is for what tools send over HTTPS alone: bodies in chunks
 // with a checksum behind them, signed or not, and without a length.
 func TestStockS3ToolsOverTLS(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	n := c.Nodes[0]
 	g := gateway{cluster: c, node: n, key: n.UserKey("tls@example.org")}

@@ -24,6 +24,7 @@ import (
 // TestVersionsOfObjects goes through the rules of versioning, each request at another
 // node than the one before.
 func TestVersionsOfObjects(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "versions@example.org")
 	c.Leader().CLI("user", "quota", "versions@example.org", "unlimited")
@@ -440,6 +441,7 @@ func testManyVersionsDeleted(t *testing.T, o *objects) {
 
 // TestStockToolsUseVersions drives what people use for versions.
 func TestStockToolsUseVersions(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
 	t.Run("aws", func(t *testing.T) { testAWSVersions(t, g) })
 	t.Run("rclone", func(t *testing.T) { testRcloneVersions(t, g) })

@@ -20,10 +20,16 @@ const diskSize = 512
 // onDisks starts three nodes, each on a disk of its own.
 func onDisks(t *testing.T, env ...string) (*harness.Cluster, []*disk) {
 	t.Helper()
+	return onDisksOf(t, diskSize, env...)
+}
+
+// onDisksOf is onDisks of so many MiB each.
+func onDisksOf(t *testing.T, size int, env ...string) (*harness.Cluster, []*disk) {
+	t.Helper()
 	var disks []*disk
 	var folders []string
 	for range 3 {
-		d := newDisk(t, diskSize)
+		d := newDisk(t, size)
 		disks, folders = append(disks, d), append(folders, filepath.Join(d.at, "n"))
 		if err := os.Mkdir(folders[len(folders)-1], 0o700); err != nil {
 			t.Fatal(err)
