@@ -62,7 +62,8 @@ type DAGs interface {
 	// is not known.
 	Leaf(data, sum []byte) (block.Block, error)
 	// Import cuts what r has into blocks and hands them over in batches of about so
-	// many bytes, children before parents.
+	// many bytes, children before parents. If r has a method FlushWith it is given a call
+	// that hands over what there is, for its Read.
 	Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (root cid.Cid, size uint64, err error)
 	// Join returns the nodes over parts, children before parents.
 	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)

@@ -31,6 +31,9 @@ const (
 	slowWait  = 3 * time.Second
 	// slowEvery is how often those that wait look for slow ones.
 	slowEvery = 500 * time.Millisecond
+	// giveWayAfter is how long bodies may wait behind their first pieces while others wait
+	// to begin: of bodies that come at a usual pace the memory is there sooner.
+	giveWayAfter = time.Second
 )
 
 var errSlow = state.Errorf(state.CodeLimited, "the content comes slowly, and others wait for the memory that it has")
@@ -50,62 +53,167 @@ type Hashed interface {
 	Blake3() []byte
 }
 
-// bodies is the memory of all bodies of a node.
+// bodies is the memory of all bodies of a node. The first pieces of bodies have a part of
+// it for themselves, so that small bodies do not wait behind large ones.
 type bodies struct {
-	room *semaphore.Weighted // in bytes
+	first, rest share
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards what follows, and wanted and none of the shares. It is never held while calling out.
 	mu     sync.Mutex
 	read   map[*memory]struct{} // those that are being read
-	wanted int64                // bytes that some of them wait for
-	none   time.Time            // when too few of them were slow, last
+	claims map[*claim]struct{}  // of those that wait for memory of rest
+	idle   int64                // bytes of rest that they have meanwhile
+	gave   time.Time            // when some were last looked for that give way
 }
 
+// share is a part of the memory for bodies.
+type share struct {
+	room *semaphore.Weighted
+	size int64 // of room, in bytes
+
+	wanted int64     // bytes that bodies wait for
+	none   time.Time // when too few of them were slow, last
+}
+
+// claim is a body that waits for memory of rest.
+type claim struct {
+	m      *memory
+	first  int64 // bytes that it has of first
+	has    int64 // and of rest
+	begins bool  // it is in its first chunk
+	since  time.Time
+	refuse context.CancelFunc
+}
+
+// firstPart is the part of all memory that is for first pieces.
+const firstPart = 8
+
 func newBodies(size int64) *bodies {
-	return &bodies{room: semaphore.NewWeighted(size), read: map[*memory]struct{}{}}
+	first := size / firstPart
+	return &bodies{
+		first: share{room: semaphore.NewWeighted(first), size: first},
+		rest:  share{room: semaphore.NewWeighted(size - first), size: size - first},
+		read:  map[*memory]struct{}{}, claims: map[*claim]struct{}{},
+	}
 }
 
 // open returns the memory of a body that is read from now on, until leave. end ends
 // ctx, with a reason.
 func (o *bodies) open(ctx context.Context, end context.CancelCauseFunc, body io.Reader, turn uint64) *memory {
-	m := &memory{ctx: ctx, end: end, of: o, body: body, turn: turn}
+	m := &memory{ctx: ctx, end: end, of: o, body: body, turn: turn, begins: true}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.read[m] = struct{}{}
 	return m
 }
 
-// wait waits for n bytes until ctx ends, and ends slow bodies meanwhile.
-func (o *bodies) wait(ctx context.Context, n int64) error {
-	o.want(n)
-	defer o.want(-n)
+// wait waits for n bytes of a share until ctx ends. Meanwhile it ends slow bodies that
+// have some of it, and has others give way.
+func (o *bodies) wait(ctx context.Context, p *share, n int64) error {
+	o.want(p, n)
+	defer o.want(p, -n)
 	ctx, cancel := context.WithCancel(ctx)
 	var look sync.WaitGroup
 	look.Go(func() {
 		for more := true; more; more = sleep(ctx, slowEvery) {
-			for _, m := range o.slow(time.Now()) {
+			now := time.Now()
+			for _, m := range o.slow(p, now) {
 				m.interrupt()
+			}
+			if p == &o.first {
+				o.giveWay(now)
 			}
 		}
 	})
-	err := o.room.Acquire(ctx, n)
+	err := p.room.Acquire(ctx, n)
 	cancel()
 	look.Wait()
 	return err
 }
 
-func (o *bodies) want(n int64) {
+func (o *bodies) want(p *share, n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.wanted += n
+	p.wanted += n
 }
 
-// slow chooses the slowest bodies that together have what others wait for, or all slow
-// ones if that is less. Each is chosen once.
-func (o *bodies) slow(now time.Time) (chosen []*memory) {
+// enter notes that a body waits for memory of rest; refuse ends that.
+func (o *bodies) enter(m *memory, refuse context.CancelFunc) *claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now.Sub(o.none) < slowEvery/2 { // somebody else has just looked
+	c := &claim{m: m, first: m.has(&o.first), has: m.has(&o.rest), begins: m.begins, since: time.Now(), refuse: refuse}
+	o.claims[c] = struct{}{}
+	o.idle += c.has
+	o.unlock()
+	return c
+}
+
+func (o *bodies) exit(c *claim) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.remove(c)
+	o.unlock()
+}
+
+// remove takes a claim out, if it is there still. The caller has mu.
+func (o *bodies) remove(c *claim) {
+	if _, ok := o.claims[c]; ok {
+		delete(o.claims, c)
+		o.idle -= c.has
+	}
+}
+
+// unlock refuses bodies that wait while all that others can give back may be less than
+// what one of them waits for, which is a chunk at the most: they would wait for each
+// other. The caller has mu.
+func (o *bodies) unlock() {
+	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
+		o.refuseOne(func(c *claim) bool { return c.has > 0 })
+	}
+}
+
+// giveWay refuses bodies that have waited for a while behind their first pieces, where
+// others that begin need the room of those.
+func (o *bodies) giveWay(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Sub(o.gave) < slowEvery/2 { // somebody else has just looked
+		return
+	}
+	o.gave = now
+	for missing := o.first.wanted; missing > 0; missing -= firstPiece {
+		if !o.refuseOne(func(c *claim) bool { return c.first > 0 && now.Sub(c.since) >= giveWayAfter }) {
+			return
+		}
+	}
+}
+
+// refuseOne refuses the youngest of some bodies that wait, of those in their first chunk
+// if there are any: the least was sent for nothing. It tells whether there was one. The
+// caller has mu.
+func (o *bodies) refuseOne(of func(*claim) bool) bool {
+	var one *claim
+	for c := range o.claims {
+		switch {
+		case !of(c):
+		case one == nil, c.begins && !one.begins, c.begins == one.begins && c.m.turn > one.m.turn:
+			one = c
+		}
+	}
+	if one == nil {
+		return false
+	}
+	one.refuse()
+	o.remove(one)
+	return true
+}
+
+// slow chooses the slowest bodies that together have what others wait for of a share, or
+// all slow ones if that is less. Each is chosen once.
+func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Sub(p.none) < slowEvery/2 { // somebody else has just looked
 		return nil
 	}
 	type candidate struct {
@@ -114,9 +222,10 @@ func (o *bodies) slow(now time.Time) (chosen []*memory) {
 		has    int64
 	}
 	var slow []candidate
-	missing := o.wanted
+	missing := p.wanted
 	for m := range o.read {
-		waited, has, ends := m.pace(now)
+		has := m.has(p)
+		waited, ends := m.pace(now)
 		switch {
 		case ends:
 			missing -= has // it comes back soon
@@ -135,7 +244,7 @@ func (o *bodies) slow(now time.Time) (chosen []*memory) {
 		chosen, missing = append(chosen, c.m), missing-c.has
 	}
 	if missing > 0 {
-		o.none = now
+		p.none = now
 	}
 	return chosen
 }
@@ -148,10 +257,13 @@ type memory struct {
 	body io.Reader
 	turn uint64
 
+	begins bool // it is in its first chunk; of the goroutine that reads it
+
 	// mu guards what follows. It is held while the body is interrupted, which is what
 	// leave waits for, and comes after that of bodies.
 	mu     sync.Mutex
-	held   int64 // ever taken
+	begun  int64 // bytes of its first piece, if those are of first
+	held   int64 // ever taken of the rest
 	handed int64 // of it, handed on: whoever has it releases it
 	left   bool  // nothing is read any more
 	slow   bool  // chosen to be ended
@@ -162,24 +274,91 @@ type memory struct {
 	since  time.Time     // the client is waited for; zero: it is not
 }
 
-// take waits for n bytes. Bodies that wait may have some already, so that all of them
-// would wait for ever: each waits for a time of its own, and what one that is refused
-// gives back lets others go on.
-func (m *memory) take(n int64) error {
-	if !m.of.room.TryAcquire(n) {
-		ctx, cancel := context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
+// has is how much of a share it has and has not handed on.
+func (m *memory) has(p *share) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p == &m.of.first {
+		return m.begun
+	}
+	return m.held - m.handed
+}
+
+// begin waits for the first piece of the body, and returns how much of it is of rest.
+func (m *memory) begin() (paid int, err error) {
+	o := m.of
+	begun, held := int64(firstPiece), int64(0)
+	switch {
+	case o.first.room.TryAcquire(firstPiece):
+	case o.rest.room.TryAcquire(firstPiece):
+		begun, held = 0, firstPiece
+	default:
+		ctx, cancel := m.patience()
 		defer cancel()
-		if m.of.wait(ctx, n) != nil {
-			if err := m.ctx.Err(); err != nil {
-				return err
-			}
-			return state.Errorf(state.CodeLimited, "too much content arrives at this node at once")
+		if o.wait(ctx, &o.first, firstPiece) != nil {
+			return 0, m.refused()
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held += n
+	m.begun, m.held = begun, held
+	return int(held), nil
+}
+
+// endFirst gives the first piece back, when there is memory of rest or nothing is left.
+func (m *memory) endFirst() {
+	m.mu.Lock()
+	n := m.begun
+	m.begun = 0
+	m.mu.Unlock()
+	m.of.first.room.Release(n)
+}
+
+// try takes n bytes if they are there.
+func (m *memory) try(n int64) bool {
+	if !m.of.rest.room.TryAcquire(n) {
+		return false
+	}
+	m.took(n)
+	return true
+}
+
+// take waits for n bytes. Bodies that wait may have some already: before all of them
+// would wait for each other one is refused.
+func (m *memory) take(n int64) error {
+	if m.try(n) {
+		return nil
+	}
+	o := m.of
+	ctx, cancel := m.patience()
+	defer cancel()
+	c := o.enter(m, cancel)
+	err := o.wait(ctx, &o.rest, n)
+	o.exit(c)
+	if err != nil {
+		return m.refused()
+	}
+	m.took(n)
 	return nil
+}
+
+func (m *memory) took(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held += n
+}
+
+// patience bounds a wait for memory, for each body by a time of its own.
+func (m *memory) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
+}
+
+// refused is why no memory came.
+func (m *memory) refused() error {
+	if err := m.ctx.Err(); err != nil {
+		return err
+	}
+	return state.Errorf(state.CodeLimited, "too much content arrives at this node at once")
 }
 
 // hand hands on up to n bytes of what is there, and returns how many: they are to be
@@ -193,10 +372,13 @@ func (m *memory) hand(n int64) int64 {
 }
 
 // release gives bytes back that were handed on.
-func (m *memory) release(n int64) { m.of.room.Release(n) }
+func (m *memory) release(n int64) { m.of.rest.room.Release(n) }
 
 // free gives back all that was not handed on.
-func (m *memory) free() { m.release(m.hand(math.MaxInt64)) }
+func (m *memory) free() {
+	m.release(m.hand(math.MaxInt64))
+	m.endFirst()
+}
 
 // Read reads from the client, and notes how long it is waited for.
 func (m *memory) Read(b []byte) (int, error) {
@@ -236,16 +418,16 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// pace tells how long the client has been waited for, for less than slowBytes, what
-// the body has, and whether it is chosen to be ended.
-func (m *memory) pace(now time.Time) (waited time.Duration, has int64, ends bool) {
+// pace tells how long the client has been waited for, for less than slowBytes, and
+// whether the body is chosen to be ended.
+func (m *memory) pace(now time.Time) (waited time.Duration, ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	waited = m.waited
 	if !m.since.IsZero() {
 		waited += now.Sub(m.since)
 	}
-	return waited, m.held - m.handed, m.slow
+	return waited, m.slow
 }
 
 func (m *memory) choose() {
@@ -270,9 +452,15 @@ func (m *memory) interrupt() {
 // first reads the first chunk of a body; more: it is longer than that, and data has
 // one byte of what follows.
 func (m *memory) first() (data []byte, more bool, err error) {
-	n := 0
+	n, paid := 0, 0 // bytes of rest
 	for size := firstPiece; ; size = min(pieceGrowth*size, ChunkSize+1) {
-		if err := m.take(int64(size - len(data))); err != nil {
+		if size == firstPiece {
+			paid, err = m.begin()
+		} else if err = m.take(int64(size - paid)); err == nil {
+			paid = size
+			m.endFirst()
+		}
+		if err != nil {
 			return nil, false, err
 		}
 		buf := make([]byte, size)
@@ -287,6 +475,7 @@ func (m *memory) first() (data []byte, more bool, err error) {
 			return nil, false, err
 		}
 		if n > ChunkSize {
+			m.begins = false
 			return data, true, nil
 		}
 	}
@@ -311,12 +500,18 @@ func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 // ended tells the end of a body from a failure of it.
 func ended(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) }
 
-// rest reads a body whose beginning has been read, and takes memory for each chunk.
+// rest reads a body whose beginning has been read, and takes memory for each chunk. Where
+// there is none, it has what was read before handed on first: a body that waits for memory
+// has none then, and nobody waits for it.
 type rest struct {
 	m     *memory
 	first []byte
 	paid  int // bytes that may be read before more memory is taken
+	flush func() error
 }
+
+// FlushWith takes a call that hands on what has been read.
+func (r *rest) FlushWith(flush func() error) { r.flush = flush }
 
 // Read implements io.Reader.
 func (r *rest) Read(b []byte) (int, error) {
@@ -331,8 +526,15 @@ func (r *rest) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	if r.paid == 0 {
-		if err := r.m.take(ChunkSize); err != nil {
-			return 0, err
+		if !r.m.try(ChunkSize) {
+			if r.flush != nil {
+				if err := r.flush(); err != nil {
+					return 0, err
+				}
+			}
+			if err := r.m.take(ChunkSize); err != nil {
+				return 0, err
+			}
 		}
 		r.paid = ChunkSize
 	}

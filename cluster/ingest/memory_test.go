@@ -115,6 +115,76 @@ func TestTricklingBodiesGiveWayToOthers(t *testing.T) {
 	}
 }
 
+// Many bodies that have come half way, all of them fast, do not wait for each other:
+// where they would a few are refused at once, the youngest, and all others are stored.
+func TestBodiesDoNotWaitForEachOther(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		const clients = 100 // 257 KiB each is more than there is
+		began := time.Now()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var refused []int
+		half, rest := make(chan struct{}), bytesOf(3, 200<<10)
+		for i := range clients {
+			all.Go(func() {
+				body := io.MultiReader(bytes.NewReader(bytesOf(byte(i), 400<<10)), waitFor(half), bytes.NewReader(rest))
+				s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 1})
+				switch {
+				case err == nil:
+					s.Done(false)
+				case errors.Is(err, state.ErrLimited):
+					mu.Lock()
+					defer mu.Unlock()
+					refused = append(refused, i)
+				default:
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // one after the other
+		}
+		close(half)
+		all.Wait()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("they wait for %s", took)
+		}
+		if len(refused) > clients/2 {
+			t.Errorf("%d of %d are refused", len(refused), clients)
+		}
+		if slices.Contains(refused, 0) {
+			t.Error("the first one is refused")
+		}
+		w.wantClean()
+	}, func(o *Options) { o.Memory = 16 << 20 })
+}
+
+// Large bodies that come at the same pace are all stored, though what they would have
+// before they hand anything on is more than there is.
+func TestLargeBodiesInStepAreAllStored(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				body := io.LimitReader(newTrickle(i, 10*time.Millisecond, 64<<10), 8<<20)
+				s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.Done(false)
+			})
+		}
+		all.Wait()
+		w.wantClean()
+	}, func(o *Options) { o.Memory = 16 << 20 })
+}
+
+// waitFor is a reader without bytes that ends when the channel is closed.
+func waitFor(ch <-chan struct{}) io.Reader { return waiting(ch) }
+
+type waiting <-chan struct{}
+
+func (w waiting) Read([]byte) (int, error) { <-w; return 0, io.EOF }
+
 // Clients that send 100 KB a second are not cut for others, and slower ones are not
 // while there is memory for all.
 func TestSteadyBodiesAreNotCut(t *testing.T) {

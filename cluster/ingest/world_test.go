@@ -591,7 +591,7 @@ func (w *world) wantClean() {
 		for name, m := range map[string]struct {
 			*semaphore.Weighted
 			all int64
-		}{"bodies": {n.bodies.room, n.opts.Memory}, "arriving": {n.arriving, n.opts.Arriving}} {
+		}{"first pieces": {n.bodies.first.room, n.bodies.first.size}, "bodies": {n.bodies.rest.room, n.bodies.rest.size}, "arriving": {n.arriving, n.opts.Arriving}} {
 			if !m.TryAcquire(m.all) {
 				w.Errorf("node %s: memory of %s is not given back", id, name)
 				continue

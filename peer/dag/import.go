@@ -34,11 +34,21 @@ func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (r
 	return ImportBatches(ctx, r, importBatch, put)
 }
 
+// Flusher is a reader that may want what has been cut of it to be handed over at once,
+// because it cannot go on before: FlushWith gives it a call for that, which is good within
+// its Read. It fails as put does.
+type Flusher interface {
+	FlushWith(flush func() error)
+}
+
 // ImportBatches is Import with batches that are handed over as soon as they have so
-// many bytes.
+// many bytes, or a Flusher wants it.
 func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
 	counted := &countingReader{ctx: ctx, r: r}
 	sink := &sink{put: put, full: batch}
+	if f, ok := r.(Flusher); ok {
+		f.FlushWith(sink.flush)
+	}
 	params := helpers.DagBuilderParams{
 		Maxlinks:   LinksPerNode,
 		RawLeaves:  true,
