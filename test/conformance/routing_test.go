@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -77,7 +78,7 @@ func TestRootsAreFoundThroughTheDHT(t *testing.T) {
 		harness.Eventually(t, pinnedWithin, "all nodes that hold "+root.String()+" are found", func() (bool, error) {
 			var err error
 			all, err = holders(root)
-			return err == nil && len(all) == len(c.Nodes), fmt.Errorf("%d are found, %v", len(all), err)
+			return err == nil && len(all) == len(c.Nodes), errors.Join(fmt.Errorf("%d are found", len(all)), err)
 		})
 		return all
 	}

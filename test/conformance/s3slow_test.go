@@ -35,9 +35,9 @@ const (
 	otherPuts     = 4 // clients that are not slow
 	otherObject   = 64 << 10
 
-	// Clients that send some of a body at once and then hardly anything: each has a
+	// Clients that send some of a body at once and then hardly anything: each wants a
 	// MiB of the 96 for all bodies of a node, and is one to be waited for.
-	trickling     = 120
+	trickling     = 420
 	trickledFirst = 400 << 10
 	trickleEvery  = time.Second // a byte
 	trickleFor    = 30 * time.Second
