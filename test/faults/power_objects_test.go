@@ -126,23 +126,10 @@ func TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.acked) >= wanted, fmt.Errorf("%d are", len(s.acked))
 	})
-	for _, d := range disks {
-		writePair(t, d)
-	}
-	for _, n := range c.Nodes {
-		n.Kill()
-	}
-	for _, d := range disks {
-		d.cutPower()
-	}
-	cancel()
-	if err := writers.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range disks {
-		d.mount()
-		wantPair(t, d)
-	}
+	powerGoes(t, c, disks, func() error {
+		cancel()
+		return writers.Wait()
+	})
 	for _, n := range c.Nodes {
 		n.Restart()
 	}

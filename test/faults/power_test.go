@@ -49,25 +49,12 @@ func TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes(t *testing.T) {
 	posting := make(chan error, 1)
 	go func() { posting <- l.post(ctx, 1<<30) }()
 	l.more(t, 1000, healWithin)
-	// What proves that the disks do lose something.
-	for _, d := range disks {
-		writePair(t, d)
-	}
-	for _, n := range c.Nodes {
-		n.Kill()
-	}
-	for _, d := range disks {
-		d.cutPower()
-	}
-	cancel()
-	if err := <-posting; err != nil {
-		t.Fatal(err)
-	}
-	source.Close() // from now on there is only what the nodes have
-	for _, d := range disks {
-		d.mount()
-		wantPair(t, d)
-	}
+	powerGoes(t, c, disks, func() error {
+		cancel()
+		err := <-posting
+		source.Close() // from now on there is only what the nodes have
+		return err
+	})
 	began := time.Now()
 	for _, n := range c.Nodes {
 		n.Restart()
@@ -79,6 +66,29 @@ func TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes(t *testing.T) {
 		t.Error("no pin was pinned before the power went: the content shows nothing")
 	}
 	readPinned(t, l)
+}
+
+// powerGoes kills all nodes at once, has their disks lose what was not flushed, and waits
+// for the clients to end.
+func powerGoes(t *testing.T, c *harness.Cluster, disks []*disk, clients func() error) {
+	t.Helper()
+	// What proves that the disks do lose something.
+	for _, d := range disks {
+		writePair(t, d)
+	}
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	for _, d := range disks {
+		d.cutPower()
+	}
+	if err := clients(); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range disks {
+		d.mount()
+		wantPair(t, d)
+	}
 }
 
 // readPinned reads the content of pins that are pinned.
