@@ -12,7 +12,7 @@ import (
 )
 
 // certificateEvery is how often a certificate's files are looked at for a new one.
-const certificateEvery = time.Minute
+const certificateEvery = 5 * time.Second
 
 // certificate is a pair of files that may be renewed while the node runs.
 type certificate struct {

@@ -26,8 +26,8 @@ import (
 )
 
 // certificateWithin bounds how long a node may take to look at the files of its
-// certificate again: it does so once a minute.
-const certificateWithin = 2 * time.Minute
+// certificate again: it does so every five seconds.
+const certificateWithin = 30 * time.Second
 
 // pair is the certificate of a node for 127.0.0.1 and its key, files that the
 // test replaces.
