@@ -108,8 +108,8 @@ func writeBlock(w io.Writer, data []byte) error {
 }
 
 // readResponse reads the response for one CID; data is nil unless status is
-// statusFound.
-func readResponse(r io.Reader) (status byte, data []byte, err error) {
+// statusFound, and else in memory that lend gives.
+func readResponse(r io.Reader, lend func(bytes int) []byte) (status byte, data []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:1]); err != nil {
 		return 0, nil, fmt.Errorf("response: %w", noEOF(err))
@@ -128,7 +128,7 @@ func readResponse(r io.Reader) (status byte, data []byte, err error) {
 	if n > MaxBlock {
 		return 0, nil, fmt.Errorf("%w: block of %d bytes", errFrame, n)
 	}
-	data = make([]byte, n)
+	data = lend(int(n))
 	if _, err := io.ReadFull(r, data); err != nil {
 		return 0, nil, fmt.Errorf("response: %w", noEOF(err))
 	}

@@ -43,6 +43,7 @@ var ErrBadBlock = errors.New("block does not match its hash")
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	size := min(max((len(cids)+requestsAtOnce-1)/requestsAtOnce, minRequestCIDs), maxRequestCIDs)
 	pull := pull{fn: fn}
+	take := taker{lend: fresh, take: pull.deliver}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -57,7 +58,7 @@ func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn 
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if rest, err := p.pullPart(ctx, member, part, &pull); err != nil || len(rest) > 0 {
+			if rest, err := p.pullPart(ctx, member, part, take); err != nil || len(rest) > 0 {
 				pull.fail(rest, err)
 				if err != nil {
 					cancel() // one reason is enough; the parts on their way end too
@@ -75,6 +76,32 @@ func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn 
 	return pull.missing, nil
 }
 
+// ReadBlock asks one member for one block, whose hash it checks. The bytes are in
+// memory that lend gives; what it gave before its last call is not used.
+// ipld.ErrNotFound says that the member has not got the block.
+func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend func(bytes int) []byte) (data []byte, err error) {
+	missing, err := p.pullPart(ctx, member, []cid.Cid{c}, taker{lend: lend, take: func(_ cid.Cid, b []byte) error {
+		data = b
+		return nil
+	}})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("peer: block from %s: %w", member, err)
+	case len(missing) > 0:
+		return nil, ipld.ErrNotFound{Cid: c}
+	}
+	return data, nil
+}
+
+// taker takes the blocks that a member sends.
+type taker struct {
+	lend func(bytes int) []byte                 // memory for the next answer
+	take func(c cid.Cid, verified []byte) error // an error ends the request
+}
+
+// fresh lends memory of its own.
+func fresh(bytes int) []byte { return make([]byte, bytes) }
+
 // pull is what the streams of one GetBlocks share.
 type pull struct {
 	// mu guards all of it; fn is called under it, one block at a time.
@@ -84,7 +111,11 @@ type pull struct {
 	err     error // the first
 }
 
-func (u *pull) deliver(b blocks.Block) error {
+func (u *pull) deliver(c cid.Cid, data []byte) error {
+	b, err := blocks.NewBlockWithCid(data, c)
+	if err != nil {
+		return err
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
@@ -105,13 +136,13 @@ func (u *pull) fail(missing []cid.Cid, err error) {
 
 // pullPart sends one request and reads its answers. A pooled stream that turns
 // out to be dead before the first answer is replaced once.
-func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, u *pull) (missing []cid.Cid, err error) {
+func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, to taker) (missing []cid.Cid, err error) {
 	for {
 		s, err := p.pool.get(ctx, member)
 		if err != nil {
 			return cids, err
 		}
-		missing, err := p.exchange(ctx, s, cids, u)
+		missing, err := p.exchange(ctx, s, cids, to)
 		p.pool.put(member, s, err == nil)
 		if err != nil && s.reused && len(missing) == len(cids) && ctx.Err() == nil && !errors.Is(err, ErrBadBlock) {
 			p.pool.dropIdle(member) // its siblings are as old
@@ -122,7 +153,7 @@ func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, u *p
 }
 
 // exchange speaks one request and its answers on s.
-func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, u *pull) (missing []cid.Cid, err error) {
+func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, to taker) (missing []cid.Cid, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.stream.Reset() })
 	defer func() {
 		if !stop() {
@@ -144,7 +175,7 @@ func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, u 
 		if err := s.stream.SetReadDeadline(time.Now().Add(blockTimeout)); err != nil {
 			return append(missing, cids[i:]...), err
 		}
-		status, data, err := readResponse(s.in)
+		status, data, err := readResponse(s.in, to.lend)
 		if err != nil {
 			return append(missing, cids[i:]...), err
 		}
@@ -152,31 +183,30 @@ func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, u 
 			missing = append(missing, c)
 			continue
 		}
-		b, err := verified(c, data)
-		if err != nil {
+		if err := verify(c, data); err != nil {
 			p.metrics.badBlocks.Inc()
 			p.log.WarnContext(ctx, "member sent a bad block", "member", s.member, "cid", c, "err", err)
 			return append(missing, cids[i:]...), err
 		}
 		p.metrics.blocksPulled.Inc()
 		p.metrics.bytesPulled.Add(float64(len(data)))
-		if err := u.deliver(b); err != nil {
+		if err := to.take(c, data); err != nil {
 			return append(missing, cids[i:]...), err
 		}
 	}
 	return missing, nil
 }
 
-// verified makes a block of data if it hashes to c.
-func verified(c cid.Cid, data []byte) (blocks.Block, error) {
+// verify answers ErrBadBlock unless data hashes to c.
+func verify(c cid.Cid, data []byte) error {
 	sum, err := c.Prefix().Sum(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
+		return fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
 	}
 	if !sum.Equals(c) {
-		return nil, fmt.Errorf("%w: %s", ErrBadBlock, c)
+		return fmt.Errorf("%w: %s", ErrBadBlock, c)
 	}
-	return blocks.NewBlockWithCid(data, c)
+	return nil
 }
 
 // serveBlocks answers the requests of one stream until the member is done.
@@ -213,11 +243,22 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 	case <-p.ctx.Done():
 		return p.ctx.Err()
 	}
+	buf, ok := p.readInto.Get().(*[]byte)
+	if !ok {
+		buf = new([]byte)
+	}
+	defer p.readInto.Put(buf)
+	lend := func(bytes int) []byte {
+		if cap(*buf) < bytes {
+			*buf = make([]byte, bytes)
+		}
+		return (*buf)[:bytes]
+	}
 	for _, c := range cids {
 		if err := s.SetWriteDeadline(time.Now().Add(blockTimeout)); err != nil {
 			return err
 		}
-		if err := p.serveBlock(c, out); err != nil {
+		if err := p.serveBlock(c, lend, out); err != nil {
 			return err
 		}
 	}
@@ -225,24 +266,33 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 }
 
 // checksummed is a block store that can leave the hash of what it reads to who
-// receives it.
+// receives it, and reads into memory that is used again.
 type checksummed interface {
-	GetChecksummed(ctx context.Context, c cid.Cid) (blocks.Block, error)
+	ReadChecksummed(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error)
 }
 
-func (p *Peer) serveBlock(c cid.Cid, out *bufio.Writer) error {
-	read := p.opts.Blocks.Get
+// stored reads a block to be sent; the member compares the hash.
+func (p *Peer) stored(c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	if s, ok := p.opts.Blocks.(checksummed); ok {
-		read = s.GetChecksummed // the member compares the hash
+		return s.ReadChecksummed(p.ctx, c, lend)
 	}
-	b, err := read(p.ctx, c)
+	b, err := p.opts.Blocks.Get(p.ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return b.RawData(), nil
+}
+
+// serveBlock writes the answer for one CID. A stream keeps nothing of what is written.
+func (p *Peer) serveBlock(c cid.Cid, lend func(bytes int) []byte, out *bufio.Writer) error {
+	data, err := p.stored(c, lend)
 	switch {
-	case err == nil && len(b.RawData()) <= MaxBlock:
+	case err == nil && len(data) <= MaxBlock:
 		p.metrics.blocksServed.Inc()
-		p.metrics.bytesServed.Add(float64(len(b.RawData())))
-		return writeBlock(out, b.RawData())
+		p.metrics.bytesServed.Add(float64(len(data)))
+		return writeBlock(out, data)
 	case err == nil:
-		p.log.Warn("stored block too large to serve", "cid", c, "bytes", len(b.RawData()))
+		p.log.Warn("stored block too large to serve", "cid", c, "bytes", len(data))
 		return out.WriteByte(statusFailed)
 	case ipld.IsNotFound(err):
 		return out.WriteByte(statusAbsent)

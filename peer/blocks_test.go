@@ -13,6 +13,7 @@ import (
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -46,7 +47,7 @@ func TestMembersExchangeBlocks(t *testing.T) {
 	ask := slices.Insert(slices.Clone(cids), 100, absent.Cid())
 	got := make(map[cid.Cid]bool)
 	missing, err := peers[0].GetBlocks(t.Context(), peers[1].ID(), ask, func(b blocks.Block) error {
-		if _, err := verified(b.Cid(), b.RawData()); err != nil {
+		if err := verify(b.Cid(), b.RawData()); err != nil {
 			return err
 		}
 		got[b.Cid()] = true
@@ -92,6 +93,32 @@ func TestGetBlocksRefusesWrongBytes(t *testing.T) {
 	})
 	if !errors.Is(err, ErrBadBlock) || len(missing) != 1 {
 		t.Fatal(missing, err)
+	}
+	if data, err := peers[0].ReadBlock(t.Context(), peers[1].ID(), b.Cid(), fresh); !errors.Is(err, ErrBadBlock) || data != nil {
+		t.Fatal(data, err)
+	}
+}
+
+func TestReadBlockReadsIntoLentMemory(t *testing.T) {
+	peers, _ := newCluster(t, 2)
+	cids := addBlocks(t, peers[1].store, 2, 10_000)
+	memory := make([]byte, 16_384)
+	lend := func(bytes int) []byte { return memory[:bytes] }
+	for _, c := range cids {
+		data, err := peers[0].ReadBlock(t.Context(), peers[1].ID(), c, lend)
+		if err != nil || verify(c, data) != nil || &data[0] != &memory[0] {
+			t.Fatalf("%d bytes, %v", len(data), err)
+		}
+	}
+	absent, err := peertest.Block(cid.Raw, []byte("absent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := peers[0].ReadBlock(t.Context(), peers[1].ID(), absent.Cid(), lend); !ipld.IsNotFound(err) {
+		t.Errorf("an absent block: %d bytes, %v", len(data), err)
+	}
+	if data, err := peers[0].ReadBlock(t.Context(), peers[0].ID(), cids[0], lend); err == nil || ipld.IsNotFound(err) {
+		t.Errorf("a member that cannot be asked: %d bytes, %v", len(data), err)
 	}
 }
 
@@ -228,7 +255,7 @@ func FuzzBlockFrames(f *testing.F) {
 		} else if len(data) > 0 && !errors.Is(err, errFrame) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("untyped error %v", err)
 		}
-		status, block, err := readResponse(bytes.NewReader(data))
+		status, block, err := readResponse(bytes.NewReader(data), fresh)
 		if err == nil && (len(block) > MaxBlock || (status != statusFound && block != nil)) {
 			t.Fatalf("status %d with %d bytes", status, len(block))
 		}

@@ -108,6 +108,7 @@ type Peer struct {
 	pubsub    *pubsub.PubSub
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
+	readInto  sync.Pool     // of *[]byte, for blocks on their way to members
 	provide   chan cid.Cid
 	providing providing
 	origins   origins

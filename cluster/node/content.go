@@ -90,12 +90,8 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 	}
 	self := f.peer.ID()
 	order = slices.DeleteFunc(order, func(id state.NodeID) bool { return string(id) == self })
-	ask := func(ctx context.Context, id state.NodeID, c cid.Cid) (found block.Block, err error) {
-		_, err = f.peer.GetBlocks(ctx, string(id), []cid.Cid{c}, func(b block.Block) error {
-			found = b
-			return nil
-		})
-		return found, err
+	ask := func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+		return f.peer.ReadBlock(ctx, string(id), c, lend)
 	}
 	file, err := f.buffers.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
@@ -113,9 +109,9 @@ const avoidFor = 30 * time.Second
 // reader gets the blocks of one file from here or from members. It stores nothing.
 type reader struct {
 	here dag.Lender
-	// ask asks a member for a block, which is checked; neither block nor error says
-	// that it has not got it.
-	ask  func(ctx context.Context, id state.NodeID, c cid.Cid) (block.Block, error)
+	// ask asks a member for a block, which is checked; ipld.ErrNotFound says that it
+	// has not got it.
+	ask  func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error)
 	down func(state.NodeID) bool
 	now  func() time.Time
 
@@ -131,7 +127,11 @@ func (r *reader) Get(ctx context.Context, c cid.Cid) (block.Block, error) {
 	if err == nil {
 		return b, nil
 	}
-	return r.elsewhere(ctx, c, err)
+	data, err := r.elsewhere(ctx, c, func(bytes int) []byte { return make([]byte, bytes) }, err)
+	if err != nil {
+		return nil, err
+	}
+	return block.NewBlockWithCid(data, c)
 }
 
 // Read implements dag.Lender.
@@ -140,27 +140,23 @@ func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]
 	if err == nil {
 		return data, nil
 	}
-	b, err := r.elsewhere(ctx, c, err)
-	if err != nil {
-		return nil, err
-	}
-	return b.RawData(), nil
+	return r.elsewhere(ctx, c, lend, err)
 }
 
 // elsewhere gets a block from members; here is why it is not had here.
-func (r *reader) elsewhere(ctx context.Context, c cid.Cid, here error) (block.Block, error) {
+func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte, here error) ([]byte, error) {
 	// Absent, or damaged here: a member may do better. One that does not answer
 	// is passed over like one that has not got it, and asked last for a while.
 	for _, id := range r.ranked() {
-		found, err := r.ask(ctx, id, c)
-		if found != nil {
+		data, err := r.ask(ctx, id, c, lend)
+		if err == nil {
 			r.gave(id)
-			return found, nil
+			return data, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err != nil {
+		if !ipld.IsNotFound(err) {
 			r.fails(id)
 		}
 	}

@@ -43,12 +43,7 @@ func (s *Store) readError(err error) error {
 // returned: the first who meets them gets ErrCorrupt, and from then on the
 // block is not here, until a Put brings it again.
 func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
-	return s.get(ctx, c, true)
-}
-
-// get is Get. Without hashed the checksum of the record alone is verified.
-func (s *Store) get(ctx context.Context, c cid.Cid, hashed bool) (blocks.Block, error) {
-	data, err := s.bytes(ctx, c, hashed, fresh)
+	data, err := s.bytes(ctx, c, true, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +60,7 @@ func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte
 // fresh lends memory of its own.
 func fresh(bytes int) []byte { return make([]byte, bytes) }
 
+// bytes is Read. Without hashed the checksum of the record alone is verified.
 func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int) []byte) ([]byte, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
@@ -295,11 +291,11 @@ type face struct{ s *Store }
 
 func (f face) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return f.s.Get(ctx, c) }
 
-// GetChecksummed is Get for who hands the bytes to somebody that compares them
+// ReadChecksummed is Store.Read for who hands the bytes to somebody that compares them
 // with the hash himself, as members do: it verifies the checksum of the record
 // and leaves the hash, which takes as long as sending, to them.
-func (f face) GetChecksummed(ctx context.Context, c cid.Cid) (blocks.Block, error) {
-	return f.s.get(ctx, c, false)
+func (f face) ReadChecksummed(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
+	return f.s.bytes(ctx, c, false, lend)
 }
 
 func (f face) Has(ctx context.Context, c cid.Cid) (bool, error)    { return f.s.Has(ctx, c) }
