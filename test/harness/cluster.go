@@ -35,7 +35,6 @@ type Cluster struct {
 	opts    Options
 	http    *http.Client
 	dir     string
-	ports   map[int]bool
 	network *network // nil unless Apart
 }
 
@@ -68,7 +67,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	var here *namespace
 	transport := here.transport()
 	c := &Cluster{
-		tb: tb, opts: o, dir: dir, ports: map[int]bool{}, network: apart,
+		tb: tb, opts: o, dir: dir, network: apart,
 		http: &http.Client{Transport: transport, Timeout: requestTimeout},
 	}
 	tb.Cleanup(func() {
@@ -182,7 +181,7 @@ func unlimited() []string {
 
 func (c *Cluster) port() int {
 	c.tb.Helper()
-	p, err := freePort(c.ports)
+	p, err := ports.free()
 	if err != nil {
 		c.tb.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // Ports come from below Linux's range for outgoing connections, so that no
@@ -18,11 +19,26 @@ const (
 // errNoPort says that the range has no free port.
 var errNoPort = errors.New("no free port on loopback")
 
-// freePort is a port of 127.0.0.1 that nobody uses, on TCP and UDP.
-func freePort(taken map[int]bool) (int, error) {
+// ports are those given to any cluster of this process: a node that is down needs its
+// own again, and must not find the node of a test beside it there.
+var ports given
+
+type given struct {
+	mu    sync.Mutex
+	taken map[int]bool
+}
+
+// free is a port of 127.0.0.1 that nobody uses, on TCP and UDP, and that was not given
+// before.
+func (g *given) free() (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.taken == nil {
+		g.taken = map[int]bool{}
+	}
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		if taken[port] {
+		if g.taken[port] {
 			continue
 		}
 		addr := fmt.Sprintf("127.0.0.1:%d", port)
@@ -36,7 +52,7 @@ func freePort(taken map[int]bool) (int, error) {
 			continue
 		}
 		udp.Close()
-		taken[port] = true
+		g.taken[port] = true
 		return port, nil
 	}
 	return 0, errNoPort
