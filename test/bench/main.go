@@ -42,8 +42,8 @@ var (
 		keys: 1_000_000, parts: 10_000, object: 64 << 20, huge: 5 << 30,
 	}
 	short = sizes{
-		idle: 3 * time.Second, load: 2 * time.Second, small: 500, pins: 2_000, million: 20_000,
-		crowd: 5_000, large: 32 << 20, kills: 3, removed: 0.01, soak: 8 * time.Second, soakRate: 50,
+		idle: 2 * time.Second, load: time.Second, small: 500, pins: 2_000, million: 5_000,
+		crowd: 2_000, large: 32 << 20, kills: 2, removed: 0.01, soak: 4 * time.Second, soakRate: 50,
 		keys: 2_000, parts: 200, object: 2 << 20, huge: 256 << 20,
 	}
 )

@@ -98,6 +98,7 @@ func startBalancer(t *testing.T, c *harness.Cluster) string {
 // TestBehindALoadBalancer sends every request to another node, and kills one in the
 // middle: nobody notices but by a try more.
 func TestBehindALoadBalancer(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, harness.Options{})
 	base := startBalancer(t, g.cluster)
 	client := s3.NewFromConfig(aws.Config{Region: "us-east-1", Credentials: g.sdk(g.node).Options().Credentials}, func(o *s3.Options) {

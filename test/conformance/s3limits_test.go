@@ -60,6 +60,7 @@ func rawPut(t *testing.T, n *harness.Node, text string) int {
 // TestLimitsOfTheObjectGateway holds A21, A25, A31, A33 to A36, A47 and A53 against
 // three nodes.
 func TestLimitsOfTheObjectGateway(t *testing.T) {
+	t.Parallel()
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "limits@example.org")
 	c.Leader().CLI("user", "quota", "limits@example.org", "unlimited")

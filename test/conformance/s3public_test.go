@@ -248,6 +248,7 @@ func (b *toggled) turn(peer *stranger, settings ...bool) {
 
 // A bucket of more objects than two entries have room for.
 func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
+	t.Parallel()
 	c := harness.Start(t, harness.Options{})
 	b := &toggled{
 		objects: newObjects(t, c, "many@example.org"), bucket: "/many" + randomName(), now: map[string]cid.Cid{}, once: map[cid.Cid]bool{},

@@ -59,6 +59,7 @@ func diskOf(c *harness.Cluster, disks []*disk, n *harness.Node) *disk {
 // TestAFullRaftVolumeCostsNoMoreThanTheLeadership is A8: no process ends, and
 // nothing has to be started again.
 func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
+	t.Parallel()
 	c, disks := onVolumes(t, "raft", 96, "HOLDFAST_STORAGE_RESERVE=16MiB")
 	known := learn(c)
 	source := harness.StartBoxo(t)
@@ -225,6 +226,7 @@ func collected(t *testing.T, c *harness.Cluster, deleteAll func()) {
 // TestFullDataVolumesRefuseNewContentAndNothingElse is A9 for pins: on the disks
 // of the blocks of all nodes there is not a byte left.
 func TestFullDataVolumesRefuseNewContentAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s := stuff(t)
 	fresh := s.source.AddRandom(1, 1<<20)[0]
 	for _, d := range s.disks {

@@ -114,6 +114,7 @@ var cannotTrust = regexp.MustCompile(`cannot be trusted|can no longer keep its p
 
 // TestAFailedFlushEndsTheProcess is A7, on the leader and on a follower.
 func TestAFailedFlushEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	c, _ := onDisks(t)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 50)

@@ -31,6 +31,7 @@ var onFullDisks = []string{"HOLDFAST_STORAGE_RESERVE=72MiB", "HOLDFAST_STORAGE_S
 // TestFullDataVolumesRefuseNewObjectsAndNothingElse is A9 for objects: on the disks
 // of the blocks of all nodes there is not a byte left.
 func TestFullDataVolumesRefuseNewObjectsAndNothingElse(t *testing.T) {
+	t.Parallel()
 	c, disks := onVolumes(t, "blocks", 320, onFullDisks...)
 	b := newBucket(t, c)
 	var data [][]byte
@@ -191,6 +192,7 @@ func (p *pausing) Read(b []byte) (int, error) {
 // when it has room; with two full it is refused, and nothing of it stays. In short, one
 // case of each.
 func TestADiskThatFillsUnderABody(t *testing.T) {
+	t.Parallel()
 	c, disks := onVolumes(t, "blocks", 420, onFullDisks...)
 	b := newBucket(t, c)
 	old := noise(1, fullBytes)

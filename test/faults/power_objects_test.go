@@ -109,6 +109,7 @@ func (s *shelf) upload(ctx context.Context, n *harness.Node, key string, seed ui
 // What was acknowledged is whole through every node; of what was not, an object is there
 // whole or not at all.
 func TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes(t *testing.T) {
+	t.Parallel()
 	c, disks := onDisksOf(t, powerDisk, "HOLDFAST_STORAGE_RESERVE=72MiB", "HOLDFAST_STORAGE_SEGMENT_SIZE=16MiB", "HOLDFAST_S3_MIN_PART_SIZE=1MiB")
 	s := &shelf{bucket: newBucket(t, c), acked: map[string]uint64{}, unsure: map[string]uint64{}}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -41,6 +41,7 @@ func onDisksOf(t *testing.T, size int, env ...string) (*harness.Cluster, []*disk
 // TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes is A2: all processes are
 // killed at once under load, and their disks lose what was not flushed.
 func TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes(t *testing.T) {
+	t.Parallel()
 	c, disks := onDisks(t)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 100)

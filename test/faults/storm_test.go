@@ -22,6 +22,7 @@ const (
 // of one node after the other, leader or not, fills, hangs and fails. Processes
 // that give up are started again, as a supervisor would.
 func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
+	t.Parallel()
 	c, disks := onDisks(t, "HOLDFAST_STORAGE_RESERVE=64MiB")
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 100)
