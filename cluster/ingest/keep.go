@@ -16,7 +16,7 @@ const (
 	// fenceEvery is the least time between two fences of a node: each is an entry of
 	// the log.
 	fenceEvery = time.Minute
-	fenceRetry = 200 * time.Millisecond
+	fenceRetry = 20 * time.Millisecond
 	maxRetry   = 5 * time.Second
 	// readyPatience is how long content that is whole waits for the node's first epoch.
 	readyPatience = 10 * time.Second

@@ -14,8 +14,14 @@ type fences struct {
 	state *consensus.Node
 }
 
-// Epoch implements ingest.Fences.
+// Epoch implements ingest.Fences. It waits until the node has caught up, so that one that
+// is ready takes content in at once.
 func (f *fences) Epoch(ctx context.Context) (uint64, error) {
+	select {
+	case <-f.state.CaughtUp():
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 	level, known := f.state.Level()
 	if !known || level < tracker.GuardLevel {
 		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.GuardLevel)

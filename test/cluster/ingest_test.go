@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -49,6 +53,35 @@ func readHere(t *testing.T, n *running, root state.RootKey) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// A node that has just started is asked for its epoch before it is ready, and a try that
+// fails would be repeated only after a while.
+func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "alone")
+	n := start(t, dir, "", "")
+	await(t, "the cluster is made", func() bool {
+		s, err := n.Ingest().Store(t.Context(), bytes.NewReader(nil), ingest.Placement{Nodes: ids(t, []*running{n}), Copies: 1})
+		if err == nil {
+			s.Done(false)
+		}
+		return err == nil
+	})
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	log := new(lines)
+	n = start(t, dir, "", "", func(o *node.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	s, err := n.Ingest().Store(t.Context(), bytes.NewReader([]byte("first")), ingest.Placement{Nodes: ids(t, []*running{n}), Copies: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Done(false)
+	if said := log.String(); strings.Contains(said, "no new epoch yet") || !strings.Contains(said, "level=DEBUG") {
+		t.Errorf("logged:\n%s", said)
+	}
 }
 
 func TestContentIsStoredOnSeveralNodes(t *testing.T) {
