@@ -119,8 +119,9 @@ func benchmark(b *testing.B, open func(testing.TB) (Blocks, Fetcher), nodes, siz
 		id := state.NodeID(rune('a' + k))
 		n := &node{w: w, id: id, guards: &guards{roots: map[state.RootKey]int{}}, fences: &fences{}}
 		store, fetch := open(b)
+		buffers := new(dag.Buffers)
 		n.Ingest = New(Options{
-			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{}, Guards: n.guards, Fences: n.fences, Network: n,
+			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{buffers}, Buffers: buffers, Guards: n.guards, Fences: n.fences, Network: n,
 			Owner: func(k state.RootKey) string { return "root/" + string(k) }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		})
 		w.all, w.nodes[id] = append(w.all, id), n

@@ -33,7 +33,8 @@ const OwnerPrefix = "put/"
 
 // Blocks is the block store. Errors for want of room are state.ErrNoSpace.
 type Blocks interface {
-	// Put stores blocks in the name of owner; they are durable on return.
+	// Put stores blocks in the name of owner; they are durable on return. When that is
+	// without an error nothing uses their memory any more.
 	Put(ctx context.Context, owner string, blks []block.Block) error
 	// PutAndSeal is Put and Seal in one step.
 	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
@@ -63,10 +64,19 @@ type DAGs interface {
 	Leaf(data, sum []byte) (block.Block, error)
 	// Import cuts what r has into blocks and hands them over in batches of about so
 	// many bytes, children before parents. If r has a method FlushWith it is given a call
-	// that hands over what there is, for its Read.
-	Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (root cid.Cid, size uint64, err error)
+	// that hands over what there is, for its Read. free gives the memory of a batch back;
+	// nobody uses its blocks from then on.
+	Import(ctx context.Context, r io.Reader, batch int, put func(blks []block.Block, free func()) error) (root cid.Cid, size uint64, err error)
 	// Join returns the nodes over parts, children before parents.
 	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)
+}
+
+// Buffers is memory for blocks that is used again.
+type Buffers interface {
+	// Get returns memory of at least so many bytes, which holds anything.
+	Get(bytes int) *[]byte
+	// Put takes back what Get returned; nobody uses it any more.
+	Put(buf *[]byte)
 }
 
 // Guards keeps roots from being dropped here.
@@ -120,6 +130,7 @@ type Options struct {
 	Blocks  Blocks
 	Fetcher Fetcher
 	DAGs    DAGs
+	Buffers Buffers
 	Guards  Guards
 	Fences  Fences
 	Network Network
@@ -163,7 +174,7 @@ func New(opts Options) *Ingest {
 	}
 	i := &Ingest{
 		opts: opts, keeper: newKeeper(opts), pool: newPool(opts.Network),
-		bodies: newBodies(opts.Memory), arriving: semaphore.NewWeighted(opts.Arriving),
+		bodies: newBodies(opts.Memory, opts.Buffers), arriving: semaphore.NewWeighted(opts.Arriving),
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i

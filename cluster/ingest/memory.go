@@ -57,6 +57,7 @@ type Hashed interface {
 // it for themselves, so that small bodies do not wait behind large ones.
 type bodies struct {
 	first, rest share
+	buffers     Buffers // of first chunks
 
 	// mu guards what follows, and wanted and none of the shares. It is never held while calling out.
 	mu     sync.Mutex
@@ -88,12 +89,13 @@ type claim struct {
 // firstPart is the part of all memory that is for first pieces.
 const firstPart = 8
 
-func newBodies(size int64) *bodies {
+func newBodies(size int64, buffers Buffers) *bodies {
 	first := size / firstPart
 	return &bodies{
-		first: share{room: semaphore.NewWeighted(first), size: first},
-		rest:  share{room: semaphore.NewWeighted(size - first), size: size - first},
-		read:  map[*memory]struct{}{}, claims: map[*claim]struct{}{},
+		buffers: buffers,
+		first:   share{room: semaphore.NewWeighted(first), size: first},
+		rest:    share{room: semaphore.NewWeighted(size - first), size: size - first},
+		read:    map[*memory]struct{}{}, claims: map[*claim]struct{}{},
 	}
 }
 
@@ -257,7 +259,9 @@ type memory struct {
 	body io.Reader
 	turn uint64
 
-	begins bool // it is in its first chunk; of the goroutine that reads it
+	// Of the goroutine that reads it, and then of whoever is the last to use buf.
+	begins bool    // it is in its first chunk
+	buf    *[]byte // what its first chunk is in
 
 	// mu guards what follows. It is held while the body is interrupted, which is what
 	// leave waits for, and comes after that of bodies.
@@ -463,9 +467,10 @@ func (m *memory) first() (data []byte, more bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		buf := make([]byte, size)
-		copy(buf, data[:n])
-		data = buf
+		next := m.of.buffers.Get(size)
+		copy(*next, data[:n])
+		m.reuse()
+		m.buf, data = next, (*next)[:size]
 		got, err := fill(m.ctx, m, data[n:])
 		n += got
 		if ended(err) {
@@ -478,6 +483,14 @@ func (m *memory) first() (data []byte, more bool, err error) {
 			m.begins = false
 			return data, true, nil
 		}
+	}
+}
+
+// reuse gives the memory of the first chunk back, which nobody uses any more.
+func (m *memory) reuse() {
+	if m.buf != nil {
+		m.of.buffers.Put(m.buf)
+		m.buf = nil
 	}
 }
 
@@ -519,6 +532,7 @@ func (r *rest) Read(b []byte) (int, error) {
 		n := copy(b, r.first)
 		if r.first = r.first[n:]; len(r.first) < firstPiece { // and let go, what is there is a copy
 			r.first = append([]byte(nil), r.first...)
+			r.m.reuse()
 		}
 		return n, nil
 	}

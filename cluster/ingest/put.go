@@ -60,6 +60,8 @@ type put struct {
 	once    sync.Once
 	outcome byte         // once decided is closed; 0: unknown
 	left    atomic.Int32 // holders at work, and one more until it is decided
+	body    *memory      // what is put is in; nil: nothing that is used again
+	cut     atomic.Bool  // a holder has failed, and what it had begun may still use it
 
 	// Of whoever calls Store, and of the Stored after it.
 	running int
@@ -90,14 +92,17 @@ type renewal struct {
 
 // batch are blocks that several holders are given.
 type batch struct {
-	blks  []block.Block
-	left  atomic.Int32
-	freed func()
+	blks []block.Block
+	left atomic.Int32
+	// freed gives up the room of the batch, and the memory too unless it was cut: where a
+	// holder has failed, what it had begun may still use it.
+	freed func(cut bool)
+	cut   atomic.Bool
 }
 
 func (b *batch) done() {
 	if b.left.Add(-1) == 0 {
-		b.freed()
+		b.freed(b.cut.Load())
 	}
 }
 
@@ -148,6 +153,7 @@ func (p *put) hold(h *holder, w *whole) {
 		h.err = p.ctx.Err()
 	}
 	if h.err != nil {
+		p.cut.Store(true)
 		p.results <- h
 		h.dest.quit()
 		return
@@ -186,6 +192,7 @@ func (p *put) follow(h *holder) {
 			switch {
 			case more && h.err == nil:
 				if h.err = h.dest.put(p.ctx, b.blks); h.err != nil {
+					b.cut.Store(true)
 					close(h.failed)
 				}
 				b.done()
@@ -206,10 +213,14 @@ func (p *put) follow(h *holder) {
 	}
 }
 
-// leave lets go of the context with whoever needs it last.
+// leave lets go of the context, and of the memory, with whoever needs them last.
 func (p *put) leave() {
-	if p.left.Add(-1) == 0 {
-		p.cancel()
+	if p.left.Add(-1) > 0 {
+		return
+	}
+	p.cancel()
+	if p.body != nil && !p.cut.Load() {
+		p.body.reuse()
 	}
 }
 
@@ -242,6 +253,7 @@ func (p *put) giveUp(ctx context.Context, err error) error {
 func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory) (*Stored, error) {
 	p, release := i.begin(ctx, place)
 	defer release()
+	p.body = m
 	w.end.sources = slices.Concat(place.Nodes, place.Spare)
 	defer func() {
 		if m != nil {
@@ -288,14 +300,19 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 		}
 		feeds = append(feeds, h)
 	}
-	root, size, err := i.opts.DAGs.Import(p.ctx, body, i.opts.Batch, func(blks []block.Block) error {
+	root, size, err := i.opts.DAGs.Import(p.ctx, body, i.opts.Batch, func(blks []block.Block, free func()) error {
 		bytes := int64(0)
 		for k, b := range blks {
 			bytes += int64(len(b.RawData()))
 			blks[k] = hashed{b}
 		}
 		bytes = m.hand(bytes) // nodes above the leaves are not counted
-		return p.give(feeds, &batch{blks: blks, freed: func() { m.release(bytes) }})
+		return p.give(feeds, &batch{blks: blks, freed: func(cut bool) {
+			if !cut {
+				free()
+			}
+			m.release(bytes)
+		}})
 	})
 	m.free()
 	if err != nil {

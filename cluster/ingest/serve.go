@@ -120,6 +120,7 @@ type arriving struct {
 	keep *intake
 
 	batch []block.Block
+	bufs  []*[]byte // what batch is in
 	bytes int64
 	going chan error // of the batch that is being stored; nil: none is
 	told  bool       // the other side may have heard that it is kept
@@ -190,7 +191,9 @@ func (a *arriving) block(ctx context.Context, n int) error {
 		}
 	}
 	a.bytes += int64(n)
-	body := make([]byte, n) // all at once, for its memory is taken
+	buf := a.s.i.opts.Buffers.Get(n) // all at once, for its room is taken
+	a.bufs = append(a.bufs, buf)
+	body := (*buf)[:n]
 	if _, err := io.ReadFull(a.s.in, body); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, noEOF(err))
 	}
@@ -210,16 +213,26 @@ func (a *arriving) store(ctx context.Context) error {
 	if err := a.settle(); err != nil || len(a.batch) == 0 {
 		return err
 	}
-	batch, bytes := a.batch, a.bytes
-	a.batch, a.bytes = nil, 0
+	batch, bufs, bytes := a.batch, a.bufs, a.bytes
+	a.batch, a.bufs, a.bytes = nil, nil, 0
 	a.going = make(chan error, 1)
 	going := a.going
 	a.s.work.Go(func() {
 		err := a.keep.put(ctx, batch)
+		if err == nil { // else what was begun may still use it
+			a.reuse(bufs)
+		}
 		a.s.i.arriving.Release(bytes)
 		going <- err
 	})
 	return nil
+}
+
+// reuse gives memory back that nobody uses any more.
+func (a *arriving) reuse(bufs []*[]byte) {
+	for _, buf := range bufs {
+		a.s.i.opts.Buffers.Put(buf)
+	}
 }
 
 // settle waits for the batch that is being stored.
@@ -235,7 +248,7 @@ func (a *arriving) settle() error {
 // forget lets go of the batch.
 func (a *arriving) forget() {
 	a.s.i.arriving.Release(a.bytes)
-	a.batch, a.bytes = nil, 0
+	a.batch, a.bufs, a.bytes = nil, nil, 0
 }
 
 // ending is what became of an end.
@@ -284,6 +297,7 @@ func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err
 				return 0, s.refuse(done.err)
 			}
 			whole, a.told = true, true
+			a.reuse(a.bufs)
 			a.forget()
 			if err := s.write(appendKept(nil, done.kept)); err != nil {
 				return lastWord(frames, err)

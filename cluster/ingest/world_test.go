@@ -76,6 +76,15 @@ func (s *store) under(owner string) map[cid.Cid]block.Block {
 	return m
 }
 
+// own is a block in memory of its own: that of blocks that were put is used again.
+func own(b block.Block) block.Block {
+	c, err := block.NewBlockWithCid(bytes.Clone(b.RawData()), b.Cid())
+	if err != nil {
+		panic(err) // its hash is not looked at
+	}
+	return c
+}
+
 func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error {
 	if err := s.enter(ctx, "put", owner); err != nil {
 		return err
@@ -83,7 +92,7 @@ func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range blks {
-		s.under(owner)[b.Cid()] = b
+		s.under(owner)[b.Cid()] = own(b)
 		s.puts++
 	}
 	return nil
@@ -97,7 +106,7 @@ func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range blks {
-		s.under(owner)[b.Cid()] = b
+		s.under(owner)[b.Cid()] = own(b)
 		s.puts++
 	}
 	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
@@ -299,12 +308,36 @@ func (f *fences) fail(err error) {
 }
 
 // builder is what the node gives ingest to make blocks with.
-type builder struct{}
+type builder struct{ *dag.Buffers }
 
 func (builder) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(data, sum) }
 
-func (builder) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
-	return dag.ImportBatches(ctx, r, batch, put)
+// lent is a builder whose memory holds something else once it has been given back, so that whoever still reads it
+// is found.
+type lent struct{ builder }
+
+func spoil(data []byte) {
+	for i := range data {
+		data[i] ^= 0xa5
+	}
+}
+
+func (m lent) Put(buf *[]byte) {
+	spoil(*buf)
+	m.Buffers.Put(buf)
+}
+
+func (m lent) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block, func()) error) (cid.Cid, uint64, error) {
+	return m.Buffers.Import(ctx, r, batch, func(blks []block.Block, free func()) error {
+		return put(blks, func() {
+			for _, b := range blks {
+				if len(b.RawData()) == ChunkSize {
+					spoil(b.RawData())
+				}
+			}
+			free()
+		})
+	})
 }
 
 func (builder) Join(parts []File) (cid.Cid, []block.Block, error) {
@@ -503,8 +536,9 @@ func bubble(t *testing.T, n int, fn func(w *world), tune ...func(*Options)) {
 // start runs a node, as a process that has just started.
 func (n *node) start(tune ...func(*Options)) {
 	n.guards = &guards{roots: map[state.RootKey]int{}}
+	buffers := lent{builder{new(dag.Buffers)}}
 	o := Options{
-		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: builder{}, Guards: n.guards, Fences: n.fences, Network: n,
+		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: buffers, Buffers: buffers, Guards: n.guards, Fences: n.fences, Network: n,
 		Owner: func(k state.RootKey) string { return "root/" + k.String() }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, fn := range tune {

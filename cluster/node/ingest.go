@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -26,11 +25,12 @@ func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
 	limits := fetchLimits(n.opts.Config.Tracker)
 	limits.Idle = min(limits.Idle, putIdle)
 	store := sealing{n.blocks, n.scrubber, n.hidden}
+	memory := new(dag.Buffers)
 	n.ingest = ingest.New(ingest.Options{
 		Self:    n.self.ID,
 		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer, n.hidden}, store},
 		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes, down: n.down},
-		DAGs:    dags{}, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
+		DAGs:    dags{memory}, Buffers: memory, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
 		Now: n.opts.Now, Logger: n.logger,
 	})
 	return n.ingest.DropLeftovers(context.Background())
@@ -105,15 +105,10 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 }
 
 // dags implements ingest.DAGs.
-type dags struct{}
+type dags struct{ *dag.Buffers }
 
 // Leaf implements ingest.DAGs.
 func (dags) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(data, sum) }
-
-// Import implements ingest.DAGs.
-func (dags) Import(ctx context.Context, r io.Reader, batch int, put func([]block.Block) error) (cid.Cid, uint64, error) {
-	return dag.ImportBatches(ctx, r, batch, put)
-}
 
 // Join implements ingest.DAGs.
 func (dags) Join(parts []ingest.File) (cid.Cid, []block.Block, error) {

@@ -31,7 +31,7 @@ const (
 // root is in the last one. Content of at most ChunkSize is one raw block. put
 // owns the slice and the blocks. Memory is bounded whatever the size.
 func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
-	return ImportBatches(ctx, r, importBatch, put)
+	return new(Buffers).Import(ctx, r, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) })
 }
 
 // Flusher is a reader that may want what has been cut of it to be handed over at once,
@@ -41,11 +41,13 @@ type Flusher interface {
 	FlushWith(flush func() error)
 }
 
-// ImportBatches is Import with batches that are handed over as soon as they have so
-// many bytes, or a Flusher wants it.
-func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
+// Import is the function Import with leaves in this memory, and batches that are handed
+// over as soon as they have so many bytes, or a Flusher wants it. Once nobody uses the
+// blocks of a batch any more, free may be called with it, and gives their memory back.
+func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(blks []blocks.Block, free func()) error) (root cid.Cid, size uint64, err error) {
 	counted := &countingReader{ctx: ctx, r: r}
-	sink := &sink{put: put, full: batch}
+	chunks := &splitter{r: counted, buffers: b, lent: map[*byte]*[]byte{}}
+	sink := &sink{put: put, full: batch, chunks: chunks}
 	if f, ok := r.(Flusher); ok {
 		f.FlushWith(sink.flush)
 	}
@@ -55,11 +57,11 @@ func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]block
 		CidBuilder: builder,
 		Dagserv:    sink,
 	}
-	b, err := params.New(&splitter{r: counted})
+	builder, err := params.New(chunks)
 	if err != nil {
 		return cid.Undef, 0, fmt.Errorf("dag: import: %w", err)
 	}
-	node, err := balanced.Layout(b)
+	node, err := balanced.Layout(builder)
 	if err == nil {
 		err = sink.flush()
 	}
@@ -69,12 +71,14 @@ func ImportBatches(ctx context.Context, r io.Reader, batch int, put func([]block
 	return node.Cid(), counted.n, nil
 }
 
-// splitter cuts a reader into chunks. It allocates a chunk once its first bytes have
+// splitter cuts a reader into chunks. It has memory for a chunk once its first bytes have
 // come: a reader that waits for its turn to have memory has none while it waits.
 type splitter struct {
-	r    io.Reader
-	head [headBytes]byte
-	err  error // what comes instead of the next chunk
+	r       io.Reader
+	head    [headBytes]byte
+	err     error // what comes instead of the next chunk
+	buffers *Buffers
+	lent    map[*byte]*[]byte // chunks that are in no batch yet, by where they begin
 }
 
 // Reader implements chunk.Splitter.
@@ -89,18 +93,36 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	if n, s.err = io.ReadAtLeast(s.r, s.head[:], 1); s.err != nil {
 		return nil, s.err
 	}
-	data := make([]byte, ChunkSize)
+	buf := s.buffers.Get(ChunkSize)
+	data := (*buf)[:ChunkSize]
 	copy(data, s.head[:n])
 	more, err := io.ReadFull(s.r, data[n:])
-	switch {
-	case err == nil:
+	if err == nil {
+		s.lent[&data[0]] = buf
 		return data, nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	}
+	defer s.buffers.Put(buf)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		s.err = io.EOF
 		return append([]byte(nil), data[:n+more]...), nil
 	}
 	s.err = err
 	return nil, err
+}
+
+// memory is that of the chunks among blocks.
+func (s *splitter) memory(blks []blocks.Block) (bufs []*[]byte) {
+	for _, b := range blks {
+		data := b.RawData()
+		if len(data) != ChunkSize {
+			continue
+		}
+		if buf, ok := s.lent[&data[0]]; ok {
+			delete(s.lent, &data[0])
+			bufs = append(bufs, buf)
+		}
+	}
+	return bufs
 }
 
 // countingReader counts bytes and ends with its context.
@@ -122,10 +144,11 @@ func (c *countingReader) Read(b []byte) (int, error) {
 
 // sink is the DAG service that the importer writes to.
 type sink struct {
-	put   func([]blocks.Block) error
-	full  int // bytes of a batch
-	batch []blocks.Block
-	bytes int
+	put    func(blks []blocks.Block, free func()) error
+	full   int // bytes of a batch
+	batch  []blocks.Block
+	bytes  int
+	chunks *splitter
 }
 
 var errWriteOnly = errors.New("the importer only adds nodes")
@@ -155,7 +178,12 @@ func (s *sink) flush() error {
 	}
 	batch := s.batch
 	s.batch, s.bytes = nil, 0
-	return s.put(batch)
+	bufs := s.chunks.memory(batch)
+	return s.put(batch, func() {
+		for _, buf := range bufs {
+			s.chunks.buffers.Put(buf)
+		}
+	})
 }
 
 // Get implements ipld.NodeGetter; the importer does not call it.

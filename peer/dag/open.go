@@ -32,8 +32,10 @@ type Lender interface {
 	Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error)
 }
 
-// Buffers is memory that the leaves of Files are read into, by those that are
-// Lenders. The zero value is ready, and has no bound.
+// Buffers is memory of leaves that is used again: a new MiB for each has to be cleared,
+// and mostly found by the system first, which costs as much as hashing it. The leaves of
+// Files are read into it by those that are Lenders. The zero value is ready, and has no
+// bound.
 type Buffers struct {
 	small, large sync.Pool     // of *[]byte
 	ahead        chan struct{} // a place for each block that is read ahead; nil: no bound
@@ -50,17 +52,20 @@ const (
 	largeBuffer = ChunkSize + 512
 )
 
+// of is where memory of a size is kept, and how much it is: less than twice as much as is
+// wanted, since those who bound what they have count what they want.
 func (b *Buffers) of(bytes int) (pool *sync.Pool, size int) {
 	switch {
-	case bytes <= smallBuffer:
+	case bytes > smallBuffer/2 && bytes <= smallBuffer:
 		return &b.small, smallBuffer
-	case bytes <= largeBuffer:
+	case bytes > largeBuffer/2 && bytes <= largeBuffer:
 		return &b.large, largeBuffer
 	}
 	return nil, bytes
 }
 
-func (b *Buffers) get(bytes int) *[]byte {
+// Get returns memory of at least so many bytes, which holds anything.
+func (b *Buffers) Get(bytes int) *[]byte {
 	pool, size := b.of(bytes)
 	if pool != nil {
 		if buf, ok := pool.Get().(*[]byte); ok {
@@ -71,7 +76,8 @@ func (b *Buffers) get(bytes int) *[]byte {
 	return &buf
 }
 
-func (b *Buffers) put(buf *[]byte) {
+// Put takes back what Get returned, as it was; nil is nothing. Nobody uses it any more.
+func (b *Buffers) Put(buf *[]byte) {
 	if buf == nil {
 		return
 	}
@@ -212,9 +218,9 @@ func (f *File) Close() error {
 	f.reads.Wait()
 	for _, s := range f.steps {
 		f.wanted(s)
-		f.buffers.put(s.lent)
+		f.buffers.Put(s.lent)
 	}
-	f.buffers.put(f.root.lent)
+	f.buffers.Put(f.root.lent)
 	f.steps, f.rest, f.root = nil, nil, step{err: io.ErrClosedPipe}
 	return nil
 }
@@ -280,7 +286,7 @@ func (f *File) advance(n int) {
 	if len(f.rest) > 0 || len(f.steps[0].links) > 0 {
 		return
 	}
-	f.buffers.put(f.steps[0].lent)
+	f.buffers.Put(f.steps[0].lent)
 	f.steps = f.steps[1:]
 	if f.window == 1 {
 		f.window = 2
@@ -431,8 +437,8 @@ func (f *File) load(ctx context.Context, s *step) error {
 func (f *File) borrow(ctx context.Context, from Lender, s *step) (err error) {
 	s.data, err = from.Read(ctx, s.cid, func(bytes int) []byte {
 		if s.lent == nil || len(*s.lent) < bytes {
-			f.buffers.put(s.lent)
-			s.lent = f.buffers.get(bytes)
+			f.buffers.Put(s.lent)
+			s.lent = f.buffers.Get(bytes)
 		}
 		return (*s.lent)[:bytes]
 	})
