@@ -57,11 +57,11 @@ func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(b
 		CidBuilder: builder,
 		Dagserv:    sink,
 	}
-	builder, err := params.New(chunks)
+	layout, err := params.New(chunks)
 	if err != nil {
 		return cid.Undef, 0, fmt.Errorf("dag: import: %w", err)
 	}
-	node, err := balanced.Layout(builder)
+	node, err := balanced.Layout(layout)
 	if err == nil {
 		err = sink.flush()
 	}
