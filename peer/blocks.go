@@ -243,15 +243,10 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 	case <-p.ctx.Done():
 		return p.ctx.Err()
 	}
-	buf, ok := p.readInto.Get().(*[]byte)
-	if !ok {
-		buf = new([]byte)
-	}
-	defer p.readInto.Put(buf)
+	var buf *[]byte
+	defer func() { p.buffers.Put(buf) }()
 	lend := func(bytes int) []byte {
-		if cap(*buf) < bytes {
-			*buf = make([]byte, bytes)
-		}
+		buf = p.buffers.Grow(buf, bytes)
 		return (*buf)[:bytes]
 	}
 	for _, c := range cids {

@@ -34,6 +34,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
 )
 
 // Values of Options.Routing.
@@ -108,7 +110,7 @@ type Peer struct {
 	pubsub    *pubsub.PubSub
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
-	readInto  sync.Pool     // of *[]byte, for blocks on their way to members
+	buffers   dag.Buffers   // of blocks on their way to members
 	provide   chan cid.Cid
 	providing providing
 	origins   origins

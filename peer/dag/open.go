@@ -37,8 +37,8 @@ type Lender interface {
 // Files are read into it by those that are Lenders. The zero value is ready, and has no
 // bound.
 type Buffers struct {
-	small, large sync.Pool     // of *[]byte
-	ahead        chan struct{} // a place for each block that is read ahead; nil: no bound
+	pools [len(bufferSizes)]sync.Pool // of *[]byte
+	ahead chan struct{}               // a place for each block that is read ahead; nil: no bound
 }
 
 // NewBuffers returns Buffers whose files read so many blocks ahead, all together: who
@@ -46,20 +46,19 @@ type Buffers struct {
 // when they need it.
 func NewBuffers(ahead int) *Buffers { return &Buffers{ahead: make(chan struct{}, ahead)} }
 
-// Sizes of buffers: a leaf of that size with what a store writes beside it.
-const (
-	smallBuffer = 64<<10 + 512
-	largeBuffer = ChunkSize + 512
-)
+// besideLeaf is room for what a store or a stream has beside the bytes of a leaf.
+const besideLeaf = 512
+
+// bufferSizes are those of leaves: of small objects, as Kubo cuts files, and as Import does.
+var bufferSizes = [...]int{64<<10 + besideLeaf, 256<<10 + besideLeaf, ChunkSize + besideLeaf}
 
 // of is where memory of a size is kept, and how much it is: less than twice as much as is
 // wanted, since those who bound what they have count what they want.
 func (b *Buffers) of(bytes int) (pool *sync.Pool, size int) {
-	switch {
-	case bytes > smallBuffer/2 && bytes <= smallBuffer:
-		return &b.small, smallBuffer
-	case bytes > largeBuffer/2 && bytes <= largeBuffer:
-		return &b.large, largeBuffer
+	for i, size := range bufferSizes {
+		if bytes > size/2 && bytes <= size {
+			return &b.pools[i], size
+		}
 	}
 	return nil, bytes
 }
@@ -74,6 +73,15 @@ func (b *Buffers) Get(bytes int) *[]byte {
 	}
 	buf := make([]byte, size)
 	return &buf
+}
+
+// Grow is Get for who has some already, or nil: what is too small is put back.
+func (b *Buffers) Grow(buf *[]byte, bytes int) *[]byte {
+	if buf != nil && len(*buf) >= bytes {
+		return buf
+	}
+	b.Put(buf)
+	return b.Get(bytes)
 }
 
 // Put takes back what Get returned, as it was; nil is nothing. Nobody uses it any more.
@@ -436,10 +444,7 @@ func (f *File) load(ctx context.Context, s *step) error {
 // borrow reads a leaf into a buffer, if it is from here.
 func (f *File) borrow(ctx context.Context, from Lender, s *step) (err error) {
 	s.data, err = from.Read(ctx, s.cid, func(bytes int) []byte {
-		if s.lent == nil || len(*s.lent) < bytes {
-			f.buffers.Put(s.lent)
-			s.lent = f.buffers.Get(bytes)
-		}
+		s.lent = f.buffers.Grow(s.lent, bytes)
 		return (*s.lent)[:bytes]
 	})
 	return err

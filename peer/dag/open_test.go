@@ -442,3 +442,30 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// Who bounds what it has counts the bytes that it wants, so it gets less than twice as
+// many; and leaves of the usual sizes, with what is beside them, are in memory that is
+// used again.
+func TestBuffersHaveTheUsualSizes(t *testing.T) {
+	var b Buffers
+	for bytes := 1; bytes <= ChunkSize+2*besideLeaf; bytes += 251 {
+		if got := len(*b.Get(bytes)); got < bytes || got >= 2*bytes && got != bytes {
+			t.Fatalf("%d bytes for %d", got, bytes)
+		}
+	}
+	for _, leaf := range []int{64 << 10, 256 << 10, ChunkSize} {
+		for _, bytes := range []int{leaf, leaf + 100, leaf + besideLeaf} {
+			pool, size := b.of(bytes)
+			if again, _ := b.of(size); pool == nil || again != pool {
+				t.Errorf("memory of %d bytes is not used again", bytes)
+			}
+		}
+	}
+	small := b.Get(64 << 10)
+	if b.Grow(small, 1000) != small {
+		t.Error("memory that is large enough is changed for another")
+	}
+	if got := b.Grow(small, ChunkSize); len(*got) < ChunkSize {
+		t.Errorf("grown to %d bytes", len(*got))
+	}
+}
