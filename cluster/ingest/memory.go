@@ -146,7 +146,7 @@ func (o *bodies) enter(m *memory, refuse context.CancelFunc) *claim {
 	c := &claim{m: m, first: m.has(&o.first), has: m.has(&o.rest), begins: m.begins, since: time.Now(), refuse: refuse}
 	o.claims[c] = struct{}{}
 	o.idle += c.has
-	o.unlock()
+	o.breakDeadlock()
 	return c
 }
 
@@ -154,7 +154,7 @@ func (o *bodies) exit(c *claim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.remove(c)
-	o.unlock()
+	o.breakDeadlock()
 }
 
 // remove takes a claim out, if it is there still. The caller has mu.
@@ -165,10 +165,10 @@ func (o *bodies) remove(c *claim) {
 	}
 }
 
-// unlock refuses bodies that wait while all that others can give back may be less than
+// breakDeadlock refuses bodies that wait while all that others can give back may be less than
 // what one of them waits for, which is a chunk at the most: they would wait for each
 // other. The caller has mu.
-func (o *bodies) unlock() {
+func (o *bodies) breakDeadlock() {
 	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
 		o.refuseOne(func(c *claim) bool { return c.has > 0 })
 	}

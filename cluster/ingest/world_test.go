@@ -312,8 +312,8 @@ type builder struct{ *dag.Buffers }
 
 func (builder) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(data, sum) }
 
-// lent is a builder whose memory holds something else once it has been given back, so that whoever still reads it
-// is found.
+// lent is a builder whose memory holds something else once it has been given back, so
+// that whoever still reads it is found.
 type lent struct{ builder }
 
 func spoil(data []byte) {

@@ -22,8 +22,8 @@ func (f *fences) Epoch(ctx context.Context) (uint64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	level, known := f.state.Level()
-	if !known || level < tracker.GuardLevel {
+	level, _ := f.state.Level() // which is known now
+	if level < tracker.GuardLevel {
 		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.GuardLevel)
 	}
 	view, release, err := f.state.View(ctx)
