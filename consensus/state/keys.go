@@ -130,10 +130,11 @@ func (k key) end() key {
 }
 
 // Sparse tells the keys that most commands look for in vain: an operation by its
-// id, and a pin by its request. Both are new but for what is tried again.
+// id, a pin by its request, and a root. They are new but for what is tried again,
+// and for content that was there before.
 func Sparse(k []byte) bool {
 	if len(k) == 0 || k[0] != tablePins {
-		return len(k) > 0 && k[0] == tableOp
+		return len(k) > 0 && (k[0] == tableOp || k[0] == tableRoot)
 	}
 	at := partEnd(k)
 	return at > 0 && at < len(k) && k[at] == pinByID
@@ -145,8 +146,10 @@ func SparseAfter(k []byte) []byte {
 	switch {
 	case len(k) == 0 || k[0] < tableOp:
 		return []byte{tableOp}
-	case k[0] > tablePins:
+	case k[0] > tableRoot:
 		return []byte{0xff} // no table begins with it
+	case k[0] > tablePins:
+		return []byte{tableRoot}
 	}
 	if at := partEnd(k); at > 0 && at < len(k) && k[at] < pinByID {
 		return append(append([]byte(nil), k[:at]...), pinByID)

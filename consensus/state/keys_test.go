@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The keys of operations and of pins by request are sparse, no others are, and
-// none of them is skipped on the way through a store.
+// The keys of operations, of pins by request and of roots are sparse, no others are,
+// and none of them is skipped on the way through a store.
 func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 	long := strings.Repeat("a", MaxIDLen)
 	var sparse, others [][]byte
@@ -24,11 +24,15 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 		sparse = append(sparse, opKey(op))
 		others = append(others, opOrderKey(uint64(op[0])))
 	}
+	for _, root := range []RootKey{"", "r", RootKey(long)} {
+		sparse = append(sparse, rootKey(root))
+		others = append(others, guardsOf(root), shortKey(root), linkKey(root, "r", "r"))
+	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}
 	u := Upload{ID: "r", Key: "r", Created: 1}
 	others = append(others, bucketKey("r", "r"), bornKey("r"), b.objectKey("r"), b.uploadKey("r", "r"), b.partKey("r", 'r'), b.stored(storedKeys),
-		b.begunKey(&u), emptyingKey("r", 'r'), b.endedKey("r"), linkKey("r", "r", "r"), fenceKey("r"))
-	others = append(others, clusterKey, nodeKey("n"), rootKey("r"), wantedOn("n"), guardsOf("r"), shortKey("r"), apiKeyKey("j"),
+		b.begunKey(&u), emptyingKey("r", 'r'), b.endedKey("r"), fenceKey("r"))
+	others = append(others, clusterKey, nodeKey("n"), wantedOn("n"), apiKeyKey("j"),
 		[]byte{}, []byte{0x00}, []byte("P"), []byte("P\x00"), []byte("P\x00\x01"), []byte("P\x00\x01a"), []byte("P\xff\xffr"))
 	all := slices.SortedFunc(slices.Values(slices.Concat(sparse, others)), bytes.Compare)
 	for _, k := range all {

@@ -20,7 +20,7 @@ type generation struct {
 	refs atomic.Int64
 
 	points points
-	sieve  sieve // belongs to who holds Store.writer
+	sieve  sieve
 
 	// Set before the Store gives up its reference, read after the last one.
 	obsolete bool         // replaced by Restore: remove the folder
@@ -28,7 +28,8 @@ type generation struct {
 }
 
 func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
-	g := &generation{name: name, dir: dir, db: db, sieve: newSieve(sparse)}
+	g := &generation{name: name, dir: dir, db: db}
+	g.sieve.begin(sparse)
 	g.points.commits = 1
 	g.refs.Store(1)
 	return g

@@ -29,6 +29,8 @@ type point struct {
 	// commit is the newest one in it, 0 if that is unknown.
 	commit uint64
 	views  int
+	// sieve has every key of the state that it selects; nil: there is none.
+	sieve *bits
 	// snap shows the state; nil: nothing has been written since.
 	snap *pebble.Snapshot
 }
@@ -39,10 +41,10 @@ func (g *generation) look() *point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing {
-		return &point{gen: g, views: 1, snap: g.db.NewSnapshot()}
+		return &point{gen: g, views: 1, sieve: g.sieve.whole.Load(), snap: g.db.NewSnapshot()}
 	}
 	if s.now == nil {
-		s.now = &point{gen: g, commit: s.commits}
+		s.now = &point{gen: g, commit: s.commits, sieve: g.sieve.whole.Load()}
 	}
 	s.now.views++
 	return s.now
@@ -107,6 +109,9 @@ func (s *points) recall(key []byte) (fact, bool) {
 
 // newest returns the value of a key as it is now.
 func (g *generation) newest(key []byte) ([]byte, bool, error) {
+	if g.sieve.lacks(key) {
+		return nil, false, nil
+	}
 	f, known, commit := g.points.recent(key)
 	if known {
 		return owned(f.value, f.exists)
@@ -167,6 +172,9 @@ func (p *point) source() *pebble.Snapshot {
 // get returns the value of a key. What was read of Pebble as it is was of this
 // state if no commit has begun since, and is remembered; else it is read again.
 func (p *point) get(key []byte) ([]byte, bool, error) {
+	if p.gen.sieve.lacked(p.sieve, key) {
+		return nil, false, nil
+	}
 	f, known, snap := p.recall(key)
 	if known {
 		return owned(f.value, f.exists)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -27,14 +28,20 @@ const (
 // new one costs no look-up in Pebble. It is a Bloom filter of the keys that
 // Options.Sparse selects. There is nothing of it on disk: commits make it, a few
 // keys each, and until it is whole it knows of nothing; when there are too many
-// keys for it, it is given up. It belongs to who holds Store.writer.
+// keys for it, it is given up.
 type sieve struct {
 	sparse *Sparse // nil: nothing is selected
 	seed   maphash.Seed
+	// whole has every selected key of the store, nil while there is none. A key is
+	// in it before anybody can see it in the store, and no commit is under way when
+	// another takes its place.
+	whole atomic.Pointer[bits]
 
-	whole *bits // has every selected key of the store; nil: there is none yet
-	added int   // keys since it was whole
-	most  int   // sieveMost, unless a test says otherwise
+	// What follows belongs to who holds Store.writer.
+
+	over  bool // given up
+	added int  // keys since it was whole
+	most  int  // sieveMost, unless a test says otherwise
 	// young has the selected keys below from, and all that were written since it
 	// was begun; nil: none is being made.
 	young *bits
@@ -43,12 +50,12 @@ type sieve struct {
 }
 
 // bits is a Bloom filter in blocks: the four bits of a key are in one of them.
-type bits [sieveBlocks][8]uint64
+type bits [sieveBlocks][8]atomic.Uint64
 
 func (b *bits) add(hash uint64) {
 	block := &b[hash>>48]
 	for range 4 {
-		block[hash>>6&7] |= 1 << (hash & 63)
+		block[hash>>6&7].Or(1 << (hash & 63))
 		hash >>= 9
 	}
 }
@@ -56,7 +63,7 @@ func (b *bits) add(hash uint64) {
 func (b *bits) has(hash uint64) bool {
 	block := &b[hash>>48]
 	for range 4 {
-		if block[hash>>6&7]&(1<<(hash&63)) == 0 {
+		if block[hash>>6&7].Load()&(1<<(hash&63)) == 0 {
 			return false
 		}
 		hash >>= 9
@@ -64,27 +71,28 @@ func (b *bits) has(hash uint64) bool {
 	return true
 }
 
-func newSieve(sparse *Sparse) sieve {
-	s := sieve{sparse: sparse}
-	if sparse != nil {
+func (s *sieve) begin(sparse *Sparse) {
+	if s.sparse = sparse; sparse != nil {
 		s.seed, s.young, s.most = maphash.MakeSeed(), new(bits), sieveMost
 	}
-	return s
 }
 
 // lacks tells that the store surely has no such key.
-func (s *sieve) lacks(key []byte) bool {
-	return s.whole != nil && s.sparse.Is(key) && !s.whole.has(maphash.Bytes(s.seed, key))
+func (s *sieve) lacks(key []byte) bool { return s.lacked(s.whole.Load(), key) }
+
+// lacked tells that the store surely had no such key when whole was the newest.
+func (s *sieve) lacked(whole *bits, key []byte) bool {
+	return whole != nil && s.sparse.Is(key) && !whole.has(maphash.Bytes(s.seed, key))
 }
 
 // add notes a key that is about to be written.
 func (s *sieve) add(key []byte) {
-	if s.sparse == nil || !s.sparse.Is(key) {
+	if s.sparse == nil || s.over || !s.sparse.Is(key) {
 		return
 	}
 	hash := maphash.Bytes(s.seed, key)
-	if s.whole != nil {
-		s.whole.add(hash)
+	if whole := s.whole.Load(); whole != nil {
+		whole.add(hash)
 		s.added++
 	}
 	if s.young != nil {
@@ -96,7 +104,7 @@ func (s *sieve) add(key []byte) {
 // it does no more: then keys are looked for in the store.
 func (s *sieve) advance(db *pebble.DB) (err error) {
 	if s.young == nil {
-		if s.sparse == nil || s.added <= sieveKeys {
+		if s.sparse == nil || s.over || s.added <= sieveKeys {
 			return nil
 		}
 		s.young, s.from, s.found, s.added = new(bits), nil, 0, 0
@@ -129,7 +137,8 @@ func (s *sieve) advance(db *pebble.DB) (err error) {
 		valid = it.Next()
 	}
 	if s.found > s.most {
-		s.sparse, s.whole, s.young, s.from = nil, nil, nil, nil // until the store is opened again
+		s.whole.Store(nil)
+		s.over, s.young, s.from = true, nil, nil // until the store is opened again
 		return nil
 	}
 	if valid {
@@ -137,7 +146,8 @@ func (s *sieve) advance(db *pebble.DB) (err error) {
 		return nil
 	}
 	if it.Error() == nil { // else Close tells
-		s.whole, s.young, s.from = s.young, nil, nil
+		s.whole.Store(s.young)
+		s.young, s.from = nil, nil
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestASieveHidesNothing(t *testing.T) {
 			}
 			committed = model
 		}
-		if s.live.sieve.whole == nil {
+		if s.live.sieve.whole.Load() == nil {
 			t.Error("the sieve is not whole")
 		}
 		if err := s.Close(); err != nil {
@@ -100,7 +100,7 @@ func TestASieveGrowsWhole(t *testing.T) {
 		}
 	}
 	commits := 0
-	for ; s.live.sieve.whole == nil; commits++ {
+	for ; s.live.sieve.whole.Load() == nil; commits++ {
 		if commits%2 == 0 {
 			check()
 		}
@@ -196,7 +196,7 @@ func TestASieveOfTooManyKeysIsGivenUp(t *testing.T) {
 	}
 	put(t, s, false, "b10", "v")
 	again()
-	if s.live.sieve.whole != nil || s.live.sieve.young != nil {
+	if s.live.sieve.whole.Load() != nil || s.live.sieve.young != nil {
 		t.Error("a sieve of too many keys is kept")
 	}
 	put(t, s, false, "b11", "v")

@@ -45,7 +45,22 @@ func (h held) check(t *testing.T, r *rand.Rand) {
 // committed when it was opened, and once all are closed the store keeps nothing
 // of them.
 func TestViewsAreThoseOfAMap(t *testing.T) {
-	s := open(t, t.TempDir())
+	t.Run("plain", func(t *testing.T) { viewsAreThoseOfAMap(t, open(t, t.TempDir())) })
+	t.Run("sieve", func(t *testing.T) { viewsAreThoseOfAMap(t, openSieve(t)) })
+}
+
+// openSieve opens a store with a sieve, and closes it when the test ends.
+func openSieve(t *testing.T) *Store {
+	s := openSparse(t, t.TempDir())
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func viewsAreThoseOfAMap(t *testing.T, s *Store) {
 	r := rand.New(rand.NewPCG(3, 3))
 	committed := map[string]string{}
 	var views []held
@@ -71,9 +86,14 @@ func TestViewsAreThoseOfAMap(t *testing.T) {
 			}
 		}
 	}
+	var tx *Tx
+	defer func() { tx.Discard() }() // or closing the store waits for it
 	for round := range 1000 {
 		look()
-		tx := s.Begin()
+		tx = s.Begin()
+		if round%5 == 0 {
+			s.live.sieve.added = sieveKeys + 1 // it is made anew, without what is gone
+		}
 		model := maps.Clone(committed)
 		for range r.IntN(10) {
 			step(t, r, tx, model)
@@ -209,14 +229,21 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 // opened meanwhile show one commit, none older than the newest that had ended
 // before, and go on showing it.
 func TestViewsDuringCommitsShowOneOfThem(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, open(t, t.TempDir())) })
+	t.Run("sieve", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, openSieve(t)) })
+}
+
+func viewsDuringCommitsShowOneOfThem(t *testing.T, s *Store) {
 	const commits, readers, keys = 300, 4, 12
-	s := open(t, t.TempDir())
 	var done atomic.Uint64
 	commit := func(n uint64) {
 		tx := s.Begin()
 		defer tx.Discard()
+		if n%5 == 0 {
+			s.live.sieve.added = sieveKeys + 1 // it is made anew, without what is gone
+		}
 		for i := range keys {
-			key := []byte{'k', byte(i)}
+			key := []byte{'b', byte(i)}
 			if _, _, err := tx.Get(key); err != nil { // so that it may be remembered
 				t.Error(err)
 			}
@@ -271,7 +298,7 @@ func lookOnce(s *Store, r *rand.Rand, done *atomic.Uint64, keys int) error {
 	defer v.Close()
 	shown := uint64(0) // not known before the first look
 	for range 2 {
-		value, ok, err := v.Get([]byte{'k', 0})
+		value, ok, err := v.Get([]byte{'b', 0})
 		if err != nil || !ok {
 			return fmt.Errorf("the first key: %t, %w", ok, err)
 		}
@@ -284,7 +311,7 @@ func lookOnce(s *Store, r *rand.Rand, done *atomic.Uint64, keys int) error {
 			if i == 0 {
 				continue
 			}
-			value, ok, err := v.Get([]byte{'k', byte(i)})
+			value, ok, err := v.Get([]byte{'b', byte(i)})
 			if err != nil || ok != (n%uint64(i+1) != 0) || ok && binary.BigEndian.Uint64(value) != n {
 				return fmt.Errorf("key %d of commit %d: %x, %t, %w", i, n, value, ok, err)
 			}
