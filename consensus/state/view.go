@@ -62,6 +62,10 @@ func (v View) Cluster() (Cluster, error) {
 	return *c, nil
 }
 
+// errNoRoot is one for all roots: it is the answer for content that is new, which
+// nobody reads.
+var errNoRoot = Errorf(CodeNotFound, "the root is not kept")
+
 // Root returns the record of a root, or ErrNotFound.
 func (v View) Root(k RootKey) (Root, error) {
 	root, err := get[Root](v.r, rootKey(k))
@@ -69,7 +73,7 @@ func (v View) Root(k RootKey) (Root, error) {
 		return Root{}, err
 	}
 	if root == nil {
-		return Root{}, Errorf(CodeNotFound, "root %s is not kept", k)
+		return Root{}, errNoRoot
 	}
 	return *root, nil
 }
