@@ -60,6 +60,9 @@ func (h *inPlace) Sum(b []byte) []byte {
 	if h.tree != nil {
 		end := *h.tree // more may be written to the tree itself
 		end.trees = slices.Clone(end.trees)
+		if end.buf = nil; end.n > 0 {
+			copy(end.room()[:], h.tree.buf[:end.n])
+		}
 		sum := end.Sum()
 		return append(b, sum[:]...)
 	}

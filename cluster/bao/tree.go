@@ -15,6 +15,7 @@ package bao
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync"
 
 	"lukechampine.com/blake3/guts"
 )
@@ -111,9 +112,12 @@ type Hasher struct {
 	trees forest
 	done  bool
 	top   words // what all bytes are together
-
-	buf [batch]byte
+	// buf is there from the first byte that has to wait for others on.
+	buf *[batch]byte
 }
+
+// buffers are of hashers that have ended, and of what is hashed in pieces.
+var buffers = sync.Pool{New: func() any { return new([batch]byte) }}
 
 // NewHasher returns the hasher of a piece that begins at an offset of content, a
 // multiple of Chunk.
@@ -134,22 +138,31 @@ func (h *Hasher) reset(at uint64) {
 func (h *Hasher) Write(p []byte) (int, error) {
 	length := len(p)
 	for len(p) > 0 {
-		// What is hashed together ends at a multiple of batch. It stays until
-		// more comes: the last bytes of content are hashed otherwise.
+		// What is hashed together ends at a multiple of batch. The first stays until
+		// more comes: the root of all is hashed otherwise.
 		room := batch - int(h.next%guts.MaxSIMD)*Chunk
 		if h.n == room {
 			h.flush()
 			continue
 		}
-		for h.n == 0 && room == batch && len(p) > batch {
+		if h.n == 0 && room == batch && (len(p) > batch || len(p) == batch && h.next > h.at) {
 			h.add((*[batch]byte)(p), batch)
 			p = p[batch:]
+			continue
 		}
-		n := copy(h.buf[h.n:room], p)
+		n := copy(h.room()[h.n:room], p)
 		h.n += n
 		p = p[n:]
 	}
 	return length, nil
+}
+
+// room is the buffer.
+func (h *Hasher) room() *[batch]byte {
+	if h.buf == nil {
+		h.buf = buffers.Get().(*[batch]byte)
+	}
+	return h.buf
 }
 
 // add hashes chunks that are one subtree; the last may be short.
@@ -162,17 +175,21 @@ func (h *Hasher) add(p *[batch]byte, n int) {
 
 // flush hashes what is in the buffer.
 func (h *Hasher) flush() {
-	if h.n == batch {
-		h.add(&h.buf, batch)
+	switch h.n {
+	case 0:
+		return
+	case batch:
+		h.add(h.buf, batch)
 		h.n = 0
 		return
 	}
-	var piece [batch]byte
+	piece := buffers.Get().(*[batch]byte)
+	defer buffers.Put(piece)
 	left := h.buf[:h.n]
 	for _, height := range guts.Eigentrees(h.next, uint64(h.n+Chunk-1)/Chunk) {
 		n := copy(piece[:], left[:min(len(left), Chunk<<height)])
 		left = left[n:]
-		h.add(&piece, n)
+		h.add(piece, n)
 	}
 	h.n = 0
 }
@@ -188,7 +205,7 @@ func (h *Hasher) finish() {
 		flags = guts.FlagRoot
 	}
 	if h.next == h.at { // all of it is in the buffer
-		node := guts.CompressBuffer(&h.buf, h.n, &guts.IV, h.at, 0)
+		node := guts.CompressBuffer(h.room(), h.n, &guts.IV, h.at, 0)
 		node.Flags |= flags
 		h.top = guts.ChainingValue(node)
 		h.flush()
@@ -197,6 +214,10 @@ func (h *Hasher) finish() {
 		h.top = h.trees.join(flags)
 	}
 	h.trees.settle()
+	if h.buf != nil {
+		buffers.Put(h.buf)
+		h.buf = nil
+	}
 }
 
 // Sum returns the BLAKE3 hash of what was written, which has to be a piece that
