@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -21,6 +22,17 @@ type caller struct {
 	body    func(io.Reader) *sigv4.Body
 	// again judges the same credentials by the state as it is now.
 	again func(context.Context) error
+}
+
+// judgedFor is how old the judgement of who asks may be when a change is proposed.
+const judgedFor = time.Second
+
+// judgeAgain judges who asks once more, if that was long ago.
+func (s *surface) judgeAgain(ctx context.Context, r *request) error {
+	if s.now().Sub(r.began) < judgedFor {
+		return nil
+	}
+	return r.caller.again(ctx)
 }
 
 // authenticate tells who sent a request: by a bearer token, or by a signature of

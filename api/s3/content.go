@@ -2,7 +2,6 @@ package s3
 
 import (
 	"bytes"
-	"context"
 	"crypto/md5"  //nolint:gosec // what S3 calls an ETag
 	"crypto/sha1" //nolint:gosec // one of the checksums of S3
 	"crypto/sha256"
@@ -229,22 +228,13 @@ func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	return []state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, nil
 }
 
-// judgedAgain is how old the judgement of who asks may be when content gets its
-// name. A body may take hours, in which a key is revoked.
-const judgedAgain = time.Second
-
-// whole is the body for a use case, whose context the fuse ends. Who sent it is
-// judged once more at its end if it took long.
-func (c *content) whole(ctx context.Context, s *surface, r *request, f *fuse) objects.Body {
+// whole is the body for a use case, whose context the fuse ends.
+func (c *content) whole(f *fuse) objects.Body {
 	return objects.Body{
 		Reader: f.reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
 		Check: func(sums objects.Sums) ([]state.Checksum, error) {
 			f.checked()
-			kept, err := c.check(sums)
-			if err != nil || s.now().Sub(r.began) < judgedAgain {
-				return kept, err
-			}
-			return kept, r.caller.again(ctx)
+			return c.check(sums)
 		},
 	}
 }

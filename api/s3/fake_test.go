@@ -108,7 +108,10 @@ func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket
 	return all, f.err
 }
 
-func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string, public bool) error {
+func (f *fake) CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -127,7 +130,10 @@ func (f *fake) CreateBucket(_ context.Context, a state.AccountID, name string, p
 	return nil
 }
 
-func (f *fake) SetPublic(_ context.Context, a state.AccountID, name string, public bool) error {
+func (f *fake) SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, name)
@@ -148,7 +154,10 @@ func (f *fake) Cors(_ context.Context, a state.AccountID, name string) ([]state.
 	return b.cors, nil
 }
 
-func (f *fake) SetCors(_ context.Context, a state.AccountID, name string, rules []state.CorsRule) error {
+func (f *fake) SetCors(ctx context.Context, a state.AccountID, name string, rules []state.CorsRule) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, name)
@@ -158,7 +167,10 @@ func (f *fake) SetCors(_ context.Context, a state.AccountID, name string, rules 
 	return err
 }
 
-func (f *fake) DeleteBucket(_ context.Context, a state.AccountID, name string) error {
+func (f *fake) DeleteBucket(ctx context.Context, a state.AccountID, name string) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, name)
@@ -283,7 +295,7 @@ func (f *fake) keep(data []byte) state.RootKey {
 	return root
 }
 
-func (f *fake) Put(_ context.Context, a state.AccountID, bucket string, r objects.PutRequest) (o state.Object, err error) {
+func (f *fake) Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (o state.Object, err error) {
 	f.mu.Lock()
 	_, err = f.bucket(a, bucket)
 	f.mu.Unlock()
@@ -291,6 +303,9 @@ func (f *fake) Put(_ context.Context, a state.AccountID, bucket string, r object
 		return o, err
 	}
 	data, etag, sums, err := f.store(r.Body)
+	if err == nil {
+		err = objects.Judge(ctx)
+	}
 	if err != nil {
 		return o, err
 	}
@@ -393,7 +408,10 @@ func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.R
 	return &tornReader{bytes.NewReader(f.content[o.Root]), f.torn}, f.err
 }
 
-func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (d objects.Deleted, err error) {
+func (f *fake) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (d objects.Deleted, err error) {
+	if err := objects.Judge(ctx); err != nil {
+		return d, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -409,7 +427,10 @@ func (f *fake) Delete(_ context.Context, a state.AccountID, bucket, key string, 
 	return d, err
 }
 
-func (f *fake) DeleteMany(_ context.Context, a state.AccountID, bucket string, all []objects.Doomed) (gone []objects.Deleted, err error) {
+func (f *fake) DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) (gone []objects.Deleted, err error) {
+	if err := objects.Judge(ctx); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -440,7 +461,10 @@ func (f *fake) source(a state.AccountID, bucket, key string, version state.Versi
 	return o, err
 }
 
-func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (o state.Object, err error) {
+func (f *fake) Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (o state.Object, err error) {
+	if err := objects.Judge(ctx); err != nil {
+		return o, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -464,7 +488,10 @@ func (f *fake) Copy(_ context.Context, a state.AccountID, bucket string, r objec
 	return b.add(o), nil
 }
 
-func (f *fake) SetTags(_ context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
+func (f *fake) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -485,7 +512,10 @@ func (f *fake) SetTags(_ context.Context, a state.AccountID, bucket, key string,
 	return err
 }
 
-func (f *fake) CreateUpload(_ context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error) {
+func (f *fake) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error) {
+	if err := objects.Judge(ctx); err != nil {
+		return "", err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -513,8 +543,11 @@ func (f *fake) upload(a state.AccountID, bucket, key string, id state.UploadID) 
 	return u, nil
 }
 
-func (f *fake) PutPart(_ context.Context, a state.AccountID, bucket string, r objects.PartRequest) (p state.Part, err error) {
+func (f *fake) PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (p state.Part, err error) {
 	data, etag, sums, err := f.store(r.Body)
+	if err == nil {
+		err = objects.Judge(ctx)
+	}
 	if err != nil {
 		return p, err
 	}
@@ -533,7 +566,10 @@ func (f *fake) addPart(a state.AccountID, bucket, key string, id state.UploadID,
 	return p, nil
 }
 
-func (f *fake) CopyPart(_ context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (p state.Part, err error) {
+func (f *fake) CopyPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (p state.Part, err error) {
+	if err := objects.Judge(ctx); err != nil {
+		return p, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.upload(a, bucket, r.Key, r.Upload); err != nil {
@@ -552,7 +588,10 @@ func (f *fake) CopyPart(_ context.Context, a state.AccountID, bucket string, r o
 	return f.addPart(a, bucket, r.Key, r.Upload, state.Part{Number: uint16(r.Number), ETag: hex.EncodeToString(sum[:])}, data)
 }
 
-func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (o state.Object, err error) {
+func (f *fake) Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (o state.Object, err error) {
+	if err := objects.Judge(ctx); err != nil {
+		return o, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
@@ -618,7 +657,10 @@ func (f *fake) Complete(_ context.Context, a state.AccountID, bucket string, r o
 	return b.add(o), nil
 }
 
-func (f *fake) Abort(_ context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
+func (f *fake) Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.upload(a, bucket, key, id); err != nil {

@@ -94,7 +94,10 @@ func (f *fake) remove(b *fakeBucket, key string, id state.VersionID) (d objects.
 	return d
 }
 
-func (f *fake) SetVersioning(_ context.Context, a state.AccountID, bucket string, to state.Versioning) error {
+func (f *fake) SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)

@@ -375,7 +375,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	}
 	ctx, fuse, cancel := burn(r.Context())
 	defer cancel()
-	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(ctx, s, r, fuse)})
+	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(fuse)})
 }
 
 // answerForm answers as the form asks for: with a redirect, or 200, 201 or 204.

@@ -127,7 +127,7 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	ctx, f, cancel := burn(r.Context())
 	defer cancel()
 	part, err := s.objects.PutPart(ctx, r.account(), r.bucket, objects.PartRequest{
-		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(ctx, s, r, f),
+		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(f),
 	})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	ctx, f, cancel := burn(r.Context())
 	defer cancel()
 	o, err := s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{
-		Key: r.key, Attributes: a, Body: c.whole(ctx, s, r, f), If: condition,
+		Key: r.key, Attributes: a, Body: c.whole(f), If: condition,
 	})
 	if err != nil {
 		return err

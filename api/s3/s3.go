@@ -249,7 +249,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	// To judge the caller the state was read as it is anywhere: what is read of it
 	// now need not be newer.
-	r.Request = plain.WithContext(objects.Seen(plain.Context(), r.who.Index))
+	r.Request = plain.WithContext(objects.Judged(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
+		return s.judgeAgain(ctx, r)
+	}))
 	s.share(w.Header(), r)
 	if r.spent == "" || r.spent != r.account() {
 		if err := s.limits.Account(r.account(), nil); err != nil {

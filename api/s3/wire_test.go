@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -225,6 +226,56 @@ func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 	}
 	if after := w.fake.everything(); after != before {
 		t.Errorf("it stored %s", after)
+	}
+}
+
+// TestSmallBodiesOfRevokedKeysChangeNothing: what is read into memory may come slowly
+// as well.
+func TestSmallBodiesOfRevokedKeysChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	before := w.fake.everything()
+	server := w.serve(t)
+	// Nothing of a body is sent before the caller was judged.
+	patient := &http.Transport{ExpectContinueTimeout: time.Minute}
+	t.Cleanup(patient.CloseIdleConnections)
+	for _, c := range []call{
+		{method: "PUT", path: "/fresh", body: `<CreateBucketConfiguration><LocationConstraint>EU</LocationConstraint></CreateBucketConfiguration>`},
+		{method: "POST", path: "/photos?delete", body: `<Delete><Object><Key>cat.jpg</Key></Object><Object><Key>k</Key></Object></Delete>`},
+		{method: "POST", path: "/photos?delete", body: `<Delete><Object><Key>cat.jpg</Key><ETag>"781e5e245d69b566979b86e28d23f2c7"</ETag></Object></Delete>`},
+		{method: "PUT", path: "/photos?cors", body: `<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod></CORSRule></CORSConfiguration>`},
+		{method: "PUT", path: "/photos?acl", body: `<AccessControlPolicy><Owner><ID>` + string(w.who.Account) + `</ID></Owner><AccessControlList><Grant><Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"><ID>` + string(w.who.Account) + `</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant><Grant><Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="Group"><URI>` + allUsers + `</URI></Grantee><Permission>READ</Permission></Grant></AccessControlList></AccessControlPolicy>`},
+		{method: "PUT", path: "/photos?versioning", body: `<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>`},
+		{method: "PUT", path: "/photos/cat.jpg?tagging", body: `<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>`},
+		{method: "PUT", path: "/photos/open?partNumber=3&uploadId=upload-14", body: "hello"},
+		{method: "POST", path: "/photos/open?uploadId=upload-14", body: complete("", "8b04d5e3775d298e78455efc5ca404d5")},
+	} {
+		key, err := w.users.CreateKey(t.Context(), "alice@example.org", "test", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, out := io.Pipe()
+		r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key.Token)
+		r.Header.Set("Expect", "100-continue")
+		go func() {
+			_, first := out.Write([]byte(c.body[:1]))
+			w.pass(2 * time.Second)
+			err := w.users.Revoke(t.Context(), key.ID)
+			_, last := out.Write([]byte(c.body[1:]))
+			if err := errors.Join(first, err, last, out.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		if status, body := answerTo(t, &http.Client{Transport: patient}, r); !strings.Contains(body, "<Code>AccessDenied</Code>") {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+	}
+	if after := w.fake.everything(); after != before {
+		t.Errorf("it changed\n%s\nto\n%s", before, after)
 	}
 }
 

@@ -137,7 +137,7 @@ func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	if err != nil || sum == nil {
 		return err
 	}
-	_, err = o.opts.State.Propose(ctx, &state.SetObjectHash{
+	_, err = o.propose(ctx, &state.SetObjectHash{
 		Account: u.Account, Born: u.Born, Key: u.Object.Key, ID: u.Object.ID, Root: u.Object.Root, Blake3: sum,
 	})
 	if err == nil {

@@ -142,7 +142,7 @@ func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.B
 // Errors: state.ErrExists, state.ErrInvalid, state.ErrTooLarge when the account has its
 // most buckets.
 func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error {
-	_, err := o.opts.State.Propose(ctx, &state.CreateBucket{
+	_, err := o.propose(ctx, &state.CreateBucket{
 		Bucket: state.Bucket{Account: a, Name: name, Created: o.now(), Public: public},
 	})
 	return wrap("create bucket", err)
@@ -156,7 +156,7 @@ func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string,
 	if err != nil {
 		return err
 	}
-	_, err = o.opts.State.Propose(ctx, &state.SetBucketPublic{Account: a, Name: name, Born: b.Born, Public: public})
+	_, err = o.propose(ctx, &state.SetBucketPublic{Account: a, Name: name, Born: b.Born, Public: public})
 	return wrap("set bucket public", err)
 }
 
@@ -167,7 +167,7 @@ func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name stri
 	if err != nil {
 		return err
 	}
-	_, err = o.opts.State.Propose(ctx, &state.DeleteBucket{Account: a, Name: name, Born: b.Born})
+	_, err = o.propose(ctx, &state.DeleteBucket{Account: a, Name: name, Born: b.Born})
 	return wrap("delete bucket", err)
 }
 
@@ -228,7 +228,7 @@ func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, m
 	if err != nil {
 		return state.Result{}, err
 	}
-	result, err := o.opts.State.Propose(ctx, make(b))
+	result, err := o.propose(ctx, make(b))
 	if !errors.Is(err, state.ErrNoBucket) {
 		return result, err
 	}
@@ -239,7 +239,7 @@ func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, m
 	if b.Born == born {
 		return state.Result{}, state.Errorf(state.CodeNoBucket, "the bucket has just been deleted")
 	}
-	return o.opts.State.Propose(ctx, make(b))
+	return o.propose(ctx, make(b))
 }
 
 // List returns one page of a bucket's keys.

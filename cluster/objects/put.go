@@ -177,7 +177,7 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 			return state.Object{}, err
 		}
 		cmd.Object.ID = id
-		result, err := o.opts.State.Propose(ctx, cmd)
+		result, err := o.propose(ctx, cmd)
 		if errors.Is(err, state.ErrConflict) && attempt < maxAttempts {
 			continue // the source has changed
 		}

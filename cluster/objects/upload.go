@@ -304,7 +304,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	list := state.ListParts(parts)
 	var result state.Result
 	err = o.name(ctx, stored, func(c state.Content) error {
-		result, err = o.opts.State.Propose(ctx, &state.CompleteUpload{
+		result, err = o.propose(ctx, &state.CompleteUpload{
 			Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, Parts: list, If: r.If,
 		})
 		return err
@@ -480,7 +480,7 @@ func (o *Objects) SweepUploads(ctx context.Context) error {
 			return wrap("list old uploads", err)
 		}
 		for _, s := range stale {
-			_, err := o.opts.State.Propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, ID: s.ID})
+			_, err := o.propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, ID: s.ID})
 			if err != nil && !errors.Is(err, state.ErrNoUpload) && !errors.Is(err, state.ErrNoBucket) {
 				return wrap("discard old upload", err)
 			}
