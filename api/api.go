@@ -35,6 +35,8 @@ const (
 	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431.
 	// net/http adds 4 KiB to what it is told.
 	MaxHeaderBytes = 32 << 10
+	// maxStreams is how many requests an HTTP/2 connection has at the same time.
+	maxStreams = 100
 	// drainTimeout is how long requests under way may take when the node stops.
 	drainTimeout = 10 * time.Second
 	// cutTimeout is how long the handlers of requests that were cut then may
@@ -300,6 +302,7 @@ func (s *Server) add(name string, l net.Listener, h http.Handler) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes - 4<<10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.logger.With("api", name).Handler(), slog.LevelDebug),
 	}
 	s.services = append(s.services, service{name, netutil.LimitListener(l, MaxConnections), server})

@@ -195,7 +195,7 @@ func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handl
 
 // read decodes a body into one of this package's own types.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
-	body, err := web.Body(w, r)
+	body, err := web.Body(w, r, web.MaxJSONBody, nil)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// maxSignIn is the most bytes of the body of a sign-in, of which anybody may send as many
+// as there are connections.
+const maxSignIn = 8 << 10
+
 // maxRequestName is the most bytes of an Idempotency-Key.
 const maxRequestName = 255
 
@@ -20,7 +24,7 @@ type sessionToken struct {
 
 // signIn answers POST /auth/token. An Authorization header is not looked at.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Body(w, r)
+	body, err := web.Body(w, r, maxSignIn, nil)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // readPin reads the Pin object of a body.
-func readPin(w http.ResponseWriter, r *http.Request) (pins.Request, error) {
-	body, err := web.Body(w, r)
+func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Request, error) {
+	body, err := web.Body(w, r, web.MaxJSONBody, held)
 	if err != nil {
 		return pins.Request{}, err
 	}
@@ -103,6 +103,22 @@ func statusOf(r *pins.Record) pinStatus {
 // listBuffer is how much of a list is encoded before it is sent, in bytes. A
 // page of rows with all that a pin may carry has 100 MB: it is sent row by row.
 const listBuffer = 32 << 10
+
+// weight is about how many bytes of memory rows take until the last is sent, without
+// what they share.
+func weight(rows []pins.Record) (bytes int64) {
+	for i := range rows {
+		r := &rows[i]
+		bytes += 512 + int64(len(r.Name)+len(r.CID))
+		for name, value := range r.Meta {
+			bytes += 64 + int64(len(name)+len(value))
+		}
+		for _, origin := range r.Origins {
+			bytes += 32 + int64(len(origin))
+		}
+	}
+	return bytes
+}
 
 // writeResults answers with a PinResults object. Rows are text and numbers,
 // which always encode; only the connection can fail.

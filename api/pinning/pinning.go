@@ -311,11 +311,18 @@ func (s *surface) list(w http.ResponseWriter, r *http.Request, p accounts.Princi
 	if err != nil {
 		return fmt.Errorf("list pins: %w", err)
 	}
+	held := s.limits.Hold(p.Account)
+	defer held.Release()
+	if err := held.Grow(weight(rows)); err != nil {
+		return err
+	}
 	return writeResults(w, total, rows)
 }
 
 func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
-	pin, err := readPin(w, r)
+	held := s.limits.Hold(p.Account)
+	defer held.Release()
+	pin, err := readPin(w, r, held)
 	if err != nil {
 		return err
 	}
@@ -339,7 +346,9 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 }
 
 func (s *surface) replace(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
-	pin, err := readPin(w, r)
+	held := s.limits.Hold(p.Account)
+	defer held.Release()
+	pin, err := readPin(w, r, held)
 	if err != nil {
 		return err
 	}

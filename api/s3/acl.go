@@ -341,11 +341,10 @@ func (x *xmlReader) grantee(element string) (g grant, err error) {
 
 // putBucketACL makes a bucket public, or private again.
 func (s *surface) putBucketACL(w http.ResponseWriter, r *request) error {
-	body, done, err := s.readSmall(w, r, maxConfiguration)
+	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
 		return err
 	}
-	defer done()
 	public, given, err := bucketACL(r.Header, r.account())
 	switch {
 	case err != nil:

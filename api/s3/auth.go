@@ -164,6 +164,11 @@ func (s *surface) signed(r *request, accessKey string) {
 // verifyForm takes the signature of a form's policy, for which it reads the form up
 // to its file.
 func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
+	held := s.limits.HoldUnknown(r.Request)
+	defer held.Release()
+	if err = held.Grow(formMemory); err != nil {
+		return err
+	}
 	if r.form, err = s.readForm(w, r); err != nil {
 		return err
 	}

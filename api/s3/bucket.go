@@ -70,11 +70,10 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	if lock := r.Header.Get("X-Amz-Bucket-Object-Lock-Enabled"); lock != "" && !strings.EqualFold(lock, "false") {
 		return errorf(NotImplemented, "object lock is not implemented")
 	}
-	body, done, err := s.readSmall(w, r, maxConfiguration)
+	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
 		return err
 	}
-	defer done()
 	if len(body) > 0 {
 		if err := checkConfiguration(body); err != nil {
 			return err

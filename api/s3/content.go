@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -239,57 +240,30 @@ func (c *content) whole(f *fuse) objects.Body {
 	}
 }
 
-// Bounds of bodies that are read into memory.
-const (
-	// smallBody is the most bytes of those that anybody may send at any time.
-	smallBody = 64 << 10
-	// maxLargeBodies is how many larger ones, of up to maxComplete bytes, are read
-	// and answered at once.
-	maxLargeBodies = 32
-	// smallTimeout is how long one may take to arrive.
-	smallTimeout = 30 * time.Second
-)
+// smallTimeout is how long a body may take to arrive that is read into memory.
+const smallTimeout = 30 * time.Second
 
-// readSmall reads a body of at most most bytes into memory, and checks it. What it
-// holds is given back with done.
-func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) (data []byte, done func(), err error) {
+// readSmall reads a body of at most most bytes into memory of the account's, and checks
+// it.
+func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
 	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded, time.Now().Add(smallTimeout))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	done = func() {}
-	if c.size > smallBody || c.size < 0 && most > smallBody {
-		select {
-		case s.large <- struct{}{}:
-			done = func() { <-s.large }
-		default:
-			return nil, nil, state.Errorf(state.CodeLimited, "too many large requests at once")
-		}
+	body, err := web.ReadAll(c.reader, c.size, r.held)
+	if err != nil {
+		return nil, err
 	}
-	if data, err = c.readAll(); err != nil {
-		done()
-		return nil, nil, err
-	}
-	return data, done, nil
-}
-
-// readAll reads and checks a body.
-func (c *content) readAll() ([]byte, error) {
-	var body bytes.Buffer
-	body.Grow(int(min(max(c.size, 0), smallBody)) + bytes.MinRead)
-	if _, err := body.ReadFrom(c.reader); err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
-	}
-	sums := objects.Sums{MD5: md5.Sum(body.Bytes())}
+	sums := objects.Sums{MD5: md5.Sum(body)}
 	if c.algorithm != nil {
 		h := objects.NewHash(c.algorithm.name)
-		h.Write(body.Bytes())
+		h.Write(body)
 		sums.By = map[string][]byte{c.algorithm.name: h.Sum(nil)}
 	}
 	if _, err := c.check(sums); err != nil {
 		return nil, err
 	}
-	return body.Bytes(), nil
+	return body, nil
 }
 
 // bounded ends in an error behind a number of bytes.

@@ -47,11 +47,10 @@ func (s *surface) getCors(w http.ResponseWriter, r *request) error {
 }
 
 func (s *surface) putCors(w http.ResponseWriter, r *request) error {
-	body, done, err := s.readSmall(w, r, maxConfiguration)
+	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
 		return err
 	}
-	defer done()
 	rules, err := readCors(body)
 	if err != nil {
 		return err

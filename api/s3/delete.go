@@ -13,11 +13,10 @@ const maxDelete = 2 << 20
 // deleteObjects removes up to state.MaxDeleteKeys objects and versions. Those of which
 // no ETag is asked for go in one change, all or none of them.
 func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
-	body, done, err := s.readSmall(w, r, maxDelete)
+	body, err := s.readSmall(w, r, maxDelete)
 	if err != nil {
 		return err
 	}
-	defer done()
 	all, quiet, err := readDelete(body, state.MaxDeleteKeys)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ const (
 	maxFormHead   = 64 << 10 // of all before the content of the file, with what parts it
 	maxFormTail   = 64 << 10 // of all behind it
 	formBuffer    = 32 << 10 // what a form is read through
+	formMemory    = 64 << 10 // of a form before its file, with what reads it
 )
 
 // formType is the media type of forms.
@@ -133,7 +134,7 @@ func (f *form) head() error {
 			f.file, f.filename = part, filename
 			return nil
 		}
-		value, err := io.ReadAll(part) // bounded by metered
+		value, err := io.ReadAll(io.LimitReader(part, int64(maxFieldBytes-size+1)))
 		if err != nil {
 			return fmt.Errorf("read form: %w", err)
 		}
@@ -301,6 +302,9 @@ func isToken(text string) bool {
 func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	if r.form == nil { // of a bearer token
 		var err error
+		if err = r.held.Grow(formMemory); err != nil {
+			return err
+		}
 		if r.form, err = s.readForm(w, r); err != nil {
 			return err
 		}

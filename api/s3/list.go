@@ -103,7 +103,7 @@ func (s *surface) listObjectsV2(w http.ResponseWriter, r *request) error {
 	}
 	x.number("KeyCount", int64(len(page.Objects)+len(page.Prefixes)))
 	l.finish(x, r, &page, r.query.get("fetch-owner") == "true")
-	return x.send(w, http.StatusOK)
+	return x.sendPage(w, r)
 }
 
 func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
@@ -127,7 +127,7 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 		x.text("NextMarker", l.encode(page.Next))
 	}
 	l.finish(x, r, &page, true)
-	return x.send(w, http.StatusOK)
+	return x.sendPage(w, r)
 }
 
 // listedBytes is about how much one object of a list is, in bytes.

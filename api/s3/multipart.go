@@ -239,11 +239,10 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	body, done, err := s.readSmall(w, r, maxComplete)
+	body, err := s.readSmall(w, r, maxComplete)
 	if err != nil {
 		return err
 	}
-	defer done()
 	listed, err := readParts(body, state.MaxPartNumber)
 	if err != nil {
 		return err
@@ -455,7 +454,7 @@ func (s *surface) listParts(w http.ResponseWriter, r *request) error {
 		x.end("Part")
 	}
 	x.end("ListPartsResult")
-	return x.send(w, http.StatusOK)
+	return x.sendPage(w, r)
 }
 
 func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
@@ -520,5 +519,5 @@ func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
 		x.commonPrefix(l.encode(prefix))
 	}
 	x.end("ListMultipartUploadsResult")
-	return x.send(w, http.StatusOK)
+	return x.sendPage(w, r)
 }

@@ -239,10 +239,19 @@ func unsatisfiable(size int64) *Error {
 // stall for each.
 const copyBuffer = 256 << 10
 
+// contentBlock is the most bytes that a block of an object has, which is verified before
+// any of it is sent and stays in memory until all of it is.
+const contentBlock = 1 << 20
+
 // sendContent answers with a piece of an object. The first bytes are read before
 // the answer begins, so that content that cannot be had is an error and no broken
 // answer.
 func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object, piece span, partial bool) (err error) {
+	held := s.limits.HoldContent(r.account())
+	defer held.Release()
+	if err := held.Grow(min(int64(o.Size), contentBlock)); err != nil {
+		return err
+	}
 	f, err := s.objects.Open(r.Context(), r.account(), o)
 	if err != nil {
 		return err
@@ -259,13 +268,11 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 		head(w.Header(), r, o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 	}}
-	buffer, ok := s.buffers.Get().(*[]byte)
-	if !ok {
-		b := make([]byte, copyBuffer)
-		buffer = &b
+	if whole, ok := f.(io.WriterTo); ok {
+		_, err = whole.WriteTo(out)
+	} else {
+		err = s.copyContent(out, f)
 	}
-	defer s.buffers.Put(buffer)
-	_, err = io.CopyBuffer(out, f, *buffer)
 	switch {
 	case out.left == 0:
 		return nil
@@ -273,6 +280,18 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 		err = io.ErrUnexpectedEOF // content of fewer bytes than its record says
 	}
 	return fmt.Errorf("send content: %w", err)
+}
+
+// copyContent is for content that cannot write itself.
+func (s *surface) copyContent(out io.Writer, f io.Reader) error {
+	buffer, ok := s.buffers.Get().(*[]byte)
+	if !ok {
+		b := make([]byte, copyBuffer)
+		buffer = &b
+	}
+	defer s.buffers.Put(buffer)
+	_, err := io.CopyBuffer(out, f, *buffer)
+	return err
 }
 
 // sending takes a piece of content, of which the answer begins with the first bytes.

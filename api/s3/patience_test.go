@@ -1,10 +1,8 @@
 package s3
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -178,44 +176,4 @@ func TestDeadlinesAreOfOneRequest(t *testing.T) {
 			t.Errorf("%s %s: read deadlines %v", c.method, c.path, d.read)
 		}
 	}
-}
-
-func TestLargeBodiesInMemoryAreFew(t *testing.T) {
-	w := newWorld(t)
-	w.scene(t)
-	large := func(body io.Reader) *http.Request {
-		r := w.request(t, call{method: "POST", path: "/photos?delete"})
-		r.Body, r.ContentLength = io.NopCloser(body), smallBody+1
-		return r
-	}
-	var all sync.WaitGroup
-	var writers []*io.PipeWriter
-	for range maxLargeBodies {
-		in, out := io.Pipe()
-		all.Go(func() {
-			rec := httptest.NewRecorder()
-			w.handler.ServeHTTP(rec, large(in))
-			if rec.Code != 400 {
-				t.Errorf("%d %s", rec.Code, rec.Body)
-			}
-		})
-		if _, err := out.Write([]byte("<")); err != nil { // it is being read
-			t.Fatal(err)
-		}
-		writers = append(writers, out)
-	}
-	rec := httptest.NewRecorder()
-	w.handler.ServeHTTP(rec, large(bytes.NewReader(nil)))
-	if rec.Code != 503 || !strings.Contains(rec.Body.String(), "SlowDown") {
-		t.Errorf("one more: %d %s", rec.Code, rec.Body)
-	}
-	w.must(t, 200, call{method: "POST", path: "/photos?delete", body: "<Delete><Object><Key>cat.jpg</Key></Object></Delete>"})
-	for _, out := range writers {
-		if err := out.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	all.Wait()
-	body := fmt.Sprintf("<Delete><Object><Key>sealed</Key></Object>%s</Delete>", strings.Repeat(" ", smallBody))
-	w.must(t, 200, call{method: "POST", path: "/photos?delete", body: body})
 }

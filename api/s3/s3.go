@@ -158,8 +158,7 @@ type surface struct {
 	now       func() time.Time
 	table     map[rowKey]*operation
 	stall     time.Duration
-	large     chan struct{} // a place for each large body in memory
-	buffers   sync.Pool     // *[]byte of copyBuffer bytes
+	buffers   sync.Pool // *[]byte of copyBuffer bytes
 }
 
 // New returns the handler of the surface.
@@ -171,7 +170,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, large: make(chan struct{}, maxLargeBodies),
+		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall,
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -211,6 +210,7 @@ type request struct {
 	ruled  bool            // nobody but a rule of the caller's bucket lets a script read the answer
 	spent  state.AccountID // from whose rate it was taken before who was known; else empty
 	form   *form           // of an upload by one, once its fields are read; else nil
+	held   *web.Held       // of its account; nil while nobody knows whose it is
 	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
 
@@ -258,6 +258,8 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 			return err
 		}
 	}
+	r.held = s.limits.Hold(r.account())
+	defer r.held.Release()
 	op, err := s.find(r)
 	if err != nil {
 		return err

@@ -32,11 +32,10 @@ func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
 }
 
 func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
-	body, done, err := s.readSmall(w, r, maxTagging)
+	body, err := s.readSmall(w, r, maxTagging)
 	if err != nil {
 		return err
 	}
-	defer done()
 	tags, err := readTagging(body)
 	if err != nil {
 		return err

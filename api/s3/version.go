@@ -63,11 +63,10 @@ const (
 )
 
 func (s *surface) putVersioning(w http.ResponseWriter, r *request) error {
-	body, done, err := s.readSmall(w, r, maxConfiguration)
+	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
 		return err
 	}
-	defer done()
 	to, err := readVersioning(body)
 	if err != nil {
 		return err
@@ -189,7 +188,7 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 		x.commonPrefix(l.encode(prefix))
 	}
 	x.end("ListVersionsResult")
-	return x.send(w, http.StatusOK)
+	return x.sendPage(w, r)
 }
 
 // version writes one version, or delete marker, of a list.

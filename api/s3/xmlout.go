@@ -111,6 +111,14 @@ func (x *xmlWriter) escape(text string) {
 	x.b = append(x.b, text[from:]...)
 }
 
+// sendPage is send of a page of a list, which may have some megabytes.
+func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
+	if err := r.held.Grow(int64(cap(x.b))); err != nil {
+		return err
+	}
+	return x.send(w, http.StatusOK)
+}
+
 // send answers with what was written.
 func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	header := w.Header()

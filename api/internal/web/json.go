@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // Bounds of JSON bodies.
@@ -18,28 +20,28 @@ const (
 	MaxJSONBody = 1 << 20
 	// MaxJSONDepth is how deep arrays and objects may be nested.
 	MaxJSONDepth = 64
+	// MaxJSONMembers is how many members an object may have.
+	MaxJSONMembers = 1 << 14
 )
 
-// Body reads a JSON body of at most MaxJSONBody bytes, whatever its length
-// header says. The media type must be JSON, or not be given.
-func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// Body reads a JSON body of at most most bytes, whatever its length header says, into
+// memory that held holds. The media type must be JSON, or not be given.
+func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byte, error) {
 	if err := isJSON(r.Header); err != nil {
 		return nil, err
 	}
-	if r.ContentLength > MaxJSONBody {
-		return nil, tooLarge()
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxJSONBody))
+	body, err := ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength, held)
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:
-		return buf.Bytes(), nil
+		return body, nil
+	case errors.Is(err, state.ErrLimited):
+		return nil, err
 	case errors.As(err, &large):
-		return nil, tooLarge()
+		return nil, tooLarge(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the body did not arrive in time")
 	case r.Context().Err() != nil:
@@ -49,8 +51,8 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 }
 
-func tooLarge() *Error {
-	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", MaxJSONBody)
+func tooLarge(most int64) *Error {
+	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", most)
 }
 
 // isJSON accepts application/json, also with parameters, and no type at all.
@@ -102,6 +104,9 @@ func Object(what string, data []byte) (Fields, error) {
 		}
 		if _, twice := fields[name]; twice {
 			return nil, BadRequest("%s has the member %q twice", what, shorten(name))
+		}
+		if len(fields) == MaxJSONMembers {
+			return nil, BadRequest("%s has an object of more than %d members", what, MaxJSONMembers)
 		}
 		fields[name] = value
 	}

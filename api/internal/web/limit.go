@@ -34,8 +34,10 @@ const (
 	maxTold = 1 << 12
 )
 
-// Limits hold accounts and addresses to their rates, on this node.
+// Limits hold accounts and addresses to their rates and their memory, on this node.
 type Limits struct {
+	accounts, strangers, content *Memory
+
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
@@ -58,7 +60,11 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	if now == nil {
 		now = time.Now
 	}
-	return &Limits{account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now}
+	return &Limits{
+		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), strangers: NewMemory(memoryOfStrangers, memoryOfNetwork),
+		content: NewMemory(memoryOfContent, memoryOfReaders),
+		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now,
+	}
 }
 
 // limiter is a table of token buckets. A bucket is one time: when it will be

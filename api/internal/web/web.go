@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -29,6 +30,10 @@ const RequestIDHeader = "X-Request-Id"
 
 // maxRequestID bounds, in characters, the request ids that are taken over from clients.
 const maxRequestID = 64
+
+// MaxRequests is how many requests a surface answers at once. There are as many
+// connections at the most, but over HTTP/2 one has many requests.
+const MaxRequests = 4096
 
 // Options are what a surface brings. Name, Logger, and Answer or Fail are required.
 type Options struct {
@@ -52,8 +57,11 @@ type Options struct {
 // logged at debug, as success is and too many requests are, so that a flood does
 // not flood the log; ours at error, and full or leaderless at warn. Tokens, queries and bodies are never logged.
 func Wrap(o Options, h Handler) http.Handler {
+	var underway atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
+		defer underway.Add(-1)
+		busy := underway.Add(1) > MaxRequests
 		id := r.Header.Get(RequestIDHeader)
 		if !sane(id) {
 			id = rand.Text()
@@ -70,7 +78,12 @@ func Wrap(o Options, h Handler) http.Handler {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		rec := &recorder{ResponseWriter: w}
-		err := call(h, rec, r)
+		err := error(nil)
+		if busy {
+			err = state.Errorf(state.CodeLimited, "more than %d requests at once", MaxRequests)
+		} else {
+			err = call(h, rec, r)
+		}
 		if err != nil {
 			err = o.fail(rec, r, err)
 		}

@@ -53,7 +53,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"wrapped", fmt.Errorf("more: %w", BadRequest("no")), 400, `{"error":{"reason":"BAD_REQUEST","details":"no"}}`, nil, "DEBUG"},
 		{"401", Errorf(401, "UNAUTHORIZED", "who?"), 401, `{"error":{"reason":"UNAUTHORIZED","details":"who?"}}`, map[string]string{"WWW-Authenticate": "Bearer"}, "DEBUG"},
 		{"405", MethodNotAllowed("GET", "HEAD"), 405, `{"error":{"reason":"METHOD_NOT_ALLOWED","details":"this path allows GET, HEAD"}}`, map[string]string{"Allow": "GET, HEAD"}, "DEBUG"},
-		{"413 flat", tooLarge(), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
+		{"413 flat", tooLarge(MaxJSONBody), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
 		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "DEBUG"},
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
 		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
@@ -247,7 +247,7 @@ func TestBodyIsBounded(t *testing.T) {
 			if tc.types != nil {
 				r.Header["Content-Type"] = tc.types
 			}
-			_, err := Body(httptest.NewRecorder(), r)
+			_, err := Body(httptest.NewRecorder(), r, MaxJSONBody, nil)
 			if status := statusOf(err); status != tc.status {
 				t.Errorf("%v, want %d", err, tc.status)
 			}
@@ -256,7 +256,7 @@ func TestBodyIsBounded(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequest("POST", "/", brokenReader{}).WithContext(gone)
-	if _, err := Body(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
+	if _, err := Body(httptest.NewRecorder(), r, MaxJSONBody, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that left: %v", err)
 	}
 }

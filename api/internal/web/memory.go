@@ -1,0 +1,154 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of what requests hold in memory while they wait for their clients, in bytes of
+// all and of any one account, or of any one network of clients that are not known yet.
+const (
+	memoryOfAccounts  = 256 << 20
+	memoryOfAccount   = 64 << 20
+	memoryOfStrangers = 64 << 20
+	memoryOfNetwork   = 4 << 20
+	// Of content that is being read, a block of each request. Who takes it slowly holds
+	// it for long.
+	memoryOfContent = 512 << 20
+	memoryOfReaders = 192 << 20 // of one account
+)
+
+// Memory bounds what requests hold in memory while they wait for their clients: bodies
+// that are read whole, and answers. Nobody waits for it: who finds no room is refused.
+type Memory struct {
+	all, each int64 // bytes
+
+	// mu guards what follows.
+	mu   sync.Mutex
+	used int64
+	by   map[any]int64 // of those who hold something
+}
+
+// NewMemory returns memory of so many bytes, of which anybody may hold each.
+func NewMemory(all, each int64) *Memory {
+	return &Memory{all: all, each: each, by: map[any]int64{}}
+}
+
+// Of is for what a request of somebody holds. who is a key of a map.
+func (m *Memory) Of(who any) *Held { return &Held{m: m, who: who} }
+
+func (m *Memory) take(who any, n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used+n > m.all || m.by[who]+n > m.each {
+		return false
+	}
+	m.used += n
+	m.by[who] += n
+	return true
+}
+
+func (m *Memory) give(who any, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used -= n
+	if m.by[who] -= n; m.by[who] == 0 {
+		delete(m.by, who)
+	}
+}
+
+// Held is what one request holds. It is for one goroutine at a time. A nil Held holds
+// anything.
+type Held struct {
+	m     *Memory
+	who   any
+	bytes int64
+}
+
+// Grow takes n bytes more, or returns an error that wraps state.ErrLimited and takes
+// none.
+func (h *Held) Grow(n int64) error {
+	if h == nil || n <= 0 {
+		return nil
+	}
+	if !h.m.take(h.who, n) {
+		return state.Errorf(state.CodeLimited, "too many large requests at once")
+	}
+	h.bytes += n
+	return nil
+}
+
+// Release gives back all that is held.
+func (h *Held) Release() {
+	if h != nil && h.bytes > 0 {
+		h.m.give(h.who, h.bytes)
+		h.bytes = 0
+	}
+}
+
+// firstRead is how many bytes of a body there is room for before any has come.
+const firstRead = 4 << 10
+
+// ReadAll reads r to its end into memory that h holds, which grows as bytes come: what
+// is announced takes none. size is how many are expected, or less than 0.
+func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
+	room := int64(firstRead)
+	if size >= 0 {
+		room = min(room, size+bytes.MinRead)
+	}
+	if err := h.Grow(room); err != nil {
+		return nil, err
+	}
+	for buf := make([]byte, 0, room); ; {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read body: %w", err)
+		}
+		if len(buf) < cap(buf) {
+			continue
+		}
+		more := int64(cap(buf))
+		if size > int64(len(buf)) {
+			more = min(more, size-int64(len(buf))+bytes.MinRead)
+		}
+		if err := h.Grow(more); err != nil {
+			return nil, err
+		}
+		buf = append(make([]byte, 0, int64(cap(buf))+more), buf...)
+	}
+}
+
+// Hold is for what a request of an account holds. A nil Limits limits nothing.
+func (l *Limits) Hold(id state.AccountID) *Held {
+	if l == nil {
+		return nil
+	}
+	return l.accounts.Of(id)
+}
+
+// HoldContent is for what a request of an account holds of the content that it reads.
+func (l *Limits) HoldContent(id state.AccountID) *Held {
+	if l == nil {
+		return nil
+	}
+	return l.content.Of(id)
+}
+
+// HoldUnknown is for what a request holds of which nobody knows yet whose it is.
+func (l *Limits) HoldUnknown(r *http.Request) *Held {
+	if l == nil {
+		return nil
+	}
+	return l.strangers.Of(accounts.Network(l.Client(r)))
+}

@@ -1,0 +1,142 @@
+package s3
+
+import (
+	"bytes"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+)
+
+// limited gives the surface limits of memory alone.
+func (w *world) limited(t *testing.T) *web.Limits {
+	limits := web.NewLimits(web.Rate{}, web.Rate{}, nil, w.now)
+	w.options.Limits = limits
+	w.rebuild(t)
+	return limits
+}
+
+// TestWhoAnnouncesLargeBodiesKeepsNobodyElseOut: whoever sends a byte of many bodies of
+// the largest kind holds little, and no place of others'.
+func TestWhoAnnouncesLargeBodiesKeepsNobodyElseOut(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	w.limited(t)
+	var all sync.WaitGroup
+	var writers []*io.PipeWriter
+	for range 200 {
+		in, out := io.Pipe()
+		r := w.request(t, call{method: "POST", path: "/photos?delete", token: w.bob.Token})
+		r.Body, r.ContentLength = io.NopCloser(in), maxDelete
+		all.Go(func() {
+			rec := httptest.NewRecorder()
+			w.handler.ServeHTTP(rec, r)
+			if rec.Code != 400 {
+				t.Errorf("%d %s", rec.Code, rec.Body)
+			}
+		})
+		if _, err := out.Write([]byte("<")); err != nil { // it is being read
+			t.Fatal(err)
+		}
+		writers = append(writers, out)
+	}
+	body := "<Delete><Object><Key>cat.jpg</Key></Object>" + strings.Repeat(" ", 1<<20) + "</Delete>"
+	w.must(t, 200, call{method: "POST", path: "/photos?delete", body: body})
+	for _, out := range writers {
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+}
+
+// TestAnswersThatWaitForTheirClientsAreBounded: when an account holds as much as it may,
+// it is told to slow down, and others are not.
+func TestAnswersThatWaitForTheirClientsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	w.put(t, "/photos/large", strings.Repeat("x", 1<<20))
+	limits := w.limited(t)
+	list, read := call{method: "GET", path: "/photos"}, call{method: "GET", path: "/photos/large"}
+	full := func(held *web.Held) (bytes int64) {
+		for step := int64(1 << 30); step > 0; step /= 2 {
+			for held.Grow(step) == nil {
+				bytes += step
+			}
+		}
+		return bytes
+	}
+	for _, tc := range []struct {
+		held *web.Held
+		call call
+		most int64
+	}{
+		{limits.Hold(w.who.Account), list, 64 << 20},
+		{limits.HoldContent(w.who.Account), read, 192 << 20},
+	} {
+		w.must(t, 200, tc.call)
+		if held := full(tc.held); held != tc.most {
+			t.Errorf("%s: an account may hold %d", tc.call.path, held)
+		}
+		rec := w.must(t, 503, tc.call)
+		if !strings.Contains(rec.Body.String(), "<Code>SlowDown</Code>") || rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: %v %s", tc.call.path, rec.Header(), rec.Body)
+		}
+		w.must(t, 404, call{method: tc.call.method, path: tc.call.path, token: w.bob.Token})
+		w.must(t, 200, call{method: "HEAD", path: "/photos/large"})
+		tc.held.Release()
+		w.must(t, 200, tc.call)
+	}
+	others := limits.Hold("somebody else")
+	defer others.Release()
+	if held := full(others); held != 64<<20 {
+		t.Errorf("requests that have ended hold something: %d are left of another account's", held)
+	}
+}
+
+// TestFormsOfStrangersAreBounded: who signed a form is known when its fields are read.
+func TestFormsOfStrangersAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	limits := w.limited(t)
+	form := append([]field{{"key", "k"}}, w.signedFields(&w.writer, policyOf(`["starts-with", "$key", ""]`))...)
+	form = append(form, field{"file", "hello"})
+	if rec := w.post(t, form...); rec.Code != 204 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	stranger := limits.HoldUnknown(httptest.NewRequest("POST", "/", nil))
+	if err := stranger.Grow(4<<20 - formMemory + 1); err != nil {
+		t.Fatal(err)
+	}
+	if rec := w.post(t, form...); rec.Code != 503 || !strings.Contains(rec.Body.String(), "SlowDown") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	stranger.Release()
+	if rec := w.post(t, form...); rec.Code != 204 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	// A field is read up to what all may have, whatever comes.
+	r := w.request(t, call{method: "POST", path: "/photos", token: "-", header: []string{formHeader}})
+	endless := io.MultiReader(strings.NewReader("--edge\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\n"), bytes.NewReader(make([]byte, maxFormHead)))
+	counted := &countingReader{r: endless}
+	r.Body, r.ContentLength = io.NopCloser(counted), 1<<20
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, r)
+	if rec.Code != 400 || !strings.Contains(rec.Body.String(), "MaxPostPreDataLengthExceeded") || counted.n > maxFieldBytes+formBuffer+8<<10 {
+		t.Errorf("%d bytes: %d %s", counted.n, rec.Code, rec.Body)
+	}
+}
+
+type countingReader struct {
+	r io.Reader
+	n int
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
