@@ -256,8 +256,9 @@ func (n *Node) startRaft() error {
 	n.fsm.refused, n.fsm.whole = n.snapshots.refused, n.snapshots.whole
 	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
 	logger := raftLogger(n.log)
+	leads := func(term uint64) bool { return n.beats.leads(term) } // asked when there are streams
 	n.transport, err = transport.NewRaft(
-		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, raft.NetworkTransportConfig{Logger: logger})
+		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, leads, raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,10 @@ type memNetwork struct {
 	listeners map[string]*memListener // by node and protocol
 	lost      map[[2]state.NodeID]bool
 	conns     map[*memConn]struct{}
+	// buffered has writers not wait for their readers, as with sockets. It is set
+	// while nobody dials.
+	buffered bool
+	buffers  []*bufferedConn // guarded by mu
 }
 
 func newMemNetwork() *memNetwork {
@@ -99,6 +103,9 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 		return nil, errors.New("connection refused")
 	}
 	near, far := net.Pipe()
+	if h.network.buffered {
+		near, far = h.network.buffer(near), h.network.buffer(far)
+	}
 	ours := h.network.conn(near, h.id, state.NodeID(node))
 	theirs := h.network.conn(far, state.NodeID(node), h.id)
 	select {

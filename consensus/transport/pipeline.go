@@ -192,8 +192,16 @@ func (p *pipeline) tellOnce(who int, after time.Duration) {
 	if index <= p.last.LeaderCommitIndex {
 		return // it was told meanwhile, or was sent nothing yet
 	}
+	// This message too is Raft's word, of the term in which the stream's entries were
+	// sent. Who has lost that lead has learned of commits from another leader, whose
+	// entries they are: those that were sent here under the same indexes may be others,
+	// which nobody ever commits. Who leads still after it has learned of a commit has
+	// sent what was committed.
 	args := p.last
 	args.LeaderCommitIndex = index
+	if !p.transport.leads(args.Term) {
+		return
+	}
 	// Should the stream be broken, Raft learns that from the next entry.
 	_, _ = p.send(&args, new(raft.AppendEntriesResponse))
 }

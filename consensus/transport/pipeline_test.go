@@ -2,6 +2,7 @@ package transport
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +37,7 @@ func (s *sink) take() []raft.AppendEntriesRequest {
 
 func newSink(t *testing.T) (*sink, *pipeline, *Raft) {
 	s := new(sink)
-	transport := &Raft{pipelines: map[*pipeline]struct{}{}}
+	transport := &Raft{pipelines: map[*pipeline]struct{}{}, leads: func(term uint64) bool { return term == 3 }}
 	p := newPipeline(s, transport, "follower")
 	transport.pipelines[p] = struct{}{}
 	t.Cleanup(func() { _ = p.Close() })
@@ -135,6 +136,36 @@ func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
 		p.tellSoon(30, asked, tellAfter)
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told after the end: %+v", got)
+		}
+	})
+}
+
+// TestWhoLostTheLeadTellsOfNoCommit: the follower may have other entries under the same
+// indexes than what was committed, sent by this node when it led.
+func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, transport := newSink(t)
+		var leads atomic.Bool
+		leads.Store(true)
+		transport.leads = func(term uint64) bool { return leads.Load() && term == 3 }
+		send(t, p, 8, 9, 7)
+		s.take()
+		transport.Tell("follower", 9)
+		transport.TellAll(9, 10*tellAfter)
+		leads.Store(false) // before it is told
+		<-time.After(20 * tellAfter)
+		synctest.Wait()
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("told %+v", got)
+		}
+		// Elected again, it leads in another term than the stream's.
+		leads.Store(true)
+		transport.leads = func(term uint64) bool { return term == 5 }
+		transport.Tell("follower", 9)
+		<-time.After(2 * tellAfter)
+		synctest.Wait()
+		if got := s.take(); len(got) != 0 {
+			t.Errorf("told %+v over a stream of an older term", got)
 		}
 	})
 }

@@ -29,6 +29,7 @@ const (
 type Raft struct {
 	*raft.NetworkTransport
 	streams *streamLayer
+	leads   func(term uint64) bool // whether this node does, as it is now
 
 	// mu guards what follows. It is never held during input or output.
 	mu        sync.Mutex
@@ -51,8 +52,9 @@ var (
 
 // NewRaft returns the transport of the node self. As the library does it, it
 // accepts streams from now on. Heartbeats to one member are sent so far apart at
-// the least; 0 leaves them as Raft makes them.
-func NewRaft(network Network, self string, every time.Duration, config raft.NetworkTransportConfig) (*Raft, error) {
+// the least; 0 leaves them as Raft makes them. leads tells whether this node leads
+// in a term.
+func NewRaft(network Network, self string, every time.Duration, leads func(term uint64) bool, config raft.NetworkTransportConfig) (*Raft, error) {
 	l, err := network.Listen(RaftProtocol)
 	if err != nil {
 		return nil, fmt.Errorf("transport: listen for raft: %w", err)
@@ -64,7 +66,7 @@ func NewRaft(network Network, self string, every time.Duration, config raft.Netw
 	config.MaxPool, config.MaxRPCsInFlight = raftPool, raftInFlight
 	config.MsgpackUseNewTimeFormat = true
 	return &Raft{
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, pipelines: make(map[*pipeline]struct{}),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, leads: leads, pipelines: make(map[*pipeline]struct{}),
 		beats: make(map[raft.ServerID]beat), every: every,
 	}, nil
 }
