@@ -15,7 +15,6 @@ package bao
 import (
 	"encoding/binary"
 	"math/bits"
-	"sync"
 
 	"lukechampine.com/blake3/guts"
 )
@@ -116,9 +115,6 @@ type Hasher struct {
 	buf *[batch]byte
 }
 
-// buffers are of hashers that have ended, and of what is hashed in pieces.
-var buffers = sync.Pool{New: func() any { return new([batch]byte) }}
-
 // NewHasher returns the hasher of a piece that begins at an offset of content, a
 // multiple of Chunk.
 func NewHasher(at uint64) *Hasher {
@@ -160,7 +156,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 // room is the buffer.
 func (h *Hasher) room() *[batch]byte {
 	if h.buf == nil {
-		h.buf = buffers.Get().(*[batch]byte)
+		h.buf = new([batch]byte)
 	}
 	return h.buf
 }
@@ -183,15 +179,11 @@ func (h *Hasher) flush() {
 		h.n = 0
 		return
 	}
-	piece := buffers.Get().(*[batch]byte)
-	defer buffers.Put(piece)
-	left := h.buf[:h.n]
 	for _, height := range guts.Eigentrees(h.next, uint64(h.n+Chunk-1)/Chunk) {
-		n := copy(piece[:], left[:min(len(left), Chunk<<height)])
-		left = left[n:]
-		h.add(piece, n)
+		n := min(h.n, Chunk<<height)
+		h.add(h.buf, n)
+		h.n = copy(h.buf[:], h.buf[n:h.n])
 	}
-	h.n = 0
 }
 
 // finish takes that no more bytes come.
@@ -214,10 +206,7 @@ func (h *Hasher) finish() {
 		h.top = h.trees.join(flags)
 	}
 	h.trees.settle()
-	if h.buf != nil {
-		buffers.Put(h.buf)
-		h.buf = nil
-	}
+	h.buf = nil
 }
 
 // Sum returns the BLAKE3 hash of what was written, which has to be a piece that
