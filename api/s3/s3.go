@@ -157,6 +157,7 @@ type surface struct {
 	origins   []string // of Options
 	now       func() time.Time
 	table     map[rowKey]*operation
+	subs      map[string]bool // the sub-resources of table
 	stall     time.Duration
 	large     chan struct{} // a place for each large body in memory
 	buffers   sync.Pool     // *[]byte of copyBuffer bytes
@@ -191,6 +192,10 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	var err error
 	if s.table, err = tableOf(s.operations()); err != nil {
 		return nil, err
+	}
+	s.subs = map[string]bool{}
+	for key := range s.table {
+		s.subs[key.sub] = true
 	}
 	server := "holdfast"
 	if o.Version != "" {
