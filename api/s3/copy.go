@@ -90,8 +90,8 @@ func directive(h http.Header, name string) (replace bool, err error) {
 }
 
 func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
-	if r.query.has("partNumber") || r.query.has("versionId") {
-		return errorf(InvalidArgument, "this operation accepts neither a version-id nor a part number")
+	if r.query.has("versionId") {
+		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
 	src, err := sourceOf(r.Header)
 	if err != nil {

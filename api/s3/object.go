@@ -15,9 +15,6 @@ import (
 )
 
 func (s *surface) putObject(w http.ResponseWriter, r *request) error {
-	if r.query.has("partNumber") {
-		return errorf(InvalidArgument, "partNumber needs uploadId")
-	}
 	if r.query.has("versionId") {
 		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}

@@ -166,11 +166,15 @@ func (s *surface) find(r *request) (*operation, error) {
 	}
 	_, copies := r.Header[copySource]
 	key := rowKey{r.level, r.Method, sub, copies && r.Method == http.MethodPut && r.level == levelObject && (sub == "" || sub == "uploadId")}
-	if op := s.table[key]; op != nil {
-		return op, nil
-	}
-	if sub != "" {
+	op := s.table[key]
+	switch {
+	case op == nil && sub != "":
 		return nil, errorf(NotImplemented, "%s with the sub-resource %s is not implemented", r.Method, sub)
+	case sub != "uploadId" && changes(r.Method) && r.query.has("partNumber"):
+		// Taken for what stays without it, one for a part would be of the whole object.
+		return nil, errorf(InvalidArgument, "partNumber needs uploadId")
+	case op != nil:
+		return op, nil
 	}
 	e := errorf(MethodNotAllowed, "the specified method is not allowed against this resource")
 	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))
