@@ -143,13 +143,9 @@ func sealed(o *state.Object) bool {
 
 // describe sets the headers that an object is answered with.
 func describe(h http.Header, o *state.Object) {
-	h.Del("Content-Security-Policy") // of pages of ours
 	keepable(h)
 	for name, value := range o.Headers {
 		h.Set(name, value)
-	}
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", defaultType)
 	}
 	for name, value := range o.Meta {
 		h.Set(metaPrefix+name, value)

@@ -248,6 +248,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if isPreflight(plain) {
 		return s.preflight(w, r)
 	}
+	if err := refuseWorker(plain.Header); err != nil {
+		return err
+	}
 	r.ruled = plain.Header.Get("Origin") != "" && r.level != levelService && w.Header().Get(allowOrigin) == ""
 	if err := s.authenticate(w, r); err != nil {
 		return err
