@@ -290,6 +290,12 @@ func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 		sum := base64.StdEncoding.EncodeToString(digest("SHA256", append(digest("SHA256", []byte(one)), digest("SHA256", []byte(two))...)))
 		wrong.header = []string{"x-amz-checksum-sha256: " + sum}
 		w.must(t, 400, wrong) // it is composed, and says so by the parts behind it
+		for _, count := range []string{"-0", "-1", "-3", "-99", "-99999999999999999999"} {
+			wrong.header = []string{"x-amz-checksum-sha256: " + sum + count}
+			if rec := w.must(t, 400, wrong); !strings.Contains(rec.Body.String(), "<Code>BadDigest</Code>") {
+				t.Errorf("%s parts: %s", count, rec.Body)
+			}
+		}
 		w.must(t, 404, call{method: "GET", path: "/photos/k"})
 		done.header = []string{"x-amz-mp-object-size: 6", "x-amz-checksum-sha256: " + sum + "-2", "x-amz-checksum-type: COMPOSITE"}
 		if rec := w.must(t, 200, done); !strings.Contains(rec.Body.String(), "<ChecksumSHA256>"+sum+"-2</ChecksumSHA256>") {
