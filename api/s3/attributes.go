@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -64,18 +65,16 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 }
 
 // withoutChunks takes the framing out of a content encoding: it is not there any
-// more when the object is read.
+// more when the object is read. All else stays as it is written.
 func withoutChunks(encoding string) string {
-	if encoding == "" {
-		return ""
+	codings := strings.Split(encoding, ",")
+	rest := slices.DeleteFunc(slices.Clone(codings), func(coding string) bool {
+		return strings.EqualFold(strings.Trim(coding, " \t"), "aws-chunked")
+	})
+	if len(rest) == len(codings) {
+		return encoding
 	}
-	var rest []string
-	for coding := range strings.SplitSeq(encoding, ",") {
-		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "aws-chunked") {
-			rest = append(rest, coding)
-		}
-	}
-	return strings.Join(rest, ",")
+	return strings.Trim(strings.Join(rest, ","), " \t")
 }
 
 // checkPut refuses headers that ask for what there is not. To pass over them would
