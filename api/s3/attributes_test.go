@@ -36,3 +36,17 @@ func TestContentEncodingIsKeptAsItIsWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyMetadataIsKept of a form as of a PUT.
+func TestEmptyMetadataIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/put", "hello", "x-amz-meta-e: ")
+	w.must(t, 204, call{method: "POST", path: "/photos", header: []string{formHeader}, body: formOf("x",
+		field{"key", "form"}, field{"x-amz-meta-e", ""}, field{"acl", ""}, field{"Content-Type", ""}, field{"Content-MD5", ""}, field{"file", "hello"})})
+	for _, path := range []string{"/photos/put", "/photos/form"} {
+		h := w.must(t, 200, call{method: "HEAD", path: path}).Header()
+		if values, there := h["X-Amz-Meta-E"]; !there || len(values) != 1 || values[0] != "" || h.Get("Content-Type") != defaultType {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+}
