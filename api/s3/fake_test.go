@@ -505,9 +505,12 @@ func (f *fake) SetTags(ctx context.Context, a state.AccountID, bucket, key strin
 		}
 	}
 	o, err := b.object(key)
-	if err == nil && (id == "" || named(&o, id)) {
+	switch {
+	case err == nil && (id == "" || named(&o, id)):
 		o.Tags = tags
 		b.objects[key] = o
+	case id != "" && b.Versioning != state.Unversioned:
+		err = state.ErrNoVersion
 	}
 	return err
 }
