@@ -257,6 +257,11 @@ func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	if rec := w.must(t, 200, call{method: "HEAD", path: "/photos/copy"}); rec.Header().Get("X-Amz-Meta-Mtime") != "1" || rec.Header().Get("Etag") != now {
 		t.Errorf("%v", rec.Header())
 	}
+	// As aws s3 cp --storage-class does it: all but the time stays.
+	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/copy", "x-amz-storage-class: STANDARD", "x-amz-meta-mtime: 2", "x-amz-tagging: t=9"}})
+	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy", ""); err != nil || o.Meta["mtime"] != "1" || len(o.Tags) == 0 || o.Tags[0].Value != "1" {
+		t.Errorf("%+v, %v", o, err)
+	}
 }
 
 // TestPartsAreJoinedHoweverAClientWritesThem: ETags come quoted, escaped and bare.
