@@ -20,10 +20,10 @@ type listed struct {
 	KeyCount, MaxKeys                                                    int
 	IsTruncated                                                          bool
 	NextContinuationToken, NextMarker, NextKeyMarker, NextUploadIdMarker string //nolint:revive // as S3 has it
-	NextPartNumberMarker                                                 string
+	KeyMarker, NextPartNumberMarker                                      string
 	Contents                                                             []struct{ Key string }
 	CommonPrefixes                                                       []struct{ Prefix string }
-	Upload                                                               []struct{ Key, UploadId string } //nolint:revive // as S3 has it
+	Upload, Version                                                      []struct{ Key, UploadId string } //nolint:revive // as S3 has it
 	Part                                                                 []struct{ PartNumber int }
 }
 

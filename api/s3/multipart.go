@@ -477,7 +477,7 @@ func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
 		_, err = s.objects.Bucket(ctx, r.account(), r.bucket)
 	} else {
 		page, err = s.objects.Uploads(ctx, r.account(), r.bucket, state.UploadsQuery{
-			Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: keyMarker, AfterID: state.UploadID(idMarker), Limit: l.limit,
+			Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: l.behind(keyMarker), AfterID: state.UploadID(idMarker), Limit: l.limit,
 		})
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -427,6 +428,13 @@ func testS3Lists(t *testing.T, o *objects) {
 	}
 	if l = list("&start-after=b"); l.keys()[0] != "b/x/1" || l.StartAfter != "b" {
 		t.Errorf("%+v", l)
+	}
+	// start-after is a key, a marker may be a prefix.
+	if l = list("&delimiter=/&start-after=b/"); l.KeyCount == 0 || len(l.CommonPrefixes) == 0 || l.CommonPrefixes[0].Prefix != "b/" {
+		t.Errorf("%+v", l)
+	}
+	if page := into[listResult](t, o.ok(http.StatusOK, http.MethodGet, bucket+"?delimiter=/&marker=b/x", nil)); slices.Contains(page.prefixes(), "b/") || page.Marker != "b/x" {
+		t.Errorf("%+v", page)
 	}
 	if l = list("&encoding-type=url&prefix=" + escapeKey("d e")); l.keys()[0] != "d%20e%2Bf" || l.EncodingType != "url" || l.Prefix != "d%20e" {
 		t.Errorf("%+v", l)
