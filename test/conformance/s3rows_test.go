@@ -657,6 +657,7 @@ func testS3Copies(t *testing.T, o *objects) {
 	}
 	o.refused(http.StatusBadRequest, "InvalidRequest", http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new")
 	o.ok(http.StatusOK, http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new", "x-amz-metadata-directive", "REPLACE", "x-amz-meta-size", "same")
+	o.ok(http.StatusOK, http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new", "x-amz-storage-class", "STANDARD")
 	if got := o.ok(http.StatusOK, http.MethodGet, to+"/new", nil); !bytes.Equal(got.Body, data) || got.Header.Get("x-amz-meta-size") != "same" {
 		t.Errorf("%v", got.Header)
 	}
