@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -64,18 +65,16 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 }
 
 // withoutChunks takes the framing out of a content encoding: it is not there any
-// more when the object is read.
+// more when the object is read. All else stays as it is written.
 func withoutChunks(encoding string) string {
-	if encoding == "" {
-		return ""
+	codings := strings.Split(encoding, ",")
+	rest := slices.DeleteFunc(slices.Clone(codings), func(coding string) bool {
+		return strings.EqualFold(strings.Trim(coding, " \t"), "aws-chunked")
+	})
+	if len(rest) == len(codings) {
+		return encoding
 	}
-	var rest []string
-	for coding := range strings.SplitSeq(encoding, ",") {
-		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "aws-chunked") {
-			rest = append(rest, coding)
-		}
-	}
-	return strings.Join(rest, ",")
+	return strings.Trim(strings.Join(rest, ","), " \t")
 }
 
 // checkPut refuses headers that ask for what there is not. To pass over them would
@@ -143,13 +142,9 @@ func sealed(o *state.Object) bool {
 
 // describe sets the headers that an object is answered with.
 func describe(h http.Header, o *state.Object) {
-	h.Del("Content-Security-Policy") // of pages of ours
 	keepable(h)
 	for name, value := range o.Headers {
 		h.Set(name, value)
-	}
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", defaultType)
 	}
 	for name, value := range o.Meta {
 		h.Set(metaPrefix+name, value)

@@ -20,10 +20,10 @@ type listed struct {
 	KeyCount, MaxKeys                                                    int
 	IsTruncated                                                          bool
 	NextContinuationToken, NextMarker, NextKeyMarker, NextUploadIdMarker string //nolint:revive // as S3 has it
-	NextPartNumberMarker                                                 string
+	KeyMarker, NextPartNumberMarker                                      string
 	Contents                                                             []struct{ Key string }
 	CommonPrefixes                                                       []struct{ Prefix string }
-	Upload                                                               []struct{ Key, UploadId string } //nolint:revive // as S3 has it
+	Upload, Version                                                      []struct{ Key, UploadId string } //nolint:revive // as S3 has it
 	Part                                                                 []struct{ PartNumber int }
 }
 
@@ -257,6 +257,11 @@ func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	if rec := w.must(t, 200, call{method: "HEAD", path: "/photos/copy"}); rec.Header().Get("X-Amz-Meta-Mtime") != "1" || rec.Header().Get("Etag") != now {
 		t.Errorf("%v", rec.Header())
 	}
+	// As aws s3 cp --storage-class does it: all but the time stays.
+	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/copy", "x-amz-storage-class: STANDARD", "x-amz-meta-mtime: 2", "x-amz-tagging: t=9"}})
+	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy", ""); err != nil || o.Meta["mtime"] != "1" || len(o.Tags) == 0 || o.Tags[0].Value != "1" {
+		t.Errorf("%+v, %v", o, err)
+	}
 }
 
 // TestPartsAreJoinedHoweverAClientWritesThem: ETags come quoted, escaped and bare.
@@ -290,6 +295,12 @@ func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 		sum := base64.StdEncoding.EncodeToString(digest("SHA256", append(digest("SHA256", []byte(one)), digest("SHA256", []byte(two))...)))
 		wrong.header = []string{"x-amz-checksum-sha256: " + sum}
 		w.must(t, 400, wrong) // it is composed, and says so by the parts behind it
+		for _, count := range []string{"-0", "-1", "-3", "-99", "-99999999999999999999"} {
+			wrong.header = []string{"x-amz-checksum-sha256: " + sum + count}
+			if rec := w.must(t, 400, wrong); !strings.Contains(rec.Body.String(), "<Code>BadDigest</Code>") {
+				t.Errorf("%s parts: %s", count, rec.Body)
+			}
+		}
 		w.must(t, 404, call{method: "GET", path: "/photos/k"})
 		done.header = []string{"x-amz-mp-object-size: 6", "x-amz-checksum-sha256: " + sum + "-2", "x-amz-checksum-type: COMPOSITE"}
 		if rec := w.must(t, 200, done); !strings.Contains(rec.Body.String(), "<ChecksumSHA256>"+sum+"-2</ChecksumSHA256>") {

@@ -13,6 +13,8 @@ import (
 // PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
+// listBuckets answers with a page of the caller's buckets. All are in one region: with
+// another one there are none.
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	const most = 10_000 // as of Amazon S3
 	limit, err := r.query.number("max-buckets", most, 1, most)
@@ -29,7 +31,12 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	prefix := r.query.get("prefix")
+	prefix, region := r.query.get("prefix"), r.query.get("bucket-region")
+	if region != "" && region != s.region {
+		all = nil
+	}
+	// Who asks for some buckets, or for a page, is told where they are, as Amazon S3 does.
+	located := region != "" || prefix != "" || r.query.has("max-buckets") || r.query.has("continuation-token")
 	x := newXML()
 	x.root("ListAllMyBucketsResult")
 	x.owner(r)
@@ -46,6 +53,9 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 		x.begin("Bucket")
 		x.text("Name", b.Name)
 		x.time("CreationDate", b.Created)
+		if located {
+			x.text("BucketRegion", s.region)
+		}
 		x.end("Bucket")
 		n, last = n+1, b.Name
 	}

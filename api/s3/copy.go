@@ -90,8 +90,8 @@ func directive(h http.Header, name string) (replace bool, err error) {
 }
 
 func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
-	if r.query.has("partNumber") || r.query.has("versionId") {
-		return errorf(InvalidArgument, "this operation accepts neither a version-id nor a part number")
+	if r.query.has("versionId") {
+		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
 	src, err := sourceOf(r.Header)
 	if err != nil {
@@ -108,7 +108,9 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !replaceMeta {
+	// A storage class that is given counts as a change, also when it is the object's.
+	changed := replaceMeta || r.Header.Get("X-Amz-Storage-Class") != ""
+	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !changed {
 		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
 	}
 	given, err := attributesOf(r.Header)

@@ -28,11 +28,8 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	var plain []objects.Doomed
 	var at []int // of each of them in all
 	for i, d := range all {
-		became[i].err = checkKey(d.key)
-		if d.version != "" && became[i].err == nil {
-			_, became[i].err = versionID(d.version)
-		}
-		if became[i].err == nil && d.etag == "" {
+		became[i].err = d.check()
+		if became[i].err == nil && !d.matched {
 			plain, at = append(plain, objects.Doomed{Key: d.key, ID: state.VersionID(d.version)}), append(at, i)
 		}
 	}
@@ -53,7 +50,7 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 		}
 	}
 	for i, d := range all {
-		if became[i].err != nil || d.etag == "" {
+		if became[i].err != nil || !d.matched {
 			continue
 		}
 		tag := unquote(d.etag)

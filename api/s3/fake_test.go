@@ -206,7 +206,8 @@ type entry struct {
 	prefix bool
 }
 
-// page rolls sorted keys up and returns those above after.
+// page rolls sorted keys up and returns those above after, which may be what they are
+// rolled up into.
 func page(keys []string, prefix, delimiter, after string, limit int) (entries []entry, truncated bool) {
 	for _, key := range keys {
 		if !strings.HasPrefix(key, prefix) {
@@ -218,7 +219,7 @@ func page(keys []string, prefix, delimiter, after string, limit int) (entries []
 				e = entry{key[:len(prefix)+at+len(delimiter)], true}
 			}
 		}
-		if e.name <= after || len(entries) > 0 && entries[len(entries)-1] == e {
+		if key <= after || e.prefix && e.name == after || len(entries) > 0 && entries[len(entries)-1] == e {
 			continue
 		}
 		if len(entries) == limit {
@@ -505,9 +506,12 @@ func (f *fake) SetTags(ctx context.Context, a state.AccountID, bucket, key strin
 		}
 	}
 	o, err := b.object(key)
-	if err == nil && (id == "" || named(&o, id)) {
+	switch {
+	case err == nil && (id == "" || named(&o, id)):
 		o.Tags = tags
 		b.objects[key] = o
+	case id != "" && b.Versioning != state.Unversioned:
+		err = state.ErrNoVersion
 	}
 	return err
 }
@@ -701,7 +705,7 @@ func (f *fake) Uploads(_ context.Context, a state.AccountID, bucket string, q st
 		if q.Delimiter != "" {
 			if at := strings.Index(u.Key[len(q.Prefix):], q.Delimiter); at >= 0 {
 				prefix := u.Key[:len(q.Prefix)+at+len(q.Delimiter)]
-				if !slices.Contains(p.Prefixes, prefix) && prefix > q.AfterKey {
+				if !slices.Contains(p.Prefixes, prefix) && prefix != q.AfterKey {
 					p.Prefixes = append(p.Prefixes, prefix)
 				}
 				continue

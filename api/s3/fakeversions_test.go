@@ -129,7 +129,7 @@ func (f *fake) Versions(_ context.Context, a state.AccountID, bucket string, q s
 			up = k[:len(q.Prefix)+at+len(q.Delimiter)]
 		}
 		if up != "" {
-			if up <= q.AfterKey || slices.Contains(p.Prefixes, up) {
+			if k <= q.AfterKey || up == q.AfterKey || slices.Contains(p.Prefixes, up) {
 				continue
 			}
 			if p.Truncated = len(p.Versions)+len(p.Prefixes) == q.Limit; p.Truncated {

@@ -275,7 +275,7 @@ func (f *form) header() (http.Header, error) {
 		if !isToken(field) || !isHeaderValue(value) {
 			return nil, errorf(InvalidArgument, "the field %.64q cannot be a header", field)
 		}
-		if value != "" {
+		if value != "" || strings.HasPrefix(name, metaPrefix) { // other empty fields ask for nothing
 			h[name] = []string{value}
 		}
 	}

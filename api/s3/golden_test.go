@@ -218,7 +218,8 @@ func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
 
 func TestAnswersAboutVersionsKeepTheirForm(t *testing.T) {
 	const many = `<Delete><Object><Key>k</Key></Object><Object><Key>k</Key><VersionId>null</VersionId></Object><Object><Key>gone</Key><VersionId>{marker}</VersionId></Object>` +
-		`<Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>dir/two</Key><VersionId>a b</VersionId></Object><Object><Key>dir/two</Key><ETag>"x"</ETag></Object></Delete>`
+		`<Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>dir/two</Key><VersionId>a b</VersionId></Object><Object><Key>dir/two</Key><ETag>"x"</ETag></Object>` +
+		`<Object><Key>dir/two</Key><VersionId></VersionId></Object><Object><VersionId/><Key>dir/two</Key></Object><Object><Key>dir/two</Key><ETag/></Object></Delete>`
 	for _, tc := range []struct {
 		name string
 		call

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -56,6 +57,17 @@ func (q query) listing(limitName string) (l listing, err error) {
 	return l, err
 }
 
+// behind is where a list goes on behind a marker. One that is rolled up stands for all
+// that is: Amazon S3 goes on behind the prefix, of which pages end with one.
+func (l *listing) behind(marker string) string {
+	if rest, ok := strings.CutPrefix(marker, l.prefix); ok && l.delimiter != "" {
+		if at := strings.Index(rest, l.delimiter); at >= 0 {
+			return marker[:len(l.prefix)+at+len(l.delimiter)]
+		}
+	}
+	return marker
+}
+
 // objectsPage reads one page. A limit of zero asks only whether the bucket is there.
 func (s *surface) objectsPage(r *request, l listing, after string) (page state.ObjectsPage, err error) {
 	ctx, cancel := r.soon()
@@ -81,8 +93,10 @@ func (s *surface) listObjectsV2(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	start := r.query.get("start-after")
-	if token == "" {
-		after = start
+	if token == "" && start != "" {
+		// It is a key, also where it is written as a prefix that other keys are rolled up
+		// into: those are behind it. Nothing is between it and this, which is no key.
+		after = start + "\x00"
 	}
 	page, err := s.objectsPage(r, l, after)
 	if err != nil {
@@ -112,7 +126,7 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	marker := r.query.get("marker")
-	page, err := s.objectsPage(r, l, marker)
+	page, err := s.objectsPage(r, l, l.behind(marker))
 	if err != nil {
 		return err
 	}

@@ -284,7 +284,7 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	if kind != "" && kind != checksumType(true) && kind != checksumType(false) {
 		return nil, errorf(InvalidRequest, "the value specified in the x-amz-checksum-type header is invalid: COMPOSITE and FULL_OBJECT are known")
 	}
-	composite := uncount(h)
+	composite, count := uncount(h)
 	sum, want, err := checksumHeader(h)
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 			if sum == nil || sum.name != c.Algorithm || c.Composite != composite {
 				continue
 			}
-			if found = bytes.Equal(want, c.Value); !found {
+			if found = bytes.Equal(want, c.Value); !found || composite && count != partsOf(o) {
 				return errorf(BadDigest, "the %s you specified did not match the calculated checksum", sum.name)
 			}
 		}
@@ -321,16 +321,16 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 
 // uncount takes the number of parts from the value of a checksum, which one that
 // is composed of theirs has behind it.
-func uncount(h http.Header) (composite bool) {
+func uncount(h http.Header) (composite bool, parts uint64) {
 	for i := range algorithms {
 		name := algorithms[i].header
 		value, count, found := strings.Cut(h.Get(name), "-")
-		if _, number := decimal(count); found && number {
+		if n, number := decimal(count); found && number {
 			h.Set(name, value)
-			composite = true
+			composite, parts = true, uint64(n)
 		}
 	}
-	return composite
+	return composite, parts
 }
 
 // completeParts checks the numbers and ETags of a list of parts.
@@ -476,7 +476,7 @@ func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
 		_, err = s.objects.Bucket(ctx, r.account(), r.bucket)
 	} else {
 		page, err = s.objects.Uploads(ctx, r.account(), r.bucket, state.UploadsQuery{
-			Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: keyMarker, AfterID: state.UploadID(idMarker), Limit: l.limit,
+			Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: l.behind(keyMarker), AfterID: state.UploadID(idMarker), Limit: l.limit,
 		})
 	}
 	if err != nil {

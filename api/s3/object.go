@@ -15,9 +15,6 @@ import (
 )
 
 func (s *surface) putObject(w http.ResponseWriter, r *request) error {
-	if r.query.has("partNumber") {
-		return errorf(InvalidArgument, "partNumber needs uploadId")
-	}
 	if r.query.has("versionId") {
 		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
@@ -128,6 +125,7 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
 		keepable(w.Header())
+		confine(w.Header(), typeOf(r.query, o)) // a cache takes it over
 		if kept := o.Headers["Cache-Control"]; kept != "" {
 			w.Header().Set("Cache-Control", kept)
 		}
@@ -152,9 +150,8 @@ func head(h http.Header, r *request, o *state.Object, piece span, partial bool) 
 			h.Set(o.header, value)
 		}
 	}
-	if sealed(o) {
-		h.Set("Content-Type", defaultType)
-	}
+	h.Set("Content-Type", typeOf(r.query, o))
+	confine(h, h.Get("Content-Type"))
 	if len(o.Tags) > 0 {
 		h.Set("X-Amz-Tagging-Count", strconv.Itoa(len(o.Tags)))
 	}

@@ -140,7 +140,7 @@ func tableOf(rows []operation) (map[rowKey]*operation, error) {
 // those of the S3 API that are served here and those that are not, and ours.
 var subResources = []string{
 	"abac", "accelerate", "acl", "analytics", "append", "attributes", "bao", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
-	"legal-hold", "lifecycle", "list-type", "location", "logging", "metadataConfiguration", "metadataInventoryTable",
+	"legal-hold", "lifecycle", "list-type", "location", "logging", "max-directory-buckets", "metadataConfiguration", "metadataInventoryTable",
 	"metadataJournalTable", "metadataTable", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
 	"publicAccessBlock", "rename", "renameObject", "replication", "requestPayment", "restore", "retention", "select", "select-type",
 	"session", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
@@ -155,34 +155,48 @@ var modifiers = []string{
 }
 
 // find returns the operation of a request. A sub-resource that is not served is
-// 501: taken for what stays without it, a request could overwrite an object. So is
-// a parameter without a value that nobody knows, where something would change.
+// 501: taken for what stays without it, a request could overwrite an object.
 func (s *surface) find(r *request) (*operation, error) {
 	if r.Method == http.MethodOptions {
 		return nil, errorf(AccessForbidden, "CORSResponse: CORS is not enabled for this origin")
 	}
-	sub := ""
-	for _, p := range r.query {
-		_, known := slices.BinarySearch(subResources, p.name)
-		switch {
-		case known && sub != "" && sub != p.name:
-			return nil, errorf(InvalidRequest, "the parameters %s and %s do not go together", sub, p.name)
-		case known:
-			sub = p.name
-		case p.value == "" && changes(r.Method) && !s.harmless(p.name):
-			return nil, errorf(NotImplemented, "the sub-resource %.64q is not implemented", p.name)
-		}
+	sub, err := s.subResource(r)
+	if err != nil {
+		return nil, err
 	}
 	_, copies := r.Header[copySource]
 	key := rowKey{r.level, r.Method, sub, copies && r.Method == http.MethodPut && r.level == levelObject && (sub == "" || sub == "uploadId")}
-	if op := s.table[key]; op != nil {
-		return op, nil
-	}
-	if sub != "" {
+	op := s.table[key]
+	switch {
+	case op == nil && sub != "":
 		return nil, errorf(NotImplemented, "%s with the sub-resource %s is not implemented", r.Method, sub)
+	case sub != "uploadId" && changes(r.Method) && r.query.has("partNumber"):
+		// Taken for what stays without it, one for a part would be of the whole object.
+		return nil, errorf(InvalidArgument, "partNumber needs uploadId")
+	case op != nil:
+		return op, nil
 	}
 	e := errorf(MethodNotAllowed, "the specified method is not allowed against this resource")
 	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))
+}
+
+// subResource returns the sub-resource that a request names; "" is none. One that is
+// never served is 501 whatever stands beside it, for some of Amazon S3 come in pairs
+// (select and select-type). So is a parameter without a value that nobody knows, where
+// something would change.
+func (s *surface) subResource(r *request) (sub string, err error) {
+	for _, p := range r.query {
+		_, known := slices.BinarySearch(subResources, p.name)
+		switch {
+		case known && !s.subs[p.name], !known && p.value == "" && changes(r.Method) && !s.harmless(p.name):
+			return "", errorf(NotImplemented, "the sub-resource %.64q is not implemented", p.name)
+		case known && sub != "" && sub != p.name && err == nil:
+			err = errorf(InvalidRequest, "the parameters %s and %s do not go together", sub, p.name)
+		case known:
+			sub = p.name
+		}
+	}
+	return sub, err
 }
 
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }

@@ -157,6 +157,7 @@ type surface struct {
 	origins   []string // of Options
 	now       func() time.Time
 	table     map[rowKey]*operation
+	subs      map[string]bool // the sub-resources of table
 	stall     time.Duration
 	buffers   sync.Pool // *[]byte of copyBuffer bytes
 }
@@ -190,6 +191,10 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	var err error
 	if s.table, err = tableOf(s.operations()); err != nil {
 		return nil, err
+	}
+	s.subs = map[string]bool{}
+	for key := range s.table {
+		s.subs[key.sub] = true
 	}
 	server := "holdfast"
 	if o.Version != "" {
@@ -242,6 +247,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	if isPreflight(plain) {
 		return s.preflight(w, r)
+	}
+	if err := refuseWorker(plain.Header); err != nil {
+		return err
 	}
 	r.ruled = plain.Header.Get("Origin") != "" && r.level != levelService && w.Header().Get(allowOrigin) == ""
 	if err := s.authenticate(w, r); err != nil {

@@ -1,6 +1,8 @@
 package s3
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -56,20 +58,32 @@ func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusNoContent)
 }
 
+// setTags replaces the tags of the version that a request names, or of the one that is
+// current as the request comes, and says which it was. Of a bucket that has never kept
+// versions it says so only if one was named.
 func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
 	id, err := r.query.version()
 	if err != nil {
 		return err
 	}
-	if id != "" { // it may be a delete marker
-		if _, err := s.current(r); err != nil {
-			return err
-		}
-		w.Header().Set("X-Amz-Version-Id", string(id))
+	o, err := s.current(r) // it may be a delete marker
+	if err != nil {
+		return err
+	}
+	named := id != ""
+	if !named && (o.Versioned || o.ID == state.NullVersion) {
+		id = o.ID
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
-	return s.objects.SetTags(ctx, r.account(), r.bucket, r.key, id, tags)
+	err = s.objects.SetTags(ctx, r.account(), r.bucket, r.key, id, tags)
+	if !named && errors.Is(err, state.ErrNoVersion) {
+		return fmt.Errorf("the current version has just been deleted: %w", state.ErrConflict)
+	}
+	if err == nil && id != "" {
+		w.Header().Set("X-Amz-Version-Id", string(id))
+	}
+	return err
 }
 
 // readTagging reads Tagging, TagSet and in it Tag with Key and Value.

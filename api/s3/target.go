@@ -2,7 +2,6 @@ package s3
 
 import (
 	"net/http"
-	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -107,8 +106,13 @@ func validBucket(name string) bool {
 			}
 		}
 	}
-	_, err := netip.ParseAddr(name)
-	return err != nil
+	return !fourNumbers(name)
+}
+
+// fourNumbers tells whether a name is written as an IP address, if only as one that
+// cannot be: what programs read 192.168.005.004 for differs.
+func fourNumbers(name string) bool {
+	return strings.Count(name, ".") == 3 && strings.Trim(name, "0123456789.") == ""
 }
 
 // parameter is one of a query.

@@ -148,7 +148,8 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	q := state.VersionsQuery{Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: r.query.get("key-marker"), Limit: l.limit}
+	keyMarker := r.query.get("key-marker")
+	q := state.VersionsQuery{Prefix: l.prefix, Delimiter: l.delimiter, AfterKey: l.behind(keyMarker), Limit: l.limit}
 	if marker := r.query.get("version-id-marker"); marker != "" {
 		if q.AfterKey == "" {
 			return errorf(InvalidArgument, "a version-id marker cannot be specified without a key marker")
@@ -172,7 +173,7 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 	x.root("ListVersionsResult")
 	x.text("Name", r.bucket)
 	x.text("Prefix", l.encode(l.prefix))
-	x.text("KeyMarker", l.encode(q.AfterKey))
+	x.text("KeyMarker", l.encode(keyMarker))
 	x.text("VersionIdMarker", string(q.AfterID))
 	if page.Truncated {
 		x.text("NextKeyMarker", l.encode(page.NextKey))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // maxXMLDepth is how deep elements may be nested. The deepest that is read is 4.
@@ -445,22 +447,30 @@ func (x *xmlReader) part() (p listedPart, err error) {
 			return p, err
 		}
 		algorithm, isChecksum := strings.CutPrefix(name, "Checksum")
+		twice := false
 		switch {
 		case name == "PartNumber":
-			p.number = strings.TrimSpace(value)
+			twice, p.number = p.number != "", strings.TrimSpace(value)
 		case name == "ETag":
-			p.etag = value
+			twice, p.etag = p.etag != "", value
 		case isChecksum:
 			if p.checksums == nil {
 				p.checksums = map[string]string{}
 			}
+			_, twice = p.checksums[algorithm]
 			p.checksums[algorithm] = strings.TrimSpace(value)
+		}
+		if twice {
+			return p, malformed("a part has more than one %s", name)
 		}
 	}
 }
 
 // doomed is an Object of DeleteObjects.
-type doomed struct{ key, version, etag string }
+type doomed struct {
+	key, version, etag string
+	versioned, matched bool // VersionId and ETag are there, if only empty
+}
 
 // readDelete reads the body of DeleteObjects.
 func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
@@ -495,7 +505,9 @@ func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	}
 }
 
+// doomed reads one. What is there twice is refused: which one is meant, nobody knows.
 func (x *xmlReader) doomed() (d doomed, err error) {
+	keyed := false
 	for {
 		name, ok, err := x.child()
 		if err != nil {
@@ -511,15 +523,37 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 		if err != nil {
 			return d, err
 		}
+		twice := false
 		switch name {
 		case "Key":
-			d.key = value
+			twice, keyed, d.key = keyed, true, value
 		case "VersionId":
-			d.version = value
+			twice, d.versioned, d.version = d.versioned, true, value
 		case "ETag":
-			d.etag = value
+			twice, d.matched, d.etag = d.matched, true, value
 		case "LastModifiedTime", "Size":
 			return d, errorf(NotImplemented, "%s as a condition of a deletion is not implemented", name)
 		}
+		if twice {
+			return d, malformed("an object has more than one %s", name)
+		}
 	}
+}
+
+// check refuses what can be no object, version or ETag. An empty one is none: the
+// object is not deleted as if nothing was said of it.
+func (d *doomed) check() error {
+	if err := checkKey(d.key); err != nil {
+		return err
+	}
+	switch {
+	case d.versioned && d.version == "":
+		return state.ErrNoVersion
+	case d.matched && unquote(d.etag) == "":
+		return errorf(InvalidArgument, "ETag is empty")
+	case d.versioned:
+		_, err := versionID(d.version)
+		return err
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -428,6 +429,13 @@ func testS3Lists(t *testing.T, o *objects) {
 	if l = list("&start-after=b"); l.keys()[0] != "b/x/1" || l.StartAfter != "b" {
 		t.Errorf("%+v", l)
 	}
+	// start-after is a key, a marker may be a prefix.
+	if l = list("&delimiter=/&start-after=b/"); l.KeyCount == 0 || len(l.CommonPrefixes) == 0 || l.CommonPrefixes[0].Prefix != "b/" {
+		t.Errorf("%+v", l)
+	}
+	if page := into[listResult](t, o.ok(http.StatusOK, http.MethodGet, bucket+"?delimiter=/&marker=b/x", nil)); slices.Contains(page.prefixes(), "b/") || page.Marker != "b/x" {
+		t.Errorf("%+v", page)
+	}
 	if l = list("&encoding-type=url&prefix=" + escapeKey("d e")); l.keys()[0] != "d%20e%2Bf" || l.EncodingType != "url" || l.Prefix != "d%20e" {
 		t.Errorf("%+v", l)
 	}
@@ -649,6 +657,7 @@ func testS3Copies(t *testing.T, o *objects) {
 	}
 	o.refused(http.StatusBadRequest, "InvalidRequest", http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new")
 	o.ok(http.StatusOK, http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new", "x-amz-metadata-directive", "REPLACE", "x-amz-meta-size", "same")
+	o.ok(http.StatusOK, http.MethodPut, to+"/new", nil, "x-amz-copy-source", to+"/new", "x-amz-storage-class", "STANDARD")
 	if got := o.ok(http.StatusOK, http.MethodGet, to+"/new", nil); !bytes.Equal(got.Body, data) || got.Header.Get("x-amz-meta-size") != "same" {
 		t.Errorf("%v", got.Header)
 	}

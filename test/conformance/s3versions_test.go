@@ -231,6 +231,9 @@ func testVersionsCopied(t *testing.T, o *objects) {
 	if r := o.ok(http.StatusOK, http.MethodGet, k+"?tagging&versionId="+old, nil); !strings.Contains(string(r.Body), "<Value>old</Value>") || r.Header.Get("X-Amz-Version-Id") != old {
 		t.Errorf("%v %s", r.Header, r.Body)
 	}
+	if r := o.ok(http.StatusOK, http.MethodPut, k+"?tagging", []byte("<Tagging><TagSet><Tag><Key>a</Key><Value>new</Value></Tag></TagSet></Tagging>")); r.Header.Get("X-Amz-Version-Id") != whole {
+		t.Errorf("tagged %s, the current version is %s", r.Header.Get("X-Amz-Version-Id"), whole)
+	}
 	if r := o.ok(http.StatusOK, http.MethodGet, k+"?tagging", nil); strings.Contains(string(r.Body), "old") {
 		t.Errorf("%s", r.Body)
 	}

@@ -1,0 +1,72 @@
+package s3
+
+import (
+	"encoding/xml"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNamesThatAreNoAddressAreTaken(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"1.2.3", "1.2.3.4.5", "1.2.3.a", "1-2.3.4.5", "1234"} {
+		w.must(t, 200, call{method: "PUT", path: "/" + name})
+	}
+}
+
+// TestBucketsArePagedAndChosen by what their names begin with and by where they are.
+func TestBucketsArePagedAndChosen(t *testing.T) {
+	w := newWorld(t)
+	w.options.Region = "eu-north-1"
+	w.rebuild(t)
+	for _, name := range []string{"photos-1", "a.photos", "photos-2", "other", "photos-3", "zebra"} {
+		w.must(t, 200, call{method: "PUT", path: "/" + name})
+	}
+	type page struct {
+		Buckets struct {
+			Bucket []struct{ Name, BucketRegion string }
+		}
+		Prefix            string
+		ContinuationToken string
+	}
+	walk := func(query string) (names []string) {
+		t.Helper()
+		for token := ""; ; {
+			var p page
+			rec := w.must(t, 200, call{method: "GET", path: "/?" + query + "&continuation-token=" + url.QueryEscape(token)})
+			if err := xml.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range p.Buckets.Bucket {
+				if names = append(names, b.Name); b.BucketRegion != "eu-north-1" {
+					t.Errorf("%s: %s is in %q", query, b.Name, b.BucketRegion)
+				}
+			}
+			if token = p.ContinuationToken; token == "" {
+				return names
+			}
+		}
+	}
+	all := []string{"a.photos", "other", "photos-1", "photos-2", "photos-3", "zebra"}
+	for _, size := range []string{"1", "2", "3", "6", "10000", "99999", ""} {
+		for query, want := range map[string][]string{
+			"":                                 all,
+			"prefix=photos-":                   all[2:5],
+			"prefix=photos-2":                  all[3:4],
+			"prefix=q":                         nil,
+			"bucket-region=":                   all,
+			"bucket-region=eu-north-1":         all,
+			"bucket-region=mars":               nil,
+			"bucket-region=eu-north":           nil,
+			"bucket-region=mars&prefix=photos": nil,
+		} {
+			if got := walk("max-buckets=" + size + "&" + query); !slices.Equal(got, want) {
+				t.Errorf("%s by %s: %q, want %q", query, size, got, want)
+			}
+		}
+	}
+	if rec := w.must(t, 200, call{method: "GET", path: "/"}); strings.Contains(rec.Body.String(), "BucketRegion") {
+		t.Errorf("%s", rec.Body)
+	}
+}
