@@ -393,7 +393,7 @@ func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQue
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}
 	defer release()
-	total, found, err := view.ListPins(account, q)
+	total, found, err := view.ListPins(ctx, account, q)
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}
