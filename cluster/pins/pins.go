@@ -2,7 +2,7 @@
 // read, list and delete an account's pins. A change is one command, checked here
 // for good error texts and again by the state machine with authority.
 //
-// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid.
+// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid, x/sync.
 // Never:   raft, libp2p, storage, HTTP.
 package pins
 
@@ -63,13 +63,14 @@ type Pins struct {
 	live    Live         // nil: none
 	watch   *state.Watch // nil: none
 	waiters *waiters
+	scans   *scans
 }
 
 // New returns the use cases of pins.
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger,
-		live: o.Live, watch: o.Watch, waiters: newWaiters(),
+		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans()),
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -379,15 +380,32 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 }
 
 // List returns the newest pins of an account that match q, newest first, and
-// how many match in all. Records of one list may share their delegates and info:
-// they are to be read only.
+// how many match in all; state.MaxListBytes of them at the most. Records of one list
+// may share their delegates and info: they are to be read only. A list that looks at
+// much waits for its turn.
 //
 // Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable
-// without a majority.
+// without a majority, state.ErrLimited when the turn does not come.
 func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	if err := validateQuery(&q); err != nil {
 		return 0, nil, err
 	}
+	q.Brief = true
+	total, records, err = p.list(ctx, account, q)
+	if !errors.Is(err, state.ErrLong) {
+		return total, records, err
+	}
+	leave, err := p.scans.enter(ctx, account)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer leave()
+	q.Brief = false
+	return p.list(ctx, account, q)
+}
+
+// list is List at once.
+func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	view, release, err := p.view(ctx)
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
