@@ -93,6 +93,7 @@ type surface struct {
 	recognize    web.Authenticate // nil: changes too are authenticated first
 	statuses     []state.Status   // of a list without a status
 	draining     <-chan struct{}
+	pages        pages
 }
 
 // New returns the handler of the surface.
@@ -311,6 +312,11 @@ func (s *surface) list(w http.ResponseWriter, r *http.Request, p accounts.Princi
 	if err != nil {
 		return fmt.Errorf("list pins: %w", err)
 	}
+	done, err := s.pages.begin(p.Account, rows)
+	if err != nil {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	defer done()
 	return writeResults(w, total, rows)
 }
 
