@@ -251,18 +251,15 @@ func progress(s state.Status, root *state.Root) string {
 	default:
 		text = "waiting for " + nodes(copies)
 	}
-	if reason := lastReason(root); reason != "" {
-		text += "; last error: " + reason
-	}
-	return text
+	return text + lastReason(root)
 }
 
-// lastReason is the reason of a copy that is not held. The copies are in the
-// order of their nodes; which one failed last is not on record.
+// lastReason is the reason of a copy that is not held, and whose it is. The copies
+// are in the order of their nodes; which one failed last is not on record.
 func lastReason(root *state.Root) string {
 	for _, c := range root.Copies {
 		if c.Phase != state.Held && c.Reason != "" {
-			return c.Reason
+			return "; last error of node " + c.Node.Short() + ": " + c.Reason
 		}
 	}
 	return ""
