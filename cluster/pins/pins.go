@@ -130,7 +130,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,
 	}
 	for attempt := 1; ; attempt++ {
-		nodes, err := p.place(account, old, root)
+		nodes, asNew, err := p.place(account, old, root)
 		if err != nil {
 			return Record{}, fmt.Errorf("place pin: %w", err)
 		}
@@ -145,7 +145,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
 		case err == nil:
-			return p.accepted(*result.Pin)
+			return p.accepted(*result.Pin, asNew)
 		case errors.Is(err, state.ErrNotFound):
 			return Record{}, notFound()
 		case !errors.Is(err, state.ErrConflict):
@@ -179,37 +179,39 @@ func (r *Request) given() state.Given {
 // It reads the local state, for it decides nothing: Apply keeps a root that
 // exists in its place and refuses nodes that are no members. So a POST costs one
 // round of the cluster and not two.
-func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) ([]state.NodeID, error) {
+func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) (chosen, asNew []state.NodeID, err error) {
 	view, release := p.state.LocalView()
 	defer release()
 	cluster, err := view.Cluster()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := allocation(view, root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	keep := known
-	if keep == nil && old != "" {
-		if keep, err = allocationOf(view, account, old); err != nil {
-			return nil, err
+	var olds []state.NodeID
+	if old != "" {
+		if olds, err = allocationOf(view, account, old); err != nil {
+			return nil, nil, err
 		}
 	}
 	nodes, err := p.candidates(view)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if known == nil { // the old root's nodes hold nothing of the new one yet
-		keep = slices.DeleteFunc(keep, func(id state.NodeID) bool {
-			return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && n.Full })
-		})
+	// The old root's nodes hold nothing of a new one yet.
+	olds = slices.DeleteFunc(olds, func(id state.NodeID) bool {
+		return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && n.Full })
+	})
+	asNew = placement.Choose(root, int(cluster.Replication), nodes, olds)
+	if known != nil {
+		return placement.Choose(root, int(cluster.Replication), nodes, known), asNew, nil
 	}
-	chosen := placement.Choose(root, int(cluster.Replication), nodes, keep)
-	if known == nil && len(chosen) < writeCopies(&cluster, nodes) {
-		return nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
+	if len(asNew) < writeCopies(&cluster, nodes) {
+		return nil, nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
 	}
-	return chosen, nil
+	return asNew, asNew, nil
 }
 
 // full counts the members without room for new content.
@@ -288,10 +290,24 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 
 // accepted describes a pin that was just committed. Should this node lag behind
 // its own commit, it names other members as delegates.
-func (p *Pins) accepted(pin state.Pin) (Record, error) {
+//
+// Content that objects alone named until now, of this account or of others, is
+// described as the new content that it may be for who asks: a bucket is private, and
+// so is what is in it.
+func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
-	return newDescriber(view).record(pin)
+	d := newDescriber(view)
+	c, err := d.content(pin.CID)
+	if err != nil {
+		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
+	}
+	if r := c.root; r != nil && r.Links > 0 && r.Public == 0 && r.Refs <= 1 {
+		if err := d.newContent(c, asNew); err != nil {
+			return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
+		}
+	}
+	return d.record(pin)
 }
 
 // seenKey is the context key of Seen.

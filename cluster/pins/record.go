@@ -115,6 +115,17 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 	return c, nil
 }
 
+// newContent makes of content what it is when its record was just made, on nodes.
+func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
+	fresh := state.Root{Key: c.root.Key, Status: state.Queued}
+	for _, n := range nodes {
+		fresh.Copies = append(fresh.Copies, state.Copy{Node: n, Phase: state.Assigned})
+	}
+	c.root = &fresh
+	c.delegates, err = d.delegates(&fresh)
+	return err
+}
+
 // delegates returns the public addresses of the nodes that a root is allocated
 // to, one of each node before a second of any.
 func (d *describer) delegates(root *state.Root) ([]string, error) {
