@@ -128,8 +128,6 @@ type Admin struct {
 
 // API is what the HTTP interfaces have in common.
 type API struct {
-	Reads string // one of the Reads constants
-
 	// AccountRate and AccountBurst are how many requests a second, and how many at
 	// once, one account may send to this node; AddressRate and AddressBurst the
 	// same for one address. A rate of 0 is no limit.
@@ -157,12 +155,6 @@ func (a API) ProxyPrefixes() []netip.Prefix {
 	}
 	return all
 }
-
-// How current answers are, values of api.reads. Permissions are always current.
-const (
-	ReadsLinearizable = "linearizable"
-	ReadsLocal        = "local"
-)
 
 // Repair is putting content back to its number of copies.
 type Repair struct {
@@ -222,7 +214,7 @@ func Default() Config {
 		Console: Console{Listen: "127.0.0.1:9001"},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
-			Reads: ReadsLinearizable, AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
+			AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
 			Origins: []string{"*"},
 		},
 		Session: Session{Idle: 24 * time.Hour, Lifetime: 30 * 24 * time.Hour, Tries: 5},

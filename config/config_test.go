@@ -189,8 +189,8 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "join without a value", args: []string{"--join="}, want: []string{"--join"}, usage: true},
 		{
 			name: "all at once", file: "[log]\nlevel = \"loud\"\ncolour = true",
-			env: []string{"HOLDFAST_API_READS=eventual", "HOLDFAST_NOPE=1", "HOLDFAST_TRACKER_ATTEMPTS=some"}, args: []string{"--replication=-1"},
-			want: []string{"log.level", "log.colour", "HOLDFAST_API_READS", "HOLDFAST_NOPE", "HOLDFAST_TRACKER_ATTEMPTS", "--replication"},
+			env: []string{"HOLDFAST_PEER_ROUTING=wan", "HOLDFAST_NOPE=1", "HOLDFAST_TRACKER_ATTEMPTS=some"}, args: []string{"--replication=-1"},
+			want: []string{"log.level", "log.colour", "HOLDFAST_PEER_ROUTING", "HOLDFAST_NOPE", "HOLDFAST_TRACKER_ATTEMPTS", "--replication"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -181,10 +181,6 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
 	{
-		key: "api.reads", help: "how current answers are: `linearizable`, or local for nodes that are far apart",
-		field: func(c *Config) any { return &c.API.Reads }, check: oneOf(ReadsLinearizable, ReadsLocal),
-	},
-	{
 		key: "api.account_rate", help: "`requests` a second that one account may send to this node; 0 is no limit",
 		field: func(c *Config) any { return &c.API.AccountRate }, check: between(0, maxRate),
 	},

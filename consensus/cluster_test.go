@@ -336,7 +336,7 @@ func (n *testNode) pins() ([]string, error) {
 		return nil, err
 	}
 	defer release()
-	total, pins, err := view.ListPins(account, state.PinQuery{Limit: 1 << 20})
+	total, pins, err := view.ListPins(context.Background(), account, state.PinQuery{Limit: 1 << 20})
 	if err == nil && int(total) != len(pins) {
 		err = fmt.Errorf("%d pins listed, %d counted", len(pins), total)
 	}

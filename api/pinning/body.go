@@ -108,14 +108,7 @@ const listBuffer = 32 << 10
 // what they share.
 func weight(rows []pins.Record) (bytes int64) {
 	for i := range rows {
-		r := &rows[i]
-		bytes += 512 + int64(len(r.Name)+len(r.CID))
-		for name, value := range r.Meta {
-			bytes += 64 + int64(len(name)+len(value))
-		}
-		for _, origin := range r.Origins {
-			bytes += 32 + int64(len(origin))
-		}
+		bytes += int64(state.ListBytes(&rows[i].Pin))
 	}
 	return bytes
 }

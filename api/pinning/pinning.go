@@ -260,7 +260,9 @@ func (s *surface) changed(op operation) web.Handler {
 		if err == nil || tooMany || undecided(err) {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+		// A body that did not come in time has ended the request's own context:
+		// net/http takes a read that ran into its deadline for a client that left.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), caseTimeout)
 		defer cancel()
 		if _, refused := s.authenticate(ctx, r); refused != nil {
 			return fmt.Errorf("authenticate: %w", refused)

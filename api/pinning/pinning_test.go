@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -88,9 +89,14 @@ func anyone(context.Context, *http.Request) (accounts.Principal, error) {
 
 func (f *fake) handler(tb testing.TB) http.Handler {
 	tb.Helper()
+	return f.limited(tb, nil)
+}
+
+func (f *fake) limited(tb testing.TB, limits *web.Limits) http.Handler {
+	tb.Helper()
 	h, err := New(Options{
 		Pins: f, Authenticate: anyone, Health: f, DefaultStatus: []string{"pinned"}, Version: "1.2.3",
-		Logger: slog.New(slog.DiscardHandler),
+		Limits: limits, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		tb.Fatal(err)

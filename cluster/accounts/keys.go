@@ -61,7 +61,7 @@ func (p Principal) May(scope string) bool { return slices.Contains(p.Scopes, sco
 // to whole seconds.
 //
 // Errors: state.ErrInvalid, state.ErrNotFound without such an account,
-// state.ErrTooLarge when it has state.MaxKeysPerUser keys,
+// state.ErrTooLarge when it has state.MaxKeysPerUser keys that have not expired,
 // state.ErrUnavailable without a majority.
 func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (Key, error) {
 	scopes, err := normalScopes(scopes)
@@ -388,9 +388,7 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 }
 
 // over tells whether a key has expired.
-func (a *Accounts) over(key *state.APIKey) bool {
-	return key.Expires != 0 && key.Expires <= state.MillisOf(a.now())
-}
+func (a *Accounts) over(key *state.APIKey) bool { return key.Expired(state.MillisOf(a.now())) }
 
 func principalOf(key *state.APIKey, account *state.Account, index uint64) Principal {
 	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: index}

@@ -2,7 +2,7 @@
 // read, list and delete an account's pins. A change is one command, checked here
 // for good error texts and again by the state machine with authority.
 //
-// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid.
+// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid, x/sync.
 // Never:   raft, libp2p, storage, HTTP.
 package pins
 
@@ -63,13 +63,14 @@ type Pins struct {
 	live    Live         // nil: none
 	watch   *state.Watch // nil: none
 	waiters *waiters
+	scans   *scans
 }
 
 // New returns the use cases of pins.
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger,
-		live: o.Live, watch: o.Watch, waiters: newWaiters(),
+		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans()),
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -129,7 +130,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,
 	}
 	for attempt := 1; ; attempt++ {
-		nodes, err := p.place(account, old, root)
+		nodes, asNew, err := p.place(account, old, root)
 		if err != nil {
 			return Record{}, fmt.Errorf("place pin: %w", err)
 		}
@@ -144,7 +145,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
 		case err == nil:
-			return p.accepted(*result.Pin)
+			return p.accepted(*result.Pin, asNew)
 		case errors.Is(err, state.ErrNotFound):
 			return Record{}, notFound()
 		case !errors.Is(err, state.ErrConflict):
@@ -178,37 +179,39 @@ func (r *Request) given() state.Given {
 // It reads the local state, for it decides nothing: Apply keeps a root that
 // exists in its place and refuses nodes that are no members. So a POST costs one
 // round of the cluster and not two.
-func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) ([]state.NodeID, error) {
+func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) (chosen, asNew []state.NodeID, err error) {
 	view, release := p.state.LocalView()
 	defer release()
 	cluster, err := view.Cluster()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := allocation(view, root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	keep := known
-	if keep == nil && old != "" {
-		if keep, err = allocationOf(view, account, old); err != nil {
-			return nil, err
+	var olds []state.NodeID
+	if old != "" {
+		if olds, err = allocationOf(view, account, old); err != nil {
+			return nil, nil, err
 		}
 	}
 	nodes, err := p.candidates(view)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if known == nil { // the old root's nodes hold nothing of the new one yet
-		keep = slices.DeleteFunc(keep, func(id state.NodeID) bool {
-			return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && n.Full })
-		})
+	// The old root's nodes hold nothing of a new one yet.
+	olds = slices.DeleteFunc(olds, func(id state.NodeID) bool {
+		return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && n.Full })
+	})
+	asNew = placement.Choose(root, int(cluster.Replication), nodes, olds)
+	if known != nil {
+		return placement.Choose(root, int(cluster.Replication), nodes, known), asNew, nil
 	}
-	chosen := placement.Choose(root, int(cluster.Replication), nodes, keep)
-	if known == nil && len(chosen) < writeCopies(&cluster, nodes) {
-		return nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
+	if len(asNew) < writeCopies(&cluster, nodes) {
+		return nil, nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
 	}
-	return chosen, nil
+	return asNew, asNew, nil
 }
 
 // full counts the members without room for new content.
@@ -287,10 +290,24 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 
 // accepted describes a pin that was just committed. Should this node lag behind
 // its own commit, it names other members as delegates.
-func (p *Pins) accepted(pin state.Pin) (Record, error) {
+//
+// Content that objects alone named until now, of this account or of others, is
+// described as the new content that it may be for who asks: a bucket is private, and
+// so is what is in it.
+func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
-	return newDescriber(view).record(pin)
+	d := newDescriber(view)
+	c, err := d.content(pin.CID)
+	if err != nil {
+		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
+	}
+	if r := c.root; r != nil && r.Links > 0 && r.Public == 0 && r.Refs <= 1 {
+		if err := d.newContent(c, asNew); err != nil {
+			return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
+		}
+	}
+	return d.record(pin)
 }
 
 // seenKey is the context key of Seen.
@@ -379,21 +396,38 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 }
 
 // List returns the newest pins of an account that match q, newest first, and
-// how many match in all. Records of one list may share their delegates and info:
-// they are to be read only.
+// how many match in all; state.MaxListBytes of them at the most. Records of one list
+// may share their delegates and info: they are to be read only. A list that looks at
+// much waits for its turn.
 //
 // Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable
-// without a majority.
+// without a majority, state.ErrLimited when the turn does not come.
 func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	if err := validateQuery(&q); err != nil {
 		return 0, nil, err
 	}
+	q.Brief = true
+	total, records, err = p.list(ctx, account, q)
+	if !errors.Is(err, state.ErrLong) {
+		return total, records, err
+	}
+	leave, err := p.scans.enter(ctx, account)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer leave()
+	q.Brief = false
+	return p.list(ctx, account, q)
+}
+
+// list is List at once.
+func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	view, release, err := p.view(ctx)
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}
 	defer release()
-	total, found, err := view.ListPins(account, q)
+	total, found, err := view.ListPins(ctx, account, q)
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}

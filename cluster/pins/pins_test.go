@@ -408,7 +408,7 @@ func TestInfoTellsHowFarAPinIs(t *testing.T) {
 			"between attempts",
 			[]news{{0, state.Fetching, ""}, {1, state.Fetching, "no provider"}},
 			state.Pinning,
-			map[string]string{InfoDetails: "fetching on 2 of 3 nodes; last error: no provider"},
+			map[string]string{InfoDetails: "fetching on 2 of 3 nodes; last error of node n2: no provider"},
 		},
 		{
 			"one holds it",
@@ -420,7 +420,7 @@ func TestInfoTellsHowFarAPinIs(t *testing.T) {
 			"one holds it, the others wait",
 			[]news{{0, state.Held, ""}, {1, state.Assigned, "out of space"}},
 			state.Pinning,
-			map[string]string{InfoDetails: "kept on 1 of 3 nodes; last error: out of space", InfoSize: "4096"},
+			map[string]string{InfoDetails: "kept on 1 of 3 nodes; last error of node n2: out of space", InfoSize: "4096"},
 		},
 		{
 			"enough hold it",
@@ -438,7 +438,7 @@ func TestInfoTellsHowFarAPinIs(t *testing.T) {
 			"all gave up",
 			[]news{{0, state.GaveUp, "nobody has it"}, {1, state.GaveUp, "timed out"}, {2, state.GaveUp, "nobody has it"}},
 			state.Failed,
-			map[string]string{InfoDetails: "nobody has it; timed out"},
+			map[string]string{InfoDetails: "nodes n1, n3: nobody has it; node n2: timed out"},
 		},
 		{
 			"all gave up without a word",
@@ -475,7 +475,7 @@ func TestAFailedPinKeepsItsReasonWhenTheContentIsPinnedAnew(t *testing.T) {
 	w.report(t, v0, w.root(t, v0).Nodes()[0], state.GaveUp, 0, "nobody has it")
 	again := w.create(t, alice, v0)
 	w.report(t, v0, w.root(t, v0).Nodes()[0], state.Held, 5, "")
-	if got := w.get(t, alice, failed.ID); got.Status != state.Failed || !maps.Equal(got.Info, map[string]string{InfoDetails: "nobody has it"}) {
+	if got := w.get(t, alice, failed.ID); got.Status != state.Failed || !maps.Equal(got.Info, map[string]string{InfoDetails: "node n2: nobody has it"}) {
 		t.Errorf("the failed pin is %s %v", got.Status, got.Info)
 	}
 	if got := w.get(t, alice, again.ID); got.Status != state.Pinned || got.Info[InfoSize] != "5" {

@@ -115,6 +115,17 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 	return c, nil
 }
 
+// newContent makes of content what it is when its record was just made, on nodes.
+func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
+	fresh := state.Root{Key: c.root.Key, Status: state.Queued}
+	for _, n := range nodes {
+		fresh.Copies = append(fresh.Copies, state.Copy{Node: n, Phase: state.Assigned})
+	}
+	c.root = &fresh
+	c.delegates, err = d.delegates(&fresh)
+	return err
+}
+
 // delegates returns the public addresses of the nodes that a root is allocated
 // to, one of each node before a second of any.
 func (d *describer) delegates(root *state.Root) ([]string, error) {
@@ -251,18 +262,15 @@ func progress(s state.Status, root *state.Root) string {
 	default:
 		text = "waiting for " + nodes(copies)
 	}
-	if reason := lastReason(root); reason != "" {
-		text += "; last error: " + reason
-	}
-	return text
+	return text + lastReason(root)
 }
 
-// lastReason is the reason of a copy that is not held. The copies are in the
-// order of their nodes; which one failed last is not on record.
+// lastReason is the reason of a copy that is not held, and whose it is. The copies
+// are in the order of their nodes; which one failed last is not on record.
 func lastReason(root *state.Root) string {
 	for _, c := range root.Copies {
 		if c.Phase != state.Held && c.Reason != "" {
-			return c.Reason
+			return "; last error of node " + c.Node.Short() + ": " + c.Reason
 		}
 	}
 	return ""

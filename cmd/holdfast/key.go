@@ -141,7 +141,7 @@ func (a *app) keyListCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Short:   "List the API keys that are valid, without their secrets",
+		Short:   "List the API keys without their secrets, those that have expired too",
 		Example: "  holdfast key ls --user ann@example.org --json",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -39,6 +39,9 @@ func Decoder(buf []byte) *Coder { return &Coder{buf: buf, decoding: true} }
 // Decoding tells the direction, for the few records whose fields depend on it.
 func (c *Coder) Decoding() bool { return c.decoding }
 
+// Err is the first error so far, for those who do not read a record whole.
+func (c *Coder) Err() error { return c.err }
+
 // Finish returns the encoded bytes. After decoding, bytes that are left over
 // are an error: a record is read whole or not at all.
 func (c *Coder) Finish() ([]byte, error) {
@@ -129,6 +132,23 @@ func String[S ~string](c *Coder, v *S, most int) {
 	}
 	*v, c.buf = S(c.buf[:n]), c.buf[n:]
 }
+
+// Text reads what String wrote and does not copy it: the bytes are those that are
+// decoded, to be read only. It is for decoders, of those who look at a record
+// without making it.
+func Text(c *Coder, most int) []byte {
+	n := c.length(0, most)
+	if c.err != nil {
+		return nil
+	}
+	text := c.buf[:n]
+	c.buf = c.buf[n:]
+	return text
+}
+
+// Count reads the number of elements that List, or of pairs that Map, wrote. As
+// Text it is for decoders.
+func Count(c *Coder, most int) int { return c.length(0, most) }
 
 // Bytes codes a byte slice of at most most bytes. No bytes decode as nil.
 func Bytes(c *Coder, v *[]byte, most int) {

@@ -199,3 +199,40 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestTextIsReadWithoutACopy(t *testing.T) {
+	w := Encoder(nil)
+	text, pairs := "text", map[string]string{"a": "1", "b": "2"}
+	String(w, &text, 16)
+	Map(w, &pairs, 4, 8)
+	b, err := w.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Decoder(b)
+	got := Text(c, 16)
+	if string(got) != text || &got[0] != &b[1] {
+		t.Errorf("%q, or a copy of it", got)
+	}
+	read := map[string]string{}
+	for range Count(c, 4) {
+		k, v := Text(c, 8), Text(c, 8)
+		read[string(k)] = string(v)
+	}
+	if _, err := c.Finish(); err != nil || !maps.Equal(read, pairs) {
+		t.Errorf("%v, %v", read, err)
+	}
+	for name, look := range map[string]func(c *Coder){
+		"a text above its bound":  func(c *Coder) { Text(c, 3) },
+		"a count above its bound": func(c *Coder) { Text(c, 4); Count(c, 1) },
+		"more than there is":      func(c *Coder) { c.buf = c.buf[:3]; Text(c, 4) },
+	} {
+		c := Decoder(b)
+		if look(c); !errors.Is(c.Err(), ErrMalformed) {
+			t.Errorf("%s: %v", name, c.Err())
+		}
+		if rest := Text(c, 16); rest != nil {
+			t.Errorf("%s: goes on with %q", name, rest)
+		}
+	}
+}

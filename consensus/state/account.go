@@ -102,6 +102,9 @@ type APIKey struct {
 	Expires Millis // zero: never
 }
 
+// Expired tells whether the key is over at a time.
+func (v *APIKey) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
+
 // Code implements the record's form.
 func (v *APIKey) Code(c *codec.Coder) {
 	c.Version(1)
@@ -117,7 +120,8 @@ func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
 
 func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
 
-// CreateKey adds an API key to an account.
+// CreateKey adds an API key to an account. One that has MaxKeysPerUser loses keys
+// that have expired by the time of the new one.
 type CreateKey struct{ Key APIKey }
 
 // Code implements Command.
@@ -146,14 +150,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		}
 		return Result{}, Errorf(CodeExists, "a key %s exists already", k.ID)
 	}
-	n := 0
-	prefix := keysOf(k.Account)
-	err := tx.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) { n++; return n < MaxKeysPerUser, nil })
-	if err != nil {
+	if err := roomForKey(tx, k.Account, k.Created); err != nil {
 		return Result{}, err
-	}
-	if n >= MaxKeysPerUser {
-		return Result{}, Errorf(CodeTooLarge, "the account has its most API keys, %d", MaxKeysPerUser)
 	}
 	if err := tx.Set(part(keysOf(k.Account), k.ID), nil); err != nil {
 		return Result{}, err
@@ -162,6 +160,55 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, err
 	}
 	return Result{}, put(tx, apiKeyKey(k.ID), &k)
+}
+
+// maxClearedKeys is how many expired keys one command removes, so that no entry costs
+// more because many have expired.
+const maxClearedKeys = 64
+
+// roomForKey finds room for one more key of an account, and removes keys that have
+// expired at a time if it has to.
+func roomForKey(tx Tx, account AccountID, now Millis) error {
+	n := 0
+	prefix := keysOf(account)
+	err := tx.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) { n++; return n < MaxKeysPerUser, nil })
+	if err != nil || n < MaxKeysPerUser {
+		return err
+	}
+	keys, err := View{r: tx}.Keys(account)
+	if err != nil {
+		return err
+	}
+	cleared := 0
+	for i := range keys {
+		if cleared == maxClearedKeys {
+			break
+		}
+		if !keys[i].Expired(now) {
+			continue
+		}
+		if err := removeKey(tx, &keys[i]); err != nil {
+			return err
+		}
+		cleared++
+	}
+	if cleared == 0 {
+		return Errorf(CodeTooLarge, "the account has its most API keys, %d", MaxKeysPerUser)
+	}
+	return nil
+}
+
+// removeKey removes a key and what is kept of it.
+func removeKey(tx Tx, k *APIKey) error {
+	if err := signedNoMore(tx, k.ID); err != nil {
+		return err
+	}
+	for _, gone := range []key{part(keysOf(k.Account), k.ID), useKey(useOfKey, string(k.ID)), apiKeyKey(k.ID)} {
+		if err := tx.Delete(gone); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RevokeKey ends an API key. An empty Account is the operator's right to any key.
@@ -185,15 +232,7 @@ func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, Errorf(CodeNotFound, "no such key")
 	}
 	e.fx.Keys = true
-	if err := signedNoMore(tx, v.ID); err != nil {
-		return Result{}, err
-	}
-	for _, gone := range []key{part(keysOf(k.Account), k.ID), useKey(useOfKey, string(v.ID))} {
-		if err := tx.Delete(gone); err != nil {
-			return Result{}, err
-		}
-	}
-	return Result{}, tx.Delete(apiKeyKey(v.ID))
+	return Result{}, removeKey(tx, k)
 }
 
 // Key returns a live API key, or ErrNotFound. Whether it has expired is the

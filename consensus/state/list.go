@@ -1,11 +1,13 @@
 package state
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/ipfs/go-cid"
 )
@@ -30,13 +32,54 @@ type PinQuery struct {
 	Before, After Millis // created strictly before, strictly after
 	Meta          map[string]string
 	Limit         int // rows returned, at least 0
+
+	// Brief gives up with ErrLong what is much to look at or to return.
+	Brief bool
+}
+
+// ErrLong says that a list would not be brief.
+var ErrLong = errors.New("state: the list is long")
+
+// Bounds of a list.
+const (
+	// MaxListBytes is the most bytes of a page, as ListBytes counts its rows.
+	MaxListBytes = 4 << 20
+	// rowBytes is what a row counts beside its texts, and textBytes what each
+	// origin and each pair of meta does beside its bytes.
+	rowBytes  = 256
+	textBytes = 64
+	// A list that is brief looks at briefRows rows that it does not return, and
+	// reads and returns briefBytes, at the most.
+	briefRows  = 1024
+	briefBytes = 1 << 20
+	// maxNamed pins are read one by one when a filter finds their names.
+	maxNamed = 1024
+	// lookEvery is the number of rows between two looks at the context.
+	lookEvery = 256
+)
+
+// ListBytes is about the memory that a row takes.
+func ListBytes(p *Pin) int {
+	n := rowBytes + len(p.Name)
+	for _, o := range p.Origins {
+		n += textBytes + len(o)
+	}
+	for k, v := range p.Meta {
+		n += textBytes + len(k) + len(v)
+	}
+	return n
 }
 
 // ListPins returns the newest pins that match, newest first, and how many match
-// in all. Without filters by cid, name or meta it reads the rows it returns and
-// counters; with one by cid or exact name, the pins of that cid or name; else
-// the account's rows of those statuses and times.
-func (v View) ListPins(a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
+// in all. They are Limit rows at the most, and end before the row that would make
+// more than MaxListBytes of them, unless it is the first: what is older is listed
+// by a query with Before, the creation time of the last row.
+//
+// Without filters by cid, name or meta it reads the rows it returns and counters;
+// with one by cid or exact name, the pins of that cid or name; with another one by
+// name the account's names, and the pins that have them if they are few; else the
+// account's rows of those statuses and times. It ends with the error of ctx, or with ErrLong.
+func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = Statuses()
 	}
@@ -48,27 +91,88 @@ func (v View) ListPins(a AccountID, q PinQuery) (total uint64, pins []Pin, err e
 	if q.After+1 >= q.Before {
 		return 0, nil, nil
 	}
-	switch {
+	l := lister{
+		r: v.r, account: a, q: &q, filter: q.filter(),
+		look: look{over: ctx.Err, brief: q.Brief}, page: page{limit: q.Limit},
+	}
+	if err := l.list(); err != nil {
+		return 0, nil, err
+	}
+	return l.total, l.page.done(), nil
+}
+
+// lister is one ListPins.
+type lister struct {
+	r       Reader
+	account AccountID
+	q       *PinQuery
+	filter  filter
+	look    look
+	page    page
+	total   uint64
+}
+
+func (l *lister) list() error {
+	switch q := l.q; {
 	case len(q.CIDs) > 0:
-		return v.listIndexed(a, &q, cidRanges(a, &q))
+		for _, c := range distinct(q.CIDs) {
+			if err := l.indexed(cidIndex(l.account, c)); err != nil {
+				return err
+			}
+		}
+		return nil
 	case q.Name != "" && q.Match == Exact:
-		return v.listIndexed(a, &q, []key{nameIndex(a, q.Name)})
-	case q.Name != "" || len(q.Meta) > 0:
-		return v.listScanned(a, &q)
-	}
-	for _, s := range q.Statuses {
-		n, err := v.countPins(a, s, q.After+1, q.Before)
-		if err != nil {
-			return 0, nil, err
+		l.filter.name = nil // as the index says
+		return l.indexed(nameIndex(l.account, q.Name))
+	case q.Name != "":
+		if done, err := l.named(); done || err != nil {
+			return err
 		}
-		total += n
-		rows, err := v.rows(a, s, &q)
-		if err != nil {
-			return 0, nil, err
-		}
-		pins = append(pins, rows...)
 	}
-	return total, newestFirst(pins, q.Limit), nil
+	every := l.filter.every()
+	for _, s := range l.q.Statuses {
+		if every {
+			n, err := l.countPins(s, l.q.After+1, l.q.Before)
+			if err != nil {
+				return err
+			}
+			l.total += n
+		}
+		if err := l.rows(s, every); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look is how much a list has looked at.
+type look struct {
+	over        func() error // why not to go on
+	brief       bool
+	rows, bytes int
+	calls       int
+}
+
+// at counts rows that are not returned, and bytes; the error says to stop.
+func (l *look) at(rows, bytes int) error {
+	l.rows += rows
+	l.bytes += bytes
+	if l.brief && (l.rows > briefRows || l.bytes > briefBytes) {
+		return ErrLong
+	}
+	if l.calls++; l.calls%lookEvery == 0 {
+		return l.over()
+	}
+	return nil
+}
+
+// keep adds a row to the page, which wants it.
+func (l *lister) keep(row []byte) error {
+	p, err := decode[Pin](row)
+	if err != nil {
+		return err
+	}
+	return l.look.at(0, l.page.add(p))
 }
 
 // maxMillis is above every time; the top bit stays free for arithmetic.
@@ -79,192 +183,221 @@ func (q *PinQuery) window(prefix key) (lower, upper key) {
 	return slices.Clone(prefix).descending(q.Before - 1), slices.Clone(prefix).descending(max(q.After, 0))
 }
 
-// rows returns the newest pins of a status, Limit at the most.
-func (v View) rows(a AccountID, s Status, q *PinQuery) (pins []Pin, err error) {
-	if q.Limit == 0 {
-		return nil, nil
+// rows reads the pins of a status, newest first: to the end of the page when every
+// one of them is counted already.
+func (l *lister) rows(s Status, every bool) error {
+	if every && !l.page.wants() {
+		return nil
 	}
-	lower, upper := q.window(pinKey(a, pinRow).byte(byte(s)))
-	err = v.r.Scan(lower, upper, false, func(_, value []byte) (bool, error) {
-		p, err := decode[Pin](value)
+	defer l.page.next()
+	lower, upper := l.q.window(pinKey(l.account, pinRow).byte(byte(s)))
+	return l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
+		matches, err := l.filter.match(row)
 		if err != nil {
 			return false, err
 		}
-		pins = append(pins, *p)
-		return len(pins) < q.Limit, nil
+		if matches && !every {
+			l.total++
+		}
+		if !matches || !l.page.wants() {
+			return true, l.look.at(1, len(row))
+		}
+		if err := l.keep(row); err != nil {
+			return false, err
+		}
+		return !every || l.page.wants(), nil
 	})
-	return pins, err
 }
 
-// listScanned reads every row in the window and keeps the newest that match.
-func (v View) listScanned(a AccountID, q *PinQuery) (total uint64, pins []Pin, err error) {
-	match := q.matcher()
-	for _, s := range q.Statuses {
-		kept := 0
-		lower, upper := q.window(pinKey(a, pinRow).byte(byte(s)))
-		err := v.r.Scan(lower, upper, false, func(_, value []byte) (bool, error) {
-			p, err := decode[Pin](value)
-			if err != nil {
-				return false, err
-			}
-			if match(p) {
-				total++
-				if kept < q.Limit { // the newest of this status come first
-					pins = append(pins, *p)
-					kept++
-				}
-			}
-			return true, nil
-		})
-		if err != nil {
-			return 0, nil, err
+// indexed reads the pins that an index names, newest first. It reads the rows only
+// of those that are wanted, or that only the row can tell about.
+func (l *lister) indexed(prefix key) error {
+	defer l.page.next()
+	lower, upper := l.q.window(prefix)
+	return l.r.Scan(lower, upper, false, func(_, id []byte) (bool, error) { return l.pin(RequestID(id)) })
+}
+
+// pin looks at one pin, which an index names; more is always true.
+func (l *lister) pin(id RequestID) (more bool, err error) {
+	at, err := locate(l.r, l.account, id)
+	if err != nil {
+		return false, err
+	}
+	if at == nil {
+		return false, fmt.Errorf("state: index names pin %s, which does not exist", id)
+	}
+	every, listed := l.filter.every(), slices.Contains(l.q.Statuses, at.Status)
+	if listed && every {
+		l.total++
+	}
+	if !listed || every && !l.page.wants() {
+		return true, l.look.at(1, len(id))
+	}
+	row, err := rowAt(l.r, at)
+	if err != nil {
+		return false, err
+	}
+	matches, err := l.filter.match(row)
+	if err != nil {
+		return false, err
+	}
+	if matches && !every {
+		l.total++
+	}
+	if !matches || !l.page.wants() {
+		return true, l.look.at(1, len(row))
+	}
+	return true, l.keep(row)
+}
+
+// named reads the pins with a name that matches, by the names alone as long as they
+// are few: rows can be large. done is false, and nothing was listed, when more than
+// maxNamed match.
+func (l *lister) named() (done bool, err error) {
+	var found []Pin
+	prefix := pinKey(l.account, pinByName)
+	err = l.r.Scan(prefix, prefix.end(), false, func(k, id []byte) (bool, error) {
+		k = k[len(prefix):]
+		if len(k) < 2+8 || len(k)-2-8 != int(binary.BigEndian.Uint16(k)) {
+			return false, fmt.Errorf("state: key %x of a name", k)
+		}
+		created := Millis(^binary.BigEndian.Uint64(k[len(k)-8:]))
+		if created < l.q.Before && created > l.q.After && l.filter.name(k[2:len(k)-8]) {
+			found = append(found, Pin{ID: RequestID(id), Created: created})
+		}
+		return len(found) <= maxNamed, l.look.at(1, len(k))
+	})
+	if err != nil || len(found) > maxNamed {
+		return false, err
+	}
+	slices.SortFunc(found, func(a, b Pin) int { return cmp.Compare(b.Created, a.Created) })
+	l.filter.name = nil // it matches
+	defer l.page.next()
+	for i := range found {
+		if _, err := l.pin(found[i].ID); err != nil {
+			return false, err
 		}
 	}
-	return total, newestFirst(pins, q.Limit), nil
+	return true, nil
 }
 
-func cidRanges(a AccountID, q *PinQuery) []key {
-	var prefixes []key
-	for _, c := range q.CIDs {
-		k := cidIndex(a, c)
-		if !slices.ContainsFunc(prefixes, func(p key) bool { return string(p) == string(k) }) {
-			prefixes = append(prefixes, k)
+// distinct returns each CID once.
+func distinct(cids []cid.Cid) (each []cid.Cid) {
+	for _, c := range cids {
+		if !slices.ContainsFunc(each, c.Equals) {
+			each = append(each, c)
 		}
 	}
-	return prefixes
+	return each
 }
 
-// listIndexed reads the pins that an index names.
-func (v View) listIndexed(a AccountID, q *PinQuery, prefixes []key) (total uint64, pins []Pin, err error) {
-	match := q.matcher()
-	for _, prefix := range prefixes {
-		var ids []RequestID
-		lower, upper := q.window(prefix)
-		err := v.r.Scan(lower, upper, false, func(_, value []byte) (bool, error) {
-			ids = append(ids, RequestID(value))
-			return true, nil
-		})
-		if err != nil {
-			return 0, nil, err
-		}
-		kept := 0
-		for _, id := range ids {
-			p, err := findPin(v.r, a, id)
-			if err != nil {
-				return 0, nil, err
-			}
-			if p == nil {
-				return 0, nil, fmt.Errorf("state: index names pin %s, which does not exist", id)
-			}
-			if slices.Contains(q.Statuses, p.Status) && match(p) {
-				total++
-				if kept < q.Limit {
-					pins = append(pins, *p)
-					kept++
-				}
-			}
-		}
+// page gathers the newest rows of several runs, each of which comes newest first.
+// It holds little more than it returns.
+type page struct {
+	limit int
+	pins  []Pin
+	bytes int // of pins
+	run   int // where the run in pins begins that is gathered
+	taken int // bytes of that run
+}
+
+// wants tells whether the next row of the run may belong to the page. The one that is
+// too much for it does: whatever is older than that does not belong to it either.
+func (p *page) wants() bool { return len(p.pins)-p.run < p.limit && p.taken <= MaxListBytes }
+
+// add adds the next row of the run, and returns its bytes.
+func (p *page) add(pin *Pin) int {
+	n := ListBytes(pin)
+	p.pins = append(p.pins, *pin)
+	p.bytes += n
+	p.taken += n
+	return n
+}
+
+// next ends a run.
+func (p *page) next() {
+	if p.bytes > MaxListBytes {
+		p.cut(1)
 	}
-	return total, newestFirst(pins, q.Limit), nil
+	p.run, p.taken = len(p.pins), 0
 }
 
-func newestFirst(pins []Pin, limit int) []Pin {
-	slices.SortFunc(pins, func(a, b Pin) int {
+// done returns the page.
+func (p *page) done() []Pin {
+	p.cut(0)
+	return p.pins
+}
+
+// cut orders the rows and lets go of those that are too many, but for as many more
+// that are too much.
+func (p *page) cut(more int) {
+	slices.SortFunc(p.pins, func(a, b Pin) int {
 		if a.Created != b.Created {
 			return int(min(max(b.Created-a.Created, -1), 1))
 		}
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
-	return pins[:min(len(pins), limit)]
-}
-
-// matcher tells whether a pin has the name and meta that are asked for.
-func (q *PinQuery) matcher() func(*Pin) bool {
-	name := nameMatcher(q.Name, q.Match)
-	return func(p *Pin) bool {
-		if !name(p.Name) {
-			return false
+	n, sum := 0, 0
+	for n < min(len(p.pins), p.limit) {
+		if sum += ListBytes(&p.pins[n]); sum > MaxListBytes && n > 0 {
+			n = min(n+more, p.limit)
+			break
 		}
-		for k, want := range q.Meta {
-			if got, ok := p.Meta[k]; !ok || got != want {
-				return false
-			}
-		}
-		return true
+		n++
 	}
-}
-
-func nameMatcher(want string, how Match) func(string) bool {
-	if want == "" {
-		return func(string) bool { return true }
+	clear(p.pins[n:])
+	p.pins = p.pins[:n]
+	p.bytes = 0
+	for i := range p.pins {
+		p.bytes += ListBytes(&p.pins[i])
 	}
-	folded := fold(want)
-	switch how {
-	case IExact:
-		return func(name string) bool { return strings.EqualFold(name, want) }
-	case Partial:
-		return func(name string) bool { return strings.Contains(name, want) }
-	case IPartial:
-		return func(name string) bool { return strings.Contains(fold(name), folded) }
-	default:
-		return func(name string) bool { return name == want }
-	}
-}
-
-// fold maps every character to the smallest of its simple case folding orbit,
-// the equivalence that strings.EqualFold compares by.
-func fold(s string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
-		}
-		return least
-	}, s)
 }
 
 // countPins counts an account's pins of a status created in [from, to).
-func (v View) countPins(a AccountID, s Status, from, to Millis) (uint64, error) {
+func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	last := len(counterShifts) - 1
 	if from <= 1 && to >= maxMillis {
-		return counter(v.r, counterKey(a, s, last, 0))
+		return counter(l.r, counterKey(l.account, s, last, 0))
 	}
-	return v.countLevel(a, s, last-1, from, to)
+	return l.countLevel(s, last-1, from, to)
 }
 
 // countLevel adds the whole buckets of a level, and goes a level down at both edges.
-func (v View) countLevel(a AccountID, s Status, level int, from, to Millis) (uint64, error) {
+func (l *lister) countLevel(s Status, level int, from, to Millis) (uint64, error) {
 	if from >= to {
 		return 0, nil
 	}
 	if level < 0 {
 		q := PinQuery{After: from - 1, Before: to}
-		lower, upper := q.window(pinKey(a, pinRow).byte(byte(s)))
+		lower, upper := q.window(pinKey(l.account, pinRow).byte(byte(s)))
 		var n uint64
-		err := v.r.Scan(lower, upper, false, func(_, _ []byte) (bool, error) { n++; return true, nil })
+		err := l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
+			n++
+			return true, l.look.at(0, len(row)) // so many rows there are at an edge
+		})
 		return n, err
 	}
 	shift := counterShifts[level]
 	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
 	if first >= end {
-		return v.countLevel(a, s, level-1, from, to)
+		return l.countLevel(s, level-1, from, to)
 	}
-	prefix := pinKey(a, pinCounter).byte(byte(s)).byte(byte(level))
+	prefix := pinKey(l.account, pinCounter).byte(byte(s)).byte(byte(level))
 	var n uint64
-	err := v.r.Scan(slices.Clone(prefix).descending(end-1), slices.Clone(prefix).descending(first-1), false, func(_, value []byte) (bool, error) {
+	err := l.r.Scan(slices.Clone(prefix).descending(end-1), slices.Clone(prefix).descending(first-1), false, func(_, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("state: pin counter of %d bytes", len(value))
 		}
 		n += binary.BigEndian.Uint64(value)
-		return true, nil
+		return true, l.look.at(0, len(value))
 	})
 	if err != nil {
 		return 0, err
 	}
-	older, err := v.countLevel(a, s, level-1, from, first<<shift)
+	older, err := l.countLevel(s, level-1, from, first<<shift)
 	if err != nil {
 		return 0, err
 	}
-	newer, err := v.countLevel(a, s, level-1, end<<shift, to)
+	newer, err := l.countLevel(s, level-1, end<<shift, to)
 	return n + older + newer, err
 }

@@ -2,7 +2,9 @@ package state
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,8 +18,9 @@ import (
 )
 
 // crowd is a state with pins of two accounts, all statuses, names and meta, at
-// times near each other and far apart.
-func crowd(t reporter, rng *rand.Rand, pins int) *machine {
+// times near each other and far apart. With big above 0, two of three pins have up to
+// so many bytes of meta, in few pairs or in many.
+func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
 	m := found(t)
 	roots := map[string]RootKey{}
 	at := Millis(0)
@@ -28,6 +31,18 @@ func crowd(t reporter, rng *rand.Rand, pins int) *machine {
 		p.Pin.Name = []string{"", "alpha", "Alpha", "ALPHABET", "beta", "straße"}[rng.IntN(6)]
 		if rng.IntN(2) == 0 {
 			p.Pin.Meta = map[string]string{"app": []string{"x", "y"}[rng.IntN(2)]}
+		}
+		if rng.IntN(4) == 0 {
+			p.Pin.Origins = []string{"/ip4/203.0.113.7/tcp/4001", "/app/x"}
+		}
+		if big > 0 && rng.IntN(3) > 0 {
+			m := map[string]string{"app": "x", "big": strings.Repeat("m", rng.IntN(big))}
+			if rng.IntN(2) == 0 {
+				for i := range 500 {
+					m[fmt.Sprint(i)] = ""
+				}
+			}
+			p.Pin.Meta = m
 		}
 		roots[p.Pin.CID] = rootOf(t, p.Pin.CID)
 		m.must(p)
@@ -64,11 +79,18 @@ func listed(m *machine, a AccountID, q PinQuery) (total uint64, pins []Pin) {
 		pins = append(pins, p)
 	}
 	slices.SortFunc(pins, func(a, b Pin) int { return cmp.Compare(b.Created, a.Created) })
-	return total, pins[:min(len(pins), q.Limit)]
+	pins = pins[:min(len(pins), q.Limit)]
+	sum := 0
+	for i := range pins {
+		if sum += ListBytes(&pins[i]); sum > MaxListBytes && i > 0 {
+			return total, pins[:i]
+		}
+	}
+	return total, pins
 }
 
 func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
-	m := crowd(t, rand.New(rand.NewPCG(1, 2)), 1500)
+	m := crowd(t, rand.New(rand.NewPCG(1, 2)), 1500, 0)
 	m.check()
 	var parsed []cid.Cid
 	for _, text := range contents {
@@ -101,7 +123,7 @@ func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
 		}
 		a := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(rt, "account")
 		wantTotal, want := listed(m, a, q)
-		total, got, err := m.view().ListPins(a, q)
+		total, got, err := m.view().ListPins(t.Context(), a, q)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -111,10 +133,144 @@ func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
 	})
 }
 
+// What pins say can be large: a page ends before it is too much, and the next one
+// goes on where it ended, whatever is asked for.
+func TestPagesOfLargePinsLoseAndRepeatNothing(t *testing.T) {
+	m := crowd(t, rand.New(rand.NewPCG(5, 6)), 500, MaxMetaBytes-2000)
+	all, err := cid.Decode(contents[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := cid.Decode(contents[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range map[string]PinQuery{
+		"all":            {},
+		"two statuses":   {Statuses: []Status{Queued, Pinned}},
+		"by cid":         {CIDs: []cid.Cid{all}},
+		"by cids":        {CIDs: []cid.Cid{other, all, other}},
+		"by name":        {Name: "alpha"},
+		"by any case":    {Name: "alpha", Match: IExact},
+		"by part":        {Name: "lph", Match: Partial},
+		"by meta":        {Meta: map[string]string{"app": "x"}},
+		"by meta, name":  {Meta: map[string]string{"app": "x"}, Name: "A", Match: IPartial},
+		"since some day": {After: 1 << 26},
+	} {
+		t.Run(name, func(t *testing.T) {
+			short, rows := false, 0
+			want, _ := listed(m, alice, q)
+			for q.Limit = 1000; ; {
+				wantTotal, wantPage := listed(m, alice, q)
+				total, got, err := m.view().ListPins(t.Context(), alice, q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				same := func(a, b Pin) bool { return a.ID == b.ID && a.Created == b.Created && ListBytes(&a) == ListBytes(&b) }
+				if total != wantTotal || !slices.EqualFunc(got, wantPage, same) {
+					t.Fatalf("before %d: counts %d and lists %d, want %d and %d", q.Before, total, len(got), wantTotal, len(wantPage))
+				}
+				if len(got) == 0 {
+					break
+				}
+				short = short || len(got) < q.Limit && uint64(len(got)) < total
+				rows += len(got)
+				q.Before = got[len(got)-1].Created
+			}
+			if rows != int(want) || rows == 0 {
+				t.Errorf("%d rows in all pages, want %d", rows, want)
+			}
+			if !short && rows > 200 {
+				t.Error("no page was too large: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A page holds little more than it returns while it is gathered, also when every
+// status, or every CID asked for, has more than enough.
+func TestPagesHoldLittleMoreThanTheyReturn(t *testing.T) {
+	p := page{limit: 1000}
+	meta := map[string]string{"k": strings.Repeat("m", MaxMetaBytes-1)}
+	at := Millis(1 << 40)
+	for range 10 {
+		for p.wants() {
+			at--
+			p.add(&Pin{Created: at, Meta: meta})
+		}
+		if p.bytes > 2*MaxListBytes+200_000 {
+			t.Fatalf("%d bytes are held", p.bytes)
+		}
+		p.next()
+	}
+	if got := p.done(); len(got) != MaxListBytes/ListBytes(&got[0]) {
+		t.Errorf("%d rows of %d bytes", len(got), ListBytes(&got[0]))
+	}
+}
+
+// One row that is too much by itself is a page.
+func TestAPageHasARow(t *testing.T) {
+	p := page{limit: 10}
+	p.add(&Pin{ID: "large", Created: 2, Name: strings.Repeat("n", MaxListBytes)})
+	if p.next(); p.wants() {
+		p.add(&Pin{ID: "older", Created: 1})
+	}
+	if got := p.done(); len(got) != 1 || got[0].ID != "large" {
+		t.Errorf("%d rows", len(got))
+	}
+}
+
+// A list that is much to look at, or to return, says so when it should be brief, and
+// any list ends with its context.
+func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
+	many, large := found(t), found(t)
+	for i := range briefRows + 100 {
+		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
+		c.Pin.Name = "name"
+		many.must(c)
+	}
+	for i := range 40 {
+		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
+		c.Pin.Name, c.Pin.Meta = "name", map[string]string{"k": strings.Repeat("m", MaxMetaBytes-1)}
+		large.must(c)
+	}
+	for _, tc := range []struct {
+		name string
+		of   *machine
+		q    PinQuery
+		want error
+	}{
+		{"a page", many, PinQuery{Limit: 1000}, nil},
+		{"a page below a time", many, PinQuery{Limit: 1000, Before: 1 << 40}, nil},
+		{"a page of large rows", large, PinQuery{Limit: 1000}, ErrLong},
+		{"a small page of large rows", large, PinQuery{Limit: 10}, nil},
+		{"meta of many", many, PinQuery{Limit: 10, Meta: map[string]string{"a": "b"}}, ErrLong},
+		{"meta of large rows", large, PinQuery{Limit: 10, Meta: map[string]string{"a": "b"}}, ErrLong},
+		{"part of many names", many, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, ErrLong},
+		{"part of the names of large rows", large, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, nil},
+		{"one name of many", many, PinQuery{Limit: 10, Name: "name"}, ErrLong},
+		{"no such name", many, PinQuery{Limit: 10, Name: "zzz"}, nil},
+	} {
+		tc.q.Brief = true
+		if _, _, err := tc.of.view().ListPins(t.Context(), alice, tc.q); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+		tc.q.Brief = false
+		if _, _, err := tc.of.view().ListPins(t.Context(), alice, tc.q); err != nil {
+			t.Errorf("%s, not brief: %v", tc.name, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := tc.of.view().ListPins(ended, alice, tc.q); tc.of == many && tc.want != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, nobody waits: %v", tc.name, err)
+		}
+	}
+}
+
 // Windows of time are counted without reading the rows in their middle.
 func TestCountsBetweenAnyTwoTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	m := crowd(t, rng, 1500)
+	m := crowd(t, rng, 1500, 0)
 	pins := m.allPins()
 	at := func() Millis { return pins[rng.IntN(len(pins))].Created + Millis(rng.IntN(3)-1) }
 	for range 300 {
@@ -127,7 +283,7 @@ func TestCountsBetweenAnyTwoTimes(t *testing.T) {
 			q.Before &^= 1<<12 - 1
 		}
 		want, _ := listed(m, alice, q)
-		if got, _, err := m.view().ListPins(alice, q); err != nil || got != want {
+		if got, _, err := m.view().ListPins(t.Context(), alice, q); err != nil || got != want {
 			t.Fatalf("between %d and %d: %d pins, want %d: %v", q.After, q.Before, got, want, err)
 		}
 	}
@@ -140,7 +296,7 @@ func TestNegativeTimesSelectNothingOlder(t *testing.T) {
 		before, after Millis
 		want          uint64
 	}{{0, -10, 1}, {1 << 40, -10, 1}, {-10, 0, 0}, {1000, 0, 0}, {1001, 0, 1}, {0, 1000, 0}, {0, 999, 1}} {
-		total, _, err := m.view().ListPins(alice, PinQuery{Before: tc.before, After: tc.after, Limit: 10})
+		total, _, err := m.view().ListPins(t.Context(), alice, PinQuery{Before: tc.before, After: tc.after, Limit: 10})
 		if err != nil || total != tc.want {
 			t.Errorf("before %d, after %d: %d, %v", tc.before, tc.after, total, err)
 		}
@@ -249,7 +405,7 @@ func BenchmarkListPinsOf20000(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				view := d.store.View()
-				if _, _, err := NewView(view, 0).ListPins(alice, bm.q); err != nil {
+				if _, _, err := NewView(view, 0).ListPins(b.Context(), alice, bm.q); err != nil {
 					b.Fatal(err)
 				}
 				view.Close()

@@ -76,6 +76,16 @@ func (v *Node) understands(r Reader) error {
 	return err
 }
 
+// Short is the end of the id, enough to tell the members of a cluster apart in a
+// text: all ids begin alike.
+func (id NodeID) Short() string {
+	const end = 8
+	if len(id) <= end+len("...") {
+		return string(id)
+	}
+	return "..." + string(id[len(id)-end:])
+}
+
 func nodeKey(id NodeID) key { return part(table(tableNode), id) }
 
 var nodeCount = metaKey("nodes")

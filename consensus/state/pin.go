@@ -77,6 +77,31 @@ func (v *Pin) Code(c *codec.Coder) {
 	codec.String(c, &v.Detail, MaxReasonLen)
 }
 
+// peekPin reads of a stored pin its name, and where its meta begins, without making
+// the pin: most rows that a filter looks at are not wanted, and a row can have
+// 64 KiB. The name is part of row.
+func peekPin(row []byte) (name []byte, meta codec.Coder, err error) {
+	c := *codec.Decoder(row)
+	c.Version(1)
+	codec.Text(&c, MaxIDLen) // as Code has them
+	codec.Text(&c, MaxIDLen)
+	var created Millis
+	codec.Int(&c, &created)
+	var status Status
+	codec.Uint(&c, &status)
+	codec.Text(&c, MaxCIDLen)
+	var given Given
+	codec.Uint(&c, &given)
+	name = codec.Text(&c, maxNameBytes)
+	for range codec.Count(&c, MaxOrigins) {
+		codec.Text(&c, MaxAddrLen)
+	}
+	if err := c.Err(); err != nil {
+		return nil, c, fmt.Errorf("state: row of a pin: %w", err)
+	}
+	return name, c, nil
+}
+
 // check returns the parsed CID of a pin that keeps every bound.
 func (v *Pin) check() (cid.Cid, error) {
 	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
@@ -216,6 +241,20 @@ func removePin(tx Tx, p *Pin) error {
 
 // findPin reads a pin of an account; nil means there is none.
 func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
+	at, err := locate(r, a, id)
+	if err != nil || at == nil {
+		return nil, err
+	}
+	row, err := rowAt(r, at)
+	if err != nil {
+		return nil, err
+	}
+	return decode[Pin](row)
+}
+
+// locate returns a pin of an account with what tells its row; nil means that there
+// is none.
+func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if len(id) > MaxIDLen {
 		return nil, nil
 	}
@@ -226,12 +265,16 @@ func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if len(b) != 9 {
 		return nil, fmt.Errorf("state: locator of pin %s has %d bytes", id, len(b))
 	}
-	at := Pin{ID: id, Account: a, Status: Status(b[0]), Created: Millis(binary.BigEndian.Uint64(b[1:]))}
-	p, err := get[Pin](r, rowKey(&at))
-	if err == nil && p == nil {
-		err = fmt.Errorf("state: pin %s has a locator and no row", id)
+	return &Pin{ID: id, Account: a, Status: Status(b[0]), Created: Millis(binary.BigEndian.Uint64(b[1:]))}, nil
+}
+
+// rowAt reads the row of a pin that locate found.
+func rowAt(r Reader, at *Pin) ([]byte, error) {
+	row, ok, err := r.Get(rowKey(at))
+	if err == nil && !ok {
+		err = fmt.Errorf("state: pin %s has a locator and no row", at.ID)
 	}
-	return p, err
+	return row, err
 }
 
 // nextCreated returns the creation time for a pin proposed at t: later than every

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -123,6 +124,36 @@ func TestPinFollowsItsRoot(t *testing.T) {
 	}
 }
 
+// The reason of a failure names every cause with nodes that have it, and keeps its
+// bound however many there are.
+func TestFailureNamesTheNodesOfEachReason(t *testing.T) {
+	id := func(i int) NodeID {
+		return NodeID(fmt.Sprintf("12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LN%02d", i))
+	}
+	root := new(Root)
+	for i := range 6 {
+		root.Copies = append(root.Copies, Copy{Node: id(i), Phase: GaveUp, Reason: "nobody has it"})
+	}
+	root.Copies = append(root.Copies, Copy{Node: id(6), Phase: GaveUp, Reason: "timed out"}, Copy{Node: id(7), Phase: GaveUp})
+	want := "nodes ...W2N3LN00, ...W2N3LN01, ...W2N3LN02, ...W2N3LN03 and 2 more: nobody has it; node ...W2N3LN06: timed out"
+	if got := failure(root); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	root.Copies = nil
+	for i := range MaxCopies {
+		root.Copies = append(root.Copies, Copy{Node: id(i), Phase: GaveUp, Reason: fmt.Sprint(i, strings.Repeat("é", MaxReasonLen/2-2))})
+	}
+	got := failure(root)
+	if len(got) > MaxReasonLen || !utf8.ValidString(got) {
+		t.Fatalf("%d bytes: %q", len(got), got)
+	}
+	for i := range MaxCopies {
+		if !strings.Contains(got, fmt.Sprintf("node %s: %d", id(i).Short(), i)) {
+			t.Errorf("%q lacks node %d", got, i)
+		}
+	}
+}
+
 func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)
@@ -131,7 +162,7 @@ func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
 	m.report("n2", a, GaveUp, "nobody offered it")
 	m.report("n3", a, GaveUp, "the disk is full")
 	p, err := m.view().Pin(alice, "a")
-	if err != nil || p.Status != Failed || p.Detail != "nobody offered it; the disk is full" {
+	if err != nil || p.Status != Failed || p.Detail != "nodes n1, n2: nobody offered it; node n3: the disk is full" {
 		t.Errorf("pin %+v, %v", p, err)
 	}
 	if m.kept(a) {

@@ -465,20 +465,59 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	return settle(tx, root.Key, e)
 }
 
-// failure puts the reasons of all nodes into one sentence, each reason once.
+// maxNamedNodes is how many nodes are named for one reason.
+const maxNamedNodes = 4
+
+// failure puts the reasons of all nodes into one sentence, each reason once and with
+// the nodes that gave it. None is left out: where they are too long, all are cut.
 func failure(root *Root) string {
-	var text string
-	for i, c := range root.Copies {
-		first := slices.IndexFunc(root.Copies, func(o Copy) bool { return o.Reason == c.Reason })
-		if first != i || c.Reason == "" {
+	var reasons []string
+	nodes := map[string][]NodeID{}
+	for _, c := range root.Copies {
+		if c.Reason == "" {
 			continue
 		}
-		if text != "" {
-			text += "; "
+		if len(nodes[c.Reason]) == 0 {
+			reasons = append(reasons, c.Reason)
 		}
-		text += c.Reason
+		nodes[c.Reason] = append(nodes[c.Reason], c.Node)
 	}
-	return strings.ToValidUTF8(text[:min(len(text), MaxReasonLen)], "")
+	share := MaxReasonLen / max(len(reasons), 1)
+	whole := make([]string, len(reasons))
+	for i, reason := range reasons {
+		whole[i] = nodesText(nodes[reason]) + ": " + reason
+	}
+	text := strings.Join(whole, "; ")
+	if len(text) <= MaxReasonLen {
+		return text
+	}
+	for i := range whole {
+		whole[i] = cutText(whole[i], share-len("; "))
+	}
+	return strings.Join(whole, "; ")
+}
+
+// nodesText names nodes, shortly and not more than maxNamedNodes.
+func nodesText(nodes []NodeID) string {
+	text := "node "
+	if len(nodes) > 1 {
+		text = "nodes "
+	}
+	for i, n := range nodes {
+		switch {
+		case i == maxNamedNodes:
+			return text + fmt.Sprintf(" and %d more", len(nodes)-i)
+		case i > 0:
+			text += ", "
+		}
+		text += n.Short()
+	}
+	return text
+}
+
+// cutText cuts a text to so many bytes, between characters.
+func cutText(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // settle moves pins attached to a root to its status, or to failed where their

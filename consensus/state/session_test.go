@@ -190,3 +190,68 @@ func TestSigningKeysStayWhileTheirKeysLive(t *testing.T) {
 		t.Errorf("without keys: %v, %v", keys, err)
 	}
 }
+
+func expiringKey(id KeyID, created, expires Millis) *CreateKey {
+	return &CreateKey{Key: APIKey{ID: id, Account: alice, Scope: []string{ScopeRead}, Created: created, Expires: expires}}
+}
+
+// Keys that have expired make room for new ones, some of them in each entry and with
+// all that is kept of them; those that live do not.
+func TestExpiredKeysMakeRoom(t *testing.T) {
+	m := signedIn(t)
+	const gone = maxClearedKeys + 10 // keys that expire at 100
+	for i := range MaxKeysPerUser {
+		expires := Millis(0)
+		switch {
+		case i < gone:
+			expires = 100
+		case i == gone:
+			expires = 101
+		}
+		if m.must(expiringKey(KeyID(fmt.Sprintf("k%03d", i)), 1, expires)); i == 3 {
+			m.must(&RotateSigningKey{Sealed: []byte("sealed")})
+		}
+	}
+	m.must(&NoteUses{Items: []Use{{Key: "k000", At: 50}, {Key: "k999", At: 50}}})
+	left := func() int {
+		t.Helper()
+		keys, err := m.view().Keys(alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(keys)
+	}
+	m.refused(expiringKey("early", 99, 0), ErrTooLarge)
+	m.must(expiringKey("n0", 100, 0))
+	if got := left(); got != MaxKeysPerUser-maxClearedKeys+1 {
+		t.Fatalf("%d keys are left", got)
+	}
+	if _, err := m.view().Key("k000"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the first that expired: %v", err)
+	}
+	m.must(expiringKey("n0", 100, 0)) // the same again
+	for i := range maxClearedKeys - 1 {
+		m.must(expiringKey(KeyID(fmt.Sprintf("m%d", i)), 100, 0))
+	}
+	m.must(expiringKey("n1", 100, 0))
+	if got := left(); got != MaxKeysPerUser-10+1 {
+		t.Fatalf("%d keys are left", got)
+	}
+	for i := range 9 {
+		m.must(expiringKey(KeyID(fmt.Sprintf("o%d", i)), 100, 0))
+	}
+	m.refused(expiringKey("last", 100, 0), ErrTooLarge)
+	m.must(expiringKey("last", 101, 0))
+	m.refused(expiringKey("one more", 1<<40, 0), ErrTooLarge)
+	for name, table := range map[string]byte{"of accounts": tableKeysOf, "records": tableKey} {
+		if got := len(m.rows(table)); got != MaxKeysPerUser {
+			t.Errorf("%d keys %s", got, name)
+		}
+	}
+	if uses := m.rows(tableUse); len(uses) != 1 {
+		t.Errorf("%d uses are left", len(uses))
+	}
+	if signed, err := counter(m.view().r, generationKey(1)); err != nil || int(signed) != len(m.rows(tableMadeBy)) {
+		t.Errorf("%d keys signed by the second signing key, %d on record: %v", signed, len(m.rows(tableMadeBy)), err)
+	}
+}

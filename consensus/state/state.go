@@ -64,7 +64,7 @@ const (
 	MaxReasonLen   = 1024     // bytes of a failure's reason
 	MaxCopies      = 32       // nodes one root may be allocated to
 	MaxNodes       = 256      // members of a cluster
-	MaxKeysPerUser = 1000     // live API keys of an account
+	MaxKeysPerUser = 1000     // API keys of an account
 	MaxSessions    = 100      // sessions of an account
 	MaxUses        = 512      // uses in one command
 	MaxTickets     = 10_000   // join tickets that are not spent or expired

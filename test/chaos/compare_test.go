@@ -76,7 +76,7 @@ func (r *run) examine(ctx context.Context, m *member, got *report) (rows []row, 
 	if m.number > 0 {
 		return rows, nil
 	}
-	return rows, r.count(s, got)
+	return rows, r.count(ctx, s, got)
 }
 
 // holds reads whole every file that the state says this node holds.
@@ -127,7 +127,7 @@ func (r *run) terms() (terms uint64, err error) {
 const firstTerm = 2
 
 // count counts the pins, and checks that who holds a pinned one is on record.
-func (r *run) count(s state.View, got *report) error {
+func (r *run) count(ctx context.Context, s state.View, got *report) error {
 	need, err := s.Need()
 	if err != nil {
 		return err
@@ -141,17 +141,23 @@ func (r *run) count(s state.View, got *report) error {
 		return err
 	}
 	for _, t := range r.tenants {
-		_, all, err := s.ListPins(t.id, state.PinQuery{Limit: t.history.count})
-		if err != nil {
-			return err
-		}
-		for _, p := range all {
-			got.Pins++
-			if p.Status == state.Pinned {
-				got.Pinned++
-				if !pinned[p.CID] {
-					return fmt.Errorf("pin %s is pinned, and fewer than %d nodes hold %s", p.Name, need, p.CID)
+		for q := (state.PinQuery{Limit: 1000}); ; {
+			_, page, err := s.ListPins(ctx, t.id, q)
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, p := range page {
+				got.Pins++
+				if p.Status == state.Pinned {
+					got.Pinned++
+					if !pinned[p.CID] {
+						return fmt.Errorf("pin %s is pinned, and fewer than %d nodes hold %s", p.Name, need, p.CID)
+					}
 				}
+				q.Before = p.Created
 			}
 		}
 	}

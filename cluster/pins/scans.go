@@ -1,0 +1,93 @@
+package pins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/sync/semaphore"
+)
+
+// MaxScansWaiting is how many long lists of one account may wait for their turn on a
+// node. One of an account runs at a time, and as many of all accounts as half of the
+// processors, at least one: whoever asks for little does not wait for them.
+const MaxScansWaiting = 32
+
+// scans gives long lists their turns, in the order in which they come.
+type scans struct {
+	all *semaphore.Weighted
+
+	// mu guards what follows. It is never held while waiting.
+	mu       sync.Mutex
+	accounts map[state.AccountID]*accountScans
+}
+
+// accountScans are the long lists of one account.
+type accountScans struct {
+	turn  *semaphore.Weighted
+	count int // that run or wait
+}
+
+// newScans lets so many run at a time.
+func newScans(most int) *scans {
+	return &scans{all: semaphore.NewWeighted(int64(most)), accounts: map[state.AccountID]*accountScans{}}
+}
+
+// maxScans is how many long lists run on this machine at a time.
+func maxScans() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
+
+// enter waits for a turn; leave ends it.
+//
+// Errors: state.ErrLimited when too many wait, or when the time of ctx ends before the
+// turn comes; else that of ctx.
+func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(), err error) {
+	s.mu.Lock()
+	a := s.accounts[account]
+	if a == nil {
+		a = &accountScans{turn: semaphore.NewWeighted(1)}
+		s.accounts[account] = a
+	}
+	if a.count > MaxScansWaiting {
+		s.mu.Unlock()
+		return nil, tooManyScans()
+	}
+	a.count++
+	s.mu.Unlock()
+	left := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if a.count--; a.count == 0 {
+			delete(s.accounts, account)
+		}
+	}
+	// Its own turn first: who waits for that keeps no place from others.
+	if err := a.turn.Acquire(ctx, 1); err != nil {
+		left()
+		return nil, noTurn(err)
+	}
+	if err := s.all.Acquire(ctx, 1); err != nil {
+		a.turn.Release(1)
+		left()
+		return nil, noTurn(err)
+	}
+	return func() {
+		s.all.Release(1)
+		a.turn.Release(1)
+		left()
+	}, nil
+}
+
+// noTurn is the error of who waited in vain: the cluster was not even asked.
+func noTurn(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return tooManyScans()
+	}
+	return fmt.Errorf("wait to list pins: %w", err)
+}
+
+func tooManyScans() error {
+	return state.Errorf(state.CodeLimited, "too many long lists at the same time")
+}
