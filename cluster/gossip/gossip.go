@@ -32,7 +32,7 @@ type Topic interface {
 type Options struct {
 	Self  state.NodeID
 	Topic Topic
-	// Measure returns this node's load; Node, Start and Seq are filled in here.
+	// Measure returns this node's load; Node, Start, Seq and Time are filled in here.
 	Measure func() Sample
 	// Members returns the members, this node included, to whom the table is
 	// kept. It is called once for every sample that is sent.
@@ -111,7 +111,7 @@ func (g *Gossip) pause() time.Duration {
 func (g *Gossip) send(ctx context.Context) error {
 	g.seq++
 	s := g.opts.Measure()
-	s.Node, s.Start, s.Seq = g.opts.Self, g.start, g.seq
+	s.Node, s.Start, s.Seq, s.Time = g.opts.Self, g.start, g.seq, max(1, state.MillisOf(g.opts.Now()))
 	b, err := s.Encode()
 	for errors.Is(err, ErrSampleTooLarge) && len(s.Addrs)+len(s.ClusterAddrs) > 0 {
 		// Fewer addresses are better than none; the state has them all.

@@ -28,7 +28,7 @@ func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
 // full has a value in every field.
 func full() Sample {
 	return Sample{
-		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,
+		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, Time: 1_760_000_014_000, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,
 		Version: "0.1.0", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWA"},
 		ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWA"}, Draining: true,
 	}
@@ -75,6 +75,7 @@ func TestDecodeRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"long node", `{"v":1,"node":"` + strings.Repeat("n", 129) + `","start":1,"seq":1}`, ErrBadSample},
 		{"no start", `{"v":1,"node":"a","seq":1}`, ErrBadSample},
 		{"no sequence", `{"v":1,"node":"a","start":1}`, ErrBadSample},
+		{"negative time", `{"v":1,"node":"a","start":1,"seq":1,"time":-1}`, ErrBadSample},
 		{"negative queue", `{"v":1,"node":"a","start":1,"seq":1,"queue":-1}`, ErrBadSample},
 		{"negative size", `{"v":1,"node":"a","start":1,"seq":1,"free":-1}`, ErrBadSample},
 		{"number too large", `{"v":1,"node":"a","start":1,"seq":18446744073709551616}`, ErrBadSample},
@@ -199,6 +200,48 @@ func TestStatesByAge(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	if _, s, ok := watching(c, "a").Get("stranger"); s != Suspect || ok {
 		t.Errorf("a stranger is %s, %t", s, ok)
+	}
+}
+
+func TestAWrongClockMovesNoTimeThatMostHaveReached(t *testing.T) {
+	const silent, mute = -1, 0 // nothing is heard of a member; it does not tell its time
+	for _, tc := range []struct {
+		name string
+		said []state.Millis // of the members, this node first
+		want state.Millis   // 0: not known
+	}{
+		{"alone", []state.Millis{500}, 500},
+		{"alone, before its first sample", []state.Millis{silent}, 0},
+		{"of two", []state.Millis{500, 900}, 500},
+		{"of two, the other is silent", []state.Millis{500, silent}, 0},
+		{"own ahead", []state.Millis{900, 500, 501}, 501},
+		{"own behind", []state.Millis{1, 500, 501}, 500},
+		{"another ahead", []state.Millis{500, 900, 501}, 501},
+		{"ahead, and one is silent", []state.Millis{900, 500, silent}, 500},
+		{"two are silent", []state.Millis{900, silent, silent}, 0},
+		{"the others are older releases", []state.Millis{900, mute, mute}, 0},
+		{"of four, one ahead", []state.Millis{502, 501, 900, 500}, 501},
+		{"of five, two ahead", []state.Millis{902, 900, 500, 501, 502}, 502},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &clock{time.Unix(1000, 0)}
+			members := []state.NodeID{"self", "b", "c", "d", "e"}[:len(tc.said)]
+			table := watching(c, members...)
+			for i, said := range tc.said {
+				if said != silent {
+					s := sample(members[i], 1, 1)
+					s.Time = said
+					table.record(s)
+				}
+			}
+			if got, known := table.Agreed(); got != tc.want || known != (tc.want > 0) {
+				t.Errorf("%d, %t, want %d", got, known, tc.want)
+			}
+			c.at = c.at.Add(DownAfter + 1)
+			if got, known := table.Agreed(); known {
+				t.Errorf("long after the last samples it is %d", got)
+			}
+		})
 	}
 }
 
@@ -419,6 +462,9 @@ func TestNodesHearOfEachOther(t *testing.T) {
 					t.Fatalf("%s knows of %s: %+v, %s, %t", g.opts.Self, want.id, s, alive, ok)
 				}
 			}
+		}
+		if at, known := a.Table().Agreed(); !known || time.Since(at.Time()) > 2*DefaultEvery {
+			t.Fatalf("they agree on %v, %t", at, known)
 		}
 		stopB()
 		pass(DownAfter + DefaultEvery)

@@ -36,6 +36,8 @@ type Sample struct {
 	Node  state.NodeID `json:"node"`
 	Start state.Millis `json:"start"` // when the node's process began
 	Seq   uint64       `json:"seq"`   // rising from 1 within one process
+	// Time is what the node's clock said when it sent this; 0: it does not say.
+	Time state.Millis `json:"time,omitempty"`
 
 	UsedBytes    uint64   `json:"used"`
 	FreeBytes    uint64   `json:"free"`
@@ -106,6 +108,8 @@ func (s *Sample) check() error {
 		return fmt.Errorf("gossip: %w: node id of %d bytes", ErrBadSample, len(s.Node))
 	case s.Start <= 0 || s.Seq == 0:
 		return fmt.Errorf("gossip: %w: no start or sequence", ErrBadSample)
+	case s.Time < 0:
+		return fmt.Errorf("gossip: %w: time of %d", ErrBadSample, s.Time)
 	case s.Queue < 0:
 		return fmt.Errorf("gossip: %w: queue of %d", ErrBadSample, s.Queue)
 	case len(s.Version) > state.MaxIDLen:

@@ -112,6 +112,27 @@ func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	return p.Last, true
 }
 
+// Agreed returns the latest time that the clocks of more than half of the members have
+// reached, by what they said last: a few wrong clocks do not make it later. It lags by
+// what is between two samples. ok is false while too few members are heard.
+func (t *Table) Agreed() (at state.Millis, ok bool) {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := len(t.peers)/2 + 1
+	var said []state.Millis
+	for _, p := range t.peers {
+		if p.Sample.Time > 0 && p.at(now) != Down {
+			said = append(said, p.Sample.Time)
+		}
+	}
+	if len(said) < most {
+		return 0, false
+	}
+	slices.Sort(said)
+	return said[len(said)-most], true
+}
+
 func (p *Peer) at(now time.Time) State {
 	switch age := now.Sub(p.Last); {
 	case age < SuspectAfter:

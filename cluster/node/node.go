@@ -399,7 +399,8 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	gateway := n.opts.Config.S3
 	n.objects = objects.New(objects.Options{
 		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: readable,
-		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate), Now: n.opts.Now, Logger: n.logger,
+		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
+		Now: n.opts.Now, Agreed: n.gossip.Table().Agreed, Logger: n.logger,
 	})
 	return n.registerMetrics()
 }

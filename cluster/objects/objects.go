@@ -75,8 +75,11 @@ type Options struct {
 	// HashRate is how many bytes a second are read of objects whose hash is not known.
 	HashRate uint64
 	Now      func() time.Time
-	NewID    func() string // of versions and uploads, unique
-	Logger   *slog.Logger
+	// Agreed is a time that the clocks of most members have reached; ok is false while
+	// nobody knows. One node's clock is not enough to discard what others stored.
+	Agreed func() (at state.Millis, ok bool)
+	NewID  func() string // of versions and uploads, unique
+	Logger *slog.Logger
 }
 
 // Objects answers for the buckets and objects of all accounts.

@@ -33,6 +33,7 @@ type world struct {
 	objects *Objects
 	account state.AccountID
 	now     time.Time
+	agreed  time.Time // what most clocks say; zero: not known
 	nodes   []placement.Node
 
 	mu      sync.Mutex
@@ -49,6 +50,7 @@ func newWorld(t *testing.T) *world {
 		t: t, state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members(self, second, third)}), account: clustertest.Operator,
 		now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), content: map[cid.Cid][]byte{},
 	}
+	w.agreed = w.now
 	w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
 	for _, id := range []state.NodeID{self, second, third} {
 		w.nodes = append(w.nodes, placement.Node{ID: id, Free: 1 << 40, Alive: true})
@@ -56,9 +58,17 @@ func newWorld(t *testing.T) *world {
 	n := 0
 	w.objects = New(Options{
 		Self: self, State: w.state, Nodes: w, Content: w, Files: w, MinPart: 10, UploadAge: time.Hour,
-		Now: func() time.Time { return w.now }, NewID: func() string { n++; return fmt.Sprintf("id-%d", n) },
+		Now: func() time.Time { return w.now }, Agreed: w.clocks, NewID: func() string { n++; return fmt.Sprintf("id-%d", n) },
 	})
 	return w
+}
+
+// clocks is Agreed of the options.
+func (w *world) clocks() (state.Millis, bool) {
+	if w.agreed.IsZero() {
+		return 0, false
+	}
+	return state.MillisOf(w.agreed), true
 }
 
 // Candidates implements Nodes.
@@ -526,7 +536,7 @@ func TestPartsOfObjectsAndOldUploads(t *testing.T) {
 	if _, err := w.objects.Upload(ctx, a, "bkt", "c", id); err != nil {
 		t.Error("an upload that is young was discarded:", err)
 	}
-	w.now = w.now.Add(2 * time.Hour)
+	w.agreed = w.now.Add(2 * time.Hour)
 	if err := w.objects.SweepUploads(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,9 @@ func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int
 	if goes && used-min(used, old.Size)+more <= q.Allowance {
 		return nil
 	}
+	if freeing, err := v.Freeing(a); err != nil || freeing {
+		return err // there may be room when the body has come
+	}
 	return state.Errorf(state.CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", used, q.Allowance)
 }
 

@@ -24,7 +24,7 @@ func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket st
 		return "", err
 	}
 	u := state.Upload{
-		ID: state.UploadID(id), Key: r.Key, Created: o.now(), Nodes: place.Nodes,
+		ID: state.UploadID(id), Key: r.Key, Created: o.begun(), Nodes: place.Nodes,
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
 	}
@@ -469,9 +469,21 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// SweepUploads is one pass of Run.
+// begun is when an upload begins that begins now: if this node's clock is behind what
+// most say, the upload would be old at once.
+func (o *Objects) begun() state.Millis {
+	most, _ := o.opts.Agreed()
+	return max(o.now(), most)
+}
+
+// SweepUploads is one pass of Run. What is old is judged by what most clocks say; while
+// that is not known nothing is.
 func (o *Objects) SweepUploads(ctx context.Context) error {
-	before := state.MillisOf(o.opts.Now().Add(-o.opts.UploadAge))
+	now, known := o.opts.Agreed()
+	if !known {
+		return nil
+	}
+	before := now - state.Millis(o.opts.UploadAge.Milliseconds())
 	for {
 		view, release := o.opts.State.LocalView()
 		stale, err := view.UploadsBefore(before, stalePage)

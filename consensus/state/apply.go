@@ -56,7 +56,7 @@ func (f *Effects) touch(root *Root) {
 
 // Apply runs one command of the log. It is a function of the store and its
 // arguments alone. A command whose op was applied before changes nothing and
-// returns the first result.
+// returns the first result, or an error of the first one's code.
 //
 // The error is an *Error for an outcome, which is part of the state's history,
 // and anything else when the store cannot be trusted any more.
@@ -152,7 +152,7 @@ func decodeOutcome(b []byte) (Result, error) {
 		return Result{}, fmt.Errorf("state: outcome: %w", err)
 	}
 	if e != nil {
-		return Result{}, e
+		return Result{}, e.worded()
 	}
 	return r, nil
 }

@@ -3,24 +3,22 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
 // ended is the mark of an upload that was completed or aborted and whose parts one
 // entry had no room for. Nobody sees them any more. They hold their content until
-// ClearUploads frees them, which is after the object that was made of them holds it.
+// ClearUploads frees them, which is after the object that was made of them holds it, and
+// until then their account is charged for it.
 type ended struct {
 	After uint16 // parts up to this number are freed
-	Owed  uint64 // bytes of Quota.Ending
 }
 
 // Code implements the record's form.
 func (v *ended) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.After)
-	codec.Uint(c, &v.Owed)
 }
 
 func (v *Bucket) endedKey(id UploadID) key { return part(v.in(tableEnded), id) }
@@ -46,49 +44,34 @@ func readUpload(k []byte) (u UploadRef, err error) {
 	return u, err
 }
 
-// leaveParts marks an upload as ended. Owed is what the account will use less once the
-// parts are freed, as far as that is known: it counts as freed from now on.
-func (v *Bucket) leaveParts(tx Tx, id UploadID, owed uint64, e *entry) error {
+// leaveParts marks an upload as ended.
+func (v *Bucket) leaveParts(tx Tx, id UploadID, e *entry) error {
 	e.fx.Settling = true
-	q, err := get[Quota](tx, quotaKey(v.Account))
+	return put(tx, v.endedKey(id), &ended{})
+}
+
+// freeing tells whether an account has parts of uploads that have ended: once they are
+// freed it may use less than it is charged for.
+func freeing(r Reader, a AccountID) (bool, error) {
+	left, err := endedIn(r, part(table(tableEnded), a), 1)
+	return len(left) > 0, err
+}
+
+// Freeing tells whether parts of an account's uploads that have ended are still to be
+// freed.
+func (v View) Freeing(a AccountID) (bool, error) { return freeing(v.r, a) }
+
+// noRoom is what an account is told that has no room for more: to try again while parts
+// are freed, for then it may have.
+func noRoom(r Reader, a AccountID, q *Quota) error {
+	soon, err := freeing(r, a)
 	if err != nil {
 		return err
 	}
-	m := ended{}
-	if q != nil {
-		m.Owed = min(owed, q.Stored-min(q.Stored, q.Ending))
-		q.Ending += m.Owed
-		if err := put(tx, quotaKey(v.Account), q); err != nil {
-			return err
-		}
+	if soon {
+		return Errorf(CodeLimited, "the account has no room until the parts of an upload that has ended are freed, try again")
 	}
-	return put(tx, v.endedKey(id), &m)
-}
-
-// sizeOfParts is the content of parts in bytes, each content once as it is charged.
-func sizeOfParts(parts []Part) (bytes uint64) {
-	seen := make(map[RootKey]struct{}, len(parts))
-	for i := range parts {
-		if _, twice := seen[parts[i].Root]; !twice {
-			seen[parts[i].Root] = struct{}{}
-			bytes = addBounded(bytes, parts[i].Size)
-		}
-	}
-	return bytes
-}
-
-// owed is what the parts that were judged with the change will free. Where that had to
-// be known to judge it, it is exact, else it is what an upload of content that nothing
-// else names frees: the account may use twice as much then.
-func (l *linking) owed(r Reader, parts []Part) (uint64, error) {
-	if l.after == math.MaxUint64 {
-		return sizeOfParts(parts), nil
-	}
-	q, err := get[Quota](r, quotaKey(l.account))
-	if err != nil || q == nil {
-		return 0, err
-	}
-	return q.Used() - min(q.Used(), l.after), nil
+	return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
 }
 
 // freed is how many parts the entry may free. Each costs about as much as a put.
@@ -134,14 +117,9 @@ func clearEnded(tx Tx, all []UploadRef, e *entry) error {
 	return nil
 }
 
-// clearEnded frees parts of one upload. What the account uses stays as it is until all
-// that was owed is freed, or the last part.
+// clearEnded frees parts of one upload.
 func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
 	parts, more, err := partsOf(tx, v, id, m.After, e.settle)
-	if err != nil {
-		return err
-	}
-	before, err := get[Quota](tx, quotaKey(v.Account))
 	if err != nil {
 		return err
 	}
@@ -149,21 +127,6 @@ func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
 		return err
 	}
 	e.settle -= len(parts)
-	if before != nil {
-		q, err := quotaOf(tx, v.Account)
-		if err != nil {
-			return err
-		}
-		paid := m.Owed
-		if more {
-			paid = min(paid, before.Stored-q.Stored)
-		}
-		m.Owed -= paid
-		q.Ending -= paid
-		if err := put(tx, quotaKey(v.Account), q); err != nil {
-			return err
-		}
-	}
 	if more {
 		e.fx.Settling = true
 		m.After = parts[len(parts)-1].Number

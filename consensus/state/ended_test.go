@@ -36,7 +36,7 @@ func (s *shelf) uploaded(k string, u UploadID, parts int) *CompleteUpload {
 }
 
 // cleared frees what ended uploads left as the leader does, and says in how many
-// entries. What accounts use does not rise on the way.
+// entries. On the way nobody uses more, and bob in the end what he was going to.
 func (m *machine) cleared() (entries int) {
 	m.t.Helper()
 	for {
@@ -49,10 +49,11 @@ func (m *machine) cleared() (entries int) {
 		}
 		entries++
 		before := m.quota(bob)
+		_, end := m.usedInTheEnd(m.t, bob)
 		m.must(&ClearUploads{Items: left})
 		m.check()
-		if now := m.quota(bob); now.Used() > before.Used() {
-			m.t.Errorf("entry %d brings what is used from %d to %d bytes", entries, before.Used(), now.Used())
+		if now := m.quota(bob); now.Used() > before.Used() || now.Used() < end {
+			m.t.Errorf("entry %d brings what is used from %d to %d bytes, and %d were to be used", entries, before.Used(), now.Used(), end)
 		}
 	}
 }
@@ -63,13 +64,13 @@ func TestPartsOfALargeUploadAreFreedInSteps(t *testing.T) {
 		name    string
 		allowed uint64 // bytes
 		end     func(s *shelf, complete *CompleteUpload)
-		used    uint64 // as soon as the upload has ended
+		used    uint64 // in the end
 	}{
-		{"completed", Unlimited, func(s *shelf, c *CompleteUpload) { s.must(c) }, parts*10 + parts},
+		{"completed", Unlimited, func(s *shelf, c *CompleteUpload) { s.must(c) }, parts * 10},
 		{"completed, and there is no room for object and parts", parts * 10, func(s *shelf, c *CompleteUpload) { s.must(c) }, parts * 10},
 		{"aborted", Unlimited, func(s *shelf, _ *CompleteUpload) {
 			s.must(&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k", ID: "up"})
-		}, parts},
+		}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := shelved(t, tc.allowed)
@@ -82,8 +83,8 @@ func TestPartsOfALargeUploadAreFreedInSteps(t *testing.T) {
 			if left := len(s.rows(tablePart)); left != parts {
 				t.Errorf("%d parts are left of %d", left, parts)
 			}
-			if q := s.quota(bob); q.Used() != tc.used {
-				t.Errorf("%d bytes are used, want %d", q.Used(), tc.used)
+			if q, used := s.usedInTheEnd(t, bob); q.Used() != parts*10+tc.used || used != tc.used {
+				t.Errorf("%d bytes are used, %d in the end, want %d", q.Used(), used, tc.used)
 			}
 			// To everybody the upload is gone.
 			if _, err := s.view().Upload(&s.b, "k", "up"); !errors.Is(err, ErrNoUpload) {
@@ -111,12 +112,8 @@ func TestPartsOfALargeUploadAreFreedInSteps(t *testing.T) {
 			if left := s.rows(tablePart, tableEnded); len(left) != 0 || s.kept(rootOf(t, cidAt(t, 0))) {
 				t.Errorf("%d rows are left", len(left))
 			}
-			want := uint64(0)
-			if s.current("k") != "" {
-				want = parts * 10
-			}
-			if q := s.quota(bob); q.Stored != want || q.Ending != 0 {
-				t.Errorf("in the end %+v, want %d bytes", q, want)
+			if q := s.quota(bob); q.Stored != tc.used {
+				t.Errorf("in the end %+v, want %d bytes", q, tc.used)
 			}
 			s.must(s.begin("k", "up"))
 		})
@@ -161,8 +158,8 @@ func TestWhatAnEndedUploadLeftGoesWithoutItsObject(t *testing.T) {
 			then(s)
 			s.check()
 			if name != "account closed" {
-				if q := s.quota(bob); q.Used() > parts { // what of the blocks is no content
-					t.Errorf("without the object %d bytes are used", q.Used())
+				if _, used := s.usedInTheEnd(t, bob); used != 0 {
+					t.Errorf("without the object %d bytes are used in the end", used)
 				}
 				s.cleared()
 			}
@@ -175,9 +172,8 @@ func TestWhatAnEndedUploadLeftGoesWithoutItsObject(t *testing.T) {
 	}
 }
 
-// Content that something else names is owed though it is not freed: in the end the
-// account uses what it names.
-func TestPartsThatShareContentOweItOnce(t *testing.T) {
+// Content of parts that something else names is not freed with them.
+func TestPartsThatShareContentFreeItOnce(t *testing.T) {
 	s := shelved(t, Unlimited)
 	const parts = MaxFreed + 10
 	s.must(s.begin("k", "up"))
@@ -190,18 +186,111 @@ func TestPartsThatShareContentOweItOnce(t *testing.T) {
 	s.must(s.putOf("other", "v1", contents[1]))
 	s.must(s.completeOf("k", "up", "v2", contents[3], listed...))
 	s.check()
-	if q := s.quota(bob); q.Stored != 30 || q.Used() != 30-18 {
-		t.Errorf("%+v", q)
+	if q, used := s.usedInTheEnd(t, bob); q.Used() != 30 || used != 20 {
+		t.Errorf("%d bytes are used, %d in the end", q.Used(), used)
 	}
-	for range 2 {
-		left, err := s.view().Ended(10)
-		if err != nil || len(left) != 1 {
-			t.Fatalf("%v, %v", left, err)
-		}
-		s.must(&ClearUploads{Items: left})
-		s.check()
+	if entries := s.cleared(); entries != 2 {
+		t.Errorf("%d parts went in %d entries", parts, entries)
 	}
 	if q := s.quota(bob); q.Stored != 20 || q.Used() != 20 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// copied begins an upload of more parts than one entry frees, all of them copies of
+// objects that are there.
+func (s *shelf) copied(k string, u UploadID, sources ...*PutObject) {
+	s.t.Helper()
+	s.must(s.begin(k, u))
+	for i := range MaxFreed + 1 {
+		o := sources[i%len(sources)].Object
+		s.must(&CopyPart{
+			Account: bob, Bucket: "bucket", Born: s.b.Born, Key: k, Upload: u,
+			Part:         Part{Number: uint16(i + 1), ID: VersionID(fmt.Sprint(u, "-", i)), Root: o.Root, Size: o.Size, Created: 5, ETag: "e"},
+			SourceBucket: "bucket", SourceBorn: s.b.Born, SourceKey: o.Key, SourceID: o.ID,
+		})
+	}
+}
+
+// An account that is full gives up an upload of copies of what it keeps, which frees
+// nothing, and stores more while the parts are there, again and again.
+func TestAnUploadThatEndsFreesNothingBeforeItsPartsGo(t *testing.T) {
+	s := shelved(t, 20)
+	held := []*PutObject{s.putOf("k0", "v0", cidAt(t, 0)), s.putOf("k1", "v1", cidAt(t, 1))}
+	s.must(held[0])
+	s.must(held[1])
+	more := s.putOf("more", "m", cidAt(t, 2))
+	pin := &CreatePin{Pin: Pin{ID: "p", Account: bob, CID: contents[2], Created: 1}, Nodes: []NodeID{"n1"}}
+	for round := range 3 {
+		u := UploadID(fmt.Sprint("u", round))
+		s.copied("up", u, held...)
+		s.refused(more, ErrQuota)
+		s.must(&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "up", ID: u})
+		if q := s.quota(bob); q.Used() != 20 {
+			t.Errorf("%d bytes are used when the upload is aborted", q.Used())
+		}
+		s.refused(more, ErrLimited) // nobody knows yet what will be free
+		s.refused(pin, ErrLimited)
+		s.cleared()
+		s.refused(more, ErrQuota)
+		s.refused(pin, ErrQuota)
+	}
+	s.must(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"k0"}})
+	s.must(more)
+}
+
+// An account without room for object and parts completes an upload, and gives the
+// content of the parts names again before they are freed: it would keep both.
+func TestPartsThatAreGoingGetNoNameForNothing(t *testing.T) {
+	const parts = MaxFreed + 10
+	s := shelved(t, 10*parts)
+	s.must(s.uploaded("k", "up", parts))
+	s.must(s.begin("k", "next"))
+	for i := range 3 {
+		s.refused(s.putOf(fmt.Sprint("again", i), VersionID(fmt.Sprint("again", i)), cidAt(t, i)), ErrLimited)
+		s.refused(s.partOf("k", "next", 1, VersionID(fmt.Sprint("again", i)), cidAt(t, i)), ErrLimited)
+	}
+	// What is there goes on being copied, and put again in its own place.
+	o, err := s.view().Object(&s.b, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must(&CopyObject{
+		Account: bob, Bucket: "bucket", Born: s.b.Born, Object: Object{ID: "copy", Key: "copy", Root: o.Root, Size: o.Size, Created: 9, ETag: "e"},
+		SourceBucket: "bucket", SourceBorn: s.b.Born, SourceKey: "k", SourceID: o.ID,
+	})
+	again := s.putOf("copy", "in its place", contents[1])
+	again.Content.Bytes = 10 * parts
+	s.must(again)
+	s.must(&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k", ID: "next"})
+	s.check()
+	s.cleared()
+	s.refused(s.putOf("again", "again", cidAt(t, 0)), ErrQuota)
+	if q := s.quota(bob); q.Used() != 10*parts {
+		t.Errorf("%+v", q)
+	}
+}
+
+// One upload after the other is completed by an account that has room for one of them
+// only, though none of their parts is freed.
+func TestUploadsAreCompletedOnTopOfEachOther(t *testing.T) {
+	const parts = MaxFreed + 10
+	s := shelved(t, 10*parts)
+	first := s.uploaded("k", "up", parts)
+	s.must(first)
+	s.cleared()
+	s.copied("k", "copies", &PutObject{Object: first.Object})
+	list, _, err := s.view().Parts(&s.b, "copies", 0, MaxPartNumber)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := s.completeOf("k", "copies", "second", contents[1], list...)
+	second.Content, second.Object.Size = first.Content, uint64(len(list))*first.Object.Size
+	second.Object.Parts = []PartRun{{Size: first.Object.Size, Count: uint64(len(list))}}
+	s.must(second)
+	s.check()
+	s.cleared()
+	if q := s.quota(bob); q.Used() != 10*parts {
 		t.Errorf("%+v", q)
 	}
 }

@@ -84,6 +84,23 @@ var (
 	ErrNoVersion    = &Error{CodeNoVersion, "the version does not exist"}
 )
 
+// worded returns an error that has a text, that of its code if it came without.
+func (e *Error) worded() *Error {
+	if e.Detail != "" {
+		return e
+	}
+	for _, known := range []*Error{
+		ErrInvalid, ErrNotFound, ErrExists, ErrConflict, ErrUnauthorized, ErrForbidden, ErrQuota, ErrUnavailable,
+		ErrTooLarge, ErrLimited, ErrNoSpace, ErrNoBucket, ErrNoKey, ErrNoUpload, ErrNotEmpty, ErrPrecondition,
+		ErrInvalidPart, ErrTooSmall, ErrNoVersion,
+	} {
+		if known.Code == e.Code {
+			return known
+		}
+	}
+	return Errorf(e.Code, "refused, by code %d", e.Code) // of a newer release
+}
+
 // Errorf returns an Error of the code with a formatted detail.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}

@@ -27,14 +27,12 @@ type linking struct {
 	// What judge found.
 	was     *Root
 	holders []NodeID // that count
-	after   uint64   // what the account uses in the end; math.MaxUint64: not looked at
 	full    int      // holders that content should have; only where it is not pinned yet
 }
 
 // judge finds everything that can be wrong with the change, before a write.
 func (l *linking) judge(tx Tx) error {
 	var err error
-	l.after = math.MaxUint64
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
 		return err
 	}
@@ -88,17 +86,17 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 	return onlyMembers(r, nodes)
 }
 
-// afford tells whether the account may store what the change leaves it with. A
-// change that leaves it with no more than before is always allowed.
+// afford tells whether the account may store what the change leaves it with, once what
+// it drops is freed. A change that leaves it with no more than before is always allowed.
 func (l *linking) afford(r Reader, size uint64) error {
 	q, err := get[Quota](r, quotaKey(l.account))
 	if err != nil || q == nil {
 		return err
 	}
 	others := q.Used()
+	var now *charge
 	if l.was != nil { // of what is new nothing is charged
-		now, err := get[charge](r, chargeKey(l.account, l.root))
-		if err != nil {
+		if now, err = get[charge](r, chargeKey(l.account, l.root)); err != nil {
 			return err
 		}
 		if now != nil {
@@ -115,11 +113,28 @@ func (l *linking) afford(r Reader, size uint64) error {
 	if err != nil {
 		return err
 	}
-	l.after = others + size - min(others, freed)
-	if l.after > q.Used() && q.exceeds(l.after) {
-		return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+	after := others + size - min(others, freed)
+	if !q.exceeds(after) {
+		return nil
+	}
+	more := after > q.Used()
+	if !more && now != nil && size > freed && !l.stays() {
+		// Parts that are going may be all that the charge is for.
+		if more, err = freeing(r, l.account); err != nil {
+			return err
+		}
+	}
+	if more {
+		return noRoom(r, l.account, q)
 	}
 	return nil
+}
+
+// stays tells whether it is sure that the account has the content without the change,
+// and not only by parts of an upload that has ended: those are no source, and nothing
+// else drops them.
+func (l *linking) stays() bool {
+	return l.content == nil || slices.ContainsFunc(l.drops, func(d link) bool { return d.root == l.root })
 }
 
 // freed is what the account's use falls by through the links that go.

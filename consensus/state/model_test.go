@@ -142,7 +142,8 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 				result Result
 				err    error
 			}{{first, ferr}, {second, serr}} {
-				if fmt.Sprint(other.err) != fmt.Sprint(err) || (other.result.Pin == nil) != (result.Pin == nil) ||
+				var again *Error
+				if errors.As(other.err, &again) != (refused != nil) || refused != nil && again.Code != refused.Code || (other.result.Pin == nil) != (result.Pin == nil) ||
 					result.Pin != nil && fmt.Sprint(*other.result.Pin) != fmt.Sprint(*result.Pin) {
 					rt.Fatalf("step %d: %+v gave %+v, %v; then %+v, %v", step, cmd, result, err, other.result, other.err)
 				}

@@ -54,8 +54,13 @@ func (o operations) write(tx Tx) error {
 }
 
 // remember keeps the outcome of an operation, and forgets the oldest ones while
-// there are more than MaxOps, or MaxOpBytes of results.
+// there are more than MaxOps, or MaxOpBytes of results. Of an error it keeps the code:
+// releases may word it differently, and what is kept is part of the state, which all
+// members have alike while a cluster is upgraded.
 func remember(tx Tx, op OpID, r Result, e *Error) error {
+	if e != nil {
+		e = &Error{Code: e.Code}
+	}
 	b, err := encodeOutcome(r, e)
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package state
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,5 +105,56 @@ func TestBookkeepingOfTheReleaseBeforeIsRead(t *testing.T) {
 	_ = m.Set(opNext, []byte{1})
 	if _, err := readOperations(m); err == nil {
 		t.Error("one byte is taken for bookkeeping")
+	}
+}
+
+// Releases may word an error differently, and the members of a cluster that is upgraded
+// have to have one state.
+func TestOfAnErrorTheCodeIsRemembered(t *testing.T) {
+	const newer = Code(60_000) // of a newer release
+	for _, code := range append(Codes(), newer) {
+		op := OpID{byte(code), 1}
+		var states []*memory
+		for _, text := range []string{"as one release says it", "or another", ""} {
+			m := newMemory()
+			if err := remember(m, op, Result{}, Errorf(code, "%s", text)); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, m)
+		}
+		for _, m := range states[1:] {
+			if !slices.Equal(m.rows(tableOp, tableOpOrder, tableMeta), states[0].rows(tableOp, tableOpOrder, tableMeta)) {
+				t.Errorf("code %d: the text is part of the state", code)
+			}
+		}
+		b, _, err := states[0].Get(opKey(op))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got *Error
+		if _, err := decodeOutcome(b); !errors.As(err, &got) || got.Code != code || (got.Detail == Errorf(code, "refused, by code %d", code).Detail) != (code == newer) {
+			t.Errorf("code %d comes back as %v", code, err)
+		}
+	}
+	m := found(t)
+	drop, op := &DeletePin{Account: alice, ID: "none"}, OpID{9}
+	for range 2 {
+		if _, err := m.applyOp(op, drop); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	}
+}
+
+// The texts that Apply makes are part of the state too where a record has them: they
+// change only where all members understand the change, as the forms of records do.
+func TestTextsOfRecordsKeepTheirWords(t *testing.T) {
+	root := &Root{Copies: []Copy{{"n1", GaveUp, "a"}, {"n2", GaveUp, ""}, {"n3", GaveUp, "b"}, {"n4", GaveUp, "a"}}}
+	for text, want := range map[string]string{
+		failure(root): "a; b",
+		tooMuch(7):    "the content, 7 bytes or more, does not fit into what is left of the account's free storage, and the account has no credits",
+	} {
+		if text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
 	}
 }

@@ -28,29 +28,20 @@ type Quota struct {
 	Stored    uint64 // bytes of what is pinned
 	Coming    uint64 // bytes that have arrived of what is not pinned yet
 	Postings  uint64 // in the ledger
-	Ending    uint64 // bytes of Stored that count no more: parts of uploads that have ended, see ClearUploads
 }
 
-// Code implements the record's form. Version 2, of level 3, is written only where it says
-// more than version 1.
+// Code implements the record's form.
 func (v *Quota) Code(c *codec.Coder) {
-	version := uint64(2)
-	if !c.Decoding() && v.Ending == 0 {
-		version = 1
-	}
-	version = c.Version(version)
+	c.Version(1)
 	codec.Uint(c, &v.Allowance)
 	codec.Uint(c, &v.Credits)
 	codec.Uint(c, &v.Stored)
 	codec.Uint(c, &v.Coming)
 	codec.Uint(c, &v.Postings)
-	if version >= 2 {
-		codec.Uint(c, &v.Ending)
-	}
 }
 
 // Used is what counts against the allowance, in bytes.
-func (v *Quota) Used() uint64 { return v.Stored - min(v.Stored, v.Ending) + v.Coming }
+func (v *Quota) Used() uint64 { return v.Stored + v.Coming }
 
 // exceeds tells whether used bytes are more than the account may store.
 func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
@@ -163,7 +154,7 @@ func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
 		costs.Bytes = max(1, costs.Bytes) // content is something
 	}
 	if q.exceeds(used + costs.Bytes) {
-		return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+		return noRoom(r, a, q)
 	}
 	return nil
 }

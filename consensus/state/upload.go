@@ -134,7 +134,7 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 			return err
 		}
 		if len(parts) > e.freed() {
-			return b.leaveParts(tx, u.ID, sizeOfParts(parts), e)
+			return b.leaveParts(tx, u.ID, e)
 		}
 		e.settle -= len(parts)
 		return b.freeParts(tx, u.ID, parts, e)
@@ -430,11 +430,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 			if err := b.putObject(tx, &o, &s, &l, e); err != nil {
 				return err
 			}
-			owed, err := l.owed(tx, parts)
-			if err != nil {
-				return err
-			}
-			return b.leaveParts(tx, u.ID, owed, e)
+			return b.leaveParts(tx, u.ID, e)
 		}
 		e.settle -= len(parts)
 		for i := range parts {

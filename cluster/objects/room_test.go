@@ -1,0 +1,54 @@
+package objects
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// While the parts of an upload that has ended are freed, an account without room is told
+// to try again, and its bodies are read: there may be room when they have come.
+func TestAnAccountHasRoomWhenThePartsOfAnUploadAreFreed(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.put("bkt", "k", strings.Repeat("a", 80))
+	ctx := t.Context()
+	id, err := w.objects.CreateUpload(ctx, w.account, "bkt", UploadRequest{Key: "up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range state.MaxFreed + 1 {
+		if _, err := w.objects.PutPart(ctx, w.account, "bkt", PartRequest{Key: "up", Upload: id, Number: n + 1, Body: bodyOf(strings.Repeat("p", 20))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.state.Apply(t, &state.SetQuota{Account: w.account, Allowance: 100})
+	put := func() error {
+		_, err := w.objects.Put(ctx, w.account, "bkt", PutRequest{Key: "more", Body: bodyOf(strings.Repeat("b", 20))})
+		return err
+	}
+	if err := put(); !errors.Is(err, state.ErrQuota) {
+		t.Error("while the upload is open:", err)
+	}
+	if err := w.objects.Abort(ctx, w.account, "bkt", "up", id); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(); !errors.Is(err, state.ErrLimited) {
+		t.Error("while its parts are freed:", err)
+	}
+	w.told("false")
+	view, release := w.state.LocalView()
+	left, err := view.Ended(10)
+	release()
+	if err != nil || len(left) != 1 {
+		t.Fatal(left, err)
+	}
+	for range 2 {
+		w.state.Apply(t, &state.ClearUploads{Items: left})
+	}
+	if err := put(); err != nil {
+		t.Error("when they are freed:", err)
+	}
+}
