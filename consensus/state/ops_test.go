@@ -150,7 +150,7 @@ func TestOfAnErrorTheCodeIsRemembered(t *testing.T) {
 func TestTextsOfRecordsKeepTheirWords(t *testing.T) {
 	root := &Root{Copies: []Copy{{"n1", GaveUp, "a"}, {"n2", GaveUp, ""}, {"n3", GaveUp, "b"}, {"n4", GaveUp, "a"}}}
 	for text, want := range map[string]string{
-		failure(root): "a; b",
+		failure(root): "nodes n1, n4: a; node n3: b",
 		tooMuch(7):    "the content, 7 bytes or more, does not fit into what is left of the account's free storage, and the account has no credits",
 	} {
 		if text != want {
