@@ -68,6 +68,7 @@ type Accounts struct {
 	signingIn chan struct{}           // a place for each that is, or waits to be, to sign in
 	verified  *cache                  // tokens whose signature was found good
 	signers   atomic.Pointer[signers] // nil until the state was read once
+	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
 	sessions  sessions
 	uses      *uses
 	tries     *tries

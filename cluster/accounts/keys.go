@@ -245,8 +245,9 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 }
 
 // Authenticate tells who a token speaks for, an API key or a session. What proves
-// that the cluster gave the token out is checked first, so that somebody without
-// one costs it no read; then the key or the session must be in the state as it is
+// that the cluster gave the token out is checked first, so that those without one
+// cost it no read, or one every askEvery, all together, where they name a signing key
+// that is not known here; then the key or the session must be in the state as it is
 // now anywhere in the cluster, say the same as the token, and not be over.
 //
 // Errors: state.ErrUnauthorized, with one text, whatever is wrong with the
@@ -297,7 +298,9 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 
 // S3Key returns the secret of an access key id and who it speaks for, by the state
 // as it is now anywhere in the cluster. Nobody is let in by that: who signed with
-// the secret is, and Used notes it.
+// the secret is, and Used notes it. Every id in its form costs a read of the cluster,
+// unknown ones too: a key may just have been created on another node. What bounds that
+// is the rate of the address that asks.
 //
 // Errors: state.ErrUnauthorized for an id that is unknown, and for a key that was
 // revoked or is over; state.ErrUnavailable without a majority.
@@ -394,8 +397,13 @@ func principalOf(key *state.APIKey, account *state.Account, index uint64) Princi
 	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: index}
 }
 
+// askEvery is how often the cluster is asked for signing keys that this node does not
+// know: whoever makes up a token can name any.
+const askEvery = time.Second
+
 // verify returns the claims of a token that the cluster signed. It asks the
-// cluster only for a signing key that this node does not know yet.
+// cluster only for a signing key that this node does not know yet, and not more often
+// than every askEvery: else what this node has applied decides.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.get(hash); ok {
@@ -405,15 +413,37 @@ func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	if !ok {
 		return claims{}, state.ErrUnauthorized
 	}
-	if known := a.signers.Load(); known == nil || known.by[generation] == nil {
-		view, release, err := a.state.View(ctx)
-		if err != nil {
-			return claims{}, fmt.Errorf("authenticate: %w", err)
+	known := a.signers.Load()
+	switch {
+	case known == nil: // nothing was read yet
+	case known.by[generation] != nil:
+		return a.verifyIn(state.View{}, token)
+	case generation < known.newest: // its last key was revoked, and it does not come back
+		return claims{}, state.ErrUnauthorized
+	default:
+		local, release := a.state.LocalView()
+		c, err := a.verifyIn(local, token)
+		release()
+		if !errors.Is(err, state.ErrUnauthorized) || a.signers.Load().by[generation] != nil || !a.mayAsk() {
+			return c, err
 		}
-		defer release()
-		return a.verifyIn(view, token)
 	}
-	return a.verifyIn(state.View{}, token)
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		a.asked.Store(0) // nobody was told anything
+		return claims{}, fmt.Errorf("authenticate: %w", err)
+	}
+	defer release()
+	return a.verifyIn(view, token)
+}
+
+// mayAsk tells whether the cluster may be asked for signing keys, and notes that it is.
+func (a *Accounts) mayAsk() bool {
+	now, last := int64(state.MillisOf(a.now())), a.asked.Load()
+	if last <= now && now-last < askEvery.Milliseconds() {
+		return false
+	}
+	return a.asked.CompareAndSwap(last, now)
 }
 
 // verifyIn is verify with a view to read the signing key from, should it not be
@@ -480,7 +510,9 @@ func (a *Accounts) open(view state.View) (*signers, error) {
 		}
 		known.by[k.Generation] = newSigner(seed, k.Generation)
 	}
-	a.signers.Store(known)
+	if before == nil || before.newest <= known.newest { // a view may be old
+		a.signers.Store(known)
+	}
 	return known, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -353,6 +354,75 @@ func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 	} {
 		if w.opens(t, w.Accounts, token) {
 			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// Tokens that name a signing key which is not known here cost one read of the cluster
+// in a second, all together; a key of a signing key that another node has just made is
+// taken at once.
+func TestMadeUpSigningKeysCostTheClusterLittle(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	if _, err := w.RotateSigningKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := w.key(t, email) // of generation 1
+	if _, err := w.RotateSigningKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := w.key(t, email)
+	if err := w.Revoke(t.Context(), old.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.RotateSigningKey(t.Context()); err != nil { // forgets generation 1
+		t.Fatal(err)
+	}
+	lagging := clustertest.NewLagging(w.state)
+	node := w.node()
+	node.state = lagging
+	costs := func(what string, want int64, token string, tokenGood bool) {
+		t.Helper()
+		before := lagging.Asked()
+		if _, err := node.Authenticate(t.Context(), token); tokenGood != (err == nil) || err != nil && !errors.Is(err, state.ErrUnauthorized) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got := lagging.Asked() - before; got != want {
+			t.Errorf("%s costs %d reads, want %d", what, got, want)
+		}
+	}
+	junk := func(g uint64) string { return headerOf(g) + second.Token[strings.IndexByte(second.Token, '.'):] }
+	costs("the first token", 2, second.Token, true)
+	costs("a token again", 1, second.Token, true)
+	costs("a signing key that is gone", 0, old.Token, false)
+	costs("junk of a known signing key", 0, junk(3), false)
+	costs("junk", 1, junk(77), false)
+	for g := range uint64(10) {
+		costs("more junk", 0, junk(4+g), false)
+	}
+	w.pass(askEvery)
+	costs("junk a second later", 1, junk(78), false)
+	costs("more of it", 0, junk(79), false)
+	w.pass(askEvery)
+	if _, err := w.RotateSigningKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	costs("a key of a signing key that is new", 2, w.key(t, email).Token, true)
+	costs("another one", 1, w.key(t, email).Token, true)
+	if _, err := w.RotateSigningKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// What the node has applied itself it need not ask for.
+	fifth := w.key(t, email)
+	lagging = clustertest.NewLagging(w.state)
+	node.state = lagging
+	costs("a key of a signing key that the node has applied", 1, fifth.Token, true)
+	// While the cluster does not answer, nobody's token is called bad.
+	w.state.Fail(state.ErrUnavailable)
+	w.pass(askEvery)
+	for range 3 {
+		if _, err := node.Authenticate(t.Context(), junk(90)); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("without a majority: %v", err)
 		}
 	}
 }

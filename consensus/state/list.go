@@ -51,7 +51,10 @@ const (
 	// A list that is brief looks at briefRows rows that it does not return, and
 	// reads and returns briefBytes, at the most.
 	briefRows  = 1024
-	briefBytes = 1 << 20
+	briefBytes = 2 << 20
+	// edgeBytes of each row at an edge of a count are free: the widths of counters
+	// bound the number of those rows.
+	edgeBytes = 1 << 10
 	// maxNamed pins are read one by one when a filter finds their names.
 	maxNamed = 1024
 	// lookEvery is the number of rows between two looks at the context.
@@ -373,7 +376,7 @@ func (l *lister) countLevel(s Status, level int, from, to Millis) (uint64, error
 		var n uint64
 		err := l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
 			n++
-			return true, l.look.at(0, len(row)) // so many rows there are at an edge
+			return true, l.look.at(0, max(len(row)-edgeBytes, 0))
 		})
 		return n, err
 	}

@@ -224,6 +224,12 @@ func TestAPageHasARow(t *testing.T) {
 // any list ends with its context.
 func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 	many, large := found(t), found(t)
+	ordinary := found(t) // as many as an edge of a count can have, of 800 bytes each
+	for i := range 1 << counterShifts[0] {
+		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
+		c.Pin.Created, c.Pin.Name, c.Pin.Meta = Millis(1<<30+i), "name", map[string]string{"k": strings.Repeat("m", 700)}
+		ordinary.must(c)
+	}
 	for i := range briefRows + 100 {
 		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
 		c.Pin.Name = "name"
@@ -242,6 +248,9 @@ func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 	}{
 		{"a page", many, PinQuery{Limit: 1000}, nil},
 		{"a page below a time", many, PinQuery{Limit: 1000, Before: 1 << 40}, nil},
+		{"a page of ordinary rows", ordinary, PinQuery{Limit: 1000}, nil},
+		{"a page of ordinary rows below a time", ordinary, PinQuery{Limit: 1000, Before: 1<<30 + 4000}, nil},
+		{"a count at an edge of large rows", large, PinQuery{Before: 1 << 11, After: 1}, ErrLong},
 		{"a page of large rows", large, PinQuery{Limit: 1000}, ErrLong},
 		{"a small page of large rows", large, PinQuery{Limit: 10}, nil},
 		{"meta of many", many, PinQuery{Limit: 10, Meta: map[string]string{"a": "b"}}, ErrLong},

@@ -40,6 +40,7 @@ func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (
 	if _, err := front.first(req.Root); err != nil || front.admit(req.Root) != nil {
 		return got, false
 	}
+	got.Bytes = inlineBytes(req.Root)
 	step := make([]cid.Cid, 0, claimers*claimBlocks)
 	for it, more := (item{cid: req.Root}), true; more; {
 		kind := it.cid.Prefix()

@@ -90,6 +90,10 @@ func (l Limits) withDefaults() Limits {
 
 // Result tells what a walk found: distinct blocks and their bytes. A raw leaf
 // that occurs again after more than maxSeenLeaves others is counted again.
+//
+// What is inside an identity CID is no block. Its bytes are those of the block that
+// links to it, and are not counted twice; those of the root, which nothing links to,
+// count by themselves.
 type Result struct {
 	Bytes  uint64
 	Blocks uint64
@@ -146,4 +150,13 @@ func inline(c cid.Cid) (blocks.Block, bool, error) {
 		return nil, true, fmt.Errorf("%w: %s: %w", ErrInvalidBlock, c, err)
 	}
 	return b, true, nil
+}
+
+// inlineBytes are the bytes of a root that is inside its own CID; 0 of another.
+func inlineBytes(root cid.Cid) uint64 {
+	b, inlined, err := inline(root)
+	if !inlined || err != nil {
+		return 0
+	}
+	return uint64(len(b.RawData()))
 }

@@ -232,7 +232,7 @@ type event struct {
 type have struct {
 	item   item
 	links  []cid.Cid
-	bytes  int
+	bytes  int  // that count: see Result
 	inline bool // inside its CID, so not a block of the store
 }
 
@@ -337,8 +337,8 @@ func (f *fetch) handle(e event) (progress bool, err error) {
 		f.outstanding--
 		if !h.inline {
 			f.result.Blocks++
-			f.result.Bytes += uint64(h.bytes)
 		}
+		f.result.Bytes += uint64(h.bytes)
 		if err := f.front.push(h.item, h.links); err != nil {
 			return false, err
 		}

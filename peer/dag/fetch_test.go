@@ -175,16 +175,33 @@ func TestFetchFollowsIdentityLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range []cid.Cid{root.Cid(), inlined} {
+	size := func(b blocks.Block) uint64 { return uint64(len(b.RawData())) }
+	hello, err := mh.Sum([]byte("hello\n"), mh.IDENTITY, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range map[cid.Cid]Result{
+		root.Cid():                   {size(root) + size(leaf), 2}, // it has the bytes of the one between
+		inlined:                      {size(middle) + size(leaf), 1},
+		cid.NewCidV1(cid.Raw, hello): {6, 0},
+	} {
 		here := peertest.NewStore()
-		if _, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from}}}); err != nil {
-			t.Fatal(err)
+		got, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from}}})
+		if err != nil || got != want {
+			t.Fatalf("%s: %+v, %v, want %+v", r, got, err, want)
+		}
+		// Whoever has it already says the same of it.
+		if got, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "other", Store: here.Owned(), Here: true}); err != nil || got != want {
+			t.Errorf("%s, taken over: %+v, %v, want %+v", r, got, err, want)
+		}
+		if got, err := Verify(t.Context(), here, r, Limits{}); err != nil || got != want {
+			t.Errorf("%s, verified: %+v, %v, want %+v", r, got, err, want)
+		}
+		if want.Blocks == 0 {
+			continue
 		}
 		if has, _ := here.Has(t.Context(), leaf.Cid()); !has {
 			t.Fatal("the leaf behind the identity CID is missing")
-		}
-		if _, err := Verify(t.Context(), here, r, Limits{}); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

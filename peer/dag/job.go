@@ -34,7 +34,11 @@ func (f *fetch) job(items []item) error {
 			if err != nil {
 				return err
 			}
-			here = append(here, have{item: it, links: links, inline: true})
+			h := have{item: it, links: links, inline: true}
+			if it.cid.Equals(f.req.Root) {
+				h.bytes = len(b.RawData())
+			}
+			here = append(here, h)
 			continue
 		}
 		want[it.cid] = it

@@ -219,7 +219,7 @@ func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func
 // first block that is missing or wrong ends it with ErrNotFound or
 // ErrInvalidBlock.
 func Verify(ctx context.Context, from Getter, root cid.Cid, limits Limits) (Result, error) {
-	var r Result
+	r := Result{Bytes: inlineBytes(root)}
 	err := Walk(ctx, from, root, limits, func(b blocks.Block) error {
 		r.Blocks++
 		r.Bytes += uint64(len(b.RawData()))
