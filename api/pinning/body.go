@@ -101,7 +101,7 @@ func statusOf(r *pins.Record) pinStatus {
 }
 
 // listBuffer is how much of a list is encoded before it is sent, in bytes. A
-// page of rows with all that a pin may carry has 100 MB: it is sent row by row.
+// page may have some megabytes: it is sent row by row.
 const listBuffer = 32 << 10
 
 // weight is about how many bytes of memory rows take until the last is sent, without
