@@ -128,6 +128,9 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	}) {
 		return joinReply{}, state.Errorf(state.CodeInvalid, "every address of a joiner ends in /p2p/ and its id, and one of the cluster host is needed")
 	}
+	if err := m.fits(); err != nil {
+		return joinReply{}, err
+	}
 	if level, err := m.level(ctx); err != nil {
 		return joinReply{}, err
 	} else if level == 0 {

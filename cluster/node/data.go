@@ -46,6 +46,16 @@ func (f folder) file(name ...string) string {
 	return filepath.Join(append([]string{f.path}, name...)...)
 }
 
+// needs returns an error when a file that a member cannot be without is not there;
+// advice goes with it.
+func (f folder) needs(name, advice string) error {
+	_, err := os.Stat(f.file(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is missing, and this folder belongs to a member of a cluster: %s", f.file(name), advice)
+	}
+	return err
+}
+
 // identity returns the node's private key, made on the first start.
 func (f folder) identity() ([]byte, error) {
 	key, err := os.ReadFile(f.file(identityFile))
@@ -57,6 +67,9 @@ func (f folder) identity() ([]byte, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
+	}
+	if _, err := peer.IDOf(key); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file(identityFile), err)
 	}
 	return key, nil
 }
@@ -70,7 +83,11 @@ func (f folder) secret() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cluster secret: %w", err)
 	}
-	return parseSecret(string(text))
+	secret, err := parseSecret(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file(SecretFile), err)
+	}
+	return secret, nil
 }
 
 func (f folder) writeSecret(secret []byte) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
@@ -50,6 +51,69 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	return secret, known, n.folder.writeSeed(known)
+}
+
+// checkFolder refuses the folder of a member that lacks the file of its identity
+// or of the cluster secret: with new ones it would be another node, or one that
+// opens no API key. What the folder knows of its cluster is written anew from the
+// state. A folder that never came to belong to a cluster has none of that.
+func (n *Node) checkFolder() error {
+	known, err := n.folder.seed()
+	if err != nil {
+		return err
+	}
+	snapshot := n.store.View()
+	defer snapshot.Close()
+	view := state.NewView(snapshot, 0)
+	c, err := view.Cluster()
+	if err != nil && !errors.Is(err, state.ErrUnavailable) {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	hasState := err == nil
+	last, err := n.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if known == nil && !hasState && last == 0 {
+		return nil
+	}
+	if err := n.folder.needs(identityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
+		return err
+	}
+	if err := n.folder.needs(SecretFile, "with a new one no API key would open; copy it from another member, where it is the same, or from a backup"); err != nil {
+		return err
+	}
+	switch {
+	case known != nil:
+		return nil
+	case !hasState:
+		return n.folder.needs(membersFile, "nothing else here tells which one; put it back from a backup, or start on an empty data folder")
+	}
+	nodes, err := view.Nodes()
+	if err != nil {
+		return fmt.Errorf("read nodes: %w", err)
+	}
+	n.logger.Warn("file is missing: written anew from the state", "file", n.folder.file(membersFile))
+	return n.folder.writeSeed(newSeed(c.ID, nodes))
+}
+
+// checkSecret refuses a secret that does not open the signing keys in the state. A
+// node without a state cannot know: it is not ready while it does not fit.
+func (n *Node) checkSecret() error {
+	err := n.secretFits()
+	if errors.Is(err, state.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
+// secretFits is accounts.Fits that names the file.
+func (n *Node) secretFits() error {
+	err := n.accounts.Fits()
+	if errors.Is(err, accounts.ErrSealed) {
+		return fmt.Errorf("%s is not the secret of this node's cluster: put the one of another member there: %w", n.folder.file(SecretFile), err)
+	}
+	return err
 }
 
 // join asks the members that the settings name, one after the other and again,

@@ -167,6 +167,9 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err := n.openStorage(ctx); err != nil {
 		return n, err
 	}
+	if err := n.checkFolder(); err != nil {
+		return n, err
+	}
 	gate := new(gate)
 	if err := n.openPeer(ctx, gate); err != nil {
 		return n, err
@@ -179,7 +182,10 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 		return n, err
 	}
 	n.known = known
-	return n, n.openUseCases(secret, known, gate)
+	if err := n.openUseCases(secret, known, gate); err != nil {
+		return n, err
+	}
+	return n, n.checkSecret()
 }
 
 func (n *Node) openFolder() error {
@@ -352,7 +358,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	}
 	n.members, err = members.New(members.Options{
 		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
-		JoinID: joinID, Seed: known.nodes(), Now: n.opts.Now, Logger: n.logger,
+		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Logger: n.logger,
 	})
 	if err != nil {
 		return err

@@ -309,6 +309,8 @@ func (n *Node) Ready() error {
 	if _, err := view.Cluster(); err != nil {
 		return err
 	}
-	_, err := view.Node(n.self.ID)
-	return err
+	if _, err := view.Node(n.self.ID); err != nil {
+		return err
+	}
+	return n.secretFits()
 }
