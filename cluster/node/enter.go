@@ -124,6 +124,7 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	asked := ctx // ends when the node is to end
 	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
 	defer cancel()
 	retry := time.NewTicker(joinRetry)
@@ -133,6 +134,9 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 		cut := 0
 		for _, t := range targets {
 			joined, err := n.joinAt(ctx, t)
+			if asked.Err() != nil && err != nil {
+				return nil, nil, fmt.Errorf("join: %w", asked.Err())
+			}
 			if err == nil {
 				return joined.Secret, newSeed(joined.ClusterID, joined.Members), nil
 			}
@@ -154,6 +158,9 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 		n.logger.WarnContext(ctx, "not joined yet, trying again", "err", errors.Join(failed...))
 		select {
 		case <-ctx.Done():
+			if asked.Err() != nil {
+				return nil, nil, fmt.Errorf("join: %w", asked.Err())
+			}
 			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", errors.Join(failed...))
 		case <-retry.C:
 		}
