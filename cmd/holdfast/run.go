@@ -109,13 +109,10 @@ func (a *app) board(c config.Config, where addresses) {
 	for _, addr := range where.Public {
 		line("public", addr)
 	}
-	for _, api := range [][2]string{{"pinning", link(where.Pinning, "/pins")}, {"s3", link(where.S3, "")}} {
-		if c.API.TLSCert != "" {
-			api[1] = strings.Replace(api[1], "http://", "https://", 1)
-		}
-		line(api[0], api[1])
-	}
-	line("metrics", link(where.Admin, "/metrics"))
+	tls := c.API.TLSCert != ""
+	line("pinning", link(where.Pinning, "/pins", tls))
+	line("s3", link(where.S3, "", tls))
+	line("metrics", link(where.Admin, "/metrics", false))
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))
 	for _, next := range [][2]string{
@@ -130,11 +127,15 @@ func (a *app) board(c config.Config, where addresses) {
 }
 
 // link is the URL of path at a listener; empty when the listener is off.
-func link(hostPort, path string) string {
-	if hostPort == "" {
+func link(hostPort, path string, tls bool) string {
+	scheme := "http://"
+	switch {
+	case hostPort == "":
 		return ""
+	case tls:
+		scheme = "https://"
 	}
-	return "http://" + hostPort + path
+	return scheme + hostPort + path
 }
 
 // shellQuote makes text one word of a POSIX shell.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,19 @@ func TestStatusForPeople(t *testing.T) {
 	golden(t, "status-colour.txt", painted.Bytes())
 	writeStatus(&alone, false, client.Status{Peers: []client.Peer{{}}})
 	golden(t, "status-no-leader.txt", alone.Bytes())
+	var secure bytes.Buffer
+	s := someStatus()
+	s.Node.S3, s.Node.TLS = "127.0.0.1:9000", true
+	writeStatus(&secure, false, s)
+	for _, want := range []string{"  pinning  https://127.0.0.1:9097\n", "  s3       https://127.0.0.1:9000\n"} {
+		if !strings.Contains(secure.String(), want) {
+			t.Errorf("with TLS there is no %q in\n%s", want, secure.String())
+		}
+	}
+	got := call(t, &fakeNode{status: s}, "", "status", "--json")
+	if got.code != exitOK || strings.Contains(got.out, "tls") {
+		t.Errorf("a field that scripts do not know: %+v", got)
+	}
 }
 
 func TestBoardSaysWhereAndWhatNext(t *testing.T) {
