@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
@@ -34,11 +35,16 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 			if name == "" && args[0] != "-" {
 				name = filepath.Base(args[0])
 			}
+			if !utf8.ValidString(name) {
+				return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", args[0])
+			}
 			return a.addFile(cmd.Context(), o, args[0], user, name)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that pins (the operator's own)")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (the file's)")
+	mustNotBeEmpty(cmd, "user")
+	mustBeText(cmd, "user", "name")
 	return cmd
 }
 
@@ -100,6 +106,8 @@ against its hash. With -o the file appears under its name only when it is whole.
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads; public content needs none")
+	mustNotBeEmpty(cmd, "output", "user")
+	mustBeText(cmd, "user")
 	return cmd
 }
 

@@ -94,6 +94,9 @@ code is 1. Importing returns before the content is here: 'holdfast pin ls
 	cmd.Flags().StringVar(&plan.format, "format", "auto", "of FILE: auto, ipfs-cluster or ipfs")
 	cmd.Flags().StringSliceVar(&plan.statuses, "status", []string{"pinned"}, "`states` to take from the service, joined by commas")
 	cmd.Flags().StringArrayVar(&plan.origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has all of it, repeatable")
+	mustNotBeEmpty(cmd, "from", "token", "token-file", "origin")
+	mustHaveEntries(cmd, "status")
+	mustBeText(cmd, "from", "origin")
 	cmd.Flags().IntVar(&plan.importers, "parallel", defaultImporters, fmt.Sprintf("`number` of requests at the same time, at most %d", maxImporters))
 	return cmd
 }
