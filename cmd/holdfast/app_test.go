@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +63,29 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		got := call(t, &fakeNode{}, "", strings.Fields(tc.args)...)
 		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
 			t.Errorf("%s: %+v, want code %d and one line with %s", tc.args, got, exitUsage, tc.names)
+		}
+	}
+}
+
+// A node that was told a wrong address does nothing at all.
+func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
+	for _, tc := range [][2]string{
+		{"--listen", "/ip4/999.0.0.1/tcp/1"},
+		{"--listen", "/dns4/example.org/tcp/1"},
+		{"--listen", "/ip4/127.0.0.1"},
+		{"--cluster-listen", "/ip4/127.0.0.1/tcp/70000"},
+		{"--announce", "/foo/bar"},
+		{"--bootstrap", "/ip4/1.2.3.4/tcp/1"},
+		{"--bootstrap", "/ip4/1.2.3.4/tcp/1/p2p/nobody"},
+		{"--join", "/ip4/1.2.3.4/tcp/1"},
+	} {
+		dir := filepath.Join(t.TempDir(), "node")
+		got := call(t, &fakeNode{}, "", "run", "--data", dir, tc[0], tc[1])
+		if got.code != exitUsage || !strings.Contains(got.errOut, tc[0]+": ") || !strings.Contains(got.errOut, tc[1]) {
+			t.Errorf("%q: %+v", tc, got)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: something was written: %v", tc, err)
 		}
 	}
 }
