@@ -22,7 +22,7 @@ import (
 const (
 	SecretFile   = "cluster.secret"
 	SocketFile   = "holdfast.sock"
-	identityFile = "identity.key"
+	IdentityFile = "identity.key"
 	membersFile  = "members.json"
 	lockFile     = "lock"
 	stateDir     = "state"
@@ -58,18 +58,18 @@ func (f folder) needs(name, advice string) error {
 
 // identity returns the node's private key, made on the first start.
 func (f folder) identity() ([]byte, error) {
-	key, err := os.ReadFile(f.file(identityFile))
+	key, err := os.ReadFile(f.file(IdentityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if key, err = peer.NewKey(); err != nil {
 			return nil, fmt.Errorf("make identity: %w", err)
 		}
-		return key, durable.WriteFile(f.file(identityFile), key, 0o600)
+		return key, durable.WriteFile(f.file(IdentityFile), key, 0o600)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
 	if _, err := peer.IDOf(key); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file(identityFile), err)
+		return nil, fmt.Errorf("%s: %w", f.file(IdentityFile), err)
 	}
 	return key, nil
 }

@@ -77,7 +77,7 @@ func (n *Node) checkFolder() error {
 	if known == nil && !hasState && last == 0 {
 		return nil
 	}
-	if err := n.folder.needs(identityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
+	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
 		return err
 	}
 	if err := n.folder.needs(SecretFile, "with a new one no API key would open; copy it from another member, where it is the same, or from a backup"); err != nil {
@@ -118,7 +118,7 @@ func (n *Node) secretFits() error {
 
 // join asks the members that the settings name, one after the other and again,
 // until one admits this node. A refusal that says why ends it, and so do
-// joinRefusals rounds of being cut.
+// joinRefusals rounds of being cut, and no address of a cluster host.
 func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	targets, err := n.joinTargets()
 	if err != nil {
@@ -131,7 +131,7 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	defer retry.Stop()
 	for refusals := 0; ; {
 		var failed []error
-		cut := 0
+		cut, wrong := 0, 0
 		for _, t := range targets {
 			joined, err := n.joinAt(ctx, t)
 			if asked.Err() != nil && err != nil {
@@ -147,7 +147,13 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 			if errors.Is(err, peer.ErrJoinRefused) {
 				cut++
 			}
+			if errors.Is(err, peer.ErrNoJoin) {
+				wrong++
+			}
 			failed = append(failed, fmt.Errorf("join at %s: %w", t.addr, err))
+		}
+		if wrong == len(targets) {
+			return nil, nil, errors.Join(failed...)
 		}
 		if refusals++; cut < len(targets) {
 			refusals = 0

@@ -124,7 +124,7 @@ func (a *app) getFile(ctx context.Context, o operator, cid, output string) error
 		return nil
 	}
 	bar := a.newBar(size, "reading")
-	err = writeWhole(output, func(w io.Writer) error {
+	err = writeWhole(output, 0o644, func(w io.Writer) error {
 		_, err := io.CopyBuffer(io.MultiWriter(w, bar), content, make([]byte, copyBuffer))
 		return err
 	})
@@ -138,8 +138,9 @@ func (a *app) getFile(ctx context.Context, o operator, cid, output string) error
 // writeWhole fills path by fill so that the name only ever stands for the whole
 // content: a file beside it is written, made durable and renamed. What is there
 // already and is no regular file, such as /dev/null, is written to directly. A
-// crash leaves a file named .NAME.partial-* behind.
-func writeWhole(path string, fill func(w io.Writer) error) (err error) {
+// crash leaves a file named .NAME.partial-* behind. mode is that of a file that is
+// new.
+func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, info, fill)
 	}
@@ -156,7 +157,7 @@ func writeWhole(path string, fill func(w io.Writer) error) (err error) {
 	if err := fill(f); err != nil {
 		return err
 	}
-	if err := f.Chmod(newFileMode(path)); err != nil {
+	if err := f.Chmod(newFileMode(path, mode)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
@@ -168,12 +169,12 @@ func writeWhole(path string, fill func(w io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// newFileMode is the mode of a file that path replaces, or of a new one.
-func newFileMode(path string) fs.FileMode {
+// newFileMode is the mode of a file that path replaces, or fresh of a new one.
+func newFileMode(path string, fresh fs.FileMode) fs.FileMode {
 	if info, err := os.Stat(path); err == nil {
 		return info.Mode().Perm()
 	}
-	return 0o644
+	return fresh
 }
 
 func writeInto(path string, info fs.FileInfo, fill func(w io.Writer) error) error {
