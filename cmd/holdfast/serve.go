@@ -46,14 +46,24 @@ const (
 
 // serveOn serves until ctx ends or something is broken for good. A node whose
 // copy of the state was bad begins again with a new one in the same process:
-// nobody has to be there to start it.
+// nobody has to be there to start it. So does one that finds that it was removed,
+// once, should it have a ticket to join again with.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
+	removed := false
 	for wait := firstRebuild; ; wait = min(2*wait, lastRebuild) {
 		err := a.serve(ctx, c)
-		if !errors.Is(err, node.ErrRebuild) || ctx.Err() != nil {
+		logger := newLogger(a.stderr, c.Log)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, node.ErrRebuild):
+			logger.ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
+		case errors.Is(err, node.ErrRemoved) && !removed && len(c.Cluster.Join) > 0:
+			removed = true
+			logger.WarnContext(ctx, "this node was removed from its cluster: joining again if there is a ticket")
+		default:
 			return err
 		}
-		newLogger(a.stderr, c.Log).ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
