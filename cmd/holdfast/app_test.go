@@ -126,8 +126,14 @@ func TestPasswordsAreTakenAsTheyAreOrRefused(t *testing.T) {
 		stdin string
 		want  string // what is set; empty: refused
 	}{
-		{long, long}, {long + "\n", long}, {long + "\r\nmore", long}, {long + "x\n", ""}, {long + "x", ""},
-		{"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\n", ""}, {"pässwörter\n", "pässwörter"}, {"\n", ""},
+		{long, long},
+		{long + "\n", long},
+		{long + "\r\nmore", long},
+		{long + "x\n", ""},
+		{long + "x", ""},
+		{"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\n", ""},
+		{"pässwörter\n", "pässwörter"},
+		{"\n", ""},
 	} {
 		node := &fakeNode{}
 		got := call(t, node, tc.stdin, "user", "passwd", "a@b")
