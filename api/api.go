@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin"
@@ -116,13 +117,15 @@ type Addrs struct {
 	Socket             string // path of the Unix socket
 }
 
-// Server holds the bound listeners.
+// Server holds the bound listeners. From Run on it answers: about health alone, and
+// that the node is starting, until Open has laid the surfaces over the use cases.
 type Server struct {
-	addrs    Addrs
-	logger   *slog.Logger
-	services []service
-	flight   *flight       // requests under way
-	draining chan struct{} // closed when Run begins to end
+	addrs       Addrs
+	certificate *certificate // nil is plain HTTP
+	logger      *slog.Logger
+	services    []*service
+	flight      *flight       // requests under way
+	draining    chan struct{} // closed when Run begins to end
 }
 
 // service is one listener with its server.
@@ -130,136 +133,136 @@ type service struct {
 	name     string
 	listener net.Listener
 	server   *http.Server
+	handler  atomic.Pointer[http.Handler] // changed by Open, while it serves
 }
 
-// Bound holds listeners that nothing serves yet: connections to them wait.
-type Bound struct {
-	addrs                      Addrs
-	pinning, s3, admin, socket net.Listener // nil is off
-	certificate                *certificate // nil is plain HTTP
+// ServeHTTP implements http.Handler.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.handler.Load()).ServeHTTP(w, r)
 }
 
-// Bind reads the certificate and listens on every address that is configured;
-// of Options it reads no more than both take, and the logger. An address that is
-// taken is an error that names the flag it came from, a certificate that cannot
-// be used one that names its settings. New or Close takes the listeners over.
-func Bind(o Options) (*Bound, error) {
-	b := new(Bound)
+// Names of services.
+const (
+	pinningService  = "pinning"
+	s3Service       = "s3"
+	adminService    = "admin"
+	operatorService = "operator"
+)
+
+// Bind reads the certificate and listens on every address that is configured. Of
+// Options it needs the addresses, Folder, Health, Gatherer and Logger, and takes
+// what clients of a node that is starting see. An address that is taken is an
+// error that names the flag it came from, a certificate that cannot be used one
+// that names its settings. End it with Run or Close.
+func Bind(o Options) (*Server, error) {
+	s := &Server{logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	var err error
-	if b.certificate, err = openTLS(o); err != nil {
+	if s.certificate, err = openTLS(o); err != nil {
 		return nil, err
 	}
-	if err := b.listen(o); err != nil {
-		return nil, errors.Join(err, b.Close())
+	if err := s.listen(o); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	return b, nil
+	return s, nil
 }
 
-func (b *Bound) listen(o Options) (err error) {
+func (s *Server) listen(o Options) error {
 	if o.Pinning != "" {
-		if b.pinning, err = bind("pinning", o.Pinning); err != nil {
+		l, err := bind(pinningService, o.Pinning)
+		if err != nil {
 			return err
 		}
-		b.addrs.Pinning = b.pinning.Addr().String()
+		s.addrs.Pinning = l.Addr().String()
+		s.secure(s.addJSON(pinningService, l, pinning.Starting(pinning.Options{
+			Health: o.Health, Origins: o.Origins, Version: o.Version, Logger: o.Logger,
+		})))
 	}
 	if o.S3 != "" {
-		if b.s3, err = bind("s3", o.S3); err != nil {
+		l, err := bind(s3Service, o.S3)
+		if err != nil {
 			return err
 		}
-		b.addrs.S3 = b.s3.Addr().String()
+		s.addrs.S3 = l.Addr().String()
+		s.secure(s.add(s3Service, l, s3.Starting(s3.Options{Domain: o.S3Domain, Version: o.Version, Logger: o.Logger}, o.Health)))
 	}
 	if o.Admin != "" {
-		if b.admin, err = bind("admin", o.Admin); err != nil {
+		l, err := bind(adminService, o.Admin)
+		if err != nil {
 			return err
 		}
-		b.addrs.Admin = b.admin.Addr().String()
+		s.addrs.Admin = l.Addr().String()
+		s.addJSON(adminService, l, admin.NewMonitor(admin.MonitorOptions{
+			Gatherer: o.Gatherer, Health: o.Health, Version: o.Version, Logger: o.Logger,
+		}))
 	}
 	if o.Folder != "" {
 		path := filepath.Join(o.Folder, admin.SocketName)
-		if b.socket, err = listenSocket(path); err != nil {
+		l, err := listenSocket(path)
+		if err != nil {
 			return err
 		}
-		b.addrs.Socket = path
+		s.addrs.Socket = path
+		s.add(operatorService, l, admin.Starting(o.Health, o.Logger))
 	}
 	return nil
 }
 
-// Addrs returns the addresses that are listened on.
-func (b *Bound) Addrs() Addrs { return b.addrs }
-
-// Close ends the listeners, unless New has taken them over.
-func (b *Bound) Close() error {
-	var all error
-	for _, l := range []net.Listener{b.pinning, b.s3, b.admin, b.socket} {
-		if l == nil {
-			continue
-		}
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			all = errors.Join(all, fmt.Errorf("close listener: %w", err))
-		}
-	}
-	*b = Bound{}
-	return all
-}
-
-// Listen is Bind and New in one.
+// Listen is Bind and Open in one.
 func Listen(o Options) (*Server, error) {
-	b, err := Bind(o)
+	s, err := Bind(o)
 	if err != nil {
 		return nil, err
 	}
-	s, err := New(b, o)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
+	if err := s.Open(o); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// New lays the HTTP surfaces over the use cases and takes the listeners over.
-// It serves nothing yet: connections wait for Run, or end with Close.
-func New(b *Bound, o Options) (*Server, error) {
-	s := &Server{addrs: b.addrs, logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
-	if b.pinning != nil {
-		h, err := pinning.New(pinning.Options{
-			Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
-			Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-			DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger,
-		})
-		if err != nil {
-			return nil, err
+// Open lays the HTTP surfaces over the use cases. Requests that come from now on
+// are theirs, also on connections that were there before.
+func (s *Server) Open(o Options) error {
+	for _, svc := range s.services {
+		var h http.Handler
+		var err error
+		switch svc.name {
+		case pinningService:
+			h, err = pinning.New(pinning.Options{
+				Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
+				Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
+				DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger,
+			})
+		case s3Service:
+			h, err = s3.New(s3.Options{
+				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
+				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger,
+			})
+		case operatorService:
+			h, err = s.operator(o)
+		default:
+			continue // the monitor needs no use case
 		}
-		s.secure("pinning", s.addJSON("pinning", b.pinning, h), b.pinning, b.certificate)
-	}
-	if b.s3 != nil {
-		h, err := s3.New(s3.Options{
-			Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-			Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger,
-		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.secure("s3", s.add("s3", b.s3, h), b.s3, b.certificate)
+		svc.handler.Store(&h)
 	}
-	if b.admin != nil {
-		s.addJSON("admin", b.admin, admin.NewMonitor(admin.MonitorOptions{
-			Gatherer: o.Gatherer, Health: o.Health, Version: o.Version, Logger: o.Logger,
-		}))
+	return nil
+}
+
+// operator is the local API.
+func (s *Server) operator(o Options) (http.Handler, error) {
+	local, err := pinning.New(pinning.Options{
+		Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
+		DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Draining: s.draining, Version: o.Version, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if b.socket != nil {
-		local, err := pinning.New(pinning.Options{
-			Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
-			DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Draining: s.draining, Version: o.Version, Logger: o.Logger,
-		})
-		if err != nil {
-			return nil, err
-		}
-		s.add("operator", b.socket, admin.NewOperator(admin.OperatorOptions{
-			Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-			Addrs: admin.Addrs{Pinning: b.addrs.Pinning, S3: b.addrs.S3}, Logger: o.Logger,
-		}))
-	}
-	*b = Bound{}
-	return s, nil
+	return admin.NewOperator(admin.OperatorOptions{
+		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, TLS: s.certificate != nil}, Logger: o.Logger,
+	}), nil
 }
 
 // bind listens on a TCP address; errors name the flag.
@@ -279,34 +282,36 @@ func bind(name, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// secure gives a server its certificate, or warns where that would be better.
-func (s *Server) secure(name string, server *http.Server, l net.Listener, c *certificate) {
-	if c != nil {
-		server.TLSConfig = c.tlsConfig()
-	} else if !loopback(l.Addr()) {
+// secure gives a server the certificate, or warns where that would be better.
+func (s *Server) secure(svc *service) {
+	if s.certificate != nil {
+		svc.server.TLSConfig = s.certificate.tlsConfig()
+	} else if addr := svc.listener.Addr(); !loopback(addr) {
 		s.logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
-			"api", name, "addr", l.Addr().String())
+			"api", svc.name, "addr", addr.String())
 	}
 }
 
 // addJSON adds a surface whose requests and answers are small.
-func (s *Server) addJSON(name string, l net.Listener, h http.Handler) *http.Server {
-	server := s.add(name, l, h)
-	server.ReadTimeout, server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
-	return server
+func (s *Server) addJSON(name string, l net.Listener, h http.Handler) *service {
+	svc := s.add(name, l, h)
+	svc.server.ReadTimeout, svc.server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
+	return svc
 }
 
-func (s *Server) add(name string, l net.Listener, h http.Handler) *http.Server {
-	server := &http.Server{
-		Handler:           s.flight.count(h),
+func (s *Server) add(name string, l net.Listener, h http.Handler) *service {
+	svc := &service{name: name, listener: netutil.LimitListener(l, MaxConnections)}
+	svc.handler.Store(&h)
+	svc.server = &http.Server{
+		Handler:           s.flight.count(svc),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes - 4<<10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.logger.With("api", name).Handler(), slog.LevelDebug),
 	}
-	s.services = append(s.services, service{name, netutil.LimitListener(l, MaxConnections), server})
-	return server
+	s.services = append(s.services, svc)
+	return svc
 }
 
 // Addrs returns the addresses that are listened on.

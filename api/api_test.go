@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -498,5 +500,91 @@ func TestAServerThatNeverRanLetsGo(t *testing.T) {
 	again := must[net.Listener](t)(net.Listen("tcp", s.Addrs().Pinning))
 	if err := again.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// ask sends a GET and returns status and body.
+func ask(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	req := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), "GET", url, nil))
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, string(must[[]byte](t)(io.ReadAll(resp.Body)))
+}
+
+// notYet is a node that is starting until it is ready.
+type notYet struct{ ready atomic.Bool }
+
+func (n *notYet) Ready(context.Context) error {
+	if n.ready.Load() {
+		return nil
+	}
+	return errors.New("the node is joining")
+}
+
+// A node that is joining has nothing to serve yet, and says so in every surface's
+// own form. The same connections are served when it has.
+func TestANodeThatStartsAnswers(t *testing.T) {
+	n := newNode(t)
+	starting := new(notYet)
+	n.opts.Health, n.opts.S3 = starting, "127.0.0.1:0"
+	s := must[*api.Server](t)(api.Bind(n.opts))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	dials := 0
+	dialer := new(net.Dialer)
+	one := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials++
+		return dialer.DialContext(ctx, network, addr)
+	}}}
+	defer one.CloseIdleConnections()
+	pinning, monitor, gateway := "http://"+s.Addrs().Pinning, "http://"+s.Addrs().Admin, "http://"+s.Addrs().S3
+	for _, tc := range []struct {
+		url    string
+		status int
+		body   string
+	}{
+		{monitor + "/healthz", 200, `"alive"`},
+		{monitor + "/readyz", 503, "the node is joining"},
+		{monitor + "/metrics", 200, ""},
+		{pinning + "/healthz", 200, `"alive"`},
+		{pinning + "/readyz", 503, `"reason":"SERVICE_UNAVAILABLE"`},
+		{pinning + "/pins", 503, "the node is joining"},
+		{gateway + "/bucket/key", 503, "<Code>ServiceUnavailable</Code><Message>the node is joining</Message>"},
+	} {
+		if status, body := ask(t, one, tc.url); status != tc.status || !strings.Contains(body, tc.body) {
+			t.Errorf("%s: %d %s", tc.url, status, body)
+		}
+	}
+	if _, err := n.client(t).Status(t.Context()); err == nil || err.Error() != "the node is joining" {
+		t.Errorf("by the socket: %v", err)
+	}
+	before := dials
+	n.opts.S3 = ""
+	n.opts.Objects = objects.New(objects.Options{State: n.state})
+	if err := s.Open(n.opts); err != nil {
+		t.Fatal(err)
+	}
+	starting.ready.Store(true)
+	for url, want := range map[string]int{
+		pinning + "/readyz": 200, monitor + "/readyz": 200, pinning + "/pins": 401, gateway + "/bucket/key": 403,
+	} {
+		if status, body := ask(t, one, url); status != want {
+			t.Errorf("%s: %d %s", url, status, body)
+		}
+	}
+	must[client.Status](t)(n.client(t).Status(t.Context()))
+	if dials != before {
+		t.Errorf("%d connections, %d before: some were lost", dials, before)
 	}
 }

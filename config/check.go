@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/multiformats/go-multiaddr"
 )
 
 // check says what is wrong with the value behind a pointer of the table.
@@ -170,17 +172,72 @@ func notEmpty(field any) error {
 	return nil
 }
 
-// multiaddrs accepts a list of texts that have the shape of a multiaddr. Package
-// peer, which knows the protocols, has the last word; the shape is checked here
-// so that host:port in the wrong place is named before anything starts.
-func multiaddrs(field any) error {
+// multiaddrs accepts a list of multiaddrs, so that what is none is named before
+// anything starts or is written.
+func multiaddrs(field any) error { return eachAddr(field, nil) }
+
+// listenAddrs accepts multiaddrs of addresses to listen on.
+func listenAddrs(field any) error {
+	return eachAddr(field, func(a multiaddr.Multiaddr) error {
+		p := a.Protocols()
+		ip := slices.ContainsFunc(p, func(p multiaddr.Protocol) bool { return p.Code == multiaddr.P_IP4 || p.Code == multiaddr.P_IP6 })
+		port := slices.ContainsFunc(p, func(p multiaddr.Protocol) bool { return p.Code == multiaddr.P_TCP || p.Code == multiaddr.P_UDP })
+		if !ip || !port || hasID(a) {
+			return fmt.Errorf("%q is no address to listen on such as /ip4/0.0.0.0/tcp/4001", a)
+		}
+		return nil
+	})
+}
+
+// peerAddrs accepts multiaddrs of nodes, with their id.
+func peerAddrs(field any) error {
+	return eachAddr(field, func(a multiaddr.Multiaddr) error {
+		if !hasID(a) || len(a) < 2 {
+			return fmt.Errorf("%q is no address of a node, /ip4/.../tcp/.../p2p/ID", a)
+		}
+		return nil
+	})
+}
+
+// joinPlaces accepts tickets, which who makes them judges, and multiaddrs of nodes.
+func joinPlaces(field any) error {
 	if err := entries(field); err != nil {
 		return err
 	}
-	for _, addr := range *field.(*[]string) {
-		parts := strings.Split(addr, "/")
-		if len(parts) < 3 || parts[0] != "" || parts[1] == "" {
-			return fmt.Errorf("%q is not a multiaddr such as /ip4/0.0.0.0/tcp/4001", addr)
+	var addrs []string
+	for _, where := range *field.(*[]string) {
+		if strings.HasPrefix(where, "/") {
+			addrs = append(addrs, where)
+		}
+	}
+	if err := peerAddrs(&addrs); err != nil {
+		return &openError{err}
+	}
+	return nil
+}
+
+// openError is about a value of a secret setting that is no secret itself.
+type openError struct{ error }
+
+// hasID tells whether a multiaddr ends with the id of a node.
+func hasID(a multiaddr.Multiaddr) bool {
+	return len(a) > 0 && a[len(a)-1].Protocol().Code == multiaddr.P_P2P
+}
+
+func eachAddr(field any, judge func(multiaddr.Multiaddr) error) error {
+	if err := entries(field); err != nil {
+		return err
+	}
+	for _, text := range *field.(*[]string) {
+		a, err := multiaddr.NewMultiaddr(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a multiaddr such as /ip4/0.0.0.0/tcp/4001: %w", text, err)
+		}
+		if judge == nil {
+			continue
+		}
+		if err := judge(a); err != nil {
+			return err
 		}
 	}
 	return nil

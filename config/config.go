@@ -8,7 +8,7 @@
 // a flag of `holdfast run`. Flag beats environment beats file beats default.
 // What is not known is refused by name, never ignored.
 //
-// Imports: std, koanf, pflag.
+// Imports: std, koanf, pflag, go-multiaddr.
 // Never:   consensus, peer, storage, cluster, api; os.Getenv; the network.
 package config
 

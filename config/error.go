@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // Error is everything that is wrong with the settings.
 type Error struct {
@@ -57,7 +60,7 @@ type source struct {
 // repeated.
 func problem(s setting, from source, err error) Problem {
 	detail := err.Error()
-	if s.secret {
+	if open := (*openError)(nil); s.secret && !errors.As(err, &open) {
 		detail = "bad value"
 	}
 	return Problem{Key: s.key, Source: from.name, Detail: detail, flag: from.flag}

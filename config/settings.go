@@ -78,11 +78,11 @@ var table = []setting{
 	},
 	{
 		key: "peer.listen", flag: "listen", help: "`multiaddr` of the public IPFS host",
-		field: func(c *Config) any { return &c.Peer.Listen }, check: multiaddrs,
+		field: func(c *Config) any { return &c.Peer.Listen }, check: listenAddrs,
 	},
 	{
 		key: "peer.cluster_listen", flag: "cluster-listen", help: "`multiaddr` of the cluster host",
-		field: func(c *Config) any { return &c.Peer.ClusterListen }, check: allOf(multiaddrs, notEmpty),
+		field: func(c *Config) any { return &c.Peer.ClusterListen }, check: allOf(listenAddrs, notEmpty),
 	},
 	{
 		key: "peer.announce", flag: "announce", help: "`multiaddr` told to others instead of those listened on",
@@ -94,7 +94,7 @@ var table = []setting{
 	},
 	{
 		key: "peer.bootstrap", flag: "bootstrap", help: "IPFS bootstrap `multiaddr`; none means those of the public network",
-		field: func(c *Config) any { return &c.Peer.Bootstrap }, check: multiaddrs,
+		field: func(c *Config) any { return &c.Peer.Bootstrap }, check: peerAddrs,
 	},
 	{
 		key: "peer.allow_private_origins", flag: "allow-private-origins", help: "dial user-given origins on private and loopback addresses",
@@ -106,7 +106,7 @@ var table = []setting{
 	},
 	{
 		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; ignored once this node is a member",
-		field: func(c *Config) any { return &c.Cluster.Join }, check: entries, secret: true,
+		field: func(c *Config) any { return &c.Cluster.Join }, check: joinPlaces, secret: true,
 	},
 	{
 		key: "cluster.secret_file", flag: "secret-file", help: "`file` that holds the cluster secret, to join by a multiaddr",

@@ -1,9 +1,13 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -22,6 +26,7 @@ import (
 	ws "github.com/libp2p/go-libp2p/p2p/transport/websocket"
 	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 const (
@@ -195,11 +200,40 @@ func listen(h host.Host, addrs []string) error {
 		return err
 	}
 	for _, a := range parsed {
+		if err := checkFree(a); err != nil {
+			return &ListenError{Addr: a.String(), Err: err}
+		}
+	}
+	for _, a := range parsed {
 		if err := h.Network().Listen(a); err != nil {
 			return &ListenError{Addr: a.String(), Err: err}
 		}
 	}
 	return nil
+}
+
+// checkFree returns syscall.EADDRINUSE when another process listens on the TCP port of a,
+// or on one that overlaps. libp2p would not notice: it shares its ports with whoever
+// shares too, so that the public host can dial from the port that it listens on,
+// which is how others learn where it is reached behind a NAT. Any other error is for
+// the real listener to meet.
+func checkFree(a ma.Multiaddr) error {
+	network, addr, err := manet.DialArgs(a)
+	if err != nil || !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
+		return nil
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), network, addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return syscall.EADDRINUSE
+	}
+	if err != nil {
+		return nil
+	}
+	return l.Close()
 }
 
 // listenAddrs returns what h listens on, wildcards resolved to interfaces.

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -66,6 +67,15 @@ func parseKey(key []byte) (crypto.PrivKey, libp2ppeer.ID, error) {
 	}
 	if priv.Type() != crypto.Ed25519 {
 		return nil, "", fmt.Errorf("peer: private key: %s, want Ed25519", priv.Type())
+	}
+	// libp2p takes the public half as it stands there: with a damaged one nobody
+	// would believe what this key signs.
+	raw, err := priv.Raw()
+	if err != nil {
+		return nil, "", fmt.Errorf("peer: private key: %w", err)
+	}
+	if len(raw) != ed25519.PrivateKeySize || !bytes.Equal(raw, ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])) {
+		return nil, "", errors.New("peer: private key: its two halves do not belong together")
 	}
 	id, err := libp2ppeer.IDFromPrivateKey(priv)
 	if err != nil {

@@ -23,6 +23,10 @@ const joinProtocol = "/holdfast/join/1"
 // is wrong, or the member is not ready to admit anybody.
 var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 
+// ErrNoJoin says that the node at the address was reached and is no cluster host:
+// most likely it is the public one of a member.
+var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
+
 // ListenJoin accepts the streams of joiners: those who proved by their
 // identity that they know the secret that Options.Joiners accepts. The remote
 // address is the id of JoinKey, the same for all who use that secret. There is
@@ -47,7 +51,8 @@ func (p *Peer) ListenJoin() (net.Listener, error) {
 
 // DialJoin opens the join stream to a member whose cluster host is at addr (a
 // multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
-// cut after the handshake and ends in ErrJoinRefused. The closer ends the
+// cut after the handshake and ends in ErrJoinRefused, and an address of another
+// host than a cluster's in ErrNoJoin. The closer ends the
 // short-lived host behind the connection; close both. extra is appended to that
 // host's options, for tests.
 func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOption) (net.Conn, io.Closer, error) {
@@ -83,7 +88,11 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 	}
 	s, err := openStream(ctx, h, member.ID, joinProtocol)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w: %w", addr, ErrJoinRefused, err), h.Close())
+		kind := ErrJoinRefused // a cluster host speaks of no protocol to who may not join
+		if errors.As(err, new(multistream.ErrNotSupported[protocol.ID])) {
+			kind = ErrNoJoin
+		}
+		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w: %w", addr, kind, err), h.Close())
 	}
 	return &conn{Stream: s}, h, nil
 }

@@ -30,6 +30,8 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
+	// TLS: clients are served over it. The commands' --json leaves it out.
+	TLS bool `json:"tls,omitempty"`
 }
 
 // Peer is one member.
@@ -160,6 +162,7 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 // for what is off.
 type Addrs struct {
 	Pinning, S3, Console string
+	TLS                  bool // what clients speak there
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -169,7 +172,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 		Index:     s.Index,
 		Node: Node{
 			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
-			Pinning: here.Pinning, S3: here.S3, Console: here.Console,
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console, TLS: here.TLS,
 		},
 		Peers: make([]Peer, len(s.Peers)),
 		Pins: PinCounts{

@@ -317,6 +317,9 @@ func (p *operator) createKey(w http.ResponseWriter, r *http.Request) (any, error
 	if err := read(w, r, &ask); err != nil {
 		return nil, err
 	}
+	if ask.Scopes != nil && len(ask.Scopes) == 0 {
+		return nil, web.BadRequest("a list of scopes is not empty; without one the key has all of them")
+	}
 	ttl, err := lifeOf(ask.TTL, 0)
 	if err != nil {
 		return nil, err

@@ -111,15 +111,11 @@ func New(o Options) (http.Handler, error) {
 	if len(s.statuses) == 0 {
 		return nil, fmt.Errorf("pinning: no default status")
 	}
-	server := "holdfast"
-	if o.Version != "" {
-		server += "/" + o.Version
-	}
 	routes, err := s.routes(s.operations())
 	if err != nil {
 		return nil, err
 	}
-	wrapped := web.Wrap(web.Options{Name: "pinning", Server: server, Answer: answer, Logger: o.Logger}, web.Routes(routes))
+	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger}, web.Routes(routes))
 	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 

@@ -75,6 +75,9 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 		return Key{}, state.Errorf(state.CodeInvalid, "the life of the key is not between 0 and %s", maxTTL)
 	}
 	account, err := a.ByEmail(ctx, email)
+	if err == nil {
+		err = a.Fits() // else there would be a key that nobody can be shown
+	}
 	if err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
@@ -211,6 +214,9 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 // Errors: state.ErrTooLarge when keys of state.MaxSigningKeys-1 signing keys
 // live, state.ErrUnavailable without a majority.
 func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
+	if err := a.Fits(); err != nil { // else no other node could open the new one
+		return 0, fmt.Errorf("rotate: %w", err)
+	}
 	sealed, err := NewSigningKey(a.secret)
 	if err != nil {
 		return 0, err
@@ -484,6 +490,19 @@ func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error)
 		return nil, err
 	}
 	return known.by[generation], nil
+}
+
+// Fits tells whether the cluster's signing keys open with this node's secret, by
+// what the node has applied: nil, or ErrSealed, or state.ErrUnavailable while
+// there is no state here to tell.
+func (a *Accounts) Fits() error {
+	if a.signers.Load() != nil {
+		return nil
+	}
+	view, release := a.state.LocalView()
+	defer release()
+	_, err := a.open(view)
+	return err
 }
 
 // open reads the cluster's signing keys from a view.

@@ -25,6 +25,9 @@ const (
 
 type joinRequest struct {
 	Node joinNode `json:"node"`
+	// Ask: the joiner does not want to join, but to know whether the node, of which
+	// it tells the id alone, is a member.
+	Ask bool `json:"ask,omitempty"`
 }
 
 type joinNode struct {
@@ -43,6 +46,7 @@ type joinReply struct {
 	ClusterID string     `json:"cluster_id,omitempty"`
 	Secret    []byte     `json:"secret,omitempty"`
 	Members   []joinNode `json:"members,omitempty"`
+	Member    *bool      `json:"member,omitempty"` // what was asked
 }
 
 // Joined is what a new member takes away from joining.
@@ -88,6 +92,13 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	if err := readMessage(conn, maxJoinRequest, &req); err != nil {
 		return err
 	}
+	if req.Ask {
+		reply, err := m.tell(ctx, state.NodeID(req.Node.ID))
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(conn).Encode(reply)
+	}
 	reply, err := m.admit(ctx, conn.RemoteAddr().String(), req.Node)
 	if err != nil {
 		m.opts.Logger.WarnContext(ctx, "join refused", "node", req.Node.ID, "err", err)
@@ -128,6 +139,9 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	}) {
 		return joinReply{}, state.Errorf(state.CodeInvalid, "every address of a joiner ends in /p2p/ and its id, and one of the cluster host is needed")
 	}
+	if err := m.fits(); err != nil {
+		return joinReply{}, err
+	}
 	if level, err := m.level(ctx); err != nil {
 		return joinReply{}, err
 	} else if level == 0 {
@@ -156,6 +170,45 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 		})
 	}
 	return reply, nil
+}
+
+// tell says whether a node is a member, by the state as it is now anywhere.
+func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) {
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return joinReply{}, err
+	}
+	defer release()
+	c, err := view.Cluster()
+	if err != nil {
+		return joinReply{}, err
+	}
+	_, err = view.Node(id)
+	member := err == nil
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return joinReply{}, err
+	}
+	return joinReply{ClusterID: c.ID, Member: &member}, nil
+}
+
+// AskMembership asks on conn, whose identity proves the secret, whether a node is a
+// member of a cluster. Whoever cannot tell for the whole cluster gives no answer.
+func AskMembership(conn net.Conn, deadline time.Time, cluster string, id state.NodeID) (bool, error) {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return false, fmt.Errorf("ask for membership: %w", err)
+	}
+	// Without addresses: a release that does not know the question admits nobody.
+	if err := json.NewEncoder(conn).Encode(joinRequest{Node: joinNode{ID: string(id)}, Ask: true}); err != nil {
+		return false, fmt.Errorf("ask for membership: %w", err)
+	}
+	var reply joinReply
+	if err := readMessage(conn, maxJoinReply, &reply); err != nil {
+		return false, fmt.Errorf("ask for membership: %w", err)
+	}
+	if reply.Member == nil || reply.ClusterID != cluster {
+		return false, state.Errorf(state.CodeUnavailable, "no answer about this cluster")
+	}
+	return *reply.Member, nil
 }
 
 // Join asks on conn, whose identity proves the secret, to make the node a

@@ -49,7 +49,7 @@ type Gossip interface {
 	Load(state.NodeID) (Load, bool)
 }
 
-// Options are what Members is made of. All fields are required.
+// Options are what Members is made of. All fields but Fits are required.
 type Options struct {
 	Self   state.Node // as this node is now
 	State  State
@@ -57,6 +57,9 @@ type Options struct {
 	Secret []byte
 	// JoinID returns the peer id by which somebody proves a secret.
 	JoinID func(secret []byte) (string, error)
+	// Fits tells that the secret is the cluster's, as far as the state here says;
+	// else nobody is told it. Nil: it is.
+	Fits func() error
 	// Seed is the membership to go by until the state is here.
 	Seed   []state.Node
 	Now    func() time.Time
@@ -150,6 +153,14 @@ func (m *Members) Is(id string) bool {
 	return leaving && m.opts.Now().Before(end)
 }
 
+// fits is Options.Fits.
+func (m *Members) fits() error {
+	if m.opts.Fits == nil {
+		return nil
+	}
+	return m.opts.Fits()
+}
+
 // MayJoin tells whether a peer id proves a secret that admits joiners now: the
 // cluster's or an open ticket's. It never blocks.
 func (m *Members) MayJoin(id string) bool {
@@ -220,6 +231,9 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	t := Ticket{Secret: make([]byte, 32)}
 	random(t.Secret)
 	id, err := m.opts.JoinID(t.Secret)
+	if err == nil {
+		err = m.fits()
+	}
 	if err != nil {
 		return "", fmt.Errorf("create ticket: %w", err)
 	}

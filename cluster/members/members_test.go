@@ -213,6 +213,35 @@ func TestJoining(t *testing.T) {
 	}
 }
 
+// Who knows the secret may ask whether a node is a member, and is told only by who can
+// tell for the whole cluster.
+func TestMembershipIsTold(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	w.now = time.Now()
+	ask := func(cluster string, id state.NodeID) (member bool, err, served error) {
+		server, client := net.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			err := w.serveJoin(context.Background(), dialled{server, "join:the secret of the cluster"})
+			done <- errors.Join(err, server.Close())
+		}()
+		member, err = AskMembership(client, time.Now().Add(time.Minute), cluster, id)
+		return member, err, <-done
+	}
+	for id, want := range map[state.NodeID]bool{"a": true, "b": true, "c": false} {
+		if got, err, served := ask("cluster", id); got != want || err != nil || served != nil {
+			t.Errorf("%s: %v, %v, %v", id, got, err, served)
+		}
+	}
+	if _, err, _ := ask("another", "c"); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("of another cluster: %v", err)
+	}
+	w.state.Fail(state.ErrUnavailable)
+	if _, err, served := ask("cluster", "c"); err == nil || !errors.Is(served, state.ErrUnavailable) {
+		t.Errorf("without a majority: %v, %v", err, served)
+	}
+}
+
 func TestStatusShowsEveryMember(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	hold(t, w, "a", "b")

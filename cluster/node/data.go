@@ -22,7 +22,7 @@ import (
 const (
 	SecretFile   = "cluster.secret"
 	SocketFile   = "holdfast.sock"
-	identityFile = "identity.key"
+	IdentityFile = "identity.key"
 	membersFile  = "members.json"
 	lockFile     = "lock"
 	stateDir     = "state"
@@ -46,17 +46,30 @@ func (f folder) file(name ...string) string {
 	return filepath.Join(append([]string{f.path}, name...)...)
 }
 
+// needs returns an error when a file that a member cannot be without is not there;
+// advice goes with it.
+func (f folder) needs(name, advice string) error {
+	_, err := os.Stat(f.file(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is missing, and this folder belongs to a member of a cluster: %s", f.file(name), advice)
+	}
+	return err
+}
+
 // identity returns the node's private key, made on the first start.
 func (f folder) identity() ([]byte, error) {
-	key, err := os.ReadFile(f.file(identityFile))
+	key, err := os.ReadFile(f.file(IdentityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if key, err = peer.NewKey(); err != nil {
 			return nil, fmt.Errorf("make identity: %w", err)
 		}
-		return key, durable.WriteFile(f.file(identityFile), key, 0o600)
+		return key, durable.WriteFile(f.file(IdentityFile), key, 0o600)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
+	}
+	if _, err := peer.IDOf(key); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file(IdentityFile), err)
 	}
 	return key, nil
 }
@@ -70,7 +83,11 @@ func (f folder) secret() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cluster secret: %w", err)
 	}
-	return parseSecret(string(text))
+	secret, err := parseSecret(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file(SecretFile), err)
+	}
+	return secret, nil
 }
 
 func (f folder) writeSecret(secret []byte) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
@@ -52,23 +53,90 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 	return secret, known, n.folder.writeSeed(known)
 }
 
+// checkFolder refuses the folder of a member that lacks the file of its identity
+// or of the cluster secret: with new ones it would be another node, or one that
+// opens no API key. What the folder knows of its cluster is written anew from the
+// state. A folder that never came to belong to a cluster has none of that.
+func (n *Node) checkFolder() error {
+	known, err := n.folder.seed()
+	if err != nil {
+		return err
+	}
+	snapshot := n.store.View()
+	defer snapshot.Close()
+	view := state.NewView(snapshot, 0)
+	c, err := view.Cluster()
+	if err != nil && !errors.Is(err, state.ErrUnavailable) {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	hasState := err == nil
+	last, err := n.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if known == nil && !hasState && last == 0 {
+		return nil
+	}
+	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
+		return err
+	}
+	if err := n.folder.needs(SecretFile, "with a new one no API key would open; copy it from another member, where it is the same, or from a backup"); err != nil {
+		return err
+	}
+	switch {
+	case known != nil:
+		return nil
+	case !hasState:
+		return n.folder.needs(membersFile, "nothing else here tells which one; put it back from a backup, or start on an empty data folder")
+	}
+	nodes, err := view.Nodes()
+	if err != nil {
+		return fmt.Errorf("read nodes: %w", err)
+	}
+	n.logger.Warn("file is missing: written anew from the state", "file", n.folder.file(membersFile))
+	return n.folder.writeSeed(newSeed(c.ID, nodes))
+}
+
+// checkSecret refuses a secret that does not open the signing keys in the state. A
+// node without a state cannot know: it is not ready while it does not fit.
+func (n *Node) checkSecret() error {
+	err := n.secretFits()
+	if errors.Is(err, state.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
+// secretFits is accounts.Fits that names the file.
+func (n *Node) secretFits() error {
+	err := n.accounts.Fits()
+	if errors.Is(err, accounts.ErrSealed) {
+		return fmt.Errorf("%s is not the secret of this node's cluster: put the one of another member there: %w", n.folder.file(SecretFile), err)
+	}
+	return err
+}
+
 // join asks the members that the settings name, one after the other and again,
 // until one admits this node. A refusal that says why ends it, and so do
-// joinRefusals rounds of being cut.
+// joinRefusals rounds of being cut, and no address of a cluster host.
 func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	targets, err := n.joinTargets()
 	if err != nil {
 		return nil, nil, err
 	}
+	asked := ctx // ends when the node is to end
 	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
 	defer cancel()
 	retry := time.NewTicker(joinRetry)
 	defer retry.Stop()
 	for refusals := 0; ; {
 		var failed []error
-		cut := 0
+		cut, wrong := 0, 0
 		for _, t := range targets {
 			joined, err := n.joinAt(ctx, t)
+			if asked.Err() != nil && err != nil {
+				return nil, nil, fmt.Errorf("join: %w", asked.Err())
+			}
 			if err == nil {
 				return joined.Secret, newSeed(joined.ClusterID, joined.Members), nil
 			}
@@ -79,7 +147,13 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 			if errors.Is(err, peer.ErrJoinRefused) {
 				cut++
 			}
+			if errors.Is(err, peer.ErrNoJoin) {
+				wrong++
+			}
 			failed = append(failed, fmt.Errorf("join at %s: %w", t.addr, err))
+		}
+		if wrong == len(targets) {
+			return nil, nil, errors.Join(failed...)
 		}
 		if refusals++; cut < len(targets) {
 			refusals = 0
@@ -90,6 +164,9 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 		n.logger.WarnContext(ctx, "not joined yet, trying again", "err", errors.Join(failed...))
 		select {
 		case <-ctx.Done():
+			if asked.Err() != nil {
+				return nil, nil, fmt.Errorf("join: %w", asked.Err())
+			}
 			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", errors.Join(failed...))
 		case <-retry.C:
 		}

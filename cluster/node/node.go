@@ -98,7 +98,10 @@ type Node struct {
 	watch     *state.Watch
 	closers   []io.Closer
 
-	known *seed // as it lies in its file
+	known     *seed  // as it lies in its file
+	clusterID string // in known at the start
+	secret    []byte // the cluster's
+	rejoins   bool   // it was removed, and has a ticket
 
 	founder  *state.InitCluster // what to propose while the cluster has no state
 	gossip   *gossip.Gossip
@@ -146,7 +149,8 @@ func (n *Node) Replica() *consensus.Node { return n.consensus }
 // if the folder is new. It waits for the cluster that it joins, as long as ctx
 // and JoinTimeout allow, but for nothing else. Close the node after Run.
 // ErrRebuild says that the copy of the state turned out bad on the way: the next
-// Open makes it anew.
+// Open makes it anew. ErrRemoved says that the node was removed from its cluster and
+// has no ticket to join again.
 func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -164,7 +168,13 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err := n.setAsideCondemned(); err != nil {
 		return n, err
 	}
+	if err := n.leaveBehind(); err != nil {
+		return n, err
+	}
 	if err := n.openStorage(ctx); err != nil {
+		return n, err
+	}
+	if err := n.checkFolder(); err != nil {
 		return n, err
 	}
 	gate := new(gate)
@@ -178,8 +188,14 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err := n.openReplica(known); err != nil {
 		return n, err
 	}
-	n.known = known
-	return n, n.openUseCases(secret, known, gate)
+	n.known, n.clusterID, n.secret = known, known.ClusterID, secret
+	if err := n.rejoined(); err != nil {
+		return n, err
+	}
+	if err := n.openUseCases(secret, known, gate); err != nil {
+		return n, err
+	}
+	return n, n.checkSecret()
 }
 
 func (n *Node) openFolder() error {
@@ -352,7 +368,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	}
 	n.members, err = members.New(members.Options{
 		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
-		JoinID: joinID, Seed: known.nodes(), Now: n.opts.Now, Logger: n.logger,
+		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Logger: n.logger,
 	})
 	if err != nil {
 		return err

@@ -128,6 +128,11 @@ func (n *Node) setAside(r rebuild) error {
 				"restore %s and %s, or start on an empty data folder: %s", n.folder.file(stateDir), n.folder.file(raftDir), r.Reason)
 		}
 	}
+	return n.moveAside(r)
+}
+
+// moveAside is setAside for who has seen to it that others have what goes.
+func (n *Node) moveAside(r rebuild) error {
 	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
 		return fmt.Errorf("set the state aside: %w", err)
 	}

@@ -169,6 +169,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"disk":      n.watchDisk,
 		"damage":    n.watchDamage,
 		"volumes":   n.volumes.Run,
+		"removal":   n.watchRemoval,
 	} {
 		g.Go(func() error {
 			if err := run(ctx); err != nil {
@@ -179,7 +180,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err = g.Wait()
 	if errors.Is(err, consensus.ErrRemoved) {
-		err = fmt.Errorf("%w: to join again, start it on an empty data folder with --join", err)
+		err = errors.Join(errTicketNeeded, n.noteRemoved())
 	}
 	return n.condemn(err)
 }
@@ -309,6 +310,8 @@ func (n *Node) Ready() error {
 	if _, err := view.Cluster(); err != nil {
 		return err
 	}
-	_, err := view.Node(n.self.ID)
-	return err
+	if _, err := view.Node(n.self.ID); err != nil {
+		return err
+	}
+	return n.secretFits()
 }

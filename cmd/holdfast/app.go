@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
@@ -45,9 +46,15 @@ func usagef(format string, args ...any) error {
 // execute runs the program with args, without its name, and returns the exit
 // code.
 func (a *app) execute(ctx context.Context, args []string) int {
+	out := &output{Writer: a.stdout}
+	a.stdout = out
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if out.failed != nil && (err == nil || !a.started) { // --version and --help start nothing
+		a.say(a.stderr, "holdfast: write output: %s\n", oneLine(out.failed.Error()))
+		return exitFailure
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -72,7 +79,25 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// say writes for people. An output that is gone has nobody to tell.
+// output is standard output that remembers its first failure: what a script asked
+// for and did not get is no success, whoever wrote it.
+type output struct {
+	io.Writer
+
+	failed error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.failed == nil {
+		o.failed = err
+	}
+	return n, err
+}
+
+// say writes for people. On standard error nobody is left to tell that it is gone;
+// execute looks at what became of standard output.
 func (a *app) say(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
@@ -128,6 +153,8 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
+	mustNotBeEmpty(root, "data")
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		a.runCommand(), a.demoCommand(), a.versionCommand(),
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
@@ -146,6 +173,25 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			a.say(a.stdout, "holdfast %s\n", a.version)
 			return nil
+		},
+	}
+}
+
+// helpCommand is cobra's own, which shows the root's help for a command that is none.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about a command",
+		Example: "  holdfast help key create",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, left, err := cmd.Root().Find(args)
+			if err == nil && len(left) > 0 {
+				err = subcommand(found, left)
+			}
+			if err != nil {
+				return err
+			}
+			return found.Help()
 		},
 	}
 }
@@ -191,6 +237,9 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s: no command %q (%s)", called(cmd), args[0], hint)
 }
 
+// fileArgument names a path, which is any bytes; all other arguments are text.
+const fileArgument = "FILE"
+
 // arguments accepts exactly one argument for each name.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -201,6 +250,11 @@ func arguments(names ...string) cobra.PositionalArgs {
 			return usagef("%s: %q is one argument too many (see %s --help)", called(cmd), args[len(names)], cmd.CommandPath())
 		case slices.Contains(args, ""):
 			return usagef("%s: %s is empty (see %s --help)", called(cmd), names[slices.Index(args, "")], cmd.CommandPath())
+		}
+		for i, name := range names {
+			if name != fileArgument && !utf8.ValidString(args[i]) {
+				return usagef("%s: %s %q is not UTF-8", called(cmd), name, args[i])
+			}
 		}
 		return nil
 	}

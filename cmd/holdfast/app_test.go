@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +51,8 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"get a -o", "-o"},
 		{"demo --data x", "--data"},
 		{"demo x", `"x"`},
+		{"help fly", `"fly"`},
+		{"help key fly", `"fly"`},
 		{"run x", `"x"`},
 		{"run --replication many", "--replication"},
 		{"run --replication 0", "--replication"},
@@ -57,6 +63,104 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		got := call(t, &fakeNode{}, "", strings.Fields(tc.args)...)
 		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
 			t.Errorf("%s: %+v, want code %d and one line with %s", tc.args, got, exitUsage, tc.names)
+		}
+	}
+}
+
+// A node that was told a wrong address does nothing at all.
+func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
+	for _, tc := range [][2]string{
+		{"--listen", "/ip4/999.0.0.1/tcp/1"},
+		{"--listen", "/dns4/example.org/tcp/1"},
+		{"--listen", "/ip4/127.0.0.1"},
+		{"--cluster-listen", "/ip4/127.0.0.1/tcp/70000"},
+		{"--announce", "/foo/bar"},
+		{"--bootstrap", "/ip4/1.2.3.4/tcp/1"},
+		{"--bootstrap", "/ip4/1.2.3.4/tcp/1/p2p/nobody"},
+		{"--join", "/ip4/1.2.3.4/tcp/1"},
+	} {
+		dir := filepath.Join(t.TempDir(), "node")
+		got := call(t, &fakeNode{}, "", "run", "--data", dir, tc[0], tc[1])
+		if got.code != exitUsage || !strings.Contains(got.errOut, tc[0]+": ") || !strings.Contains(got.errOut, tc[1]) {
+			t.Errorf("%q: %+v", tc, got)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: something was written: %v", tc, err)
+		}
+	}
+}
+
+// What a variable of a shell becomes that was never set is no value, and no default
+// either; and bytes that are no text would not arrive as they are.
+func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"key", "create", "--user", "a@b", "--scope", ""},
+		{"key", "create", "--user", "a@b", "--scope", "storage:read,"},
+		{"key", "create", "--user", "a@b", "--name", "\xff\xfe"},
+		{"key", "create", "--user", ""},
+		{"key", "ls", "--user", ""},
+		{"pin", "ls", "--status", ""},
+		{"pin", "ls", "--user", ""},
+		{"pin", "add", "bafyhave", "--name", "\xff\xfe"},
+		{"pin", "add", "bafyhave", "--origin", ""},
+		{"pin", "add", "bafy\xff"},
+		{"pin", "import", "--from", "http://127.0.0.1:1", "--token", "t", "--status", ""},
+		{"pin", "import", "--from", ""},
+		{"user", "add", "a\xff@b"},
+		{"user", "grant", "a@b", "1", "--posting", ""},
+		{"get", "bafyhave", "-o", ""},
+		{"status", "--data", ""},
+	} {
+		node := &fakeNode{files: map[string]fakeFile{"bafyhave": {data: "x"}}}
+		got := call(t, node, "", args...)
+		if got.code != exitUsage || strings.Count(got.errOut, "\n") != 1 || got.out != "" || len(node.keys)+len(node.pins) > 0 {
+			t.Errorf("%q: %+v, keys %v, pins %v", args, got, node.keys, node.pins)
+		}
+	}
+}
+
+// A password is stored as it was typed, or not at all.
+func TestPasswordsAreTakenAsTheyAreOrRefused(t *testing.T) {
+	long := strings.Repeat("x", 1024)
+	for _, tc := range []struct {
+		stdin string
+		want  string // what is set; empty: refused
+	}{
+		{long, long},
+		{long + "\n", long},
+		{long + "\r\nmore", long},
+		{long + "x\n", ""},
+		{long + "x", ""},
+		{"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\n", ""},
+		{"pässwörter\n", "pässwörter"},
+		{"\n", ""},
+	} {
+		node := &fakeNode{}
+		got := call(t, node, tc.stdin, "user", "passwd", "a@b")
+		if tc.want == "" && (got.code != exitFailure || len(node.changes) > 0) ||
+			tc.want != "" && (got.code != exitOK || !slices.Equal(node.changes, []string{"passwd a@b " + tc.want})) {
+			t.Errorf("%d bytes: %+v, %q", len(tc.stdin), got, node.changes)
+		}
+	}
+}
+
+// fullDisk is standard output that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A script that redirects a command must not take an empty file for an answer.
+func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	for _, args := range []string{
+		"version", "--version", "--help", "key create --help", "help key", "token", "user add a@b", "user ls", "user ls --json",
+		"key create --user a@b", "key create --user a@b --json", "pin ls", "pin add bafyhave", "pin get r1", "peers ls", "status",
+		"status --json", "add app_test.go", "get bafyhave",
+	} {
+		node := &fakeNode{files: map[string]fakeFile{"bafyhave": {data: "x"}, "bafyadded": {data: "x"}}, pins: []client.PinStatus{{RequestID: "r1"}}}
+		a, w := testApp(t, node, "")
+		a.stdout = fullDisk{}
+		if code := a.execute(t.Context(), strings.Fields(args)); code != exitFailure || !strings.Contains(w.errs.String(), "no space left") {
+			t.Errorf("%s: code %d, %q", args, code, w.errs.String())
 		}
 	}
 }

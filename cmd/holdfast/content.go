@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
@@ -34,11 +35,16 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 			if name == "" && args[0] != "-" {
 				name = filepath.Base(args[0])
 			}
+			if !utf8.ValidString(name) {
+				return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", args[0])
+			}
 			return a.addFile(cmd.Context(), o, args[0], user, name)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that pins (the operator's own)")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (the file's)")
+	mustNotBeEmpty(cmd, "user")
+	mustBeText(cmd, "user", "name")
 	return cmd
 }
 
@@ -100,6 +106,8 @@ against its hash. With -o the file appears under its name only when it is whole.
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads; public content needs none")
+	mustNotBeEmpty(cmd, "output", "user")
+	mustBeText(cmd, "user")
 	return cmd
 }
 
@@ -116,7 +124,7 @@ func (a *app) getFile(ctx context.Context, o operator, cid, output string) error
 		return nil
 	}
 	bar := a.newBar(size, "reading")
-	err = writeWhole(output, func(w io.Writer) error {
+	err = writeWhole(output, 0o644, func(w io.Writer) error {
 		_, err := io.CopyBuffer(io.MultiWriter(w, bar), content, make([]byte, copyBuffer))
 		return err
 	})
@@ -130,8 +138,9 @@ func (a *app) getFile(ctx context.Context, o operator, cid, output string) error
 // writeWhole fills path by fill so that the name only ever stands for the whole
 // content: a file beside it is written, made durable and renamed. What is there
 // already and is no regular file, such as /dev/null, is written to directly. A
-// crash leaves a file named .NAME.partial-* behind.
-func writeWhole(path string, fill func(w io.Writer) error) (err error) {
+// crash leaves a file named .NAME.partial-* behind. mode is that of a file that is
+// new.
+func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, info, fill)
 	}
@@ -148,7 +157,7 @@ func writeWhole(path string, fill func(w io.Writer) error) (err error) {
 	if err := fill(f); err != nil {
 		return err
 	}
-	if err := f.Chmod(newFileMode(path)); err != nil {
+	if err := f.Chmod(newFileMode(path, mode)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
@@ -160,12 +169,12 @@ func writeWhole(path string, fill func(w io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// newFileMode is the mode of a file that path replaces, or of a new one.
-func newFileMode(path string) fs.FileMode {
+// newFileMode is the mode of a file that path replaces, or fresh of a new one.
+func newFileMode(path string, fresh fs.FileMode) fs.FileMode {
 	if info, err := os.Stat(path); err == nil {
 		return info.Mode().Perm()
 	}
-	return 0o644
+	return fresh
 }
 
 func writeInto(path string, info fs.FileInfo, fill func(w io.Writer) error) error {

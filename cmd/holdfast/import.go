@@ -59,8 +59,8 @@ func (a *app) pinImportCommand() *cobra.Command {
 
 What the account has already, by CID and name, is not pinned again, so an import
 that broke off goes on when it is called again. Answers that ask to come later
-are heeded. What cannot be pinned is told on standard error, and then the exit
-code is 1. Importing returns before the content is here: 'holdfast pin ls
+are heeded. What cannot be pinned or read, and what a service counts but does not
+give, is told on standard error, and then the exit code is 1. Importing returns before the content is here: 'holdfast pin ls
 --status queued,pinning,failed' tells what is missing.`,
 		Example: `  holdfast pin import --from https://pins.example.org --token-file token.txt
   ipfs-cluster-service state export -f pins.json && holdfast pin import pins.json
@@ -94,6 +94,9 @@ code is 1. Importing returns before the content is here: 'holdfast pin ls
 	cmd.Flags().StringVar(&plan.format, "format", "auto", "of FILE: auto, ipfs-cluster or ipfs")
 	cmd.Flags().StringSliceVar(&plan.statuses, "status", []string{"pinned"}, "`states` to take from the service, joined by commas")
 	cmd.Flags().StringArrayVar(&plan.origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has all of it, repeatable")
+	mustNotBeEmpty(cmd, "from", "token", "token-file", "origin")
+	mustHaveEntries(cmd, "status")
+	mustBeText(cmd, "from", "origin")
 	cmd.Flags().IntVar(&plan.importers, "parallel", defaultImporters, fmt.Sprintf("`number` of requests at the same time, at most %d", maxImporters))
 	return cmd
 }
@@ -209,15 +212,24 @@ func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source 
 	err = errors.Join(work.Wait(), err)
 	_ = bar.Finish() // it is only for the eye
 	a.say(a.stdout, "%s\n", im)
+	var unreached *unreachedError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &unreached):
+		return errors.Join(im.failure(), unreached)
 	case err != nil:
 		return fmt.Errorf("import broke off: %w", err)
-	case im.failed > 0:
-		return fmt.Errorf("%d pins could not be imported", im.failed)
 	}
-	return nil
+	return im.failure()
+}
+
+// failure is the error of an import that went through.
+func (im *importer) failure() error {
+	if im.failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d pins could not be imported", im.failed)
 }
 
 // importTold counts the end of one pin and shows it.

@@ -168,6 +168,7 @@ func TestImportUsage(t *testing.T) {
 type pages struct {
 	t    *testing.T
 	rows []map[string]any
+	most int // rows of a page whatever is asked for; 0: no bound
 	busy int // answers of 429 to come
 	mu   sync.Mutex
 	asks int
@@ -192,7 +193,11 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if q.Get("status") != "pinned" {
 		p.t.Errorf("status %q", q.Get("status"))
 	}
-	var page []map[string]any
+	if p.most > 0 {
+		limit = min(limit, p.most)
+	}
+	count := 0
+	page := []map[string]any{}
 	for _, row := range p.rows {
 		if before := q.Get("before"); before != "" {
 			at, err := time.Parse(time.RFC3339, before)
@@ -201,11 +206,12 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				continue
 			}
 		}
+		count++
 		if len(page) < limit {
 			page = append(page, row)
 		}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"count": len(p.rows), "results": page})
+	_ = json.NewEncoder(w).Encode(map[string]any{"count": count, "results": page})
 }
 
 // remoteRows are n rows of which each tie share a time.
@@ -245,6 +251,62 @@ func TestImportFromAService(t *testing.T) {
 	defer service.Close()
 	if got := call(t, &importNode{}, "", "pin", "import", "--from", service.URL+"/psa", "--token", "wrong"); got.code != exitFailure || !strings.Contains(got.errOut, "401") {
 		t.Errorf("a wrong token: %+v", got)
+	}
+}
+
+// importFrom imports all of a service into a node.
+func importFrom(t *testing.T, service http.Handler) (*importNode, outcome) {
+	t.Helper()
+	server := httptest.NewServer(service)
+	defer server.Close()
+	node := &importNode{}
+	return node, call(t, node, "", "pin", "import", "--from", server.URL+"/psa", "--token", "secret", "--parallel", "64")
+}
+
+// A service may give fewer rows than it was asked for without having no more.
+func TestImportFromAServiceWithShortPages(t *testing.T) {
+	for _, tc := range []struct{ rows, tie, most int }{{250, 1, 100}, {250, 99, 100}, {1, 1, 1}, {100, 7, 100}} {
+		_, got := importFrom(t, &pages{t: t, rows: remoteRows(tc.rows, tc.tie), most: tc.most})
+		if want := fmt.Sprintf("%d imported, 0 already here, 0 skipped, 0 failed\n", tc.rows); got.code != exitOK || got.out != want {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+	}
+}
+
+// What no page can reach is missed, and that is told.
+func TestImportTellsWhatAServiceDoesNotGive(t *testing.T) {
+	node, got := importFrom(t, &pages{t: t, rows: remoteRows(1200, 1200)})
+	if got.code != exitFailure || len(node.pins) != 1000 || !strings.Contains(got.errOut, "counts 1200 pins and gave 1000") {
+		t.Errorf("%d pins, %+v", len(node.pins), got)
+	}
+	// Behind them the import goes on.
+	node, got = importFrom(t, &pages{t: t, rows: append(remoteRows(1200, 1200), remoteRows(1300, 1)[1200:]...)})
+	if got.code != exitFailure || len(node.pins) != 1100 || !strings.Contains(got.errOut, "counts 1300 pins and gave 1100") {
+		t.Errorf("%d pins, %+v", len(node.pins), got)
+	}
+}
+
+// One row that is none, or one hint that this program does not know, is no reason
+// to lose other pins.
+func TestImportSkipsABadRowAlone(t *testing.T) {
+	rows := remoteRows(10, 1)
+	rows[2]["pin"].(map[string]any)["meta"] = map[string]any{"a": 1}
+	rows[5]["created"] = "yesterday"
+	rows[9]["created"] = "the day before"
+	rows[7]["delegates"] = []string{"/quic-v9/x", "/ip4/203.0.113.9/tcp/4001/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9", "/ip4/999.1.1.1/tcp/1"}
+	node, got := importFrom(t, &pages{t: t, rows: rows})
+	if got.code != exitFailure || got.out != "7 imported, 0 already here, 0 skipped, 3 failed\n" || len(node.pins) != 7 || strings.Contains(got.errOut, "broke off") {
+		t.Errorf("%d pins, %+v", len(node.pins), got)
+	}
+	for _, id := range []string{"2", "5", "9"} {
+		if !strings.Contains(got.errOut, importOne+": the row of request \""+id+"\" cannot be read") {
+			t.Errorf("row %s is not told of: %s", id, got.errOut)
+		}
+	}
+	for _, p := range node.pins {
+		if len(p.Pin.Origins) != 1 {
+			t.Errorf("origins %q", p.Pin.Origins)
+		}
 	}
 }
 

@@ -9,11 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/multiformats/go-multiaddr"
 )
 
 // Names of --format.
@@ -43,6 +46,9 @@ func fileSource(in io.Reader, format string) importSource {
 				read = readCluster
 			}
 			pin, err := read(line)
+			if !utf8.ValidString(line) {
+				err = errNoText
+			}
 			if err != nil && !errors.Is(err, errSkipped) {
 				err = fmt.Errorf("line %d: %w", n, err)
 			}
@@ -117,6 +123,8 @@ const (
 	remoteTimeout = time.Minute
 	remotePage    = 1000     // rows, the most that the API allows
 	maxRemotePage = 64 << 20 // bytes
+	// maxOriginLen is that of the Pinning Service API here, in bytes.
+	maxOriginLen = 1 << 10
 )
 
 // remoteService is another pinning service.
@@ -127,20 +135,42 @@ type remoteService struct {
 	pause       func(context.Context, time.Duration) error
 }
 
-// remotePins is a PinResults object; fields that a service adds are ignored.
+// remotePins is a PinResults object; fields that a service adds are ignored. Each
+// row is read by itself: one that is no PinStatus leaves the others alone.
 type remotePins struct {
-	Count   int64 `json:"count"`
-	Results []struct {
-		RequestID string    `json:"requestid"`
-		Created   time.Time `json:"created"`
-		Pin       struct {
-			CID     string            `json:"cid"`
-			Name    string            `json:"name"`
-			Origins []string          `json:"origins"`
-			Meta    map[string]string `json:"meta"`
-		} `json:"pin"`
-		Delegates []string `json:"delegates"`
-	} `json:"results"`
+	Count   int64             `json:"count"`
+	Results []json.RawMessage `json:"results"`
+}
+
+// remoteRow is a PinStatus object.
+type remoteRow struct {
+	RequestID string    `json:"requestid"`
+	Created   time.Time `json:"created"`
+	Pin       struct {
+		CID     string            `json:"cid"`
+		Name    string            `json:"name"`
+		Origins []string          `json:"origins"`
+		Meta    map[string]string `json:"meta"`
+	} `json:"pin"`
+	Delegates []string `json:"delegates"`
+}
+
+// readRow reads a row. What can be read of a bad one comes with the error: its id,
+// its CID and its time.
+func readRow(raw json.RawMessage) (row remoteRow, err error) {
+	if !utf8.Valid(raw) {
+		err = errors.New("it is not UTF-8")
+	} else if err = json.Unmarshal(raw, &row); err == nil {
+		return row, nil
+	}
+	row = remoteRow{}
+	var fields, pin map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &fields) // what is not there stays empty, here and below
+	_ = json.Unmarshal(fields["requestid"], &row.RequestID)
+	_ = json.Unmarshal(fields["created"], &row.Created)
+	_ = json.Unmarshal(fields["pin"], &pin)
+	_ = json.Unmarshal(pin["cid"], &row.Pin.CID)
+	return row, fmt.Errorf("the row of request %q cannot be read: %w", row.RequestID, err)
 }
 
 // count asks how many pins there are.
@@ -149,46 +179,92 @@ func (s *remoteService) count(ctx context.Context) (int64, error) {
 	return page.Count, err
 }
 
-// each walks back in time. The next page begins a millisecond before the end of
-// the last, so that pins of the same time as its last row are not lost where a
-// service does not keep times apart; rows that come twice are known by their ids.
+// unreachedError are pins that a service counts and gives no way to.
+type unreachedError struct{ given, counted int64 }
+
+func (e *unreachedError) Error() string {
+	return fmt.Sprintf("the service counts %d pins and gave %d of them: the rest cannot be paged to, such as pins of one time that do not fit on a page",
+		e.counted, e.given)
+}
+
+// each walks back in time, until the service has no more: pages may be shorter than
+// they were asked for. The next page begins a millisecond before the end of the
+// last, so that pins of the same time as its last row are not lost where a service
+// does not keep times apart; rows that come twice are known by their ids. What the
+// service counts beyond what it gave ends it with unreachedError.
 func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) error) error {
 	var before time.Time
 	seen := map[string]bool{} // ids of the last page
+	given, first := int64(0), int64(-1)
 	for {
 		page, err := s.page(ctx, before, remotePage)
 		if err != nil {
 			return err
 		}
+		if first < 0 {
+			first = page.Count
+		}
 		now := make(map[string]bool, len(page.Results))
 		fresh := 0
-		for _, row := range page.Results {
-			now[row.RequestID] = true
-			if seen[row.RequestID] {
+		var oldest time.Time
+		for _, raw := range page.Results {
+			row, problem := readRow(raw)
+			if !row.Created.IsZero() {
+				oldest = row.Created
+			}
+			id := row.RequestID
+			if id == "" {
+				id = string(raw)
+			}
+			now[id] = true
+			if seen[id] {
 				continue
 			}
 			fresh++
-			pin := client.Pin{CID: row.Pin.CID, Name: row.Pin.Name, Meta: row.Pin.Meta}
-			// Who holds it there can give it.
-			pin.Origins = joinOrigins(row.Pin.Origins, row.Delegates)
-			if err := fn(pin, nil); err != nil {
+			if err := fn(row.asPin(), problem); err != nil {
 				return err
 			}
 		}
-		if len(page.Results) < remotePage {
-			return nil
-		}
-		oldest := page.Results[len(page.Results)-1].Created
-		switch next := oldest.Add(time.Millisecond); {
-		case fresh == 0 && !before.After(oldest):
-			return errors.New("the service repeats a page")
-		case fresh == 0: // a whole page of one moment: what else it has of that cannot be reached
+		given += int64(fresh)
+		switch {
+		case len(page.Results) == 0, fresh == 0 && (oldest.IsZero() || !before.IsZero() && !before.After(oldest)):
+			return s.reached(ctx, given, first) // nothing older; a service may count the moment itself in
+		case oldest.IsZero():
+			return errors.New("the service gave a page without times: the next one cannot be asked for")
+		case fresh == 0: // all of one moment: what else it has of that cannot be reached
 			before = oldest
 		default:
-			before = next
+			before = oldest.Add(time.Millisecond)
 		}
 		seen = now
 	}
+}
+
+// reached looks whether all that the service counts was given. Pins that went away
+// meanwhile are not missed.
+func (s *remoteService) reached(ctx context.Context, given, counted int64) error {
+	if given >= counted {
+		return nil
+	}
+	now, err := s.count(ctx)
+	if err != nil {
+		return err
+	}
+	if counted = min(counted, now); given < counted {
+		return &unreachedError{given, counted}
+	}
+	return nil
+}
+
+// asPin is the pin to make of a row. Who holds it there can give it: delegates are
+// hints, and one that this program cannot read is left out. The origins are the
+// user's own, and stay as they are.
+func (r *remoteRow) asPin() client.Pin {
+	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool {
+		_, err := multiaddr.NewMultiaddr(d)
+		return err != nil || len(d) > maxOriginLen
+	})
+	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(r.Pin.Origins, usable)}
 }
 
 // page reads one page; the zero time begins with the newest.

@@ -61,6 +61,9 @@ key pair signs requests to the object gateway.`,
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do, `scopes` joined by commas")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "`time` until the key expires (0: never)")
 	jsonFlag(cmd, &asJSON)
+	mustNotBeEmpty(cmd, "user")
+	mustHaveEntries(cmd, "scope")
+	mustBeText(cmd, "user", "name", "scope")
 	return cmd
 }
 
@@ -165,6 +168,8 @@ func (a *app) keyListCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "`email` of one account (all)")
+	mustNotBeEmpty(cmd, "user")
+	mustBeText(cmd, "user")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -21,6 +21,8 @@ func (a *app) pinCommand() *cobra.Command {
 
 func userFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "user", "", "`email` of the account (the operator's own)")
+	mustNotBeEmpty(cmd, "user")
+	mustBeText(cmd, "user")
 }
 
 func (a *app) pinAddCommand() *cobra.Command {
@@ -64,6 +66,8 @@ reason when the content cannot be fetched.`,
 	userFlag(cmd, &user)
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the pin")
 	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content, repeatable")
+	mustNotBeEmpty(cmd, "origin")
+	mustBeText(cmd, "name", "origin")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is pinned or has failed")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -128,6 +132,7 @@ func (a *app) pinListCommand() *cobra.Command {
 	}
 	userFlag(cmd, &user)
 	cmd.Flags().StringSliceVar(&states, "status", pinStates, "`states` to show, joined by commas")
+	mustHaveEntries(cmd, "status")
 	cmd.Flags().IntVar(&limit, "limit", defaultPinLimit, "`number` of pins at most (0: all)")
 	jsonFlag(cmd, &asJSON)
 	return cmd

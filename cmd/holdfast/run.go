@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
 )
@@ -41,6 +43,9 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 			if err := writeTemplate(dir); err != nil {
 				return fmt.Errorf("data folder: %w", err)
 			}
+			for _, path := range exposed(dir, c, a.environ) {
+				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "a file with a secret can be read by others: chmod 600", "file", path)
+			}
 			return a.serveOn(cmd.Context(), c)
 		},
 	}
@@ -59,10 +64,34 @@ func writeTemplate(dir string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err // nil when the file is there
 	}
-	return writeWhole(path, func(w io.Writer) error {
+	// The cluster secret may be written there: it is for the node's user alone.
+	return writeWhole(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(config.Template())
 		return err
 	})
+}
+
+// exposed are the files with secrets in a data folder that other users of this
+// machine can read. They are told of and no reason not to start: a secret that a
+// container is given often has a mode of its own.
+func exposed(dir string, c config.Config, environ []string) (paths []string) {
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return nil
+	}
+	names := []string{node.SecretFile, node.IdentityFile}
+	given := func(entry string) bool { return strings.HasPrefix(entry, "HOLDFAST_SECRET=") }
+	if c.Cluster.Secret != "" && !slices.ContainsFunc(environ, given) {
+		names = append(names, config.FileName)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		// The group's and the others' bits: who may read the file, and search the folder.
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o044>>2&folder.Mode().Perm() != 0 {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // newLogger logs as the settings say. Load has checked them.
@@ -109,13 +138,10 @@ func (a *app) board(c config.Config, where addresses) {
 	for _, addr := range where.Public {
 		line("public", addr)
 	}
-	for _, api := range [][2]string{{"pinning", link(where.Pinning, "/pins")}, {"s3", link(where.S3, "")}} {
-		if c.API.TLSCert != "" {
-			api[1] = strings.Replace(api[1], "http://", "https://", 1)
-		}
-		line(api[0], api[1])
-	}
-	line("metrics", link(where.Admin, "/metrics"))
+	tls := c.API.TLSCert != ""
+	line("pinning", link(where.Pinning, "/pins", tls))
+	line("s3", link(where.S3, "", tls))
+	line("metrics", link(where.Admin, "/metrics", false))
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))
 	for _, next := range [][2]string{
@@ -130,11 +156,15 @@ func (a *app) board(c config.Config, where addresses) {
 }
 
 // link is the URL of path at a listener; empty when the listener is off.
-func link(hostPort, path string) string {
-	if hostPort == "" {
+func link(hostPort, path string, tls bool) string {
+	scheme := "http://"
+	switch {
+	case hostPort == "":
 		return ""
+	case tls:
+		scheme = "https://"
 	}
-	return "http://" + hostPort + path
+	return scheme + hostPort + path
 }
 
 // shellQuote makes text one word of a POSIX shell.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api"
@@ -22,11 +23,19 @@ const (
 	readyLate = 15 * time.Second // then the log says why the node is not ready
 )
 
-// health adapts the node to what the API asks.
-type health struct{ node *node.Node }
+// health adapts the node to what the API asks, from before there is one.
+type health struct{ node atomic.Pointer[node.Node] }
+
+// errStarting is why a node that is opening is not ready.
+var errStarting = errors.New("this node is starting and has not joined its cluster yet")
 
 // Ready implements api.Health.
-func (h health) Ready(context.Context) error { return h.node.Ready() }
+func (h *health) Ready(context.Context) error {
+	if n := h.node.Load(); n != nil {
+		return n.Ready()
+	}
+	return errStarting
+}
 
 // Waits before a node whose copy of the state was bad begins again: the first,
 // and the longest, doubled from one to the next.
@@ -37,14 +46,24 @@ const (
 
 // serveOn serves until ctx ends or something is broken for good. A node whose
 // copy of the state was bad begins again with a new one in the same process:
-// nobody has to be there to start it.
+// nobody has to be there to start it. So does one that finds that it was removed,
+// once, should it have a ticket to join again with.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
+	removed := false
 	for wait := firstRebuild; ; wait = min(2*wait, lastRebuild) {
 		err := a.serve(ctx, c)
-		if !errors.Is(err, node.ErrRebuild) || ctx.Err() != nil {
+		logger := newLogger(a.stderr, c.Log)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, node.ErrRebuild):
+			logger.ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
+		case errors.Is(err, node.ErrRemoved) && !removed && len(c.Cluster.Join) > 0:
+			removed = true
+			logger.WarnContext(ctx, "this node was removed from its cluster: joining again if there is a ticket")
+		default:
 			return err
 		}
-		newLogger(a.stderr, c.Log).ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -55,54 +74,64 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	}
 }
 
-// serve opens a node and the API over its use cases, and runs both until ctx
-// ends. Then requests are drained while the node still answers them; only after
-// that the node ends, which hands its leadership over.
+// surfacesOf are the listeners of the API by the settings, and what they answer
+// before there is a node.
+func (a *app) surfacesOf(c config.Config, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
+	return api.Options{
+		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		AccountRate:    api.Rate{PerSecond: c.API.AccountRate, Burst: c.API.AccountBurst},
+		AddressRate:    api.Rate{PerSecond: c.API.AddressRate, Burst: c.API.AddressBurst},
+		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
+		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
+		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart),
+		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Logger: logger, Version: a.version,
+	}
+}
+
+// serve opens the API and a node under it, and runs both until ctx ends. While the
+// node opens, which joins a cluster, the API answers about health. At the end
+// requests are drained while the node still answers them; only after that the
+// node ends, which hands its leadership over.
 func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	logger := newLogger(a.stderr, c.Log)
 	logger.DebugContext(ctx, "settings", "config", c)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	surfaces := api.Options{Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data, Logger: logger, Version: a.version}
-	surfaces.AccountRate = api.Rate{PerSecond: c.API.AccountRate, Burst: c.API.AccountBurst}
-	surfaces.AddressRate = api.Rate{PerSecond: c.API.AddressRate, Burst: c.API.AddressBurst}
-	surfaces.TrustedProxies, surfaces.Origins = c.API.ProxyPrefixes(), c.API.Origins
-	surfaces.TLSCert, surfaces.TLSKey = c.API.TLSCert, c.API.TLSKey
+	h := new(health)
+	surfaces := a.surfacesOf(c, h, metrics, logger)
 	// Before the node enters a cluster: one that cannot serve is no member.
-	bound, err := api.Bind(surfaces)
+	server, err := api.Bind(surfaces)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bound.Close()) }()
-	n, err := node.Open(ctx, node.Options{
-		Config: c, Version: a.version, Logger: logger, Registerer: metrics,
-		Fatal: func(err error) {
-			logger.Error("this node ends at once", "err", err)
-			os.Exit(1)
-		},
+	// The node outlives the API, which ends when ctx does or it cannot be opened.
+	nodeCtx, endNode := context.WithCancel(context.WithoutCancel(ctx))
+	defer endNode()
+	g, running := errgroup.WithContext(ctx)
+	serving, endServing := context.WithCancel(running)
+	defer endServing()
+	g.Go(func() error {
+		defer endNode()
+		return server.Run(serving)
 	})
+	n, err := a.openNode(running, c, metrics, logger)
+	if err == nil {
+		defer func() { err = errors.Join(err, n.Close()) }()
+		surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
+		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
+		err = server.Open(surfaces)
+	}
 	if err != nil {
-		if stopped(ctx, err) {
+		endServing()
+		if ended := g.Wait(); ended == nil && stopped(ctx, err) {
 			return nil
+		} else if ended != nil {
+			return ended // which is what ended the opening
 		}
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
-	surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
-	surfaces.Objects, surfaces.S3Region, surfaces.S3Domain = n.Objects(), c.S3.Region, c.S3.Domain
-	surfaces.S3MaxObject, surfaces.S3MinPart = int64(c.S3.MaxObject), int64(c.S3.MinPart)
-	surfaces.Blocks, surfaces.Replica = n.Integrity(), n.Replica()
-	surfaces.Health, surfaces.Gatherer, surfaces.DefaultStatus = health{n}, metrics, c.Pinning.DefaultStatuses()
-	server, err := api.New(bound, surfaces)
-	if err != nil {
-		return err
-	}
+	h.node.Store(n)
 	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "admin", server.Addrs().Admin, "data", c.Data)
-
-	// The node outlives ctx until the API has drained.
-	nodeCtx, endNode := context.WithCancel(context.WithoutCancel(ctx))
-	defer endNode()
-	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
 			return fmt.Errorf("node: %w", err)
@@ -110,15 +139,11 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 		return nil
 	})
 	g.Go(func() error {
-		defer endNode()
-		return server.Run(ctx)
-	})
-	g.Go(func() error {
-		limitMemory(ctx)
+		limitMemory(running)
 		return nil
 	})
 	g.Go(func() error {
-		a.welcome(ctx, c, n, server.Addrs(), logger)
+		a.welcome(running, c, n, server.Addrs(), logger)
 		return nil
 	})
 	if err := g.Wait(); err != nil {
@@ -126,6 +151,16 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	}
 	logger.InfoContext(nodeCtx, "stopped")
 	return nil
+}
+
+func (a *app) openNode(ctx context.Context, c config.Config, metrics *prometheus.Registry, logger *slog.Logger) (*node.Node, error) {
+	return node.Open(ctx, node.Options{
+		Config: c, Version: a.version, Logger: logger, Registerer: metrics,
+		Fatal: func(err error) {
+			logger.Error("this node ends at once", "err", err)
+			os.Exit(1)
+		},
+	})
 }
 
 // welcome shows the board once the node is ready, and says why when that takes

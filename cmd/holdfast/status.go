@@ -27,6 +27,7 @@ func (a *app) statusCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
+				s.Node.TLS = false // scripts know the fields of old
 				return a.printJSON(s)
 			}
 			writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
@@ -48,13 +49,9 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	}
 	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
 	say("%s    %s  %s\n", p.bold("node"), s.Node.Name, s.Node.ID)
-	for _, row := range []struct {
-		what  string
-		value string
-		url   bool
-	}{{"pinning", s.Node.Pinning, true}, {"s3", s.Node.S3, true}, {"console", s.Node.Console, true}} {
-		if row.value != "" {
-			say("  %s  http://%s\n", p.dim(pad(row.what, 7)), row.value)
+	for _, row := range [][2]string{{"pinning", s.Node.Pinning}, {"s3", s.Node.S3}, {"console", s.Node.Console}} {
+		if row[1] != "" {
+			say("  %s  %s\n", p.dim(pad(row[0], 7)), link(row[1], "", s.Node.TLS))
 		}
 	}
 	for _, addr := range s.Node.Addrs {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +60,19 @@ func TestStatusForPeople(t *testing.T) {
 	golden(t, "status-colour.txt", painted.Bytes())
 	writeStatus(&alone, false, client.Status{Peers: []client.Peer{{}}})
 	golden(t, "status-no-leader.txt", alone.Bytes())
+	var secure bytes.Buffer
+	s := someStatus()
+	s.Node.S3, s.Node.TLS = "127.0.0.1:9000", true
+	writeStatus(&secure, false, s)
+	for _, want := range []string{"  pinning  https://127.0.0.1:9097\n", "  s3       https://127.0.0.1:9000\n"} {
+		if !strings.Contains(secure.String(), want) {
+			t.Errorf("with TLS there is no %q in\n%s", want, secure.String())
+		}
+	}
+	got := call(t, &fakeNode{status: s}, "", "status", "--json")
+	if got.code != exitOK || strings.Contains(got.out, "tls") {
+		t.Errorf("a field that scripts do not know: %+v", got)
+	}
 }
 
 func TestBoardSaysWhereAndWhatNext(t *testing.T) {
@@ -134,6 +149,9 @@ func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 	path := filepath.Join(dir, config.FileName)
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the settings file, which may hold the cluster secret, has mode %v: %v", info.Mode(), err)
+	}
 	if err := os.WriteFile(path, []byte("# mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +160,47 @@ func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "# mine\n" {
 		t.Errorf("%q %v", data, err)
+	}
+}
+
+// A secret that others can read is told of, and nothing else is.
+func TestSecretsThatOthersCanReadAreNamed(t *testing.T) {
+	secret := config.Default()
+	secret.Cluster.Secret = "5e"
+	for _, tc := range []struct {
+		what         string
+		folder, file fs.FileMode
+		c            config.Config
+		env          []string
+		want         []string
+	}{
+		{"a folder of one's own", 0o700, 0o644, secret, nil, nil},
+		{"files of one's own", 0o755, 0o600, secret, nil, nil},
+		{"all can be read", 0o755, 0o644, secret, nil, []string{"cluster.secret", "identity.key", "config.toml"}},
+		{"the group can read", 0o750, 0o640, secret, nil, []string{"cluster.secret", "identity.key", "config.toml"}},
+		{"the group may search, others read", 0o710, 0o604, secret, nil, nil},
+		{"no secret in the settings", 0o755, 0o644, config.Default(), nil, []string{"cluster.secret", "identity.key"}},
+		{"the secret is in the environment", 0o755, 0o644, secret, []string{"HOLDFAST_SECRET=5e"}, []string{"cluster.secret", "identity.key"}},
+	} {
+		dir := t.TempDir()
+		var want []string
+		for _, name := range []string{"cluster.secret", "identity.key", "config.toml", "members.json"} {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Join(dir, name), tc.file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range tc.want {
+			want = append(want, filepath.Join(dir, name))
+		}
+		if err := os.Chmod(dir, tc.folder); err != nil {
+			t.Fatal(err)
+		}
+		if got := exposed(dir, tc.c, tc.env); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", tc.what, got, want)
+		}
 	}
 }
 

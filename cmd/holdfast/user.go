@@ -7,12 +7,13 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
 
-// maxPasswordLine bounds the line that a password is read from, in bytes.
-const maxPasswordLine = 1 << 10
+// maxPassword is the most bytes of a password, without the end of its line.
+const maxPassword = 1 << 10
 
 func (a *app) userCommand() *cobra.Command {
 	return group("user", "Accounts", `  holdfast user add ann@example.org
@@ -54,18 +55,27 @@ see holdfast key create.`,
 
 // readPassword takes the first line of r.
 func readPassword(r io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(r, maxPasswordLine+1)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(r, maxPassword+int64(len("\r\n")))).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read password: %w", err)
-	}
-	if len(line) > maxPasswordLine {
-		return "", fmt.Errorf("the password is longer than %d bytes", maxPasswordLine)
 	}
 	line = strings.TrimRight(line, "\r\n")
 	if line == "" {
 		return "", errors.New("no password on the first line of standard input")
 	}
-	return line, nil
+	return line, checkPassword(line)
+}
+
+// checkPassword refuses what could not be typed again as it is: JSON would change
+// bytes that are no text.
+func checkPassword(password string) error {
+	if len(password) > maxPassword {
+		return fmt.Errorf("the password is longer than %d bytes", maxPassword)
+	}
+	if !utf8.ValidString(password) {
+		return errors.New("the password is not UTF-8")
+	}
+	return nil
 }
 
 func (a *app) userListCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -60,10 +61,10 @@ func (a *app) askPassword() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read password: %w", err)
 	}
-	if len(password) == 0 || len(password) > maxPasswordLine {
-		return "", fmt.Errorf("a password has 1 to %d bytes", maxPasswordLine)
+	if len(password) == 0 {
+		return "", errors.New("no password was typed")
 	}
-	return string(password), nil
+	return string(password), checkPassword(string(password))
 }
 
 func (a *app) userQuotaCommand() *cobra.Command {
@@ -107,6 +108,8 @@ command runs.`,
 		},
 	}
 	cmd.Flags().StringVar(&posting, "posting", "", "`name` of the grant, so that it is made once")
+	mustNotBeEmpty(cmd, "posting")
+	mustBeText(cmd, "posting")
 	return cmd
 }
 

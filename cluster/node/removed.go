@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// ErrRemoved is what Run, or Open, ends in when this node was removed from its
+// cluster. Opened with a ticket it joins again, as a new member with its old
+// identity and blocks.
+var ErrRemoved = consensus.ErrRemoved
+
+// removedFile says that this node was removed from its cluster.
+const removedFile = "removed"
+
+// When a node without a leader asks whether it is still a member: it was removed
+// while it was down, or cut off, if nobody tells it otherwise.
+const (
+	removalAsked = 5 * time.Second // without a leader, and between two questions
+	removalDial  = 5 * time.Second // of one question to one member
+)
+
+// errTicketNeeded says how a removed node comes back.
+var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
+
+// noteRemoved has the next Open know that this node is no member any more.
+func (n *Node) noteRemoved() error {
+	return durable.WriteFile(n.folder.file(removedFile), nil, 0o600)
+}
+
+// leaveBehind gives up what a removed node has of its cluster, when there is a
+// ticket to join again with; else it returns ErrRemoved. An address and the secret
+// are not enough: they stand in many a command line, and removing would not last.
+//
+// The Raft log goes with the state, so that the store that comes in their place has
+// no vote until the leader has seen it catch up, as any new member's (ADR 7). The
+// state fences what was put here before (ADR 23). Blocks stay, and those that nobody
+// wants on this node go as they always do. A crash half way begins again.
+func (n *Node) leaveBehind() error {
+	_, err := os.Stat(n.folder.file(removedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", removedFile, err)
+	}
+	if !slices.ContainsFunc(n.opts.Config.Cluster.Join, isTicket) {
+		return errTicketNeeded
+	}
+	if err := n.moveAside(rebuild{Folders: []string{stateDir, raftDir}, Reason: ErrRemoved.Error()}); err != nil {
+		return err
+	}
+	if err := durable.RemoveAll(n.folder.file(membersFile)); err != nil {
+		return fmt.Errorf("leave the cluster: %w", err)
+	}
+	n.rejoins = true
+	return nil
+}
+
+func isTicket(where string) bool {
+	_, ok := members.ParseTicket(where)
+	return ok
+}
+
+// rejoined forgets the removal once this node is a member again.
+func (n *Node) rejoined() error {
+	if !n.rejoins {
+		return nil
+	}
+	if err := durable.RemoveAll(n.folder.file(removedFile)); err != nil {
+		return fmt.Errorf("join again: %w", err)
+	}
+	return nil
+}
+
+// watchRemoval ends the node with ErrRemoved when a member says that it is none.
+// Raft tells that only to a node that runs and is reached.
+func (n *Node) watchRemoval(ctx context.Context) error {
+	tick := time.NewTicker(removalAsked)
+	defer tick.Stop()
+	for alone := false; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, led := n.consensus.Leader(); led {
+			alone = false
+			continue
+		}
+		if alone && n.isRemoved(ctx) {
+			return ErrRemoved
+		}
+		alone = true
+	}
+}
+
+// isRemoved asks the members that this node knows, and those that its tickets name,
+// whether it is one of them. One who can answer for the whole cluster is enough.
+func (n *Node) isRemoved(ctx context.Context) bool {
+	var addrs []string
+	for _, m := range n.members.Nodes() {
+		if m.ID != n.self.ID {
+			addrs = append(addrs, m.ClusterAddrs...)
+		}
+	}
+	for _, where := range n.opts.Config.Cluster.Join {
+		if ticket, ok := members.ParseTicket(where); ok {
+			addrs = append(addrs, ticket.Addrs...)
+		}
+	}
+	slices.Sort(addrs)
+	for _, addr := range slices.Compact(addrs) {
+		member, err := n.askMembership(ctx, addr)
+		if err == nil {
+			return !member
+		}
+		n.logger.DebugContext(ctx, "asked whether this node is still a member", "addr", addr, "err", err)
+	}
+	return false
+}
+
+func (n *Node) askMembership(ctx context.Context, addr string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, removalDial)
+	defer cancel()
+	conn, host, err := peer.DialJoin(ctx, n.secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		_ = conn.Close() // the answer is here, or there is none
+		_ = host.Close()
+	}()
+	deadline, _ := ctx.Deadline()
+	return members.AskMembership(conn, deadline, n.clusterID, n.self.ID)
+}

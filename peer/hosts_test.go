@@ -1,0 +1,70 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+)
+
+// libp2p shares the ports that it listens on, so the system alone would let a
+// second node have the port of a first.
+func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
+	for _, ip := range []string{"/ip4/127.0.0.1", "/ip6/::1"} {
+		t.Run(ip, func(t *testing.T) {
+			if l, err := net.Listen("tcp6", "[::1]:0"); ip == "/ip6/::1" && err != nil {
+				t.Skipf("no IPv6 here: %v", err)
+			} else if err == nil {
+				_ = l.Close()
+			}
+			first := newTestPeer(t, newRoster(), func(o *Options) { o.Listen = []string{ip + "/tcp/0"} })
+			busy, _, _ := strings.Cut(first.Addrs()[0], "/p2p/")
+			port := busy[strings.LastIndexByte(busy, '/')+1:]
+			key, err := NewKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := map[string]string{"/ip4/127.0.0.1": "/ip4/0.0.0.0", "/ip6/::1": "/ip6/::"}[ip]
+			for _, addr := range []string{busy, all + "/tcp/" + port} {
+				p, err := Open(t.Context(), Options{
+					Key: key, Listen: []string{addr}, Members: func(string) bool { return false }, Blocks: peertest.NewStore(),
+				})
+				var refused *ListenError
+				if !errors.As(err, &refused) || refused.Cluster || refused.Addr != addr || !errors.Is(err, syscall.EADDRINUSE) {
+					t.Errorf("%s: %v", addr, err)
+				}
+				if p != nil {
+					t.Error(p.Close())
+				}
+			}
+		})
+	}
+}
+
+// What is no port of TCP, or is any, is not looked at; nor is an address that is
+// not of this machine, which a simulated network has.
+func TestOnlyPortsOfTCPCanBeTaken(t *testing.T) {
+	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"/ip4/127.0.0.1/udp/" + port + "/quic-v1", "/ip4/127.0.0.1/tcp/0", "/ip4/203.0.113.9/tcp/4001"} {
+		a, err := ma.NewMultiaddr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkFree(a); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

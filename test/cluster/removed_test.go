@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+)
+
+// A node that was removed while it was down is told by nobody: Raft has let go of
+// it. It asks, ends, and comes back with a ticket only, as a new member with its
+// old identity: its log and its state are given up, its blocks are not (A14).
+func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
+	nodes := three(t)
+	content := make([]byte, 1<<20)
+	_, _ = rand.Read(content)
+	root, _, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := nodes[0].Accounts().Operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes[0].Pins().Create(t.Context(), operator.ID, pins.Request{CID: root.String()}); err != nil {
+		t.Fatal(err)
+	}
+	gone := nodes[2]
+	s, err := gone.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := s.Node.ID
+	if err := gone.stop(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "removed", func() bool { return nodes[0].Members().Remove(t.Context(), id, true) == nil })
+
+	// It starts with an address and the secret, as it did the first time.
+	logger := slog.New(slog.DiscardHandler)
+	n, err := node.Open(t.Context(), node.Options{Config: gone.config, Version: "test", Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err = n.Run(ctx)
+	if cerr := n.Close(); cerr != nil {
+		t.Error(cerr)
+	}
+	if !errors.Is(err, node.ErrRemoved) || !strings.Contains(err.Error(), "ticket") {
+		t.Fatalf("a removed node ended with %v", err)
+	}
+	if why := refused(t, gone.config); !strings.Contains(why, "removed") || !strings.Contains(why, "ticket") {
+		t.Errorf("without a ticket: %s", why)
+	}
+	ticket, err := nodes[1].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := gone.config
+	stale.Cluster.Join = []string{"holdfast1.bm8gdGlja2V0"}
+	if why := refused(t, stale); !strings.Contains(why, "ticket") {
+		t.Errorf("with what is no ticket: %s", why)
+	}
+
+	again := gone.config
+	again.Cluster.Join, again.Cluster.SecretFile = []string{ticket}, ""
+	back := run(t, again)
+	await(t, "a voter again", func() bool {
+		s, err := nodes[0].Members().Status(t.Context())
+		for _, p := range s.Peers {
+			if p.ID == id && p.Role == "voter" && len(s.Peers) == 3 {
+				return err == nil
+			}
+		}
+		return false
+	})
+	read(t, back, root.String(), content)
+	key, err := back.Accounts().CreateKey(t.Context(), "operator@localhost", "", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes[0].Accounts().Authenticate(t.Context(), key.Token); err != nil {
+		t.Errorf("a key of the node that came back: %v", err)
+	}
+
+	// It is a member again, so the spent ticket is ignored, and its state is the others'.
+	if err := back.stop(); err != nil {
+		t.Fatal(err)
+	}
+	back = run(t, again)
+	await(t, "the same state", func() bool {
+		there, a, err1 := nodes[0].Replica().StateHash(t.Context())
+		here, b, err2 := back.Replica().StateHash(t.Context())
+		return err1 == nil && err2 == nil && there == here && a == b
+	})
+}
