@@ -35,7 +35,7 @@ func (m *machine) check() {
 	m.wantCharges(want, pins, roots, links)
 
 	for _, table := range []byte{
-		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
+		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tablePartSums, tableUnhashed,
 	} {
@@ -312,6 +312,9 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			if c.Phase == Held {
 				bump(m.t, want, heldKey(c.Node), 1)
 			}
+		}
+		if since, surplus, _ := m.Get(surplusKey(r.Key)); surplus {
+			set(m.t, want, surplusKey(r.Key), since)
 		}
 		if short, _ := has(m, shortKey(r.Key)); short {
 			set(m.t, want, shortKey(r.Key), nil)

@@ -168,6 +168,7 @@ func attachedTo(k RootKey) key  { return part(table(tableAttached), k) }
 func wantedOn(n NodeID) key     { return part(table(tableWanted), n) }
 func settlingKey(k RootKey) key { return part(table(tableSettling), k) }
 func shortKey(k RootKey) key    { return part(table(tableShort), k) }
+func surplusKey(k RootKey) key  { return part(table(tableSurplus), k) }
 func guardsOf(k RootKey) key    { return part(table(tableGuard), k) }
 func heldKey(n NodeID) key      { return part(metaKey("held/"), n) }
 func wantedCount(n NodeID) key  { return part(metaKey("wanted/"), n) }
@@ -396,7 +397,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	if err := markShort(tx, root.Key, false); err != nil {
 		return err
 	}
-	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key), arrivedKey(root.Key)} {
+	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key), arrivedKey(root.Key), surplusKey(root.Key)} {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
@@ -427,20 +428,16 @@ func markShort(tx Tx, k RootKey, short bool) error {
 
 // rejudge writes a root whose copies have changed, and moves its pins along.
 func rejudge(tx Tx, root *Root, e *entry) error {
-	cl, err := cluster(tx)
-	if err != nil {
-		return err
-	}
-	members, err := counter(tx, nodeCount)
+	need, full, err := copiesIn(tx)
 	if err != nil {
 		return err
 	}
 	was := root.Status
-	root.Status = root.judge(cl.need(members))
+	root.Status = root.judge(need)
 	if root.Status == Failed {
 		root.Detail = failure(root)
 	}
-	short := root.Status == Pinned && root.In(Held) < min(int(cl.Replication), int(members))
+	short := root.Status == Pinned && root.In(Held) < full
 	if err := markShort(tx, root.Key, short); err != nil {
 		return err
 	}
