@@ -290,6 +290,9 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 	if root.Status != state.Pinned {
 		return held >= need, nil
 	}
+	if root.Late && held >= need {
+		return true, nil
+	}
 	marked, err := view.IsShort(root.Key)
 	return marked != (held < now.full()), err
 }

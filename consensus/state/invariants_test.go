@@ -139,7 +139,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 					continue
 				}
 				attached, _ := has(m, attachedKey(p, r.Key))
-				holds, stored = holds || attached, stored || attached && p.Status == Pinned
+				holds, stored = holds || attached, stored || attached && (p.Status == Pinned || r.Late)
 			}
 			c := charge{Bytes: arrived}
 			if stored {
@@ -259,7 +259,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		settling, _ := has(m, settlingKey(k))
-		if p.Status != root.Status && !settling {
+		if p.Status != root.Status && !settling && !(root.Late && p.Status != Failed) {
 			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
 		}
 		if root.Status == Failed && !settling {
@@ -273,7 +273,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		if len(guarded) > 0 && (r.Status == Pinned || r.Status == Failed) {
+		if len(guarded) > 0 && r.settled() {
 			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(guarded))
 		}
 		for _, old := range guarded {
@@ -312,6 +312,9 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			if c.Phase == Held {
 				bump(m.t, want, heldKey(c.Node), 1)
 			}
+		}
+		if r.Late && r.Status != Pinned {
+			m.t.Errorf("root %s is %s, and pins are late", r.Key, r.Status)
 		}
 		if since, surplus, _ := m.Get(surplusKey(r.Key)); surplus {
 			set(m.t, want, surplusKey(r.Key), since)
