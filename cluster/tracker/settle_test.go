@@ -398,44 +398,18 @@ func TestRepairKeepsToItsRate(t *testing.T) {
 	})
 }
 
-// putOn has an object name root n, which nodes say they hold.
-func (r *repairs) putOn(n int, id string, nodes ...state.NodeID) {
-	r.Helper()
-	view, release := r.state.State.LocalView()
-	b, err := view.Bucket(clustertest.Operator, "bucket")
-	if errors.Is(err, state.ErrNoBucket) {
-		r.state.Apply(r, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: "bucket", Created: 1}})
-		release()
-		r.putOn(n, id, nodes...)
-		return
-	}
-	content := state.Content{Root: key(n), Bytes: 100, Blocks: 10, Nodes: nodes}
-	for _, node := range nodes {
-		epoch, ferr := view.FenceOf(node)
-		content.Held = append(content.Held, state.Holding{Node: node, Epoch: epoch})
-		err = errors.Join(err, ferr)
-	}
-	release()
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.state.Apply(r, &state.PutObject{
-		Account: clustertest.Operator, Bucket: b.Name, Born: b.Born, Content: content,
-		Object: state.Object{ID: state.VersionID(id), Key: id, Root: key(n), Size: 100, Created: 1, ETag: "e"},
-	})
-}
-
 // Content is put again on other nodes than those that held it. All keep it until it can
 // be known who is up; then repair takes back what is too much, from those that are down
 // first, though nothing else has changed.
 func TestASurplusOfAPutIsTakenBackLater(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
 		r.pass(10 * time.Minute) // there is nothing to repair, and no reason for a pass
-		r.putOn(1, "one", "a", "b")
+		b := r.bucket()
+		r.object(b, 1, "a", "b")
 		r.pass(2*DefaultRepairEvery + time.Second)
 		r.held(1, "c") // where the repairer has placed the third
 		r.wantOn(1, "a", "b", "c")
-		r.putOn(1, "two", "d", "e")
+		r.object(b, 1, "d", "e")
 		r.wantOn(1, "a", "b", "c", "d", "e")
 		r.fall("a")
 		r.fall("b")
@@ -453,7 +427,7 @@ func TestTheMarkOfASurplusEndsWithIt(t *testing.T) {
 	r.pin(1, "a", "b", "c")
 	r.held(1, "c")
 	r.state.Apply(r, &state.RemoveNode{ID: "c"})
-	r.putOn(1, "one", "a", "b")
+	r.object(r.bucket(), 1, "a", "b")
 	r.state.Apply(r, &state.JoinNode{Node: state.Node{ID: "c", Level: state.NewestLevel}})
 	marked := func() uint64 {
 		view, release := r.state.State.LocalView()
