@@ -284,6 +284,11 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	if err != nil {
 		return 0, 0, err
 	}
+	if sealed { // what was put before last was compared by Put
+		if sealed, err = store.Verify(ctx, last); err != nil {
+			return 0, 0, err
+		}
+	}
 	if sealed {
 		n.k.opts.Guards.Found(root)
 		return bytes, blocks, nil
