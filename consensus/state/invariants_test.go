@@ -259,7 +259,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		settling, _ := has(m, settlingKey(k))
-		if p.Status != root.Status && !settling && !(root.Late && p.Status != Failed) {
+		if p.Status != root.Status && !settling && (!root.Late || p.Status == Failed) {
 			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
 		}
 		if root.Status == Failed && !settling {
