@@ -163,13 +163,19 @@ func (c *Content) ended() map[string]lease {
 	}
 	view, release := c.opts.State.LocalView()
 	defer release()
+	need, err := view.Need()
+	if err != nil {
+		c.opts.Logger.Error("leases not looked at", "err", err)
+		return nil
+	}
 	now := c.opts.Now()
 	for owner, l := range all {
 		if !l.running && !now.Before(l.expires) {
 			continue
 		}
 		if !l.running {
-			if root, err := view.Root(l.root); err == nil && root.Status == state.Pinned {
+			// Pinned it is too when all copies were lost since.
+			if root, err := view.Root(l.root); err == nil && root.Status == state.Pinned && root.In(state.Held) >= need {
 				continue
 			}
 		}

@@ -76,6 +76,17 @@ func (w *world) pin(t *testing.T, nodes ...state.NodeID) {
 	w.state.Apply(t, &state.CreatePin{
 		Pin: state.Pin{ID: "1", Account: clustertest.Operator, Created: 1, CID: text}, Nodes: []state.NodeID{"a", "b", "c"},
 	})
+	w.report(t, state.Held, nodes...)
+}
+
+// lose has nodes lose the root.
+func (w *world) lose(t *testing.T, nodes ...state.NodeID) {
+	t.Helper()
+	w.report(t, state.Assigned, nodes...)
+}
+
+func (w *world) report(t *testing.T, phase state.Phase, nodes ...state.NodeID) {
+	t.Helper()
 	view, release := w.state.LocalView()
 	defer release()
 	root, err := view.Root(state.RootOf(cid.MustParse(text)))
@@ -83,7 +94,7 @@ func (w *world) pin(t *testing.T, nodes ...state.NodeID) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		w.state.Apply(t, &state.ReportCopies{Node: n, Items: []state.CopyReport{{Root: root.Key, Born: root.Born, Phase: state.Held, Size: 1, Blocks: 1}}})
+		w.state.Apply(t, &state.ReportCopies{Node: n, Items: []state.CopyReport{{Root: root.Key, Born: root.Born, Phase: phase, Size: 1, Blocks: 1}}})
 	}
 }
 
@@ -98,6 +109,7 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 		{"its time is up", func(w *world) { w.now = w.now.Add(LeaseTTL) }, false},
 		{"one copy is held", func(w *world) { w.pin(t, "a") }, true},
 		{"pinned", func(w *world) { w.pin(t, "a", "b") }, false},
+		{"pinned, and lost since", func(w *world) { w.pin(t, "a", "b"); w.lose(t, "a", "b") }, true},
 		{"pinned, and the store fails", func(w *world) { w.pin(t, "a", "b"); w.store.fail = errors.New("disk") }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -38,6 +38,9 @@ type Blocks interface {
 	Put(ctx context.Context, owner string, blks []block.Block) error
 	// PutAndSeal is Put and Seal in one step.
 	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
+	// Verify compares with blks those of them that are here, and tells whether all are.
+	// What is no good is not here from then on.
+	Verify(ctx context.Context, blks []block.Block) (all bool, err error)
 	// Owner returns what is known of an owner; what is damaged is not sealed.
 	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
 	// Owners calls fn for the owners that begin with prefix.

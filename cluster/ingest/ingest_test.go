@@ -70,6 +70,30 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 	})
 }
 
+// What a node has sealed and has rotted there is made of the bytes that come again.
+func TestContentThatHasRottedIsStoredAgain(t *testing.T) {
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 2, func(w *world) {
+			place := Placement{Nodes: w.all, Copies: 2}
+			first, err := w.node("a").Store(w.Context(), bytes.NewReader(data), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.Done(true)
+			for _, id := range w.all {
+				w.node(id).store.rot(first.Content.Root.Cid())
+			}
+			again, err := w.node("b").Store(w.Context(), bytes.NewReader(data), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Done(true)
+			w.wantClean()
+			w.wantKept(again, data, w.all...)
+		})
+	})
+}
+
 // TestOutcomesGoWithTheNextPut of their stream, and by themselves when none comes.
 func TestOutcomesGoWithTheNextPut(t *testing.T) {
 	bubble(t, 2, func(w *world) {

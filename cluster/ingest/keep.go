@@ -23,6 +23,12 @@ const (
 	// maxUnknown bounds the guards whose end nobody knows; with more, nothing is
 	// taken in until a fence has ended them.
 	maxUnknown = 64 << 10
+	// What a put left and could not be dropped, for want of room on the disk, is tried
+	// again after pauses between these.
+	minDropPause = time.Second
+	maxDropPause = time.Minute
+	// maxLeft bounds the owners that wait for that; what is beyond it goes with the next start.
+	maxLeft = 64 << 10
 )
 
 // keeper keeps content on this node: it stores what comes under an owner of its
@@ -33,20 +39,23 @@ type keeper struct {
 
 	ready chan struct{} // closed with the first epoch
 	some  chan struct{} // has a token while there may be some in unknown
+	stays chan struct{} // has a token while there may be some in left
 
 	// mu guards what follows. It is never held while calling out.
 	mu      sync.Mutex
 	epoch   uint64          // 0: none yet
 	unknown []state.RootKey // guards that a fence ends
+	left    []string        // owners of puts that are over, which could not be dropped
 }
 
 func newKeeper(opts Options) *keeper {
-	return &keeper{opts: opts, ready: make(chan struct{}), some: make(chan struct{}, 1)}
+	return &keeper{opts: opts, ready: make(chan struct{}), some: make(chan struct{}, 1), stays: make(chan struct{}, 1)}
 }
 
 // run keeps the node's epoch until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	defer k.work.Wait()
+	k.work.Go(func() { k.clear(ctx) })
 	if !k.refence(ctx) {
 		return nil
 	}
@@ -169,6 +178,64 @@ func (k *keeper) dropLeftovers(ctx context.Context) error {
 	return nil
 }
 
+// drop drops what a put left, or has it tried again later.
+func (k *keeper) drop(owner string) {
+	err := k.opts.Blocks.Drop(context.Background(), owner)
+	if err == nil {
+		return
+	}
+	k.opts.Logger.Warn("blocks of a put not dropped yet", "owner", owner, "err", err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.left) == maxLeft {
+		return
+	}
+	k.left = append(k.left, owner)
+	token(k.stays)
+}
+
+// clear drops what drop could not, until ctx ends.
+func (k *keeper) clear(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.stays:
+		}
+		for pause := minDropPause; ; pause = min(2*pause, maxDropPause) {
+			if !sleep(ctx, pause) {
+				return
+			}
+			if k.dropLeft(ctx) {
+				break
+			}
+		}
+	}
+}
+
+// dropLeft drops what is left until a drop fails, which goes to the end of the list;
+// true: nothing is left.
+func (k *keeper) dropLeft(ctx context.Context) bool {
+	for {
+		k.mu.Lock()
+		if len(k.left) == 0 {
+			k.left = nil
+			k.mu.Unlock()
+			return true
+		}
+		owner := k.left[0]
+		k.left = k.left[1:]
+		k.mu.Unlock()
+		if err := k.opts.Blocks.Drop(ctx, owner); err != nil {
+			k.opts.Logger.DebugContext(ctx, "blocks of a put not dropped yet", "owner", owner, "err", err)
+			k.mu.Lock()
+			k.left = append(k.left, owner)
+			k.mu.Unlock()
+			return false
+		}
+	}
+}
+
 // intake is one put as it is kept here. It is for one goroutine.
 type intake struct {
 	k     *keeper
@@ -217,6 +284,11 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	if err != nil {
 		return 0, 0, err
 	}
+	if sealed { // what was put before last was compared by Put
+		if sealed, err = store.Verify(ctx, last); err != nil {
+			return 0, 0, err
+		}
+	}
 	if sealed {
 		n.k.opts.Guards.Found(root)
 		return bytes, blocks, nil
@@ -245,18 +317,14 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	return bytes, blocks, err
 }
 
-// letGo drops what is not under the root's owner. What is left of it goes with the
-// next start.
+// letGo drops what is not under the root's owner. What a crash leaves of it goes with
+// the next start.
 func (n *intake) letGo() {
 	if !n.wrote {
 		return
 	}
 	n.wrote = false
-	n.k.work.Go(func() {
-		if err := n.k.opts.Blocks.Drop(context.Background(), n.owner); err != nil {
-			n.k.opts.Logger.Warn("blocks of a put not dropped", "owner", n.owner, "err", err)
-		}
-	})
+	n.k.work.Go(func() { n.k.drop(n.owner) })
 }
 
 // renew implements dest.

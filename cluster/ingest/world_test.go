@@ -91,11 +91,22 @@ func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.take(owner, blks)
+	return nil
+}
+
+// take stores blocks; one that other owners have is one with theirs.
+func (s *store) take(owner string, blks []block.Block) {
 	for _, b := range blks {
-		s.under(owner)[b.Cid()] = own(b)
+		good := own(b)
+		s.under(owner)[b.Cid()] = good
+		for _, of := range s.owners {
+			if of[b.Cid()] != nil {
+				of[b.Cid()] = good
+			}
+		}
 		s.puts++
 	}
-	return nil
 }
 
 func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) (bool, error) {
@@ -105,12 +116,41 @@ func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range blks {
-		s.under(owner)[b.Cid()] = own(b)
-		s.puts++
-	}
+	s.take(owner, blks)
 	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
 	return hidden, nil
+}
+
+// rot makes a stored block another one, with the same name.
+func (s *store) rot(c cid.Cid) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, blks := range s.owners {
+		if b := blks[c]; b != nil && len(b.RawData()) > 0 {
+			bad := bytes.Clone(b.RawData())
+			bad[len(bad)/2] ^= 1
+			blks[c], _ = block.NewBlockWithCid(bad, c)
+		}
+	}
+}
+
+func (s *store) Verify(ctx context.Context, blks []block.Block) (all bool, err error) {
+	if err := s.enter(ctx, "verify", ""); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all = true
+	for _, b := range blks {
+		here := false
+		for _, of := range s.owners {
+			if got := of[b.Cid()]; got != nil {
+				here = bytes.Equal(got.RawData(), b.RawData())
+			}
+		}
+		all = all && here
+	}
+	return all, nil
 }
 
 func (s *store) private(owner string) bool { return s.judge != nil && s.judge(owner) }

@@ -312,6 +312,11 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	if s.err != nil {
 		d.t.opts.Logger.ErrorContext(ctx, "blocks not dropped", "root", e.root, "err", s.err)
 	}
+	if s.whole {
+		e.verify = true
+		d.look(ctx, view, e)
+		return
+	}
 	if s.guarded {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
 			if e.verify {

@@ -176,6 +176,69 @@ func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
 	})
 }
 
+// The parts of a fetch that was given up wait for their drop when a put of the same
+// content comes: it makes them whole, is committed, and its guard is over when the
+// sweeper gets to them. They are no parts any more.
+func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		object bool // an object names it after the put
+		fail   bool // the block store does not tell what there is at first
+	}{
+		{"an object names it", true, false},
+		{"the block store fails", true, true},
+		{"nobody wants it then", false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
+				w.guards = NewGuards()
+				w.guards.Fenced()
+				slow := make(chan struct{})
+				w.store.dropping = func(owner string) {
+					if owner != Owner(key(1)) {
+						<-slow
+					}
+				}
+				for n := range 2 * dropsAtOnce { // what the first audit finds takes all slots
+					w.seal(10 + n)
+				}
+				w.net.set(key(1), vanishes(3))
+				w.start()
+				defer w.stop()
+				w.pass(time.Second)
+				pin := w.pin(1, self, other)
+				w.pass(time.Minute) // three attempts fail
+				if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+					t.Fatal(err)
+				}
+				w.seal(1)
+				w.guards.Sealed(key(1), false)
+				if tc.object {
+					w.object(b, 1, self)
+				} else {
+					w.unpin(pin)
+				}
+				w.pass(time.Second)
+				w.guards.End(key(1))
+				w.pass(2 * guardLinger)
+				w.wantSealed(1, true)
+				if tc.fail {
+					w.store.setFail(errors.New("disk"))
+				}
+				close(slow)
+				w.pass(time.Second)
+				w.store.setFail(nil)
+				w.pass(10 * time.Minute)
+				w.wantSealed(1, tc.object)
+				if tc.object {
+					w.wantPhase(1, state.Held)
+				}
+				w.wantIdle()
+			})
+		})
+	}
+}
+
 // What is not the normal course is looked at when the guard has ended, and nothing is
 // taken for hidden that may not be.
 func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {

@@ -20,15 +20,21 @@ func shelf(t *testing.T, limits Limits, fn func(w *world, b state.Bucket)) {
 	t.Helper()
 	bubble(t, limits, func(w *world) {
 		w.state.Apply(w, &state.RaiseLevel{Level: GuardLevel})
-		w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
-		view, release := w.state.State.LocalView()
-		defer release()
-		b, err := view.Bucket(clustertest.Operator, bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fn(w, b)
+		fn(w, w.bucket())
 	})
+}
+
+// bucket makes a bucket.
+func (w *world) bucket() state.Bucket {
+	w.Helper()
+	w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
+	view, release := w.state.State.LocalView()
+	defer release()
+	b, err := view.Bucket(clustertest.Operator, bucket)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return b
 }
 
 // object names root n, which some nodes hold and self is to keep.

@@ -26,7 +26,7 @@ const (
 // keep them: those on members that have been down for too long, on nodes that
 // have left, and those with fewer copies than there could be. It also has roots
 // judged anew whose status, or mark as short of holders, is from a time with
-// more or fewer members. Roots that are not
+// more or fewer members, and takes copies back that are more than there should be. Roots that are not
 // pinned yet do not wait for a member that is down at all: there is nothing of
 // them to lose. Zero numbers and durations take the defaults; the other fields
 // are required.
@@ -48,6 +48,13 @@ type Repairer struct {
 	// Of the last pass that left nothing to do; Run's.
 	last  topology
 	short uint64 // roots short of holders then
+
+	// A surplus of copies is from a put while it was not known who else holds the content
+	// still. It is left alone until a member that was down then is known to be: by
+	// entries up to aged, which the state had Every ago.
+	aged   uint64
+	looked time.Time // at index
+	index  uint64
 }
 
 // topology is what decides where roots can be.
@@ -57,6 +64,9 @@ type topology struct {
 	gone        []state.NodeID // of the members, down for too long
 	down        []state.NodeID // of the members, down now, while pins wait
 }
+
+// full is the number of copies that a root should have.
+func (t *topology) full() int { return min(t.replication, len(t.members)) }
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
 
@@ -119,18 +129,22 @@ func (r *Repairer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if now.equal(&r.last) && (short == 0 || short == r.short) {
-		return nil
+	roots := state.View.Roots
+	unchanged := now.equal(&r.last) && (short == 0 || short == r.short)
+	if unchanged {
+		roots = state.View.Surplus
 	}
 	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
-		r.Logger.WarnContext(ctx, "no repair while half of the members are down", "down", len(now.gone))
+		if !unchanged {
+			r.Logger.WarnContext(ctx, "no repair while half of the members are down", "down", len(now.gone))
+		}
 		return nil
 	}
-	placed, pending, err := r.place(ctx, &now)
+	placed, pending, err := r.place(ctx, &now, roots)
 	if placed > 0 {
 		r.Logger.InfoContext(ctx, "roots placed anew", "roots", placed, "pending", pending, "gone", len(now.gone))
 	}
-	if err != nil {
+	if err != nil || unchanged {
 		return err
 	}
 	r.last, r.short = now, short
@@ -143,6 +157,9 @@ func (r *Repairer) pass(ctx context.Context) error {
 func (r *Repairer) topology() (t topology, short uint64, err error) {
 	view, release := r.State.LocalView()
 	defer release()
+	if at := r.Now(); at.Sub(r.looked) >= r.Every {
+		r.aged, r.looked, r.index = r.index, at, view.Index()
+	}
 	c, err := view.Cluster()
 	if err != nil {
 		return t, 0, wrap("read cluster", err)
@@ -173,12 +190,15 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	return t, short, nil
 }
 
-// place pages through all roots and places those anew that need it. pending
-// counts the roots that a later pass has to look at again.
-func (r *Repairer) place(ctx context.Context, now *topology) (placed, pending int, err error) {
+// roots reads roots from one on.
+type roots func(view state.View, from state.RootKey, fn func(state.Root) (more bool, err error)) error
+
+// place pages through roots and places those anew that need it. pending counts
+// those that a later pass has to look at again.
+func (r *Repairer) place(ctx context.Context, now *topology, all roots) (placed, pending int, err error) {
 	var from state.RootKey
 	for {
-		batch, wait, next, err := r.page(from, now)
+		batch, wait, next, err := r.page(from, now, all)
 		if err != nil {
 			return placed, pending, err
 		}
@@ -215,7 +235,7 @@ func (r *Repairer) rest(ctx context.Context, roots int) bool {
 }
 
 // page reads roots until it has a batch or a page of them.
-func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placement, pending int, next state.RootKey, err error) {
+func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch []state.Placement, pending int, next state.RootKey, err error) {
 	view, release := r.State.LocalView()
 	defer release()
 	need, err := view.Need()
@@ -223,13 +243,21 @@ func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placem
 		return nil, 0, "", wrap("read cluster", err)
 	}
 	read := 0
-	err = view.Roots(from, func(root state.Root) (bool, error) {
+	err = all(view, from, func(root state.Root) (bool, error) {
 		if read == pageRoots || len(batch) == placeBatch {
 			next = root.Key
 			return false, nil
 		}
 		read++
 		if root.Status == state.Failed {
+			return true, nil
+		}
+		since, err := view.SurplusSince(root.Key)
+		if err != nil {
+			return false, err
+		}
+		if since > r.aged {
+			pending++
 			return true, nil
 		}
 		nodes, whole := r.allocation(&root, now)
@@ -241,7 +269,7 @@ func (r *Repairer) page(from state.RootKey, now *topology) (batch []state.Placem
 			if err != nil {
 				return false, err
 			}
-			if stale { // to be placed where it is has it judged
+			if stale || since > 0 && len(root.Copies) <= now.full() { // to be placed where it is has it judged
 				nodes = root.Nodes()
 			}
 		}
@@ -262,8 +290,11 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 	if root.Status != state.Pinned {
 		return held >= need, nil
 	}
+	if root.Late && held >= need {
+		return true, nil
+	}
 	marked, err := view.IsShort(root.Key)
-	return marked != (held < min(now.replication, len(now.members))), err
+	return marked != (held < now.full()), err
 }
 
 // allocation returns where a root is to be kept, nil when it may stay as it is.
@@ -288,7 +319,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 			}
 		}
 	}
-	target, full := min(now.replication, len(now.members)-len(without)), min(now.replication, len(now.members))
+	target, full := min(now.replication, len(now.members)-len(without)), now.full()
 	lacking := live < target || strangers > 0
 	surplus := len(root.Copies) > full && held >= full
 	if !lacking && !surplus {

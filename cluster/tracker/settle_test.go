@@ -165,16 +165,22 @@ func (r *repairs) rise(n state.NodeID) {
 func repairWorld(t *testing.T, members []state.NodeID, fn func(r *repairs)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members(members...), Replication: 3, WriteCopies: 2})
-		r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}}
-		repairer := &Repairer{
-			Self: self, State: r.state, Watch: st.Watch, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-			DownSince: r.downSince,
-			Place:     r.choose,
-		}
+		r, repairer := newRepairs(t, members)
 		defer running(r.world, repairer.Run)()
 		fn(r)
 	})
+}
+
+// newRepairs returns a repairer that does not run.
+func newRepairs(t *testing.T, members []state.NodeID) (*repairs, *Repairer) {
+	t.Helper()
+	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members(members...), Replication: 3, WriteCopies: 2})
+	r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}}
+	return r, &Repairer{
+		Self: self, State: r.state, Watch: st.Watch, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		DownSince: r.downSince,
+		Place:     r.choose,
+	}
 }
 
 // choose keeps the copies on nodes that are up and adds others in order.
@@ -390,6 +396,60 @@ func TestRepairKeepsToItsRate(t *testing.T) {
 			r.Fatalf("%d of %d roots placed", n, roots)
 		}
 	})
+}
+
+// Content is put again on other nodes than those that held it. All keep it until it can
+// be known who is up; then repair takes back what is too much, from those that are down
+// first, though nothing else has changed.
+func TestASurplusOfAPutIsTakenBackLater(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
+		r.pass(10 * time.Minute) // there is nothing to repair, and no reason for a pass
+		b := r.bucket()
+		r.object(b, 1, "a", "b")
+		r.pass(2*DefaultRepairEvery + time.Second)
+		r.held(1, "c") // where the repairer has placed the third
+		r.wantOn(1, "a", "b", "c")
+		r.object(b, 1, "d", "e")
+		r.wantOn(1, "a", "b", "c", "d", "e")
+		r.fall("a")
+		r.fall("b")
+		r.pass(DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "c", "d", "e")
+		r.pass(DefaultRepairEvery)
+		r.wantOn(1, "c", "d", "e")
+	})
+}
+
+// What is no surplus any more, since there are more members, is marked no more.
+func TestTheMarkOfASurplusEndsWithIt(t *testing.T) {
+	r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c"})
+	orDefault(&repairer.Rate, DefaultRepairRate)
+	r.pin(1, "a", "b", "c")
+	r.held(1, "c")
+	r.state.Apply(r, &state.RemoveNode{ID: "c"})
+	r.object(r.bucket(), 1, "a", "b")
+	r.state.Apply(r, &state.JoinNode{Node: state.Node{ID: "c", Level: state.NewestLevel}})
+	marked := func() uint64 {
+		view, release := r.state.State.LocalView()
+		defer release()
+		since, err := view.SurplusSince(key(1))
+		if err != nil {
+			r.Fatal(err)
+		}
+		return since
+	}
+	if marked() == 0 {
+		r.Fatal("with three copies in a cluster of two there is no surplus")
+	}
+	for range 3 {
+		if err := repairer.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.wantOn(1, "a", "b", "c")
+	}
+	if since := marked(); since != 0 {
+		r.Errorf("with three copies in a cluster of three there is a surplus since %d", since)
+	}
 }
 
 func TestAllocation(t *testing.T) {

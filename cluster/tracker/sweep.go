@@ -22,10 +22,11 @@ const (
 // read after the wish arose, does not want it here.
 type sweep struct {
 	root    state.RootKey
-	partial bool // never complete, and the dispatcher lets nobody complete it
+	partial bool // not complete as the wish arose; a put may have completed it since
 
 	dropped bool  // of the answer
 	guarded bool  // of the answer: not dropped, for there is or was a guard
+	whole   bool  // of the answer: not dropped, for it is no part any more, or that is not known
 	err     error // of the answer
 }
 
@@ -89,14 +90,29 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			work.Go(func() {
 				defer func() { <-slots }()
 				if s.guarded = !t.guards.drop(s.root); !s.guarded {
-					s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
-					s.dropped = s.err == nil
+					t.drop(ctx, &s)
 					t.guards.dropped(s.root)
 				}
 				t.answer(ctx, s)
 			})
 		}
 	}
+}
+
+// drop drops what nobody can guard meanwhile, so that nobody but a fetch, of which
+// there is none, can complete it either.
+func (t *Tracker) drop(ctx context.Context, s *sweep) {
+	if s.partial {
+		var err error
+		if s.whole, _, _, _, err = t.opts.Blocks.Owner(ctx, Owner(s.root)); err != nil {
+			s.whole = true // the dispatcher asks again, and puts it off
+		}
+		if s.whole {
+			return
+		}
+	}
+	s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
+	s.dropped = s.err == nil
 }
 
 func (t *Tracker) answer(ctx context.Context, s sweep) {

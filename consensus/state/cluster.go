@@ -39,6 +39,17 @@ func (v *Cluster) need(members uint64) int {
 	return max(1, min(int(v.WriteCopies), int(min(members, MaxNodes))))
 }
 
+// copiesIn returns how many holders a root has to have, and how many copies it should
+// have, with the members that there are.
+func copiesIn(r Reader) (need, full int, err error) {
+	cl, err := cluster(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	members, err := counter(r, nodeCount)
+	return cl.need(members), min(int(cl.Replication), int(min(members, MaxNodes))), err
+}
+
 var clusterKey = metaKey("cluster")
 
 func cluster(r Reader) (*Cluster, error) {

@@ -35,7 +35,7 @@ func (m *machine) check() {
 	m.wantCharges(want, pins, roots, links)
 
 	for _, table := range []byte{
-		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableGuard, tableMeta, tableCharge, tableArrived,
+		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tablePartSums, tableUnhashed,
 	} {
@@ -139,7 +139,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 					continue
 				}
 				attached, _ := has(m, attachedKey(p, r.Key))
-				holds, stored = holds || attached, stored || attached && p.Status == Pinned
+				holds, stored = holds || attached, stored || attached && (p.Status == Pinned || r.Late)
 			}
 			c := charge{Bytes: arrived}
 			if stored {
@@ -295,7 +295,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		settling, _ := has(m, settlingKey(k))
-		if p.Status != root.Status && !settling {
+		if p.Status != root.Status && !settling && (!root.Late || p.Status == Failed) {
 			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
 		}
 		if root.Status == Failed && !settling {
@@ -309,7 +309,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		if len(guarded) > 0 && (r.Status == Pinned || r.Status == Failed) {
+		if len(guarded) > 0 && r.settled() {
 			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(guarded))
 		}
 		for _, old := range guarded {
@@ -348,6 +348,12 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			if c.Phase == Held {
 				bump(m.t, want, heldKey(c.Node), 1)
 			}
+		}
+		if r.Late && r.Status != Pinned {
+			m.t.Errorf("root %s is %s, and pins are late", r.Key, r.Status)
+		}
+		if since, surplus, _ := m.Get(surplusKey(r.Key)); surplus {
+			set(m.t, want, surplusKey(r.Key), since)
 		}
 		if short, _ := has(m, shortKey(r.Key)); short {
 			set(m.t, want, shortKey(r.Key), nil)

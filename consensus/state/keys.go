@@ -21,6 +21,7 @@ const (
 	tableWanted      = 'W' // node, root -> phase of the copy
 	tableSettling    = 'S' // root -> -
 	tableShort       = 'U' // root pinned with fewer holders than allocations -> -
+	tableSurplus     = 'Z' // root with more copies than it should have -> index of the put that is why
 	tableNode        = 'N' // node -> Node
 	tableTicket      = 'T' // ticket -> Ticket
 	tableMeta        = 'M' // name -> cluster record, counters

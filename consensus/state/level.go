@@ -18,7 +18,7 @@ import (
 // RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
 // CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
 // brought buckets, objects with their versions and hashes, uploads, CORS rules and
-// fences with all their commands, and the links of roots.
+// fences with all their commands, the links of roots, and pins that are late.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

@@ -86,6 +86,9 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	linked.Links, linked.Public = 300, 299
 	add("root-1", root.Code)
 	add("root-2", linked.Code)
+	late := linked
+	late.Late = true
+	add("root-3", late.Code)
 	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
 	tags := []Tag{{"b", "1"}, {"a", ""}}
 	blake3 := append(make([]byte, Blake3Bytes-1), 7)

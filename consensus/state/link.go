@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,8 @@ type linking struct {
 	// What judge found.
 	was     *Root
 	holders []NodeID // that count
-	full    int      // holders that content should have; only where it is not pinned yet
+	need    int      // holders that content has to have
+	full    int      // copies that it should have
 }
 
 // judge finds everything that can be wrong with the change, before a write.
@@ -52,20 +54,16 @@ func (l *linking) judge(tx Tx) error {
 	if l.holders, err = holders(tx, l.content.Held); err != nil {
 		return err
 	}
+	if l.need, l.full, err = copiesIn(tx); err != nil {
+		return err
+	}
+	// Also of what is pinned already: who holds it by its record may be down for good,
+	// or has just lost it.
+	if len(l.holders) < l.need {
+		return Errorf(CodeConflict, "the content is not kept by enough nodes any more")
+	}
 	if l.was != nil && l.was.Status == Pinned {
 		return l.afford(tx, l.was.Size)
-	}
-	cl, err := cluster(tx)
-	if err != nil {
-		return err
-	}
-	members, err := counter(tx, nodeCount)
-	if err != nil {
-		return err
-	}
-	l.full = min(int(cl.Replication), int(members))
-	if len(l.holders) < cl.need(members) {
-		return Errorf(CodeConflict, "the content is not kept by enough nodes any more")
 	}
 	return l.afford(tx, l.content.Bytes)
 }
@@ -227,7 +225,7 @@ func (l *linking) found(tx Tx, e *entry) error {
 	if err != nil {
 		return err
 	}
-	if err := l.hold(tx, root, nodes); err != nil {
+	if err := l.hold(tx, root, nodes, e); err != nil {
 		return err
 	}
 	if err := l.charge(tx, root.Size); err != nil {
@@ -255,7 +253,7 @@ func (l *linking) finish(tx Tx, e *entry) error {
 	}
 	root.Size, root.Blocks = l.content.Bytes, l.content.Blocks
 	root.link(l.public)
-	if err := l.hold(tx, root, root.Nodes()); err != nil {
+	if err := l.hold(tx, root, root.Nodes(), e); err != nil {
 		return err
 	}
 	if err := l.charge(tx, root.Size); err != nil {
@@ -265,8 +263,8 @@ func (l *linking) finish(tx Tx, e *entry) error {
 }
 
 // hold allocates a root to its holders and to nodes, MaxCopies of them: what is
-// held before what is not.
-func (l *linking) hold(tx Tx, root *Root, nodes []NodeID) error {
+// held before what is not. Repair takes copies back that are more than there should be.
+func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	keep := slices.Clone(l.holders)
 	for _, held := range []bool{true, false} {
 		for _, n := range nodes {
@@ -279,8 +277,13 @@ func (l *linking) hold(tx Tx, root *Root, nodes []NodeID) error {
 	if err := allocate(tx, root, keep); err != nil {
 		return err
 	}
-	_, err := l.held(tx, root)
-	return err
+	if _, err := l.held(tx, root); err != nil {
+		return err
+	}
+	if len(root.Copies) <= l.full {
+		return nil
+	}
+	return tx.Set(surplusKey(root.Key), binary.BigEndian.AppendUint64(nil, e.index))
 }
 
 // held notes who has the content, and that those who gave up have a source now.
@@ -306,7 +309,9 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	return changed, nil
 }
 
-// join adds a link to what is pinned. Where it is kept stays as it is.
+// join adds a link to what is pinned. Where it is kept stays as it is if that is where
+// enough of those are who hold it now. If not, they all keep it: of the others nobody
+// knows whether they have it still.
 func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
 	private := root.Private()
@@ -316,6 +321,13 @@ func (l *linking) join(tx Tx, e *entry) error {
 	if err := l.charge(tx, root.Size); err != nil {
 		return err
 	}
+	if l.content != nil && l.known() < l.need {
+		e.fx.touch(root) // a node that loses it
+		if err := l.hold(tx, root, root.Nodes(), e); err != nil {
+			return err
+		}
+		return rejudge(tx, root, e)
+	}
 	changed, err := l.held(tx, root)
 	if err != nil {
 		return err
@@ -324,6 +336,16 @@ func (l *linking) join(tx Tx, e *entry) error {
 		return rejudge(tx, root, e)
 	}
 	return put(tx, rootKey(root.Key), root)
+}
+
+// known counts the holders that are told to keep the content already.
+func (l *linking) known() (n int) {
+	for _, h := range l.holders {
+		if l.was.Copy(h) != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // unlink ends one link; a root that nothing refers to goes away.

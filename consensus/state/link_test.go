@@ -13,17 +13,17 @@ func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
 		name string
 		held []Holding
 		want error
-		// In the end: n2 and n3 hold it too where the put is refused at first.
+		// In the end: n2 and n3 hold it where the put is refused.
 		holders []NodeID
 	}{
 		{"two members", []Holding{{"n1", 4}, {"n3", 0}}, nil, []NodeID{"n1", "n3"}},
 		{"a later epoch", []Holding{{"n1", 5}, {"n3", 9}}, nil, []NodeID{"n1", "n3"}},
-		{"one", []Holding{{"n1", 4}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
-		{"one twice", []Holding{{"n1", 4}, {"n1", 5}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
+		{"one", []Holding{{"n1", 4}}, ErrConflict, []NodeID{"n2", "n3"}},
+		{"one twice", []Holding{{"n1", 4}, {"n1", 5}}, ErrConflict, []NodeID{"n2", "n3"}},
 		{"nobody", nil, ErrConflict, []NodeID{"n2", "n3"}},
 		{"before the fence", []Holding{{"n1", 3}, {"n3", 0}}, ErrConflict, []NodeID{"n2", "n3"}},
 		{"before and after the fence", []Holding{{"n1", 3}, {"n1", 4}, {"n3", 0}}, nil, []NodeID{"n1", "n3"}},
-		{"a stranger", []Holding{{"n1", 4}, {"n9", 9}}, ErrConflict, []NodeID{"n1", "n2", "n3"}},
+		{"a stranger", []Holding{{"n1", 4}, {"n9", 9}}, ErrConflict, []NodeID{"n2", "n3"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := shelved(t, Unlimited)
@@ -33,10 +33,8 @@ func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
 			put.Content.Held = tc.held
 			if tc.want != nil {
 				s.refused(put, tc.want)
-				s.must(s.putLater("other", "v0", contents[1])) // it is kept now, whoever says so
-				if _, err := s.apply(put); err != nil {
-					t.Errorf("with content that is kept: %v", err)
-				}
+				s.must(s.putLater("other", "v0", contents[1]))
+				s.refused(put, tc.want) // also where it is kept: whether it still is nobody has said
 			} else {
 				s.must(put)
 			}
@@ -164,26 +162,103 @@ func TestAPutFindsRoomAmongTheMostCopies(t *testing.T) {
 	}
 }
 
-func TestWhatIsPinnedStaysWhereItIs(t *testing.T) {
-	s := shelved(t, Unlimited)
-	root := rootOf(t, contents[1])
-	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: []NodeID{"n1", "n2", "n3"}})
-	s.hold(root)
-	s.must(&JoinNode{Node: Node{ID: "n4", Level: NewestLevel}})
-	put := s.putOf("k", "v1", contents[1])
-	fenced, err := s.view().FenceOf("n4")
+// joined makes a node a member and returns its word that it holds something.
+func (s *shelf) joined(n NodeID) Holding {
+	s.t.Helper()
+	s.must(&JoinNode{Node: Node{ID: n, Level: NewestLevel}})
+	epoch, err := s.view().FenceOf(n)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	put.Content.Held = []Holding{{"n3", 0}, {"n4", fenced}}
+	return Holding{n, epoch}
+}
+
+// Content that is put again is on record where enough nodes say that they hold it now:
+// who held it before may be down for good, or may have just lost it.
+func TestAPutOfWhatIsPinnedIsKeptByWhoHoldsItNow(t *testing.T) {
+	type nodes = []NodeID
+	for _, tc := range []struct {
+		name    string
+		lost    nodes // of n1 to n3, which held it
+		held    nodes // by the put
+		want    nodes // that hold it in the end
+		kept    nodes // that are to keep it in the end
+		surplus bool
+	}{
+		{"enough of them held it", nil, nodes{"n1", "n3", "n4"}, nodes{"n1", "n2", "n3"}, nodes{"n1", "n2", "n3"}, false},
+		{"one of them held it", nil, nodes{"n3", "n4"}, nodes{"n1", "n2", "n3", "n4"}, nodes{"n1", "n2", "n3", "n4"}, true},
+		{"none of them held it", nil, nodes{"n4", "n5"}, nodes{"n1", "n2", "n3", "n4", "n5"}, nodes{"n1", "n2", "n3", "n4", "n5"}, true},
+		{"one copy was lost", nodes{"n1"}, nodes{"n4", "n5"}, nodes{"n2", "n3", "n4", "n5"}, nodes{"n1", "n2", "n3", "n4", "n5"}, true},
+		{"all copies were lost", nodes{"n1", "n2", "n3"}, nodes{"n4", "n5"}, nodes{"n4", "n5"}, nodes{"n1", "n2", "n3", "n4", "n5"}, true},
+		{"they are back where they were", nodes{"n1", "n2", "n3"}, nodes{"n1", "n2"}, nodes{"n1", "n2"}, nodes{"n1", "n2", "n3"}, false},
+	} {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, an object names it: %v", tc.name, named), func(t *testing.T) {
+				s := shelved(t, Unlimited)
+				word := map[NodeID]Holding{"n4": s.joined("n4"), "n5": s.joined("n5")}
+				root := rootOf(t, contents[1])
+				if named {
+					s.must(s.putOf("k", "v1", contents[1]))
+				} else {
+					s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: []NodeID{"n1", "n2", "n3"}})
+				}
+				s.hold(root)
+				s.report("n3", root, Held, "")
+				for _, n := range tc.lost {
+					s.report(n, root, Assigned, "the disk is gone")
+				}
+				put := s.putOf("again", "v2", contents[1])
+				put.Content.Held = nil
+				for _, n := range tc.held {
+					put.Content.Held = append(put.Content.Held, Holding{n, word[n].Epoch})
+				}
+				s.must(put)
+				s.check()
+				r, err := s.view().Root(root)
+				if err != nil {
+					t.Fatal(err)
+				}
+				held := slices.DeleteFunc(r.Nodes(), func(n NodeID) bool { return r.Copy(n).Phase != Held })
+				if !slices.Equal(held, tc.want) || !slices.Equal(r.Nodes(), tc.kept) {
+					t.Errorf("%v hold it of %v, want %v of %v", held, r.Nodes(), tc.want, tc.kept)
+				}
+				if short, err := s.view().IsShort(root); short != (len(held) < 3) || err != nil {
+					t.Errorf("held by %d it is short: %v, %v", len(held), short, err)
+				}
+				since, err := s.view().SurplusSince(root)
+				if (since == s.index) != tc.surplus || (since == 0) == tc.surplus || err != nil {
+					t.Errorf("a surplus since %d of %d, %v", since, s.index, err)
+				}
+				s.must(&PlaceRoots{Items: []Placement{{Root: root, Born: r.Born, Nodes: tc.held}}})
+				s.check()
+				if since, err = s.view().SurplusSince(root); since != 0 || err != nil {
+					t.Errorf("of %d copies there is a surplus since %d, %v", len(tc.held), since, err)
+				}
+			})
+		}
+	}
+}
+
+// What is marked for its copies goes with its root.
+func TestTheMarkOfASurplusGoesWithItsRoot(t *testing.T) {
+	s := shelved(t, Unlimited)
+	s.must(s.putOf("k", "v1", contents[1]))
+	put := s.putOf("again", "v2", contents[1])
+	put.Content.Held = []Holding{s.joined("n4"), s.joined("n5")}
 	s.must(put)
-	s.check()
-	r, err := s.view().Root(root)
-	if err != nil || !slices.Equal(r.Nodes(), []NodeID{"n1", "n2", "n3"}) || r.In(Held) != 3 {
-		t.Errorf("%+v, %v", r, err)
+	var marked []RootKey
+	collect := func(r Root) (bool, error) { marked = append(marked, r.Key); return true, nil }
+	root := rootOf(t, contents[1])
+	if err := s.view().Surplus("", collect); err != nil || !slices.Equal(marked, []RootKey{root}) {
+		t.Errorf("marked are %v, %v", marked, err)
 	}
-	if short, err := s.view().IsShort(root); short || err != nil {
-		t.Errorf("with three copies it is short: %v, %v", short, err)
+	if err := s.view().Surplus(root+"x", collect); err != nil || len(marked) != 1 {
+		t.Errorf("after it %v, %v", marked, err)
+	}
+	s.must(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: []string{"k", "again"}})
+	s.check()
+	if s.kept(root) || len(s.rows(tableSurplus)) != 0 {
+		t.Errorf("left are %v", s.rows(tableSurplus))
 	}
 }
 

@@ -366,7 +366,7 @@ func addPin(tx Tx, p *Pin, c cid.Cid, nodes []NodeID, e *entry) error {
 	if err != nil {
 		return err
 	}
-	p.Status, p.Detail = root.Status, ""
+	p.Status, p.Detail = root.pins(), ""
 	if p.Status == Failed {
 		p.Detail = root.Detail
 	}

@@ -143,11 +143,23 @@ func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
 		if err := allocate(tx, root, nodes); err != nil {
 			return Result{}, err
 		}
+		if err := unmarkSurplus(tx, root); err != nil {
+			return Result{}, err
+		}
 		if err := rejudge(tx, root, e); err != nil {
 			return Result{}, err
 		}
 	}
 	return Result{}, nil
+}
+
+// unmarkSurplus notes that a root has no more copies than it should have.
+func unmarkSurplus(tx Tx, root *Root) error {
+	_, full, err := copiesIn(tx)
+	if err != nil || len(root.Copies) > full {
+		return err
+	}
+	return tx.Delete(surplusKey(root.Key))
 }
 
 // SettleRoots goes on moving pins to the status of their roots.

@@ -81,19 +81,27 @@ type Root struct {
 	Guards  uint64 // roots that replace this one and are not settled yet
 	Size    uint64 // bytes of the DAG's blocks; 0 until a copy is held
 	Blocks  uint64
-	Status  Status // what the attached pins have, or are being moved to
+	Status  Status // what the attached pins have, or are being moved to; but see Late
 	Detail  string // why it failed
 	Copies  []Copy // by node
 	Origins []string
 	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
 	Public  uint64 // links that count as public
+	// Late says that pins may have come to a pinned root while fewer nodes held it than
+	// make one pinned. They are pinning until as many do.
+	Late bool
 }
 
 // Code implements the record's form. Version 2 is written only where there are
-// links: before the cluster has level 3, members may read version 1 only.
+// links: before the cluster has level 3, members may read version 1 only. Version 3 is
+// written only where pins are late.
 func (v *Root) Code(c *codec.Coder) {
-	version := uint64(2)
-	if !c.Decoding() && v.Links == 0 {
+	version := uint64(3)
+	switch {
+	case c.Decoding() || v.Late:
+	case v.Links > 0:
+		version = 2
+	default:
 		version = 1
 	}
 	version = c.Version(version)
@@ -110,6 +118,9 @@ func (v *Root) Code(c *codec.Coder) {
 	if version >= 2 {
 		codec.Uint(c, &v.Links)
 		codec.Uint(c, &v.Public)
+	}
+	if version >= 3 {
+		codec.Bool(c, &v.Late)
 	}
 }
 
@@ -163,11 +174,25 @@ func (v *Root) judge(need int) Status {
 	return Queued
 }
 
+// settled tells whether nobody waits for the root any more.
+func (v *Root) settled() bool {
+	return v.Status == Failed || v.Status == Pinned && !v.Late
+}
+
+// pins is the status that a pin has which comes to the root.
+func (v *Root) pins() Status {
+	if v.Status == Pinned && v.Late {
+		return Pinning
+	}
+	return v.Status
+}
+
 func rootKey(k RootKey) key     { return part(table(tableRoot), k) }
 func attachedTo(k RootKey) key  { return part(table(tableAttached), k) }
 func wantedOn(n NodeID) key     { return part(table(tableWanted), n) }
 func settlingKey(k RootKey) key { return part(table(tableSettling), k) }
 func shortKey(k RootKey) key    { return part(table(tableShort), k) }
+func surplusKey(k RootKey) key  { return part(table(tableSurplus), k) }
 func guardsOf(k RootKey) key    { return part(table(tableGuard), k) }
 func heldKey(n NodeID) key      { return part(metaKey("held/"), n) }
 func wantedCount(n NodeID) key  { return part(metaKey("wanted/"), n) }
@@ -216,6 +241,10 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 				return nil, err
 			}
 		}
+	case root.Status == Pinned && !root.Late:
+		if root.Late, err = lacking(tx, root); err != nil {
+			return nil, err
+		}
 	}
 	if root.Status != Failed { // a failed root is on its way out: nothing holds on to it
 		root.Refs++
@@ -234,6 +263,17 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		return nil, err
 	}
 	return root, bill(tx, p.Account, root)
+}
+
+// lacking tells whether a pinned root was lost since, or most of its copies were. Below
+// level 3 members do not ask.
+func lacking(r Reader, root *Root) (bool, error) {
+	need, _, err := copiesIn(r)
+	if err != nil || root.In(Held) >= need {
+		return false, err
+	}
+	level, err := levelOf(r)
+	return level >= 3, err
 }
 
 // allocate sets where a root is kept. Copies that stay keep their phase.
@@ -307,14 +347,14 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 // itself, so chains of replacements do not grow.
 func guardOld(tx Tx, old *Root, guard RootKey) error {
 	g, err := get[Root](tx, rootKey(guard))
-	if err != nil || g == nil || g.Status == Pinned || g.Status == Failed {
+	if err != nil || g == nil || g.settled() {
 		return err
 	}
 	guarded, err := guardedBy(tx, guard)
 	if err != nil {
 		return err
 	}
-	if old.Status == Pinned {
+	if old.Status == Pinned && !old.Late {
 		if slices.Contains(guarded, old.Key) || len(guarded) >= MaxGuards {
 			return nil
 		}
@@ -396,12 +436,12 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	if err := markShort(tx, root.Key, false); err != nil {
 		return err
 	}
-	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key), arrivedKey(root.Key)} {
+	for _, k := range []key{rootKey(root.Key), settlingKey(root.Key), arrivedKey(root.Key), surplusKey(root.Key)} {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
 	}
-	if root.Status == Pinned {
+	if root.Status == Pinned && !root.Late {
 		return nil // it let go of what it replaced when it became so
 	}
 	return releaseGuards(tx, root.Key, e)
@@ -427,20 +467,17 @@ func markShort(tx Tx, k RootKey, short bool) error {
 
 // rejudge writes a root whose copies have changed, and moves its pins along.
 func rejudge(tx Tx, root *Root, e *entry) error {
-	cl, err := cluster(tx)
+	need, full, err := copiesIn(tx)
 	if err != nil {
 		return err
 	}
-	members, err := counter(tx, nodeCount)
-	if err != nil {
-		return err
-	}
-	was := root.Status
-	root.Status = root.judge(cl.need(members))
+	was, late := root.Status, root.Late
+	root.Status = root.judge(need)
+	root.Late = root.Late && root.Status == Pinned && root.In(Held) < need
 	if root.Status == Failed {
 		root.Detail = failure(root)
 	}
-	short := root.Status == Pinned && root.In(Held) < min(int(cl.Replication), int(members))
+	short := root.Status == Pinned && root.In(Held) < full
 	if err := markShort(tx, root.Key, short); err != nil {
 		return err
 	}
@@ -448,13 +485,13 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	if err := put(tx, rootKey(root.Key), root); err != nil {
 		return err
 	}
-	if root.Status == was {
+	if root.Status == was && root.Late == late {
 		return nil
 	}
 	if err := tx.Set(settlingKey(root.Key), nil); err != nil {
 		return err
 	}
-	if root.Status == Pinned || root.Status == Failed {
+	if root.settled() {
 		if err := tx.Delete(arrivedKey(root.Key)); err != nil {
 			return err
 		}
@@ -557,7 +594,8 @@ func settle(tx Tx, k RootKey, e *entry) error {
 				continue
 			}
 		}
-		if p.Status != root.Status {
+		// Whose turn comes while others are late is late too: they are pinned together.
+		if p.Status != root.Status && !root.Late {
 			if err := movePin(tx, p, root.Status, root.Detail); err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -80,15 +81,8 @@ func (v View) Root(k RootKey) (Root, error) {
 
 // Need is the number of holders that makes a root pinned.
 func (v View) Need() (int, error) {
-	c, err := cluster(v.r)
-	if err != nil {
-		return 0, err
-	}
-	members, err := counter(v.r, nodeCount)
-	if err != nil {
-		return 0, err
-	}
-	return c.need(members), nil
+	need, _, err := copiesIn(v.r)
+	return need, err
 }
 
 // AttachedAccounts returns up to limit accounts that have pins attached to a root, or
@@ -180,6 +174,31 @@ func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSett
 // have. The mark is as old as the last change of the root: another number of
 // members does not move it.
 func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
+
+// Surplus calls fn for the roots, from one on, that got more copies than they should
+// have when somebody who held them was put on record, in the order of their keys.
+func (v View) Surplus(from RootKey, fn func(Root) (more bool, err error)) error {
+	prefix := table(tableSurplus)
+	lower := prefix
+	if from != "" {
+		lower = surplusKey(from)
+	}
+	return v.r.Scan(lower, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		at, _, err := readPart[RootKey](k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		root, err := v.Root(at)
+		if err != nil {
+			return false, fmt.Errorf("state: root %s is marked for its copies: %w", at, err)
+		}
+		return fn(root)
+	})
+}
+
+// SurplusSince is the index of the entry that gave a root more copies than it should
+// have; 0: there is none.
+func (v View) SurplusSince(k RootKey) (uint64, error) { return counter(v.r, surplusKey(k)) }
 
 // Short returns up to limit pinned roots with fewer holders than they should have.
 func (v View) Short(limit int) ([]RootKey, error) { return v.marked(tableShort, limit) }

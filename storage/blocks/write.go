@@ -93,8 +93,8 @@ func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 }
 
 // Put stores blks and references them in the name of owner. On return all are
-// durable and readable. Blocks that are here already are only referenced, and
-// those with an identity hash need no storing. Every hash is checked first, or
+// durable and readable. Blocks that are here already are compared, and only referenced
+// if they are good; those with an identity hash need no storing. Every hash is checked first, or
 // was checked where a block says HashChecked, so a bad block means that nothing
 // was stored; on any other error some may be.
 func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
@@ -108,7 +108,7 @@ func (s *Store) PutCold(ctx context.Context, owner string, blks []blocks.Block) 
 }
 
 func (s *Store) put(ctx context.Context, owner string, blks []blocks.Block, cold bool) error {
-	stored, err := storable(owner, blks)
+	stored, err := s.storable(ctx, owner, blks)
 	if err != nil {
 		return err
 	}
@@ -136,17 +136,17 @@ func putStep(blks []blocks.Block) (n int, bytes int64) {
 // PutAndSeal is Put and Seal, in one step when blks fit into one: what small
 // content takes of the index and of the disk is one transaction then.
 func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
-	stored, err := storable(owner, blks)
-	if err != nil {
-		return err
-	}
-	n, bytes := putStep(stored)
-	if n < len(stored) {
-		if err := s.Put(ctx, owner, stored); err != nil {
+	if n, _ := putStep(blks); n < len(blks) {
+		if err := s.Put(ctx, owner, blks); err != nil {
 			return err
 		}
 		return s.Seal(ctx, owner, sealed)
 	}
+	stored, err := s.storable(ctx, owner, blks)
+	if err != nil {
+		return err
+	}
+	_, bytes := putStep(stored)
 	var inc uint64
 	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
 		inc, err = b.putAndSeal(owner, stored, sealed)
@@ -167,8 +167,9 @@ func (b *batch) putAndSeal(owner string, blks []blocks.Block, sealed Sealed) (in
 	return b.seal(owner, sealed)
 }
 
-// storable checks an owner and its blocks, and returns those that need storing.
-func storable(owner string, blks []blocks.Block) ([]blocks.Block, error) {
+// storable checks an owner and its blocks, and returns those that need storing. What is
+// here of them and is no good is not here from then on.
+func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block) ([]blocks.Block, error) {
 	if err := checkOwner(owner); err != nil {
 		return nil, err
 	}
@@ -180,6 +181,9 @@ func storable(owner string, blks []blocks.Block) ([]blocks.Block, error) {
 		if !isIdentity(b.Cid()) {
 			stored = append(stored, b)
 		}
+	}
+	if _, err := s.Verify(ctx, stored); err != nil {
+		return nil, err
 	}
 	return stored, nil
 }

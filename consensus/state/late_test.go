@@ -1,0 +1,174 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+)
+
+// losing is a machine with pin a of alice on content that n1 to n3 held, and lost but for
+// held of them.
+func losing(t reporter, held int) (*machine, RootKey) {
+	t.Helper()
+	m := rich(t, Unlimited)
+	root := rootOf(t, contents[1])
+	m.must(create(alice, "a", contents[1]))
+	nodes := []NodeID{"n1", "n2", "n3"}
+	for _, n := range nodes {
+		m.report(n, root, Held, "")
+	}
+	for _, n := range nodes[held:] {
+		m.report(n, root, Assigned, "the disk is gone")
+	}
+	return m, root
+}
+
+// Who pinned content before it was lost stays pinned while it is repaired. Who pins it
+// then is told so when it is there.
+func TestAPinOfLostContentIsPinnedWhenItIsBack(t *testing.T) {
+	for held, want := range []string{"pinning", "pinning", "pinned", "pinned"} {
+		t.Run(fmt.Sprintf("%d hold it", held), func(t *testing.T) {
+			m, root := losing(t, held)
+			m.must(create(bob, "b", contents[1]))
+			m.must(create(alice, "c", contents[1]))
+			m.check()
+			statuses := func() string { return m.status(alice, "a") + " " + m.status(bob, "b") + " " + m.status(alice, "c") }
+			if got := statuses(); got != "pinned "+want+" "+want {
+				t.Fatalf("the pins are %s", got)
+			}
+			if q := m.quota(bob); q.Stored != 10 {
+				t.Errorf("%+v", q)
+			}
+			for i, n := range []NodeID{"n3", "n2", "n1"} {
+				m.report(n, root, Held, "")
+				m.check()
+				if i+1+held >= 2 {
+					want = "pinned"
+				}
+				if got := statuses(); got != "pinned "+want+" "+want {
+					t.Fatalf("once %s holds it the pins are %s", n, got)
+				}
+			}
+			for _, n := range []NodeID{"n1", "n2", "n3"} { // it was: what is lost again stays pinned
+				m.report(n, root, Assigned, "")
+				m.check()
+			}
+			if got := statuses(); got != "pinned pinned pinned" {
+				t.Errorf("in the end the pins are %s", got)
+			}
+		})
+	}
+}
+
+func TestAPinOfLostContentFailsWithIt(t *testing.T) {
+	m, root := losing(t, 0)
+	m.must(create(bob, "b", contents[1]))
+	m.giveUp(root, "nobody has it")
+	m.check()
+	if got := m.status(alice, "a") + " " + m.status(bob, "b"); got != "failed failed" || m.kept(root) {
+		t.Errorf("the pins are %s", got)
+	}
+	if q := m.quota(bob); q.Stored != 0 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// More pins than one entry moves, on content that is lost while they are moved: the
+// others wait with those that came late, and all are pinned in the end.
+func TestPinsThatAreMovedWhenContentIsLostAreLateToo(t *testing.T) {
+	const pins = MaxSettle + 5
+	m := rich(t, Unlimited)
+	root := rootOf(t, contents[1])
+	for i := range pins {
+		m.must(create(alice, RequestID(fmt.Sprintf("p%04d", i)), contents[1]))
+	}
+	m.hold(root)
+	if got := m.status(alice, "p0000") + " " + m.status(alice, "p1028"); got != "pinned queued" {
+		t.Fatalf("the first and the last pin are %s", got)
+	}
+	m.report("n1", root, Assigned, "")
+	m.must(create(bob, "late", contents[1]))
+	m.check()
+	settle := func() {
+		for range 3 {
+			m.must(&SettleRoots{Roots: []RootKey{root}})
+			m.check()
+		}
+	}
+	settle()
+	if got := m.status(alice, "p0000") + " " + m.status(alice, "p1028") + " " + m.status(bob, "late"); got != "pinned queued pinning" {
+		t.Errorf("without the content the pins are %s", got)
+	}
+	m.report("n1", root, Held, "")
+	settle()
+	if got := m.status(alice, "p0000") + " " + m.status(alice, "p1028") + " " + m.status(bob, "late"); got != "pinned pinned pinned" {
+		t.Errorf("in the end the pins are %s", got)
+	}
+	if r, err := m.view().Root(root); err != nil || r.Late {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// What a late pin has replaced is kept until the new content is back: they may share
+// blocks.
+func TestALatePinGuardsWhatItReplaced(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(m *machine, root RootKey)
+	}{
+		{"until it is back", func(m *machine, root RootKey) { m.hold(root) }},
+		{"until it is gone", func(m *machine, _ RootKey) {
+			m.must(&DeletePin{Account: alice, ID: "a"})
+			m.must(&DeletePin{Account: bob, ID: "new"})
+		}},
+		{"until it fails", func(m *machine, root RootKey) { m.giveUp(root, "nobody has it") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, root := losing(t, 0)
+			old := rootOf(t, contents[2])
+			m.must(create(bob, "old", contents[2]))
+			m.hold(old)
+			m.must(replace(bob, "old", "new", contents[1]))
+			m.check()
+			if got := m.status(bob, "new"); got != "pinning" || !m.kept(old) {
+				t.Fatalf("the new pin is %s", got)
+			}
+			tc.end(m, root)
+			m.check()
+			if m.kept(old) {
+				t.Error("the old content is kept")
+			}
+		})
+	}
+}
+
+// Fewer members need fewer holders: to be placed where it is has the content judged.
+func TestLatePinsFollowTheNumberOfMembers(t *testing.T) {
+	m, root := losing(t, 1)
+	m.must(create(bob, "b", contents[1]))
+	m.must(&RemoveNode{ID: "n2"})
+	m.must(&RemoveNode{ID: "n3"})
+	r, err := m.view().Root(root)
+	if err != nil || !r.Late {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	m.must(&PlaceRoots{Items: []Placement{{Root: root, Born: r.Born, Nodes: []NodeID{"n1"}}}})
+	m.check()
+	if got := m.status(bob, "b"); got != "pinned" {
+		t.Errorf("the pin is %s", got)
+	}
+}
+
+// Members of a cluster below level 3 may have a release that knows no late pins, and
+// all have to come to the same state.
+func TestBelowLevel3NoPinIsLate(t *testing.T) {
+	m := found(t)
+	root := rootOf(t, contents[1])
+	m.must(create(alice, "a", contents[1]))
+	m.hold(root)
+	m.report("n1", root, Assigned, "")
+	m.must(create(bob, "b", contents[1]))
+	m.check()
+	if r, err := m.view().Root(root); err != nil || r.Late || m.status(bob, "b") != "pinned" {
+		t.Errorf("%+v, %v; the pin is %s", r, err, m.status(bob, "b"))
+	}
+}

@@ -1,0 +1,51 @@
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	blocks "github.com/ipfs/go-block-format"
+	ipld "github.com/ipfs/go-ipld-format"
+)
+
+// Verify compares with blks those of them that are here, and tells whether all are.
+// It reads each, which costs about as much as storing it would. One that is no good is
+// not here from then on, as after Get, until a Put brings it again. The bytes of blks
+// must be good themselves.
+func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err error) {
+	all = true
+	var memory []byte // of the largest yet
+	lend := func(n int) []byte {
+		if cap(memory) < n {
+			memory = make([]byte, n)
+		}
+		return memory[:n]
+	}
+	for _, b := range blks {
+		c := b.Cid()
+		if isIdentity(c) {
+			continue
+		}
+		e, ok, err := getBlock(s.index, c.Hash())
+		if err != nil {
+			return false, fmt.Errorf("blocks: verify %s: %w", c, s.readError(err))
+		}
+		if !ok || e.segment == 0 { // which is the rule, and costs no memory
+			all = false
+			continue
+		}
+		stored, err := s.bytes(ctx, c, false, lend)
+		if err == nil && !bytes.Equal(stored, b.RawData()) {
+			_, err = s.bytes(ctx, c, true, lend) // by its hash, which tells whose bytes are good
+		}
+		switch {
+		case ipld.IsNotFound(err), errors.Is(err, ErrCorrupt):
+			all = false
+		case err != nil:
+			return false, err
+		}
+	}
+	return all, nil
+}

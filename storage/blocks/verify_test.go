@@ -1,0 +1,91 @@
+package blocks
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+)
+
+// Who puts blocks that are here has them stored again if what is here is no good:
+// acknowledged is only what can be read. Nobody who refers to them lacks them then.
+func TestWhatHasRottedIsStoredByTheNextPut(t *testing.T) {
+	const n = 20
+	for name, put := range map[string]func(s *Store, blks []blocks.Block) error{
+		"put": func(s *Store, blks []blocks.Block) error { return s.Put(t.Context(), "again", blks) },
+		"put cold": func(s *Store, blks []blocks.Block) error {
+			return s.PutCold(t.Context(), "again", blks)
+		},
+		"put and seal": func(s *Store, blks []blocks.Block) error {
+			return s.PutAndSeal(t.Context(), "again", blks, Sealed{Bytes: 10_000, Blocks: n})
+		},
+	} {
+		for what, harm := range map[string]struct {
+			do   func(t testing.TB, path string, number uint32)
+			lost uint64
+		}{
+			"nothing":            {func(testing.TB, string, uint32) {}, 0},
+			"a bit of a block":   {flipIn(kindBlock, 3, func(r record) int64 { return r.off + r.bytes - 1 }), 1},
+			"a head":             {flipIn(kindBlock, 3, func(r record) int64 { return r.off }), 1},
+			"the end is cut off": {func(t testing.TB, path string, _ uint32) { must(t, os.Truncate(path, 3000)) }, n - 3},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel() // it mostly waits for the disk
+				dir := t.TempDir()
+				opts := testOptions()
+				opts.SegmentBytes = 8 << 10
+				s := openWith(t, dir, opts)
+				all := makeBlocks(t, 1, n, 500)
+				must(t, s.PutAndSeal(t.Context(), "one", all, Sealed{Bytes: 10_000, Blocks: n}))
+				target := s.active.number
+				mustPut(t, s, "other", makeBlocks(t, 2, n, 500)...)
+				if target == s.active.number {
+					t.Fatalf("segment %d is written to", target)
+				}
+				harm.do(t, segmentPath(filepath.Join(dir, segmentsDir), target), target)
+				must(t, put(s, all))
+				wantHere(t, s, all...)
+				if got := s.corrupt.Load(); (got > 0) != (harm.lost > 0) || harm.lost == 1 && got != 1 {
+					t.Errorf("%d blocks were found bad, want %d", got, harm.lost)
+				}
+				if hurt := damagedOwners(t, s); len(hurt) != 0 {
+					t.Errorf("lacking blocks are %v", hurt)
+				}
+				must(t, s.Close())
+				s = openWith(t, dir, opts)
+				wantHere(t, s, all...)
+			})
+		}
+	}
+}
+
+func TestVerifyTellsWhatIsHere(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	all := makeBlocks(t, 1, 3, 500)
+	mustPut(t, s, "o", all[:2]...)
+	want := func(want bool, blks ...blocks.Block) {
+		t.Helper()
+		if got, err := s.Verify(t.Context(), blks); got != want || err != nil {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	}
+	want(true)
+	want(true, all[:2]...)
+	want(false, all...)
+	lie, err := blocks.NewBlockWithCid([]byte("not these"), all[0].Cid())
+	must(t, err)
+	want(true, lie) // what is here is good
+	wantHere(t, s, all[:2]...)
+	flipIn(kindBlock, 1, func(r record) int64 { return r.off + r.bytes - 1 })(t, segmentPath(filepath.Join(dir, segmentsDir), s.active.number), s.active.number)
+	want(true, all[0])
+	want(false, all[:2]...)
+	wantGone(t, s, all[1])
+	mustPut(t, s, "o", all[1])
+	want(true, all[:2]...)
+	must(t, s.Close())
+	if _, err := s.Verify(t.Context(), all); err == nil {
+		t.Error("a closed store tells what is there")
+	}
+}
