@@ -132,7 +132,7 @@ func (s script) naming(root state.RootKey) state.Command {
 		p := state.Part{Number: uint16(1 + s.random(3)), ID: id(), Root: root, Size: 5, Created: 1, ETag: "e"}
 		return &state.PutPart{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", Upload: upload, Part: p, Content: content}
 	case 9:
-		object.Key, object.Upload, object.Parts = "k1", upload, []state.PartRun{{Size: 5, Count: 1}}
+		object.ID, object.Key, object.Upload, object.Parts = state.VersionOf(upload), "k1", upload, []state.PartRun{{Size: 5, Count: 1}}
 		return &state.CompleteUpload{
 			Account: account, Bucket: bucket, Born: bucketBorn, Object: object, Content: content,
 			Parts: state.ListParts([]state.Part{{Number: uint16(1 + s.random(3)), ID: id()}}),

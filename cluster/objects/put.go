@@ -205,7 +205,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 			return err
 		}
 		obj := source
-		obj.Key, obj.Created, obj.Upload = r.Key, o.now(), ""
+		obj.Key, obj.Created, obj.Upload, obj.Listed = r.Key, o.now(), "", state.Hash{}
 		if r.Replace != nil {
 			obj.Headers, obj.Meta = r.Replace.Headers, r.Replace.Meta
 			if !r.KeepTags {

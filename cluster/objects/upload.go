@@ -140,14 +140,17 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Buck
 	if part.Trees != nil {
 		part.At = at
 	}
+	var result state.Result
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
-		return o.change(ctx, a, in.Name, func(b state.Bucket) state.Command {
+		result, err = o.changed(ctx, a, in.Name, func(b state.Bucket) state.Command {
 			return &state.PutPart{Account: a, Bucket: in.Name, Born: b.Born, Key: u.Key, Upload: u.ID, Part: part, Content: c}
 		})
+		return err
 	})
 	if err != nil {
 		return state.Part{}, fmt.Errorf("put part: %w", err)
 	}
+	part.Created = result.Created
 	return part, nil
 }
 
@@ -190,13 +193,17 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 	}
 	if part := partOf(&u, &source); part != nil && count == source.Size {
 		part.Number, part.ID, part.Created = uint16(r.Number), id, o.now()
-		err := o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		result, err := o.changed(ctx, a, bucket, func(b state.Bucket) state.Command {
 			return &state.CopyPart{
 				Account: a, Bucket: bucket, Born: b.Born, Key: u.Key, Upload: u.ID, Part: *part,
 				SourceBucket: from.Name, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
 			}
 		})
-		return *part, wrap("copy part", err)
+		if err != nil {
+			return state.Part{}, fmt.Errorf("copy part: %w", err)
+		}
+		part.Created = result.Created
+		return *part, nil
 	}
 	return o.readPart(ctx, a, &b, &u, r.Number, &source, first, count)
 }
@@ -253,8 +260,11 @@ func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key stri
 }
 
 // Complete makes an object of the parts of an upload that are listed, in order, and
-// discards the others. Told twice, it answers twice. Errors: state.ErrNoBucket,
-// state.ErrNoUpload, state.ErrInvalidPart, state.ErrTooSmall, and those of Put.
+// discards the others. Asked again with the same list, later or at the same time through
+// another node, it answers with the object that the upload became, as long as that is
+// there: its Check is asked again, and its condition is not, which was of what there was
+// before. Errors: state.ErrNoBucket, state.ErrNoUpload, state.ErrInvalidPart also for
+// another list than the upload was completed with, state.ErrTooSmall, and those of Put.
 func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string, r CompleteRequest) (state.Object, error) {
 	for attempt := 1; ; attempt++ {
 		obj, err := o.complete(ctx, a, bucket, &r)
@@ -272,11 +282,16 @@ func (r *raced) Unwrap() error { return r.error }
 
 func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (state.Object, error) {
 	b, u, parts, done, err := o.gather(ctx, a, bucket, r)
-	if err != nil || done != nil {
-		if done != nil {
-			return *done, err
-		}
+	if err != nil {
 		return state.Object{}, err
+	}
+	if done != nil {
+		if r.Check != nil {
+			if err := r.Check(done); err != nil {
+				return state.Object{}, err
+			}
+		}
+		return *done, nil
 	}
 	obj, err := o.assemble(&u, r.Parts, parts)
 	if err != nil {
@@ -326,11 +341,8 @@ func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, 
 		}
 		u, err = v.Upload(&b, r.Key, r.Upload)
 		if errors.Is(err, state.ErrNoUpload) {
-			if made, found := v.Object(&b, r.Key); found == nil && made.Upload == r.Upload && r.Upload != "" {
-				made = shown(&b, made)
-				done = &made
-				return nil
-			}
+			done, err = became(v, &b, r)
+			return err
 		}
 		if err != nil {
 			return err
@@ -339,6 +351,40 @@ func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, 
 		return err
 	})
 	return b, u, parts, done, err
+}
+
+// became is the object that an upload became, if it is of the parts that a client lists.
+// It need not be the current version any more.
+func became(v state.View, b *state.Bucket, r *CompleteRequest) (*state.Object, error) {
+	made, err := v.Version(b, r.Key, state.VersionOf(r.Upload))
+	switch {
+	case errors.Is(err, state.ErrNoKey), errors.Is(err, state.ErrNoVersion):
+		return nil, state.ErrNoUpload
+	case err != nil:
+		return nil, err
+	case made.Upload == "" || made.Upload != r.Upload:
+		return nil, state.ErrNoUpload
+	}
+	parts := make([]state.Part, len(r.Parts))
+	for i, p := range r.Parts {
+		parts[i] = state.Part{Number: uint16(p.Number), ETag: p.ETag}
+	}
+	if state.HashList(parts) != made.Listed {
+		return nil, state.Errorf(state.CodeInvalidPart, "the upload was completed with other parts")
+	}
+	sums, err := v.PartSums(b, &made)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range r.Parts {
+		for algorithm, sum := range p.Checksums {
+			if sums == nil || sums.Algorithm != algorithm || !bytes.Equal(sums.Of(i+1), sum) {
+				return nil, state.Errorf(state.CodeInvalidPart, "part %d has another %s", p.Number, algorithm)
+			}
+		}
+	}
+	made = shown(b, made)
+	return &made, nil
 }
 
 // listed returns the parts of an upload that a client lists, in their order.
@@ -389,7 +435,7 @@ func checksum(all []state.Checksum, algorithm string) []byte {
 // assemble is the object that parts make, but for its content.
 func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
 	obj := state.Object{
-		ID: state.VersionID(o.opts.NewID()), Key: u.Key, Created: o.now(), Upload: u.ID,
+		ID: state.VersionOf(u.ID), Key: u.Key, Created: o.now(), Upload: u.ID, Listed: state.HashList(parts),
 		Headers: u.Headers, Meta: u.Meta, Tags: u.Tags,
 	}
 	sum := md5.New()

@@ -18,6 +18,7 @@ func shown(b *state.Bucket, obj state.Object) state.Object {
 
 // made is a version as clients see it, by the result of the command that made it.
 func made(r *state.Result, obj state.Object) state.Object {
+	obj.Created = r.Created
 	if len(r.Deeds) == 0 {
 		return obj
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -239,5 +240,163 @@ func TestUploadsMakeVersions(t *testing.T) {
 	again, err := w.objects.Complete(t.Context(), w.account, "bkt", r)
 	if err != nil || two.ID != state.NullVersion || fmt.Sprint(again) == fmt.Sprint(one) || again.ID != two.ID || again.ETag != two.ETag {
 		t.Errorf("%+v, then %+v, %v", two, again, err)
+	}
+}
+
+// uploaded begins an upload of parts and returns what completes it.
+func (w *world) uploaded(bucket, key string, bodies ...string) CompleteRequest {
+	w.t.Helper()
+	id, err := w.objects.CreateUpload(w.t.Context(), w.account, bucket, UploadRequest{Key: key, Algorithm: SHA256, Composite: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := CompleteRequest{Key: key, Upload: id}
+	for i, text := range bodies {
+		r.Parts = append(r.Parts, w.part(bucket, &r, i+1, text))
+	}
+	return r
+}
+
+func (w *world) part(bucket string, r *CompleteRequest, number int, text string) CompletePart {
+	w.t.Helper()
+	body := bodyOf(text)
+	body.Sums = []string{SHA256}
+	body.Check = func(s Sums) ([]state.Checksum, error) {
+		return []state.Checksum{{Algorithm: SHA256, Value: s.By[SHA256]}}, nil
+	}
+	p, err := w.objects.PutPart(w.t.Context(), w.account, bucket, PartRequest{Key: r.Key, Upload: r.Upload, Number: number, Body: body})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return CompletePart{Number: number, ETag: p.ETag}
+}
+
+// Of two who complete one upload at the same time the second is told what the first
+// made of it, or that it was made of other parts.
+func TestAnUploadIsCompletedOnce(t *testing.T) {
+	for _, to := range []state.Versioning{state.Unversioned, state.Versioned, state.Suspended} {
+		t.Run(fmt.Sprint("versioning ", to), func(t *testing.T) {
+			w := newWorld(t)
+			w.bucket("bkt")
+			if to != state.Unversioned {
+				w.versioning("bkt", to)
+			}
+			// meet completes an upload right before another does, and a moment before it.
+			meet := func(winner, loser CompleteRequest) (won, lost state.Object, err error) {
+				t.Helper()
+				met := false
+				w.state.Before(func(cmd state.Command) {
+					if _, completes := cmd.(*state.CompleteUpload); !completes || met {
+						return
+					}
+					met = true
+					if won, err = w.objects.Complete(t.Context(), w.account, "bkt", winner); err != nil {
+						t.Fatal(err)
+					}
+					w.now = w.now.Add(time.Minute)
+				})
+				lost, err = w.objects.Complete(t.Context(), w.account, "bkt", loser)
+				w.state.Before(nil)
+				return won, lost, err
+			}
+			same := func(a, b state.Object) bool {
+				return a.ID == b.ID && a.ETag == b.ETag && a.Root == b.Root && a.Size == b.Size && a.Created == b.Created
+			}
+			r := w.uploaded("bkt", "k", "the first part", "the second part")
+			won, lost, err := meet(r, r)
+			if err != nil || !same(won, lost) {
+				t.Errorf("told %+v and %+v, %v", won, lost, err)
+			}
+			w.holdsIt("bkt", won)
+			other := w.uploaded("bkt", "k", "the first part", "the second part")
+			less := other
+			less.Parts = other.Parts[:1]
+			if won, lost, err = meet(less, other); !errors.Is(err, state.ErrInvalidPart) {
+				t.Errorf("told %+v and %+v, %v", won, lost, err)
+			}
+			w.holdsIt("bkt", won)
+			w.told("true")
+		})
+	}
+}
+
+// holdsIt fails the test unless a version is there as it was answered.
+func (w *world) holdsIt(bucket string, want state.Object) {
+	w.t.Helper()
+	got, err := w.objects.Object(w.t.Context(), w.account, bucket, want.Key, want.ID)
+	if err != nil || got.ID != want.ID || got.ETag != want.ETag || got.Root != want.Root || got.Created != want.Created {
+		w.t.Errorf("answered was %+v, and there is %+v, %v", want, got, err)
+	}
+}
+
+// Whoever completes an upload again is judged as the first time, and finds the object
+// wherever it is among the versions of its key.
+func TestAFinishedUploadAnswersOnlyWhoAsksForIt(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	complete := func(r CompleteRequest) (state.Object, error) {
+		return w.objects.Complete(t.Context(), w.account, "bkt", r)
+	}
+	judge := func(r CompleteRequest, made state.Object) {
+		t.Helper()
+		if again, err := complete(r); err != nil || again.ID != made.ID || again.Root != made.Root || again.Created != made.Created {
+			t.Errorf("again with the same parts: %+v, %v, want %+v", again, err, made)
+		}
+		first, second := r.Parts[0], r.Parts[1]
+		renumbered, summed := second, second
+		renumbered.Number = 7
+		summed.Checksums = map[string][]byte{SHA256: make([]byte, 32)}
+		for _, parts := range [][]CompletePart{
+			{second}, {first}, {{Number: 7, ETag: "deadbeef"}}, {second, first}, {first, renumbered}, {first, {Number: 2, ETag: first.ETag}}, {first, summed}, {},
+		} {
+			wrong := r
+			wrong.Parts = parts
+			if obj, err := complete(wrong); !errors.Is(err, state.ErrInvalidPart) {
+				t.Errorf("with the parts %+v: %+v, %v", parts, obj, err)
+			}
+		}
+		refused := errors.New("another size")
+		r.Check = func(o *state.Object) error {
+			if o.Size != made.Size || len(o.Checksums) != 1 {
+				t.Errorf("judged is %+v", o)
+			}
+			return refused
+		}
+		if obj, err := complete(r); !errors.Is(err, refused) {
+			t.Errorf("of another size: %+v, %v", obj, err)
+		}
+	}
+	plain := w.uploaded("bkt", "k", "the first part", "the second part")
+	made, err := complete(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge(plain, made)
+	w.versioning("bkt", state.Versioned)
+	made.ID = state.NullVersion
+	judge(plain, made)
+	kept := w.uploaded("bkt", "k", "the first part", "the second part")
+	version, err := complete(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put("bkt", "k", "newer")
+	judge(plain, made)
+	judge(kept, version)
+	w.versioning("bkt", state.Suspended)
+	null := w.uploaded("bkt", "k", "the first part", "the second part")
+	replaced, err := complete(null)
+	if err != nil || replaced.ID != state.NullVersion {
+		t.Fatalf("%+v, %v", replaced, err)
+	}
+	judge(null, replaced)
+	if obj, err := complete(plain); !errors.Is(err, state.ErrNoUpload) {
+		t.Errorf("an upload whose object was replaced: %+v, %v", obj, err)
+	}
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", version.ID, state.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	if obj, err := complete(kept); !errors.Is(err, state.ErrNoUpload) {
+		t.Errorf("an upload whose object was deleted: %+v, %v", obj, err)
 	}
 }

@@ -31,6 +31,9 @@ type Result struct {
 	// one of PutObject, CopyObject and CompleteUpload, and of DeleteObjects one for
 	// each of its keys. None were to tell of in other buckets.
 	Deeds []Deed
+	// Created is the time of what PutObject, CopyObject, CompleteUpload, PutPart and
+	// CopyPart made, or had made: Apply may have moved it, see PutObject. 0: of nothing.
+	Created Millis
 }
 
 // Effects gathers what commands changed, for those who wait for it.
@@ -108,7 +111,7 @@ func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	}
 	codec.Uint(c, &code)
 	codec.String(c, &detail, MaxReasonLen)
-	const pin, deeds uint8 = 1, 2
+	const pin, deeds, created uint8 = 1, 2, 4
 	var has uint8
 	if r.Pin != nil {
 		has |= pin
@@ -116,7 +119,10 @@ func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	if len(r.Deeds) > 0 {
 		has |= deeds
 	}
-	if codec.Uint(c, &has); has > pin|deeds {
+	if r.Created != 0 {
+		has |= created
+	}
+	if codec.Uint(c, &has); has > pin|deeds|created {
 		c.Fail("a result of a newer release")
 	}
 	if has&pin != 0 {
@@ -127,6 +133,9 @@ func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	}
 	if has&deeds != 0 {
 		codeDeeds(c, &r.Deeds)
+	}
+	if has&created != 0 {
+		codec.Int(c, &r.Created)
 	}
 	if code == CodeOK {
 		return nil

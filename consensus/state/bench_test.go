@@ -144,7 +144,7 @@ func benchComplete(b *testing.B, allowance uint64) {
 		up := UploadID(fmt.Sprint(n))
 		d.apply(b, &CreateUpload{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Upload: Upload{ID: up, Key: "k", Created: 1}})
 		complete := &CompleteUpload{Account: alice, Bucket: bucket.Name, Born: bucket.Born, Object: benchObject(b, n, "k")}
-		complete.Object.Upload = up
+		complete.Object.Upload, complete.Object.ID = up, VersionOf(up)
 		var parts []Command
 		var listed []Part
 		for i := range MaxPartNumber {

@@ -391,7 +391,10 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err := l.judge(tx); err != nil {
 		return Result{}, err
 	}
-	return v.made(&o), v.putObject(tx, &o, &s, &l, e)
+	if err := v.putObject(tx, &o, &s, &l, e); err != nil {
+		return Result{}, err
+	}
+	return v.made(&o), nil
 }
 
 // CopyObject gives the content of an object another name, or the same name with

@@ -63,10 +63,10 @@ func (s *shelf) partOf(k string, u UploadID, n uint16, id VersionID, cid string)
 }
 
 // completeOf makes an object of parts of 9 bytes each.
-func (s *shelf) completeOf(k string, u UploadID, id VersionID, cid string, parts ...Part) *CompleteUpload {
+func (s *shelf) completeOf(k string, u UploadID, cid string, parts ...Part) *CompleteUpload {
 	s.t.Helper()
-	put := s.putOf(k, id, cid)
-	put.Object.Upload, put.Object.Size = u, 9*uint64(len(parts))
+	put := s.putOf(k, VersionOf(u), cid)
+	put.Object.Upload, put.Object.Listed, put.Object.Size = u, HashList(parts), 9*uint64(len(parts))
 	put.Object.Parts = []PartRun{{Size: 9, Count: uint64(len(parts))}}
 	return &CompleteUpload{
 		Account: s.b.Account, Bucket: s.b.Name, Born: s.b.Born, Object: put.Object, Content: put.Content, Parts: ListParts(parts),
@@ -160,13 +160,13 @@ func TestAnUploadBecomesAnObject(t *testing.T) {
 		t.Errorf("%+v, %v, %v", parts, more, err)
 	}
 	s.refused(s.partOf("other", "up", 1, "p1", contents[1]), ErrNoUpload)
-	s.refused(s.completeOf("k", "up", "v1", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p6"}), ErrInvalidPart)
-	s.refused(s.completeOf("k", "up", "v1", contents[4], Part{Number: 7, ID: "p7"}, Part{Number: 1, ID: "p1"}), ErrInvalidPart)
-	s.refused(s.completeOf("k", "up", "v1", contents[4]), ErrInvalid)
-	complete := s.completeOf("k", "up", "v1", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p7"})
+	s.refused(s.completeOf("k", "up", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p6"}), ErrInvalidPart)
+	s.refused(s.completeOf("k", "up", contents[4], Part{Number: 7, ID: "p7"}, Part{Number: 1, ID: "p1"}), ErrInvalidPart)
+	s.refused(s.completeOf("k", "up", contents[4]), ErrInvalid)
+	complete := s.completeOf("k", "up", contents[4], Part{Number: 1, ID: "p1"}, Part{Number: 7, ID: "p7"})
 	s.must(complete)
 	s.check()
-	if got := s.usage(); got != "1 keys, 18 bytes, 0 uploads" || s.current("k") != "v1" {
+	if got := s.usage(); got != "1 keys, 18 bytes, 0 uploads" || s.current("k") != "up" {
 		t.Error(got)
 	}
 	if q := s.quota(bob); q.Stored != 10 {
@@ -200,7 +200,7 @@ func TestConditionsAreJudgedInApply(t *testing.T) {
 				put := s.putOf(key, "v2", contents[2])
 				put.If = tc.cond
 				source := s.putOf(key, "v2", contents[1]).Object
-				complete := s.completeOf(key, "up", "v2", contents[2], Part{Number: 1, ID: "p1"})
+				complete := s.completeOf(key, "up", contents[2], Part{Number: 1, ID: "p1"})
 				complete.If = tc.cond
 				for _, cmd := range []Command{
 					put,
@@ -219,8 +219,11 @@ func TestConditionsAreJudgedInApply(t *testing.T) {
 					on.must(cmd)
 					on.check()
 					want := VersionID("v2")
-					if _, deleted := cmd.(*DeleteObjects); deleted {
+					switch cmd.(type) {
+					case *DeleteObjects:
 						want = ""
+					case *CompleteUpload:
+						want = "up"
 					}
 					if got := on.current(key); got != want {
 						t.Errorf("after %T of %q it is %q", cmd, key, got)
@@ -566,7 +569,7 @@ func TestWhatIsOutOfBoundsIsRefused(t *testing.T) {
 	}
 	s.refused(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born}, ErrInvalid)
 	s.refused(&DeleteObjects{Account: bob, Bucket: "bucket", Born: s.b.Born, Keys: make([]string, MaxDeleteKeys+1)}, ErrInvalid)
-	s.refused(s.completeOf("k", "up", "v1", contents[2]), ErrInvalid)
+	s.refused(s.completeOf("k", "up", contents[2]), ErrInvalid)
 	taken := s.putOf("l", "v0", contents[1])
 	s.refused(taken, ErrExists)
 	huge := s.putOf("huge", "v1", contents[2])

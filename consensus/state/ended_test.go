@@ -30,7 +30,7 @@ func (s *shelf) uploaded(k string, u UploadID, parts int) *CompleteUpload {
 		s.must(p)
 		listed = append(listed, p.Part)
 	}
-	c := s.completeOf(k, u, VersionID("of-"+u), contents[1], listed...)
+	c := s.completeOf(k, u, contents[1], listed...)
 	c.Content.Bytes = 10 * uint64(parts)
 	return c
 }
@@ -184,7 +184,7 @@ func TestPartsThatShareContentFreeItOnce(t *testing.T) {
 		listed = append(listed, p.Part)
 	}
 	s.must(s.putOf("other", "v1", contents[1]))
-	s.must(s.completeOf("k", "up", "v2", contents[3], listed...))
+	s.must(s.completeOf("k", "up", contents[3], listed...))
 	s.check()
 	if q, used := s.usedInTheEnd(t, bob); q.Used() != 30 || used != 20 {
 		t.Errorf("%d bytes are used, %d in the end", q.Used(), used)

@@ -94,7 +94,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	blake3 := append(make([]byte, Blake3Bytes-1), 7)
 	object := Object{
 		ID: "id", Key: "a/\x00\xff", Root: "root", Size: 7, Created: 8, ETag: "etag", Headers: map[string]string{"Content-Type": "t", "A": "b"},
-		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up",
+		Meta: map[string]string{"m": "ä"}, Tags: tags, Checksums: sums, Parts: []PartRun{{5, 1}, {1, 2}}, Upload: "up", Listed: Hash{5},
 		Blake3: blake3,
 	}
 	add("bucket", (&Bucket{Account: "a", Name: "bucket", Born: 300, Created: 5, Versioning: Suspended, Public: true, Turning: true}).Code)

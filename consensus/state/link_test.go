@@ -372,7 +372,7 @@ func TestCompletingIsChargedLessTheParts(t *testing.T) {
 	s.must(s.partOf("k", "up", 1, "p1", contents[1]))
 	s.must(s.partOf("k", "up", 2, "p2", contents[2]))
 	s.must(s.partOf("k", "up", 3, "p3", contents[2])) // the same bytes again
-	complete := s.completeOf("k", "up", "v1", contents[3], Part{Number: 1, ID: "p1"}, Part{Number: 2, ID: "p2"}, Part{Number: 3, ID: "p3"})
+	complete := s.completeOf("k", "up", contents[3], Part{Number: 1, ID: "p1"}, Part{Number: 2, ID: "p2"}, Part{Number: 3, ID: "p3"})
 	complete.Content.Bytes = 26
 	s.refused(complete, ErrQuota)
 	complete.Content.Bytes = 25

@@ -135,8 +135,10 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 			first, ferr := twice.apply(cmd)
 			second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
 			twice.index-- // the other machine has no such entry
-			if !slices.Equal(first.Deeds, result.Deeds) {
-				rt.Fatalf("step %d: %+v did %v, then %v", step, cmd, result.Deeds, first.Deeds)
+			for _, other := range []Result{first, second} {
+				if err == nil && (!slices.Equal(other.Deeds, result.Deeds) || other.Created != result.Created) {
+					rt.Fatalf("step %d: %+v did %+v, then %+v", step, cmd, result, other)
+				}
 			}
 			for _, other := range []struct {
 				result Result

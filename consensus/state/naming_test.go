@@ -234,7 +234,7 @@ func (d *drawing) open() Upload {
 
 func (d *drawing) complete() Command {
 	u, o := d.open(), d.object()
-	o.Key, o.Upload, o.Size = u.Key, u.ID, 0
+	o.ID, o.Key, o.Upload, o.Size = VersionOf(u.ID), u.Key, u.ID, 0
 	cmd := &CompleteUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, If: d.condition()}
 	parts, _, err := d.m.view().Parts(&d.b, u.ID, 0, 10)
 	if err != nil {
@@ -265,6 +265,7 @@ func (d *drawing) complete() Command {
 	if rapid.IntRange(0, 9).Draw(d.T, "one that is not there") == 0 {
 		listed = append(listed, Part{Number: uint16(rapid.IntRange(4, 20).Draw(d.T, "its number")), ID: "more"})
 	}
+	o.Listed = HashList(listed)
 	cmd.Object, cmd.Content, cmd.Parts = o, d.content(o.Root), ListParts(listed)
 	return cmd
 }

@@ -73,6 +73,7 @@ type Object struct {
 	Checksums []Checksum
 	Parts     []PartRun // of an upload, in order; empty for one that came in one piece
 	Upload    UploadID  // that made it, or ""
+	Listed    Hash      // of an upload: HashList of the parts that it was made of
 	Blake3    []byte    // of the content; nil: not known
 	// Versioned says that it came while the bucket kept versions: it is known by ID.
 	// Else it is the null version.
@@ -90,7 +91,9 @@ func (v *Object) Code(c *codec.Coder) {
 		codec.Uint(c, &r.Size)
 		codec.Uint(c, &r.Count)
 	})
-	codec.String(c, &v.Upload, MaxIDLen)
+	if codec.String(c, &v.Upload, MaxIDLen); v.Upload != "" {
+		codec.Fixed(c, v.Listed[:])
+	}
 	codec.Bytes(c, &v.Blake3, Blake3Bytes)
 }
 
@@ -276,6 +279,9 @@ type PartRun struct{ Size, Count uint64 }
 
 // UploadID names a multipart upload.
 type UploadID string
+
+// VersionOf is the id of the version that an upload becomes.
+func VersionOf(u UploadID) VersionID { return VersionID(u) }
 
 // Upload is an object whose parts are still coming.
 type Upload struct {

@@ -17,8 +17,11 @@ type PartList struct {
 	Hash    Hash   // of their numbers and ids
 }
 
-// partsDomain begins what is hashed; the number is the version of its form.
-const partsDomain = "holdfast parts 1\n"
+// These begin what is hashed; the number is the version of its form.
+const (
+	partsDomain = "holdfast parts 1\n"
+	listDomain  = "holdfast list 1\n"
+)
 
 // maxPartBits is the most bytes that PartList.Numbers has.
 const maxPartBits = (MaxPartNumber + 7) / 8
@@ -45,6 +48,21 @@ func ListParts(parts []Part) PartList {
 	}
 	l.Hash = Hash(sum.Sum(nil))
 	return l
+}
+
+// HashList is the hash of a list of parts as clients give one: of each part its number
+// (2 bytes, big endian), the length of its ETag (4 bytes) and the ETag. A part that is
+// put again with the same bytes leaves it as it is.
+func HashList(parts []Part) (h Hash) {
+	sum := sha256.New()
+	_, _ = sum.Write([]byte(listDomain))
+	var buf []byte
+	for i := range parts {
+		buf = binary.BigEndian.AppendUint16(buf[:0], parts[i].Number)
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(parts[i].ETag)))
+		_, _ = sum.Write(append(buf, parts[i].ETag...))
+	}
+	return Hash(sum.Sum(nil))
 }
 
 // Code gives the list's form inside a command.

@@ -15,7 +15,7 @@ func (s *shelf) summed(k string, u UploadID, id VersionID) *CompleteUpload {
 		put.Part.Checksums = []Checksum{{"SHA1", make([]byte, 20), false}, {"CRC32", []byte{1, 2, 3, byte(n)}, false}}
 		s.must(put)
 	}
-	cmd := s.completeOf(k, u, id, contents[4], Part{Number: 1, ID: id + "a"}, Part{Number: 3, ID: id + "c"})
+	cmd := s.completeOf(k, u, contents[4], Part{Number: 1, ID: id + "a"}, Part{Number: 3, ID: id + "c"})
 	cmd.Object.Checksums = []Checksum{{"CRC32", []byte{9, 9, 9, 9}, true}}
 	return cmd
 }
@@ -46,7 +46,7 @@ func TestChecksumsOfPartsLiveAsTheirObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := &CopyObject{Account: bob, Bucket: s.b.Name, Born: s.b.Born, Object: o, SourceBucket: s.b.Name, SourceBorn: s.b.Born, SourceKey: "k", SourceID: "v1"}
+	copied := &CopyObject{Account: bob, Bucket: s.b.Name, Born: s.b.Born, Object: o, SourceBucket: s.b.Name, SourceBorn: s.b.Born, SourceKey: "k", SourceID: "u1"}
 	copied.Object.Key, copied.Object.ID, copied.Object.Upload = "copy", "v2", ""
 	s.must(copied)
 	if p := sums("copy"); p != nil {

@@ -75,7 +75,7 @@ func TestWhatAPublicBucketNamesIsPublic(t *testing.T) {
 	s.step("an upload of a public bucket", s.begin("up", "up"), true)
 	s.step("its part", s.partOf("up", "up", 1, "p1", contents[1]), true)
 	s.step("a copy of it", s.partOf("up", "up", 2, "p2", contents[2]), true)
-	s.step("is an object", s.completeOf("up", "up", "v6", contents[1], Part{Number: 1, ID: "p1"}, Part{Number: 2, ID: "p2"}), false)
+	s.step("is an object", s.completeOf("up", "up", contents[1], Part{Number: 1, ID: "p1"}, Part{Number: 2, ID: "p2"}), false)
 	s.step("a pin", create(alice, "pin", contents[1]), false)
 	s.step("the object goes", drop(s.shelf, "up"), false)
 	s.step("the pin goes", &DeletePin{Account: alice, ID: "pin"}, true)

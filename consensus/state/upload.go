@@ -249,24 +249,27 @@ func (v *PutPart) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, b.putPart(tx, v.Key, v.Upload, v.Part, &v.Content, nil, e)
+	return b.putPart(tx, v.Key, v.Upload, v.Part, &v.Content, nil, e)
 }
 
 // putPart puts a checked part into an upload; without content it names a root that
 // an object names, which source looks for.
-func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content, source func() error, e *entry) error {
+func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content, source func() error, e *entry) (Result, error) {
 	u, err := openUpload(tx, v, k, id)
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	row := v.partKey(u.ID, p.Number)
 	old, err := get[Part](tx, row)
-	if err != nil || old != nil && old.ID == p.ID {
-		return err
+	if err != nil {
+		return Result{}, err
+	}
+	if old != nil && old.ID == p.ID {
+		return Result{Created: old.Created}, nil
 	}
 	if source != nil {
 		if err := source(); err != nil {
-			return err
+			return Result{}, err
 		}
 	}
 	l := linking{account: v.Account, link: link{p.Root, p.ID}, content: content}
@@ -275,12 +278,12 @@ func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content,
 		p.Created = max(p.Created, old.Created+1)
 	}
 	if err := l.judge(tx); err != nil {
-		return err
+		return Result{}, err
 	}
 	if err := put(tx, row, &p); err != nil {
-		return err
+		return Result{}, err
 	}
-	return l.write(tx, e)
+	return Result{Created: p.Created}, l.write(tx, e)
 }
 
 // CopyPart makes a part of a whole object. The source has to be the version that the
@@ -325,13 +328,14 @@ func (v *CopyPart) apply(tx Tx, e *entry) (Result, error) {
 		}
 		return err
 	}
-	return Result{}, b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
+	return b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
 }
 
 // CompleteUpload makes an object of parts of an upload, which ends with all of its
-// parts; those that the entry has no room for are freed by ClearUploads. When the
-// upload is gone and the current object is the one that it made, or the version is
-// there, nothing changes: the client asks again.
+// parts; those that the entry has no room for are freed by ClearUploads. The object has
+// the upload's id (VersionOf), so that whoever asks again, or at the same time through
+// another node, finds it wherever it is among the versions: when the upload is gone and
+// has become that object of the same parts, nothing changes, whatever the condition is.
 type CompleteUpload struct {
 	Account AccountID
 	Bucket  string
@@ -356,6 +360,9 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err
 	}
+	if o.ID != VersionOf(o.Upload) {
+		return Result{}, Errorf(CodeInvalid, "an upload becomes the version of its own id")
+	}
 	if err := v.Content.check(o.Root); err != nil {
 		return Result{}, err
 	}
@@ -367,24 +374,12 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	u, err := findUpload(tx, b, o.Key, o.Upload)
+	u, there, err := v.look(tx, b, old)
 	if err != nil {
 		return Result{}, err
 	}
-	there, err := b.version(tx, old, o.Key, o.ID)
-	if err != nil {
-		return Result{}, err
-	}
-	switch {
-	case u != nil && there != nil:
-		return Result{}, Errorf(CodeExists, "there is a version %s already", o.ID)
-	case u != nil:
-	case there != nil:
+	if there != nil {
 		return b.made(there), nil
-	case o.Upload != "" && old != nil && old.Upload == o.Upload:
-		return b.made(old), nil
-	default:
-		return Result{}, ErrNoUpload
 	}
 	if err := v.If.Judge(old); err != nil {
 		return Result{}, err
@@ -396,7 +391,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return b.made(&o), gathered(tx, func(tx Tx) error {
+	err = gathered(tx, func(tx Tx) error {
 		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
 		if err != nil {
 			return err
@@ -440,6 +435,33 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		}
 		return b.putObject(tx, &o, &s, &l, e)
 	})
+	if err != nil {
+		return Result{}, err
+	}
+	return b.made(&o), nil
+}
+
+// look returns the upload that is to be completed, or the object that it has become.
+func (v *CompleteUpload) look(r Reader, b *Bucket, current *Object) (*Upload, *Object, error) {
+	o := &v.Object
+	u, err := findUpload(r, b, o.Key, o.Upload)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := b.version(r, current, o.Key, o.ID)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case u != nil && there != nil:
+		return nil, nil, Errorf(CodeExists, "there is a version %s already", o.ID)
+	case u != nil:
+		return u, nil, nil
+	case there == nil || there.Upload != o.Upload:
+		return nil, nil, ErrNoUpload
+	case there.Listed != o.Listed || there.Root != o.Root:
+		return nil, nil, Errorf(CodeInvalidPart, "the upload was completed with other parts")
+	}
+	return nil, there, nil
 }
 
 // listed returns those of an upload's parts that the object is to be made of.

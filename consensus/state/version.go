@@ -86,15 +86,17 @@ func codeDeeds(c *codec.Coder, all *[]Deed) {
 	})
 }
 
-// made is the result of a command that made a version.
+// made is the result of a command that made a version, as it is stored.
 func (v *Bucket) made(o *Object) Result {
+	r := Result{Created: o.Created}
 	switch {
 	case v.Versioning == Unversioned:
-		return Result{}
 	case o.Versioned:
-		return Result{Deeds: []Deed{MadeVersion}}
+		r.Deeds = []Deed{MadeVersion}
+	default:
+		r.Deeds = []Deed{MadeNull}
 	}
-	return Result{Deeds: []Deed{MadeNull}}
+	return r
 }
 
 // The versions that are not current, and all delete markers, lie beside the objects:

@@ -151,10 +151,11 @@ func TestAnyHistoryOfVersionsIsWhatTheWordsSay(t *testing.T) {
 				})
 				model.add(k, plain{id: o.ID, cid: v.cid})
 			case 5:
-				id, up := fresh(), UploadID(fmt.Sprint("up", n))
+				id := fresh()
+				up := UploadID(id)
 				s.must(s.begin(k, up))
 				s.must(s.partOf(k, up, 1, VersionID("p"+id), contents[2]))
-				done := s.completeOf(k, up, id, contents[4], Part{Number: 1, ID: VersionID("p" + id)})
+				done := s.completeOf(k, up, contents[4], Part{Number: 1, ID: VersionID("p" + id)})
 				s.must(done)
 				model.add(k, plain{id: id, cid: string(done.Object.Root)})
 			case 6:

@@ -15,10 +15,10 @@ func namings() []state.Command {
 			ID: id, Key: key, Root: stored.Root, Size: 7, Created: 10, ETag: "etag",
 			Headers: map[string]string{"Content-Type": "text/plain", "Expires": "0"}, Meta: map[string]string{"m": "ä"},
 			Tags: []state.Tag{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}}, Checksums: sums,
-			Parts: []state.PartRun{{Size: 3, Count: 2}, {Size: 1, Count: 1}}, Upload: "done", Blake3: blake3,
+			Parts: []state.PartRun{{Size: 3, Count: 2}, {Size: 1, Count: 1}}, Upload: "done", Listed: state.Hash{4}, Blake3: blake3,
 		}
 	}
-	whole := object("v4", "big")
+	whole := object(state.VersionOf("up"), "big")
 	whole.Upload, whole.Parts = "up", []state.PartRun{{Size: 7, Count: 1}}
 	upload := func(id state.UploadID) state.Upload {
 		return state.Upload{

@@ -132,6 +132,7 @@ func outcomes() map[string]Outcome {
 		"nothing": {Index: 1},
 		"pin":     {Index: 1 << 50, Result: state.Result{Pin: &pin}},
 		"deeds":   {Index: 4, Result: state.Result{Deeds: []state.Deed{state.MadeVersion, state.MissedVersion}}},
+		"made":    {Index: 5, Result: state.Result{Deeds: []state.Deed{state.MadeVersion}, Created: 11}},
 		"error":   {Index: 300, Err: &state.Error{Code: state.CodeConflict, Detail: "moved on"}},
 	}
 }
