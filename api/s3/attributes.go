@@ -199,6 +199,12 @@ func sayChecksums(h http.Header, o *state.Object) {
 	}
 }
 
+// composed tells whether an object has a checksum of those of its parts: it is that of
+// none of them, also where there is one.
+func composed(o *state.Object) bool {
+	return slices.ContainsFunc(o.Checksums, func(c state.Checksum) bool { return c.Composite })
+}
+
 // sayPartSum sets the headers of the checksum of the part that a request asks for.
 func sayPartSum(h http.Header, r *request, o *state.Object) {
 	n, err := partNumber(r.query)

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
@@ -261,6 +262,33 @@ func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/copy", "x-amz-storage-class: STANDARD", "x-amz-meta-mtime: 2", "x-amz-tagging: t=9"}})
 	if o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "copy", ""); err != nil || o.Meta["mtime"] != "1" || len(o.Tags) == 0 || o.Tags[0].Value != "1" {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// A checksum of checksums is not that of a part, also where there is one part.
+func TestTheOnlyPartHasItsOwnChecksum(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	rec := w.must(t, 200, call{method: "POST", path: "/photos/one?uploads", header: []string{"x-amz-checksum-algorithm: SHA256"}})
+	var ids struct{ UploadId string } //nolint:revive // as S3 has it
+	if err := xml.Unmarshal(rec.Body.Bytes(), &ids); err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, 200, call{method: "PUT", path: "/photos/one?partNumber=1&uploadId=" + ids.UploadId, body: "hello"})
+	w.must(t, 200, call{method: "POST", path: "/photos/one?uploadId=" + ids.UploadId, body: complete("", sumOfHello)})
+	w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/one"}})
+	sum := sha256.Sum256([]byte("hello"))
+	for path, want := range map[string]string{
+		"/photos/one?partNumber=1":  base64.StdEncoding.EncodeToString(sum[:]),
+		"/photos/copy?partNumber=1": "", // copies do not have those of the parts
+	} {
+		h := w.must(t, 206, call{method: "HEAD", path: path, header: []string{"x-amz-checksum-mode: ENABLED"}}).Header()
+		if got := h.Get("X-Amz-Checksum-Sha256"); got != want || (want == "") != (h.Get("X-Amz-Checksum-Type") == "") {
+			t.Errorf("%s: %q of type %q, want %q", path, got, h.Get("X-Amz-Checksum-Type"), want)
+		}
+	}
+	if got := w.must(t, 200, call{method: "HEAD", path: "/photos/copy", header: []string{"x-amz-checksum-mode: ENABLED"}}).Header().Get("X-Amz-Checksum-Sha256"); !strings.HasSuffix(got, "-1") {
+		t.Errorf("the whole has %q", got)
 	}
 }
 

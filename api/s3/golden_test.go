@@ -160,7 +160,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"list_parts", call{method: "GET", path: uploads}},
 		{"list_parts_page", call{method: "GET", path: uploads + "&max-parts=1&part-number-marker=0"}},
 		{"complete", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("second")), header: []string{"Host: s3.example.org"}}},
-		{"complete_again", call{method: "POST", path: "/photos/film?uploadId=upload-9", body: complete("", md5Of("aaaaa"))}},
+		{"complete_again", call{method: "POST", path: "/photos/film?uploadId=upload-9", body: complete("", md5Of("aaaaa"), md5Of("bbbbb"), md5Of("cc"))}},
 		{"complete_wrong_part", call{method: "POST", path: uploads, body: complete("", md5Of("first"), md5Of("other"))}},
 		{"complete_unknown", call{method: "POST", path: "/photos/film?uploadId=upload-9x", body: complete("", md5Of("x"))}},
 		{"abort", call{method: "DELETE", path: uploads}},

@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -399,4 +401,38 @@ func TestAFinishedUploadAnswersOnlyWhoAsksForIt(t *testing.T) {
 	if obj, err := complete(kept); !errors.Is(err, state.ErrNoUpload) {
 		t.Errorf("an upload whose object was deleted: %+v, %v", obj, err)
 	}
+}
+
+// The checksums of an object's parts are found by whatever id clients know it.
+func TestChecksumsOfPartsAreFoundByTheNullVersion(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	check := func(id state.VersionID) {
+		t.Helper()
+		obj, err := w.objects.Object(t.Context(), w.account, "bkt", "k", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums, err := w.objects.PartSums(t.Context(), w.account, "bkt", &obj)
+		if want := sha256.Sum256([]byte("the second part")); err != nil || sums == nil || !bytes.Equal(sums.Of(2), want[:]) {
+			t.Errorf("version %q of %+v has %+v, %v", id, obj, sums, err)
+		}
+	}
+	complete := func() {
+		t.Helper()
+		if _, err := w.objects.Complete(t.Context(), w.account, "bkt", w.uploaded("bkt", "k", "the first part", "the second part")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete()
+	check("")
+	w.versioning("bkt", state.Versioned)
+	check("")
+	check(state.NullVersion)
+	w.put("bkt", "k", "newer")
+	check(state.NullVersion)
+	w.versioning("bkt", state.Suspended)
+	complete()
+	check("")
+	check(state.NullVersion)
 }

@@ -33,7 +33,10 @@ func (v *Object) HasPartSums() bool {
 	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
 }
 
-func (v *Bucket) partSumsKey(o *Object) key { return v.ofVersion(tablePartSums, o.Key, o.ID) }
+// partSumsKey goes by the upload, whose id the version has: clients may know it by another.
+func (v *Bucket) partSumsKey(o *Object) key {
+	return v.ofVersion(tablePartSums, o.Key, VersionOf(o.Upload))
+}
 
 // forget removes what is kept of a version beside its record.
 func (v *Bucket) forget(tx Tx, o *Object) error {
@@ -71,7 +74,7 @@ func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 }
 
 // PartSums returns the checksums of an object's parts; nil when none are kept, or the
-// object has been replaced.
+// object has been replaced. Its id may be NullVersion, by which clients know it.
 func (v View) PartSums(b *Bucket, o *Object) (*PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil
