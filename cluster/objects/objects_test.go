@@ -740,3 +740,40 @@ func TestNothingCrossesAccounts(t *testing.T) {
 		t.Errorf("%q", body)
 	}
 }
+
+// Tags that are set between what a copy reads and its commit are those of the copy: the
+// version that is copied keeps its id.
+func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.put("bkt", "k", "text")
+	set := func(text string) {
+		t.Helper()
+		if err := w.objects.SetTags(t.Context(), w.account, "bkt", "k", "", []state.Tag{{Key: "t", Value: text}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, tc := range []struct {
+		r    CopyRequest
+		want string
+	}{
+		{CopyRequest{Key: "k", Replace: &Attributes{Meta: map[string]string{"m": "1"}}, KeepTags: true}, "later 0"},
+		{CopyRequest{Key: "other"}, "later 1"},
+		{CopyRequest{Key: "k", Replace: &Attributes{Tags: []state.Tag{{Key: "t", Value: "mine"}}}}, "mine"},
+	} {
+		set("before")
+		tc.r.SourceBucket, tc.r.Source = "bkt", "k"
+		w.state.Before(func(cmd state.Command) {
+			if _, copies := cmd.(*state.CopyObject); copies {
+				set(fmt.Sprint("later ", i))
+			}
+		})
+		if _, err := w.objects.Copy(t.Context(), w.account, "bkt", tc.r); err != nil {
+			t.Fatal(err)
+		}
+		w.state.Before(nil)
+		if obj, _ := w.read("bkt", tc.r.Key); len(obj.Tags) != 1 || obj.Tags[0].Value != tc.want {
+			t.Errorf("%+v: the copy has %v, want %s", tc.r, obj.Tags, tc.want)
+		}
+	}
+}

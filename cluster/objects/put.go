@@ -206,6 +206,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 		}
 		obj := source
 		obj.Key, obj.Created, obj.Upload, obj.Listed = r.Key, o.now(), "", state.Hash{}
+		obj.Tags = nil // Apply takes those that are kept
 		if r.Replace != nil {
 			obj.Headers, obj.Meta = r.Replace.Headers, r.Replace.Meta
 			if !r.KeepTags {
@@ -215,6 +216,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 		cmd = &state.CopyObject{
 			Account: a, Bucket: bucket, Born: to.Born, Object: obj, If: r.If,
 			SourceBucket: from.Name, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+			KeepTags: r.Replace == nil || r.KeepTags,
 		}
 		return nil
 	})

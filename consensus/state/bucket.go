@@ -410,6 +410,7 @@ type CopyObject struct {
 	SourceBorn   Incarnation
 	SourceKey    string
 	SourceID     VersionID
+	KeepTags     bool // Apply takes those that the source has then: they change under its id
 }
 
 // Code implements Command.
@@ -421,6 +422,7 @@ func (v *CopyObject) Code(c *codec.Coder) {
 	codec.Uint(c, &v.SourceBorn)
 	codec.String(c, &v.SourceKey, MaxKeyBytes)
 	codec.String(c, &v.SourceID, MaxIDLen)
+	codec.Bool(c, &v.KeepTags)
 }
 
 func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
@@ -448,6 +450,9 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	o := v.Object
 	if len(o.Blake3) == 0 {
 		o.Blake3 = source.Blake3 // it is known since the proposer read the source
+	}
+	if v.KeepTags {
+		o.Tags = source.Tags
 	}
 	return b.change(tx, &o, &v.If, nil, e)
 }

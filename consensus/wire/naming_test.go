@@ -36,7 +36,7 @@ func namings() []state.Command {
 		&state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: object("v2", "a/c"), Content: stored},
 		&state.CopyObject{
 			Account: "account", Bucket: "bucket", Born: born, Object: object("v3", "copy"), If: state.Condition{Absent: true},
-			SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2",
+			SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2", KeepTags: true,
 		},
 		&state.SetObjectTags{
 			Account: "account", Bucket: "bucket", Born: born, Key: "copy", ID: "v3", Tags: []state.Tag{{Key: "k", Value: ""}, {Key: "j", Value: "ä"}},
