@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -53,16 +54,23 @@ func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucke
 	if len(key) == 0 || len(key) > state.MaxKeyBytes {
 		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
 	}
+	fits := func(v state.View, b *state.Bucket) error {
+		return hasRoom(size, func(in state.Incoming) error { return v.RoomForObject(b, key, in) })
+	}
 	if !c.Absent && len(c.Match) == 0 {
 		view, release := o.opts.State.LocalView()
-		err := fits(view, a, b, key, size)
+		err := fits(view, b)
 		release()
 		if !errors.Is(err, state.ErrQuota) {
 			return err
 		}
 	}
 	return o.look(ctx, func(v state.View) error {
-		old, err := v.Object(b, key)
+		now, err := v.Bucket(a, b.Name)
+		if err != nil {
+			return err
+		}
+		old, err := v.Object(&now, key)
 		if err != nil && !errors.Is(err, state.ErrNoKey) {
 			return err
 		}
@@ -73,38 +81,30 @@ func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucke
 		if err := c.Judge(current); err != nil {
 			return err
 		}
-		return fits(v, a, b, key, size)
+		return fits(v, &now)
 	})
 }
 
-// fits tells whether an account has room for content of a size in the place of
-// what is under key, unless that stays as an old version; -1 is a size that is not
-// known.
-func fits(v state.View, a state.AccountID, b *state.Bucket, key string, size int64) error {
-	q, err := v.Quota(a)
+// hasRoom asks whether an account has room for content of a size; -1 is a size that is not
+// known. It is only a saving: what Apply would accept is never refused. The hash of content
+// comes behind it, so whatever the account has already may be what comes, and then it is
+// charged no more. Refused is what does not fit in any case: more than what is left and
+// what the version or part that it replaces frees, while nothing that the account has is
+// as large as it would have to be.
+func hasRoom(size int64, ask func(state.Incoming) error) error {
+	in := state.Incoming{Size: uint64(max(size, 0))}
+	if in.Most = in.Size; in.Size > ingest.ChunkSize {
+		in.Most += nodeBytes * (in.Size/ingest.ChunkSize + 1)
+	}
+	err := ask(in)
 	if errors.Is(err, state.ErrNotFound) {
 		return state.Errorf(state.CodeUnavailable, "not every member of the cluster has been upgraded to a release with an object gateway")
 	}
-	if err != nil || q.Credits > 0 {
-		return err
-	}
-	used, more := q.Used(), uint64(max(size, 0))
-	if used+more <= q.Allowance || more == 0 {
-		return nil
-	}
-	old, err := v.Object(b, key)
-	if err != nil && !errors.Is(err, state.ErrNoKey) {
-		return err
-	}
-	goes := b.Versioning == state.Unversioned || b.Versioning == state.Suspended && !old.Versioned
-	if goes && used-min(used, old.Size)+more <= q.Allowance {
-		return nil
-	}
-	if freeing, err := v.Freeing(a); err != nil || freeing {
-		return err // there may be room when the body has come
-	}
-	return state.Errorf(state.CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", used, q.Allowance)
+	return err
 }
+
+// nodeBytes is more than the nodes of a DAG of several blocks have for each of its leaves.
+const nodeBytes = 128
 
 // kept is a body that is durable and has no name yet.
 type kept struct {

@@ -94,7 +94,7 @@ func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string,
 		return state.Part{}, err
 	}
 	if r.Body.Size > 0 {
-		if err := o.roomForPart(ctx, a, &b, r.Body.Size); err != nil {
+		if err := o.roomForPart(ctx, &b, &r); err != nil {
 			return state.Part{}, err
 		}
 	}
@@ -116,14 +116,17 @@ func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, 
 }
 
 // roomForPart refuses a part that the account has no room for.
-func (o *Objects) roomForPart(ctx context.Context, a state.AccountID, b *state.Bucket, size int64) error {
+func (o *Objects) roomForPart(ctx context.Context, b *state.Bucket, r *PartRequest) error {
+	fits := func(v state.View) error {
+		return hasRoom(r.Body.Size, func(in state.Incoming) error { return v.RoomForPart(b, r.Upload, uint16(r.Number), in) })
+	}
 	view, release := o.opts.State.LocalView()
-	err := fits(view, a, b, "", size)
+	err := fits(view)
 	release()
 	if !errors.Is(err, state.ErrQuota) {
 		return err
 	}
-	return o.look(ctx, func(v state.View) error { return fits(v, a, b, "", size) })
+	return o.look(ctx, fits)
 }
 
 func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Bucket, u *state.Upload, number int, body *Body) (state.Part, error) {

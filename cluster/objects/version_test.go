@@ -181,7 +181,7 @@ func TestOldVersionsTakeRoom(t *testing.T) {
 	w.put("bkt", "k", "87654321") // in its place
 	w.versioning("bkt", state.Versioned)
 	stored := len(w.kept)
-	if _, err := w.objects.Put(t.Context(), w.account, "bkt", PutRequest{Key: "k", Body: bodyOf("abcdefgh")}); !errors.Is(err, state.ErrQuota) || len(w.kept) != stored {
+	if _, err := w.objects.Put(t.Context(), w.account, "bkt", PutRequest{Key: "k", Body: bodyOf("abcdefg")}); !errors.Is(err, state.ErrQuota) || len(w.kept) != stored {
 		t.Errorf("%v, %d bodies were stored", err, len(w.kept)-stored)
 	}
 	w.versioning("bkt", state.Suspended)

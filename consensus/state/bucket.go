@@ -305,7 +305,7 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 
 // naming is the link of a new version of the bucket to its content.
 func (v *Bucket) naming(o *Object, content *Content) linking {
-	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, public: v.Public}
+	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, size: o.Size, public: v.Public}
 }
 
 // putObject writes an object as the current version, and makes the change of links

@@ -57,10 +57,6 @@ func freeing(r Reader, a AccountID) (bool, error) {
 	return len(left) > 0, err
 }
 
-// Freeing tells whether parts of an account's uploads that have ended are still to be
-// freed.
-func (v View) Freeing(a AccountID) (bool, error) { return freeing(v.r, a) }
-
 // noRoom is what an account is told that has no room for more: to try again while parts
 // are freed, for then it may have.
 func noRoom(r Reader, a AccountID, q *Quota) error {
@@ -71,7 +67,7 @@ func noRoom(r Reader, a AccountID, q *Quota) error {
 	if soon {
 		return Errorf(CodeLimited, "the account has no room until the parts of an upload that has ended are freed, try again")
 	}
-	return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+	return overQuota(q)
 }
 
 // freed is how many parts the entry may free. Each costs about as much as a put.

@@ -284,7 +284,7 @@ func TestUploadsAreCompletedOnTopOfEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := s.completeOf("k", "copies", "second", contents[1], list...)
+	second := s.completeOf("k", "copies", contents[1], list...)
 	second.Content, second.Object.Size = first.Content, uint64(len(list))*first.Object.Size
 	second.Object.Parts = []PartRun{{Size: first.Object.Size, Count: uint64(len(list))}}
 	s.must(second)

@@ -22,6 +22,8 @@ type linking struct {
 	account AccountID
 	link
 	content *Content // nil: the root is there, and another link of the account names it
+	size    uint64   // bytes of content: of the object or part; not looked at without content
+	joined  bool     // of parts that are here
 	public  bool     // it counts as public
 	drops   []link
 
@@ -84,9 +86,23 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 	return onlyMembers(r, nodes)
 }
 
-// afford tells whether the account may store what the change leaves it with, once what
-// it drops is freed. A change that leaves it with no more than before is always allowed.
-func (l *linking) afford(r Reader, size uint64) error {
+// afford tells whether the account may store what the change leaves it with, where the
+// root's DAG has so many bytes, once what it drops is freed. A change that leaves it with
+// no more than before is always allowed.
+//
+// Charged are the blocks of a DAG, and judged is what a client sees, the bytes of its
+// content: an account has room for as many as are left, and its last change may bring it
+// above its allowance by the nodes above the leaves, some 60 bytes for each MiB. Where
+// blocks repeat a DAG is smaller than its content. What is put is judged by all its bytes
+// nevertheless: before it has come nobody knows better, see Incoming.
+func (l *linking) afford(r Reader, dag uint64) error {
+	least, most := dag, dag
+	comes := l.content != nil && !l.joined
+	if l.joined {
+		least = min(l.size, dag)
+	} else if comes {
+		least, most = l.size, max(l.size, dag)
+	}
 	q, err := get[Quota](r, quotaKey(l.account))
 	if err != nil || q == nil {
 		return err
@@ -97,26 +113,26 @@ func (l *linking) afford(r Reader, size uint64) error {
 		if now, err = get[charge](r, chargeKey(l.account, l.root)); err != nil {
 			return err
 		}
-		if now != nil {
+		if now != nil && (!comes || !now.Stored || now.Bytes >= l.size) {
 			others -= min(others, now.Bytes)
 		}
 	}
-	if others > math.MaxInt64-size {
+	if others > math.MaxInt64-most {
 		return Errorf(CodeTooLarge, "the account stores more than can be counted")
 	}
-	if !q.exceeds(others + size) {
+	if !q.exceeds(others + least) {
 		return nil
 	}
 	freed, err := l.freed(r)
 	if err != nil {
 		return err
 	}
-	after := others + size - min(others, freed)
-	if !q.exceeds(after) {
+	others -= min(others, freed)
+	if !q.exceeds(others + least) {
 		return nil
 	}
-	more := after > q.Used()
-	if !more && now != nil && size > freed && !l.stays() {
+	more := others+most > q.Used()
+	if !more && now != nil && most > freed && !l.stays() {
 		// Parts that are going may be all that the charge is for.
 		if more, err = freeing(r, l.account); err != nil {
 			return err

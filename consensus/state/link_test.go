@@ -476,3 +476,45 @@ func TestGatheredCountersAreWrittenOnce(t *testing.T) {
 		t.Errorf("a counter of zero is there: %v, %v", there, err)
 	}
 }
+
+// The nodes of a DAG are charged, and nothing is refused for them: an account has room
+// for content of what it is allowed.
+func TestTheNodesOfADagTakeNoRoom(t *testing.T) {
+	s := shelved(t, 18)
+	s.must(s.begin("k", "up"))
+	for n, cid := range []string{contents[1], contents[2]} {
+		p := s.partOf("k", "up", uint16(n+1), VersionID(cid), cid)
+		p.Content.Bytes = 9 // one block
+		s.must(p)
+	}
+	complete := s.completeOf("k", "up", contents[3], Part{Number: 1, ID: VersionID(contents[1])}, Part{Number: 2, ID: VersionID(contents[2])})
+	complete.Content.Bytes = 20
+	s.must(complete)
+	s.check()
+	if q := s.quota(bob); q.Used() != 20 {
+		t.Errorf("%+v", q)
+	}
+	s.refused(s.putOf("l", "v1", contents[1]), ErrQuota)
+	larger := s.putOf("k", "v2", contents[4])
+	larger.Object.Size, larger.Content.Bytes = 19, 21
+	s.refused(larger, ErrQuota)
+	larger.Object.Size = 18
+	s.must(larger)
+	s.check()
+	s.drop("gone", "k")
+
+	// Of content whose blocks repeat all bytes have to fit, also when it comes again.
+	repeats := s.putOf("zeros", "v3", contents[2])
+	repeats.Object.Size, repeats.Content.Bytes = 19, 5
+	s.refused(repeats, ErrQuota)
+	repeats.Object.Size = 14
+	s.must(repeats)
+	again := s.putOf("again", "v4", contents[2])
+	again.Object.Size, again.Content.Bytes = 14, 5
+	s.refused(again, ErrQuota)
+	s.must(&CopyObject{
+		Account: bob, Bucket: "bucket", Born: s.b.Born, Object: again.Object,
+		SourceBucket: "bucket", SourceBorn: s.b.Born, SourceKey: "zeros", SourceID: "v3",
+	})
+	s.check()
+}

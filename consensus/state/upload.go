@@ -272,7 +272,7 @@ func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content,
 			return Result{}, err
 		}
 	}
-	l := linking{account: v.Account, link: link{p.Root, p.ID}, content: content}
+	l := linking{account: v.Account, link: link{p.Root, p.ID}, content: content, size: p.Size}
 	if old != nil {
 		l.drops = []link{{old.Root, old.ID}}
 		p.Created = max(p.Created, old.Created+1)
@@ -405,6 +405,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 			return err
 		}
 		l := b.naming(&o, &v.Content)
+		l.joined = true
 		for i := range parts {
 			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
 		}

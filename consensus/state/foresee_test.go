@@ -1,0 +1,55 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// What RoomForObject refuses Apply refuses, whatever the content is.
+func TestOnlyWhatIsRefusedIsForeseen(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := shelved(rt, 1000)
+		sizes := rapid.IntRange(1, 40)
+		keys := rapid.SampledFrom([]string{"a", "b", "c"})
+		n := 0
+		put := func() *PutObject {
+			n++
+			p := s.putOf(keys.Draw(rt, "key"), VersionID(fmt.Sprint(n)), rapid.SampledFrom(contents).Draw(rt, "content"))
+			p.Object.Size = uint64(sizes.Draw(rt, "size"))
+			// The DAG is as large, has nodes, or has blocks that repeat.
+			p.Content.Bytes = uint64(max(1, int(p.Object.Size)+rapid.IntRange(-9, 2).Draw(rt, "nodes")))
+			if r, err := s.view().Root(p.Object.Root); err == nil && r.Status == Pinned {
+				p.Content.Bytes = r.Size
+				p.Object.Size = max(p.Object.Size, r.Size-min(r.Size, 2)) // as nodes are bounded
+			}
+			return p
+		}
+		for range rapid.IntRange(0, 6).Draw(rt, "before") {
+			switch rapid.IntRange(0, 4).Draw(rt, "what") {
+			case 0:
+				s.versioning(rapid.SampledFrom([]Versioning{Versioned, Suspended}).Draw(rt, "versioning"))
+			case 1:
+				c := rapid.SampledFrom(contents).Draw(rt, "pinned")
+				if err := s.create(bob, RequestID(fmt.Sprint("p", n)), c); err == nil {
+					if r, err := s.view().Root(rootOf(rt, c)); err == nil {
+						s.must(&ReportArrivals{Items: []Arrival{{Root: r.Key, Born: r.Born, Bytes: 3}}})
+					}
+				}
+			default:
+				s.must(put())
+			}
+		}
+		s.must(&SetQuota{Account: bob, Allowance: uint64(rapid.IntRange(0, 80).Draw(rt, "allowance"))})
+		p := put()
+		foreseen := s.view().RoomForObject(&s.b, p.Object.Key, Incoming{Size: p.Object.Size, Most: p.Object.Size + 2})
+		if foreseen != nil && !errors.Is(foreseen, ErrQuota) {
+			rt.Fatal(foreseen)
+		}
+		if _, err := s.apply(p); foreseen != nil && !errors.Is(err, ErrQuota) {
+			rt.Fatalf("%+v was foreseen to be refused, and got %v", p, err)
+		}
+	})
+}
