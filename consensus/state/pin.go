@@ -440,7 +440,14 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	may, err := spare(tx, old, RootOf(c))
+	if err != nil {
+		return Result{}, err
+	}
 	if err := addPin(tx, &p, c, nodes, e); err != nil {
+		return Result{}, err
+	}
+	if err := setSpare(tx, &p, may); err != nil {
 		return Result{}, err
 	}
 	// Attached before the old one is detached: shared blocks stay referenced.

@@ -95,8 +95,16 @@ func TestReplaceIsJudgedByTheNetChange(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	m.must(&SetQuota{Account: bob, Allowance: 9})
-	if _, err := m.apply(&ReplacePin{Old: "p3", Pin: Pin{ID: "p4", Account: bob, CID: contents[1], Created: 3}}); !errors.Is(err, ErrQuota) {
-		t.Errorf("in its place, with less allowed: %v", err)
+	m.must(&CreatePin{Pin: Pin{ID: "larger", Account: alice, CID: contents[3], Created: 1}, Nodes: []NodeID{"n1", "n2"}})
+	larger, err := m.view().Root(rootOf(t, contents[3]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []NodeID{"n1", "n2"} {
+		m.must(&ReportCopies{Node: n, Items: []CopyReport{{Root: larger.Key, Born: larger.Born, Phase: Held, Size: 11, Blocks: 1}}})
+	}
+	if _, err := m.apply(&ReplacePin{Old: "p3", Pin: Pin{ID: "p4", Account: bob, CID: contents[3], Created: 3}}); !errors.Is(err, ErrQuota) {
+		t.Errorf("more in its place, with less allowed: %v", err)
 	}
 	if got := m.status(bob, "p3"); got != "pinned" {
 		t.Errorf("the old pin is %s", got)
@@ -214,5 +222,73 @@ func TestAClosedAccountLeavesNothing(t *testing.T) {
 	m.must(&OpenAccount{Account: Account{ID: "bob2", Email: "bob@example.org"}, Allowance: 7})
 	if q := m.quota("bob2"); q.Allowance != 7 || len(m.rows(tableEmail)) != len(before) {
 		t.Errorf("the address again: %+v", q)
+	}
+}
+
+// Whoever is above the allowance may replace a pin by one that leaves no more than
+// before, also when its size is known only as it comes.
+func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		bytes uint64
+		want  string
+	}{{"less", 7, "pinned"}, {"as much", 10, "pinned"}, {"more", 11, "failed"}} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := rich(t, Unlimited)
+			for i, c := range contents[1:3] {
+				if err := m.create(bob, RequestID(fmt.Sprint("p", i)), c); err != nil {
+					t.Fatal(err)
+				}
+				m.hold(rootOf(t, c))
+			}
+			m.must(&SetQuota{Account: bob, Allowance: 5})
+			replace := func(old, id RequestID, name, content string) error {
+				m.check()
+				_, err := m.apply(&ReplacePin{Old: old, Pin: Pin{ID: id, Account: bob, Name: name, CID: content, Created: 9}, Nodes: []NodeID{"n1", "n2", "n3"}})
+				return err
+			}
+			if err := replace("p0", "named", "a name", contents[1]); err != nil {
+				t.Errorf("the same content: %v", err)
+			}
+			if err := m.create(bob, "other", contents[2]); err != nil {
+				t.Errorf("what is charged already: %v", err)
+			}
+			m.must(&DeletePin{Account: bob, ID: "other"})
+			if err := m.create(bob, "new", contents[3]); !errors.Is(err, ErrQuota) {
+				t.Errorf("something new: %v", err)
+			}
+			for i, id := range []RequestID{"once", "twice"} { // before it has come it is replaced again
+				if err := replace([]RequestID{"named", "once"}[i], id, string(id), contents[3]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			root := rootOf(t, contents[3])
+			r, err := m.view().Root(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: 6}}})
+			m.check()
+			for _, n := range []NodeID{"n1", "n2"} {
+				m.must(&ReportCopies{Node: n, Items: []CopyReport{{Root: root, Born: r.Born, Phase: Held, Size: tc.bytes, Blocks: 1}}})
+			}
+			m.check()
+			if got := m.status(bob, "twice"); got != tc.want {
+				t.Errorf("%d bytes in the place of 10 are %s, want %s", tc.bytes, got, tc.want)
+			}
+			if q := m.quota(bob); q.Used() > 20 {
+				t.Errorf("%+v", q)
+			}
+			// What it may cost ends with its content's coming.
+			if tc.want == "pinned" && tc.bytes < 10 {
+				if err := replace("twice", "late", "", contents[4]); err != nil {
+					t.Fatal(err)
+				}
+				m.hold(rootOf(t, contents[4]))
+				if got := m.status(bob, "late"); got != "failed" {
+					t.Errorf("10 bytes in the place of %d are %s", tc.bytes, got)
+				}
+			}
+		})
 	}
 }

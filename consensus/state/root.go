@@ -585,7 +585,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	refs := root.Refs
 	for _, p := range pins {
 		if root.Status == Pinned {
-			if ok, err := affordCharge(tx, p.Account, k, charge{Bytes: root.Size, Stored: true}); err != nil {
+			if ok, err := affordCharge(tx, p, k, charge{Bytes: root.Size, Stored: true}); err != nil {
 				return err
 			} else if !ok {
 				if err := letGo(tx, p, root, tooMuch(root.Size)); err != nil {
