@@ -78,7 +78,7 @@ type Options struct {
 	// Agreed is a time that the clocks of most members have reached; ok is false while
 	// nobody knows. One node's clock is not enough to discard what others stored.
 	Agreed func() (at state.Millis, ok bool)
-	NewID  func() string // of versions and uploads, unique
+	NewID  func() string // of versions and parts, unique
 	Logger *slog.Logger
 }
 

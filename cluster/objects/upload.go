@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // what S3 calls an ETag
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -18,13 +20,14 @@ import (
 // CreateUpload begins a multipart upload. Errors: state.ErrNoBucket,
 // state.ErrInvalid, state.ErrTooLarge when the bucket has its most open uploads.
 func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
-	id := o.opts.NewID()
-	place, err := o.place(id, nil)
+	created := o.begun()
+	id := newUploadID(created)
+	place, err := o.place(string(id), nil)
 	if err != nil {
 		return "", err
 	}
 	u := state.Upload{
-		ID: state.UploadID(id), Key: r.Key, Created: o.begun(), Nodes: place.Nodes,
+		ID: id, Key: r.Key, Created: created, Nodes: place.Nodes,
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
 	}
@@ -35,6 +38,18 @@ func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket st
 		return "", fmt.Errorf("create upload: %w", err)
 	}
 	return u.ID, nil
+}
+
+// newUploadID is a new id, a UUID of version 7: the uploads of a key are listed in the
+// order of their ids, which is that of the times at which they began, as those who began
+// them tell it. 74 of its bits are random.
+func newUploadID(t state.Millis) state.UploadID {
+	id := uuid.New()
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(t))
+	copy(id[:6], ms[2:])
+	id[6] = id[6]&0x0f | 0x70
+	return state.UploadID(id.String())
 }
 
 // Upload returns an upload that is open. Errors: state.ErrNoBucket,

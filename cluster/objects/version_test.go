@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -435,4 +436,39 @@ func TestChecksumsOfPartsAreFoundByTheNullVersion(t *testing.T) {
 	complete()
 	check("")
 	check(state.NullVersion)
+}
+
+// Uploads of a key are listed by the time at which they began, and a page goes on behind
+// the one that it names.
+func TestUploadsOfAKeyAreListedByTime(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	var want, got []state.UploadID
+	for range 12 {
+		w.now = w.now.Add(time.Millisecond)
+		id, err := w.objects.CreateUpload(t.Context(), w.account, "bkt", UploadRequest{Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err := uuid.Parse(string(id)); err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 {
+			t.Errorf("%s is no UUID of version 7: %v", id, err)
+		}
+		want = append(want, id)
+	}
+	q := state.UploadsQuery{Limit: 5}
+	for more := true; more; {
+		page, err := w.objects.Uploads(t.Context(), w.account, "bkt", q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, u := range page.Uploads {
+			if got = append(got, u.ID); i > 0 && u.Created <= page.Uploads[i-1].Created {
+				t.Errorf("%d comes behind %d", u.Created, page.Uploads[i-1].Created)
+			}
+		}
+		more, q.AfterKey, q.AfterID = page.Truncated, page.NextKey, page.NextID
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
