@@ -269,4 +269,16 @@ func testS3Quota(t *testing.T, o *objects) {
 	poor.ok(http.StatusOK, http.MethodPut, bucket+"/b", randomBytes(2_000_000))
 	id := into[initiated](t, poor.ok(http.StatusOK, http.MethodPost, bucket+"/c?uploads", nil)).UploadId
 	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/c?partNumber=1&uploadId="+id, randomBytes(2_000_000))
+	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/b", nil)
+	x, y := randomBytes(2_000_000), randomBytes(2_000_000)
+	for _, data := range [][]byte{x, x, y, y} { // a part again, and another in its place
+		poor.ok(http.StatusOK, http.MethodPut, bucket+"/c?partNumber=1&uploadId="+id, data)
+	}
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/same", y) // it counts once
+	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/c?uploadId="+id, nil)
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/again", y)
+	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/same", nil)
+	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/again", nil)
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/all", randomBytes(3_000_000)) // nodes take no room
+	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/more", []byte("x"))
 }

@@ -209,6 +209,8 @@ func TestObjectGateway(t *testing.T) {
 		{"tags 214-223", testS3Tags},
 		{"encrypted objects 233 234", testS3Encrypted},
 		{"quota 168", testS3Quota},
+		{"completions that meet 203 208", testS3CompletionsMeet},
+		{"complete again 204 208", testS3CompleteAgain},
 	} {
 		t.Run(sub.name, func(t *testing.T) { sub.test(t, o.as(t)) })
 	}
