@@ -159,7 +159,7 @@ func head(h http.Header, r *request, o *state.Object, piece span, partial bool) 
 	case !wantsChecksum(r):
 	case r.part != nil:
 		sayPartSum(h, r, o)
-	case uint64(piece.count) == o.Size && !(r.query.has("partNumber") && composed(o)):
+	case uint64(piece.count) == o.Size && (!r.query.has("partNumber") || !composed(o)):
 		sayChecksums(h, o)
 	}
 	if r.query.has("partNumber") {
