@@ -11,6 +11,7 @@ import (
 	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/multiformats/go-multistream"
@@ -23,8 +24,9 @@ const joinProtocol = "/holdfast/join/1"
 // is wrong, or the member is not ready to admit anybody.
 var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 
-// ErrNoJoin says that the node at the address was reached and is no cluster host:
-// most likely it is the public one of a member.
+// ErrNoJoin says that there is no cluster host at the address: it is for a transport
+// that those do not have, or another host was reached, most likely the public one of a
+// member.
 var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
 
 // ListenJoin accepts the streams of joiners: those who proved by their
@@ -84,6 +86,9 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}
 	if err := h.Connect(ctx, member); err != nil {
+		if errors.Is(err, swarm.ErrNoTransport) {
+			err = fmt.Errorf("%w: %w", ErrNoJoin, err)
+		}
 		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
 	}
 	s, err := openStream(ctx, h, member.ID, joinProtocol)
