@@ -56,6 +56,7 @@ type entry struct {
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
 	attempts int           // failed in a row
+	refs     uint64        // pins of the root when the last one began, or was told of more
 	waited   time.Duration // without a block, in turns that were cut short
 	reached  uint64        // blocks that a turn came to: fewer are no progress
 	holder   bool          // somebody held it when the last attempt failed
@@ -390,6 +391,8 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	case own == nil:
 		d.withdraw(e)
 		d.settle(ctx, view, e)
+	case root.Refs > e.refs && (e.stage == delayed || e.stage == fetching && e.run.idle(d.t.opts.Now()) >= stuckAfter):
+		d.again(ctx, view, e, root.Refs)
 	case e.stage == delayed && !e.holder && d.heldElsewhere(&root):
 		d.withdraw(e) // now there is a source: no need to wait
 		e.attempts, e.holder = 0, true
@@ -397,6 +400,21 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	case e.stage == queued:
 		d.pass(view, e)
 	}
+}
+
+// stuckAfter is how long a fetch has had no block when a new pin has it begin again.
+const stuckAfter = time.Second
+
+// again tries at once what a new pin came for, while nothing of it comes: who pins it may
+// just have brought it to this node, or know where it is.
+func (d *dispatcher) again(ctx context.Context, view state.View, e *entry, refs uint64) {
+	e.refs = refs
+	if e.stage == fetching {
+		e.run.cut()
+		return
+	}
+	d.withdraw(e)
+	d.settle(ctx, view, e)
 }
 
 // pass hands a queued root over to another account that wants it too and whose
@@ -503,7 +521,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	if e.noted {
 		return false
 	}
-	e.noted = true
+	e.noted, e.refs = true, root.Refs
 	n, ok := d.t.noted(e.root)
 	if !ok || n.born != root.Born || e.attempts > 0 {
 		return false

@@ -172,6 +172,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if e.born != root.Born {
 			e.renew(root.Born)
 		}
+		e.refs = root.Refs
 		if own.Phase != state.Fetching || own.Reason != "" || e.ticket != 0 {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
