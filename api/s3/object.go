@@ -265,11 +265,7 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 		head(w.Header(), r, o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 	}}
-	if whole, ok := f.(io.WriterTo); ok {
-		_, err = whole.WriteTo(out)
-	} else {
-		err = s.copyContent(out, f)
-	}
+	_, err = io.Copy(out, f) // content writes itself, block by block
 	switch {
 	case out.left == 0:
 		return nil
@@ -277,18 +273,6 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 		err = io.ErrUnexpectedEOF // content of fewer bytes than its record says
 	}
 	return fmt.Errorf("send content: %w", err)
-}
-
-// copyContent is for content that cannot write itself.
-func (s *surface) copyContent(out io.Writer, f io.Reader) error {
-	buffer, ok := s.buffers.Get().(*[]byte)
-	if !ok {
-		b := make([]byte, copyBuffer)
-		buffer = &b
-	}
-	defer s.buffers.Put(buffer)
-	_, err := io.CopyBuffer(out, f, *buffer)
-	return err
 }
 
 // sending takes a piece of content, of which the answer begins with the first bytes.

@@ -22,7 +22,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -159,7 +158,6 @@ type surface struct {
 	table     map[rowKey]*operation
 	subs      map[string]bool // the sub-resources of table
 	stall     time.Duration
-	buffers   sync.Pool // *[]byte of copyBuffer bytes
 }
 
 // New returns the handler of the surface.
