@@ -195,21 +195,25 @@ func (l *lister) rows(s Status, every bool) error {
 	defer l.page.next()
 	lower, upper := l.q.window(pinKey(l.account, pinRow).byte(byte(s)))
 	return l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
-		matches, err := l.filter.match(row)
-		if err != nil {
-			return false, err
-		}
-		if matches && !every {
-			l.total++
-		}
-		if !matches || !l.page.wants() {
-			return true, l.look.at(1, len(row))
-		}
-		if err := l.keep(row); err != nil {
-			return false, err
-		}
-		return !every || l.page.wants(), nil
+		err := l.offer(row, every)
+		return !every || l.page.wants(), err
 	})
+}
+
+// offer takes a row, which is listed if it matches, and counted unless every one is
+// counted already.
+func (l *lister) offer(row []byte, every bool) error {
+	matches, err := l.filter.match(row)
+	if err != nil {
+		return err
+	}
+	if matches && !every {
+		l.total++
+	}
+	if !matches || !l.page.wants() {
+		return l.look.at(1, len(row))
+	}
+	return l.keep(row)
 }
 
 // indexed reads the pins that an index names, newest first. It reads the rows only
@@ -240,17 +244,7 @@ func (l *lister) pin(id RequestID) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	matches, err := l.filter.match(row)
-	if err != nil {
-		return false, err
-	}
-	if matches && !every {
-		l.total++
-	}
-	if !matches || !l.page.wants() {
-		return true, l.look.at(1, len(row))
-	}
-	return true, l.keep(row)
+	return true, l.offer(row, every)
 }
 
 // named reads the pins with a name that matches, by the names alone as long as they
