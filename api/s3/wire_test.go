@@ -2,7 +2,6 @@ package s3
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -183,6 +182,28 @@ func TestContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) {
 	}
 }
 
+// revokedMeanwhile is a request whose key is revoked between two pieces of its body, when
+// it has been under way for 2 s. Nothing of that is sent before it is asked for.
+func (w *world) revokedMeanwhile(t *testing.T, key state.KeyID, method, url, first, rest string) *http.Request {
+	t.Helper()
+	body, out := io.Pipe()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Expect", "100-continue")
+	go func() {
+		_, began := io.WriteString(out, first)
+		w.pass(2 * time.Second)
+		err := w.users.Revoke(t.Context(), key)
+		_, ended := io.WriteString(out, rest)
+		if err := errors.Join(began, err, ended, out.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return r
+}
+
 // TestWhoIsRevokedWhileSendingStoresNothing: a body may take hours.
 func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 	w := newWorld(t)
@@ -199,27 +220,12 @@ func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 			signWith(t, w, r, w.writer.AccessKeyID, w.writer.SecretAccessKey, "UNSIGNED-PAYLOAD")
 		},
 	} {
-		body, out := io.Pipe()
-		r, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+"/photos/k", body)
-		if err != nil {
-			t.Fatal(err)
+		id := w.alice.ID
+		if name != "a token" {
+			id = w.writer.ID
 		}
+		r := w.revokedMeanwhile(t, id, "PUT", server.URL+"/photos/k", strings.Repeat("x", 100_000), "x")
 		authorize(r)
-		r.Header.Set("Expect", "100-continue")
-		go func() {
-			id := w.alice.ID
-			if name != "a token" {
-				id = w.writer.ID
-			}
-			_, first := out.Write(bytes.Repeat([]byte("x"), 100_000))
-			w.pass(2 * time.Second)
-			err := w.users.Revoke(t.Context(), id)
-			_, last := out.Write([]byte("x"))
-			_ = out.CloseWithError(nil)
-			if first != nil || last != nil || err != nil {
-				t.Error(fmt.Sprint(first, err, last))
-			}
-		}()
 		if status, body := answerTo(t, &http.Client{Transport: patient}, r); status != 403 || !strings.Contains(body, "AccessDenied") {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
@@ -254,22 +260,8 @@ func TestSmallBodiesOfRevokedKeysChangeNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, out := io.Pipe()
-		r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.revokedMeanwhile(t, key.ID, c.method, server.URL+c.path, c.body[:1], c.body[1:])
 		r.Header.Set("Authorization", "Bearer "+key.Token)
-		r.Header.Set("Expect", "100-continue")
-		go func() {
-			_, first := out.Write([]byte(c.body[:1]))
-			w.pass(2 * time.Second)
-			err := w.users.Revoke(t.Context(), key.ID)
-			_, last := out.Write([]byte(c.body[1:]))
-			if err := errors.Join(first, err, last, out.Close()); err != nil {
-				t.Error(err)
-			}
-		}()
 		if status, body := answerTo(t, &http.Client{Transport: patient}, r); !strings.Contains(body, "<Code>AccessDenied</Code>") {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
