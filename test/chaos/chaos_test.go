@@ -1,5 +1,5 @@
-// Package chaos runs whole clusters in virtual time and breaks them: three nodes
-// on their own folders and a simulated network, whose links are cut, one way
+// Package chaos runs whole clusters in virtual time and breaks them: three to five
+// nodes on their own folders and a simulated network, whose links are cut, one way
 // or both, and slowed, whose power goes, and which are restarted, while clients
 // create, replace, delete, read and list pins through all of them. Afterwards
 // there has to be an order of all calls in which every answer was right, one
@@ -15,6 +15,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +23,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +43,7 @@ var (
 	proofFlag    = flag.Bool("proof", false, "build all mistakes in, one after the other, and find them")
 	talkFlag     = flag.Bool("talk", false, "show what the nodes log")
 	scenarioFlag = flag.String("scenario", "", "what -seed runs; empty: faults that the seed draws")
+	nodesFlag    = flag.Int("nodes", 0, "how many nodes, up to 5; 0: as many as the seed draws")
 	intoFlag     = flag.String("into", "", "run -seed in this process and write what came of it to this file")
 )
 
@@ -113,11 +116,13 @@ type run struct {
 
 // scenario is what a run is made of, beside its seed.
 type scenario struct {
-	bug      func(pins.State) pins.State // nil: none that is known
-	often    bool                        // many snapshots, whatever the seed says
-	lies     bool                        // Raft's log says that it stored what it did not
-	steps    []step                      // nil: plan draws them
-	plan     func(*rand.Rand) []step     // nil: of all faults
+	nodes    int                          // 0: as many as usual
+	sizes    bool                         // the seed draws how many nodes there are
+	bug      func(pins.State) pins.State  // nil: none that is known
+	often    bool                         // many snapshots, whatever the seed says
+	lies     bool                         // Raft's log says that it stored what it did not
+	steps    []step                       // nil: plan draws them
+	plan     func(*rand.Rand, int) []step // for so many nodes; nil: of all faults
 	patience time.Duration
 	probe    bool
 	damage   func(*run) error // done to the folders when all nodes have ended
@@ -128,20 +133,25 @@ func newRun(rng *rand.Rand, base string, s scenario) *run {
 	if *talkFlag {
 		handler = slog.NewTextHandler(os.Stderr, nil)
 	}
+	size := cmp.Or(*nodesFlag, s.nodes, usual)
+	if s.sizes && *nodesFlag == 0 {
+		size += max(0, rng.IntN(maxNodes)-(maxNodes-usual)) // three of five times as many as usual
+	}
 	r := &run{
 		cluster: &cluster{
-			base: base, network: newNetwork(), bug: s.bug, lies: s.lies, ids: map[state.NodeID]int{},
+			members: make([]*member, size),
+			base:    base, network: newNetwork(), bug: s.bug, lies: s.lies, ids: map[state.NodeID]int{},
 			lives: make(chan struct{}, 1), often: rng.IntN(2) == 0 || s.often,
 		},
 		library: &library{bytes: map[string][]byte{}},
-		steps:   plan(rng), patience: s.patience,
+		steps:   plan(rng, size), patience: s.patience,
 	}
 	r.cluster.log = slog.New(&installs{handler, &r.cluster.taken})
 	switch {
 	case s.steps != nil:
 		r.steps = s.steps
 	case s.plan != nil:
-		r.steps = s.plan(rng)
+		r.steps = s.plan(rng, size)
 	}
 	if s.probe {
 		r.prober = &prober{cluster: r.cluster}
@@ -269,7 +279,7 @@ func (r *run) breakThings(ctx context.Context) error {
 
 // settle waits until all nodes have the same, and lists it through each.
 func (r *run) settle(ctx context.Context) error {
-	last := make([]*client, nodes)
+	last := make([]*client, len(r.cluster.members))
 	for i := range last {
 		last[i] = &client{number: accountsUsed*clientsPerAccount + i, cluster: r.cluster, tally: &r.tally, unexpected: r.unexpected}
 	}
@@ -307,21 +317,21 @@ const inFlight = 50 * time.Millisecond
 // still cuts all nodes off and tells whether they have applied the same; if not,
 // it mends the links. What arrives after the cut was on its way before.
 func (r *run) still(ctx context.Context) bool {
-	for i := range nodes {
+	for i := range r.cluster.members {
 		r.cluster.isolate(i, true)
 	}
 	pause(ctx, inFlight)
 	synctest.Wait()
-	var index [nodes]uint64
+	index := make([]uint64, len(r.cluster.members))
 	for i, m := range r.cluster.members {
 		if s, err := m.life.Members().Status(ctx); err == nil {
 			index[i] = s.Index
 		}
 	}
-	if index[0] != 0 && index[0] == index[1] && index[1] == index[2] {
+	if slices.Min(index) != 0 && slices.Min(index) == slices.Max(index) {
 		return true
 	}
-	for i := range nodes {
+	for i := range r.cluster.members {
 		r.cluster.isolate(i, false)
 	}
 	return false

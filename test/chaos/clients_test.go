@@ -113,7 +113,7 @@ const keyEvery = 12
 // once asks one thing. The draws do not depend on the answers, as far as that
 // is possible, so that a seed asks much the same again.
 func (c *client) once(ctx context.Context) {
-	at, what, which := c.rng.IntN(nodes), c.rng.IntN(100), c.rng.IntN(1<<16)
+	at, what, which := c.rng.IntN(len(c.cluster.members)), c.rng.IntN(100), c.rng.IntN(1<<16)
 	l := c.cluster.members[at].call()
 	if l == nil {
 		return // nobody answers

@@ -20,7 +20,10 @@ import (
 )
 
 const (
-	nodes = 3
+	// usual is how many nodes there are, unless a seed draws more, and maxNodes
+	// the most: that is how many vote.
+	usual    = 3
+	maxNodes = 5
 	// patience is how long, in virtual time, the cluster may take to start, and
 	// to be of one mind again when all faults are over.
 	patience = 2 * time.Minute
@@ -92,13 +95,13 @@ func (m *member) call() *life {
 	return m.life
 }
 
-// cluster is three nodes on a simulated network.
+// cluster is some nodes on a simulated network.
 type cluster struct {
 	base    string
 	log     *slog.Logger
 	network *network
 	bug     func(pins.State) pins.State
-	members [nodes]*member
+	members []*member // nil: it did not start yet
 	ids     map[state.NodeID]int
 	join    string
 	often   bool          // snapshots, and few entries behind them
@@ -157,7 +160,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	return nil
 }
 
-// found starts all nodes and waits until they vote.
+// found starts all nodes and waits until as many vote as can.
 func (c *cluster) found(ctx context.Context) error {
 	for i := range c.members {
 		m := &member{number: i, folder: filepath.Join(c.base, fmt.Sprintf("node%d", i+1))}
@@ -177,16 +180,21 @@ func (c *cluster) found(ctx context.Context) error {
 			c.join = s.Node.ClusterAddrs[0]
 		}
 	}
-	return await(ctx, "all vote", func() bool {
+	voters := len(c.members) - (len(c.members)+1)%2 // an odd number votes
+	return await(ctx, fmt.Sprintf("%d vote", voters), func() bool {
 		for _, m := range c.members {
 			s, err := m.life.Members().Status(ctx)
-			if err != nil || len(s.Peers) != nodes {
+			if err != nil || len(s.Peers) != len(c.members) {
 				return false
 			}
+			votes := 0
 			for _, p := range s.Peers {
-				if p.Role != "voter" {
-					return false
+				if p.Role == "voter" {
+					votes++
 				}
+			}
+			if votes != voters {
+				return false
 			}
 		}
 		return true
@@ -224,9 +232,9 @@ func await(ctx context.Context, what string, cond func() bool) error {
 	return nil
 }
 
-// isolate cuts a node off, or mends it. A guest has the number after the last.
+// isolate cuts a node off, or mends it. A guest has the number maxNodes.
 func (c *cluster) isolate(number int, cut bool) {
-	for other := range nodes + 1 {
+	for other := range maxNodes + 1 {
 		if other != number {
 			c.network.set(link{number, other}, cut)
 			c.network.set(link{other, number}, cut)
@@ -328,7 +336,7 @@ func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int)
 	return nil
 }
 
-// welcome lets a fourth node join, stay for a while and be removed.
+// welcome lets one more node join, stay for a while and be removed.
 func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 	release := c.exclusive()
 	if c.guest != nil {
@@ -336,7 +344,7 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 		return errInvalid("a guest is here already")
 	}
 	c.guests++
-	m := &member{number: nodes, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
+	m := &member{number: maxNodes, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
 	c.guest = m
 	release()
 	if err := c.admit(ctx, m); err != nil {
@@ -420,11 +428,11 @@ func (l *life) end() error {
 // close ends what still runs. All links are cut first, so that no node writes
 // anything because another one left.
 func (c *cluster) close() error {
-	for i := range nodes {
+	for i := range c.members {
 		c.isolate(i, true)
 	}
 	var ends sync.WaitGroup
-	var errs [nodes]error
+	errs := make([]error, len(c.members))
 	for i, m := range c.members {
 		if m == nil || m.life == nil {
 			continue
@@ -440,7 +448,7 @@ func (c *cluster) close() error {
 	}
 	ends.Wait()
 	c.network.sim.Close()
-	return errors.Join(errs[:]...)
+	return errors.Join(errs...)
 }
 
 // pause waits in virtual time.

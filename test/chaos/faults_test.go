@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +17,7 @@ const (
 	partition  fault = iota // a node reaches nobody and nobody reaches it
 	deaf                    // a node sends, and hears nothing
 	mute                    // a node hears, and nobody hears it
-	pair                    // two nodes do not reach each other, the third reaches both
+	pair                    // two nodes do not reach each other, and others reach both
 	slow                    // what a node sends takes long
 	powerLoss               // a node ends without a word, and comes back
 	blackout                // all do, at one moment
@@ -27,15 +28,16 @@ const (
 	hungDisk                // it answers no more, for longer than a node waits
 	brokenDisk              // a write to it fails
 	skew                    // the clock of a node is wrong, by an hour or so
-	guest                   // a fourth node joins, and is removed
+	guest                   // one more node joins, and is removed
 	hungState               // the disk under the state of a node answers no more
+	split                   // a node and half of the others reach nobody else
 	faults
 )
 
 func (f fault) String() string {
 	return [...]string{
 		"partition", "deaf", "mute", "pair", "slow", "power loss", "blackout", "restart",
-		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest", "hung state",
+		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest", "hung state", "split",
 	}[f]
 }
 
@@ -61,7 +63,8 @@ type step struct {
 	fault     fault
 	leader    bool // the node is the leader, if one is known
 	node      int  // else it is this one
-	other     int  // of a pair: how far from node, 1 or 2
+	next      int  // no: the one so far after it
+	other     int  // of a pair: how far from node, 1 for the next
 	gap, last time.Duration
 	by        time.Duration // of a clock
 	late      bool          // what hangs is done, and only the answer waits
@@ -80,22 +83,22 @@ func (s step) String() string {
 	return text
 }
 
-// plan draws the faults of a seed.
-func plan(rng *rand.Rand) []step {
+// plan draws the faults of a seed, for so many nodes.
+func plan(rng *rand.Rand, size int) []step {
 	steps := make([]step, faultsEach)
 	for i := range steps {
-		steps[i] = draw(rng)
+		steps[i] = draw(rng, size)
 		if i >= faultsEach-together {
-			with := draw(rng)
+			with := draw(rng, size)
 			steps[i].with = &with
 		}
 	}
 	return steps
 }
 
-func draw(rng *rand.Rand) step {
+func draw(rng *rand.Rand, size int) step {
 	return step{
-		fault: fault(rng.IntN(int(faults))), leader: rng.IntN(2) == 0, node: rng.IntN(nodes), other: 1 + rng.IntN(nodes-1),
+		fault: fault(rng.IntN(int(faults))), leader: rng.IntN(2) == 0, node: rng.IntN(size), other: 1 + rng.IntN(size-1),
 		gap:  time.Duration(rng.Int64N(int64(maxGap))).Round(time.Millisecond),
 		last: minFault + time.Duration(rng.Int64N(int64(maxFault-minFault))).Round(time.Millisecond),
 		by:   time.Duration(rng.Int64N(int64(2*maxSkew))) - maxSkew,
@@ -108,9 +111,9 @@ const hangsUntil = 5 * time.Second
 
 // hangs draws faults of nothing but disks that hang, of two nodes at a time, most
 // of them for about as long as a node waits, from every offset to each other.
-func hangs(rng *rand.Rand) []step {
+func hangs(rng *rand.Rand, size int) []step {
 	one := func() step {
-		s := draw(rng)
+		s := draw(rng, size)
 		s.fault = hungDisk
 		if rng.IntN(4) == 0 {
 			s.fault = hungState
@@ -137,9 +140,23 @@ func hangs(rng *rand.Rand) []step {
 			with.gap = time.Duration(rng.IntN(6000)) * time.Millisecond
 		}
 		if !steps[i].leader && !with.leader && steps[i].node == with.node {
-			with.node = (with.node + 1) % nodes
+			with.node = (with.node + 1) % size
 		}
 		steps[i].with = &with
+	}
+	return steps
+}
+
+// deposed draws faults that leave a leader with a minority, in which a log hangs,
+// most of them for shorter than the node waits.
+func deposed(rng *rand.Rand, size int) []step {
+	steps := make([]step, faultsEach)
+	for i := range steps {
+		last := minFault + time.Duration(rng.Int64N(int64(hungFor)))
+		steps[i] = step{
+			fault: split, leader: true, last: last, gap: time.Second,
+			with: &step{fault: hungDisk, leader: true, next: 1, late: rng.IntN(2) == 0, last: last - hungFor + time.Duration(rng.IntN(1000))*time.Millisecond},
+		}
 	}
 	return steps
 }
@@ -183,28 +200,36 @@ func (c *cluster) cause(ctx context.Context, s step) error {
 }
 
 func (c *cluster) happen(ctx context.Context, s step) error {
-	node := s.node
-	if number, known := c.leader(ctx); s.leader && known && number < nodes {
+	node, size := s.node, len(c.members)
+	if number, known := c.leader(ctx); s.leader && known && number < size {
 		node = number
 	}
-	other := (node + s.other) % nodes
-	third := nodes - node - other
-	around := []link{{node, other}, {node, third}, {other, node}, {third, node}}
+	node = (node + s.next) % size
+	all := []int{node} // from this node on, around
+	var from, to []link
+	for i := 1; i < size; i++ {
+		other := (node + i) % size
+		all, from, to = append(all, other), append(from, link{node, other}), append(to, link{other, node})
+	}
+	around := slices.Concat(from, to)
+	other := (node + s.other) % size
 	switch s.fault {
 	case powerLoss:
 		return c.crash(ctx, s.last, node)
 	case blackout:
-		return c.crash(ctx, s.last, node, other, third)
+		return c.crash(ctx, s.last, all...)
 	case restart:
 		return c.restart(ctx, node, s.last)
 	case slow:
-		return c.slowDown(ctx, s.last, around[:2]...)
+		return c.slowDown(ctx, s.last, from...)
 	case partition:
 		return c.cutOff(ctx, s.last, around...)
 	case deaf:
-		return c.cutOff(ctx, s.last, around[2:]...)
+		return c.cutOff(ctx, s.last, to...)
 	case mute:
-		return c.cutOff(ctx, s.last, around[:2]...)
+		return c.cutOff(ctx, s.last, from...)
+	case split:
+		return c.cutOff(ctx, s.last, between(all[:size/2], all[size/2:])...)
 	case pair:
 		return c.cutOff(ctx, s.last, link{node, other}, link{other, node})
 	case flap:
@@ -225,6 +250,17 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 		return c.welcome(ctx, s.last)
 	}
 	return fmt.Errorf("no fault %v", s.fault)
+}
+
+// between are all directions from the nodes of one group to those of another,
+// and back.
+func between(one, other []int) (links []link) {
+	for _, a := range one {
+		for _, b := range other {
+			links = append(links, link{a, b}, link{b, a})
+		}
+	}
+	return links
 }
 
 // flap cuts a node off and mends it, as often as the time allows.

@@ -45,7 +45,7 @@ func (p *prober) run(ctx context.Context) error {
 			last = time.Now()
 			pause(ctx, probeEvery)
 		case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-			at = (at + 1) % nodes
+			at = (at + 1) % len(p.cluster.members)
 			pause(ctx, time.Millisecond) // a node that is down says so at once
 		default:
 			return fmt.Errorf("probe: %w", err)
@@ -104,7 +104,7 @@ type requirement struct {
 const (
 	stormKills = 90
 	stormDown  = 200 * time.Millisecond
-	stormGap   = 2*time.Second/nodes - stormDown
+	stormGap   = 2*time.Second/usual - stormDown
 	// stormOutage is how long nothing may be written: the storm, for there is
 	// hardly ever a majority, and ten seconds.
 	stormOutage = 70 * time.Second
@@ -113,7 +113,7 @@ const (
 func requirements() []requirement {
 	storm := again(stormKills, step{fault: powerLoss, gap: stormGap, last: stormDown})
 	for i := range storm {
-		storm[i].node = i % nodes
+		storm[i].node = i % usual
 	}
 	clocks := []step{
 		{fault: skew, leader: true, by: time.Hour, last: 10 * time.Second, with: &step{fault: skew, node: 1, by: -time.Hour, last: 8 * time.Second}},
@@ -142,11 +142,16 @@ func requirements() []requirement {
 // hangsOnly is the scenario of nothing but disks that hang.
 const hangsOnly = "two disks hang"
 
+// deposedBesideAHang is the scenario of leaders that lose the lead together with a
+// follower whose log hangs.
+const deposedBesideAHang = "a leader is deposed beside a log that hangs"
+
 // scenarios returns all that a run can be made of, by name.
 func scenarios() map[string]scenario {
 	all := mistaken()
-	all[""] = scenario{}
-	all[hangsOnly] = scenario{plan: hangs}
+	all[""] = scenario{sizes: true}
+	all[hangsOnly] = scenario{plan: hangs, sizes: true}
+	all[deposedBesideAHang] = scenario{plan: deposed, nodes: maxNodes}
 	for _, r := range requirements() {
 		for i := range r.steps {
 			r.steps[i].other = 1

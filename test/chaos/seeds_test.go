@@ -44,7 +44,7 @@ func simulate(t *testing.T, seed uint64, name string) (report, error) {
 		return report{}, err
 	}
 	cmd := exec.CommandContext(ctx, self, "-test.run", "^TestOneRun$", "-test.timeout", runWithin.String(),
-		"-seed", strconv.FormatUint(seed, 10), "-scenario", name, "-into", into, "-talk="+strconv.FormatBool(*talkFlag))
+		"-seed", strconv.FormatUint(seed, 10), "-scenario", name, "-into", into, "-talk="+strconv.FormatBool(*talkFlag), "-nodes", strconv.Itoa(*nodesFlag))
 	// One processor and no preemption, so that few goroutines race; math/rand
 	// takes its seed; and the memory of a run is not worth much collection.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=randseednop=0,asyncpreemptoff=1", "GOGC=400")
@@ -151,7 +151,7 @@ func inThisProcess(t *testing.T, seed uint64, s scenario) (report, error) {
 		for _, s := range r.steps {
 			fmt.Fprintf(&plan, "\n  %v", s)
 		}
-		failed = fmt.Errorf("seed %d: %w\nfaults:%s", seed, failed, plan.String())
+		failed = fmt.Errorf("seed %d, %d nodes: %w\nfaults:%s", seed, len(r.cluster.members), failed, plan.String())
 	}
 	return got, failed
 }
