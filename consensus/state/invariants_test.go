@@ -144,6 +144,10 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 			c := charge{Bytes: arrived}
 			if stored {
 				c = charge{Bytes: r.Size, Stored: true}
+			} else if now, err := get[charge](m, chargeKey(a, r.Key)); err != nil {
+				m.t.Fatal(err)
+			} else if now != nil && !now.Stored && now.Bytes > arrived {
+				c = *now // by a pin that replaced another, see reserve
 			}
 			if settling, _ := has(m, settlingKey(r.Key)); !linked && (settling || m.narrow && !stored) { // charged by the first pin that was moved, or that an entry came to
 				now, err := get[charge](m, chargeKey(a, r.Key))
@@ -199,9 +203,6 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 			continue // by the nodes of its DAG, see linking.afford
 		}
 		then, was := before.usedInTheEnd(m.t, a)
-		if is <= max(was, q.Allowance)+sparedBy(m.t, before, a) {
-			continue // pins that replaced others above the allowance, see spare
-		}
 		if then != nil && (!then.exceeds(was) || is > was) {
 			m.t.Errorf("%T brought %s from %d to %d bytes of %d", cmd, a, was, is, q.Allowance)
 		}
@@ -252,26 +253,6 @@ func (m *memory) usedInTheEnd(t reporter, a AccountID) (*Quota, uint64) {
 		}
 	}
 	return q, used
-}
-
-// sparedBy is what pins of an account may cost together though it is above its allowance.
-func sparedBy(t reporter, m *memory, a AccountID) (sum uint64) {
-	prefix := table(tableAttached)
-	err := m.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
-		_, rest, err := readPart[RootKey](k[len(prefix):])
-		if err != nil {
-			return false, err
-		}
-		of, _, err := readPart[AccountID](rest)
-		if of == a && len(value) == 8 {
-			sum += binary.BigEndian.Uint64(value)
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
 }
 
 // contentOf is the size of the DAG that a command puts, and of its content.
@@ -328,11 +309,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		refs[k]++
-		row, _, err := m.Get(attachedKey(p, k)) // it may say what the pin may cost, see spare
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		set(m.t, want, attachedKey(p, k), row)
+		set(m.t, want, attachedKey(p, k), nil)
 		root, err := m.view().Root(k)
 		if err != nil {
 			m.t.Errorf("pin %s holds root %s: %v", p.ID, k, err)

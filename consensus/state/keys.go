@@ -17,7 +17,7 @@ const (
 	tableKeysOf      = 'K' // account, jti -> -
 	tablePins        = 'P' // account, then one of the pin* parts below
 	tableRoot        = 'R' // root -> Root
-	tableAttached    = 'Q' // root, account, request -> -, or what the pin may cost, see spare
+	tableAttached    = 'Q' // root, account, request -> -
 	tableWanted      = 'W' // node, root -> phase of the copy
 	tableSettling    = 'S' // root -> -
 	tableShort       = 'U' // root pinned with fewer holders than allocations -> -

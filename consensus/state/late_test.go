@@ -172,3 +172,58 @@ func TestBelowLevel3NoPinIsLate(t *testing.T) {
 		t.Errorf("%+v, %v; the pin is %s", r, err, m.status(bob, "b"))
 	}
 }
+
+// A pin that was pinned is replaced: what it held stays until the new content is pinned,
+// whatever others pinned and let go of meanwhile.
+func TestALateRootIsKeptForItsReplacement(t *testing.T) {
+	m, old := losing(t, 1) // the last copy, of two that are needed
+	m.must(create(bob, "b", contents[1]))
+	m.must(&DeletePin{Account: bob, ID: "b"})
+	m.must(replace(alice, "a", "new", contents[2]))
+	m.check()
+	if !m.kept(old) {
+		t.Error("the old content is dropped before the new one is pinned")
+	}
+	m.hold(rootOf(t, contents[2]))
+	m.check()
+	if m.kept(old) {
+		t.Error("the old content is kept though the new one is pinned")
+	}
+}
+
+// Contents of which most copies are lost replace each other in a circle: they do not keep
+// each other when nobody pins them any more.
+func TestLateRootsDoNotKeepEachOther(t *testing.T) {
+	m := rich(t, Unlimited)
+	const around = 3
+	for i := range around {
+		id := RequestID(fmt.Sprint("first", i))
+		m.must(create(alice, id, contents[i]))
+		m.hold(rootOf(t, contents[i]))
+		m.report("n2", rootOf(t, contents[i]), Assigned, "the disk is gone")
+		m.must(create(bob, id, contents[i])) // it is late from now on
+	}
+	for i := range around {
+		for _, a := range []AccountID{alice, bob} {
+			if i > 0 {
+				m.must(&DeletePin{Account: a, ID: RequestID(fmt.Sprint("first", i))})
+			}
+		}
+		m.check()
+	}
+	m.must(&DeletePin{Account: bob, ID: "first0"})
+	old := RequestID("first0")
+	for i := range 2*around + 1 {
+		id := RequestID(fmt.Sprint("next", i))
+		m.must(replace(alice, old, id, contents[(i+1)%around]))
+		old = id
+		m.check()
+	}
+	m.must(&DeletePin{Account: alice, ID: old})
+	m.check()
+	for i := range around {
+		if m.kept(rootOf(t, contents[i])) {
+			t.Errorf("content %d is kept", i)
+		}
+	}
+}

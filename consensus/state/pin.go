@@ -440,21 +440,18 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	may, err := spare(tx, old, RootOf(c))
+	spared, err := spare(tx, old, RootOf(c))
 	if err != nil {
 		return Result{}, err
 	}
 	if err := addPin(tx, &p, c, nodes, e); err != nil {
 		return Result{}, err
 	}
-	if err := setSpare(tx, &p, may); err != nil {
-		return Result{}, err
-	}
 	// Attached before the old one is detached: shared blocks stay referenced.
 	if err := dropPin(tx, old, RootOf(c), e); err != nil {
 		return Result{}, err
 	}
-	return accepted(&p), nil
+	return accepted(&p), reserve(tx, &p, RootOf(c), spared)
 }
 
 // Pin returns a pin of an account, or ErrNotFound: another account's pin does

@@ -133,13 +133,9 @@ func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
 	if err != nil || q == nil {
 		return err
 	}
-	used, spared := q.Used(), uint64(0)
+	used, freed := q.Used(), uint64(0)
 	if old != nil {
-		freed, err := freedBy(r, old, k)
-		if err != nil {
-			return err
-		}
-		if spared, err = spare(r, old, k); err != nil {
+		if freed, err = freedBy(r, old, k); err != nil {
 			return err
 		}
 		used -= min(used, freed)
@@ -157,54 +153,46 @@ func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
 	} else if !known {
 		costs.Bytes = max(1, costs.Bytes) // content is something
 	}
-	if costs.Bytes > spared && q.exceeds(used+costs.Bytes) {
+	if costs.Bytes > freed && q.exceeds(used+costs.Bytes) {
 		return noRoom(r, a, q)
 	}
 	return nil
 }
 
-// spare is what a pin of root k in the place of another may cost though its account is
-// above its allowance: what the other one frees, or may cost itself as long as it waits
-// for its content. Below the allowance it is nothing.
+// reserve charges the account of a pin that waits for root k with what spare said, beside
+// what has been charged for the root: what was freed is the pin's, and nothing else can
+// have it. Once the root's size is known, that is charged instead.
+func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
+	if bytes == 0 || p.Status == Pinned || p.Status == Failed {
+		return nil
+	}
+	q, err := get[Quota](tx, quotaKey(p.Account))
+	if err != nil || q == nil {
+		return err
+	}
+	has, err := get[charge](tx, chargeKey(p.Account, k))
+	if err != nil {
+		return err
+	}
+	to := charge{Bytes: bytes}
+	if has != nil {
+		if has.Stored {
+			return nil
+		}
+		to.Bytes += has.Bytes
+	}
+	return setCharge(tx, p.Account, q, k, to)
+}
+
+// spare is what replacing a pin by one of root k frees, if the account is above its
+// allowance: the new pin may cost as much, though there is no room. Below it, room is for
+// whoever comes first.
 func spare(r Reader, old *Pin, k RootKey) (uint64, error) {
 	q, err := get[Quota](r, quotaKey(old.Account))
 	if err != nil || q == nil || !q.exceeds(q.Used()) {
 		return 0, err
 	}
-	freed, err := freedBy(r, old, k)
-	if err != nil || old.Status == Pinned {
-		return freed, err
-	}
-	own, err := spared(r, old)
-	return max(freed, own), err
-}
-
-// spared is what spare said of a pin when it was attached to its root.
-func spared(r Reader, p *Pin) (uint64, error) {
-	k, err := p.root()
-	if err != nil {
-		return 0, err
-	}
-	b, _, err := r.Get(attachedKey(p, k))
-	if err != nil || len(b) == 0 {
-		return 0, err
-	}
-	if len(b) != 8 {
-		return 0, fmt.Errorf("state: pin %s is attached by a row of %d bytes", p.ID, len(b))
-	}
-	return binary.BigEndian.Uint64(b), nil
-}
-
-// setSpare notes what a pin that waits for its content may cost.
-func setSpare(tx Tx, p *Pin, bytes uint64) error {
-	if bytes == 0 || p.Status == Pinned || p.Status == Failed {
-		return nil
-	}
-	k, err := p.root()
-	if err != nil {
-		return err
-	}
-	return tx.Set(attachedKey(p, k), binary.BigEndian.AppendUint64(nil, bytes))
+	return freedBy(r, old, k)
 }
 
 // freedBy is what an account's use falls by when a pin is replaced by one of
@@ -277,11 +265,10 @@ func unbill(tx Tx, a AccountID, root *Root) error {
 	return setCharge(tx, a, q, root.Key, charge{})
 }
 
-// affordCharge charges the account of a pin for what its root counts from now on, unless
+// affordCharge charges an account for what its root counts from now on, unless
 // that is more than it may store. What is stored is charged already, and what has
 // arrived is never charged less.
-func affordCharge(tx Tx, p *Pin, k RootKey, to charge) (ok bool, err error) {
-	a := p.Account
+func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error) {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
 		return err == nil, err
@@ -298,10 +285,7 @@ func affordCharge(tx Tx, p *Pin, k RootKey, to charge) (ok bool, err error) {
 		used -= min(used, before)
 	}
 	if q.exceeds(used+to.Bytes) && to.Bytes > before {
-		may, err := spared(tx, p)
-		if err != nil || to.Bytes > may {
-			return false, err
-		}
+		return false, nil
 	}
 	return true, setCharge(tx, a, q, k, to)
 }
@@ -368,7 +352,7 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 	e.settle -= len(pins)
 	refs := root.Refs
 	for _, p := range pins {
-		ok, err := affordCharge(tx, p, root.Key, charge{Bytes: item.Bytes})
+		ok, err := affordCharge(tx, p.Account, root.Key, charge{Bytes: item.Bytes})
 		if err != nil {
 			return err
 		}

@@ -225,6 +225,35 @@ func TestAClosedAccountLeavesNothing(t *testing.T) {
 	}
 }
 
+// What a replaced pin frees above the allowance waits for the content of the new one.
+// Were it free for others, each round of replacements would store an allowance more.
+func TestWhatAReplacementFreesIsNotSpentTwice(t *testing.T) {
+	m := rich(t, 10)
+	if err := m.create(bob, "old", contents[1]); err != nil {
+		t.Fatal(err)
+	}
+	m.hold(rootOf(t, contents[1]))
+	m.must(&SetQuota{Account: bob, Allowance: 9})
+	m.must(replace(bob, "old", "new", contents[2]))
+	m.check()
+	if err := m.create(bob, "beside", contents[3]); !errors.Is(err, ErrQuota) {
+		t.Errorf("a pin in the room of one whose content is on its way: %v", err)
+	}
+	m.must(replace(bob, "new", "newer", contents[3]))
+	m.hold(rootOf(t, contents[3]))
+	m.check()
+	if got := m.status(bob, "newer"); got != "pinned" {
+		t.Errorf("as much in its place is %s", got)
+	}
+	if q := m.quota(bob); q.Stored != 10 || q.Coming != 0 {
+		t.Errorf("%+v", q)
+	}
+	m.must(&DeletePin{Account: bob, ID: "newer"})
+	if q := m.quota(bob); q.Used() != 0 {
+		t.Errorf("with nothing left: %+v", q)
+	}
+}
+
 // Whoever is above the allowance may replace a pin by one that leaves no more than
 // before, also when its size is known only as it comes.
 func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {

@@ -344,7 +344,7 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 
 // guardOld keeps the blocks of an old root until guard, which replaces it, is
 // settled. A root that was never whole has nothing to keep but what it guards
-// itself, so chains of replacements do not grow.
+// itself, so chains of replacements do not grow; one that was, and is late, has both.
 func guardOld(tx Tx, old *Root, guard RootKey) error {
 	g, err := get[Root](tx, rootKey(guard))
 	if err != nil || g == nil || g.settled() {
@@ -354,30 +354,52 @@ func guardOld(tx Tx, old *Root, guard RootKey) error {
 	if err != nil {
 		return err
 	}
-	if old.Status == Pinned && !old.Late {
-		if slices.Contains(guarded, old.Key) || len(guarded) >= MaxGuards {
-			return nil
-		}
+	if old.Status == Pinned && !slices.Contains(guarded, old.Key) && len(guarded) < MaxGuards {
 		old.Guards++
-		return tx.Set(part(guardsOf(guard), old.Key), nil)
+		guarded = append(guarded, old.Key)
+		if err := tx.Set(part(guardsOf(guard), old.Key), nil); err != nil {
+			return err
+		}
+	}
+	if old.settled() {
+		return nil
 	}
 	inherited, err := guardedBy(tx, old.Key)
 	if err != nil {
 		return err
 	}
 	for _, k := range inherited {
-		if k == guard || slices.Contains(guarded, k) || len(guarded) >= MaxGuards {
+		again := k == guard || slices.Contains(guarded, k) // roots that keep each other stay for ever
+		if !again && len(guarded) >= MaxGuards {
 			continue // released with old
 		}
-		guarded = append(guarded, k)
 		if err := tx.Delete(part(guardsOf(old.Key), k)); err != nil {
 			return err
 		}
-		if err := tx.Set(part(guardsOf(guard), k), nil); err != nil {
+		if again {
+			err = unguard(tx, k)
+		} else {
+			guarded = append(guarded, k)
+			err = tx.Set(part(guardsOf(guard), k), nil)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unguard takes one guard from a root that something else keeps.
+func unguard(tx Tx, k RootKey) error {
+	root, err := get[Root](tx, rootKey(k))
+	if err != nil {
+		return err
+	}
+	if root == nil || root.Guards == 0 {
+		return fmt.Errorf("state: root %s does not know its guard", k)
+	}
+	root.Guards--
+	return put(tx, rootKey(k), root)
 }
 
 // guardedBy returns the roots that k keeps until it is settled.
@@ -585,7 +607,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	refs := root.Refs
 	for _, p := range pins {
 		if root.Status == Pinned {
-			if ok, err := affordCharge(tx, p, k, charge{Bytes: root.Size, Stored: true}); err != nil {
+			if ok, err := affordCharge(tx, p.Account, k, charge{Bytes: root.Size, Stored: true}); err != nil {
 				return err
 			} else if !ok {
 				if err := letGo(tx, p, root, tooMuch(root.Size)); err != nil {
