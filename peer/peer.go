@@ -284,7 +284,7 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	net := bsnet.NewFromIpfsHost(p.bitswapHost)
 	p.serve = newStrangersServer(p.ctx, net, p, filter)
 	split := &splitNetwork{BitSwapNetwork: net, strangers: p.strangers, server: p.serve}
-	p.bitswap = bitswap.New(p.ctx, split, providers, p.opts.Blocks, options...)
+	p.bitswap = bitswap.New(p.ctx, split, providers, sized{p.opts.Blocks}, options...)
 	return listen(h, p.opts.Listen)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/ipfs/boxo/bitswap/message"
 	"github.com/ipfs/boxo/bitswap/network"
 	"github.com/ipfs/boxo/bitswap/server"
+	"github.com/ipfs/boxo/blockstore"
 	"github.com/ipfs/go-cid"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,13 +43,24 @@ func newStrangersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer
 	slow := &slowNetwork{
 		BitSwapNetwork: net, strangers: p.strangers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.strangersServed,
 	}
-	return server.New(ctx, slow, p.opts.Blocks, append([]server.Option{
+	return server.New(ctx, slow, sized{p.opts.Blocks}, append([]server.Option{
 		server.WithTargetMessageSize(serveMessageTarget),
 		server.MaxOutstandingBytesPerPeer(serveOutstandingPeer),
 		server.TaskWorkerCount(serveWorkers),
 		server.EngineTaskWorkerCount(serveWorkers),
 		server.EngineBlockstoreWorkerCount(serveReadWorkers),
 	}, filter...)...)
+}
+
+// sized is a store as boxo's bitswap server may see it. A block of no bytes counts as
+// one: the server takes a size of zero for a block that it is not to send, and tells
+// those who want it again and again that it has it.
+type sized struct{ blockstore.Blockstore }
+
+// GetSize implements blockstore.Blockstore.
+func (s sized) GetSize(ctx context.Context, c cid.Cid) (int, error) {
+	size, err := s.Blockstore.GetSize(ctx, c)
+	return max(1, size), err
 }
 
 // slowNetwork is the network as the server of strangers sees it.

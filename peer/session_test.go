@@ -109,6 +109,10 @@ func TestForeignPeersFetchWhatIsAllowed(t *testing.T) {
 	if err != nil || len(b.RawData()) != 1<<20 {
 		t.Fatal(err)
 	}
+	empty := addBlocks(t, p.store, 1, 0)[0] // the content of an empty object
+	if b, err := f.Block(t.Context(), empty); err != nil || len(b.RawData()) != 0 {
+		t.Fatalf("a block of no bytes: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := f.Block(ctx, cids[1]); !errors.Is(err, context.DeadlineExceeded) {
