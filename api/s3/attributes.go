@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -146,8 +147,18 @@ func describe(h http.Header, o *state.Object) {
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
-	for name, value := range o.Meta {
-		h.Set(metaPrefix+name, value)
+	exposed := h.Get(exposeHeaders)
+	if !strings.HasPrefix(exposed, corsExposed) { // nobody reads it, or who a rule says what to
+		exposed = ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Meta)) {
+		h.Set(metaPrefix+name, o.Meta[name])
+		if exposed != "" {
+			exposed += ", " + metaPrefix + name
+		}
+	}
+	if exposed != "" {
+		h.Set(exposeHeaders, exposed)
 	}
 	identify(h, o)
 	h.Set("Last-Modified", httpTime(o.Created))

@@ -89,7 +89,12 @@ func (v View) Accounts() ([]Account, error) { return scanAll[Account](v.r, table
 const (
 	ScopeRead  = "storage:read"
 	ScopeWrite = "storage:write"
+	// ScopeDelete is to delete objects and buckets alone, which ScopeWrite has in it.
+	ScopeDelete = "storage:delete"
 )
+
+// Scopes are those that a key may have, in the order in which tokens have them.
+func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeDelete} }
 
 // APIKey is a live key. The token itself is not stored: it is signed again
 // from these fields when it is shown.
@@ -133,8 +138,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "key record out of bounds")
 	}
 	for _, s := range k.Scope {
-		if s != ScopeRead && s != ScopeWrite {
-			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s and %s are known", s, ScopeRead, ScopeWrite)
+		if !slices.Contains(Scopes(), s) {
+			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s are known", s, strings.Join(Scopes(), ", "))
 		}
 	}
 	if known, err := has(tx, accountKey(k.Account)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -88,6 +89,7 @@ func Wrap(o Options, h Handler) http.Handler {
 			err = o.fail(rec, r, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
+		rec.readRest(r)
 		if err != nil && rec.begun && !rec.failed {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
 		}
@@ -100,6 +102,7 @@ func (o Options) fail(w *recorder, r *http.Request, err error) error {
 		return err
 	}
 	w.failed = true
+	w.answerEarly(r)
 	var writing error
 	if o.Fail != nil {
 		writing = o.Fail(w, r, err)
@@ -116,7 +119,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client left, or the server ends
-	case tooMany(err):
+	case tooMany(err), w.status == http.StatusNotImplemented: // the client asks for it
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
@@ -196,6 +199,40 @@ type recorder struct {
 	bytes  int64
 	begun  bool // the header is out
 	failed bool // by an answer to an error, which is whole
+	early  bool // it does not wait for the rest of the body
+}
+
+// unreadAtMost is what is read of a body that nobody wants, in bytes, so that the
+// connection can be used again: as much as net/http reads.
+const unreadAtMost = 256 << 10
+
+// answerEarly sees to it that the answer is sent before the rest of the request's body has
+// come, for which net/http waits otherwise. It does not for a body that is longer, nor for
+// one that the client holds back: then, as for one whose length nobody knows, the
+// connection is closed.
+func (w *recorder) answerEarly(r *http.Request) {
+	switch {
+	case r.ProtoMajor != 1 || r.ContentLength == 0 || r.ContentLength > unreadAtMost || r.Header.Get("Expect") != "":
+	case r.ContentLength < 0:
+		w.Header().Set("Connection", "close")
+	default:
+		w.early = http.NewResponseController(w).EnableFullDuplex() == nil
+	}
+}
+
+// readRest reads what is left of a body after the answer. It has to be all of it, and
+// before the handler ends: else net/http takes the rest for another request.
+func (w *recorder) readRest(r *http.Request) {
+	if !w.early || w.Header().Get("Connection") == "close" {
+		return
+	}
+	err := http.NewResponseController(w).Flush()
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // Unwrap returns the writer below.
