@@ -165,6 +165,22 @@ func describe(h http.Header, o *state.Object) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
+// spell writes the names of an answer's header as Amazon S3 does where that is not how
+// net/http would. botocore keeps the letters of metadata's names, whatever they are, and
+// scripts look for ETag.
+func spell(h http.Header) {
+	for name, values := range h {
+		switch {
+		case strings.HasPrefix(name, metaPrefix):
+			delete(h, name)
+			h[strings.ToLower(name)] = values
+		case name == "Etag":
+			delete(h, name)
+			h["ETag"] = values
+		}
+	}
+}
+
 // keepable prepares an answer that a browser or a cache may keep: it is another one
 // for scripts of other origins.
 func keepable(h http.Header) {

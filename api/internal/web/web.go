@@ -49,7 +49,10 @@ type Options struct {
 	// Fail answers an error itself, in the place of Answer; nil: there is Answer.
 	Fail func(w http.ResponseWriter, r *http.Request, err error) error
 	// Path is what the log shows of a request's path; nil: all of it.
-	Path   func(*http.Request) string
+	Path func(*http.Request) string
+	// Spell changes how the names of an answer's header are written, right before it goes
+	// out; nil: all as net/http has them.
+	Spell  func(http.Header)
 	Logger *slog.Logger
 }
 
@@ -78,7 +81,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		if r.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		rec := &recorder{ResponseWriter: w}
+		rec := &recorder{ResponseWriter: w, spell: o.Spell}
 		err := error(nil)
 		if busy {
 			err = state.Errorf(state.CodeLimited, "more than %d requests at once", MaxRequests)
@@ -195,6 +198,7 @@ func sane(id string) bool {
 // through Unwrap.
 type recorder struct {
 	http.ResponseWriter
+	spell  func(http.Header)
 	status int
 	bytes  int64
 	begun  bool // the header is out
@@ -238,10 +242,17 @@ func (w *recorder) readRest(r *http.Request) {
 // Unwrap returns the writer below.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+func (w *recorder) begin(status int) {
+	w.status, w.begun = status, true
+	if w.spell != nil {
+		w.spell(w.Header())
+	}
+}
+
 // WriteHeader notes the status.
 func (w *recorder) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
-		w.status, w.begun = status, true
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -249,7 +260,7 @@ func (w *recorder) WriteHeader(status int) {
 // Write counts bytes.
 func (w *recorder) Write(p []byte) (int, error) {
 	if !w.begun {
-		w.status, w.begun = http.StatusOK, true
+		w.begin(http.StatusOK)
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
