@@ -113,6 +113,10 @@ func parseTags(text string) ([]state.Tag, error) {
 	return tags, checkTags(tags)
 }
 
+// systemTags is what the keys of tags of the service itself begin with. There are none
+// here, but tools take such keys for reserved.
+const systemTags = "aws:"
+
 // checkTags refuses tags that break a rule. Lengths are of characters.
 func checkTags(tags []state.Tag) error {
 	if len(tags) > state.MaxTags {
@@ -122,6 +126,8 @@ func checkTags(tags []state.Tag) error {
 		switch n := utf8.RuneCountInString(t.Key); {
 		case !utf8.ValidString(t.Key) || n == 0 || n > state.MaxTagKeyRunes:
 			return errorf(InvalidTag, "the TagKey you have provided is invalid: it has 1 to %d characters", state.MaxTagKeyRunes)
+		case strings.HasPrefix(strings.ToLower(t.Key), systemTags):
+			return errorf(InvalidTag, "system tags, which begin with %s, cannot be added or updated by requester", systemTags)
 		case !utf8.ValidString(t.Value) || utf8.RuneCountInString(t.Value) > state.MaxTagValueRunes:
 			return errorf(InvalidTag, "the TagValue you have provided is invalid: it has at most %d characters", state.MaxTagValueRunes)
 		}
