@@ -86,7 +86,8 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if ttl > 0 {
 		key.Expires = state.Millis(now.Add(ttl+time.Second-1).Unix() * 1000)
 	}
-	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key}); err != nil {
+	expired, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key, Expired: expired}); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
 	a.log.InfoContext(ctx, "API key created", "account", account.ID, "key", key.ID)

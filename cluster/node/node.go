@@ -397,7 +397,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
-		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+		Agreed: n.gossip.Table().Agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	readable := &files{buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
 	n.content = content.New(content.Options{
