@@ -43,9 +43,10 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
-	// Agreed is a time that the clocks of most members have reached, by which keys have
-	// expired that are removed; ok is false while nobody knows. nil: Now.
-	Agreed func() (at state.Millis, ok bool)
+	// Agreed are a time that the clocks of most members have reached, by which keys have
+	// expired that are removed, and one that they have not passed; ok is false while nobody
+	// knows. nil: Now.
+	Agreed func() (early, late state.Millis, ok bool)
 
 	// Allowance is what a new account may store without credits, in bytes; zero
 	// is state.DefaultAllowance.
@@ -65,7 +66,7 @@ type Accounts struct {
 	secret []byte
 	now    func() time.Time
 	newID  func() string
-	agreed func() (state.Millis, bool)
+	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
 
 	hashing   chan struct{}           // a place for each password that is hashed
@@ -92,7 +93,10 @@ func New(o Options) *Accounts {
 		a.now = time.Now
 	}
 	if a.agreed == nil {
-		a.agreed = func() (state.Millis, bool) { return state.MillisOf(a.now()), true }
+		a.agreed = func() (early, late state.Millis, ok bool) {
+			now := state.MillisOf(a.now())
+			return now, now, true
+		}
 	}
 	if a.newID == nil {
 		a.newID = func() string { return strings.ToLower(rand.Text()) }

@@ -86,7 +86,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if ttl > 0 {
 		key.Expires = state.Millis(now.Add(ttl+time.Second-1).Unix() * 1000)
 	}
-	expired, _ := a.agreed() // 0 while nobody knows
+	expired, _, _ := a.agreed() // 0 while nobody knows
 	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key, Expired: expired}); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}

@@ -512,7 +512,7 @@ func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, er
 const (
 	// DefaultUploadAge is how long an upload may stay open.
 	DefaultUploadAge = 7 * 24 * time.Hour
-	staleEvery       = 10 * time.Minute
+	staleEvery       = time.Minute
 	stalePage        = 256
 )
 
