@@ -28,7 +28,8 @@ const (
 )
 
 // enter returns the cluster secret and what the node knows of its cluster. In a
-// new folder it founds one, or joins the one that the settings name.
+// new folder, and in that of a removed node, it founds one, or joins the one that
+// the settings name.
 func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
 	if secret, err = n.folder.secret(); err != nil {
 		return nil, nil, err
@@ -43,14 +44,18 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		secret = newSecret()
 		known = newSeed(uuid.NewString(), []state.Node{n.self})
 		known.Founder = true
-	} else if secret, known, err = n.join(ctx); err != nil {
+	} else if secret, known, err = n.join(ctx, secret); err != nil {
 		return nil, nil, err
 	}
-	// The seed comes last: a folder with both files belongs to a cluster.
+	// The seed comes last: a folder with both files belongs to a cluster, whatever it
+	// says of a removal.
 	if err := n.folder.writeSecret(secret); err != nil {
 		return nil, nil, err
 	}
-	return secret, known, n.folder.writeSeed(known)
+	if err := n.folder.writeSeed(known); err != nil {
+		return nil, nil, err
+	}
+	return secret, known, n.forgetRemoval()
 }
 
 // checkFolder refuses the folder of a member that lacks the file of its identity
@@ -119,7 +124,11 @@ func (n *Node) secretFits() error {
 // join asks the members that the settings name, one after the other and again,
 // until one admits this node. A refusal that says why ends it, and so do
 // joinRefusals rounds of being cut, and no address of a cluster host.
-func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
+//
+// own is the cluster secret that lies in the folder, or nil. A node that has one may
+// have been admitted already, by a ticket that is spent: it went down before it wrote
+// that down. So whoever accepts that secret is asked first, and no admission follows.
+func (n *Node) join(ctx context.Context, own []byte) ([]byte, *seed, error) {
 	targets, err := n.joinTargets()
 	if err != nil {
 		return nil, nil, err
@@ -133,7 +142,7 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 		var failed []error
 		cut, wrong := 0, 0
 		for _, t := range targets {
-			joined, err := n.joinAt(ctx, t)
+			joined, err := n.joinAt(ctx, t, own)
 			if asked.Err() != nil && err != nil {
 				return nil, nil, fmt.Errorf("join: %w", asked.Err())
 			}
@@ -200,7 +209,14 @@ func (n *Node) joinTargets() ([]target, error) {
 	return targets, nil
 }
 
-func (n *Node) joinAt(ctx context.Context, t target) (members.Joined, error) {
+func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined, error) {
+	if own != nil {
+		m, err := n.askMembership(ctx, t.addr, own, n.self.ID)
+		if err == nil && m.Member {
+			return members.Joined{ClusterID: m.ClusterID, Secret: own, Members: m.Members}, nil
+		}
+		n.logger.DebugContext(ctx, "asked whether this node is a member already", "addr", t.addr, "member", m.Member, "err", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
 	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)

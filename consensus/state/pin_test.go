@@ -456,11 +456,28 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 		want []RootKey
 	}{{n1, []RootKey{a}}, {n9, nil}, {all, []RootKey{a}}} {
 		<-tc.s.C
-		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || got.Index != m.index {
-			t.Errorf("told %+v, want roots %v", got, tc.want)
+		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || !slices.Equal(got.Pinned, tc.want) || got.Index != m.index {
+			t.Errorf("told %+v, want roots %v, which are pinned", got, tc.want)
 		}
 		if again := tc.s.Take(); len(again.Roots) != 0 {
 			t.Errorf("told twice: %v", again.Roots)
+		}
+	}
+	// Of a pin that came and went, and of one that went.
+	for _, tc := range []struct {
+		cmds []Command
+		want []RootKey
+	}{
+		{[]Command{create(alice, "b", contentA), &DeletePin{Account: alice, ID: "b"}}, []RootKey{a}},
+		{[]Command{&DeletePin{Account: alice, ID: "a"}}, nil},
+	} {
+		for _, cmd := range tc.cmds {
+			m.must(cmd)
+			w.Publish(m.index, &m.fx)
+		}
+		<-n1.C
+		if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, tc.want) {
+			t.Errorf("told %+v, want %v pinned", got, tc.want)
 		}
 	}
 	n1.Close()
