@@ -136,3 +136,29 @@ func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
 		})
 	}
 }
+
+// TestManyPinsDoNotUseUpTheAttempts: who pins the same content brings nobody's pins to
+// their end sooner.
+func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
+	bubble(t, Limits{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+		w.net.set(key(1), absent)
+		first := w.pin(1)
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		for range 5 {
+			w.pin(1)
+			w.pass(time.Second)
+		}
+		if got, why := w.status(first); got == state.Failed {
+			w.Errorf("after five more pins it is failed: %s", why)
+		}
+		if tried := len(w.net.fetched(key(1))); tried < 6 {
+			w.Errorf("%d attempts for six pins", tried)
+		}
+		w.pass(2 * time.Hour)
+		if got, _ := w.status(first); got != state.Failed {
+			w.Errorf("after the last attempt it is %v", got)
+		}
+	})
+}

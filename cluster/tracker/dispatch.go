@@ -427,6 +427,7 @@ const (
 func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	switch e.stage {
 	case delayed:
+		e.attempts = max(0, e.attempts-1) // this one is beside them: a few pins do not use them up
 		d.withdraw(e)
 		d.settle(ctx, view, e)
 	case fetching:
