@@ -303,9 +303,13 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
-// naming is the link of a new version of the bucket to its content.
-func (v *Bucket) naming(o *Object, content *Content) linking {
-	return linking{account: v.Account, link: link{o.Root, o.ID}, content: content, size: o.Size, public: v.Public}
+// naming is the link of a new version of the bucket, in the place of what it succeeds, to
+// its content.
+func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
+	return linking{
+		account: v.Account, link: link{o.Root, o.ID}, content: content, size: o.Size, public: v.Public,
+		drops: s.drops(), comes: o.weight(), goes: s.sheds(),
+	}
 }
 
 // putObject writes an object as the current version, and makes the change of links
@@ -386,8 +390,7 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	if err != nil {
 		return Result{}, err
 	}
-	l := v.naming(&o, content)
-	l.drops = s.drops()
+	l := v.naming(&o, &s, content)
 	if err := l.judge(tx); err != nil {
 		return Result{}, err
 	}
@@ -625,7 +628,14 @@ func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
 	if o == nil || o.Marker {
 		return Result{}, ErrNoKey
 	}
+	was := o.weight()
 	o.Tags = v.Tags
+	if err := affordRecord(tx, b.Account, was, o.weight()); err != nil {
+		return Result{}, err
+	}
+	if err := reweigh(tx, b.Account, was, o.weight()); err != nil {
+		return Result{}, err
+	}
 	if o != current {
 		return Result{}, put(tx, b.versionKey(o.Key, o.Created), o)
 	}

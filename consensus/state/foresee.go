@@ -26,7 +26,7 @@ func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	if err != nil {
 		return err
 	}
-	return in.foresee(v.r, b.Account, q, s.drops())
+	return in.foresee(v.r, b.Account, q, s.drops(), s.sheds())
 }
 
 // RoomForPart is RoomForObject of PutPart.
@@ -43,19 +43,20 @@ func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) er
 	if old != nil {
 		drops = []link{{old.Root, old.ID}}
 	}
-	return in.foresee(v.r, b.Account, q, drops)
+	return in.foresee(v.r, b.Account, q, drops, 0)
 }
 
 // foresee refuses content that does not fit into what is left and what the links that
-// go free, unless the account may have it already. What it stores is as large then, see
-// linking.afford, and of what is on its way at least as much has come as is missing.
-func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link) error {
+// go free, and records that weigh so much, unless the account may have it already. What
+// it stores is as large then, see linking.afford, and of what is on its way at least as
+// much has come as is missing.
+func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes uint64) error {
 	l := linking{account: a, drops: drops}
 	freed, err := l.freed(r)
 	if err != nil {
 		return err
 	}
-	room := addBounded(freed, q.Allowance-min(q.Allowance, q.Used()))
+	room := addBounded(freed+goes, q.Allowance-min(q.Allowance, q.Used()))
 	if in.Size <= room {
 		return nil
 	}

@@ -33,6 +33,7 @@ func (m *machine) check() {
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
 	m.wantCharges(want, pins, roots, links)
+	m.wantWeights(pins)
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
@@ -183,6 +184,70 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 			m.t.Errorf("%s stores %d and waits for %d bytes, by its charges %d and %d", a, q.Stored, q.Coming, sum.Stored, sum.Coming)
 		}
 	}
+}
+
+// wantWeights compares what the records of accounts are said to weigh with all of them.
+func (m *machine) wantWeights(pins []Pin) {
+	m.t.Helper()
+	for _, a := range []AccountID{alice, bob} {
+		q, err := get[Quota](m, quotaKey(a))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if q == nil {
+			continue
+		}
+		var sum uint64
+		for i := range pins {
+			if p := &pins[i]; p.Account == a {
+				sum += beyondFree(textsIn(p.Name), textsIn(p.Origins...), textsInMap(p.Meta))
+			}
+		}
+		for _, t := range []byte{tableObject, tableVersion} {
+			_, objects, err := rowsIn[Object](m, t, a, part(table(t), a), 1<<20)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			for _, o := range objects {
+				sum += beyondFree(textsIn(o.Key), textsInMap(o.Headers), textsInMap(o.Meta), textsInTags(o.Tags)) + beyondFree(8*len(o.Parts))
+			}
+		}
+		_, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, u := range uploads {
+			sum += beyondFree(textsIn(u.Key), textsInMap(u.Headers), textsInMap(u.Meta), textsInTags(u.Tags))
+		}
+		if q.Records != sum {
+			m.t.Errorf("the records of %s are said to weigh %d bytes, and weigh %d", a, q.Records, sum)
+		}
+	}
+}
+
+// beyondFree is what a record weighs, by the words of ADR 35 and not by those of the code.
+func beyondFree(texts ...int) uint64 {
+	n := -1024
+	for _, t := range texts {
+		n += t
+	}
+	return uint64(max(0, n))
+}
+
+func textsIn(texts ...string) int { return len(strings.Join(texts, "")) }
+
+func textsInMap(m map[string]string) (n int) {
+	for k, v := range m {
+		n += textsIn(k, v)
+	}
+	return n
+}
+
+func textsInTags(tags []Tag) (n int) {
+	for _, t := range tags {
+		n += textsIn(t.Key, t.Value)
+	}
+	return n
 }
 
 // checkAllowances compares what accounts use, once all parts of uploads that have ended

@@ -26,6 +26,8 @@ type linking struct {
 	joined  bool     // of parts that are here
 	public  bool     // it counts as public
 	drops   []link
+	comes   uint64 // what the record weighs that has the name
+	goes    uint64 // what the records weigh that go
 
 	// What judge found.
 	was     *Root
@@ -87,8 +89,8 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 }
 
 // afford tells whether the account may store what the change leaves it with, where the
-// root's DAG has so many bytes, once what it drops is freed. A change that leaves it with
-// no more than before is always allowed.
+// root's DAG has so many bytes, once what it drops is freed, content and records together.
+// A change that leaves it with no more than before is always allowed.
 //
 // Charged are the blocks of a DAG, and judged is what a client sees, the bytes of its
 // content: an account has room for as many as are left, and its last change may bring it
@@ -97,23 +99,23 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 // nevertheless: before it has come nobody knows better, see Incoming.
 func (l *linking) afford(r Reader, dag uint64) error {
 	least, most := dag, dag
-	comes := l.content != nil && !l.joined
+	arrives := l.content != nil && !l.joined
 	if l.joined {
 		least = min(l.size, dag)
-	} else if comes {
+	} else if arrives {
 		least, most = l.size, max(l.size, dag)
 	}
 	q, err := get[Quota](r, quotaKey(l.account))
 	if err != nil || q == nil {
 		return err
 	}
-	others := q.Used()
+	others := q.Used() - min(q.Used(), l.goes) + l.comes
 	var now *charge
 	if l.was != nil { // of what is new nothing is charged
 		if now, err = get[charge](r, chargeKey(l.account, l.root)); err != nil {
 			return err
 		}
-		if now != nil && (!comes || !now.Stored || now.Bytes >= l.size) {
+		if now != nil && (!arrives || !now.Stored || now.Bytes >= l.size) {
 			others -= min(others, now.Bytes)
 		}
 	}
@@ -132,7 +134,7 @@ func (l *linking) afford(r Reader, dag uint64) error {
 		return nil
 	}
 	more := others+most > q.Used()
-	if !more && now != nil && most > freed && !l.stays() {
+	if !more && now != nil && most+l.comes > freed+l.goes && !l.stays() {
 		// Parts that are going may be all that the charge is for.
 		if more, err = freeing(r, l.account); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ipfs/go-cid"
@@ -31,6 +32,16 @@ func rootOf(t reporter, text string) RootKey {
 // sizeOf is the size of a DAG, which all nodes agree on.
 func sizeOf(k RootKey) uint64 { return 10 + uint64(k[len(k)-1])%50 }
 
+// anyMeta is metadata with which a record weighs nothing, or about as much as content of
+// the same world.
+func anyMeta(t *rapid.T) map[string]string {
+	over := rapid.SampledFrom([]int{-FreeMeta, -FreeMeta, -FreeMeta, -2, 5, 20, 60}).Draw(t, "over")
+	if over == -FreeMeta {
+		return nil
+	}
+	return map[string]string{"m": strings.Repeat("x", FreeMeta+over-1)}
+}
+
 // anyCommand draws a command out of a small world, so that commands meet.
 func anyCommand(t *rapid.T, m *machine) Command {
 	if level, err := m.view().Level(); err != nil {
@@ -50,6 +61,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 			Created: Millis(rapid.IntRange(1, 1<<24).Draw(t, "created")),
 			Name:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"),
 			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"o1", "o2", "o3"}), 0, 2).Draw(t, "origins"),
+			Meta:    anyMeta(t),
 		}
 	}
 	root := func() (RootKey, uint64) {
@@ -119,45 +131,68 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 		if rapid.Bool().Draw(rt, "newest level") {
 			m.must(&RaiseLevel{Level: NewestLevel})
 		}
-		twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
-		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
-		for step := range steps {
-			cmd := anyCommand(rt, m)
-			before := m.fork()
-			result, err := m.apply(cmd)
-			var refused *Error
-			if err != nil && !errors.As(err, &refused) {
-				rt.Fatalf("step %d, %+v: %v", step, cmd, err)
-			}
-			if refused != nil && !slices.Equal(m.rows(), before.rows()) {
-				rt.Fatalf("step %d: %+v was refused (%v) and changed something", step, cmd, err)
-			}
-			first, ferr := twice.apply(cmd)
-			second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
-			twice.index-- // the other machine has no such entry
-			for _, other := range []Result{first, second} {
-				if err == nil && (!slices.Equal(other.Deeds, result.Deeds) || other.Created != result.Created) {
-					rt.Fatalf("step %d: %+v did %+v, then %+v", step, cmd, result, other)
-				}
-			}
-			for _, other := range []struct {
-				result Result
-				err    error
-			}{{first, ferr}, {second, serr}} {
-				var again *Error
-				if errors.As(other.err, &again) != (refused != nil) || refused != nil && again.Code != refused.Code || (other.result.Pin == nil) != (result.Pin == nil) ||
-					result.Pin != nil && fmt.Sprint(*other.result.Pin) != fmt.Sprint(*result.Pin) {
-					rt.Fatalf("step %d: %+v gave %+v, %v; then %+v, %v", step, cmd, result, err, other.result, other.err)
-				}
-			}
-			m.check()
-			m.checkAllowances(before, cmd)
-			if rt.Failed() {
-				rt.Fatalf("after step %d: %+v", step, cmd)
-			}
-		}
-		if !slices.Equal(m.rows(), twice.rows()) || !slices.Equal(m.rows(tableOp, tableOpOrder), twice.rows(tableOp, tableOpOrder)) {
-			rt.Fatal("applying every command twice gave another state")
-		}
+		history(rt, m, func() Command { return anyCommand(rt, m) })
 	})
+}
+
+// The same of one account that has a bucket which keeps versions, and not much room: most
+// commands are about records of its that weigh something.
+func TestAnyHistoryOfRecordsKeepsTheirWeight(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := shelved(rt, rapid.SampledFrom([]uint64{120, 250, Unlimited}).Draw(rt, "allowance"))
+		s.b = s.bucket(bob, "one")
+		s.versioning(rapid.SampledFrom([]Versioning{Versioned, Suspended}).Draw(rt, "versioning"))
+		s.bucket(bob, "two")
+		history(rt, s.machine, func() Command {
+			if rapid.IntRange(0, 3).Draw(rt, "a pin") == 0 {
+				return anyCommand(rt, s.machine)
+			}
+			return anyNaming(rt, s.machine)
+		})
+	})
+}
+
+// history applies commands, and checks the state after each.
+func history(rt *rapid.T, m *machine, draw func() Command) {
+	rt.Helper()
+	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
+	steps := rapid.IntRange(1, 60).Draw(rt, "steps")
+	for step := range steps {
+		cmd := draw()
+		before := m.fork()
+		result, err := m.apply(cmd)
+		var refused *Error
+		if err != nil && !errors.As(err, &refused) {
+			rt.Fatalf("step %d, %+v: %v", step, cmd, err)
+		}
+		if refused != nil && !slices.Equal(m.rows(), before.rows()) {
+			rt.Fatalf("step %d: %+v was refused (%v) and changed something", step, cmd, err)
+		}
+		first, ferr := twice.apply(cmd)
+		second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
+		twice.index-- // the other machine has no such entry
+		for _, other := range []Result{first, second} {
+			if err == nil && (!slices.Equal(other.Deeds, result.Deeds) || other.Created != result.Created) {
+				rt.Fatalf("step %d: %+v did %+v, then %+v", step, cmd, result, other)
+			}
+		}
+		for _, other := range []struct {
+			result Result
+			err    error
+		}{{first, ferr}, {second, serr}} {
+			var again *Error
+			if errors.As(other.err, &again) != (refused != nil) || refused != nil && again.Code != refused.Code || (other.result.Pin == nil) != (result.Pin == nil) ||
+				result.Pin != nil && fmt.Sprint(*other.result.Pin) != fmt.Sprint(*result.Pin) {
+				rt.Fatalf("step %d: %+v gave %+v, %v; then %+v, %v", step, cmd, result, err, other.result, other.err)
+			}
+		}
+		m.check()
+		m.checkAllowances(before, cmd)
+		if rt.Failed() {
+			rt.Fatalf("after step %d: %+v", step, cmd)
+		}
+	}
+	if !slices.Equal(m.rows(), twice.rows()) || !slices.Equal(m.rows(tableOp, tableOpOrder), twice.rows(tableOp, tableOpOrder)) {
+		rt.Fatal("applying every command twice gave another state")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 )
@@ -43,17 +44,20 @@ func anyNaming(t *rapid.T, m *machine) Command {
 		return &CopyObject{
 			Account: d.account, Bucket: d.name, Born: d.b.Born, Object: o, If: d.condition(),
 			SourceBucket: bucket, SourceBorn: from.Born, SourceKey: source.Key, SourceID: source.ID,
+			KeepTags: rapid.Bool().Draw(t, "keep tags"),
 		}
 	case 10, 25, 26:
 		return d.drop()
-	case 11:
+	case 11, 33:
+		o := d.source(&d.b)
 		return &SetObjectTags{
-			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: d.key(),
-			ID:   rapid.SampledFrom([]VersionID{"", "", NullVersion, d.version()}).Draw(t, "of"),
-			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}}), 0, 2).Draw(t, "tags"),
+			Account: d.account, Bucket: d.name, Born: d.b.Born, Key: o.Key,
+			ID:   rapid.SampledFrom([]VersionID{"", NullVersion, o.ID}).Draw(t, "of"),
+			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}, {"a", strings.Repeat("\U0001F4CC", MaxTagValueRunes)}}), 0, 2).Draw(t, "tags"),
 		}
 	case 12, 13:
 		u := Upload{ID: d.upload(), Key: d.key(), Created: Millis(rapid.IntRange(1, 3).Draw(t, "begun"))}
+		u.Meta = anyMeta(t)
 		u.Since = Millis(rapid.IntRange(0, 3).Draw(t, "since"))
 		return &CreateUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Upload: u}
 	case 14:
@@ -134,7 +138,7 @@ func (d *drawing) object() Object {
 		ID: d.version(), Key: d.key(), Root: d.root(), Created: Millis(rapid.IntRange(1, 9).Draw(d.T, "created")),
 		ETag: rapid.SampledFrom([]string{"e1", "e2"}).Draw(d.T, "etag"),
 	}
-	o.Size = sizeOf(o.Root) - 1
+	o.Size, o.Meta = sizeOf(o.Root)-1, anyMeta(d.T)
 	if rapid.Bool().Draw(d.T, "hashed") {
 		o.Blake3 = make([]byte, Blake3Bytes)
 	}

@@ -38,8 +38,11 @@ func (v *Bucket) partSumsKey(o *Object) key {
 	return v.ofVersion(tablePartSums, o.Key, VersionOf(o.Upload))
 }
 
-// forget removes what is kept of a version beside its record.
+// forget removes what is kept of a version beside its record, and what it weighs.
 func (v *Bucket) forget(tx Tx, o *Object) error {
+	if err := reweigh(tx, v.Account, o.weight(), 0); err != nil {
+		return err
+	}
 	if o.HasPartSums() {
 		if err := tx.Delete(v.partSumsKey(o)); err != nil {
 			return err

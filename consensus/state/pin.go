@@ -184,8 +184,11 @@ func countPin(tx Tx, p *Pin, delta int64) error {
 	return count(tx, totalKey(p.Status), delta)
 }
 
-// insertPin writes a new pin with its indexes and counters.
+// insertPin writes a new pin with its indexes and counters, and weighs it.
 func insertPin(tx Tx, p *Pin, c cid.Cid) error {
+	if err := reweigh(tx, p.Account, 0, p.weight()); err != nil {
+		return err
+	}
 	if err := tx.Set(cidIndex(p.Account, c).descending(p.Created), []byte(p.ID)); err != nil {
 		return err
 	}
@@ -235,6 +238,9 @@ func removePin(tx Tx, p *Pin) error {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
+	}
+	if err := reweigh(tx, p.Account, p.weight(), 0); err != nil {
+		return err
 	}
 	return countPin(tx, p, -1)
 }
@@ -353,7 +359,7 @@ func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	if root == nil && len(members) == 0 {
 		return c, nil, Errorf(CodeConflict, "the nodes chosen for the content have left the cluster")
 	}
-	return c, members, afford(tx, p.Account, root, k, old)
+	return c, members, afford(tx, p, root, k, old)
 }
 
 // addPin writes a checked pin and attaches it to its root.
@@ -440,7 +446,7 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	spared, err := spare(tx, old, RootOf(c))
+	spared, err := spare(tx, old, &p, RootOf(c))
 	if err != nil {
 		return Result{}, err
 	}

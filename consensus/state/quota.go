@@ -21,13 +21,14 @@ const MaxPostings = 10_000
 
 // Quota is what an account may store, and what it does store. Content counts
 // once for an account, however many of its pins, objects and parts name it, and in
-// full for each account that has one.
+// full for each account that has one. Records that are large count each, see weight.
 type Quota struct {
 	Allowance uint64 // bytes that are free
 	Credits   uint64 // above zero, there is no limit
 	Stored    uint64 // bytes of what is pinned
 	Coming    uint64 // bytes that have arrived of what is not pinned yet
 	Postings  uint64 // in the ledger
+	Records   uint64 // bytes that its pins, versions and open uploads weigh
 }
 
 // Code implements the record's form.
@@ -38,10 +39,11 @@ func (v *Quota) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Stored)
 	codec.Uint(c, &v.Coming)
 	codec.Uint(c, &v.Postings)
+	codec.Uint(c, &v.Records)
 }
 
 // Used is what counts against the allowance, in bytes.
-func (v *Quota) Used() uint64 { return v.Stored + v.Coming }
+func (v *Quota) Used() uint64 { return v.Stored + v.Coming + v.Records }
 
 // exceeds tells whether used bytes are more than the account may store.
 func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
@@ -125,22 +127,27 @@ func price(r Reader, root *Root) (charge, bool, error) {
 	return charge{Bytes: arrived}, false, err
 }
 
-// afford tells whether an account may pin a root, in the place of old if that is
-// not nil. A change that leaves it with no more than before is always allowed. Accounts
-// of a cluster below level 2 have no quota.
-func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
-	q, err := get[Quota](r, quotaKey(a))
+// afford tells whether an account may have a new pin, of root k, in the place of old if
+// that is not nil. Content and records are judged together, and a change that leaves the
+// account with no more than before is always allowed. Accounts of a cluster below level 2
+// have no quota.
+func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
+	q, err := get[Quota](r, quotaKey(p.Account))
 	if err != nil || q == nil {
 		return err
 	}
-	used, freed := q.Used(), uint64(0)
+	used, freed, same := q.Used(), uint64(0), false
 	if old != nil {
+		if same, err = old.waitsFor(k); err != nil {
+			return err
+		}
 		if freed, err = freedBy(r, old, k); err != nil {
 			return err
 		}
+		freed += old.weight()
 		used -= min(used, freed)
 	}
-	has, err := get[charge](r, chargeKey(a, k))
+	has, err := get[charge](r, chargeKey(p.Account, k))
 	if err != nil {
 		return err
 	}
@@ -150,11 +157,12 @@ func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
 	}
 	if has != nil {
 		costs.Bytes -= min(costs.Bytes, has.Bytes)
-	} else if !known {
+	} else if !known && !same {
 		costs.Bytes = max(1, costs.Bytes) // content is something
 	}
+	costs.Bytes += p.weight()
 	if costs.Bytes > freed && q.exceeds(used+costs.Bytes) {
-		return noRoom(r, a, q)
+		return noRoom(r, p.Account, q)
 	}
 	return nil
 }
@@ -184,18 +192,29 @@ func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	return setCharge(tx, p.Account, q, k, to)
 }
 
-// spare is what replacing a pin by one of root k frees, if the account is above its
-// allowance: the new pin may cost as much, though there is no room. Below it, room is for
-// whoever comes first.
-func spare(r Reader, old *Pin, k RootKey) (uint64, error) {
+// spare is what replacing a pin by p, of root k, leaves for the content of p, if the
+// account is above its allowance: it may cost as much, though there is no room. Below it,
+// room is for whoever comes first.
+func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	q, err := get[Quota](r, quotaKey(old.Account))
 	if err != nil || q == nil || !q.exceeds(q.Used()) {
 		return 0, err
 	}
-	return freedBy(r, old, k)
+	if same, err := old.waitsFor(k); err != nil || same {
+		return 0, err
+	}
+	freed, err := freedBy(r, old, k)
+	freed += old.weight()
+	return freed - min(freed, p.weight()), err
 }
 
-// freedBy is what an account's use falls by when a pin is replaced by one of
+// waitsFor tells whether the pin holds on to root k, or waits for it.
+func (v *Pin) waitsFor(k RootKey) (bool, error) {
+	own, err := v.root()
+	return own == k && v.Status != Failed, err
+}
+
+// freedBy is what an account's charges fall by when a pin is replaced by one of
 // root k.
 func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	oldRoot, err := old.root()
@@ -475,7 +494,7 @@ func (v View) Quota(a AccountID) (Quota, error) {
 }
 
 // foundQuotas gives every account of a cluster that comes to level 2 its quota,
-// and charges it for what it has pinned.
+// and charges it for what it has pinned, and for its pins. Objects come with level 3.
 func foundQuotas(tx Tx) error {
 	cl, err := cluster(tx)
 	if err != nil {
@@ -489,6 +508,9 @@ func foundQuotas(tx Tx) error {
 		q := Quota{Allowance: DefaultAllowance}
 		if a.ID == cl.Operator {
 			q.Allowance = Unlimited
+		}
+		if q.Records, err = pinsWeigh(tx, a.ID); err != nil {
+			return err
 		}
 		if err := put(tx, quotaKey(a.ID), &q); err != nil {
 			return err

@@ -89,6 +89,12 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	} else if n >= MaxUploads {
 		return Result{}, Errorf(CodeTooLarge, "the bucket has its most open uploads, %d", MaxUploads)
 	}
+	if err := affordRecord(tx, b.Account, 0, u.weight()); err != nil {
+		return Result{}, err
+	}
+	if err := reweigh(tx, b.Account, 0, u.weight()); err != nil {
+		return Result{}, err
+	}
 	if err := tx.Set(marker, []byte(u.Key)); err != nil {
 		return Result{}, err
 	}
@@ -221,6 +227,9 @@ func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
+	}
+	if err := reweigh(tx, v.Account, u.weight(), 0); err != nil {
+		return err
 	}
 	return count(tx, v.stored(storedUploads), -1)
 }
@@ -446,12 +455,9 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return err
 		}
-		l := b.naming(&o, &v.Content)
-		l.joined = true
-		for i := range parts {
-			l.drops = append(l.drops, link{parts[i].Root, parts[i].ID})
-		}
-		l.drops = append(l.drops, s.drops()...)
+		l := b.naming(&o, &s, &v.Content)
+		l.joined, l.goes = true, l.goes+u.weight()
+		l.drops = dropped(parts, l.drops)
 		if err := l.judge(tx); err != nil {
 			return err
 		}
@@ -482,6 +488,15 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	return b.made(&o), nil
+}
+
+// dropped are the links of parts, and behind them those of what is replaced.
+func dropped(parts []Part, replaced []link) []link {
+	all := make([]link, 0, len(parts)+len(replaced))
+	for i := range parts {
+		all = append(all, link{parts[i].Root, parts[i].ID})
+	}
+	return append(all, replaced...)
 }
 
 // look returns the upload that is to be completed, or the object that it has become.

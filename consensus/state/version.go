@@ -226,34 +226,44 @@ func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error)
 	return s, err
 }
 
-// gone are the objects that lose their name.
-func (s *succession) gone() (gone []*Object) {
-	if s.current != nil && !s.stays {
-		gone = append(gone, s.current)
+// gone goes through the objects that lose their name.
+func (s *succession) gone(yield func(*Object) bool) {
+	if s.current != nil && !s.stays && !yield(s.current) {
+		return
 	}
 	if s.null != nil && !s.null.Marker {
-		gone = append(gone, s.null)
+		yield(s.null)
 	}
-	return gone
 }
 
 // drops are the links that go with them.
 func (s *succession) drops() (drops []link) {
-	for _, o := range s.gone() {
+	for o := range s.gone {
 		drops = append(drops, link{o.Root, o.ID})
 	}
 	return drops
+}
+
+// sheds is what the records of gone weigh.
+func (s *succession) sheds() (bytes uint64) {
+	for o := range s.gone {
+		bytes += o.weight()
+	}
+	return bytes
 }
 
 // write writes the new version, but for its link. Its time is above that of those
 // that there were.
 func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	keys, bytes := int64(0), int64(o.Size)
-	for _, g := range s.gone() {
+	for g := range s.gone {
 		bytes -= int64(g.Size)
 		if err := v.forget(tx, g); err != nil {
 			return err
 		}
+	}
+	if err := reweigh(tx, v.Account, 0, o.weight()); err != nil {
+		return err
 	}
 	if err := v.markUnhashed(tx, o); err != nil {
 		return err

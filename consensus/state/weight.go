@@ -1,0 +1,95 @@
+package state
+
+import "fmt"
+
+// FreeMeta is how many bytes of the texts of one record an account has for nothing. What
+// a record has beyond them it weighs, and that counts against the account's allowance:
+// texts are what its owner makes large, and the number of records has no bound.
+const FreeMeta = 1 << 10
+
+// runBytes is what a run of parts of one size counts as, in bytes: about what it takes.
+const runBytes = 8
+
+// weighing is what texts weigh together, in bytes. It is made of what a record is given
+// and keeps, and not of the bytes that it takes: those change with its status.
+func weighing(texts int) uint64 { return uint64(max(texts-FreeMeta, 0)) }
+
+func textsOf(m map[string]string) (n int) {
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+func tagsOf(tags []Tag) (n int) {
+	for i := range tags {
+		n += len(tags[i].Key) + len(tags[i].Value)
+	}
+	return n
+}
+
+// weight is what the pin weighs, in bytes: name, origins and meta.
+func (v *Pin) weight() uint64 {
+	n := len(v.Name) + textsOf(v.Meta)
+	for _, o := range v.Origins {
+		n += len(o)
+	}
+	return weighing(n)
+}
+
+// weight is what the version weighs, in bytes: key, headers, metadata and tags, and the
+// sizes of its parts, which copies have too. Those have a free part of their own, so that
+// an upload of parts of a few sizes becomes an object that weighs as much. A delete marker,
+// which has a key alone, weighs nothing: there is always room to delete.
+func (v *Object) weight() uint64 {
+	return weighing(len(v.Key)+textsOf(v.Headers)+textsOf(v.Meta)+tagsOf(v.Tags)) + weighing(runBytes*len(v.Parts))
+}
+
+// weight is what the upload weighs, in bytes, as the version does that it becomes.
+func (v *Upload) weight() uint64 {
+	return weighing(len(v.Key) + textsOf(v.Headers) + textsOf(v.Meta) + tagsOf(v.Tags))
+}
+
+// affordRecord tells whether a record of an account may weigh is bytes that weighed was
+// before. One that weighs no more may always.
+func affordRecord(r Reader, a AccountID, was, is uint64) error {
+	if is <= was {
+		return nil
+	}
+	q, err := get[Quota](r, quotaKey(a))
+	if err != nil || q == nil || !q.exceeds(q.Used()+is-was) {
+		return err
+	}
+	return noRoom(r, a, q)
+}
+
+// reweigh counts for an account that one of its records weighs is bytes and not was. A
+// record that is not there weighs nothing. Where nothing changes, as with most records,
+// nothing is read or written. Below level 2 accounts have no quota.
+func reweigh(tx Tx, a AccountID, was, is uint64) error {
+	if is == was {
+		return nil
+	}
+	q, err := get[Quota](tx, quotaKey(a))
+	if err != nil || q == nil {
+		return err
+	}
+	if q.Records < was {
+		return fmt.Errorf("state: the records of %s weigh %d bytes, and one of them %d", a, q.Records, was)
+	}
+	q.Records += is - was
+	return put(tx, quotaKey(a), q)
+}
+
+// pinsWeigh is what all pins of an account weigh.
+func pinsWeigh(r Reader, a AccountID) (bytes uint64, err error) {
+	prefix := pinKey(a, pinRow)
+	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
+		p, err := decode[Pin](value)
+		if err == nil {
+			bytes += p.weight()
+		}
+		return err == nil, err
+	})
+	return bytes, err
+}
