@@ -200,7 +200,7 @@ func (m *machine) wantWeights(pins []Pin) {
 		var sum uint64
 		for i := range pins {
 			if p := &pins[i]; p.Account == a {
-				sum += beyondFree(textsIn(p.Name), textsIn(p.Origins...), textsInMap(p.Meta))
+				sum += beyondFree(joined(p.Name), joined(p.Origins...), textsInMap(p.Meta))
 			}
 		}
 		for _, t := range []byte{tableObject, tableVersion} {
@@ -209,7 +209,7 @@ func (m *machine) wantWeights(pins []Pin) {
 				m.t.Fatal(err)
 			}
 			for _, o := range objects {
-				sum += beyondFree(textsIn(o.Key), textsInMap(o.Headers), textsInMap(o.Meta), textsInTags(o.Tags)) + beyondFree(8*len(o.Parts))
+				sum += beyondFree(joined(o.Key), textsInMap(o.Headers), textsInMap(o.Meta), textsInTags(o.Tags)) + beyondFree(8*len(o.Parts))
 			}
 		}
 		_, uploads, err := rowsIn[Upload](m, tableUpload, a, part(table(tableUpload), a), 1<<20)
@@ -217,7 +217,7 @@ func (m *machine) wantWeights(pins []Pin) {
 			m.t.Fatal(err)
 		}
 		for _, u := range uploads {
-			sum += beyondFree(textsIn(u.Key), textsInMap(u.Headers), textsInMap(u.Meta), textsInTags(u.Tags))
+			sum += beyondFree(joined(u.Key), textsInMap(u.Headers), textsInMap(u.Meta), textsInTags(u.Tags))
 		}
 		if q.Records != sum {
 			m.t.Errorf("the records of %s are said to weigh %d bytes, and weigh %d", a, q.Records, sum)
@@ -234,18 +234,18 @@ func beyondFree(texts ...int) uint64 {
 	return uint64(max(0, n))
 }
 
-func textsIn(texts ...string) int { return len(strings.Join(texts, "")) }
+func joined(texts ...string) int { return len(strings.Join(texts, "")) }
 
 func textsInMap(m map[string]string) (n int) {
 	for k, v := range m {
-		n += textsIn(k, v)
+		n += joined(k, v)
 	}
 	return n
 }
 
 func textsInTags(tags []Tag) (n int) {
 	for _, t := range tags {
-		n += textsIn(t.Key, t.Value)
+		n += joined(t.Key, t.Value)
 	}
 	return n
 }

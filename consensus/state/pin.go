@@ -399,12 +399,12 @@ func (v *DeletePin) apply(tx Tx, e *entry) (Result, error) {
 	if p == nil {
 		return Result{}, Errorf(CodeNotFound, "no pin %s", v.ID)
 	}
-	return Result{}, dropPin(tx, p, "", e)
+	return Result{}, dropPin(tx, p, nil, e)
 }
 
-// dropPin removes a pin; if its root goes with it, the root is kept for guard
-// until that one is settled.
-func dropPin(tx Tx, p *Pin, guard RootKey, e *entry) error {
+// dropPin removes a pin; if its root goes with it, the root is kept until that of the
+// pin is settled that it is replaced by. That is nil where there is none.
+func dropPin(tx Tx, p, by *Pin, e *entry) error {
 	if err := removePin(tx, p); err != nil {
 		return err
 	}
@@ -412,7 +412,7 @@ func dropPin(tx Tx, p *Pin, guard RootKey, e *entry) error {
 	if err != nil {
 		return err
 	}
-	return detach(tx, p, k, guard, e)
+	return detach(tx, p, k, by, e)
 }
 
 // ReplacePin is one log entry because the user sees one change: there is no
@@ -454,7 +454,7 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	// Attached before the old one is detached: shared blocks stay referenced.
-	if err := dropPin(tx, old, RootOf(c), e); err != nil {
+	if err := dropPin(tx, old, &p, e); err != nil {
 		return Result{}, err
 	}
 	return accepted(&p), reserve(tx, &p, RootOf(c), spared)

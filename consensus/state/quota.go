@@ -398,6 +398,7 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 		return err
 	}
 	root.Refs--
+	root.forgetOrigins(p, nil)
 	return unbill(tx, p.Account, root)
 }
 

@@ -265,6 +265,18 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	return root, bill(tx, p.Account, root)
 }
 
+// forgetOrigins takes the origins of a pin that goes from its root, but for some, if they
+// are more than a record has for nothing: nobody is charged for them any more. Others
+// stay, for another pin may have named them too.
+func (v *Root) forgetOrigins(p *Pin, keep []string) {
+	if weighing(textsIn(p.Origins)) == 0 {
+		return
+	}
+	v.Origins = slices.DeleteFunc(v.Origins, func(o string) bool {
+		return slices.Contains(p.Origins, o) && !slices.Contains(keep, o)
+	})
+}
+
 // lacking tells whether a pinned root was lost since, or most of its copies were. Below
 // level 3 members do not ask.
 func lacking(r Reader, root *Root) (bool, error) {
@@ -313,9 +325,20 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 	return nil
 }
 
-// detach drops a pin's reference; a root that nothing needs goes away, unless
-// guard, the root that replaces it, is still being fetched.
-func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
+// detach drops a pin's reference; a root that nothing needs goes away, unless the root
+// of the pin that replaces it, if one does, is still being fetched.
+func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
+	var guard RootKey
+	var keep []string // origins
+	if by != nil {
+		var err error
+		if guard, err = by.root(); err != nil {
+			return err
+		}
+		if guard == k {
+			keep = by.Origins
+		}
+	}
 	a := attachedKey(p, k)
 	if attached, err := has(tx, a); err != nil || !attached {
 		return err // a failed pin holds nothing
@@ -331,6 +354,7 @@ func detach(tx Tx, p *Pin, k RootKey, guard RootKey, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
+	root.forgetOrigins(p, keep)
 	if err := unbill(tx, p.Account, root); err != nil {
 		return err
 	}

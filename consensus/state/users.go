@@ -169,7 +169,7 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 		if p == nil {
 			return fmt.Errorf("state: pin %s of a closed account has no row", id)
 		}
-		if err := dropPin(tx, p, "", e); err != nil {
+		if err := dropPin(tx, p, nil, e); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,13 @@ const runBytes = 8
 // and keeps, and not of the bytes that it takes: those change with its status.
 func weighing(texts int) uint64 { return uint64(max(texts-FreeMeta, 0)) }
 
+func textsIn(texts []string) (n int) {
+	for _, t := range texts {
+		n += len(t)
+	}
+	return n
+}
+
 func textsOf(m map[string]string) (n int) {
 	for k, v := range m {
 		n += len(k) + len(v)
@@ -30,11 +37,7 @@ func tagsOf(tags []Tag) (n int) {
 
 // weight is what the pin weighs, in bytes: name, origins and meta.
 func (v *Pin) weight() uint64 {
-	n := len(v.Name) + textsOf(v.Meta)
-	for _, o := range v.Origins {
-		n += len(o)
-	}
-	return weighing(n)
+	return weighing(len(v.Name) + textsOf(v.Meta) + textsIn(v.Origins))
 }
 
 // weight is what the version weighs, in bytes: key, headers, metadata and tags, and the
