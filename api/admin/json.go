@@ -69,7 +69,7 @@ type User struct {
 	Created string `json:"created"`
 	// AllowanceBytes is what it may store without credits; null is no limit.
 	AllowanceBytes *uint64 `json:"allowance_bytes"`
-	StoredBytes    uint64  `json:"stored_bytes"` // of what is pinned
+	StoredBytes    uint64  `json:"stored_bytes"` // of what is pinned and named, and of metadata beyond 1 KiB a record
 	ComingBytes    uint64  `json:"coming_bytes"` // that have arrived of what is not pinned yet
 	Credits        uint64  `json:"credits"`
 }

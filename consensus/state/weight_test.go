@@ -287,3 +287,52 @@ func TestLargeOriginsGoWithTheirPin(t *testing.T) {
 	}
 	knows("the pin failed alone")
 }
+
+// quotaLooks counts the reads and writes of quotas.
+type quotaLooks struct {
+	*memory
+	n int
+}
+
+func (q *quotaLooks) count(k []byte) {
+	if k[0] == tableQuota {
+		q.n++
+	}
+}
+
+func (q *quotaLooks) Get(k []byte) ([]byte, bool, error) {
+	q.count(k)
+	return q.memory.Get(k)
+}
+
+func (q *quotaLooks) Set(k, v []byte) error {
+	q.count(k)
+	return q.memory.Set(k, v)
+}
+
+// Records that weigh nothing, as most, cost no look at the quota.
+func TestSmallRecordsLeaveTheQuotaAlone(t *testing.T) {
+	s := shelved(t, 100)
+	s.must(s.heavyPut("k", "v1", contents[1], 0))
+	up := s.begin("k", "up")
+	up.Upload.Meta = heavy(0)
+	for _, cmd := range []Command{
+		up,
+		&SetObjectTags{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k"},
+		&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k", ID: "up"},
+	} {
+		tx := &quotaLooks{memory: s.memory}
+		if _, err := Apply(tx, s.index+1, OpID{}, cmd, &Effects{}); err != nil || tx.n != 0 {
+			t.Errorf("%T: %v, %d looks at a quota", cmd, err, tx.n)
+		}
+	}
+	for _, tc := range []struct {
+		cmd  Command
+		want int // those for content: judged, and for its charge read and written
+	}{{heavyPin("p1", contents[1], 0), 3}, {s.heavyPut("l", "v2", contents[1], 0), 3}, {&DeletePin{Account: bob, ID: "p1"}, 1}} {
+		tx := &quotaLooks{memory: s.memory}
+		if _, err := Apply(tx, s.index+1, OpID{}, tc.cmd, &Effects{}); err != nil || tx.n != tc.want {
+			t.Errorf("%T: %v, %d looks at a quota, want %d", tc.cmd, err, tx.n, tc.want)
+		}
+	}
+}

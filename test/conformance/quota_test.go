@@ -99,6 +99,7 @@ func TestQuota(t *testing.T) {
 	t.Run("known content", q.knownContent)
 	t.Run("unknown content", q.unknownContent)
 	t.Run("races", q.races)
+	t.Run("records", q.records)
 	t.Run("objects", q.objects)
 	t.Run("accounts", q.accounts)
 }
