@@ -336,3 +336,20 @@ func TestSmallRecordsLeaveTheQuotaAlone(t *testing.T) {
 		}
 	}
 }
+
+// Content that only parts hold which are going is not had for the metadata that goes: it
+// would stay, and take its room beside that of the new metadata.
+func TestContentOfPartsThatGoIsJudgedWithTheRecords(t *testing.T) {
+	s := shelved(t, Unlimited)
+	s.must(s.putOf("other", "v0", contents[1]))
+	s.must(s.heavyPut("k", "v1", contents[1], 50))
+	s.uploaded("up", "up", MaxFreed+1)
+	s.must(&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "up", ID: "up"})
+	s.must(&SetQuota{Account: bob, Allowance: 7})
+	s.refused(s.heavyPut("k", "v2", cidAt(t, 0), 41), ErrLimited)
+	s.must(s.heavyPut("k", "v2", cidAt(t, 0), 40))
+	s.cleared()
+	if q := s.quota(bob); q.Used() != 60 {
+		t.Errorf("10 bytes beside those of the other object, and 40 of metadata: %+v", q)
+	}
+}
