@@ -42,6 +42,7 @@ type Load struct {
 	Queue     int
 	Version   string
 	Full      bool // has no room for new content
+	Away      bool // not heard of lately, and no connection to it stands: who needs what it holds does not get it
 }
 
 // Gossip tells the newest load of a node; false when it was never heard of.

@@ -263,6 +263,39 @@ func TestStatusShowsEveryMember(t *testing.T) {
 	}
 }
 
+// Copies on members that are away, or are members no more, do not count as such.
+func TestCopiesOfAMemberThatIsAwayAreMissed(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	hold(t, w, "a", "b", "c")
+	missed := func() uint64 {
+		t.Helper()
+		s, err := w.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.UnderReplicated
+	}
+	if n := missed(); n != 0 {
+		t.Errorf("%d roots are short of holders while everybody is there", n)
+	}
+	w.loads["c"] = Load{State: "suspect", Away: true}
+	if n := missed(); n != 1 {
+		t.Errorf("%d roots are short of holders while c is away, want 1", n)
+	}
+	w.loads["a"] = Load{State: "down", Away: true} // who answers is there, whatever is heard of it
+	w.loads["c"] = Load{State: "alive"}
+	if n := missed(); n != 0 {
+		t.Errorf("%d roots are short of holders after c is back", n)
+	}
+	w.state.Apply(t, &state.JoinNode{Node: clustertest.Members("d")[0]})
+	if err := w.Remove(t.Context(), "c", true); err != nil {
+		t.Fatal(err)
+	}
+	if n := missed(); n != 1 {
+		t.Errorf("%d roots are short of holders after c was removed, want 1", n)
+	}
+}
+
 func TestStatusSaysWhyAMemberIsInQuarantine(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	do := func(cmd state.Command) {

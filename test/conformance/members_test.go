@@ -192,6 +192,11 @@ func TestContentSurvivesANode(t *testing.T) {
 	removed := c.Followers()[0]
 	id := removed.Status().Node.ID
 	removed.Kill()
+	missed := heldBy(c.Live()[0].Status(), id)
+	if missed == 0 {
+		t.Errorf("a node of three holds none of %d files that have two copies", len(files))
+	}
+	underReplicated(t, c, missed)
 	leader := c.Leader()
 	leader.CLI("peers", "rm", id, "--force")
 	harness.Eventually(t, 30*time.Second, "two members are left", func() (bool, error) {
@@ -204,6 +209,7 @@ func TestContentSurvivesANode(t *testing.T) {
 		return true, nil
 	})
 	read(c.Live())
+	underReplicated(t, c, 0)
 	if st := s.post(harness.Pin{CID: nowhere().String()}); holders(st) == 0 {
 		t.Errorf("%+v", st)
 	}
@@ -213,6 +219,35 @@ func TestContentSurvivesANode(t *testing.T) {
 	if n := len(leader.Status().Peers); n != 2 {
 		t.Errorf("the removed node is back: %d members", n)
 	}
+}
+
+// heldBy is how many roots a member holds on record.
+func heldBy(s harness.Status, id string) int64 {
+	for _, p := range s.Peers {
+		if p.ID == id {
+			return p.Pins
+		}
+	}
+	return 0
+}
+
+// underReplicated waits until every node that lives says, in its status and its
+// metrics, that so many roots lack copies.
+func underReplicated(t *testing.T, c *harness.Cluster, want int64) {
+	t.Helper()
+	harness.Eventually(t, time.Minute, fmt.Sprintf("A19: %d roots lack copies", want), func() (bool, error) {
+		for _, n := range c.Live() {
+			s, err := n.StatusNow()
+			if err != nil {
+				return false, err
+			}
+			metric := n.Metrics()["holdfast_roots_under_replicated"]
+			if got := s.Pins.UnderReplicated; got != want || metric != float64(want) {
+				return false, fmt.Errorf("%s says %d, its metric %v", n.Name, got, metric)
+			}
+		}
+		return true, nil
+	})
 }
 
 // holders counts the nodes among the delegates.
