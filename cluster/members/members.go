@@ -224,6 +224,11 @@ func ParseTicket(text string) (t Ticket, ok bool) {
 	return t, len(t.Secret) >= 16 && len(t.Addrs) > 0
 }
 
+// LooksLikeTicket tells whether text begins as tickets do, whatever else it is.
+func LooksLikeTicket(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(text), ticketPrefix)
+}
+
 // CreateTicket makes a ticket that admits one node until ttl is over.
 func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error) {
 	if ttl < MinTicketTTL || ttl > MaxTicketTTL {

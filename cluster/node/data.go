@@ -117,7 +117,7 @@ func joinSecret(c config.Cluster) ([]byte, error) {
 		return nil, err
 	}
 	if text == "" {
-		return nil, errors.New("joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`")
+		return nil, fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
 	}
 	return parseSecret(text)
 }

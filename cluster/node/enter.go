@@ -27,6 +27,10 @@ const (
 	joinRefusals = 5
 )
 
+// ErrNoWayIn is what Open ends in when the settings name places to join at by which
+// nobody can: what is neither a ticket nor an address, or an address without a secret.
+var ErrNoWayIn = errors.New("no way to join")
+
 // enter returns the cluster secret and what the node knows of its cluster. In a
 // new folder it founds one, or joins the one that the settings name.
 func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
@@ -188,8 +192,11 @@ func (n *Node) joinTargets() ([]target, error) {
 			}
 			continue
 		}
+		if members.LooksLikeTicket(where) {
+			return nil, fmt.Errorf("%w: the ticket of --join is not whole: copy all of what `holdfast token` printed", ErrNoWayIn)
+		}
 		if !strings.HasPrefix(where, "/") {
-			return nil, errors.New("--join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID")
+			return nil, fmt.Errorf("%w: --join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID", ErrNoWayIn)
 		}
 		secret, err := joinSecret(n.opts.Config.Cluster)
 		if err != nil {

@@ -94,6 +94,23 @@ func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
+// What --join names is looked at by a node that is no member yet, and is wrong usage when
+// nobody can join by it.
+func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
+	for _, tc := range []struct{ where, names string }{
+		{"garbage", "ticket"},
+		{"holdfast1.e30", "not whole"},
+		{"/ip4/127.0.0.1/tcp/1/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9", "--secret-file"},
+	} {
+		got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--join", tc.where, "--routing", "off", "--log-level", "error",
+			"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 {
+			t.Errorf("--join %s: %+v, want code %d and one line with %q", tc.where, got, exitUsage, tc.names)
+		}
+	}
+}
+
 // What a variable of a shell becomes that was never set is no value, and no default
 // either; and bytes that are no text would not arrive as they are.
 func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {

@@ -125,21 +125,29 @@ func TestJoining(t *testing.T) {
 	members++
 	expired := strings.TrimSpace(first.CLI("token", "--ttl", "1s"))
 	harness.Eventually(t, 5*time.Second, "the ticket expires", expiry(2*time.Second))
-	refused := map[string]*harness.Node{}
-	for name, args := range map[string][]string{
-		"a wrong secret":       {"--join", address, "--secret-file", wrong},
-		"no secret":            {"--join", address},
-		"a ticket used before": {"--join", used},
-		"an expired ticket":    {"--join", expired},
-		"a changed ticket":     {"--join", used[:len(used)-4] + "AAAA"},
+	type attempt struct {
+		*harness.Node
+		code int
+	}
+	refused := map[string]attempt{}
+	for name, tc := range map[string]struct {
+		code int
+		args []string
+	}{
+		"a wrong secret":       {1, []string{"--join", address, "--secret-file", wrong}},
+		"no secret":            {2, []string{"--join", address}},
+		"a ticket used before": {1, []string{"--join", used}},
+		"an expired ticket":    {1, []string{"--join", expired}},
+		"a changed ticket":     {2, []string{"--join", used[:len(used)-4] + "AAAA"}},
+		"no ticket":            {2, []string{"--join", "garbage"}},
 	} {
-		refused[name] = c.Prepare(args...)
+		refused[name] = attempt{c.Prepare(tc.args...), tc.code}
 		refused[name].Restart()
 	}
 	for name, n := range refused {
 		t.Run(name, func(t *testing.T) {
 			harness.Eventually(t, refusedWithin, n.Name+" gives up", func() (bool, error) { return !n.Running(), nil })
-			if code := n.ExitCode(); code != 1 || !strings.Contains(n.Log(), "\nholdfast: ") && !strings.HasPrefix(n.Log(), "holdfast: ") {
+			if code := n.ExitCode(); code != n.code || !strings.Contains(n.Log(), "\nholdfast: ") && !strings.HasPrefix(n.Log(), "holdfast: ") {
 				t.Errorf("exit code %d and the log %q", code, n.Log())
 			}
 			if got := len(first.Status().Peers); got != members {
