@@ -111,6 +111,25 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	}
 }
 
+// A listener that this release does not have is told of, in the help and at the start.
+func TestListenersThatAreNotServedAreTold(t *testing.T) {
+	got := call(t, &fakeNode{}, "", "run", "--help")
+	for _, flag := range []string{"--console-listen", "--paid-listen", "--gateway-listen"} {
+		_, rest, _ := strings.Cut(got.out, flag)
+		line, _, _ := strings.Cut(rest, "\n")
+		if !strings.Contains(line, "not served by this release") {
+			t.Errorf("--help says %q of %s", line, flag)
+		}
+	}
+	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
+		"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	line, _, _ := strings.Cut(got.errOut, "\n")
+	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "setting=paid.listen") || strings.Contains(got.errOut, "console.listen") {
+		t.Errorf("started with --paid-listen: %s", got.errOut)
+	}
+}
+
 // What a variable of a shell becomes that was never set is no value, and no default
 // either; and bytes that are no text would not arrive as they are.
 func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
