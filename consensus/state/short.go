@@ -14,8 +14,8 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 		return 0, err
 	}
 	away, held, wanted, err := v.holdersWithout(there)
-	if err != nil {
-		return 0, err
+	if err != nil || len(away) == 0 {
+		return short, err
 	}
 	if wanted > maxCounted {
 		return short + held, nil

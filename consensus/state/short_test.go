@@ -66,6 +66,14 @@ func TestCopiesOfWhoIsNotThereDoNotCount(t *testing.T) {
 	check("placed again", 0)
 }
 
+// A node that has no state yet is asked too.
+func TestNothingIsShortBeforeTheCluster(t *testing.T) {
+	m := &machine{memory: newMemory(), t: t}
+	if got := m.shortWithout("n1"); got != 0 {
+		t.Errorf("%d roots are short in an empty state", got)
+	}
+}
+
 // Counting costs no more than maxCounted copies; above that the count is a bound.
 func TestVeryManyCopiesOfWhoIsNotThereAreNotLookedAt(t *testing.T) {
 	m := found(t)
