@@ -142,7 +142,7 @@ func TestATicketAdmitsUntilItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket, ok := ParseTicket(text + "\n")
-	if !ok || len(ticket.Addrs) != 2 || !strings.HasSuffix(ticket.Addrs[0], "/p2p/a") {
+	if !ok || ticket.Expires != state.MillisOf(w.now.Add(time.Hour)) || len(ticket.Addrs) != 2 || !strings.HasSuffix(ticket.Addrs[0], "/p2p/a") {
 		t.Fatalf("ticket %q: %+v", text, ticket)
 	}
 	id := "join:" + string(ticket.Secret)
@@ -159,6 +159,51 @@ func TestATicketAdmitsUntilItEnds(t *testing.T) {
 			t.Errorf("ttl %v: %v", ttl, err)
 		}
 	}
+}
+
+// Whoever is refused is not told why. The log of the node is, as far as it knows.
+func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	ids := map[string]string{}
+	for i, name := range []string{"used", "old", "swept"} {
+		ttl := time.Duration(i+1) * time.Minute
+		if name == "used" {
+			ttl = time.Hour
+		}
+		text, err := w.CreateTicket(t.Context(), ttl, func(b []byte) { copy(b, strings.Repeat(name, len(b))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket, _ := ParseTicket(text)
+		ids[name] = "join:" + string(ticket.Secret)
+	}
+	w.refresh(t)
+	node := clustertest.Members("d")[0]
+	w.state.Apply(t, &state.JoinNode{Node: node, Ticket: state.NodeID(ids["used"]), At: state.MillisOf(w.now)})
+	if err := w.Remove(t.Context(), "c", false); err != nil {
+		t.Fatal(err)
+	}
+	w.refresh(t)
+	w.now = w.now.Add(4 * time.Minute)
+	check := func() {
+		t.Helper()
+		for id, want := range map[string]string{
+			ids["used"]: "was used", ids["old"]: "expired at 1970-01-01T00:18:40Z", ids["swept"]: "expired at 1970-01-01T00:19:40Z",
+			"c": "was removed", "join:a guess": "wrong secret",
+		} {
+			if got := w.WhyNot(id); !strings.Contains(got, want) {
+				t.Errorf("%.12s: %q, want %q", id, got, want)
+			}
+		}
+	}
+	check()
+	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("x", len(b))) }) // sweeps the expired ones
+	if err != nil || text == "" {
+		t.Fatal(err)
+	}
+	w.gate.Load().leaving["c"] = w.now.Add(LeaveGrace) // its grace begins anew
+	w.refresh(t)
+	check()
 }
 
 // dialled is one end of a pipe whose other end proved an identity.

@@ -271,6 +271,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Routing:             c.Routing,
 		Members:             gate.member,
 		Joiners:             gate.joiner,
+		Refused:             gate.whyNot,
 		Blocks:              n.blocks.Blockstore(),
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,

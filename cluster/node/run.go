@@ -45,6 +45,15 @@ func (g *gate) joiner(id string) bool {
 	return m != nil && m.MayJoin(id)
 }
 
+// whyNot says nothing until the gate is open: then everybody is refused.
+func (g *gate) whyNot(id string) string {
+	m := g.members.Load()
+	if m == nil {
+		return ""
+	}
+	return m.WhyNot(id)
+}
+
 // Load implements members.Gossip.
 func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	s, liveness, ok := n.gossip.Table().Get(id)

@@ -4,6 +4,8 @@ package conformance
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,11 +140,18 @@ func TestJoining(t *testing.T) {
 		"no secret":            {2, []string{"--join", address}},
 		"a ticket used before": {1, []string{"--join", used}},
 		"an expired ticket":    {1, []string{"--join", expired}},
+		"one of two addresses": {1, []string{"--join", withDeadAddress(t, expired)}},
 		"a changed ticket":     {2, []string{"--join", used[:len(used)-4] + "AAAA"}},
 		"no ticket":            {2, []string{"--join", "garbage"}},
 	} {
 		refused[name] = attempt{c.Prepare(tc.args...), tc.code}
 		refused[name].Restart()
+	}
+	tells := map[string][]string{
+		"a wrong secret":       {"the secret may be wrong"},
+		"a ticket used before": {"ticket may have been used"},
+		"an expired ticket":    {"the ticket has expired at"},
+		"one of two addresses": {"the cluster does not admit this node", "the ticket has expired at"},
 	}
 	for name, n := range refused {
 		t.Run(name, func(t *testing.T) {
@@ -150,11 +159,53 @@ func TestJoining(t *testing.T) {
 			if code := n.ExitCode(); code != n.code || !strings.Contains(n.Log(), "\nholdfast: ") && !strings.HasPrefix(n.Log(), "holdfast: ") {
 				t.Errorf("exit code %d and the log %q", code, n.Log())
 			}
+			for _, part := range tells[name] {
+				if !strings.Contains(n.Log(), part) {
+					t.Errorf("A57: the log does not name %q: %s", part, n.Log())
+				}
+			}
 			if got := len(first.Status().Peers); got != members {
 				t.Errorf("%d members, want %d", got, members)
 			}
 		})
 	}
+	if log := membersLog(c, members); !strings.Contains(log, "refused at the cluster port") || !strings.Contains(log, "addr=/ip4/127.0.0.1/tcp/") {
+		t.Errorf("A57: no member logged that somebody was refused: %s", log)
+	}
+}
+
+// withDeadAddress is a ticket that also names an address at which nobody listens, as
+// those of members on other machines do that listen on loopback too.
+func withDeadAddress(t *testing.T, ticket string) string {
+	t.Helper()
+	kind, body, _ := strings.Cut(ticket, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		t.Fatal(err)
+	}
+	addrs, ok := fields["a"].([]any)
+	if !ok {
+		t.Fatalf("no addresses in %s", raw)
+	}
+	id := addrs[0].(string)
+	fields["a"] = append(addrs, "/ip4/127.0.0.1/tcp/1"+id[strings.Index(id, "/p2p/"):])
+	if raw, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	return kind + "." + base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// membersLog is what all that were members of a cluster of so many logged.
+func membersLog(c *harness.Cluster, members int) string {
+	var all strings.Builder
+	for _, n := range c.Nodes[:members] {
+		all.WriteString(n.Log())
+	}
+	return all.String()
 }
 
 // expiry is a condition that becomes true after the time.
