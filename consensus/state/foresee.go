@@ -1,5 +1,7 @@
 package state
 
+import "fmt"
+
 // Incoming is the size of content that is still to come and whose root nobody knows.
 type Incoming struct {
 	Size uint64 // bytes of content
@@ -82,10 +84,24 @@ func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link) error 
 	if soon, err := freeing(r, a); err != nil || soon {
 		return err // there may be room when the body has come
 	}
-	return overQuota(q)
+	return overQuota(q, in.Size)
 }
 
-// overQuota is the refusal of what an account has no room for.
-func overQuota(q *Quota) error {
-	return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+// overQuota is the refusal of what an account has no room for: content of size bytes, or
+// of a size that is not to be told, which is 0.
+func overQuota(q *Quota, size uint64) error {
+	what := "the content does not fit"
+	if size > 0 {
+		what = fmt.Sprintf("the content, %d bytes, does not fit", size)
+	}
+	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
+}
+
+// tellable is how large the content of a root is, 0 where that is not known or not for
+// everybody: what objects of private buckets alone name is their accounts' business.
+func tellable(root *Root) uint64 {
+	if root == nil || root.Status != Pinned || root.Private() {
+		return 0
+	}
+	return root.Size
 }

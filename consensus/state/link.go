@@ -139,7 +139,7 @@ func (l *linking) afford(r Reader, dag uint64) error {
 		}
 	}
 	if more {
-		return noRoom(r, l.account, q)
+		return noRoom(r, l.account, q, l.size)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func afford(r Reader, a AccountID, root *Root, k RootKey, old *Pin) error {
 		costs.Bytes = max(1, costs.Bytes) // content is something
 	}
 	if costs.Bytes > freed && q.exceeds(used+costs.Bytes) {
-		return noRoom(r, a, q)
+		return noRoom(r, a, q, tellable(root))
 	}
 	return nil
 }
