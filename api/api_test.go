@@ -295,6 +295,31 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	}
 }
 
+// A page ends by its bytes before it has the rows that were asked for; the list goes on.
+func TestTheClientListsPinsThatSayMuch(t *testing.T) {
+	n := newNode(t)
+	n.run(t)
+	c := n.client(t)
+	meta := map[string]string{"notes": strings.Repeat("x", 60_000)}
+	const count = 2*state.MaxListBytes/60_000 + 10 // three pages
+	var ids []string
+	for range count {
+		pin := must[client.PinStatus](t)(c.AddPin(t.Context(), "", client.Pin{CID: "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku", Meta: meta}))
+		ids = append(ids, pin.RequestID)
+	}
+	slices.Reverse(ids)
+	var listed []string
+	for pin, err := range c.Pins(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, pin.RequestID)
+	}
+	if !slices.Equal(listed, ids) {
+		t.Errorf("%d pins are listed, %d were made, or in another order", len(listed), len(ids))
+	}
+}
+
 // hold reports that the node has the content of a CID.
 func (n *node) hold(t *testing.T, text string) {
 	t.Helper()

@@ -336,14 +336,20 @@ func (n *testNode) pins() ([]string, error) {
 		return nil, err
 	}
 	defer release()
-	total, pins, err := view.ListPins(context.Background(), account, state.PinQuery{Limit: 1 << 20})
-	if err == nil && int(total) != len(pins) {
-		err = fmt.Errorf("%d pins listed, %d counted", len(pins), total)
+	var names []string
+	q := state.PinQuery{Limit: 1 << 20}
+	all, page, err := view.ListPins(context.Background(), account, q)
+	for err == nil && len(page) > 0 { // a page has some MiB at the most
+		for _, p := range page {
+			names = append(names, p.Name)
+		}
+		q.Before = page[len(page)-1].Created
+		_, page, err = view.ListPins(context.Background(), account, q)
 	}
-	names := make([]string, len(pins))
-	for i, p := range pins {
-		names[len(pins)-1-i] = p.Name
+	if err == nil && int(all) != len(names) {
+		err = fmt.Errorf("%d pins listed, %d counted", len(names), all)
 	}
+	slices.Reverse(names)
 	return names, err
 }
 

@@ -139,6 +139,8 @@ func (s script) naming(root state.RootKey) state.Command {
 		}
 	case 10:
 		return &state.AbortUpload{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", ID: upload}
+	case 11:
+		return &state.DateUpload{Account: account, Bucket: bucket, Born: bucketBorn, Key: "k1", ID: upload, Since: state.Millis(1 + s.random(9))}
 	default:
 		return &state.Fence{Node: s.node(), Epoch: uint64(s.random(400))}
 	}

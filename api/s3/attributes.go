@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -112,6 +113,10 @@ func parseTags(text string) ([]state.Tag, error) {
 	return tags, checkTags(tags)
 }
 
+// systemTags is what the keys of tags of the service itself begin with. There are none
+// here, but tools take such keys for reserved.
+const systemTags = "aws:"
+
 // checkTags refuses tags that break a rule. Lengths are of characters.
 func checkTags(tags []state.Tag) error {
 	if len(tags) > state.MaxTags {
@@ -121,6 +126,8 @@ func checkTags(tags []state.Tag) error {
 		switch n := utf8.RuneCountInString(t.Key); {
 		case !utf8.ValidString(t.Key) || n == 0 || n > state.MaxTagKeyRunes:
 			return errorf(InvalidTag, "the TagKey you have provided is invalid: it has 1 to %d characters", state.MaxTagKeyRunes)
+		case strings.HasPrefix(strings.ToLower(t.Key), systemTags):
+			return errorf(InvalidTag, "system tags, which begin with %s, cannot be added or updated by requester", systemTags)
 		case !utf8.ValidString(t.Value) || utf8.RuneCountInString(t.Value) > state.MaxTagValueRunes:
 			return errorf(InvalidTag, "the TagValue you have provided is invalid: it has at most %d characters", state.MaxTagValueRunes)
 		}
@@ -146,12 +153,38 @@ func describe(h http.Header, o *state.Object) {
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
-	for name, value := range o.Meta {
-		h.Set(metaPrefix+name, value)
+	exposed := h.Get(exposeHeaders)
+	if !strings.HasPrefix(exposed, corsExposed) { // nobody reads it, or who a rule says what to
+		exposed = ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Meta)) {
+		h.Set(metaPrefix+name, o.Meta[name])
+		if exposed != "" {
+			exposed += ", " + metaPrefix + name
+		}
+	}
+	if exposed != "" {
+		h.Set(exposeHeaders, exposed)
 	}
 	identify(h, o)
 	h.Set("Last-Modified", httpTime(o.Created))
 	h.Set("Accept-Ranges", "bytes")
+}
+
+// spell writes the names of an answer's header as Amazon S3 does where that is not how
+// net/http would. botocore keeps the letters of metadata's names, whatever they are, and
+// scripts look for ETag.
+func spell(h http.Header) {
+	for name, values := range h {
+		switch {
+		case strings.HasPrefix(name, metaPrefix):
+			delete(h, name)
+			h[strings.ToLower(name)] = values
+		case name == "Etag":
+			delete(h, name)
+			h["ETag"] = values
+		}
+	}
 }
 
 // keepable prepares an answer that a browser or a cache may keep: it is another one

@@ -1,6 +1,9 @@
 package s3
 
-import "testing"
+import (
+	"net/http/httptest"
+	"testing"
+)
 
 // TestContentEncodingIsKeptAsItIsWritten but for the framing, which is undone.
 func TestContentEncodingIsKeptAsItIsWritten(t *testing.T) {
@@ -38,6 +41,19 @@ func TestContentEncodingIsKeptAsItIsWritten(t *testing.T) {
 }
 
 // TestEmptyMetadataIsKept of a form as of a PUT.
+// botocore makes keys of the letters that come after the prefix, whatever their case.
+func TestNamesOfMetadataGoOutAsTheyAreStored(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/k", "hello", "x-amz-meta-My-Key: v", "x-amz-meta-under_score: w")
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, w.request(t, call{method: "HEAD", path: "/photos/k"}))
+	for _, name := range []string{"x-amz-meta-my-key", "x-amz-meta-under_score", "ETag"} {
+		if len(rec.Header()[name]) != 1 {
+			t.Errorf("no %s in %v", name, rec.Header())
+		}
+	}
+}
+
 func TestEmptyMetadataIsKept(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/put", "hello", "x-amz-meta-e: ")

@@ -162,7 +162,7 @@ func (s *surface) signed(r *request, accessKey string) {
 }
 
 // verifyForm takes the signature of a form's policy, for which it reads the form up
-// to its file.
+// to its file. From then on the account holds it, see postObject.
 func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	held := s.limits.HoldUnknown(r.Request)
 	defer held.Release()

@@ -35,8 +35,8 @@ func TestEveryOperationSaysWhoMayUseIt(t *testing.T) {
 			t.Errorf("%s is granted to who may only write", op.name)
 		case op.copies && grants(state.ScopeWrite):
 			t.Errorf("%s reads a source, and is granted to who may only write", op.name)
-		case (op.need == needDelete) != grants(scopeDelete):
-			t.Errorf("%s: granted to who may only delete: %v", op.name, grants(scopeDelete))
+		case (op.need == needDelete) != grants(state.ScopeDelete):
+			t.Errorf("%s: granted to who may only delete: %v", op.name, grants(state.ScopeDelete))
 		}
 		if changes {
 			writes++

@@ -27,6 +27,11 @@ func (s *surface) getBao(w http.ResponseWriter, r *request) (err error) {
 	if err != nil {
 		return err
 	}
+	held := s.limits.HoldContent(r.account())
+	defer held.Release()
+	if err := held.Grow(blockOf(&o) + objects.BaoMemory(&o, slice)); err != nil {
+		return err
+	}
 	e, err := s.objects.Bao(r.Context(), r.account(), &o, slice)
 	if err != nil {
 		return err

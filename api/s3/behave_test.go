@@ -117,6 +117,7 @@ func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
 		{[]string{`If-Match: "x"`, "If-Match: " + tag}, 200},
 		{[]string{"If-Match: *"}, 200},
 		{[]string{`If-Match: "x"`}, 412},
+		{[]string{"If-Match: W/" + tag}, 412},
 		{[]string{"If-Match: " + tag, "If-Unmodified-Since: " + before}, 200},
 		{[]string{`If-Match: "x"`, "If-Unmodified-Since: " + future}, 412},
 		{[]string{"If-Unmodified-Since: " + before}, 412},

@@ -40,14 +40,14 @@ func sourceConditionsOf(h http.Header) conditions {
 func (c *conditions) judge(etag string, created state.Millis) verdict {
 	changed := created.Time().Truncate(time.Second)
 	if len(c.match) > 0 {
-		if !matches(c.match, etag) {
+		if !matches(c.match, etag, true) {
 			return verdictFailed
 		}
 	} else if at, err := http.ParseTime(c.unmodifiedFor); err == nil && changed.After(at) {
 		return verdictFailed
 	}
 	if len(c.noneMatch) > 0 {
-		if matches(c.noneMatch, etag) {
+		if matches(c.noneMatch, etag, false) {
 			return verdictNotModified
 		}
 	} else if at, err := http.ParseTime(c.modified); err == nil && !changed.After(at) {
@@ -57,9 +57,10 @@ func (c *conditions) judge(etag string, created state.Millis) verdict {
 }
 
 // matches tells whether one of the ETags of a header is etag, or *. They are
-// written with quotes and without, and weak: what is here is the same bytes.
-func matches(values []string, etag string) bool {
-	for _, tag := range etags(values) {
+// written with quotes and without. For strong, a weak one is none (RFC 9110, section
+// 8.8.3.2).
+func matches(values []string, etag string, strong bool) bool {
+	for _, tag := range etags(values, strong) {
 		if tag == etag || tag == "*" {
 			return true
 		}
@@ -67,12 +68,16 @@ func matches(values []string, etag string) bool {
 	return false
 }
 
-// etags are the ETags of a header, without quotes.
-func etags(values []string) []string {
+// etags are the ETags of a header, without quotes. For strong, weak ones stay as they
+// are, which is like no ETag.
+func etags(values []string, strong bool) []string {
 	var tags []string
 	for _, value := range values {
 		for tag := range strings.SplitSeq(value, ",") {
-			if tag = unquote(tag); tag != "" {
+			if !strong || !strings.HasPrefix(strings.Trim(tag, blank), weak) {
+				tag = unquote(tag)
+			}
+			if tag != "" {
 				tags = append(tags, tag)
 			}
 		}
@@ -80,23 +85,28 @@ func etags(values []string) []string {
 	return tags
 }
 
+const (
+	weak  = "W/" // before an ETag
+	blank = " \t\r\n"
+)
+
 // unquote returns an ETag as the state has it.
 func unquote(tag string) string {
-	tag = strings.Trim(tag, " \t\r\n")
-	tag = strings.TrimPrefix(tag, "W/")
+	tag = strings.Trim(tag, blank)
+	tag = strings.TrimPrefix(tag, weak)
 	return strings.Trim(tag, `"`)
 }
 
 // writeCondition is what has to be true for a change to happen.
 func writeCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-None-Match"]; len(values) > 0 {
-		if tags := etags(values); len(tags) != 1 || tags[0] != "*" {
+		if tags := etags(values, false); len(tags) != 1 || tags[0] != "*" {
 			return c, notImplemented("If-None-Match with anything but *")
 		}
 		c.Absent = true
 	}
 	if values := h["If-Match"]; len(values) > 0 {
-		if c.Match = etags(values); len(c.Match) == 0 {
+		if c.Match = etags(values, true); len(c.Match) == 0 {
 			return c, errorf(InvalidArgument, "If-Match has no ETag")
 		}
 		if len(c.Match) > maxConditionTags {

@@ -17,8 +17,8 @@ import (
 // it. See docs/adr/0027.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
-	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Location, Retry-After, " +
-		"X-Amz-Request-Id, X-Amz-Version-Id, X-Amz-Delete-Marker, X-Amz-Bucket-Region, X-Amz-Tagging-Count, X-Amz-Mp-Parts-Count, " +
+	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +
+		"X-Amz-Request-Id, X-Amz-Version-Id, X-Amz-Delete-Marker, X-Amz-Bucket-Region, X-Amz-Tagging-Count, X-Amz-Mp-Parts-Count, X-Amz-Copy-Source-Version-Id, X-Amz-Error-Code, " +
 		"X-Amz-Checksum-Crc32, X-Amz-Checksum-Crc32c, X-Amz-Checksum-Crc64nvme, X-Amz-Checksum-Sha1, X-Amz-Checksum-Sha256, " +
 		"X-Amz-Checksum-Type, X-Holdfast-Cid, X-Holdfast-Blake3"
 	corsMaxAge = "600" // seconds
@@ -61,7 +61,7 @@ func (s *surface) admit(h http.Header, r *http.Request) {
 	default:
 		return
 	}
-	h.Set(exposeHeaders, corsExposed)
+	h.Set(exposeHeaders, corsExposed) // and the metadata of an object, see describe
 }
 
 // share lets the scripts read the answer that a rule of the caller's bucket names.

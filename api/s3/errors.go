@@ -278,10 +278,10 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x.text("Code", string(e.Code))
 	x.text("Message", e.Message)
 	if f.bucket && wrong == nil {
-		x.text("BucketName", pick(e.Bucket, t.bucket))
+		x.text("BucketName", legible(pick(e.Bucket, t.bucket)))
 	}
 	if e.Code == NoSuchKey && wrong == nil {
-		x.text("Key", pick(e.Key, t.key))
+		x.text("Key", legible(pick(e.Key, t.key)))
 	}
 	x.text("Resource", r.URL.EscapedPath())
 	x.text("RequestId", header.Get(requestIDHeader))

@@ -300,11 +300,11 @@ func isToken(text string) bool {
 // postObject stores the file of a form. Nothing of its content is asked for before
 // who sent the form may store it.
 func (s *surface) postObject(w http.ResponseWriter, r *request) error {
+	if err := r.held.Grow(formMemory); err != nil { // for as long as the file comes
+		return err
+	}
 	if r.form == nil { // of a bearer token
 		var err error
-		if err = r.held.Grow(formMemory); err != nil {
-			return err
-		}
 		if r.form, err = s.readForm(w, r); err != nil {
 			return err
 		}

@@ -240,13 +240,16 @@ const copyBuffer = 256 << 10
 // any of it is sent and stays in memory until all of it is.
 const contentBlock = 1 << 20
 
+// blockOf is how many bytes of memory the reading of an object holds.
+func blockOf(o *state.Object) int64 { return min(int64(o.Size), contentBlock) }
+
 // sendContent answers with a piece of an object. The first bytes are read before
 // the answer begins, so that content that cannot be had is an error and no broken
 // answer.
 func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object, piece span, partial bool) (err error) {
 	held := s.limits.HoldContent(r.account())
 	defer held.Release()
-	if err := held.Grow(min(int64(o.Size), contentBlock)); err != nil {
+	if err := held.Grow(blockOf(o)); err != nil {
 		return err
 	}
 	f, err := s.objects.Open(r.Context(), r.account(), o)

@@ -10,10 +10,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// scopeDelete is a permission to delete and nothing else. No key of this release
-// can have it; one that could would be a narrower storage:write.
-const scopeDelete = "storage:delete"
-
 // permission is what a token needs. The zero permission is granted to nobody.
 type permission uint8
 
@@ -31,7 +27,7 @@ func (p permission) granted(who *accounts.Principal) bool {
 	case needWrite:
 		return who.May(state.ScopeWrite)
 	case needDelete:
-		return who.May(scopeDelete) || who.May(state.ScopeWrite)
+		return who.May(state.ScopeDelete) || who.May(state.ScopeWrite)
 	case needCopy:
 		return who.May(state.ScopeRead) && who.May(state.ScopeWrite)
 	}

@@ -198,7 +198,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	if o.Version != "" {
 		server += "/" + o.Version
 	}
-	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger}, s.serve)
+	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Spell: spell, Logger: o.Logger}, s.serve)
 	return attended(stall, wrapped), nil
 }
 

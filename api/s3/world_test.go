@@ -141,6 +141,10 @@ func (w *world) do(t testing.TB, c call) *httptest.ResponseRecorder {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	w.handler.ServeHTTP(rec, w.request(t, c))
+	for name, values := range rec.Header() { // as a client of net/http reads them
+		delete(rec.Header(), name)
+		rec.Header()[http.CanonicalHeaderKey(name)] = values
+	}
 	return rec
 }
 

@@ -134,13 +134,8 @@ func (x *xmlReader) text() (string, error) {
 		if bytes.HasPrefix(x.rest, []byte("</")) {
 			return string(b), x.endTag()
 		}
-		passed, err := x.pass()
-		if err != nil {
-			return "", err
-		}
-		if !passed {
-			return "", malformed("%s has an element in the place of text", x.stack[len(x.stack)-1])
-		}
+		// A comment in it would make 12 of 1<!-- -->2.
+		return "", malformed("%s has something else than text in it", x.stack[len(x.stack)-1])
 	}
 }
 
@@ -472,6 +467,17 @@ type doomed struct {
 	versioned, matched bool // VersionId and ETag are there, if only empty
 }
 
+// boolean reads a value of xs:boolean, in upper case too.
+func boolean(text string) (bool, error) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, malformed("%.16q is neither true nor false", text)
+}
+
 // readDelete reads the body of DeleteObjects.
 func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	x, err := readXML(body, "Delete")
@@ -488,8 +494,9 @@ func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 			return keys, quiet, x.finish()
 		case name == "Quiet":
 			var text string
-			text, err = x.text()
-			quiet = strings.EqualFold(strings.TrimSpace(text), "true")
+			if text, err = x.text(); err == nil {
+				quiet, err = boolean(text)
+			}
 		case name != "Object":
 			err = x.skip()
 		case len(keys) == most:

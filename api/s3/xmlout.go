@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -109,6 +110,17 @@ func (x *xmlWriter) escape(text string) {
 		from = i
 	}
 	x.b = append(x.b, text[from:]...)
+}
+
+// legible returns a text with U+FFFD for what XML 1.0 has no characters for (section 2.2
+// there): clients that cannot read an error do not know its code.
+func legible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 // sendPage is send of a page of a list, which may have some megabytes.

@@ -43,6 +43,10 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
+	// Agreed are a time that the clocks of most members have reached, by which keys have
+	// expired that are removed, and one that they have not passed; ok is false while nobody
+	// knows. nil: Now.
+	Agreed func() (early, late state.Millis, ok bool)
 
 	// Allowance is what a new account may store without credits, in bytes; zero
 	// is state.DefaultAllowance.
@@ -62,6 +66,7 @@ type Accounts struct {
 	secret []byte
 	now    func() time.Time
 	newID  func() string
+	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
 
 	hashing   chan struct{}           // a place for each password that is hashed
@@ -78,7 +83,7 @@ type Accounts struct {
 // New returns the use cases of accounts.
 func New(o Options) *Accounts {
 	a := &Accounts{
-		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, log: o.Logger,
+		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger,
 		hashing: make(chan struct{}, maxHashing), signingIn: make(chan struct{}, maxSigningIn), verified: newCache(maxVerified),
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
@@ -86,6 +91,12 @@ func New(o Options) *Accounts {
 	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
 	if a.now == nil {
 		a.now = time.Now
+	}
+	if a.agreed == nil {
+		a.agreed = func() (early, late state.Millis, ok bool) {
+			now := state.MillisOf(a.now())
+			return now, now, true
+		}
 	}
 	if a.newID == nil {
 		a.newID = func() string { return strings.ToLower(rand.Text()) }

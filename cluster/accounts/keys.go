@@ -86,7 +86,8 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if ttl > 0 {
 		key.Expires = state.Millis(now.Add(ttl+time.Second-1).Unix() * 1000)
 	}
-	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key}); err != nil {
+	expired, _, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key, Expired: expired}); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
 	a.log.InfoContext(ctx, "API key created", "account", account.ID, "key", key.ID)
@@ -95,13 +96,13 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 
 // normalScopes returns scopes in one order, each once.
 func normalScopes(scopes []string) ([]string, error) {
-	known := []string{state.ScopeRead, state.ScopeWrite}
 	if len(scopes) == 0 {
-		return known, nil
+		return []string{state.ScopeRead, state.ScopeWrite}, nil
 	}
+	known := state.Scopes()
 	for _, s := range scopes {
 		if !slices.Contains(known, s) {
-			return nil, state.Errorf(state.CodeInvalid, "unknown scope %q: %s and %s are known", s, state.ScopeRead, state.ScopeWrite)
+			return nil, state.Errorf(state.CodeInvalid, "unknown scope %q: %s are known", s, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(known, func(s string) bool { return !slices.Contains(scopes, s) }), nil

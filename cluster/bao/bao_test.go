@@ -293,6 +293,24 @@ type zeros struct{}
 
 func (*zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+func TestMemorySaysWhatAnEncodingHolds(t *testing.T) {
+	for _, size := range append(sizes, 40<<20) {
+		data := random(size)
+		x := indexOf(t, data, maxSpans)
+		for slice, e := range map[bool]*Encoding{
+			false: x.Outboard(bytes.NewReader(data)), true: x.Slice(bytes.NewReader(data), 0, uint64(size)),
+		} {
+			if _, err := e.WriteTo(io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			used := int64(cap(e.buf) + cap(e.out) + HashSize*cap(x.cvs))
+			if says := Memory(uint64(size), slice); used > says+says/4 || says > used+used/4+batch {
+				t.Errorf("of %d bytes, a slice %t: it holds %d, and says %d", size, slice, used, says)
+			}
+		}
+	}
+}
+
 func TestContentThatIsNotWhatWasHashed(t *testing.T) {
 	data := random(5 << 20)
 	for _, most := range []int{maxSpans, 2} {

@@ -102,6 +102,22 @@ func (x *Index) Sum() [HashSize]byte {
 // found among others.
 func (x *Index) Weight() int { return 512 + HashSize*cap(x.cvs) }
 
+// Memory is about how many bytes of memory the encoding of so many bytes of content
+// holds until it is written, with its Index: of a slice, or of the whole tree. What the
+// content holds itself is not in it.
+func Memory(size uint64, slice bool) int64 {
+	data := min(size, group)
+	spans := (size + group - 1) / group
+	if spans > maxSpans {
+		spans = 2 * maxSpans // of the Index, and of one below it
+	}
+	n := batch + data + (data/Chunk+spans)*2*HashSize // nodes are two values, and what grows has room for more
+	if slice {
+		n += data
+	}
+	return int64(n)
+}
+
 // value is the chaining value of the subtree of count bytes behind at.
 func (x *Index) value(at, count uint64) words {
 	if count <= x.span {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -203,25 +204,30 @@ func TestStatesByAge(t *testing.T) {
 	}
 }
 
-func TestAWrongClockMovesNoTimeThatMostHaveReached(t *testing.T) {
+func TestAWrongClockMovesNoTimeThatMostAgreeOn(t *testing.T) {
 	const silent, mute = -1, 0 // nothing is heard of a member; it does not tell its time
 	for _, tc := range []struct {
 		name string
 		said []state.Millis // of the members, this node first
-		want state.Millis   // 0: not known
+		// 0: not known
+		early, late state.Millis
 	}{
-		{"alone", []state.Millis{500}, 500},
-		{"alone, before its first sample", []state.Millis{silent}, 0},
-		{"of two", []state.Millis{500, 900}, 500},
-		{"of two, the other is silent", []state.Millis{500, silent}, 0},
-		{"own ahead", []state.Millis{900, 500, 501}, 501},
-		{"own behind", []state.Millis{1, 500, 501}, 500},
-		{"another ahead", []state.Millis{500, 900, 501}, 501},
-		{"ahead, and one is silent", []state.Millis{900, 500, silent}, 500},
-		{"two are silent", []state.Millis{900, silent, silent}, 0},
-		{"the others are older releases", []state.Millis{900, mute, mute}, 0},
-		{"of four, one ahead", []state.Millis{502, 501, 900, 500}, 501},
-		{"of five, two ahead", []state.Millis{902, 900, 500, 501, 502}, 502},
+		{"alone", []state.Millis{500}, 500, 500},
+		{"alone, before its first sample", []state.Millis{silent}, 0, 0},
+		{"of two", []state.Millis{500, 900}, 500, 900},
+		{"of two, the other is silent", []state.Millis{500, silent}, 0, 0},
+		{"own ahead", []state.Millis{900, 500, 501}, 501, 501},
+		{"own behind", []state.Millis{1, 500, 501}, 500, 500},
+		{"another ahead", []state.Millis{500, 900, 501}, 501, 501},
+		{"ahead, and one is silent", []state.Millis{900, 500, silent}, 500, 900},
+		{"behind, and one is silent", []state.Millis{1, 500, silent}, 1, 500},
+		{"two are silent", []state.Millis{900, silent, silent}, 0, 0},
+		{"the others are older releases", []state.Millis{900, mute, mute}, 0, 0},
+		{"of four, one ahead", []state.Millis{502, 501, 900, 500}, 501, 502},
+		{"of four, one behind", []state.Millis{502, 501, 1, 500}, 500, 501},
+		{"of five, two ahead", []state.Millis{902, 900, 500, 501, 502}, 502, 502},
+		{"of five, two behind", []state.Millis{2, 1, 500, 501, 502}, 500, 500},
+		{"at the end of time", []state.Millis{math.MaxInt64}, math.MaxInt64, math.MaxInt64},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &clock{time.Unix(1000, 0)}
@@ -234,13 +240,20 @@ func TestAWrongClockMovesNoTimeThatMostHaveReached(t *testing.T) {
 					table.record(s)
 				}
 			}
-			if got, known := table.Agreed(); got != tc.want || known != (tc.want > 0) {
-				t.Errorf("%d, %t, want %d", got, known, tc.want)
+			want := func(early, late state.Millis) {
+				t.Helper()
+				if e, l, known := table.Agreed(); e != early || l != late || known != (early > 0) {
+					t.Errorf("%d to %d, %t, want %d to %d", e, l, known, early, late)
+				}
 			}
-			c.at = c.at.Add(DownAfter + 1)
-			if got, known := table.Agreed(); known {
-				t.Errorf("long after the last samples it is %d", got)
+			want(tc.early, tc.late)
+			c.at = c.at.Add(DownAfter)
+			if tc.early > 0 { // the clocks may have gone on
+				tc.late = min(tc.late, math.MaxInt64-15_000) + 15_000
 			}
+			want(tc.early, tc.late)
+			c.at = c.at.Add(1)
+			want(0, 0)
 		})
 	}
 }
@@ -463,8 +476,9 @@ func TestNodesHearOfEachOther(t *testing.T) {
 				}
 			}
 		}
-		if at, known := a.Table().Agreed(); !known || time.Since(at.Time()) > 2*DefaultEvery {
-			t.Fatalf("they agree on %v, %t", at, known)
+		from, to, known := a.Table().Agreed()
+		if !known || time.Since(from.Time()) > 2*DefaultEvery || time.Since(to.Time()).Abs() > DefaultEvery {
+			t.Fatalf("they agree on %v to %v, %t", from, to, known)
 		}
 		stopB()
 		pass(DownAfter + DefaultEvery)

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -112,25 +113,29 @@ func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	return p.Last, true
 }
 
-// Agreed returns the latest time that the clocks of more than half of the members have
-// reached, by what they said last: a few wrong clocks do not make it later. It lags by
-// what is between two samples. ok is false while too few members are heard.
-func (t *Table) Agreed() (at state.Millis, ok bool) {
+// Agreed returns what is certain of the time while most clocks are right, by what members
+// said last. early is the latest time that the clocks of more than half of them have
+// reached: a few wrong clocks do not make it later, and it lags by what is between two
+// samples. late is the earliest time that more than half have not passed: a few wrong
+// clocks do not make it earlier. ok is false while too few members are heard.
+func (t *Table) Agreed() (early, late state.Millis, ok bool) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := len(t.peers)/2 + 1
-	var said []state.Millis
+	var said, goes []state.Millis // and what the clocks say now, if they go on
 	for _, p := range t.peers {
 		if p.Sample.Time > 0 && p.at(now) != Down {
-			said = append(said, p.Sample.Time)
+			since := state.Millis(max(0, now.Sub(p.Last).Milliseconds()))
+			said, goes = append(said, p.Sample.Time), append(goes, min(p.Sample.Time, math.MaxInt64-since)+since)
 		}
 	}
 	if len(said) < most {
-		return 0, false
+		return 0, 0, false
 	}
 	slices.Sort(said)
-	return said[len(said)-most], true
+	slices.Sort(goes)
+	return said[len(said)-most], goes[most-1], true
 }
 
 func (p *Peer) at(now time.Time) State {

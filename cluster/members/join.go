@@ -163,16 +163,30 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	if err != nil {
 		return joinReply{}, err
 	}
-	reply := joinReply{ClusterID: c.ID, Secret: m.opts.Secret}
+	return joinReply{ClusterID: c.ID, Secret: m.opts.Secret, Members: joinNodes(nodes)}, nil
+}
+
+func joinNodes(nodes []state.Node) (all []joinNode) {
 	for _, n := range nodes {
-		reply.Members = append(reply.Members, joinNode{
+		all = append(all, joinNode{
 			ID: string(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
 		})
 	}
-	return reply, nil
+	return all
 }
 
-// tell says whether a node is a member, by the state as it is now anywhere.
+// nodes are the members that a reply names.
+func (r *joinReply) nodes() (all []state.Node) {
+	for _, n := range r.Members {
+		all = append(all, state.Node{
+			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
+		})
+	}
+	return all
+}
+
+// tell says whether a node is a member, by the state as it is now anywhere, and who
+// the members are if it is.
 func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -188,27 +202,42 @@ func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) 
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return joinReply{}, err
 	}
-	return joinReply{ClusterID: c.ID, Member: &member}, nil
+	reply := joinReply{ClusterID: c.ID, Member: &member}
+	if member {
+		nodes, err := view.Nodes()
+		if err != nil {
+			return joinReply{}, err
+		}
+		reply.Members = joinNodes(nodes)
+	}
+	return reply, nil
+}
+
+// Membership answers the question whether a node is a member.
+type Membership struct {
+	ClusterID string
+	Member    bool
+	Members   []state.Node // all of them, for one that is a member
 }
 
 // AskMembership asks on conn, whose identity proves the secret, whether a node is a
-// member of a cluster. Whoever cannot tell for the whole cluster gives no answer.
-func AskMembership(conn net.Conn, deadline time.Time, cluster string, id state.NodeID) (bool, error) {
+// member of the cluster. Whoever cannot tell for the whole cluster gives no answer.
+func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membership, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
-		return false, fmt.Errorf("ask for membership: %w", err)
+		return Membership{}, fmt.Errorf("ask for membership: %w", err)
 	}
 	// Without addresses: a release that does not know the question admits nobody.
 	if err := json.NewEncoder(conn).Encode(joinRequest{Node: joinNode{ID: string(id)}, Ask: true}); err != nil {
-		return false, fmt.Errorf("ask for membership: %w", err)
+		return Membership{}, fmt.Errorf("ask for membership: %w", err)
 	}
 	var reply joinReply
 	if err := readMessage(conn, maxJoinReply, &reply); err != nil {
-		return false, fmt.Errorf("ask for membership: %w", err)
+		return Membership{}, fmt.Errorf("ask for membership: %w", err)
 	}
-	if reply.Member == nil || reply.ClusterID != cluster {
-		return false, state.Errorf(state.CodeUnavailable, "no answer about this cluster")
+	if reply.Member == nil || reply.ClusterID == "" || *reply.Member && len(reply.Members) == 0 {
+		return Membership{}, state.Errorf(state.CodeUnavailable, "no answer about the membership")
 	}
-	return *reply.Member, nil
+	return Membership{ClusterID: reply.ClusterID, Member: *reply.Member, Members: reply.nodes()}, nil
 }
 
 // Join asks on conn, whose identity proves the secret, to make the node a
@@ -234,13 +263,7 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	if reply.ClusterID == "" || len(reply.Secret) == 0 || len(reply.Members) == 0 {
 		return Joined{}, state.Errorf(state.CodeInvalid, "the answer to the join is incomplete")
 	}
-	joined := Joined{ClusterID: reply.ClusterID, Secret: reply.Secret}
-	for _, n := range reply.Members {
-		joined.Members = append(joined.Members, state.Node{
-			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
-		})
-	}
-	return joined, nil
+	return Joined{ClusterID: reply.ClusterID, Secret: reply.Secret, Members: reply.nodes()}, nil
 }
 
 // readMessage reads one line of JSON of at most limit bytes.

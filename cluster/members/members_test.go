@@ -263,26 +263,24 @@ func TestJoining(t *testing.T) {
 func TestMembershipIsTold(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	w.now = time.Now()
-	ask := func(cluster string, id state.NodeID) (member bool, err, served error) {
+	ask := func(id state.NodeID) (m Membership, err, served error) {
 		server, client := net.Pipe()
 		done := make(chan error, 1)
 		go func() {
 			err := w.serveJoin(context.Background(), dialled{server, "join:the secret of the cluster"})
 			done <- errors.Join(err, server.Close())
 		}()
-		member, err = AskMembership(client, time.Now().Add(time.Minute), cluster, id)
-		return member, err, <-done
+		m, err = AskMembership(client, time.Now().Add(time.Minute), id)
+		return m, err, <-done
 	}
-	for id, want := range map[state.NodeID]bool{"a": true, "b": true, "c": false} {
-		if got, err, served := ask("cluster", id); got != want || err != nil || served != nil {
-			t.Errorf("%s: %v, %v, %v", id, got, err, served)
+	for id, members := range map[state.NodeID]int{"a": 2, "b": 2, "c": 0} {
+		m, err, served := ask(id)
+		if m.ClusterID != "cluster" || m.Member != (members > 0) || len(m.Members) != members || err != nil || served != nil {
+			t.Errorf("%s: %+v, %v, %v", id, m, err, served)
 		}
 	}
-	if _, err, _ := ask("another", "c"); !errors.Is(err, state.ErrUnavailable) {
-		t.Errorf("of another cluster: %v", err)
-	}
 	w.state.Fail(state.ErrUnavailable)
-	if _, err, served := ask("cluster", "c"); err == nil || !errors.Is(served, state.ErrUnavailable) {
+	if _, err, served := ask("c"); err == nil || !errors.Is(served, state.ErrUnavailable) {
 		t.Errorf("without a majority: %v, %v", err, served)
 	}
 }

@@ -35,7 +35,8 @@ const (
 var ErrNoWayIn = errors.New("no way to join")
 
 // enter returns the cluster secret and what the node knows of its cluster. In a
-// new folder it founds one, or joins the one that the settings name.
+// new folder, and in that of a removed node, it founds one, or joins the one that
+// the settings name.
 func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
 	if secret, err = n.folder.secret(); err != nil {
 		return nil, nil, err
@@ -50,14 +51,18 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		secret = newSecret()
 		known = newSeed(uuid.NewString(), []state.Node{n.self})
 		known.Founder = true
-	} else if secret, known, err = n.join(ctx); err != nil {
+	} else if secret, known, err = n.join(ctx, secret); err != nil {
 		return nil, nil, err
 	}
-	// The seed comes last: a folder with both files belongs to a cluster.
+	// The seed comes last: a folder with both files belongs to a cluster, whatever it
+	// says of a removal.
 	if err := n.folder.writeSecret(secret); err != nil {
 		return nil, nil, err
 	}
-	return secret, known, n.folder.writeSeed(known)
+	if err := n.folder.writeSeed(known); err != nil {
+		return nil, nil, err
+	}
+	return secret, known, n.forgetRemoval()
 }
 
 // checkFolder refuses the folder of a member that lacks the file of its identity
@@ -127,7 +132,11 @@ func (n *Node) secretFits() error {
 // until one admits this node. A refusal that says why ends it, and so do
 // joinRefusals rounds in which whoever was reached cut it, and no address of a
 // cluster host.
-func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
+//
+// own is the cluster secret that lies in the folder, or nil. A node that has one may
+// have been admitted already, by a ticket that is spent: it went down before it wrote
+// that down. So whoever accepts that secret is asked first, and no admission follows.
+func (n *Node) join(ctx context.Context, own []byte) ([]byte, *seed, error) {
 	targets, err := n.joinTargets()
 	if err != nil {
 		return nil, nil, err
@@ -140,7 +149,7 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 	defer retry.Stop()
 	refusals := 0
 	for rounds := 0; ; rounds++ {
-		r, joined, err := n.joinRound(ctx, asked, targets)
+		r, joined, err := n.joinRound(ctx, asked, targets, own)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -151,7 +160,7 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 		if r.wrong == len(targets) {
 			return nil, nil, failed
 		}
-		if refusals++; r.cut == 0 {
+		if refusals++; r.cut == 0 || r.known > 0 {
 			refusals = 0
 		}
 		if refusals == joinRefusals {
@@ -179,13 +188,14 @@ func (n *Node) join(ctx context.Context) ([]byte, *seed, error) {
 type round struct {
 	failed []error
 	cut    int // addresses where a member cut the joiner
+	known  int // where one accepted the secret, and could not admit the joiner now
 	wrong  int // addresses that are of no cluster host
 }
 
 // joinRound asks at every address until one admits this node. An error ends joining.
-func (n *Node) joinRound(ctx, asked context.Context, targets []target) (r round, joined *members.Joined, err error) {
+func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byte) (r round, joined *members.Joined, err error) {
 	for _, t := range targets {
-		joined, err := n.joinAt(ctx, t)
+		joined, err := n.joinAt(ctx, t, own)
 		if err == nil {
 			return r, &joined, nil
 		}
@@ -196,10 +206,12 @@ func (n *Node) joinRound(ctx, asked context.Context, targets []target) (r round,
 		if errors.As(err, &refused) && refused.Code != state.CodeUnavailable {
 			return r, nil, fmt.Errorf("join at %s: %w", t.addr, err)
 		}
-		if errors.Is(err, peer.ErrJoinRefused) {
+		switch {
+		case refused != nil:
+			r.known++
+		case errors.Is(err, peer.ErrJoinRefused):
 			r.cut++
-		}
-		if errors.Is(err, peer.ErrNoJoin) {
+		case errors.Is(err, peer.ErrNoJoin):
 			r.wrong++
 		}
 		r.failed = append(r.failed, fmt.Errorf("join at %s: %w", t.addr, err))
@@ -277,7 +289,14 @@ func (n *Node) joinTargets() ([]target, error) {
 	return targets, nil
 }
 
-func (n *Node) joinAt(ctx context.Context, t target) (members.Joined, error) {
+func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined, error) {
+	if own != nil {
+		m, err := n.askMembership(ctx, t.addr, own, n.self.ID)
+		if err == nil && m.Member {
+			return members.Joined{ClusterID: m.ClusterID, Secret: own, Members: m.Members}, nil
+		}
+		n.logger.DebugContext(ctx, "asked whether this node is a member already", "addr", t.addr, "member", m.Member, "err", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
 	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)

@@ -101,7 +101,6 @@ type Node struct {
 	known     *seed  // as it lies in its file
 	clusterID string // in known at the start
 	secret    []byte // the cluster's
-	rejoins   bool   // it was removed, and has a ticket
 
 	founder  *state.InitCluster // what to propose while the cluster has no state
 	gossip   *gossip.Gossip
@@ -168,7 +167,7 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err := n.setAsideCondemned(); err != nil {
 		return n, err
 	}
-	if err := n.leaveBehind(); err != nil {
+	if err := n.leaveBehind(ctx); err != nil {
 		return n, err
 	}
 	if err := n.openStorage(ctx); err != nil {
@@ -189,9 +188,6 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 		return n, err
 	}
 	n.known, n.clusterID, n.secret = known, known.ClusterID, secret
-	if err := n.rejoined(); err != nil {
-		return n, err
-	}
 	if err := n.openUseCases(secret, known, gate); err != nil {
 		return n, err
 	}
@@ -398,7 +394,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
-		SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+		Agreed: n.gossip.Table().Agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	readable := &files{buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
 	n.content = content.New(content.Options{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
@@ -20,8 +21,12 @@ import (
 // identity and blocks.
 var ErrRemoved = consensus.ErrRemoved
 
-// removedFile says that this node was removed from its cluster.
-const removedFile = "removed"
+// removedFile says that this node was removed from its cluster. It is empty until
+// the node has given up what it had of it, and hasLeft from then on.
+const (
+	removedFile = "removed"
+	hasLeft     = "left\n"
+)
 
 // When a node without a leader asks whether it is still a member: it was removed
 // while it was down, or cut off, if nobody tells it otherwise.
@@ -45,17 +50,29 @@ func (n *Node) noteRemoved() error {
 // The Raft log goes with the state, so that the store that comes in their place has
 // no vote until the leader has seen it catch up, as any new member's (ADR 7). The
 // state fences what was put here before (ADR 23). Blocks stay, and those that nobody
-// wants on this node go as they always do. A crash half way begins again.
-func (n *Node) leaveBehind() error {
-	_, err := os.Stat(n.folder.file(removedFile))
+// wants on this node go as they always do.
+//
+// A crash before it has left begins again: nobody can have admitted it yet. Later there
+// is nothing to give up: it joins, see join.
+func (n *Node) leaveBehind(ctx context.Context) error {
+	said, err := os.ReadFile(n.folder.file(removedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", removedFile, err)
 	}
+	left := string(said) == hasLeft
+	if member, err := n.isMemberAgain(ctx, left); err != nil {
+		return err
+	} else if member {
+		return n.forgetRemoval()
+	}
 	if !slices.ContainsFunc(n.opts.Config.Cluster.Join, isTicket) {
 		return errTicketNeeded
+	}
+	if left {
+		return nil
 	}
 	if err := n.moveAside(rebuild{Folders: []string{stateDir, raftDir}, Reason: ErrRemoved.Error()}); err != nil {
 		return err
@@ -63,8 +80,32 @@ func (n *Node) leaveBehind() error {
 	if err := durable.RemoveAll(n.folder.file(membersFile)); err != nil {
 		return fmt.Errorf("leave the cluster: %w", err)
 	}
-	n.rejoins = true
-	return nil
+	return durable.WriteFile(n.folder.file(removedFile), []byte(hasLeft), 0o600)
+}
+
+// isMemberAgain tells whether a node that was removed is a member after all. One that has
+// left is, where joining wrote membersFile and the node went down right then. One that has
+// not is, when members say so: cut off from them while it read of an earlier removal, it
+// took itself for removed.
+func (n *Node) isMemberAgain(ctx context.Context, left bool) (bool, error) {
+	known, err := n.folder.seed()
+	if err != nil || known == nil || left {
+		return known != nil, err
+	}
+	secret, err := n.folder.secret()
+	if err != nil || secret == nil {
+		return false, err
+	}
+	key, err := n.folder.identity()
+	if err != nil {
+		return false, err
+	}
+	id, err := peer.IDOf(key)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", n.folder.file(IdentityFile), err)
+	}
+	member, _ := n.askMembers(ctx, known, secret, state.NodeID(id))
+	return member, nil
 }
 
 func isTicket(where string) bool {
@@ -72,11 +113,8 @@ func isTicket(where string) bool {
 	return ok
 }
 
-// rejoined forgets the removal once this node is a member again.
-func (n *Node) rejoined() error {
-	if !n.rejoins {
-		return nil
-	}
+// forgetRemoval is for a node that is a member again.
+func (n *Node) forgetRemoval() error {
 	if err := durable.RemoveAll(n.folder.file(removedFile)); err != nil {
 		return fmt.Errorf("join again: %w", err)
 	}
@@ -105,12 +143,18 @@ func (n *Node) watchRemoval(ctx context.Context) error {
 	}
 }
 
-// isRemoved asks the members that this node knows, and those that its tickets name,
-// whether it is one of them. One who can answer for the whole cluster is enough.
+// isRemoved asks the members whether this node is none of them.
 func (n *Node) isRemoved(ctx context.Context) bool {
+	member, answered := n.askMembers(ctx, newSeed(n.clusterID, n.members.Nodes()), n.secret, n.self.ID)
+	return answered && !member
+}
+
+// askMembers asks the members that this node knows, and those that its tickets name,
+// whether it is one of them. One who can answer for the whole cluster is enough.
+func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (member, answered bool) {
 	var addrs []string
-	for _, m := range n.members.Nodes() {
-		if m.ID != n.self.ID {
+	for _, m := range known.Members {
+		if m.ID != string(id) {
 			addrs = append(addrs, m.ClusterAddrs...)
 		}
 	}
@@ -121,26 +165,27 @@ func (n *Node) isRemoved(ctx context.Context) bool {
 	}
 	slices.Sort(addrs)
 	for _, addr := range slices.Compact(addrs) {
-		member, err := n.askMembership(ctx, addr)
-		if err == nil {
-			return !member
+		m, err := n.askMembership(ctx, addr, secret, id)
+		if err == nil && m.ClusterID == known.ClusterID {
+			return m.Member, true
 		}
 		n.logger.DebugContext(ctx, "asked whether this node is still a member", "addr", addr, "err", err)
 	}
-	return false
+	return false, false
 }
 
-func (n *Node) askMembership(ctx context.Context, addr string) (bool, error) {
+// askMembership asks a member of the cluster with the secret about this node.
+func (n *Node) askMembership(ctx context.Context, addr string, secret []byte, id state.NodeID) (members.Membership, error) {
 	ctx, cancel := context.WithTimeout(ctx, removalDial)
 	defer cancel()
-	conn, host, err := peer.DialJoin(ctx, n.secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
 	if err != nil {
-		return false, err
+		return members.Membership{}, err
 	}
 	defer func() {
 		_ = conn.Close() // the answer is here, or there is none
 		_ = host.Close()
 	}()
 	deadline, _ := ctx.Deadline()
-	return members.AskMembership(conn, deadline, n.clusterID, n.self.ID)
+	return members.AskMembership(conn, deadline, id)
 }

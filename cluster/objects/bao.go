@@ -128,6 +128,10 @@ func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
 // Close ends what the encoding reads.
 func (e *Encoding) Close() error { return e.content.Close() }
 
+// BaoMemory is about how many bytes of memory the encoding holds that Bao returns, from
+// before it is made until it is closed, beside what reading an object takes.
+func BaoMemory(obj *state.Object, s *Slice) int64 { return bao.Memory(obj.Size, s != nil) }
+
 // Bao returns the Bao encoding of an object: of a slice of it, or if that is nil the
 // outboard encoding, which is the tree without the content. What of the object the
 // tree begins with is read here, unless that was just done. Errors: those of Open,

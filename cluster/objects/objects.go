@@ -75,9 +75,10 @@ type Options struct {
 	// HashRate is how many bytes a second are read of objects whose hash is not known.
 	HashRate uint64
 	Now      func() time.Time
-	// Agreed is a time that the clocks of most members have reached; ok is false while
-	// nobody knows. One node's clock is not enough to discard what others stored.
-	Agreed func() (at state.Millis, ok bool)
+	// Agreed are a time that the clocks of most members have reached, and one that they
+	// have not passed; ok is false while nobody knows. One node's clock is not enough to
+	// discard what others stored.
+	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() string // of versions and parts, unique
 	Logger *slog.Logger
 }

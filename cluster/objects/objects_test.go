@@ -33,7 +33,8 @@ type world struct {
 	objects *Objects
 	account state.AccountID
 	now     time.Time
-	agreed  time.Time // what most clocks say; zero: not known
+	agreed  time.Time     // what most clocks say; zero: not known
+	unheard time.Duration // what they may say beside it, while others are silent
 	nodes   []placement.Node
 
 	mu      sync.Mutex
@@ -64,11 +65,11 @@ func newWorld(t *testing.T) *world {
 }
 
 // clocks is Agreed of the options.
-func (w *world) clocks() (state.Millis, bool) {
+func (w *world) clocks() (early, late state.Millis, ok bool) {
 	if w.agreed.IsZero() {
-		return 0, false
+		return 0, 0, false
 	}
-	return state.MillisOf(w.agreed), true
+	return state.MillisOf(w.agreed), state.MillisOf(w.agreed.Add(w.unheard)), true
 }
 
 // Candidates implements Nodes.

@@ -9,28 +9,47 @@ import (
 )
 
 // Whether an upload is old is what most clocks say, neither that of the node that looks
-// nor that of the node through which it was begun.
+// nor that of the node through which it was begun. However it was begun, it goes.
 func TestOneWrongClockDiscardsNoUpload(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
 	ctx, right := t.Context(), w.now
 	age := w.objects.opts.UploadAge
-	type clocks struct{ own, agreed time.Time }
+	behind, ahead := right.Add(-100*age), right.Add(100*age)
+	type clocks struct{ own, early, late time.Time }
+	most := func(own, agreed time.Time) clocks { return clocks{own, agreed, agreed} }
+	few := func(own time.Time) clocks { return clocks{own: own} } // is heard
+	look := func(c clocks) {
+		t.Helper()
+		w.now, w.agreed, w.unheard = c.own, c.early, c.late.Sub(c.early)
+		if err := w.objects.SweepUploads(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		name          string
 		begun, looked clocks
 		stays         bool
 	}{
-		{"all are right, and it is old", clocks{right, right}, clocks{right.Add(2 * age), right.Add(2 * age)}, false},
-		{"who looks is ahead", clocks{right, right}, clocks{right.Add(100 * age), right}, true},
-		{"who looks is behind", clocks{right, right}, clocks{right.Add(-100 * age), right.Add(2 * age)}, false},
-		{"who looks is ahead and hears too few", clocks{right, right}, clocks{right.Add(100 * age), time.Time{}}, true},
-		{"who began it is behind", clocks{right.Add(-100 * age), right}, clocks{right, right}, true},
-		{"who began it is ahead", clocks{right.Add(age), right}, clocks{right.Add(3 * age), right.Add(3 * age)}, false},
-		{"who began it heard too few", clocks{right, time.Time{}}, clocks{right, right}, true},
+		{"all are right, and it is old", most(right, right), most(right.Add(2*age), right.Add(2*age)), false},
+		{"all are right, and it is young", most(right, right), most(right.Add(age), right.Add(age)), true},
+		{"who looks is ahead", most(right, right), most(ahead, right), true},
+		{"who looks is behind", most(right, right), most(behind, right.Add(2*age)), false},
+		{"who looks is ahead and hears too few", most(right, right), few(ahead), true},
+		{"who began it is behind", most(behind, right), most(right, right), true},
+		{"who began it is ahead", most(right.Add(age), right), most(right.Add(3*age), right.Add(3*age)), false},
+		{"who began it is far ahead", most(ahead, right), most(right.Add(age), right.Add(age)), true},
+		{"who began it heard too few", few(right), most(right, right), true},
+		{"who began it is behind and heard too few", few(behind), most(right, right), true},
+		{"who began it is ahead and heard too few", few(ahead), most(right, right), true},
+		{"who began it heard too few, and who looks is ahead", few(right), most(ahead, right), true},
+		{"who began it is behind, and another is silent", clocks{behind, behind, right}, most(right, right), true},
+		{"who began it is right, another is behind and one is silent", clocks{right, behind, right}, most(right, right), true},
+		{"who began it is ahead, and another is silent", clocks{ahead, right, ahead}, most(right, right), true},
+		{"who began it heard too few, who looks is behind, and another is silent", few(right), clocks{behind, behind, right}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w.now, w.agreed = c.begun.own, c.begun.agreed
+			w.now, w.agreed, w.unheard = c.begun.own, c.begun.early, c.begun.late.Sub(c.begun.early)
 			id, err := w.objects.CreateUpload(ctx, w.account, "bkt", UploadRequest{Key: "k"})
 			if err != nil {
 				t.Fatal(err)
@@ -38,12 +57,17 @@ func TestOneWrongClockDiscardsNoUpload(t *testing.T) {
 			if _, err := w.objects.PutPart(ctx, w.account, "bkt", PartRequest{Key: "k", Upload: id, Number: 1, Body: bodyOf("0123456789")}); err != nil {
 				t.Fatal(err)
 			}
-			w.now, w.agreed = c.looked.own, c.looked.agreed
-			if err := w.objects.SweepUploads(ctx); err != nil {
-				t.Fatal(err)
+			look(c.looked)
+			if _, err := w.objects.Upload(ctx, w.account, "bkt", "k", id); (err == nil) != c.stays || err != nil && !errors.Is(err, state.ErrNoUpload) {
+				t.Errorf("%v, it should have stayed: %v", err, c.stays)
 			}
-			if err := w.objects.Abort(ctx, w.account, "bkt", "k", id); (err == nil) != c.stays || err != nil && !errors.Is(err, state.ErrNoUpload) {
-				t.Errorf("to abort it gives %v, it should have stayed: %v", err, c.stays)
+			look(most(right.Add(age), right.Add(age)))
+			if _, err := w.objects.Upload(ctx, w.account, "bkt", "k", id); c.stays && err != nil {
+				t.Errorf("when all are right again: %v", err)
+			}
+			look(most(right.Add(3*age), right.Add(3*age)))
+			if _, err := w.objects.Upload(ctx, w.account, "bkt", "k", id); !errors.Is(err, state.ErrNoUpload) {
+				t.Errorf("in the end: %v", err)
 			}
 		})
 	}

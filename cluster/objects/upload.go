@@ -20,14 +20,14 @@ import (
 // CreateUpload begins a multipart upload. Errors: state.ErrNoBucket,
 // state.ErrInvalid, state.ErrTooLarge when the bucket has its most open uploads.
 func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
-	created := o.begun()
+	created, since := o.begun()
 	id := newUploadID(created)
 	place, err := o.place(string(id), nil)
 	if err != nil {
 		return "", err
 	}
 	u := state.Upload{
-		ID: id, Key: r.Key, Created: created, Nodes: place.Nodes,
+		ID: id, Key: r.Key, Created: created, Since: since, Nodes: place.Nodes,
 		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
 		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
 	}
@@ -512,7 +512,7 @@ func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, er
 const (
 	// DefaultUploadAge is how long an upload may stay open.
 	DefaultUploadAge = 7 * 24 * time.Hour
-	staleEvery       = 10 * time.Minute
+	staleEvery       = time.Minute
 	stalePage        = 256
 )
 
@@ -533,34 +533,61 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// begun is when an upload begins that begins now: if this node's clock is behind what
-// most say, the upload would be old at once.
-func (o *Objects) begun() state.Millis {
-	most, _ := o.opts.Agreed()
-	return max(o.now(), most)
+// begun is when an upload begins that begins now, by this node's clock if that is not
+// behind what most say, and since when it is open at the latest: not before it began, if
+// this clock or most are right. 0: that is not known.
+func (o *Objects) begun() (created, since state.Millis) {
+	early, late, known := o.opts.Agreed()
+	created = max(o.now(), early)
+	if known {
+		since = max(created, late)
+	}
+	return created, since
 }
 
 // SweepUploads is one pass of Run. What is old is judged by what most clocks say; while
-// that is not known nothing is.
+// that is not known nothing is. An upload that was begun by a clock ahead of them, or
+// while it was not known, gets older from the first pass on that sees it.
 func (o *Objects) SweepUploads(ctx context.Context) error {
-	now, known := o.opts.Agreed()
+	early, late, known := o.opts.Agreed()
 	if !known {
 		return nil
 	}
-	before := now - state.Millis(o.opts.UploadAge.Milliseconds())
+	since := max(o.now(), late)
+	undated := func(v state.View) ([]state.OpenUpload, error) { return v.UploadsUndated(since, stalePage) }
+	err := o.eachUpload(ctx, undated, func(u state.OpenUpload) error {
+		_, err := o.propose(ctx, &state.DateUpload{Account: u.Account, Bucket: u.Bucket, Born: u.Born, Key: u.Key, ID: u.ID, Since: since})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("date open uploads: %w", err)
+	}
+	before := early - state.Millis(o.opts.UploadAge.Milliseconds())
+	old := func(v state.View) ([]state.OpenUpload, error) { return v.UploadsBefore(before, stalePage) }
+	err = o.eachUpload(ctx, old, func(u state.OpenUpload) error {
+		_, err := o.propose(ctx, &state.AbortUpload{Account: u.Account, Bucket: u.Bucket, Born: u.Born, Key: u.Key, ID: u.ID})
+		if err == nil {
+			o.opts.Logger.InfoContext(ctx, "old upload discarded", "account", u.Account, "bucket", u.Bucket, "upload", u.ID)
+		}
+		return err
+	})
+	return wrap("discard old uploads", err)
+}
+
+// eachUpload calls fn for uploads until find finds none. Those that are gone by then are
+// passed over.
+func (o *Objects) eachUpload(ctx context.Context, find func(state.View) ([]state.OpenUpload, error), fn func(state.OpenUpload) error) error {
 	for {
 		view, release := o.opts.State.LocalView()
-		stale, err := view.UploadsBefore(before, stalePage)
+		found, err := find(view)
 		release()
-		if err != nil || len(stale) == 0 {
-			return wrap("list old uploads", err)
+		if err != nil || len(found) == 0 {
+			return err
 		}
-		for _, s := range stale {
-			_, err := o.propose(ctx, &state.AbortUpload{Account: s.Account, Bucket: s.Bucket, Born: s.Born, Key: s.Key, ID: s.ID})
-			if err != nil && !errors.Is(err, state.ErrNoUpload) && !errors.Is(err, state.ErrNoBucket) {
-				return wrap("discard old upload", err)
+		for _, u := range found {
+			if err := fn(u); err != nil && !errors.Is(err, state.ErrNoUpload) && !errors.Is(err, state.ErrNoBucket) {
+				return err
 			}
-			o.opts.Logger.InfoContext(ctx, "old upload discarded", "account", s.Account, "bucket", s.Bucket, "upload", s.ID)
 		}
 	}
 }

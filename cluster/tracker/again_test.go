@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -48,4 +49,116 @@ func TestANewPinHasWhatIsStuckTriedAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEveryNewPinHasWhatIsStuckTried: also one that comes before it is known that nothing
+// comes, one after another that went, and one in the place of another.
+func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
+	const soon = 2 * time.Second
+	late := func(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(stuckAfter * 3 / 4):
+			return errNobody
+		}
+	}
+	for name, tc := range map[string]struct {
+		before behaviour
+		pins   func(w *world, first state.RequestID)
+	}{
+		"as an attempt fails": {late, func(w *world, _ state.RequestID) {
+			w.net.set(key(1), good)
+			w.pin(1)
+		}},
+		"in the first second": {silent, func(w *world, _ state.RequestID) {
+			w.net.set(key(1), good)
+			w.pin(1)
+		}},
+		"after one that went": {silent, func(w *world, _ state.RequestID) {
+			w.pass(10 * time.Second)
+			id := w.pin(1)
+			w.pass(10 * time.Second)
+			w.unpin(id)
+			w.pass(10 * time.Second)
+			w.net.set(key(1), good)
+			w.pin(1)
+		}},
+		"as another goes": {silent, func(w *world, first state.RequestID) {
+			w.pass(10 * time.Second)
+			w.net.set(key(1), good)
+			w.pin(1)
+			w.unpin(first)
+		}},
+		"in the place of another": {silent, func(w *world, first state.RequestID) {
+			w.pass(10 * time.Second)
+			w.net.set(key(1), good)
+			w.state.Apply(w, &state.ReplacePin{Old: first, Pin: w.newPin("another", 1), Nodes: []state.NodeID{self}})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
+				w.net.set(key(1), tc.before)
+				first := w.pin(1)
+				w.start()
+				defer w.stop()
+				w.pass(stuckAfter / 2)
+				tc.pins(w, first)
+				w.pass(soon)
+				if phase := w.root(1).Copies[0].Phase; phase != state.Held {
+					w.Errorf("%s after the pin it is %v, in %d attempts", soon, phase, len(w.net.fetched(key(1))))
+				}
+			})
+		})
+	}
+}
+
+// TestManyPinsLeaveAFetchTheTimeToFindSomebody: each begins it again only after it has
+// had twice the time of the one before, and none that moves.
+func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		net  behaviour
+		most int
+	}{"nobody answers": {silent, 7}, "it is coming": {slow(90), 1}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Limits{Patience: time.Hour}, func(w *world) {
+				w.net.set(key(1), tc.net)
+				w.start()
+				defer w.stop()
+				for range 80 {
+					w.pin(1)
+					w.pass(stuckAfter)
+				}
+				if tried := len(w.net.fetched(key(1))); tried > tc.most {
+					w.Errorf("%d attempts, want %d at most", tried, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// TestManyPinsDoNotUseUpTheAttempts: who pins the same content brings nobody's pins to
+// their end sooner.
+func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
+	bubble(t, Limits{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+		w.net.set(key(1), absent)
+		first := w.pin(1)
+		w.start()
+		defer w.stop()
+		w.pass(time.Second)
+		for range 5 {
+			w.pin(1)
+			w.pass(time.Second)
+		}
+		if got, why := w.status(first); got == state.Failed {
+			w.Errorf("after five more pins it is failed: %s", why)
+		}
+		if tried := len(w.net.fetched(key(1))); tried < 6 {
+			w.Errorf("%d attempts for six pins", tried)
+		}
+		w.pass(2 * time.Hour)
+		if got, _ := w.status(first); got != state.Failed {
+			w.Errorf("after the last attempt it is %v", got)
+		}
+	})
 }

@@ -56,7 +56,8 @@ type entry struct {
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
 	attempts int           // failed in a row
-	refs     uint64        // pins of the root when the last one began, or was told of more
+	seen     uint64        // the state that the last one began with, by its index
+	again    int           // times in a row that a new pin had one begin again, and no block came
 	waited   time.Duration // without a block, in turns that were cut short
 	reached  uint64        // blocks that a turn came to: fewer are no progress
 	holder   bool          // somebody held it when the last attempt failed
@@ -71,7 +72,8 @@ type dispatcher struct {
 	queue   *queue
 	later   dueHeap
 	running map[*run]struct{}
-	missed  bool // something was left to an audit, which waits until there is room
+	pinned  map[*run]time.Time // those of them to whose root a pin came then, and no block since
+	missed  bool               // something was left to an audit, which waits until there is room
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
@@ -81,6 +83,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 		known:   map[state.RootKey]*entry{},
 		queue:   newQueue(),
 		running: map[*run]struct{}{},
+		pinned:  map[*run]time.Time{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
 	defer sub.Close()
@@ -89,6 +92,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		d.cutStuck()
 		d.begin(ctx, &work)
 		t.queue.Store(int64(d.queue.length + len(d.running) + len(d.later)))
 		d.arm(timer)
@@ -127,6 +131,9 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	}
 	if d.queue.length > 0 {
 		next = min(next, slotCheck)
+	}
+	if len(d.pinned) > 0 {
+		next = min(next, stuckAfter)
 	}
 	if next == never {
 		timer.Stop()
@@ -209,6 +216,11 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 			d.known[k] = e
 		}
 		d.lookAt(ctx, view, e, now)
+	}
+	for _, k := range ch.Pinned {
+		if e := d.known[k]; e != nil && ch.Index > e.seen {
+			d.again(ctx, view, e)
+		}
 	}
 }
 
@@ -391,8 +403,6 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	case own == nil:
 		d.withdraw(e)
 		d.settle(ctx, view, e)
-	case root.Refs > e.refs && (e.stage == delayed || e.stage == fetching && e.run.idle(d.t.opts.Now()) >= stuckAfter):
-		d.again(ctx, view, e, root.Refs)
 	case e.stage == delayed && !e.holder && d.heldElsewhere(&root):
 		d.withdraw(e) // now there is a source: no need to wait
 		e.attempts, e.holder = 0, true
@@ -402,19 +412,43 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	}
 }
 
-// stuckAfter is how long a fetch has had no block when a new pin has it begin again.
-const stuckAfter = time.Second
+// When a fetch to whose root a pin came is stuck: no block has come for stuckAfter,
+// doubled for each time in a row that beginning again brought none, at most maxAgain
+// times. Finding somebody who has it takes longer than a second, and content that many
+// pin must get as far as that.
+const (
+	stuckAfter = time.Second
+	maxAgain   = 6
+)
 
-// again tries at once what a new pin came for, while nothing of it comes: who pins it may
-// just have brought it to this node, or know where it is.
-func (d *dispatcher) again(ctx context.Context, view state.View, e *entry, refs uint64) {
-	e.refs = refs
-	if e.stage == fetching {
-		e.run.cut()
-		return
+// again tries what a new pin came for, while nothing of it comes: who pins it may just
+// have brought it to this node, or know where it is. What waits for its next attempt has
+// it at once, and what is being fetched begins again as soon as it is stuck.
+func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
+	switch e.stage {
+	case delayed:
+		e.attempts = max(0, e.attempts-1) // this one is beside them: a few pins do not use them up
+		d.withdraw(e)
+		d.settle(ctx, view, e)
+	case fetching:
+		d.pinned[e.run] = d.t.opts.Now()
 	}
-	d.withdraw(e)
-	d.settle(ctx, view, e)
+}
+
+// cutStuck has the fetches begin again that are stuck and to whose roots pins came. One
+// that moves goes on.
+func (d *dispatcher) cutStuck() {
+	now := d.t.opts.Now()
+	for r, at := range d.pinned {
+		switch idle := r.idle(now); {
+		case idle > stuckAfter<<min(r.entry.again, maxAgain):
+			delete(d.pinned, r)
+			r.entry.again++
+			r.cut()
+		case idle < now.Sub(at):
+			delete(d.pinned, r)
+		}
+	}
 }
 
 // pass hands a queued root over to another account that wants it too and whose
@@ -512,7 +546,7 @@ func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 
 // renew begins the count of attempts anew, for an incarnation of the root.
 func (e *entry) renew(born uint64) {
-	e.born, e.attempts, e.waited, e.reached, e.holder = born, 0, 0, 0, false
+	e.born, e.attempts, e.again, e.waited, e.reached, e.holder = born, 0, 0, 0, 0, false
 }
 
 // resumed goes on from what is noted of attempts before this entry, perhaps by
@@ -521,7 +555,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	if e.noted {
 		return false
 	}
-	e.noted, e.refs = true, root.Refs
+	e.noted = true
 	n, ok := d.t.noted(e.root)
 	if !ok || n.born != root.Born || e.attempts > 0 {
 		return false

@@ -172,7 +172,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if e.born != root.Born {
 			e.renew(root.Born)
 		}
-		e.refs = root.Refs
+		e.seen = view.Index()
 		if own.Phase != state.Fetching || own.Reason != "" || e.ticket != 0 {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
@@ -260,6 +260,8 @@ func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
 func (d *dispatcher) ended(ctx context.Context, r *run) {
 	e, now := r.entry, d.t.opts.Now()
 	delete(d.running, r)
+	_, pinned := d.pinned[r]
+	delete(d.pinned, r)
 	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
@@ -268,7 +270,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
 	if r.moved.Load() > 0 {
-		e.waited, e.reached = 0, r.blocks.Load()
+		e.waited, e.reached, e.again = 0, r.blocks.Load(), 0
 	}
 	switch {
 	case r.err == nil:
@@ -308,6 +310,9 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 			incurable = f.Final(r.err)
 		}
 		d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), incurable)
+		if pinned && e.stage == delayed {
+			d.again(ctx, view, e)
+		}
 	}
 }
 

@@ -89,7 +89,12 @@ func (v View) Accounts() ([]Account, error) { return scanAll[Account](v.r, table
 const (
 	ScopeRead  = "storage:read"
 	ScopeWrite = "storage:write"
+	// ScopeDelete is to delete objects and buckets alone, which ScopeWrite has in it.
+	ScopeDelete = "storage:delete"
 )
+
+// Scopes are those that a key may have, in the order in which tokens have them.
+func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeDelete} }
 
 // APIKey is a live key. The token itself is not stored: it is signed again
 // from these fields when it is shown.
@@ -121,11 +126,21 @@ func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
 func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
 
 // CreateKey adds an API key to an account. One that has MaxKeysPerUser loses keys
-// that have expired by the time of the new one.
-type CreateKey struct{ Key APIKey }
+// that have expired.
+type CreateKey struct {
+	Key APIKey
+	// Expired is when a key has expired that may go for the new one: a time that most
+	// members agree on, since one node's clock takes no key away. 0: none may.
+	Expired Millis
+}
 
 // Code implements Command.
-func (v *CreateKey) Code(c *codec.Coder) { v.Key.Code(c) }
+func (v *CreateKey) Code(c *codec.Coder) {
+	v.Key.Code(c)
+	if c.More() {
+		codec.Int(c, &v.Expired)
+	}
+}
 
 func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 	k := v.Key
@@ -133,8 +148,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "key record out of bounds")
 	}
 	for _, s := range k.Scope {
-		if s != ScopeRead && s != ScopeWrite {
-			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s and %s are known", s, ScopeRead, ScopeWrite)
+		if !slices.Contains(Scopes(), s) {
+			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s are known", s, strings.Join(Scopes(), ", "))
 		}
 	}
 	if known, err := has(tx, accountKey(k.Account)); err != nil {
@@ -150,7 +165,7 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		}
 		return Result{}, Errorf(CodeExists, "a key %s exists already", k.ID)
 	}
-	if err := roomForKey(tx, k.Account, k.Created); err != nil {
+	if err := roomForKey(tx, k.Account, v.Expired); err != nil {
 		return Result{}, err
 	}
 	if err := tx.Set(part(keysOf(k.Account), k.ID), nil); err != nil {
@@ -167,8 +182,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 const maxClearedKeys = 64
 
 // roomForKey finds room for one more key of an account, and removes keys that have
-// expired at a time if it has to.
-func roomForKey(tx Tx, account AccountID, now Millis) error {
+// expired by a time if it has to.
+func roomForKey(tx Tx, account AccountID, by Millis) error {
 	n := 0
 	prefix := keysOf(account)
 	err := tx.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) { n++; return n < MaxKeysPerUser, nil })
@@ -184,7 +199,7 @@ func roomForKey(tx Tx, account AccountID, now Millis) error {
 		if cleared == maxClearedKeys {
 			break
 		}
-		if !keys[i].Expired(now) {
+		if !keys[i].Expired(by) {
 			continue
 		}
 		if err := removeKey(tx, &keys[i]); err != nil {

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -444,13 +445,13 @@ func TestPartsOfADeletedBucketGoInSteps(t *testing.T) {
 
 func TestUploadsAreFoundByAge(t *testing.T) {
 	s := shelved(t, Unlimited)
-	for i, created := range []Millis{50, 10, 30, 20, 40} {
+	for i, since := range []Millis{50, 10, 30, 20, 40} {
 		u := s.begin("k\x00", UploadID(fmt.Sprint(i)))
-		u.Upload.Created = created
+		u.Upload.Since = since
 		s.must(u)
 	}
 	stale, err := s.view().UploadsBefore(40, 2)
-	if err != nil || len(stale) != 2 || stale[0].Created != 10 || stale[1].Created != 20 {
+	if err != nil || len(stale) != 2 || stale[0].Since != 10 || stale[1].Since != 20 {
 		t.Fatalf("%+v, %v", stale, err)
 	}
 	if stale, err = s.view().UploadsBefore(40, 9); err != nil || len(stale) != 3 {
@@ -468,6 +469,54 @@ func TestUploadsAreFoundByAge(t *testing.T) {
 	if stale, err = s.view().UploadsBefore(maxCreated, 9); err != nil || len(stale) != 0 {
 		t.Errorf("uploads of a closed account are to be aborted: %+v, %v", stale, err)
 	}
+}
+
+// An upload is as old as the earliest says, and never old before somebody does.
+func TestUploadsAreDated(t *testing.T) {
+	s := shelved(t, Unlimited)
+	for i, since := range []Millis{0, 50, 30, math.MaxInt64} {
+		u := s.begin("k", UploadID(fmt.Sprint(i)))
+		u.Upload.Since = since
+		s.must(u)
+	}
+	want := func(what string, got []OpenUpload, err error, want string) {
+		t.Helper()
+		var ids string
+		for _, u := range got {
+			ids += string(u.ID)
+		}
+		if err != nil || ids != want {
+			t.Errorf("%s: %s, %v, want %s", what, ids, err, want)
+		}
+	}
+	undated := func(at Millis, limit int) ([]OpenUpload, error) { return s.view().UploadsUndated(at, limit) }
+	stale := func() ([]OpenUpload, error) { return s.view().UploadsBefore(maxCreated, 9) }
+	got, err := undated(30, 9)
+	want("undated", got, err, "013")
+	got, err = undated(30, 2)
+	want("two undated", got, err, "01")
+	got, err = stale()
+	want("dated", got, err, "21")
+	date := func(id UploadID, since Millis) *DateUpload {
+		return &DateUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k", ID: id, Since: since}
+	}
+	for _, d := range []*DateUpload{date("0", 40), date("3", 45), date("3", 60), date("2", 40), date("1", 50), date("1", math.MaxInt64)} {
+		s.must(d)
+		s.check()
+	}
+	got, err = stale()
+	want("when all are dated", got, err, "2031")
+	got, err = undated(50, 9)
+	want("undated then", got, err, "")
+	s.refused(date("1", 0), ErrInvalid)
+	s.refused(date("9", 40), ErrNoUpload)
+	s.must(&AbortUpload{Account: bob, Bucket: "bucket", Born: s.b.Born, Key: "k", ID: "3"})
+	got, err = stale()
+	want("when one is aborted", got, err, "201")
+	s.must(&DeleteBucket{Account: bob, Name: "bucket", Born: s.b.Born})
+	got, err = undated(1, 9)
+	want("in no bucket", got, err, "")
+	s.emptied()
 }
 
 func TestAPartIsReplacedByTheNextOfItsNumber(t *testing.T) {

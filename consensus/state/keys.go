@@ -45,7 +45,7 @@ const (
 	tableUpload      = 'm' // account, incarnation, key, upload -> Upload
 	tablePart        = 'p' // account, incarnation, upload, number -> Part; number 0: the upload's key
 	tableStored      = 'n' // account, incarnation, what -> how many or much of it the bucket has
-	tableBegun       = 'v' // created, account, incarnation, upload -> begun
+	tableBegun       = 'v' // since, account, incarnation, upload -> begun
 	tableVersion     = 'V' // account, incarnation, key, created descending -> Object that is not current, or a delete marker
 	tableVersionTime = 'w' // account, incarnation, key, its id or "null" -> its created
 	tableEmptying    = 'x' // account, incarnation of a deleted bucket that has uploads -> -

@@ -104,7 +104,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("object", object.Code)
 	add("marker", (&Object{ID: "id", Key: "a", Created: 8, Versioned: true, Marker: true}).Code)
 	add("upload", (&Upload{
-		ID: "up", Key: "k", Created: 9, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
+		ID: "up", Key: "k", Created: 9, Since: 10, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
 		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},
 	}).Code)
 	add("part", (&Part{

@@ -54,9 +54,13 @@ func anyNaming(t *rapid.T, m *machine) Command {
 		}
 	case 12, 13:
 		u := Upload{ID: d.upload(), Key: d.key(), Created: Millis(rapid.IntRange(1, 3).Draw(t, "begun"))}
+		u.Since = Millis(rapid.IntRange(0, 3).Draw(t, "since"))
 		return &CreateUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Upload: u}
 	case 14:
 		u := d.open()
+		if rapid.Bool().Draw(t, "date it") {
+			return &DateUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Key: u.Key, ID: u.ID, Since: Millis(rapid.IntRange(1, 3).Draw(t, "date"))}
+		}
 		return &AbortUpload{Account: d.account, Bucket: d.name, Born: d.b.Born, Key: u.Key, ID: u.ID}
 	case 15, 16, 17:
 		u, p := d.open(), d.part()

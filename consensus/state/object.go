@@ -285,9 +285,12 @@ func VersionOf(u UploadID) VersionID { return VersionID(u) }
 
 // Upload is an object whose parts are still coming.
 type Upload struct {
-	ID       UploadID
-	Key      string
-	Created  Millis
+	ID      UploadID
+	Key     string
+	Created Millis
+	// Since is when it was open at the latest, by the clocks of most members: its age
+	// counts from there. 0: they were not known.
+	Since    Millis
 	Headers  map[string]string
 	Meta     map[string]string
 	Tags     []Tag
@@ -301,6 +304,7 @@ func (v *Upload) Code(c *codec.Coder) {
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Key, MaxKeyBytes)
 	codec.Int(c, &v.Created)
+	codec.Int(c, &v.Since)
 	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
 	codec.Map(c, &v.Meta, MaxMetaPairs, MaxHeaderBytes)
 	codeTags(c, &v.Tags)
@@ -309,7 +313,7 @@ func (v *Upload) Code(c *codec.Coder) {
 }
 
 func (v *Upload) check() error {
-	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated || v.Since < 0 {
 		return Errorf(CodeInvalid, "an upload needs an id and a time")
 	}
 	if a := v.Checksum.Algorithm; a != "" && checksumBytes(a) == 0 || len(v.Checksum.Value) != 0 {

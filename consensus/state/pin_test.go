@@ -57,9 +57,9 @@ func TestRefusals(t *testing.T) {
 		{"unknown phase", &ReportCopies{Node: "n1", Items: []CopyReport{{Phase: 9}}}, ErrInvalid},
 		{"e-mail in other letters", &CreateAccount{Account{ID: "c", Email: "Alice@Example.org"}}, ErrExists},
 		{"no e-mail", &CreateAccount{Account{ID: "c", Email: "x"}}, ErrInvalid},
-		{"key of no account", &CreateKey{APIKey{ID: "k2", Account: "nobody", Scope: []string{ScopeRead}}}, ErrNotFound},
-		{"key with an unknown scope", &CreateKey{APIKey{ID: "k2", Account: alice, Scope: []string{"all"}}}, ErrInvalid},
-		{"key with a taken id", &CreateKey{APIKey{ID: "k", Account: bob, Scope: []string{ScopeRead}}}, ErrExists},
+		{"key of no account", &CreateKey{Key: APIKey{ID: "k2", Account: "nobody", Scope: []string{ScopeRead}}}, ErrNotFound},
+		{"key with an unknown scope", &CreateKey{Key: APIKey{ID: "k2", Account: alice, Scope: []string{"all"}}}, ErrInvalid},
+		{"key with a taken id", &CreateKey{Key: APIKey{ID: "k", Account: bob, Scope: []string{ScopeRead}}}, ErrExists},
 		{"other account's key revoked", &RevokeKey{Account: bob, ID: "k"}, ErrNotFound},
 		{"stranger updates its record", &UpdateNode{Node{ID: "n9"}}, ErrNotFound},
 		{"stranger removed", &RemoveNode{ID: "n9"}, ErrNotFound},
@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := found(t)
 			m.must(create(alice, "a", contentA))
-			m.must(&CreateKey{APIKey{ID: "k", Account: alice, Scope: []string{ScopeRead}, Created: 1}})
+			m.must(&CreateKey{Key: APIKey{ID: "k", Account: alice, Scope: []string{ScopeRead}, Created: 1}})
 			m.must(&CreateTicket{Ticket{ID: "ticket", Created: 1, Expires: 100}})
 			before := m.rows()
 			if _, err := m.apply(tc.cmd); !errors.Is(err, tc.want) {
@@ -456,11 +456,28 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 		want []RootKey
 	}{{n1, []RootKey{a}}, {n9, nil}, {all, []RootKey{a}}} {
 		<-tc.s.C
-		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || got.Index != m.index {
-			t.Errorf("told %+v, want roots %v", got, tc.want)
+		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || !slices.Equal(got.Pinned, tc.want) || got.Index != m.index {
+			t.Errorf("told %+v, want roots %v, which are pinned", got, tc.want)
 		}
 		if again := tc.s.Take(); len(again.Roots) != 0 {
 			t.Errorf("told twice: %v", again.Roots)
+		}
+	}
+	// Of a pin that came and went, and of one that went.
+	for _, tc := range []struct {
+		cmds []Command
+		want []RootKey
+	}{
+		{[]Command{create(alice, "b", contentA), &DeletePin{Account: alice, ID: "b"}}, []RootKey{a}},
+		{[]Command{&DeletePin{Account: alice, ID: "a"}}, nil},
+	} {
+		for _, cmd := range tc.cmds {
+			m.must(cmd)
+			w.Publish(m.index, &m.fx)
+		}
+		<-n1.C
+		if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, tc.want) {
+			t.Errorf("told %+v, want %v pinned", got, tc.want)
 		}
 	}
 	n1.Close()

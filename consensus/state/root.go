@@ -258,7 +258,7 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		}
 		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
 	}
-	e.fx.touch(root)
+	e.fx.pinned(root)
 	if err := put(tx, rootKey(k), root); err != nil {
 		return nil, err
 	}

@@ -191,8 +191,9 @@ func TestSigningKeysStayWhileTheirKeysLive(t *testing.T) {
 	}
 }
 
-func expiringKey(id KeyID, created, expires Millis) *CreateKey {
-	return &CreateKey{Key: APIKey{ID: id, Account: alice, Scope: []string{ScopeRead}, Created: created, Expires: expires}}
+// expiringKey makes a key through a node whose clock is years ahead of everybody's.
+func expiringKey(id KeyID, by, expires Millis) *CreateKey {
+	return &CreateKey{Key: APIKey{ID: id, Account: alice, Scope: []string{ScopeRead}, Created: 1 << 42, Expires: expires}, Expired: by}
 }
 
 // Keys that have expired make room for new ones, some of them in each entry and with
@@ -222,6 +223,7 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 		return len(keys)
 	}
 	m.refused(expiringKey("early", 99, 0), ErrTooLarge)
+	m.refused(expiringKey("nobody knows", 0, 0), ErrTooLarge)
 	m.must(expiringKey("n0", 100, 0))
 	if got := left(); got != MaxKeysPerUser-maxClearedKeys+1 {
 		t.Fatalf("%d keys are left", got)

@@ -18,7 +18,7 @@ func (v *Bucket) partKey(id UploadID, number uint16) key {
 
 // begunKey orders the open uploads of all accounts by age.
 func (v *Bucket) begunKey(u *Upload) key {
-	return part(part(table(tableBegun).u64(uint64(u.Created)), v.Account).u64(uint64(v.Born)), u.ID)
+	return part(part(table(tableBegun).u64(uint64(u.Since)), v.Account).u64(uint64(v.Born)), u.ID)
 }
 
 // begun is where an upload is that has been open for some time.
@@ -66,6 +66,7 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	if err := u.check(); err != nil {
 		return Result{}, err
 	}
+	u.Since = min(u.Since, maxCreated) // of another's clock than Created
 	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
 	if err != nil {
 		return Result{}, err
@@ -139,6 +140,47 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 		e.settle -= len(parts)
 		return b.freeParts(tx, u.ID, parts, e)
 	})
+}
+
+// DateUpload says since when an upload is open at the latest. The earliest that was said
+// counts: none is before the upload was begun.
+type DateUpload struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	Key     string
+	ID      UploadID
+	Since   Millis
+}
+
+// Code implements Command.
+func (v *DateUpload) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxKeyBytes)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.Int(c, &v.Since)
+}
+
+func (v *DateUpload) apply(tx Tx, _ *entry) (Result, error) {
+	if v.Since <= 0 {
+		return Result{}, Errorf(CodeInvalid, "an upload that is open since %d", v.Since)
+	}
+	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)
+	if err != nil {
+		return Result{}, err
+	}
+	u, err := openUpload(tx, b, v.Key, v.ID)
+	if err != nil || u.Since != 0 && u.Since <= v.Since {
+		return Result{}, err
+	}
+	if err := tx.Delete(b.begunKey(u)); err != nil {
+		return Result{}, err
+	}
+	u.Since = min(v.Since, maxCreated)
+	if err := put(tx, b.begunKey(u), &begun{Bucket: b.Name, Key: u.Key}); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), u)
 }
 
 // partsOf reads up to limit parts of an upload behind a number.
@@ -503,54 +545,72 @@ func (v View) Parts(b *Bucket, id UploadID, after uint16, limit int) (parts []Pa
 	return partsOf(v.r, b, id, after, min(max(limit, 0), MaxPartNumber))
 }
 
-// StaleUpload says where an upload is, in the words of AbortUpload.
-type StaleUpload struct {
+// OpenUpload says where an upload is, in the words of AbortUpload and DateUpload.
+type OpenUpload struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
 	Key     string
 	ID      UploadID
-	Created Millis
+	Since   Millis
 }
 
-// UploadsBefore returns up to limit open uploads of all accounts that were begun
-// before a time, the oldest first. Those of deleted buckets and closed accounts,
-// which go by themselves, are left out.
-func (v View) UploadsBefore(t Millis, limit int) ([]StaleUpload, error) {
-	var stale []StaleUpload
-	if t <= 0 || limit <= 0 {
+// UploadsBefore returns up to limit open uploads of all accounts of which is known that
+// they are open since before a time, the oldest first. Those of deleted buckets and closed
+// accounts, which go by themselves, are left out.
+func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
+	if t <= 1 {
 		return nil, nil
 	}
-	prefix := table(tableBegun)
-	err := v.r.Scan(prefix, table(tableBegun).u64(uint64(t)), false, func(k, value []byte) (bool, error) {
-		s, err := readStale(k[len(prefix):], value)
+	return v.openUploads(table(tableBegun).u64(1), table(tableBegun).u64(uint64(t)), limit)
+}
+
+// UploadsUndated returns up to limit open uploads of all accounts of which is not known
+// since when they are open, or which are told to be open since after a time, as UploadsBefore.
+func (v View) UploadsUndated(t Millis, limit int) ([]OpenUpload, error) {
+	unknown, err := v.openUploads(table(tableBegun), table(tableBegun).u64(1), limit)
+	if err != nil {
+		return nil, err
+	}
+	later, err := v.openUploads(table(tableBegun).u64(uint64(max(t, 0))+1), table(tableBegun).end(), limit-len(unknown))
+	return append(unknown, later...), err
+}
+
+// openUploads returns up to limit open uploads by age.
+func (v View) openUploads(from, to key, limit int) ([]OpenUpload, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	var open []OpenUpload
+	err := v.r.Scan(from, to, false, func(k, value []byte) (bool, error) {
+		u, err := readOpen(k[len(table(tableBegun)):], value)
 		if err != nil {
 			return false, err
 		}
-		if _, err := openBucket(v.r, s.Account, s.Bucket, s.Born); err == nil {
-			stale = append(stale, s)
+		if _, err := openBucket(v.r, u.Account, u.Bucket, u.Born); err == nil {
+			open = append(open, u)
 		} else if !isOutcome(err) {
 			return false, err
 		}
-		return len(stale) < limit, nil
+		return len(open) < limit, nil
 	})
-	return stale, err
+	return open, err
 }
 
-func readStale(k, value []byte) (s StaleUpload, err error) {
+func readOpen(k, value []byte) (u OpenUpload, err error) {
 	if len(k) < 8 {
-		return s, fmt.Errorf("state: short key %x", k)
+		return u, fmt.Errorf("state: short key %x", k)
 	}
 	of, err := readUpload(k[8:])
 	if err != nil {
-		return s, err
+		return u, err
 	}
 	at, err := decode[begun](value)
 	if err != nil {
-		return s, err
+		return u, err
 	}
-	return StaleUpload{
+	return OpenUpload{
 		Account: of.Account, Bucket: at.Bucket, Born: of.Born, Key: at.Key, ID: of.ID,
-		Created: Millis(binary.BigEndian.Uint64(k)),
+		Since: Millis(binary.BigEndian.Uint64(k)),
 	}, nil
 }

@@ -17,6 +17,7 @@ type Changes struct {
 	Keys     bool
 	Settling bool
 	Roots    []RootKey // those that concern the subscriber's node
+	Pinned   []RootKey // those of them that a pin came to, which may be gone again
 }
 
 // Watch tells subscribers what the state machine changed, after it is readable.
@@ -36,14 +37,14 @@ type Subscription struct {
 	watch   *Watch
 	node    NodeID // only roots that concern this node; empty: all
 	changes Changes
-	seen    map[RootKey]struct{}
+	seen    map[RootKey]bool // those in changes; true: a pin came
 }
 
 // Subscribe starts a subscription, which at first says All. An empty node
 // subscribes to the roots of all nodes. Close ends it.
 func (w *Watch) Subscribe(node NodeID) *Subscription {
 	c := make(chan struct{}, 1)
-	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]struct{}{}}
+	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]bool{}}
 	c <- struct{}{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,16 +101,19 @@ func (s *Subscription) add(r RootChange) {
 	if s.changes.All || s.node != "" && !slices.Contains(r.Nodes, s.node) {
 		return
 	}
-	if _, known := s.seen[r.Root]; known {
-		return
-	}
-	if len(s.changes.Roots) == maxPendingRoots {
-		s.changes.All, s.changes.Roots = true, nil
+	pinned, known := s.seen[r.Root]
+	if !known && len(s.changes.Roots) == maxPendingRoots {
+		s.changes.All, s.changes.Roots, s.changes.Pinned = true, nil, nil
 		clear(s.seen)
 		return
 	}
-	s.seen[r.Root] = struct{}{}
-	s.changes.Roots = append(s.changes.Roots, r.Root)
+	if !known {
+		s.changes.Roots = append(s.changes.Roots, r.Root)
+	}
+	if r.Pinned && !pinned {
+		s.changes.Pinned = append(s.changes.Pinned, r.Root)
+	}
+	s.seen[r.Root] = pinned || r.Pinned
 }
 
 func (s *Subscription) wake() {

@@ -20,7 +20,7 @@ func LevelOf(cmd state.Command) state.Level {
 	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.PutObject, *state.CopyObject, *state.DeleteObjects,
 		*state.SetObjectTags, *state.CreateUpload, *state.AbortUpload, *state.PutPart, *state.CopyPart, *state.CompleteUpload,
 		*state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets,
-		*state.SetBucketCors, *state.SetObjectHash:
+		*state.SetBucketCors, *state.SetObjectHash, *state.DateUpload:
 		return 3
 	}
 	return 0

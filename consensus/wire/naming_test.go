@@ -22,7 +22,7 @@ func namings() []state.Command {
 	whole.Upload, whole.Parts = "up", []state.PartRun{{Size: 7, Count: 1}}
 	upload := func(id state.UploadID) state.Upload {
 		return state.Upload{
-			ID: id, Key: "big", Created: 12, Headers: map[string]string{"Content-Type": "text/plain"}, Meta: map[string]string{"m": "1"},
+			ID: id, Key: "big", Created: 12, Since: 13, Headers: map[string]string{"Content-Type": "text/plain"}, Meta: map[string]string{"m": "1"},
 			Tags: []state.Tag{{Key: "b", Value: "1"}}, Checksum: state.Checksum{Algorithm: "SHA256", Composite: true}, Nodes: []state.NodeID{"node"},
 		}
 	}
@@ -59,6 +59,7 @@ func namings() []state.Command {
 			Account: "account", Bucket: "bucket", Born: born, Object: whole, Content: stored,
 			Parts: state.ListParts([]state.Part{{Number: 3, ID: "p3"}, {Number: 20, ID: "p20"}}), If: state.Condition{Match: []string{"e"}},
 		},
+		&state.DateUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other", Since: 11},
 		&state.AbortUpload{Account: "account", Bucket: "bucket", Born: born, Key: "big", ID: "other"},
 		&state.DeleteObjects{
 			Account: "account", Bucket: "bucket", Born: born, Keys: []string{"a/c"}, If: state.Condition{Match: []string{"etag"}},

@@ -68,6 +68,7 @@ const (
 	kindTurnBuckets      = 49
 	kindSetBucketCors    = 50
 	kindSetObjectHash    = 51
+	kindDateUpload       = 52
 )
 
 // Bounds of what this package reads and writes.
@@ -145,6 +146,7 @@ var commands = map[uint16]func() state.Command{
 	kindTurnBuckets:      func() state.Command { return new(state.TurnBuckets) },
 	kindSetBucketCors:    func() state.Command { return new(state.SetBucketCors) },
 	kindSetObjectHash:    func() state.Command { return new(state.SetObjectHash) },
+	kindDateUpload:       func() state.Command { return new(state.DateUpload) },
 }
 
 // kinds are the numbers of the types of commands.

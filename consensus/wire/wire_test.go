@@ -53,7 +53,7 @@ func every() []state.Command {
 		&state.CreateAccount{Account: account},
 		&state.CreateKey{Key: state.APIKey{
 			ID: "jti", Account: "account", Name: "key", Scope: []string{state.ScopeRead}, Created: 4, Expires: 5,
-		}},
+		}, Expired: 6},
 		&state.RevokeKey{Account: "account", ID: "jti"},
 		&state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}},
 		&state.ReplacePin{Old: "old", Pin: pin, Nodes: []state.NodeID{"node"}},

@@ -414,12 +414,12 @@ func (m *machine) batched(t *rapid.T, owner string, some *rapid.Generator[[]int]
 	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
 	case "put":
 		put := m.take(owner, some.Draw(t, "blocks"))
-		return func(b *batch) error { return b.put(owner, put) }
+		return func(b *batch) error { return b.put(owner, put, nil) }
 	case "put and seal":
 		put, o, sealed := m.take(owner, some.Draw(t, "blocks")), m.owner(owner), drawSeal(t)
 		o.sealed, o.seal = true, sealed
 		return func(b *batch) error {
-			inc, err := b.putAndSeal(owner, put, sealed)
+			inc, err := b.putAndSeal(owner, put, nil, sealed)
 			if err == nil {
 				_, _, o.turning, err = getUncounted(b.tx, inc)
 			}

@@ -8,6 +8,7 @@ import (
 
 	blocks "github.com/ipfs/go-block-format"
 	ipld "github.com/ipfs/go-ipld-format"
+	"github.com/multiformats/go-multihash"
 )
 
 // Verify compares with blks those of them that are here, and tells whether all are.
@@ -15,6 +16,14 @@ import (
 // not here from then on, as after Get, until a Put brings it again. The bytes of blks
 // must be good themselves.
 func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err error) {
+	all, _, err = s.compare(ctx, blks)
+	return all, err
+}
+
+// compare is Verify, and returns which blocks it found to be no good: what the index
+// says of those is not to be trusted, for that may not have been noted, and Compact may
+// have moved them meanwhile.
+func (s *Store) compare(ctx context.Context, blks []blocks.Block) (all bool, found rotten, err error) {
 	all = true
 	var memory []byte // of the largest yet
 	lend := func(n int) []byte {
@@ -30,7 +39,7 @@ func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err 
 		}
 		e, ok, err := getBlock(s.index, c.Hash())
 		if err != nil {
-			return false, fmt.Errorf("blocks: verify %s: %w", c, s.readError(err))
+			return false, nil, fmt.Errorf("blocks: verify %s: %w", c, s.readError(err))
 		}
 		if !ok || e.segment == 0 { // which is the rule, and costs no memory
 			all = false
@@ -41,11 +50,29 @@ func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err 
 			_, err = s.bytes(ctx, c, true, lend) // by its hash, which tells whose bytes are good
 		}
 		switch {
-		case ipld.IsNotFound(err), errors.Is(err, ErrCorrupt):
+		case errors.Is(err, ErrCorrupt):
+			found.add(c.Hash())
+			all = false
+		case ipld.IsNotFound(err):
 			all = false
 		case err != nil:
-			return false, err
+			return false, nil, err
 		}
 	}
-	return all, nil
+	return all, found, nil
+}
+
+// rotten are the hashes of blocks that were found to be no good; nil is none.
+type rotten map[string]struct{}
+
+func (r *rotten) add(hash multihash.Multihash) {
+	if *r == nil {
+		*r = make(rotten)
+	}
+	(*r)[string(hash)] = struct{}{}
+}
+
+func (r rotten) has(hash multihash.Multihash) bool {
+	_, ok := r[string(hash)]
+	return ok
 }

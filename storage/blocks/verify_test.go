@@ -1,6 +1,8 @@
 package blocks
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,6 +60,87 @@ func TestWhatHasRottedIsStoredByTheNextPut(t *testing.T) {
 			})
 		}
 	}
+}
+
+// onBad calls fn with the number of each block that a store tells to be bad, before that
+// is noted.
+type onBad struct {
+	slog.Handler
+	n  *int
+	fn func(n int)
+}
+
+func (h onBad) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onBad) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "stored block is bad" {
+		*h.n++
+		h.fn(*h.n)
+	}
+	return nil
+}
+
+// What a put found bad is stored anew, whatever came of the note that it is.
+func TestAPutIsNotAcknowledgedOverRottenBlocksThatCouldNotBeNoted(t *testing.T) {
+	dir := t.TempDir()
+	opts := testOptions()
+	opts.SegmentBytes = 8 << 10
+	var full string // where the next segment would be
+	var told int
+	opts.Logger = slog.New(onBad{slog.DiscardHandler, &told, func(n int) {
+		if n == 2 {
+			must(t, os.Remove(full)) // there is room again
+		}
+	}})
+	s := openWith(t, dir, opts)
+	all := makeBlocks(t, 1, 4, 500)
+	mustPut(t, s, "one", all...)
+	target := s.active.number
+	for i := uint64(2); s.active.number == target || s.active.size < opts.SegmentBytes; i++ {
+		mustPut(t, s, "other", makeBlocks(t, i, 1, 3000)...)
+	}
+	path := segmentPath(filepath.Join(dir, segmentsDir), target)
+	var ends []int // of blocks
+	for _, r := range recordsOf(t, path, target) {
+		if r.kind == kindBlock {
+			ends = append(ends, int(r.off+r.bytes-1))
+		}
+	}
+	flipAt(ends[:2]...)(t, path, target)
+	full = segmentPath(filepath.Join(dir, segmentsDir), s.active.number+1)
+	must(t, os.WriteFile(full, nil, 0o600))
+	mustPut(t, s, "again", all...)
+	if told != 2 {
+		t.Errorf("%d blocks were found bad, want 2", told)
+	}
+	wantHere(t, s, all...)
+	must(t, s.Close())
+	wantHere(t, openWith(t, dir, opts), all...)
+}
+
+// A block that was written wrong has a good checksum, so Compact moves it like any other.
+func TestAPutIsNotAcknowledgedOverARottenBlockThatIsMovedMeanwhile(t *testing.T) {
+	opts := testOptions()
+	opts.SegmentBytes = 8 << 10
+	var s *Store
+	var told int
+	opts.Logger = slog.New(onBad{slog.DiscardHandler, &told, func(int) {
+		mustDrop(t, s, "garbage")
+		must(t, s.Compact(t.Context()))
+	}})
+	s = openWith(t, t.TempDir(), opts)
+	b := rawBlock(t, []byte("the bytes"))
+	wrong, err := blocks.NewBlockWithCid([]byte("not these"), b.Cid())
+	must(t, err)
+	mustPut(t, s, "one", claim{wrong, true})
+	from := s.active.number
+	mustPut(t, s, "garbage", makeBlocks(t, 1, 3, 3000)...)
+	mustPut(t, s, "other", makeBlocks(t, 2, 1, 3000)...)
+	mustPut(t, s, "again", b)
+	if told != 1 || fileExists(segmentPath(filepath.Join(s.dir, segmentsDir), from)) {
+		t.Errorf("%d blocks were found bad, want 1, whose segment is gone", told)
+	}
+	wantHere(t, s, b)
 }
 
 func TestVerifyTellsWhatIsHere(t *testing.T) {

@@ -108,14 +108,14 @@ func (s *Store) PutCold(ctx context.Context, owner string, blks []blocks.Block) 
 }
 
 func (s *Store) put(ctx context.Context, owner string, blks []blocks.Block, cold bool) error {
-	stored, err := s.storable(ctx, owner, blks)
+	stored, bad, err := s.storable(ctx, owner, blks)
 	if err != nil {
 		return err
 	}
 	for len(stored) > 0 {
 		n, bytes := putStep(stored)
 		step := stored[:n]
-		o := &op{bytes: bytes, cold: cold, run: func(b *batch) error { return b.put(owner, step) }}
+		o := &op{bytes: bytes, cold: cold, run: func(b *batch) error { return b.put(owner, step, bad) }}
 		if err := s.queued(ctx, o); err != nil {
 			return fmt.Errorf("blocks: put: %w", err)
 		}
@@ -142,14 +142,14 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 		}
 		return s.Seal(ctx, owner, sealed)
 	}
-	stored, err := s.storable(ctx, owner, blks)
+	stored, bad, err := s.storable(ctx, owner, blks)
 	if err != nil {
 		return err
 	}
 	_, bytes := putStep(stored)
 	var inc uint64
 	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
-		inc, err = b.putAndSeal(owner, stored, sealed)
+		inc, err = b.putAndSeal(owner, stored, bad, sealed)
 		return err
 	})
 	if err != nil {
@@ -158,48 +158,50 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 	return s.counted(ctx, inc)
 }
 
-func (b *batch) putAndSeal(owner string, blks []blocks.Block, sealed Sealed) (inc uint64, err error) {
+func (b *batch) putAndSeal(owner string, blks []blocks.Block, bad rotten, sealed Sealed) (inc uint64, err error) {
 	b.seals, b.hiding, b.hid = true, sealed.Hidden, 0 // counted at once, not again by the seal
 	defer func() { b.seals, b.hiding = false, false }()
-	if err := b.put(owner, blks); err != nil {
+	if err := b.put(owner, blks, bad); err != nil {
 		return 0, err
 	}
 	return b.seal(owner, sealed)
 }
 
-// storable checks an owner and its blocks, and returns those that need storing. What is
-// here of them and is no good is not here from then on.
-func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block) ([]blocks.Block, error) {
+// storable checks an owner and its blocks, and returns those that need storing, and
+// which of them are here and no good.
+func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block) ([]blocks.Block, rotten, error) {
 	if err := checkOwner(owner); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stored := make([]blocks.Block, 0, len(blks))
 	for _, b := range blks {
 		if err := checkBlock(b); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !isIdentity(b.Cid()) {
 			stored = append(stored, b)
 		}
 	}
-	if _, err := s.Verify(ctx, stored); err != nil {
-		return nil, err
+	_, bad, err := s.compare(ctx, stored)
+	if err != nil {
+		return nil, nil, err
 	}
-	return stored, nil
+	return stored, bad, nil
 }
 
 // put references first and stores then: so recovery meets no block of which it
-// does not know yet that it is wanted.
-func (b *batch) put(owner string, blks []blocks.Block) error {
+// does not know yet that it is wanted. What is bad is stored wherever the index says
+// that it is; the newest place counts.
+func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 	refs := make([]ref, 0, len(blks))
 	absent := make([]blocks.Block, 0, len(blks))
 	for _, blk := range blks {
 		hash := blk.Cid().Hash()
-		e, ok, err := getBlock(b.tx, hash)
+		here, err := b.here(hash, bad)
 		if err != nil {
 			return err
 		}
-		if !ok || e.segment == 0 {
+		if !here {
 			absent = append(absent, blk)
 		}
 		refs = append(refs, ref{hash, uint32(len(blk.RawData()))})
@@ -212,11 +214,11 @@ func (b *batch) put(owner string, blks []blocks.Block) error {
 	}
 	for _, blk := range absent {
 		hash, data := blk.Cid().Hash(), blk.RawData()
-		e, ok, err := getBlock(b.tx, hash)
+		here, err := b.here(hash, bad)
 		if err != nil {
 			return err
 		}
-		if ok && e.segment != 0 {
+		if here {
 			continue // twice in one call
 		}
 		b.begin()
@@ -224,8 +226,15 @@ func (b *batch) put(owner string, blks []blocks.Block) error {
 		if err := b.end(record{kind: kindBlock, hash: hash, data: data}); err != nil {
 			return err
 		}
+		delete(bad, string(hash))
 	}
 	return nil
+}
+
+// here tells whether the bytes of hash are stored, and are none of the bad.
+func (b *batch) here(hash multihash.Multihash, bad rotten) (bool, error) {
+	e, ok, err := getBlock(b.tx, hash)
+	return ok && e.segment != 0 && !bad.has(hash), err
 }
 
 // reference writes down those of refs that owner does not have yet.

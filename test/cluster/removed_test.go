@@ -6,10 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 )
@@ -83,6 +86,9 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 		}
 		return false
 	})
+	if _, err := os.Stat(filepath.Join(back.dir, "removed")); err == nil {
+		t.Error("a member again says that it was removed")
+	}
 	read(t, back, root.String(), content)
 	key, err := back.Accounts().CreateKey(t.Context(), "operator@localhost", "", nil, 0)
 	if err != nil {
@@ -102,4 +108,100 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 		here, b, err2 := back.Replica().StateHash(t.Context())
 		return err1 == nil && err2 == nil && there == here && a == b
 	})
+}
+
+// TestAMemberThatWentDownWhileItJoinedStarts: its ticket is spent, and will not admit it
+// again. It asks whether it is a member as long as it has not written down that it is, and
+// from then on gives nothing up any more, whatever it says of an earlier removal.
+func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
+	nodes := three(t)
+	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, filepath.Join(t.TempDir(), "node4"), ticket, "")
+	for _, tc := range []struct {
+		name    string
+		removed []byte   // what lies in the file of that name; nil: there is none
+		without []string // what is not in its folder yet
+	}{
+		{"before it wrote down that it is admitted", []byte("left\n"), []string{"members.json", "state", "raft"}},
+		{"before it forgot its removal", []byte("left\n"), nil},
+		{"cut off, and took itself for removed", []byte{}, nil},
+		{"with the secret only, as a new node", nil, []string{"members.json", "state", "raft"}},
+	} {
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if tc.removed != nil {
+			if err := os.WriteFile(filepath.Join(n.dir, "removed"), tc.removed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range tc.without {
+			if err := os.RemoveAll(filepath.Join(n.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		opened, err := node.Open(t.Context(), node.Options{Config: n.config, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatalf("one that went down %s: %v", tc.name, err)
+		}
+		for _, name := range []string{"removed", "aside"} {
+			if _, err := os.Stat(filepath.Join(n.dir, name)); err == nil {
+				t.Errorf("one that went down %s has %s", tc.name, name)
+			}
+		}
+		n = serve(t, opened, n.config)
+		await(t, "ready", func() bool { return n.Ready() == nil })
+	}
+}
+
+// TestARemovedNodeThatDidNotGetInJoinsLater: it has given up what it had when it asks to
+// join, and goes on from there, with a ticket.
+func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
+	nodes := three(t)
+	gone := nodes[2]
+	s, err := gone.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.stop(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "removed", func() bool { return nodes[0].Members().Remove(t.Context(), s.Node.ID, true) == nil })
+	removed := filepath.Join(gone.dir, "removed")
+	if err := os.WriteFile(removed, nil, 0o600); err != nil { // as Run leaves it
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	nowhere := gone.config
+	nowhere.Cluster.Join = []string{members.Ticket{Secret: make([]byte, 32), Addrs: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(s.Node.ID)}}.String()}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		n, err := node.Open(ctx, node.Options{Config: nowhere, Version: "test", Logger: logger})
+		if err == nil {
+			err = errors.Join(errors.New("it has joined"), n.Close())
+		}
+		ended <- err
+	}()
+	await(t, "it has left", func() bool {
+		said, err := os.ReadFile(removed)
+		return err == nil && len(said) > 0
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if why := refused(t, gone.config); !strings.Contains(why, "removed") || !strings.Contains(why, "ticket") {
+		t.Errorf("without a ticket: %s", why)
+	}
+	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := gone.config
+	again.Cluster.Join, again.Cluster.SecretFile = []string{ticket}, ""
+	run(t, again)
 }

@@ -2,11 +2,13 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +117,27 @@ func TestAnErrorTellsReasonAndRetry(t *testing.T) {
 	}
 	if Retryable(&APIError{Status: http.StatusBadRequest}) {
 		t.Fatal("a bad request is retryable")
+	}
+}
+
+// The service ends a page by its bytes too, so a short one need not be the last.
+func TestEveryPinIsListedFromPagesThatAreShort(t *testing.T) {
+	const pins, most = 7, 3
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left := pins
+		if before := r.URL.Query().Get("before"); before != "" {
+			left, _ = strconv.Atoi(before)
+		}
+		page := PinResults{Count: left}
+		for i := left - 1; i >= max(0, left-most); i-- {
+			page.Results = append(page.Results, PinStatus{Created: strconv.Itoa(i)})
+		}
+		_ = json.NewEncoder(w).Encode(page)
+	}))
+	defer srv.Close()
+	c := PinsClient{Base: srv.URL, HTTP: srv.Client()}
+	all, err := c.ListAll(t.Context(), nil, 1000)
+	if err != nil || len(all) != pins {
+		t.Errorf("%d pins of %d, %v", len(all), pins, err)
 	}
 }

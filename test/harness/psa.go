@@ -204,7 +204,8 @@ func (c *PinsClient) List(ctx context.Context, query url.Values) (PinResults, er
 }
 
 // ListAll pages through everything that matches query, back in time by before,
-// newest first.
+// newest first. A page may be shorter than was asked for, as it ends by its bytes
+// too; its count says whether it is the last.
 func (c *PinsClient) ListAll(ctx context.Context, query url.Values, page int) ([]PinStatus, error) {
 	q := url.Values{}
 	for k, v := range query {
@@ -221,7 +222,7 @@ func (c *PinsClient) ListAll(ctx context.Context, query url.Values, page int) ([
 			return nil, err
 		}
 		all = append(all, r.Results...)
-		if len(r.Results) < page {
+		if len(r.Results) == 0 || r.Count <= len(r.Results) {
 			return all, nil
 		}
 		q.Set("before", r.Results[len(r.Results)-1].Created)

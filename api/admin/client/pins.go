@@ -54,7 +54,8 @@ func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 }
 
 // Pins returns the pins of a user, of all statuses, newest first, page by page.
-// An error ends it.
+// An error ends it. A page may be shorter than was asked for, as it ends by its
+// bytes too; its count says whether it is the last.
 func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
@@ -63,6 +64,7 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 		}
 		for {
 			var page struct {
+				Count   int         `json:"count"` // of these rows and all that are older
 				Results []PinStatus `json:"results"`
 			}
 			if err := c.call(ctx, http.MethodGet, "/pins", query, nil, &page); err != nil {
@@ -74,7 +76,7 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 					return
 				}
 			}
-			if len(page.Results) < pageSize {
+			if len(page.Results) == 0 || page.Count <= len(page.Results) {
 				return
 			}
 			query.Set("before", page.Results[len(page.Results)-1].Created)
@@ -82,8 +84,8 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 	}
 }
 
-// PinsOf returns the newest pins of a user that have a CID, of all statuses; at
-// most 1,000.
+// PinsOf returns the newest pins of a user that have a CID, of all statuses: one
+// page, of at most 1,000, and fewer where they say much.
 func (c *Client) PinsOf(ctx context.Context, user, cid string) ([]PinStatus, error) {
 	query := url.Values{"cid": {cid}, "limit": {"1000"}}
 	if user != "" {

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -48,7 +49,10 @@ type Options struct {
 	// Fail answers an error itself, in the place of Answer; nil: there is Answer.
 	Fail func(w http.ResponseWriter, r *http.Request, err error) error
 	// Path is what the log shows of a request's path; nil: all of it.
-	Path   func(*http.Request) string
+	Path func(*http.Request) string
+	// Spell changes how the names of an answer's header are written, right before it goes
+	// out; nil: all as net/http has them.
+	Spell  func(http.Header)
 	Logger *slog.Logger
 }
 
@@ -77,7 +81,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		if r.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		rec := &recorder{ResponseWriter: w}
+		rec := &recorder{ResponseWriter: w, spell: o.Spell}
 		err := error(nil)
 		if busy {
 			err = state.Errorf(state.CodeLimited, "more than %d requests at once", MaxRequests)
@@ -88,6 +92,7 @@ func Wrap(o Options, h Handler) http.Handler {
 			err = o.fail(rec, r, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
+		rec.readRest(r)
 		if err != nil && rec.begun && !rec.failed {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
 		}
@@ -100,6 +105,7 @@ func (o Options) fail(w *recorder, r *http.Request, err error) error {
 		return err
 	}
 	w.failed = true
+	w.answerEarly(r)
 	var writing error
 	if o.Fail != nil {
 		writing = o.Fail(w, r, err)
@@ -116,7 +122,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client left, or the server ends
-	case tooMany(err):
+	case tooMany(err), w.status == http.StatusNotImplemented: // the client asks for it
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
@@ -192,19 +198,61 @@ func sane(id string) bool {
 // through Unwrap.
 type recorder struct {
 	http.ResponseWriter
+	spell  func(http.Header)
 	status int
 	bytes  int64
 	begun  bool // the header is out
 	failed bool // by an answer to an error, which is whole
+	early  bool // it does not wait for the rest of the body
+}
+
+// unreadAtMost is what is read of a body that nobody wants, in bytes, so that the
+// connection can be used again: as much as net/http reads.
+const unreadAtMost = 256 << 10
+
+// answerEarly sees to it that the answer is sent before the rest of the request's body has
+// come, for which net/http waits otherwise. It does not for a body that is longer, nor for
+// one that the client holds back: then, as for one whose length nobody knows, the
+// connection is closed.
+func (w *recorder) answerEarly(r *http.Request) {
+	switch {
+	case r.ProtoMajor != 1 || r.ContentLength == 0 || r.ContentLength > unreadAtMost || r.Header.Get("Expect") != "":
+	case r.ContentLength < 0:
+		w.Header().Set("Connection", "close")
+	default:
+		w.early = http.NewResponseController(w).EnableFullDuplex() == nil
+	}
+}
+
+// readRest reads what is left of a body after the answer. It has to be all of it, and
+// before the handler ends: else net/http takes the rest for another request.
+func (w *recorder) readRest(r *http.Request) {
+	if !w.early || w.Header().Get("Connection") == "close" {
+		return
+	}
+	err := http.NewResponseController(w).Flush()
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // Unwrap returns the writer below.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+func (w *recorder) begin(status int) {
+	w.status, w.begun = status, true
+	if w.spell != nil {
+		w.spell(w.Header())
+	}
+}
+
 // WriteHeader notes the status.
 func (w *recorder) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
-		w.status, w.begun = status, true
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -212,7 +260,7 @@ func (w *recorder) WriteHeader(status int) {
 // Write counts bytes.
 func (w *recorder) Write(p []byte) (int, error) {
 	if !w.begun {
-		w.status, w.begun = http.StatusOK, true
+		w.begin(http.StatusOK)
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)

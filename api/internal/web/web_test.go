@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -8,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // plain answers every error that is not an Error with 500.
@@ -114,6 +117,54 @@ func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
 	s.Close() // waits for the handler, which logs
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "block is gone") {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// Whoever is refused is told before the body comes. A connection goes on when a short one
+// has.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error { return BadRequest("no") })
+	s := httptest.NewServer(h)
+	defer s.Close()
+	for name, body := range map[string]struct {
+		header, text string
+		close        bool
+	}{
+		"a length":           {"Content-Length: 5", "hello", false},
+		"the longest length": {fmt.Sprint("Content-Length: ", unreadAtMost), strings.Repeat("x", unreadAtMost), false},
+		"a longer one":       {fmt.Sprint("Content-Length: ", unreadAtMost+1), "", true},
+		"no length":          {"Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n", true},
+		"a body held back":   {"Content-Length: 5\r\nExpect: 100-continue", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			answers := bufio.NewReader(conn)
+			for range 2 {
+				if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", body.header); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal("without a body: ", err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusBadRequest || resp.Close != body.close {
+					t.Fatalf("%s, close %v, %v", resp.Status, resp.Close, err)
+				}
+				if body.close {
+					break
+				}
+				if _, err := io.WriteString(conn, body.text); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

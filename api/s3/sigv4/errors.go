@@ -43,7 +43,7 @@ var answers = [codes]struct {
 }{
 	CodeNone:           {"AccessDenied", http.StatusForbidden},
 	CodeScheme:         {"AccessDenied", http.StatusForbidden},
-	CodeSeveral:        {"InvalidArgument", http.StatusBadRequest},
+	CodeSeveral:        {"AccessDenied", http.StatusForbidden},
 	CodeHeader:         {"AuthorizationHeaderMalformed", http.StatusBadRequest},
 	CodeQuery:          {"AuthorizationQueryParametersError", http.StatusBadRequest},
 	CodeURI:            {"InvalidURI", http.StatusBadRequest},

@@ -20,7 +20,7 @@ const (
 )
 
 // SchemeOf tells where the credentials of r are. A request has them in one place:
-// two headers, or a header and a query, are refused with CodeSeveral as S3 does.
+// two headers, or a header and a query, are refused with CodeSeveral.
 func SchemeOf(r *http.Request) (Scheme, error) {
 	q, err := read(r)
 	if err != nil {
