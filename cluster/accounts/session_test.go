@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
@@ -254,34 +253,6 @@ func TestTriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := New(Options{Secret: clusterSecret})
-		for range maxHashing {
-			a.hashing <- struct{}{}
-		}
-		done := make(chan error, maxSigningIn)
-		for range maxSigningIn {
-			go func() {
-				_, err := a.matches(t.Context(), "", "wrong")
-				done <- err
-			}()
-		}
-		synctest.Wait()
-		if _, err := a.matches(t.Context(), "", "wrong"); !errors.Is(err, state.ErrUnavailable) {
-			t.Errorf("one too many: %v", err)
-		}
-		for range maxHashing {
-			<-a.hashing
-		}
-		for range maxSigningIn {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 func TestPasswordHashesCarryTheirCost(t *testing.T) {
 	a := New(Options{Secret: clusterSecret})
 	for _, tc := range []struct {
@@ -297,7 +268,7 @@ func TestPasswordHashesCarryTheirCost(t *testing.T) {
 		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$", "password", false, false},
 		{"plain", "plain", false, false},
 	} {
-		got, err := a.matches(t.Context(), tc.hash, tc.password)
+		got, err := a.matches(t.Context(), strangers, tc.hash, tc.password)
 		if got != tc.good || (err == nil) != tc.readable {
 			t.Errorf("%q with %q: %v, %v", tc.hash, tc.password, got, err)
 		}
