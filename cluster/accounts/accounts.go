@@ -44,8 +44,8 @@ type Options struct {
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
 	// Agreed are a time that the clocks of most members have reached, by which keys have
-	// expired that are removed, and one that they have not passed; ok is false while nobody
-	// knows. nil: Now.
+	// expired and sessions are over that are removed, and one that they have not passed; ok
+	// is false while nobody knows. Who is let in is judged by Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
 	// Allowance is what a new account may store without credits, in bytes; zero

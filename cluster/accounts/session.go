@@ -119,12 +119,13 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 		return "", fmt.Errorf("sign in: %w", err)
 	}
 	token, id := a.sessions.token(random)
+	over, _, _ := a.agreed() // 0 while nobody knows
 	_, err = a.state.Propose(ctx, &state.CreateSession{
 		Session: state.Session{
 			ID: id, Account: account.ID, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
 			Idle: state.Millis(a.sessions.idle.Milliseconds()),
 		},
-		Password: state.PasswordProof(account.PasswordHash),
+		Password: state.PasswordProof(account.PasswordHash), Over: over,
 	})
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)

@@ -106,6 +106,47 @@ func TestSessionsEndByThemselves(t *testing.T) {
 	}
 }
 
+// A node whose clock is a year ahead lets nobody in whose session is over by it, but takes
+// no session and no key from those who come to other nodes; and what most clocks say is
+// over goes.
+func TestOneWrongClockEndsNoSession(t *testing.T) {
+	w, account := newUser(t)
+	ahead := w.node()
+	ahead.now = func() time.Time { return w.Accounts.now().Add(365 * 24 * time.Hour) }
+	known := true
+	ahead.agreed = func() (early, late state.Millis, ok bool) {
+		if !known {
+			return 0, 0, false
+		}
+		now := state.MillisOf(w.Accounts.now())
+		return now, now, true
+	}
+	left := func() int {
+		t.Helper()
+		view, release := w.state.LocalView()
+		defer release()
+		all, err := view.Sessions(account.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	token := signIn(t, w.Accounts)
+	signIn(t, ahead)
+	if w.opens(t, ahead, token) || !w.opens(t, w.Accounts, token) || left() != 2 {
+		t.Errorf("%d sessions", left())
+	}
+	w.pass(DefaultSessionIdle)
+	known = false
+	if signIn(t, ahead); left() != 3 {
+		t.Errorf("%d sessions while nobody knows the time", left())
+	}
+	known = true
+	if signIn(t, ahead); left() != 3 {
+		t.Errorf("%d sessions once most say that the first is over", left())
+	}
+}
+
 func TestUsesReachOtherNodesWithoutAWritePerRequest(t *testing.T) {
 	w, _ := newUser(t)
 	token, key, never := signIn(t, w.Accounts), w.key(t, email), w.key(t, email)
