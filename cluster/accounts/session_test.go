@@ -370,6 +370,61 @@ func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 	}
 }
 
+// API keys that have expired are in the way of no rotation, as soon as most clocks say that
+// they have; those that live are.
+func TestExpiredKeysMakeRoomForARotation(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	known := true
+	w.agreed = func() (early, late state.Millis, ok bool) {
+		if !known {
+			return 0, 0, false
+		}
+		now := state.MillisOf(w.Accounts.now())
+		return now, now, true
+	}
+	rotate := func(what string, want error) {
+		t.Helper()
+		if _, err := w.RotateSigningKey(t.Context()); !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", what, err, want)
+		}
+	}
+	create := func(ttl time.Duration) Key {
+		t.Helper()
+		k, err := w.CreateKey(t.Context(), email, "", nil, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	zero, lives := create(time.Hour), Key{}
+	for g := 1; g < state.MaxSigningKeys; g++ {
+		rotate(fmt.Sprint("generation ", g), nil)
+		create(time.Hour)
+		switch g {
+		case 3: // one key of it lives on
+			lives = create(0)
+		case 5:
+		default:
+			create(time.Hour)
+		}
+	}
+	rotate("while all live", state.ErrTooLarge)
+	w.pass(time.Hour + time.Second)
+	known = false
+	rotate("while nobody knows the time", state.ErrTooLarge)
+	known = true
+	rotate("once they have expired", nil)
+	// Two of each signing key, but for one of the first and of generation 5, which goes.
+	keys, err := w.Keys(t.Context(), email)
+	if want := 2*state.MaxSigningKeys - 3; err != nil || len(keys) != want {
+		t.Errorf("%d keys left, %v, want %d", len(keys), err, want)
+	}
+	if !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == zero.ID }) || !w.opens(t, w.Accounts, lives.Token) {
+		t.Error("a key went that was in nobody's way")
+	}
+}
+
 // Tokens that name a signing key which is not known here cost one read of the cluster
 // in a second, all together; a key of a signing key that another node has just made is
 // taken at once.
