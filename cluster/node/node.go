@@ -203,6 +203,7 @@ func (n *Node) openFolder() error {
 		return fmt.Errorf("data folder %s: %w", n.folder.path, err)
 	}
 	n.closers = append(n.closers, lock)
+	n.folder.narrow(n.logger)
 	return nil
 }
 
