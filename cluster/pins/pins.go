@@ -49,8 +49,8 @@ type Options struct {
 	Watch *state.Watch     // tells Run of changes; nil: who waits looks now and then
 	Now   func() time.Time // nil: time.Now
 	// Agreed are a time that the clocks of most members have reached, by which requests are
-	// forgotten that are made once, and one that they have not passed; ok is false while
-	// nobody knows. nil: Now.
+	// forgotten that are made once, and one that they have not passed, since when they are
+	// remembered; ok is false while nobody knows, and both are 0. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none
@@ -362,8 +362,8 @@ func (p *Pins) asked(ctx context.Context, cmd state.Command) state.Command {
 		cmd = &state.BySession{Session: by, Change: cmd}
 	}
 	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
-		at, _, _ := p.agreed() // 0 while nobody knows
-		cmd = &state.CreateOnce{Key: name, Change: cmd, At: at}
+		by, at, _ := p.agreed() // 0 while nobody knows
+		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at}
 	}
 	return cmd
 }

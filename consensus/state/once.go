@@ -25,9 +25,10 @@ const (
 type CreateOnce struct {
 	Key    Hash    // of what the client calls the request
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
-	// At is a time that most members agree on: by one node's clock nothing is forgotten.
-	// 0: they do not agree on any, so nothing is too old.
-	At Millis
+	// By is a time that most clocks have reached, by which what is too old is forgotten, and
+	// At one that most have not passed, since when the request is remembered: one node's
+	// clock has nothing forgotten. 0: they are not known, so nothing is too old.
+	By, At Millis
 }
 
 // Forms of the change. The numbers are stored: never renumber.
@@ -66,6 +67,7 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 	}
 	v.Change.Code(c)
 	if c.More() {
+		codec.Int(c, &v.By)
 		codec.Int(c, &v.At)
 	}
 	if _, err := v.create(); err != nil {
@@ -96,8 +98,8 @@ type once struct {
 	At      Millis    // since when it is remembered
 }
 
-// over tells whether a request is too old to be remembered at a time.
-func (v *once) over(at Millis) bool { return at-OnceFor >= v.At }
+// over tells whether a request is too old to be remembered by a time.
+func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
 // Code implements the record's form.
 func (v *once) Code(c *codec.Coder) {
@@ -151,7 +153,7 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if first != nil && !first.over(v.At) {
+	if first != nil && !first.over(v.By) {
 		if first.Asked != asked {
 			return Result{}, Errorf(CodeExists, "a request of this name asked for another pin")
 		}
@@ -199,7 +201,7 @@ func (v *CreateOnce) remember(tx Tx, asked Hash, pin *Pin) error {
 			if o == nil {
 				return false, fmt.Errorf("state: remembered request %x is not on record", value)
 			}
-			if !o.over(v.At) {
+			if !o.over(v.By) {
 				return false, nil
 			}
 		}
