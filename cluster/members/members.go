@@ -66,6 +66,10 @@ type Options struct {
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Agreed are a time that the clocks of most members have reached, by which tickets have
+	// expired that are removed, and one that they have not passed; ok is false while nobody
+	// knows. Whom a ticket admits is judged by Now.
+	Agreed func() (early, late state.Millis, ok bool)
 }
 
 // Members answers who belongs to the cluster, and changes it.
@@ -296,7 +300,8 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	t.Addrs = t.Addrs[:min(len(t.Addrs), maxTicketAddrs)]
 	now := m.opts.Now()
 	t.Expires = state.MillisOf(now.Add(ttl))
-	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Ticket: state.Ticket{
+	expired, _, _ := m.opts.Agreed() // 0 while nobody knows
+	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Expired: expired, Ticket: state.Ticket{
 		ID: state.NodeID(id), Created: state.MillisOf(now), Expires: t.Expires,
 	}})
 	if err != nil {

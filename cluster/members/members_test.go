@@ -16,9 +16,10 @@ import (
 // world is membership as node "a" sees it, over the real state machine.
 type world struct {
 	*Members
-	state *clustertest.State
-	now   time.Time
-	loads map[state.NodeID]Load
+	state  *clustertest.State
+	now    time.Time
+	agreed state.Millis // 0: nobody knows
+	loads  map[state.NodeID]Load
 }
 
 // consensus is the state with what only Raft knows.
@@ -47,6 +48,7 @@ func newWorld(t *testing.T, ids ...state.NodeID) *world {
 		Self: nodes[0], State: consensus{w.state}, Gossip: w, Secret: []byte("the secret of the cluster"),
 		JoinID: func(secret []byte) (string, error) { return "join:" + string(secret), nil },
 		Now:    func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
+		Agreed: func() (early, late state.Millis, ok bool) { return w.agreed, w.agreed, w.agreed > 0 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +199,7 @@ func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 		}
 	}
 	check()
+	w.agreed = state.MillisOf(w.now)
 	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("x", len(b))) }) // sweeps the expired ones
 	if err != nil || text == "" {
 		t.Fatal(err)
@@ -204,6 +207,41 @@ func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 	w.gate.Load().leaving["c"] = w.now.Add(LeaveGrace) // its grace begins anew
 	w.refresh(t)
 	check()
+}
+
+// A ticket that is good by most clocks is not removed through a node whose clock is ahead,
+// nor while nobody knows what most say.
+func TestOneWrongClockEndsNoTicket(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	n := 0
+	create := func(agreed time.Time) {
+		t.Helper()
+		n++
+		if w.agreed = 0; !agreed.IsZero() {
+			w.agreed = state.MillisOf(agreed)
+		}
+		if _, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat(string(rune('a'+n)), len(b))) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(what string, want int) {
+		t.Helper()
+		view, release := w.state.LocalView()
+		defer release()
+		tickets, err := view.Tickets()
+		if err != nil || len(tickets) != want {
+			t.Errorf("%s: %d tickets, %v, want %d", what, len(tickets), err, want)
+		}
+	}
+	begin := w.now
+	create(begin)
+	w.now = begin.Add(365 * 24 * time.Hour)
+	create(begin.Add(time.Hour - time.Millisecond))
+	left("through a clock that is a year ahead", 2)
+	create(time.Time{})
+	left("while nobody knows the time", 3)
+	create(begin.Add(time.Hour))
+	left("by most clocks", 3)
 }
 
 // dialled is one end of a pipe whose other end proved an identity.

@@ -680,3 +680,40 @@ func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
 		})
 	}
 }
+
+// A request that is made once is remembered for a day by most clocks: a node whose clock
+// is a year ahead makes no second pin of it, nor does one that nobody told the time.
+func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	begin := state.MillisOf(w.now())
+	agreed, known := begin, true
+	ahead := New(Options{
+		State: w.state, Nodes: w.load, Now: func() time.Time { return w.now().Add(365 * 24 * time.Hour) },
+		Agreed: func() (early, late state.Millis, ok bool) {
+			if !known {
+				return 0, 0, false
+			}
+			return agreed, agreed, true
+		},
+	})
+	ctx := Once(t.Context(), state.Hash{1})
+	create := func(p *Pins) state.RequestID {
+		t.Helper()
+		r, err := p.Create(ctx, alice, Request{CID: v0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	first := create(w.Pins)
+	if create(ahead) != first {
+		t.Error("a clock that is ahead made a second pin")
+	}
+	agreed, known = begin+state.OnceFor, false
+	if create(ahead) != first {
+		t.Error("a second pin was made while nobody knew the time")
+	}
+	if known = true; create(ahead) == first {
+		t.Error("remembered for more than a day")
+	}
+}
