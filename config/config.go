@@ -26,6 +26,10 @@ type Config struct {
 	// setting of the file, because it says where the file is.
 	Data string
 
+	// Unserved says what was set for parts that this release does not have, each by
+	// where it was set. It changes nothing, and is to be told.
+	Unserved []Unserved
+
 	Node     Node
 	Peer     Peer
 	Cluster  Cluster
@@ -42,6 +46,12 @@ type Config struct {
 	Tracker  Tracker
 	Storage  Storage
 	Log      Log
+}
+
+// Unserved is one setting that changes nothing yet.
+type Unserved struct {
+	Key    string // section.name
+	Source string // file, variable or flag that set it
 }
 
 // Node is how the node is called.

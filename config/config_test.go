@@ -214,6 +214,34 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
+	for _, tc := range []struct {
+		file      string
+		env, args []string
+		want      []Unserved // the file by its name alone
+	}{
+		{},
+		{args: []string{"--console-listen=", "--s3-listen=127.0.0.1:0"}},
+		{args: []string{"--console-listen=127.0.0.1:9001"}, want: []Unserved{{"console.listen", "--console-listen"}}}, // the default, but asked for
+		{
+			file: "[gateway]\nlisten = \"127.0.0.1:1\"\n[console]\nlisten = \"\"", env: []string{"HOLDFAST_PAID_LISTEN=127.0.0.1:2"},
+			want: []Unserved{{"paid.listen", "HOLDFAST_PAID_LISTEN"}, {"gateway.listen", FileName}},
+		},
+		{env: []string{"HOLDFAST_PAID_LISTEN=127.0.0.1:2"}, args: []string{"--paid-listen="}},
+	} {
+		c, err := load(t, tc.file, tc.env, tc.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range c.Unserved {
+			c.Unserved[i].Source = filepath.Base(s.Source)
+		}
+		if !reflect.DeepEqual(c.Unserved, tc.want) {
+			t.Errorf("%+v: got %v", tc, c.Unserved)
+		}
+	}
+}
+
 func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
 	env := []string{
 		"HOLDFAST_ENDPOINT=a", "HOLDFAST_TOKEN=b", "HOLDFAST_IDENTITY=c", "HOLDFAST_DATA=d",

@@ -102,6 +102,7 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 		}
 	}
 	settleSecret(&c, layers)
+	c.Unserved = unserved(&c, origin)
 	for _, p := range c.problems(func(s setting) source { return origin[s.key] }) {
 		if !unread[p.Key] { // already named for what it is
 			found = append(found, p)
@@ -111,6 +112,17 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// unserved lists what was set, and not to be off, for parts that are not in this release.
+func unserved(c *Config, origin map[string]source) (all []Unserved) {
+	for _, s := range table {
+		value, ok := s.field(c).(*string)
+		if from, set := origin[s.key]; s.unserved && set && ok && *value != "" {
+			all = append(all, Unserved{Key: s.key, Source: from.name})
+		}
+	}
+	return all
 }
 
 // settleSecret lets the stronger place decide between the secret and the file

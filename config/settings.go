@@ -68,6 +68,8 @@ type setting struct {
 	field  func(*Config) any // pointer to the value; its type decides the form
 	check  check             // nil when every value of the type will do
 	secret bool
+	// unserved: the part that it is for is not in this release.
+	unserved bool
 }
 
 // table is every setting, in the order of the file.
@@ -165,16 +167,16 @@ var table = []setting{
 		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 	{
-		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off",
-		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort,
+		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off; not served by this release",
+		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort, unserved: true,
 	},
 	{
-		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway paid by request; empty is off",
-		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort,
+		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway paid by request; empty is off; not served by this release",
+		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort, unserved: true,
 	},
 	{
-		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty is off",
-		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort,
+		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty is off; not served by this release",
+		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort, unserved: true,
 	},
 	{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health; empty is off",

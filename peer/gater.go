@@ -2,6 +2,7 @@ package peer
 
 import (
 	"sync"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/control"
 	"github.com/libp2p/go-libp2p/core/network"
@@ -24,7 +25,7 @@ func (g memberGater) InterceptAddrDial(libp2ppeer.ID, ma.Multiaddr) bool { retur
 func (g memberGater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured is where strangers are cut.
-func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, _ network.ConnMultiaddrs) bool {
+func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, at network.ConnMultiaddrs) bool {
 	if g.p.isMember(id) {
 		return true
 	}
@@ -32,7 +33,48 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, _
 		return true
 	}
 	g.p.metrics.strangers.Inc()
+	if dir == network.DirInbound {
+		g.p.tellRefused(id.String(), at.RemoteMultiaddr().String())
+	}
 	return false
+}
+
+// refusedEvery is how long who was refused is only counted after one was told of.
+const refusedEvery = 10 * time.Second
+
+// refusals are those at the door of the cluster host.
+type refusals struct {
+	// mu is never held while calling out.
+	mu     sync.Mutex
+	told   time.Time // when one was logged last
+	untold int       // since then
+}
+
+// next tells whether a refusal is to be logged now, and how many were not before.
+func (r *refusals) next(now time.Time) (tell bool, untold int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.told.IsZero() && now.Sub(r.told) < refusedEvery {
+		r.untold++
+		return false, 0
+	}
+	untold, r.told, r.untold = r.untold, now, 0
+	return true, untold
+}
+
+// tellRefused has the operator know who was refused and why. Whoever it was is told
+// nothing.
+func (p *Peer) tellRefused(id, addr string) {
+	if p.opts.Refused == nil {
+		return
+	}
+	why := p.opts.Refused(id)
+	if why == "" {
+		return
+	}
+	if tell, untold := p.refusals.next(time.Now()); tell {
+		p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "untold", untold)
+	}
 }
 
 // InterceptUpgraded has nothing to add.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 
 	"github.com/libp2p/go-libp2p"
 	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
@@ -86,8 +87,11 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}
 	if err := h.Connect(ctx, member); err != nil {
-		if errors.Is(err, swarm.ErrNoTransport) {
+		switch {
+		case errors.Is(err, swarm.ErrNoTransport):
 			err = fmt.Errorf("%w: %w", ErrNoJoin, err)
+		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+			err = fmt.Errorf("%w: %w", ErrJoinRefused, err) // the verdict came before the end of the handshake
 		}
 		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
 	}

@@ -75,6 +75,9 @@ type Options struct {
 	// Joiners tells whether a peer id is one that JoinKey derives from a
 	// secret that is valid now. Nil means nobody can join here.
 	Joiners func(id string) bool
+	// Refused says, for the log alone, why a peer id is neither; empty: nothing is
+	// logged. Nil: never.
+	Refused func(id string) string
 
 	Blocks blockstore.Blockstore // what is served, read only
 	// AllowBlock tells whether bitswap may serve c to a peer; nil allows all.
@@ -116,6 +119,7 @@ type Peer struct {
 	origins   origins
 	redial    chan struct{} // wakes the loop that keeps members connected
 	metrics   metrics
+	refusals  refusals
 	boot      []libp2ppeer.AddrInfo
 
 	// Who is at the door of each host.

@@ -59,7 +59,7 @@ type PinCounts struct {
 	Pinning         uint64 `json:"pinning"`
 	Pinned          uint64 `json:"pinned"`
 	Failed          uint64 `json:"failed"`
-	UnderReplicated uint64 `json:"under_replicated"` // pinned roots short of holders
+	UnderReplicated uint64 `json:"under_replicated"` // pinned roots short of holders that are there
 }
 
 // User is an account.

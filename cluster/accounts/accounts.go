@@ -44,8 +44,8 @@ type Options struct {
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
 	// Agreed are a time that the clocks of most members have reached, by which keys have
-	// expired that are removed, and one that they have not passed; ok is false while nobody
-	// knows. nil: Now.
+	// expired and sessions are over that are removed, and one that they have not passed; ok
+	// is false while nobody knows. Who is let in is judged by Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
 	// Allowance is what a new account may store without credits, in bytes; zero
@@ -69,8 +69,8 @@ type Accounts struct {
 	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
 
-	hashing   chan struct{}           // a place for each password that is hashed
-	signingIn chan struct{}           // a place for each that is, or waits to be, to sign in
+	turns     turns                   // to hash passwords in
+	known     *known                  // who signed in before
 	verified  *cache                  // tokens whose signature was found good
 	signers   atomic.Pointer[signers] // nil until the state was read once
 	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
@@ -84,7 +84,7 @@ type Accounts struct {
 func New(o Options) *Accounts {
 	a := &Accounts{
 		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger,
-		hashing: make(chan struct{}, maxHashing), signingIn: make(chan struct{}, maxSigningIn), verified: newCache(maxVerified),
+		verified: newCache(maxVerified), known: newKnown(),
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
 	a.uses = newUses(a.sessions.idle)

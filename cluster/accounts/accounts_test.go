@@ -202,9 +202,7 @@ func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
 func TestAtMostTwoPasswordsAreHashedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
-		for range maxHashing {
-			a.hashing <- struct{}{} // somebody else hashes
-		}
+		takeAll(t, a) // somebody else hashes
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {

@@ -208,36 +208,6 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	return shown, err
 }
 
-// RotateSigningKey makes a new key that signs API keys from now on, and returns
-// its number. Keys that live stay as they are: to be rid of what an old signing
-// key has signed, revoke those keys.
-//
-// Errors: state.ErrTooLarge when keys of state.MaxSigningKeys-1 signing keys
-// live, state.ErrUnavailable without a majority.
-func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
-	if err := a.Fits(); err != nil { // else no other node could open the new one
-		return 0, fmt.Errorf("rotate: %w", err)
-	}
-	sealed, err := NewSigningKey(a.secret)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := a.state.Propose(ctx, &state.RotateSigningKey{Sealed: sealed}); err != nil {
-		return 0, fmt.Errorf("rotate signing key: %w", err)
-	}
-	view, release, err := a.state.View(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("rotate signing key: %w", err)
-	}
-	defer release()
-	known, err := a.open(view)
-	if err != nil {
-		return 0, fmt.Errorf("rotate signing key: %w", err)
-	}
-	a.log.InfoContext(ctx, "signing key rotated", "generation", known.newest)
-	return known.newest, nil
-}
-
 // Revoke ends a key. From the moment it returns no node accepts the key. It
 // returns state.ErrNotFound when there is no such key.
 func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {

@@ -24,16 +24,10 @@ const (
 	argonHash   = 32 // bytes
 )
 
-// Bounds of passwords and of hashing them.
+// Bounds of passwords and of their hashes.
 const (
 	MinPassword = 8    // characters
 	MaxPassword = 1024 // bytes
-	// maxHashing is how many passwords are hashed at once; more wait, so that a
-	// crowd cannot take all memory and processors.
-	maxHashing = 2
-	// maxSigningIn is how many wait for a place or have one, to sign in; more are
-	// refused.
-	maxSigningIn = 32
 	// maxArgonMemory and maxArgonPasses bound what a stored hash may ask for.
 	maxArgonMemory = 256 << 10 // KiB
 	maxArgonPasses = 16
@@ -51,7 +45,7 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 	case len(password) > MaxPassword:
 		return "", state.Errorf(state.CodeInvalid, "the password is longer than %d bytes", MaxPassword)
 	}
-	leave, err := a.enter(ctx)
+	leave, err := a.turns.hash(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -65,33 +59,17 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(hash)), nil
 }
 
-// enter waits for a place to hash a password in.
-func (a *Accounts) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case a.hashing <- struct{}{}:
-		return func() { <-a.hashing }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("hash password: %w", ctx.Err())
-	}
-}
-
 // matches tells whether a password has a hash. Without a hash it takes as long
-// and says no.
-func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, error) {
+// and says no. It waits in a line for its turn.
+func (a *Accounts) matches(ctx context.Context, in line, stored, password string) (bool, error) {
 	if len(password) > MaxPassword {
 		return false, nil // no account has it
-	}
-	select {
-	case a.signingIn <- struct{}{}:
-		defer func() { <-a.signingIn }()
-	default:
-		return false, state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 	}
 	h, err := parseHash(stored)
 	if err != nil {
 		return false, err
 	}
-	leave, err := a.enter(ctx)
+	leave, err := a.turns.signIn(ctx, in)
 	if err != nil {
 		return false, err
 	}

@@ -89,7 +89,8 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 
 // SignIn begins a session of the account that a name, its e-mail address, and a
 // password open, and returns its token. from is who asks, for the throttle; the
-// zero address is not throttled.
+// zero address is not throttled. Who signed in lately with this name, and from the same
+// network, waits for nobody who did not.
 //
 // Errors: state.ErrUnauthorized for any name and password that do not open an
 // account, after the same work whether or not there is one; state.ErrLimited
@@ -101,24 +102,30 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 	if !ok {
 		return "", state.Errorf(state.CodeLimited, "too many attempts to sign in")
 	}
-	account, err := a.checkPassword(ctx, name, password)
+	in := strangers
+	if a.known.first(now, name, from) {
+		in = regulars
+	}
+	account, err := a.checkPassword(ctx, in, name, password)
 	if !errors.Is(err, state.ErrUnauthorized) {
 		giveBack() // it was no wrong guess
 	}
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
+	a.known.note(now, name, from)
 	random := make([]byte, sessionRandom)
 	if _, err := rand.Read(random); err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
 	token, id := a.sessions.token(random)
+	over, _, _ := a.agreed() // 0 while nobody knows
 	_, err = a.state.Propose(ctx, &state.CreateSession{
 		Session: state.Session{
 			ID: id, Account: account.ID, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
 			Idle: state.Millis(a.sessions.idle.Milliseconds()),
 		},
-		Password: state.PasswordProof(account.PasswordHash),
+		Password: state.PasswordProof(account.PasswordHash), Over: over,
 	})
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
@@ -128,8 +135,8 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 }
 
 // checkPassword returns the account that a name and a password open. Where there
-// is no account, or one without a password, it hashes all the same.
-func (a *Accounts) checkPassword(ctx context.Context, name, password string) (state.Account, error) {
+// is no account, or one without a password, it hashes all the same, and in the same line.
+func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string) (state.Account, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
 		return state.Account{}, err
@@ -139,7 +146,7 @@ func (a *Accounts) checkPassword(ctx context.Context, name, password string) (st
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return state.Account{}, err
 	}
-	good, err := a.matches(ctx, account.PasswordHash, password)
+	good, err := a.matches(ctx, in, account.PasswordHash, password)
 	if err != nil {
 		return state.Account{}, err
 	}

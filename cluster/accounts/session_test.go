@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
@@ -104,6 +103,47 @@ func TestSessionsEndByThemselves(t *testing.T) {
 	w.pass(12 * time.Hour)
 	if w.opens(t, w.Accounts, used) {
 		t.Error("a session outlives 30 days")
+	}
+}
+
+// A node whose clock is a year ahead lets nobody in whose session is over by it, but takes
+// no session and no key from those who come to other nodes; and what most clocks say is
+// over goes.
+func TestOneWrongClockEndsNoSession(t *testing.T) {
+	w, account := newUser(t)
+	ahead := w.node()
+	ahead.now = func() time.Time { return w.Accounts.now().Add(365 * 24 * time.Hour) }
+	known := true
+	ahead.agreed = func() (early, late state.Millis, ok bool) {
+		if !known {
+			return 0, 0, false
+		}
+		now := state.MillisOf(w.Accounts.now())
+		return now, now, true
+	}
+	left := func() int {
+		t.Helper()
+		view, release := w.state.LocalView()
+		defer release()
+		all, err := view.Sessions(account.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	token := signIn(t, w.Accounts)
+	signIn(t, ahead)
+	if w.opens(t, ahead, token) || !w.opens(t, w.Accounts, token) || left() != 2 {
+		t.Errorf("%d sessions", left())
+	}
+	w.pass(DefaultSessionIdle)
+	known = false
+	if signIn(t, ahead); left() != 3 {
+		t.Errorf("%d sessions while nobody knows the time", left())
+	}
+	known = true
+	if signIn(t, ahead); left() != 3 {
+		t.Errorf("%d sessions once most say that the first is over", left())
 	}
 }
 
@@ -254,34 +294,6 @@ func TestTriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := New(Options{Secret: clusterSecret})
-		for range maxHashing {
-			a.hashing <- struct{}{}
-		}
-		done := make(chan error, maxSigningIn)
-		for range maxSigningIn {
-			go func() {
-				_, err := a.matches(t.Context(), "", "wrong")
-				done <- err
-			}()
-		}
-		synctest.Wait()
-		if _, err := a.matches(t.Context(), "", "wrong"); !errors.Is(err, state.ErrUnavailable) {
-			t.Errorf("one too many: %v", err)
-		}
-		for range maxHashing {
-			<-a.hashing
-		}
-		for range maxSigningIn {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 func TestPasswordHashesCarryTheirCost(t *testing.T) {
 	a := New(Options{Secret: clusterSecret})
 	for _, tc := range []struct {
@@ -297,7 +309,7 @@ func TestPasswordHashesCarryTheirCost(t *testing.T) {
 		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$", "password", false, false},
 		{"plain", "plain", false, false},
 	} {
-		got, err := a.matches(t.Context(), tc.hash, tc.password)
+		got, err := a.matches(t.Context(), strangers, tc.hash, tc.password)
 		if got != tc.good || (err == nil) != tc.readable {
 			t.Errorf("%q with %q: %v, %v", tc.hash, tc.password, got, err)
 		}
@@ -355,6 +367,61 @@ func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 		if w.opens(t, w.Accounts, token) {
 			t.Errorf("%s: taken", name)
 		}
+	}
+}
+
+// API keys that have expired are in the way of no rotation, as soon as most clocks say that
+// they have; those that live are.
+func TestExpiredKeysMakeRoomForARotation(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	known := true
+	w.agreed = func() (early, late state.Millis, ok bool) {
+		if !known {
+			return 0, 0, false
+		}
+		now := state.MillisOf(w.Accounts.now())
+		return now, now, true
+	}
+	rotate := func(what string, want error) {
+		t.Helper()
+		if _, err := w.RotateSigningKey(t.Context()); !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", what, err, want)
+		}
+	}
+	create := func(ttl time.Duration) Key {
+		t.Helper()
+		k, err := w.CreateKey(t.Context(), email, "", nil, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	zero, lives := create(time.Hour), Key{}
+	for g := 1; g < state.MaxSigningKeys; g++ {
+		rotate(fmt.Sprint("generation ", g), nil)
+		create(time.Hour)
+		switch g {
+		case 3: // one key of it lives on
+			lives = create(0)
+		case 5:
+		default:
+			create(time.Hour)
+		}
+	}
+	rotate("while all live", state.ErrTooLarge)
+	w.pass(time.Hour + time.Second)
+	known = false
+	rotate("while nobody knows the time", state.ErrTooLarge)
+	known = true
+	rotate("once they have expired", nil)
+	// Two of each signing key, but for one of the first and of generation 5, which goes.
+	keys, err := w.Keys(t.Context(), email)
+	if want := 2*state.MaxSigningKeys - 3; err != nil || len(keys) != want {
+		t.Errorf("%d keys left, %v, want %d", len(keys), err, want)
+	}
+	if !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == zero.ID }) || !w.opens(t, w.Accounts, lives.Token) {
+		t.Error("a key went that was in nobody's way")
 	}
 }
 

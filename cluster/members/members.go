@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Load struct {
 	Queue     int
 	Version   string
 	Full      bool // has no room for new content
+	Away      bool // not heard of lately, and no connection to it stands: who needs what it holds does not get it
 }
 
 // Gossip tells the newest load of a node; false when it was never heard of.
@@ -64,6 +66,10 @@ type Options struct {
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Agreed are a time that the clocks of most members have reached, by which tickets have
+	// expired that are removed, and one that they have not passed; ok is false while nobody
+	// knows. Whom a ticket admits is judged by Now.
+	Agreed func() (early, late state.Millis, ok bool)
 }
 
 // Members answers who belongs to the cluster, and changes it.
@@ -79,7 +85,11 @@ type gate struct {
 	nodes   map[string]state.Node
 	tickets map[string]state.Millis // id -> end
 	leaving map[string]time.Time    // removed members -> when they are cut off
+	spent   map[string]string       // tickets that were open since the start -> why they are not, for people
 }
+
+// maxSpent is how many tickets are remembered that are not open any more.
+const maxSpent = 1024
 
 // LeaveGrace is how long a removed member is still admitted: in that time it
 // hears of its removal, and ends, instead of knocking for ever.
@@ -118,6 +128,7 @@ func (m *Members) Refresh() error {
 		nodes:   make(map[string]state.Node, len(nodes)),
 		tickets: make(map[string]state.Millis, len(tickets)),
 		leaving: map[string]time.Time{},
+		spent:   map[string]string{},
 	}
 	for _, n := range nodes {
 		g.nodes[string(n.ID)] = n
@@ -137,9 +148,30 @@ func (m *Members) Refresh() error {
 				g.leaving[id] = now.Add(LeaveGrace)
 			}
 		}
+		g.remember(before, state.MillisOf(now))
 	}
 	m.gate.Store(g)
 	return nil
+}
+
+// remember takes over which tickets were open before and why they are not now.
+func (g *gate) remember(before *gate, now state.Millis) {
+	if len(before.spent) < maxSpent {
+		g.spent = maps.Clone(before.spent) // readers have the other
+	}
+	for id, end := range before.tickets {
+		switch _, open := g.tickets[id]; {
+		case open:
+		case end > now:
+			g.spent[id] = "a ticket that was used before"
+		default:
+			g.spent[id] = expired(end)
+		}
+	}
+}
+
+func expired(end state.Millis) string {
+	return "a ticket that expired at " + end.Time().UTC().Format(time.RFC3339)
 }
 
 // Is tells whether a peer id is a member, or was one until LeaveGrace ago. It
@@ -171,6 +203,21 @@ func (m *Members) MayJoin(id string) bool {
 	return ok && end > state.MillisOf(m.opts.Now())
 }
 
+// WhyNot says, for the log of this node, why a peer id may neither speak nor join here.
+func (m *Members) WhyNot(id string) string {
+	g := m.gate.Load()
+	if end, known := g.tickets[id]; known {
+		return expired(end)
+	}
+	if why := g.spent[id]; why != "" {
+		return why
+	}
+	if _, left := g.leaving[id]; left {
+		return "a member that was removed"
+	}
+	return "neither a member nor the secret of this cluster or one of its open tickets: a wrong secret, an old ticket, one of another cluster, or a stranger"
+}
+
 // Nodes returns the members that the gate knows, by id.
 func (m *Members) Nodes() []state.Node {
 	g := m.gate.Load()
@@ -200,6 +247,8 @@ const maxTicketAddrs = 8
 type Ticket struct {
 	Secret []byte   `json:"s"`
 	Addrs  []string `json:"a"` // cluster multiaddrs with /p2p/
+	// Expires is when it ends by the clock of who made it; 0: it does not tell.
+	Expires state.Millis `json:"e,omitempty"`
 }
 
 func (t Ticket) String() string {
@@ -221,6 +270,11 @@ func ParseTicket(text string) (t Ticket, ok bool) {
 		return t, false
 	}
 	return t, len(t.Secret) >= 16 && len(t.Addrs) > 0
+}
+
+// LooksLikeTicket tells whether text begins as tickets do, whatever else it is.
+func LooksLikeTicket(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(text), ticketPrefix)
 }
 
 // CreateTicket makes a ticket that admits one node until ttl is over.
@@ -245,8 +299,10 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	}
 	t.Addrs = t.Addrs[:min(len(t.Addrs), maxTicketAddrs)]
 	now := m.opts.Now()
-	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Ticket: state.Ticket{
-		ID: state.NodeID(id), Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(ttl)),
+	t.Expires = state.MillisOf(now.Add(ttl))
+	expired, _, _ := m.opts.Agreed() // 0 while nobody knows
+	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Expired: expired, Ticket: state.Ticket{
+		ID: state.NodeID(id), Created: state.MillisOf(now), Expires: t.Expires,
 	}})
 	if err != nil {
 		return "", fmt.Errorf("create ticket: %w", err)

@@ -16,9 +16,10 @@ import (
 // world is membership as node "a" sees it, over the real state machine.
 type world struct {
 	*Members
-	state *clustertest.State
-	now   time.Time
-	loads map[state.NodeID]Load
+	state  *clustertest.State
+	now    time.Time
+	agreed state.Millis // 0: nobody knows
+	loads  map[state.NodeID]Load
 }
 
 // consensus is the state with what only Raft knows.
@@ -47,6 +48,7 @@ func newWorld(t *testing.T, ids ...state.NodeID) *world {
 		Self: nodes[0], State: consensus{w.state}, Gossip: w, Secret: []byte("the secret of the cluster"),
 		JoinID: func(secret []byte) (string, error) { return "join:" + string(secret), nil },
 		Now:    func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
+		Agreed: func() (early, late state.Millis, ok bool) { return w.agreed, w.agreed, w.agreed > 0 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +144,7 @@ func TestATicketAdmitsUntilItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket, ok := ParseTicket(text + "\n")
-	if !ok || len(ticket.Addrs) != 2 || !strings.HasSuffix(ticket.Addrs[0], "/p2p/a") {
+	if !ok || ticket.Expires != state.MillisOf(w.now.Add(time.Hour)) || len(ticket.Addrs) != 2 || !strings.HasSuffix(ticket.Addrs[0], "/p2p/a") {
 		t.Fatalf("ticket %q: %+v", text, ticket)
 	}
 	id := "join:" + string(ticket.Secret)
@@ -159,6 +161,87 @@ func TestATicketAdmitsUntilItEnds(t *testing.T) {
 			t.Errorf("ttl %v: %v", ttl, err)
 		}
 	}
+}
+
+// Whoever is refused is not told why. The log of the node is, as far as it knows.
+func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	ids := map[string]string{}
+	for i, name := range []string{"used", "old", "swept"} {
+		ttl := time.Duration(i+1) * time.Minute
+		if name == "used" {
+			ttl = time.Hour
+		}
+		text, err := w.CreateTicket(t.Context(), ttl, func(b []byte) { copy(b, strings.Repeat(name, len(b))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket, _ := ParseTicket(text)
+		ids[name] = "join:" + string(ticket.Secret)
+	}
+	w.refresh(t)
+	node := clustertest.Members("d")[0]
+	w.state.Apply(t, &state.JoinNode{Node: node, Ticket: state.NodeID(ids["used"]), At: state.MillisOf(w.now)})
+	if err := w.Remove(t.Context(), "c", false); err != nil {
+		t.Fatal(err)
+	}
+	w.refresh(t)
+	w.now = w.now.Add(4 * time.Minute)
+	check := func() {
+		t.Helper()
+		for id, want := range map[string]string{
+			ids["used"]: "was used", ids["old"]: "expired at 1970-01-01T00:18:40Z", ids["swept"]: "expired at 1970-01-01T00:19:40Z",
+			"c": "was removed", "join:a guess": "wrong secret",
+		} {
+			if got := w.WhyNot(id); !strings.Contains(got, want) {
+				t.Errorf("%.12s: %q, want %q", id, got, want)
+			}
+		}
+	}
+	check()
+	w.agreed = state.MillisOf(w.now)
+	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("x", len(b))) }) // sweeps the expired ones
+	if err != nil || text == "" {
+		t.Fatal(err)
+	}
+	w.gate.Load().leaving["c"] = w.now.Add(LeaveGrace) // its grace begins anew
+	w.refresh(t)
+	check()
+}
+
+// A ticket that is good by most clocks is not removed through a node whose clock is ahead,
+// nor while nobody knows what most say.
+func TestOneWrongClockEndsNoTicket(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	n := 0
+	create := func(agreed time.Time) {
+		t.Helper()
+		n++
+		if w.agreed = 0; !agreed.IsZero() {
+			w.agreed = state.MillisOf(agreed)
+		}
+		if _, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat(string(rune('a'+n)), len(b))) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(what string, want int) {
+		t.Helper()
+		view, release := w.state.LocalView()
+		defer release()
+		tickets, err := view.Tickets()
+		if err != nil || len(tickets) != want {
+			t.Errorf("%s: %d tickets, %v, want %d", what, len(tickets), err, want)
+		}
+	}
+	begin := w.now
+	create(begin)
+	w.now = begin.Add(365 * 24 * time.Hour)
+	create(begin.Add(time.Hour - time.Millisecond))
+	left("through a clock that is a year ahead", 2)
+	create(time.Time{})
+	left("while nobody knows the time", 3)
+	create(begin.Add(time.Hour))
+	left("by most clocks", 3)
 }
 
 // dialled is one end of a pipe whose other end proved an identity.
@@ -258,6 +341,39 @@ func TestStatusShowsEveryMember(t *testing.T) {
 	}
 	if want := "a voter alive 0.0.0,b voter down 9,c nonvoter suspect 0.0.0"; strings.Join(got, ",") != want {
 		t.Errorf("peers %v, want %s", got, want)
+	}
+}
+
+// Copies on members that are away, or are members no more, do not count as such.
+func TestCopiesOfAMemberThatIsAwayAreMissed(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	hold(t, w, "a", "b", "c")
+	missed := func() uint64 {
+		t.Helper()
+		s, err := w.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.UnderReplicated
+	}
+	if n := missed(); n != 0 {
+		t.Errorf("%d roots are short of holders while everybody is there", n)
+	}
+	w.loads["c"] = Load{State: "suspect", Away: true}
+	if n := missed(); n != 1 {
+		t.Errorf("%d roots are short of holders while c is away, want 1", n)
+	}
+	w.loads["a"] = Load{State: "down", Away: true} // who answers is there, whatever is heard of it
+	w.loads["c"] = Load{State: "alive"}
+	if n := missed(); n != 0 {
+		t.Errorf("%d roots are short of holders after c is back", n)
+	}
+	w.state.Apply(t, &state.JoinNode{Node: clustertest.Members("d")[0]})
+	if err := w.Remove(t.Context(), "c", true); err != nil {
+		t.Fatal(err)
+	}
+	if n := missed(); n != 1 {
+		t.Errorf("%d roots are short of holders after c was removed, want 1", n)
 	}
 }
 

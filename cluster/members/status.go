@@ -17,7 +17,7 @@ type Status struct {
 	Node      state.Node
 	Peers     []Peer
 	Pins      map[state.Status]uint64
-	// UnderReplicated counts pinned roots with fewer holders than they should have.
+	// UnderReplicated is what Members.UnderReplicated tells.
 	UnderReplicated uint64
 }
 
@@ -44,8 +44,11 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	}
 	s.Node = m.opts.Self // what is true, whatever the state still says
 	var err error
-	if s.Pins, s.UnderReplicated, err = view.Totals(); err != nil {
+	if s.Pins, _, err = view.Totals(); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
+	}
+	if s.UnderReplicated, err = m.UnderReplicated(view); err != nil {
+		return Status{}, err
 	}
 	quarantine, err := quarantined(view)
 	if err != nil {
@@ -74,6 +77,27 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return s, nil
+}
+
+// UnderReplicated counts the pinned roots with fewer holders than they should have, as
+// this node sees it now: who is no member any more, or is away, holds nothing. It is 0 when
+// repair has placed everything again. Of very many roots on such nodes it may be too
+// high, see state.View.ShortWithout.
+func (m *Members) UnderReplicated(view state.View) (uint64, error) {
+	n, err := view.ShortWithout(func(id state.NodeID) bool {
+		if id == m.opts.Self.ID {
+			return true
+		}
+		if _, err := view.Node(id); err != nil {
+			return false
+		}
+		load, _ := m.opts.Gossip.Load(id)
+		return !load.Away
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count roots short of holders: %w", err)
+	}
+	return n, nil
 }
 
 // quarantined returns why members are in quarantine.

@@ -40,3 +40,13 @@ func (l *liveness) downSince(id state.NodeID) (since time.Time, down bool) {
 	}
 	return since, down
 }
+
+// agreed is what is certain of the time while most clocks are right: ok is false while too
+// few members are heard, and before this node gossips. See gossip.Table.Agreed.
+func (n *Node) agreed() (early, late state.Millis, ok bool) {
+	table := n.heard.Load()
+	if table == nil {
+		return 0, 0, false
+	}
+	return table.Agreed()
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,34 @@ type folder struct {
 
 func (f folder) file(name ...string) string {
 	return filepath.Join(append([]string{f.path}, name...)...)
+}
+
+// narrow takes from other users of this machine what they may read of the node's own files
+// and folders: one that was copied here, put back from a backup or made beforehand may
+// let them, and the folder above too. Where that cannot be, it is said and no reason not
+// to start. Settings are the operator's file, and a secret that is linked to here is
+// somebody else's.
+func (f folder) narrow(log *slog.Logger) {
+	for _, name := range []string{
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, notesFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+	} {
+		path := f.file(name)
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink != 0 && !isFolder(path) {
+			continue
+		}
+		switch narrowed, err := durable.Narrow(path); {
+		case err != nil:
+			log.Warn("others can read what is this node's alone, and that cannot be changed", "path", path, "err", err)
+		case narrowed:
+			log.Warn("what is this node's alone was open to others, and is not any more", "path", path)
+		}
+	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // needs returns an error when a file that a member cannot be without is not there;
@@ -117,7 +146,7 @@ func joinSecret(c config.Cluster) ([]byte, error) {
 		return nil, err
 	}
 	if text == "" {
-		return nil, errors.New("joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`")
+		return nil, fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
 	}
 	return parseSecret(text)
 }

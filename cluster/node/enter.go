@@ -21,11 +21,18 @@ const (
 	JoinTimeout = 60 * time.Second
 	joinRetry   = time.Second // between two rounds over all addresses
 	joinDial    = 20 * time.Second
-	// joinRefusals is after how many rounds in which every member cut the
-	// joiner it is believed that the secret is wrong. A member that is only
-	// starting cuts joiners too.
+	// joinRefusals is after how many rounds, one after the other, in which members cut
+	// the joiner it is believed that the secret is wrong. A member that is only
+	// starting cuts joiners too. Who was not reached tells nothing: a ticket
+	// names addresses that only its own machine reaches.
 	joinRefusals = 5
+	joinTold     = 10              // rounds from one line of the log to the next
+	clockMargin  = 5 * time.Minute // that clocks may differ
 )
+
+// ErrNoWayIn is what Open ends in when the settings name places to join at by which
+// nobody can: what is neither a ticket nor an address, or an address without a secret.
+var ErrNoWayIn = errors.New("no way to join")
 
 // enter returns the cluster secret and what the node knows of its cluster. In a
 // new folder, and in that of a removed node, it founds one, or joins the one that
@@ -123,7 +130,8 @@ func (n *Node) secretFits() error {
 
 // join asks the members that the settings name, one after the other and again,
 // until one admits this node. A refusal that says why ends it, and so do
-// joinRefusals rounds of being cut, and no address of a cluster host.
+// joinRefusals rounds in which whoever was reached cut it, and no address of a
+// cluster host.
 //
 // own is the cluster secret that lies in the folder, or nil. A node that has one may
 // have been admitted already, by a ticket that is spent: it went down before it wrote
@@ -133,59 +141,128 @@ func (n *Node) join(ctx context.Context, own []byte) ([]byte, *seed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	n.tellExpired(ctx, targets)
 	asked := ctx // ends when the node is to end
 	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
 	defer cancel()
 	retry := time.NewTicker(joinRetry)
 	defer retry.Stop()
-	for refusals := 0; ; {
-		var failed []error
-		cut, wrong := 0, 0
-		for _, t := range targets {
-			joined, err := n.joinAt(ctx, t, own)
-			if asked.Err() != nil && err != nil {
-				return nil, nil, fmt.Errorf("join: %w", asked.Err())
-			}
-			if err == nil {
-				return joined.Secret, newSeed(joined.ClusterID, joined.Members), nil
-			}
-			var refused *state.Error
-			if errors.As(err, &refused) && refused.Code != state.CodeUnavailable {
-				return nil, nil, fmt.Errorf("join at %s: %w", t.addr, err)
-			}
-			if errors.Is(err, peer.ErrJoinRefused) {
-				cut++
-			}
-			if errors.Is(err, peer.ErrNoJoin) {
-				wrong++
-			}
-			failed = append(failed, fmt.Errorf("join at %s: %w", t.addr, err))
+	refusals := 0
+	for rounds := 0; ; rounds++ {
+		r, joined, err := n.joinRound(ctx, asked, targets, own)
+		if err != nil {
+			return nil, nil, err
 		}
-		if wrong == len(targets) {
-			return nil, nil, errors.Join(failed...)
+		if joined != nil {
+			return joined.Secret, newSeed(joined.ClusterID, joined.Members), nil
 		}
-		if refusals++; cut < len(targets) {
+		failed := errors.Join(r.failed...)
+		if r.wrong == len(targets) {
+			return nil, nil, failed
+		}
+		if refusals++; r.cut == 0 || r.known > 0 {
 			refusals = 0
 		}
 		if refusals == joinRefusals {
-			return nil, nil, fmt.Errorf("the cluster does not admit this node: the secret is wrong, or the ticket is spent or expired: %w", errors.Join(failed...))
+			return nil, nil, fmt.Errorf("the cluster does not admit this node: %s: %w", n.whyCut(targets), failed)
 		}
-		n.logger.WarnContext(ctx, "not joined yet, trying again", "err", errors.Join(failed...))
+		if rounds%joinTold == 0 {
+			why := "no member was reached: is the address right, and does a member run there?"
+			if r.cut > 0 {
+				why = n.whyCut(targets) + "; or the member is only starting"
+			}
+			n.logger.WarnContext(ctx, "not joined yet, trying again", "check", why, "err", failed)
+		}
 		select {
 		case <-ctx.Done():
 			if asked.Err() != nil {
 				return nil, nil, fmt.Errorf("join: %w", asked.Err())
 			}
-			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", errors.Join(failed...))
+			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", failed)
 		case <-retry.C:
 		}
 	}
 }
 
+// round is what came of asking at every address once.
+type round struct {
+	failed []error
+	cut    int // addresses where a member cut the joiner
+	known  int // where one accepted the secret, and could not admit the joiner now
+	wrong  int // addresses that are of no cluster host
+}
+
+// joinRound asks at every address until one admits this node. An error ends joining.
+func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byte) (r round, joined *members.Joined, err error) {
+	for _, t := range targets {
+		joined, err := n.joinAt(ctx, t, own)
+		if err == nil {
+			return r, &joined, nil
+		}
+		if asked.Err() != nil {
+			return r, nil, fmt.Errorf("join: %w", asked.Err())
+		}
+		var refused *state.Error
+		if errors.As(err, &refused) && refused.Code != state.CodeUnavailable {
+			return r, nil, fmt.Errorf("join at %s: %w", t.addr, err)
+		}
+		switch {
+		case refused != nil:
+			r.known++
+		case errors.Is(err, peer.ErrJoinRefused):
+			r.cut++
+		case errors.Is(err, peer.ErrNoJoin):
+			r.wrong++
+		}
+		r.failed = append(r.failed, fmt.Errorf("join at %s: %w", t.addr, err))
+	}
+	return r, nil, nil
+}
+
+// tellExpired says of tickets that have expired by this clock that they have. They are
+// tried all the same: it is the clocks of the members that count.
+func (n *Node) tellExpired(ctx context.Context, targets []target) {
+	for i, t := range targets {
+		if i > 0 && t.expires == targets[i-1].expires {
+			continue // the same ticket at another address
+		}
+		if t.expires > 0 && n.opts.Now().Sub(t.expires.Time()) > clockMargin {
+			n.logger.WarnContext(ctx, "the ticket has expired by the clock of this machine: make a new one with `holdfast token`", "expired", t.expires.Time())
+		}
+	}
+}
+
+// whyCut says what to look at when members cut the joiner. They do not say why.
+func (n *Node) whyCut(targets []target) string {
+	var tickets, secrets bool
+	var ended state.Millis
+	for _, t := range targets {
+		tickets = tickets || t.ticket
+		secrets = secrets || !t.ticket
+		if t.expires > 0 && t.expires <= state.MillisOf(n.opts.Now()) {
+			ended = max(ended, t.expires)
+		}
+	}
+	var why []string
+	if tickets {
+		text := "the ticket may have been used, have expired, or be of another cluster"
+		if ended > 0 {
+			text = "the ticket has expired at " + ended.Time().Format(time.RFC3339)
+		}
+		why = append(why, text+" (a ticket admits one node: make a new one with `holdfast token`)")
+	}
+	if secrets {
+		why = append(why, "the secret may be wrong, or that of another cluster (it is in the file cluster.secret of every member)")
+	}
+	return strings.Join(why, ", and ") + "; the log of the member says which"
+}
+
 // target is one address to join at and the secret to show there.
 type target struct {
-	addr   string
-	secret []byte
+	addr    string
+	secret  []byte
+	ticket  bool         // the secret is that of a ticket
+	expires state.Millis // of the ticket; 0: it does not tell
 }
 
 func (n *Node) joinTargets() ([]target, error) {
@@ -193,18 +270,21 @@ func (n *Node) joinTargets() ([]target, error) {
 	for _, where := range n.opts.Config.Cluster.Join {
 		if ticket, ok := members.ParseTicket(where); ok {
 			for _, addr := range ticket.Addrs {
-				targets = append(targets, target{addr, ticket.Secret})
+				targets = append(targets, target{addr: addr, secret: ticket.Secret, ticket: true, expires: ticket.Expires})
 			}
 			continue
 		}
+		if members.LooksLikeTicket(where) {
+			return nil, fmt.Errorf("%w: the ticket of --join is not whole: copy all of what `holdfast token` printed", ErrNoWayIn)
+		}
 		if !strings.HasPrefix(where, "/") {
-			return nil, errors.New("--join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID")
+			return nil, fmt.Errorf("%w: --join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID", ErrNoWayIn)
 		}
 		secret, err := joinSecret(n.opts.Config.Cluster)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, target{where, secret})
+		targets = append(targets, target{addr: where, secret: secret})
 	}
 	return targets, nil
 }

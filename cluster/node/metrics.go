@@ -32,11 +32,12 @@ func (n *Node) registerMetrics() error {
 		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "holdfast", Name: "pins", Help: "Pins of the whole cluster by status, as this node has applied it.",
 			ConstLabels: prometheus.Labels{"status": s.String()},
-		}, func() float64 { return n.total(func(pins map[state.Status]uint64, _ uint64) uint64 { return pins[s] }) }))
+		}, func() float64 { return n.total(s) }))
 	}
 	collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "holdfast", Name: "roots_under_replicated", Help: "Pinned roots with fewer holders than they should have.",
-	}, func() float64 { return n.total(func(_ map[state.Status]uint64, short uint64) uint64 { return short }) }))
+		Namespace: "holdfast", Name: "roots_under_replicated",
+		Help: "Pinned roots with fewer holders than they should have, as this node sees it now: members that are away hold nothing.",
+	}, n.underReplicated))
 	collectors = append(collectors, n.hashCollectors()...)
 	for _, c := range collectors {
 		if err := n.opts.Registerer.Register(c); err != nil {
@@ -71,13 +72,24 @@ func (n *Node) hashCollectors() []prometheus.Collector {
 	}
 }
 
-// total picks one of the cluster's totals; 0 when they cannot be read.
-func (n *Node) total(pick func(pins map[state.Status]uint64, short uint64) uint64) float64 {
+// total is the number of pins with a status; 0 when it cannot be read.
+func (n *Node) total(s state.Status) float64 {
 	view, release := n.consensus.LocalView()
 	defer release()
-	pins, short, err := view.Totals()
+	pins, _, err := view.Totals()
 	if err != nil {
 		return 0
 	}
-	return float64(pick(pins, short))
+	return float64(pins[s])
+}
+
+// underReplicated is what status says; 0 when it cannot be read.
+func (n *Node) underReplicated() float64 {
+	view, release := n.consensus.LocalView()
+	defer release()
+	short, err := n.members.UnderReplicated(view)
+	if err != nil {
+		return 0
+	}
+	return float64(short)
 }

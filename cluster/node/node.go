@@ -105,7 +105,7 @@ type Node struct {
 	founder  *state.InitCluster // what to propose while the cluster has no state
 	gossip   *gossip.Gossip
 	alive    *liveness
-	heard    atomic.Pointer[gossip.Table] // of gossip, for Raft, which runs before it is there
+	heard    atomic.Pointer[gossip.Table] // of gossip, for what is there before it is
 	tracker  *tracker.Tracker
 	scrubber *integrity.Scrubber
 	settler  *tracker.Settler
@@ -203,6 +203,7 @@ func (n *Node) openFolder() error {
 		return fmt.Errorf("data folder %s: %w", n.folder.path, err)
 	}
 	n.closers = append(n.closers, lock)
+	n.folder.narrow(n.logger)
 	return nil
 }
 
@@ -267,6 +268,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Routing:             c.Routing,
 		Members:             gate.member,
 		Joiners:             gate.joiner,
+		Refused:             gate.whyNot,
 		Blocks:              n.blocks.Blockstore(),
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
@@ -364,7 +366,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	}
 	n.members, err = members.New(members.Options{
 		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
-		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Logger: n.logger,
+		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	if err != nil {
 		return err
@@ -389,11 +391,11 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if n.opts.PinState != nil {
 		pinState = n.opts.PinState(pinState)
 	}
-	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Logger: n.logger})
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
-		Agreed: n.gossip.Table().Agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+		Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	readable := &files{buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
 	n.content = content.New(content.Options{
@@ -412,7 +414,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.objects = objects.New(objects.Options{
 		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: readable,
 		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
-		Now: n.opts.Now, Agreed: n.gossip.Table().Agreed, Logger: n.logger,
+		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	return n.registerMetrics()
 }

@@ -45,11 +45,23 @@ func (g *gate) joiner(id string) bool {
 	return m != nil && m.MayJoin(id)
 }
 
+// whyNot says nothing until the gate is open: then everybody is refused.
+func (g *gate) whyNot(id string) string {
+	m := g.members.Load()
+	if m == nil {
+		return ""
+	}
+	return m.WhyNot(id)
+}
+
 // Load implements members.Gossip.
 func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	s, liveness, ok := n.gossip.Table().Get(id)
+	// Who was never heard of is thought to come until that took too long.
+	silent := liveness == gossip.Down || liveness == gossip.Suspect && ok
 	return members.Load{
 		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
+		Away: silent && id != n.self.ID && !n.peer.Connected(string(id)),
 	}, ok
 }
 

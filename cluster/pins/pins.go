@@ -43,11 +43,15 @@ type Nodes interface {
 
 // Options are what Pins is made of. State and Nodes are required.
 type Options struct {
-	State  State
-	Nodes  Nodes
-	Live   Live                   // nil: what is in the state is all that is told
-	Watch  *state.Watch           // tells Run of changes; nil: who waits looks now and then
-	Now    func() time.Time       // nil: time.Now
+	State State
+	Nodes Nodes
+	Live  Live             // nil: what is in the state is all that is told
+	Watch *state.Watch     // tells Run of changes; nil: who waits looks now and then
+	Now   func() time.Time // nil: time.Now
+	// Agreed are a time that the clocks of most members have reached, by which requests are
+	// forgotten that are made once, and one that they have not passed, since when they are
+	// remembered; ok is false while nobody knows, and both are 0. nil: Now.
+	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none
 }
@@ -59,6 +63,8 @@ type Pins struct {
 	now   func() time.Time
 	newID func() state.RequestID
 	log   *slog.Logger
+	// agreed is that of the options.
+	agreed func() (early, late state.Millis, ok bool)
 
 	live    Live         // nil: none
 	watch   *state.Watch // nil: none
@@ -69,11 +75,17 @@ type Pins struct {
 // New returns the use cases of pins.
 func New(o Options) *Pins {
 	p := &Pins{
-		state: o.State, nodes: o.Nodes, now: o.Now, newID: o.NewID, log: o.Logger,
+		state: o.State, nodes: o.Nodes, now: o.Now, agreed: o.Agreed, newID: o.NewID, log: o.Logger,
 		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans()),
 	}
 	if p.now == nil {
 		p.now = time.Now
+	}
+	if p.agreed == nil {
+		p.agreed = func() (early, late state.Millis, ok bool) {
+			now := state.MillisOf(p.now())
+			return now, now, true
+		}
 	}
 	if p.newID == nil {
 		p.newID = func() state.RequestID { return state.RequestID(uuid.NewString()) }
@@ -140,7 +152,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		}
 		// The same id every time: should an attempt have been committed after
 		// all, the next one finds its pin and changes nothing.
-		result, err := p.state.Propose(ctx, asked(ctx, cmd))
+		result, err := p.state.Propose(ctx, p.asked(ctx, cmd))
 		switch {
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
@@ -339,7 +351,7 @@ func Once(ctx context.Context, name state.Hash) context.Context {
 }
 
 // asked is cmd as whoever asks for it may have it made.
-func asked(ctx context.Context, cmd state.Command) state.Command {
+func (p *Pins) asked(ctx context.Context, cmd state.Command) state.Command {
 	_, creates := cmd.(*state.CreatePin)
 	switch by := ctx.Value(byKey{}).(type) {
 	case state.KeyID:
@@ -350,7 +362,8 @@ func asked(ctx context.Context, cmd state.Command) state.Command {
 		cmd = &state.BySession{Session: by, Change: cmd}
 	}
 	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
-		cmd = &state.CreateOnce{Key: name, Change: cmd}
+		by, at, _ := p.agreed() // 0 while nobody knows
+		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at}
 	}
 	return cmd
 }
@@ -449,7 +462,7 @@ func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.Req
 	if !validID(id) {
 		return notFound()
 	}
-	_, err := p.state.Propose(ctx, asked(ctx, &state.DeletePin{Account: account, ID: id}))
+	_, err := p.state.Propose(ctx, p.asked(ctx, &state.DeletePin{Account: account, ID: id}))
 	if errors.Is(err, state.ErrNotFound) {
 		return notFound()
 	}

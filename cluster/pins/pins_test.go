@@ -508,6 +508,21 @@ func TestDelegates(t *testing.T) {
 			return len(got) == MaxDelegates && strings.HasSuffix(got[0], "/n1") && strings.HasSuffix(got[1], "/n2") && strings.HasSuffix(got[2], "/n3") &&
 				len(slices.Compact(slices.Sorted(slices.Values(got)))) == MaxDelegates
 		}},
+		{"what clients elsewhere can dial, the farthest first", []state.Node{
+			node("n1", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/10.0.0.1/tcp/1/p2p/n1", "/ip4/203.0.113.1/tcp/1/p2p/n1", "/ip6/::1/tcp/1/p2p/n1"),
+			node("n2", "/ip6/fe80::1/tcp/1/p2p/n2", "/ip6/fd00::1/tcp/1/p2p/n2", "/ip6zone/eth0/ip6/fe80::2/tcp/1/p2p/n2", "/ip6/2001:db8::1/udp/1/quic-v1/p2p/n2"),
+			node("n3", "/ip4/0.0.0.0/tcp/1/p2p/n3", "/ip4/169.254.0.1/tcp/1/p2p/n3", "/ip4/100.64.0.1/tcp/1/p2p/n3", "/dns4/example.org/tcp/1/p2p/n3"),
+		}, func(got []string) bool {
+			return slices.Equal(got, []string{
+				"/ip4/203.0.113.1/tcp/1/p2p/n1", "/ip6/2001:db8::1/udp/1/quic-v1/p2p/n2", "/dns4/example.org/tcp/1/p2p/n3",
+				"/ip4/10.0.0.1/tcp/1/p2p/n1", "/ip6/fd00::1/tcp/1/p2p/n2", "/ip4/100.64.0.1/tcp/1/p2p/n3",
+			})
+		}},
+		{"loopback where a node has nothing else, after all others", []state.Node{
+			node("n1", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/127.0.0.1/udp/1/quic-v1/p2p/n1"), node("n2", "/ip4/127.0.0.1/tcp/2/p2p/n2", "/ip4/10.0.0.2/tcp/2/p2p/n2"),
+		}, func(got []string) bool {
+			return slices.Equal(got, []string{"/ip4/10.0.0.2/tcp/2/p2p/n2", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/127.0.0.1/udp/1/quic-v1/p2p/n1"})
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, clustertest.Setup{Nodes: tc.nodes})
@@ -663,5 +678,42 @@ func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
 				t.Errorf("List: %v, want %v", err, tc.want)
 			}
 		})
+	}
+}
+
+// A request that is made once is remembered for a day by most clocks: a node whose clock
+// is a year ahead makes no second pin of it, nor does one that nobody told the time.
+func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	begin := state.MillisOf(w.now())
+	agreed, known := begin, true
+	ahead := New(Options{
+		State: w.state, Nodes: w.load, Now: func() time.Time { return w.now().Add(365 * 24 * time.Hour) },
+		Agreed: func() (early, late state.Millis, ok bool) {
+			if !known {
+				return 0, 0, false
+			}
+			return agreed, agreed, true
+		},
+	})
+	ctx := Once(t.Context(), state.Hash{1})
+	create := func(p *Pins) state.RequestID {
+		t.Helper()
+		r, err := p.Create(ctx, alice, Request{CID: v0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	first := create(w.Pins)
+	if create(ahead) != first {
+		t.Error("a clock that is ahead made a second pin")
+	}
+	agreed, known = begin+state.OnceFor, false
+	if create(ahead) != first {
+		t.Error("a second pin was made while nobody knew the time")
+	}
+	if known = true; create(ahead) == first {
+		t.Error("remembered for more than a day")
 	}
 }

@@ -24,7 +24,7 @@ type Record struct {
 	state.Pin
 	// Delegates are multiaddrs of the nodes that were told to keep the content,
 	// each ending in /p2p/ and a peer id: at least one, at most MaxDelegates,
-	// none twice.
+	// none twice, those first that can be dialled from farthest away.
 	Delegates []string
 	// Info tells a client more, by the Info keys; nil when there is nothing.
 	Info map[string]string
@@ -188,40 +188,6 @@ func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 	}
 	d.addresses[id] = addrs
 	return addrs, nil
-}
-
-// public returns a member's public addresses. One that announces none is still
-// named by its peer id, which routing can resolve.
-func public(n *state.Node) []string {
-	if len(n.Addrs) > 0 {
-		return n.Addrs
-	}
-	return []string{"/p2p/" + string(n.ID)}
-}
-
-// interleave takes the first of each list, then the second of each, up to
-// MaxDelegates, none twice. It never returns nil.
-func interleave(lists [][]string) []string {
-	all := make([]string, 0, MaxDelegates)
-	seen := make(map[string]struct{}, MaxDelegates)
-	for i := 0; len(all) < MaxDelegates; i++ {
-		more := false
-		for _, list := range lists {
-			if i >= len(list) {
-				continue
-			}
-			more = true
-			if _, twice := seen[list[i]]; twice || len(all) == MaxDelegates {
-				continue
-			}
-			seen[list[i]] = struct{}{}
-			all = append(all, list[i])
-		}
-		if !more {
-			break
-		}
-	}
-	return all
 }
 
 // infoOf tells what is known of a pin that has not failed. root may be nil for

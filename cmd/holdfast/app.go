@@ -32,6 +32,7 @@ type app struct {
 
 	data    string // value of --data
 	started bool   // the call fits the program; what fails from here on is no wrong usage
+	misused error  // help was asked for about what is none of the commands
 }
 
 // usageError is a call that does not fit what the program can do.
@@ -51,6 +52,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.misused
+	}
 	if out.failed != nil && (err == nil || !a.started) { // --version and --help start nothing
 		a.say(a.stderr, "holdfast: write output: %s\n", oneLine(out.failed.Error()))
 		return exitFailure
@@ -155,6 +159,14 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
 	mustNotBeEmpty(root, "data")
 	root.SetHelpCommand(helpCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) { // before cobra looks at the arguments
+		if left := cmd.Flags().Args(); cmd.HasSubCommands() && len(left) > 0 {
+			a.misused = subcommand(cmd, left)
+			return
+		}
+		help(cmd, args)
+	})
 	root.AddCommand(
 		a.runCommand(), a.demoCommand(), a.versionCommand(),
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),

@@ -51,6 +51,10 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"get a -o", "-o"},
 		{"demo --data x", "--data"},
 		{"demo x", `"x"`},
+		{"fly --help", `"fly"`},
+		{"--help fly", `"fly"`},
+		{"gc -h", `"gc"`},
+		{"peers fly --help", `"fly"`},
 		{"help fly", `"fly"`},
 		{"help key fly", `"fly"`},
 		{"run x", `"x"`},
@@ -87,6 +91,42 @@ func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: something was written: %v", tc, err)
 		}
+	}
+}
+
+// What --join names is looked at by a node that is no member yet, and is wrong usage when
+// nobody can join by it.
+func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
+	for _, tc := range []struct{ where, names string }{
+		{"garbage", "ticket"},
+		{"holdfast1.e30", "not whole"},
+		{"/ip4/127.0.0.1/tcp/1/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9", "--secret-file"},
+	} {
+		got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--join", tc.where, "--routing", "off", "--log-level", "error",
+			"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 {
+			t.Errorf("--join %s: %+v, want code %d and one line with %q", tc.where, got, exitUsage, tc.names)
+		}
+	}
+}
+
+// A listener that this release does not have is told of, in the help and at the start.
+func TestListenersThatAreNotServedAreTold(t *testing.T) {
+	got := call(t, &fakeNode{}, "", "run", "--help")
+	for _, flag := range []string{"--console-listen", "--paid-listen", "--gateway-listen"} {
+		_, rest, _ := strings.Cut(got.out, flag)
+		line, _, _ := strings.Cut(rest, "\n")
+		if !strings.Contains(line, "not served by this release") {
+			t.Errorf("--help says %q of %s", line, flag)
+		}
+	}
+	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
+		"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	line, _, _ := strings.Cut(got.errOut, "\n")
+	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "setting=paid.listen") || strings.Contains(got.errOut, "console.listen") {
+		t.Errorf("started with --paid-listen: %s", got.errOut)
 	}
 }
 

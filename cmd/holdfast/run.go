@@ -46,7 +46,14 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 			for _, path := range exposed(dir, c, a.environ) {
 				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "a file with a secret can be read by others: chmod 600", "file", path)
 			}
-			return a.serveOn(cmd.Context(), c)
+			for _, s := range c.Unserved {
+				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "this setting changes nothing: what it is for is not in this release", "setting", s.Key, "from", s.Source)
+			}
+			err = a.serveOn(cmd.Context(), c)
+			if errors.Is(err, node.ErrNoWayIn) && cmd.Flags().Changed("join") {
+				return usagef("%v", err) // only a node that is no member yet looks at it
+			}
+			return err
 		},
 	}
 	cmd.Flags().SortFlags = false

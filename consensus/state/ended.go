@@ -57,9 +57,9 @@ func freeing(r Reader, a AccountID) (bool, error) {
 	return len(left) > 0, err
 }
 
-// noRoom is what an account is told that has no room for more: to try again while parts
-// are freed, for then it may have.
-func noRoom(r Reader, a AccountID, q *Quota) error {
+// noRoom is what an account is told that has no room, what says for what: to try again
+// while parts are freed, for then it may have.
+func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	soon, err := freeing(r, a)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func noRoom(r Reader, a AccountID, q *Quota) error {
 	if soon {
 		return Errorf(CodeLimited, "the account has no room until the parts of an upload that has ended are freed, try again")
 	}
-	return overQuota(q)
+	return overQuota(q, what)
 }
 
 // freed is how many parts the entry may free. Each costs about as much as a put.

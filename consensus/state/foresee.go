@@ -1,5 +1,7 @@
 package state
 
+import "fmt"
+
 // Incoming is the size of content that is still to come and whose root nobody knows.
 type Incoming struct {
 	Size uint64 // bytes of content
@@ -83,10 +85,32 @@ func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes u
 	if soon, err := freeing(r, a); err != nil || soon {
 		return err // there may be room when the body has come
 	}
-	return overQuota(q)
+	return overQuota(q, unfit(in.Size, 0))
 }
 
 // overQuota is the refusal of what an account has no room for.
-func overQuota(q *Quota) error {
-	return Errorf(CodeQuota, "%d of the %d bytes of the account's free storage are used, and it has no credits", q.Used(), q.Allowance)
+func overQuota(q *Quota, what string) error {
+	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
+}
+
+// unfit says that content of size bytes does not fit, or content of a size that is not to
+// be told, which is 0, and a record that weighs so much.
+func unfit(size, weight uint64) string {
+	what := "the content"
+	if size > 0 {
+		what += fmt.Sprintf(", %d bytes,", size)
+	}
+	if weight == 0 {
+		return what + " does not fit"
+	}
+	return fmt.Sprintf("%s and its metadata, %d bytes above those that are free, do not fit", what, weight)
+}
+
+// tellable is how large the content of a root is, 0 where that is not known or not for
+// everybody: what objects of private buckets alone name is their accounts' business.
+func tellable(root *Root) uint64 {
+	if root == nil || root.Status != Pinned || root.Private() {
+		return 0
+	}
+	return root.Size
 }

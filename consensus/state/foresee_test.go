@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -52,4 +53,41 @@ func TestOnlyWhatIsRefusedIsForeseen(t *testing.T) {
 			rt.Fatalf("%+v was foreseen to be refused, and got %v", p, err)
 		}
 	})
+}
+
+// A refusal says how large the content is where that is known and everybody may know.
+// The size of what objects of private buckets alone name is told to nobody else.
+func TestRefusalsSayHowLargeTheContentIs(t *testing.T) {
+	s := shelved(t, Unlimited)
+	s.must(create(alice, "a", contents[1]))
+	s.hold(rootOf(t, contents[1]))
+	s.must(s.putOf("private", "v1", contents[2]))
+	s.must(&SetQuota{Account: alice, Allowance: 5})
+	s.must(&SetQuota{Account: bob, Allowance: 5})
+	private := s.create(alice, "b", contents[2])
+	pinned := s.create(bob, "c", contents[1])
+	unknown := s.create(alice, "d", contents[3])
+	_, more := s.apply(heavyPin("e", contents[1], 7))
+	_, tags := s.apply(&SetObjectTags{
+		Account: bob, Bucket: s.b.Name, Born: s.b.Born, Key: "private", Tags: []Tag{{"t", strings.Repeat("\U0001F4CC", MaxTagValueRunes)}},
+	})
+	_, put := s.apply(s.putOf("more", "v2", contents[3]))
+	foreseen := s.view().RoomForObject(&s.b, "more", Incoming{Size: 11, Most: 12})
+	for _, tc := range []struct {
+		what string
+		err  error
+		want string
+	}{
+		{"a pin of what others pinned", pinned, "the content, 10 bytes, does not fit: "},
+		{"a pin of what is private", private, "the content does not fit: "},
+		{"a pin of what nobody knows", unknown, "the content does not fit: "},
+		{"a put", put, "the content, 9 bytes, does not fit: "},
+		{"a pin with metadata", more, "the content, 10 bytes, and its metadata, 7 bytes above those that are free, do not fit: "},
+		{"tags", tags, "metadata, 8 bytes above those that are free, does not fit: "},
+		{"a put before its body", foreseen, "the content, 11 bytes, does not fit: "},
+	} {
+		if !errors.Is(tc.err, ErrQuota) || !strings.HasPrefix(tc.err.Error(), tc.want) || !strings.Contains(tc.err.Error(), "of the 5 bytes of the account's free storage are used") {
+			t.Errorf("%s: %v, want %q", tc.what, tc.err, tc.want)
+		}
+	}
 }

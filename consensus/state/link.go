@@ -141,7 +141,7 @@ func (l *linking) afford(r Reader, dag uint64) error {
 		}
 	}
 	if more {
-		return noRoom(r, l.account, q)
+		return noRoom(r, l.account, q, unfit(l.size, l.comes))
 	}
 	return nil
 }

@@ -151,11 +151,21 @@ var ticketCount = metaKey("tickets")
 func ticketKey(id NodeID) key { return part(table(tableTicket), id) }
 
 // CreateTicket admits one joiner until Expires. Expired tickets are removed on
-// the way, by the creation time of the new one.
-type CreateTicket struct{ Ticket Ticket }
+// the way.
+type CreateTicket struct {
+	Ticket Ticket
+	// Expired is when a ticket has expired that may go: a time that most members agree
+	// on, since one node's clock ends no ticket of another's. 0: none may.
+	Expired Millis
+}
 
 // Code implements Command.
-func (v *CreateTicket) Code(c *codec.Coder) { v.Ticket.Code(c) }
+func (v *CreateTicket) Code(c *codec.Coder) {
+	v.Ticket.Code(c)
+	if c.More() {
+		codec.Int(c, &v.Expired)
+	}
+}
 
 func (v *CreateTicket) apply(tx Tx, e *entry) (Result, error) {
 	t := v.Ticket
@@ -170,7 +180,7 @@ func (v *CreateTicket) apply(tx Tx, e *entry) (Result, error) {
 		switch {
 		case err != nil:
 			return false, err
-		case old.Expires <= t.Created:
+		case old.Expires <= v.Expired:
 			expired = append(expired, old.ID)
 		case old.ID == t.ID:
 			open = true
@@ -211,7 +221,8 @@ func dropTicket(tx Tx, id NodeID) error {
 
 // JoinNode makes a node a member, and spends the ticket that let it in. With an
 // empty Ticket the joiner proved the cluster secret. Joining again is no change
-// but for the addresses.
+// but for the addresses. At is by the clock of the member that lets the node in, as when it
+// judged the ticket: one that has expired by it lets nobody in there, and stays.
 type JoinNode struct {
 	Node   Node
 	Ticket NodeID

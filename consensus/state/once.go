@@ -12,7 +12,7 @@ import (
 const (
 	// MaxOnce is how many of them an account has, the newest ones.
 	MaxOnce = 10_000
-	// OnceFor is how long they are remembered.
+	// OnceFor is how long they are remembered, by a time that most members agree on.
 	OnceFor Millis = 24 * 60 * 60 * 1000
 	// maxOnceForget is how many old ones one command forgets.
 	maxOnceForget = 8
@@ -25,6 +25,10 @@ const (
 type CreateOnce struct {
 	Key    Hash    // of what the client calls the request
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
+	// By is a time that most clocks have reached, by which what is too old is forgotten, and
+	// At one that most have not passed, since when the request is remembered: one node's
+	// clock has nothing forgotten. 0: they are not known, so nothing is too old.
+	By, At Millis
 }
 
 // Forms of the change. The numbers are stored: never renumber.
@@ -62,6 +66,10 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 		return
 	}
 	v.Change.Code(c)
+	if c.More() {
+		codec.Int(c, &v.By)
+		codec.Int(c, &v.At)
+	}
 	if _, err := v.create(); err != nil {
 		c.Fail(err.Error())
 	}
@@ -87,7 +95,11 @@ type once struct {
 	Pin     RequestID // as it was created
 	Created Millis    // of the pin
 	Asked   Hash      // of what was asked for
+	At      Millis    // since when it is remembered
 }
+
+// over tells whether a request is too old to be remembered by a time.
+func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
 // Code implements the record's form.
 func (v *once) Code(c *codec.Coder) {
@@ -95,6 +107,9 @@ func (v *once) Code(c *codec.Coder) {
 	codec.String(c, &v.Pin, MaxIDLen)
 	codec.Int(c, &v.Created)
 	codec.Fixed(c, v.Asked[:])
+	if c.More() {
+		codec.Int(c, &v.At)
+	}
 }
 
 func onceByName(a AccountID, name Hash) key {
@@ -138,7 +153,7 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if first != nil && pin.Created < first.Created+OnceFor {
+	if first != nil && !first.over(v.By) {
 		if first.Asked != asked {
 			return Result{}, Errorf(CodeExists, "a request of this name asked for another pin")
 		}
@@ -155,12 +170,12 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
-	return result, rememberOnce(tx, v.Key, asked, result.Pin)
+	return result, v.remember(tx, asked, result.Pin)
 }
 
-// rememberOnce notes a request, and forgets the oldest ones that are too old or
-// too many.
-func rememberOnce(tx Tx, name, asked Hash, pin *Pin) error {
+// remember notes a request, and forgets the oldest ones that are too old or too
+// many.
+func (v *CreateOnce) remember(tx Tx, asked Hash, pin *Pin) error {
 	a := pin.Account
 	n, err := counter(tx, onceCount(a))
 	if err != nil {
@@ -178,9 +193,17 @@ func rememberOnce(tx Tx, name, asked Hash, pin *Pin) error {
 			return false, fmt.Errorf("state: remembered request %x of %d bytes", k, len(value))
 		}
 		created := Millis(binary.BigEndian.Uint64(rest))
-		tooMany := n-uint64(len(drop)) >= MaxOnce
-		if !tooMany && created+OnceFor > pin.Created {
-			return false, nil
+		if n-uint64(len(drop)) < MaxOnce {
+			o, err := get[once](tx, onceByName(a, Hash(value)))
+			if err != nil {
+				return false, err
+			}
+			if o == nil {
+				return false, fmt.Errorf("state: remembered request %x is not on record", value)
+			}
+			if !o.over(v.By) {
+				return false, nil
+			}
 		}
 		drop = append(drop, old{Hash(value), created})
 		return len(drop) < maxOnceForget, nil
@@ -193,10 +216,14 @@ func rememberOnce(tx Tx, name, asked Hash, pin *Pin) error {
 			return err
 		}
 	}
-	if err := put(tx, onceByName(a, name), &once{Pin: pin.ID, Created: pin.Created, Asked: asked}); err != nil {
+	at := v.At
+	if at == 0 {
+		at = pin.Created
+	}
+	if err := put(tx, onceByName(a, v.Key), &once{Pin: pin.ID, Created: pin.Created, Asked: asked, At: at}); err != nil {
 		return err
 	}
-	if err := tx.Set(onceByTime(a).u64(uint64(pin.Created)), name[:]); err != nil {
+	if err := tx.Set(onceByTime(a).u64(uint64(pin.Created)), v.Key[:]); err != nil {
 		return err
 	}
 	return count(tx, onceCount(a), 1)

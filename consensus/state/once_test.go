@@ -12,7 +12,7 @@ func TestARepeatedRequestIsAnsweredAsTheFirstTime(t *testing.T) {
 	ask := func(name byte, id RequestID, content string, at Millis) *CreateOnce {
 		c := create(alice, id, content)
 		c.Pin.Created, c.Pin.Meta = at, map[string]string{"a": "b"}
-		return &CreateOnce{Key: Hash{name}, Change: c}
+		return &CreateOnce{Key: Hash{name}, Change: c, By: at, At: at}
 	}
 	first, err := m.apply(ask(1, "p1", contentA, 100))
 	if err != nil || first.Pin.ID != "p1" {
@@ -84,9 +84,49 @@ func TestRememberedRequestsAreBounded(t *testing.T) {
 		t.Errorf("%d remembered", n)
 	}
 	late := create(alice, "late", contentA)
-	late.Pin.Created = 1 << 40
-	m.must(&CreateOnce{Key: Hash{0xff, 0xff}, Change: late})
+	m.must(&CreateOnce{Key: Hash{0xff, 0xff}, Change: late, By: 1 << 40, At: 1 << 40})
 	if n := count(); n != MaxOnce-maxOnceForget+1 {
 		t.Errorf("%d remembered a day later", n)
 	}
+}
+
+// What is asked through a node whose clock is days ahead, or behind, is remembered for a
+// day by most clocks, and has nothing forgotten that is younger.
+func TestOneWrongClockForgetsNoRequest(t *testing.T) {
+	const now = 1 << 40
+	m := found(t)
+	ask := func(name byte, id RequestID, own, by, at Millis) (RequestID, error) {
+		c := create(alice, id, contentA)
+		c.Pin.Created = own
+		got, err := m.apply(&CreateOnce{Key: Hash{name}, Change: c, By: by, At: at})
+		if err != nil {
+			return "", err
+		}
+		return got.Pin.ID, nil
+	}
+	for _, tc := range []struct {
+		what        string
+		name        byte
+		id          RequestID
+		own, by, at Millis // the node's clock, and what most say
+		want        RequestID
+	}{
+		{"by a clock that is right", 1, "p1", now, now, now, "p1"},
+		{"by one that is behind", 2, "p2", 1, now + 1, now + 1, "p2"},
+		{"by one that is ahead", 3, "p3", now + 5*OnceFor, now + 2, now + 2, "p3"},
+		{"again, by one that is ahead", 1, "x", now + 5*OnceFor, now + 3, now + 3, "p1"},
+		{"again, from one that was behind", 2, "x", now + 4, now + 4, now + 4, "p2"},
+		{"again, while nobody knows", 1, "x", now + 5*OnceFor, 0, 0, "p1"},
+		{"another one, while nobody knows", 4, "p4", now + 5*OnceFor, 0, 0, "p4"},
+		{"just in time", 1, "x", now, now + OnceFor - 1, now + OnceFor - 1, "p1"},
+		{"a day later", 1, "p5", now, now + OnceFor, now + OnceFor, "p5"},
+		{"while one is silent and another behind", 5, "p7", 1, 1, now + OnceFor, "p7"},
+		{"once all are heard again", 5, "x", now + OnceFor, now + OnceFor, now + OnceFor, "p7"},
+		{"a day after it came by one that is ahead", 3, "p6", now, now + 2 + OnceFor, now + 2 + OnceFor, "p6"},
+	} {
+		if got, err := ask(tc.name, tc.id, tc.own, tc.by, tc.at); err != nil || got != tc.want {
+			t.Errorf("%s: %s, %v, want %s", tc.what, got, err, tc.want)
+		}
+	}
+	m.check()
 }

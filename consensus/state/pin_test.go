@@ -65,14 +65,14 @@ func TestRefusals(t *testing.T) {
 		{"stranger removed", &RemoveNode{ID: "n9"}, ErrNotFound},
 		{"joined by no ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "none", At: 1}, ErrUnauthorized},
 		{"joined by an expired ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "ticket", At: 200}, ErrUnauthorized},
-		{"ticket that is open", &CreateTicket{Ticket{ID: "ticket", Created: 50, Expires: 300}}, ErrExists},
-		{"ticket that never opens", &CreateTicket{Ticket{ID: "t2", Created: 5, Expires: 5}}, ErrInvalid},
+		{"ticket that is open", &CreateTicket{Ticket: Ticket{ID: "ticket", Created: 50, Expires: 300}}, ErrExists},
+		{"ticket that never opens", &CreateTicket{Ticket: Ticket{ID: "t2", Created: 5, Expires: 5}}, ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := found(t)
 			m.must(create(alice, "a", contentA))
 			m.must(&CreateKey{Key: APIKey{ID: "k", Account: alice, Scope: []string{ScopeRead}, Created: 1}})
-			m.must(&CreateTicket{Ticket{ID: "ticket", Created: 1, Expires: 100}})
+			m.must(&CreateTicket{Ticket: Ticket{ID: "ticket", Created: 1, Expires: 100}})
 			before := m.rows()
 			if _, err := m.apply(tc.cmd); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)

@@ -162,7 +162,7 @@ func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	}
 	costs.Bytes += p.weight()
 	if costs.Bytes > freed && q.exceeds(used+costs.Bytes) {
-		return noRoom(r, p.Account, q)
+		return noRoom(r, p.Account, q, unfit(tellable(root), p.weight()))
 	}
 	return nil
 }

@@ -43,17 +43,23 @@ func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 
 // CreateSession begins a session. Password is the hash of the account's password
 // hash that the sign-in was judged by: one that was changed meanwhile begins no
-// session. An account that has MaxSessions loses those that are over, and if that
-// is not enough the one that was not used for the longest.
+// session. Those of the account that are over go, and if that leaves MaxSessions the one
+// that was not used for the longest.
 type CreateSession struct {
 	Session  Session
 	Password Hash
+	// Over is when a session of the account is over that may go: a time that most members
+	// agree on, since one node's clock ends nobody's session. 0: none may.
+	Over Millis
 }
 
 // Code implements Command.
 func (v *CreateSession) Code(c *codec.Coder) {
 	v.Session.Code(c)
 	codec.Fixed(c, v.Password[:])
+	if c.More() {
+		codec.Int(c, &v.Over)
+	}
 }
 
 // PasswordProof is what CreateSession says of a password hash.
@@ -81,7 +87,7 @@ func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
 		}
 		return Result{}, Errorf(CodeExists, "a session with this id exists already")
 	}
-	if err := makeRoom(tx, s.Account, s.Created); err != nil {
+	if err := makeRoom(tx, s.Account, v.Over); err != nil {
 		return Result{}, err
 	}
 	if err := tx.Set(part(sessionsOf(s.Account), s.ID), nil); err != nil {
@@ -90,9 +96,9 @@ func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, sessionKey(s.ID), &s)
 }
 
-// makeRoom removes the sessions of an account that are over at a time, and one
+// makeRoom removes the sessions of an account that are over by a time, and one
 // more when MaxSessions are left.
-func makeRoom(tx Tx, account AccountID, now Millis) error {
+func makeRoom(tx Tx, account AccountID, by Millis) error {
 	all, err := sessionsIn(tx, account)
 	if err != nil {
 		return err
@@ -107,7 +113,7 @@ func makeRoom(tx Tx, account AccountID, now Millis) error {
 			return err
 		}
 		used = max(used, s.Created)
-		if s.Ended(used, now) {
+		if s.Ended(used, by) {
 			if err := removeSession(tx, s); err != nil {
 				return err
 			}

@@ -100,9 +100,41 @@ func TestSessionsOfAnAccountAreBounded(t *testing.T) {
 	if len(got) != MaxSessions || !slices.Contains(got, "s000") || slices.Contains(got, "s001") || !slices.Contains(got, "new") {
 		t.Errorf("%d sessions: %v", len(got), got)
 	}
-	m.must(session("late", 115)) // all that began at 10 and 11 and were not used are over
+	late := session("late", 115) // all that began at 10 and 11 and were not used are over
+	late.Over = 115
+	m.must(late)
 	if got := m.sessions(); !slices.Equal(got, []SessionID{"new", "late", "s000"}) {
 		t.Errorf("left: %v", got)
+	}
+}
+
+// A node whose clock is years ahead begins a session: others that are good by most clocks
+// go on, and all do while nobody knows what most say.
+func TestOneWrongClockEndsNoSession(t *testing.T) {
+	m := signedIn(t)
+	m.must(session("old", 10))
+	m.must(session("young", 60))
+	ahead := session("ahead", 1<<42)
+	m.must(ahead)
+	if got := m.sessions(); len(got) != 3 {
+		t.Errorf("left while nobody knows: %v", got)
+	}
+	for _, tc := range []struct {
+		id   SessionID
+		by   Millis
+		left []SessionID
+	}{
+		{"a", 109, []SessionID{"a", "ahead", "old", "young"}},
+		{"b", 110, []SessionID{"a", "ahead", "b", "young"}},
+		{"c", 160, []SessionID{"a", "ahead", "b", "c"}},
+	} {
+		s := session(tc.id, 1<<42)
+		s.Over = tc.by
+		m.must(s)
+		got := m.sessions()
+		if slices.Sort(got); !slices.Equal(got, tc.left) {
+			t.Errorf("left by %d: %v", tc.by, got)
+		}
 	}
 }
 

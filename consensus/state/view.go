@@ -218,7 +218,7 @@ func (v View) marked(t byte, limit int) ([]RootKey, error) {
 }
 
 // Totals counts the pins of all accounts by status, and the pinned roots that
-// are short of holders.
+// are short of holders on record, whether those are there or not.
 func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
 	pins = make(map[Status]uint64, 4)
 	for _, s := range Statuses() {

@@ -63,7 +63,7 @@ func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	if err != nil || q == nil || !q.exceeds(q.Used()+is-was) {
 		return err
 	}
-	return noRoom(r, a, q)
+	return noRoom(r, a, q, fmt.Sprintf("metadata, %d bytes above those that are free, does not fit", is))
 }
 
 // reweigh counts for an account that one of its records weighs is bytes and not was. A

@@ -122,6 +122,23 @@ func RemoveAll(path string) error {
 	return nil
 }
 
+// Narrow takes all rights to a file or folder from everybody but its owner, and tells
+// whether anybody else had some. Links are followed.
+func Narrow(path string) (narrowed bool, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, fmt.Errorf("durable: narrow: %w", err)
+	}
+	const others = 0o077
+	if info.Mode()&others == 0 {
+		return false, nil
+	}
+	if err := os.Chmod(path, info.Mode()&^others); err != nil {
+		return false, fmt.Errorf("durable: narrow: %w", err)
+	}
+	return true, nil
+}
+
 // MkdirAll creates dir and its missing parents and makes every new name
 // durable.
 func MkdirAll(dir string, perm fs.FileMode) error {

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,32 @@ func TestWriteFileReplacesWholeAndLeavesNothingElse(t *testing.T) {
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
 		t.Fatalf("folder holds %v, want the one file", names)
+	}
+}
+
+func TestNarrowLeavesTheOwnersRightsAlone(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		mode, want fs.FileMode
+	}{{0o644, 0o600}, {0o600, 0o600}, {0o755, 0o700}, {0o440, 0o400}, {0o602, 0o600}, {0o755 | fs.ModeSetgid, 0o700 | fs.ModeSetgid}} {
+		path := filepath.Join(dir, "f")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, tc.mode); err != nil {
+			t.Fatal(err)
+		}
+		narrowed, err := Narrow(path)
+		info, statErr := os.Stat(path)
+		if err := errors.Join(err, statErr); err != nil || narrowed != (tc.mode != tc.want) || info.Mode() != tc.want {
+			t.Errorf("%v: %v, told %t, %v", tc.mode, info.Mode(), narrowed, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Narrow(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing there: %v", err)
 	}
 }
 

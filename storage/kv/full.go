@@ -2,19 +2,31 @@ package kv
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fileSystem is what Pebble writes to. With full, a write that meets a full disk
-// waits for it to return and is tried once more, where Pebble alone would end
-// the process.
+// fileSystem is what Pebble writes to: its folders are for this user alone. With
+// full, a write that meets a full disk waits for it to return and is tried once
+// more, where Pebble alone would end the process.
 func fileSystem(inner vfs.FS, full func()) vfs.FS {
+	inner = private{inner}
 	if full == nil {
 		return inner
 	}
 	return vfs.OnDiskFull(flushes{inner}, full)
 }
+
+// private makes folders that this user alone can enter, where Pebble would let everybody
+// in. Its files, which all may read, are in them.
+type private struct{ vfs.FS }
+
+// MkdirAll implements vfs.FS.
+func (p private) MkdirAll(dir string, _ os.FileMode) error { return p.FS.MkdirAll(dir, dirPerm) }
+
+// Unwrap lets Pebble find the file system below.
+func (p private) Unwrap() vfs.FS { return p.FS }
 
 // flushes hides from OnDiskFull that a flush failed for want of room: it would
 // flush again and believe the answer, but after a failed flush nobody knows

@@ -160,6 +160,9 @@ func (s *Store) openLive() (*generation, error) {
 	if err := s.removeLeftovers(name); err != nil {
 		return nil, err
 	}
+	if _, err := durable.Narrow(filepath.Join(s.dir, name)); err != nil {
+		s.log.Warn("the store may be open to others", "err", err)
+	}
 	db, err := s.openPebble(filepath.Join(s.dir, name), true, false)
 	if err != nil {
 		return nil, err

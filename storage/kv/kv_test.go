@@ -342,3 +342,43 @@ func BenchmarkCommit(b *testing.B) {
 		})
 	}
 }
+
+// Whoever can read the folder above cannot read the store, nor a copy of it, nor one that
+// an older release has left open.
+func TestOthersCannotReadAStore(t *testing.T) {
+	dir := t.TempDir()
+	narrow := func(path string) {
+		t.Helper()
+		found, err := filepath.Glob(path)
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%v, %v", found, err)
+		}
+		if info, err := os.Stat(found[0]); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", found[0], info.Mode(), err)
+		}
+	}
+	s := open(t, dir)
+	put(t, s, true, "a", "1")
+	narrow(filepath.Join(dir, "gen-*"))
+	checkpoint := filepath.Join(t.TempDir(), "copy")
+	if err := s.Checkpoint(checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	narrow(checkpoint)
+	if err := s.Restore(bytes.NewReader(archiveOf(t, s))); err != nil {
+		t.Fatal(err)
+	}
+	narrow(filepath.Join(dir, "gen-*"))
+	again := copyDir(t, dir)
+	found, err := filepath.Glob(filepath.Join(again, "gen-*"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	if err := os.Chmod(found[0], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, open(t, again)); got != "a=1" {
+		t.Errorf("opened again: %q", got)
+	}
+	narrow(found[0])
+}

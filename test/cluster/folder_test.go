@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -146,5 +147,102 @@ func TestAnotherSecretIsNoticedWhenTheStateComes(t *testing.T) {
 	}
 	if _, err := n.Members().CreateTicket(context.Background(), node.JoinTimeout, func([]byte) {}); err == nil {
 		t.Error("a ticket is made")
+	}
+}
+
+// exposed are what other users of this machine could read below a folder.
+func exposed(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the node goes on beside
+			return nil
+		case err != nil:
+			return err
+		case info.Mode().Perm()&0o077 != 0:
+			paths = append(paths, path)
+		case d.IsDir():
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// In a folder that all may enter nothing of a node's can be read by others, nor in one
+// that was copied with modes that let them: the node takes the rights back, and says so.
+func TestOthersReadNothingOfANode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "node1")
+	// A mount point of its own may be there before the node.
+	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "state")} {
+		if err := os.Chmod(path, 0o755); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+	}
+	n := start(t, dir, "", "")
+	if paths := exposed(t, dir); len(paths) > 0 {
+		t.Errorf("of a new node: %v", paths)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if d.IsDir() {
+			mode = 0o755
+		}
+		return os.Chmod(path, mode)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	n = run(t, n.config, func(o *node.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	if paths := exposed(t, dir); len(paths) > 0 {
+		t.Errorf("of a copy: %v", paths)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{node.SecretFile, identityFile, "state", "raft", "blocks"} {
+		if !strings.Contains(log.String(), "path="+filepath.Join(dir, name)) {
+			t.Errorf("%s is not told of", name)
+		}
+	}
+}
+
+// A secret that is linked to is somebody else's, a folder that is linked to the node's.
+func TestLinkedSecretsKeepTheirModes(t *testing.T) {
+	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	for name, mode := range map[string]fs.FileMode{node.SecretFile: 0o644, "state": 0o755} {
+		from, to := filepath.Join(n.dir, name), filepath.Join(elsewhere, name)
+		if err := errors.Join(os.Rename(from, to), os.Symlink(to, from), os.Chmod(to, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(t, n.config).stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{node.SecretFile: 0o644, "state": 0o700} {
+		if info, err := os.Stat(filepath.Join(elsewhere, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
 	}
 }

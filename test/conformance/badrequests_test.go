@@ -280,7 +280,7 @@ func corpus(id string) []badRequest {
 func badHeaders(id, good string) []badRequest {
 	var all []badRequest
 	for name, values := range map[string][]string{
-		"text": {"text/plain"}, "a form": {"application/x-www-form-urlencoded"}, "another JSON": {"application/ld+json"}, "garbage": {"/"},
+		"text": {"text/plain"}, "a form": {"application/x-www-form-urlencoded"}, "almost JSON": {"application/json-seq"}, "garbage": {"/"},
 		"two types": {"application/json", "application/json"},
 	} {
 		for at, path := range map[string]string{"new": "/pins", "replace": "/pins/" + id, "sign-in": "/auth/token"} {
@@ -495,6 +495,15 @@ func testOddInput(s *service) {
 		}
 		if got := s.get(st.RequestID); got.Pin.CID != tc.cid || got.Pin.Name != st.Pin.Name || len(got.Pin.Origins) != len(st.Pin.Origins) {
 			s.t.Errorf("A38: %s: %+v, accepted as %+v", tc.name, got, st)
+		}
+		s.delete(st.RequestID)
+	}
+	for _, kind := range []string{"text/json", "application/ld+json", "Application/JSON; charset=utf-8"} {
+		r, err := s.next().Do(s.t.Context(), http.MethodPost, "/pins", http.Header{"Content-Type": {kind}}, []byte(`{"cid":"`+c.String()+`"}`))
+		var st harness.PinStatus
+		if err != nil || r.Status != http.StatusAccepted || harness.DecodeStrict(r.Body, &st) != nil {
+			s.t.Errorf("30: Content-Type is %s: %v, %d %.300s", kind, err, r.Status, r.Body)
+			continue
 		}
 		s.delete(st.RequestID)
 	}

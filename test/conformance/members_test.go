@@ -4,6 +4,8 @@ package conformance
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,28 +127,85 @@ func TestJoining(t *testing.T) {
 	members++
 	expired := strings.TrimSpace(first.CLI("token", "--ttl", "1s"))
 	harness.Eventually(t, 5*time.Second, "the ticket expires", expiry(2*time.Second))
-	refused := map[string]*harness.Node{}
-	for name, args := range map[string][]string{
-		"a wrong secret":       {"--join", address, "--secret-file", wrong},
-		"no secret":            {"--join", address},
-		"a ticket used before": {"--join", used},
-		"an expired ticket":    {"--join", expired},
-		"a changed ticket":     {"--join", used[:len(used)-4] + "AAAA"},
+	type attempt struct {
+		*harness.Node
+		code int
+	}
+	refused := map[string]attempt{}
+	for name, tc := range map[string]struct {
+		code int
+		args []string
+	}{
+		"a wrong secret":       {1, []string{"--join", address, "--secret-file", wrong}},
+		"no secret":            {2, []string{"--join", address}},
+		"a ticket used before": {1, []string{"--join", used}},
+		"an expired ticket":    {1, []string{"--join", expired}},
+		"one of two addresses": {1, []string{"--join", withDeadAddress(t, expired)}},
+		"a changed ticket":     {2, []string{"--join", used[:len(used)-4] + "AAAA"}},
+		"no ticket":            {2, []string{"--join", "garbage"}},
 	} {
-		refused[name] = c.Prepare(args...)
+		refused[name] = attempt{c.Prepare(tc.args...), tc.code}
 		refused[name].Restart()
+	}
+	tells := map[string][]string{
+		"a wrong secret":       {"the secret may be wrong"},
+		"a ticket used before": {"ticket may have been used"},
+		"an expired ticket":    {"the ticket has expired at"},
+		"one of two addresses": {"the cluster does not admit this node", "the ticket has expired at"},
 	}
 	for name, n := range refused {
 		t.Run(name, func(t *testing.T) {
 			harness.Eventually(t, refusedWithin, n.Name+" gives up", func() (bool, error) { return !n.Running(), nil })
-			if code := n.ExitCode(); code != 1 || !strings.Contains(n.Log(), "\nholdfast: ") && !strings.HasPrefix(n.Log(), "holdfast: ") {
+			if code := n.ExitCode(); code != n.code || !strings.Contains(n.Log(), "\nholdfast: ") && !strings.HasPrefix(n.Log(), "holdfast: ") {
 				t.Errorf("exit code %d and the log %q", code, n.Log())
+			}
+			for _, part := range tells[name] {
+				if !strings.Contains(n.Log(), part) {
+					t.Errorf("A57: the log does not name %q: %s", part, n.Log())
+				}
 			}
 			if got := len(first.Status().Peers); got != members {
 				t.Errorf("%d members, want %d", got, members)
 			}
 		})
 	}
+	if log := membersLog(c, members); !strings.Contains(log, "refused at the cluster port") || !strings.Contains(log, "addr=/ip4/127.0.0.1/tcp/") {
+		t.Errorf("A57: no member logged that somebody was refused: %s", log)
+	}
+}
+
+// withDeadAddress is a ticket that also names an address at which nobody listens, as
+// those of members on other machines do that listen on loopback too.
+func withDeadAddress(t *testing.T, ticket string) string {
+	t.Helper()
+	kind, body, _ := strings.Cut(ticket, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		t.Fatal(err)
+	}
+	addrs, ok := fields["a"].([]any)
+	if !ok {
+		t.Fatalf("no addresses in %s", raw)
+	}
+	id := addrs[0].(string)
+	fields["a"] = append(addrs, "/ip4/127.0.0.1/tcp/1"+id[strings.Index(id, "/p2p/"):])
+	if raw, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	return kind + "." + base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// membersLog is what all that were members of a cluster of so many logged.
+func membersLog(c *harness.Cluster, members int) string {
+	var all strings.Builder
+	for _, n := range c.Nodes[:members] {
+		all.WriteString(n.Log())
+	}
+	return all.String()
 }
 
 // expiry is a condition that becomes true after the time.
@@ -192,6 +251,11 @@ func TestContentSurvivesANode(t *testing.T) {
 	removed := c.Followers()[0]
 	id := removed.Status().Node.ID
 	removed.Kill()
+	missed := heldBy(c.Live()[0].Status(), id)
+	if missed == 0 {
+		t.Errorf("a node of three holds none of %d files that have two copies", len(files))
+	}
+	underReplicated(t, c, missed)
 	leader := c.Leader()
 	leader.CLI("peers", "rm", id, "--force")
 	harness.Eventually(t, 30*time.Second, "two members are left", func() (bool, error) {
@@ -204,6 +268,7 @@ func TestContentSurvivesANode(t *testing.T) {
 		return true, nil
 	})
 	read(c.Live())
+	underReplicated(t, c, 0)
 	if st := s.post(harness.Pin{CID: nowhere().String()}); holders(st) == 0 {
 		t.Errorf("%+v", st)
 	}
@@ -213,6 +278,35 @@ func TestContentSurvivesANode(t *testing.T) {
 	if n := len(leader.Status().Peers); n != 2 {
 		t.Errorf("the removed node is back: %d members", n)
 	}
+}
+
+// heldBy is how many roots a member holds on record.
+func heldBy(s harness.Status, id string) int64 {
+	for _, p := range s.Peers {
+		if p.ID == id {
+			return p.Pins
+		}
+	}
+	return 0
+}
+
+// underReplicated waits until every node that lives says, in its status and its
+// metrics, that so many roots lack copies.
+func underReplicated(t *testing.T, c *harness.Cluster, want int64) {
+	t.Helper()
+	harness.Eventually(t, time.Minute, fmt.Sprintf("A19: %d roots lack copies", want), func() (bool, error) {
+		for _, n := range c.Live() {
+			s, err := n.StatusNow()
+			if err != nil {
+				return false, err
+			}
+			metric := n.Metrics()["holdfast_roots_under_replicated"]
+			if got := s.Pins.UnderReplicated; got != want || metric != float64(want) {
+				return false, fmt.Errorf("%s says %d, its metric %v", n.Name, got, metric)
+			}
+		}
+		return true, nil
+	})
 }
 
 // holders counts the nodes among the delegates.

@@ -44,7 +44,8 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 	}
 	large, joined := putParts(o, bucket+"/parts", parts)
 	public := append(all, joined...)
-	everywhere(t, c, len(public))
+	empty := o.ok(http.StatusOK, http.MethodPut, bucket+"/empty", nil).Header.Get("X-Holdfast-Cid")
+	everywhere(t, c, len(public)+1)
 
 	t.Run("fetched by peers of the IPFS network", func(t *testing.T) {
 		peer.soon(t, c, true, public)
@@ -56,7 +57,11 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 					t.Errorf("%T fetches %s: %+v, %v", f, root, got, err)
 				}
 			}
+			if got, err := f.Fetch(empty, from); err != nil || !got.Matches(nil) {
+				t.Errorf("%T fetches an empty object: %+v, %v", f, got, err)
+			}
 		}
+		o.as(t).ok(http.StatusNoContent, http.MethodDelete, bucket+"/empty", nil)
 	})
 	t.Run("and nothing over HTTP without credentials", func(t *testing.T) {
 		for _, path := range []string{bucket, bucket + "/whole", bucket + "?acl", "/"} {

@@ -55,14 +55,18 @@ func tooLarge(most int64) *Error {
 	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", most)
 }
 
-// isJSON accepts application/json, also with parameters, and no type at all.
+// isJSON accepts the media types of JSON as the MIME Sniffing Standard has them, also
+// with parameters, and no type at all. A page of another origin may send none of them
+// unasked: the Fetch Standard lets pass text/plain and the two of forms.
 func isJSON(h http.Header) error {
 	values := h.Values("Content-Type")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return nil
 	}
 	media, _, err := mime.ParseMediaType(values[0])
-	if err != nil || len(values) > 1 || media != "application/json" {
+	kind, suffix := strings.CutSuffix(media, "+json")
+	known := media == "application/json" || media == "text/json" || suffix && strings.Contains(kind, "/")
+	if err != nil || len(values) > 1 || !known {
 		return BadRequest("Content-Type must be application/json")
 	}
 	return nil

@@ -1,0 +1,127 @@
+package accounts
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds of what a node remembers of who signed in.
+const (
+	// knownFor is how long who signed in with a name from a network is known there.
+	knownFor = 30 * 24 * time.Hour
+	// maxKnown is how many names are remembered. The one that signed in the longest ago
+	// is forgotten first.
+	maxKnown = 4096
+	// maxKnownNetworks is how many networks of a name are remembered, so that one account
+	// cannot have the others forgotten.
+	maxKnownNetworks = 8
+	// knownTries is how often a minute a name may go first, and addressTries times as often
+	// a network: who has an account cannot take the place for those who are known.
+	knownTries = 10
+)
+
+// known is who signed in lately, by name and by network, on this node and since it
+// started. It lets nobody in: whom it knows waits for a hash before whom it does not, so
+// that wrong passwords from everywhere keep nobody out who was here before. It holds
+// keyed hashes, no names and no addresses, and its key is nowhere else.
+type known struct {
+	key    []byte
+	firsts *tries // how often who is known went first
+
+	mu sync.Mutex // guards by
+	by map[[sha256.Size]byte][]place
+}
+
+// place is a network that a name signed in from.
+type place struct {
+	network [sha256.Size]byte // hash of the name and the network
+	last    time.Time
+}
+
+func newKnown() *known {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails, see crypto/rand
+	return &known{key: key, firsts: newTries(knownTries), by: map[[sha256.Size]byte][]place{}}
+}
+
+// names are the hashes of a name, and of the name and a network.
+func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]byte) {
+	normal, err := NormalEmail(name)
+	if err != nil {
+		normal = ""
+	}
+	sum := func(parts ...[]byte) [sha256.Size]byte {
+		h := hmac.New(sha256.New, k.key)
+		for _, p := range parts {
+			h.Write(p)
+		}
+		return [sha256.Size]byte(h.Sum(nil))
+	}
+	address := network.As16()
+	of = sum([]byte(normal))
+	return of, sum(of[:], address[:])
+}
+
+// note remembers that a name signed in from an address.
+func (k *known) note(now time.Time, name string, from netip.Addr) {
+	of, network := k.names(name, neighbours(from))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.by[of] == nil && len(k.by) >= maxKnown {
+		k.forgetOne()
+	}
+	// The newest is last.
+	places := slices.DeleteFunc(k.by[of], func(p place) bool { return p.network == network || p.over(now) })
+	if len(places) >= maxKnownNetworks {
+		places = places[1:]
+	}
+	k.by[of] = append(places, place{network, now})
+}
+
+// forgetOne forgets the name that signed in the longest ago. It needs mu.
+func (k *known) forgetOne() {
+	var oldest [sha256.Size]byte
+	var last time.Time
+	for of, places := range k.by {
+		if at := places[len(places)-1].last; last.IsZero() || at.Before(last) {
+			oldest, last = of, at
+		}
+	}
+	delete(k.by, oldest)
+}
+
+func (p place) over(now time.Time) bool { return now.Sub(p.last) >= knownFor }
+
+// first tells whether who signs in with a name from an address may go first, and counts it
+// if so. It does the same work for every name.
+func (k *known) first(now time.Time, name string, from netip.Addr) bool {
+	from = neighbours(from)
+	of, network := k.names(name, from)
+	k.mu.Lock()
+	there := slices.ContainsFunc(k.by[of], func(p place) bool { return p.network == network && !p.over(now) })
+	k.mu.Unlock()
+	if !there {
+		return false
+	}
+	_, ok := k.firsts.take(now, name, from)
+	return ok
+}
+
+// neighbours is the network that an address is known by: the /24 of an IPv4 one, since many
+// get another one of it every day, and the /64 of an IPv6 one.
+func neighbours(a netip.Addr) netip.Addr {
+	a = Network(a)
+	if !a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(24)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr()
+}

@@ -1,0 +1,268 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// takeAll takes the places to hash in; leave gives back the one that a line is served
+// first in.
+func takeAll(t *testing.T, a *Accounts) (leave [lines]func()) {
+	t.Helper()
+	for in := range lines {
+		var err error
+		if leave[in], err = a.turns.signIn(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return leave
+}
+
+func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Secret: clusterSecret})
+		leave := takeAll(t, a)
+		done := make(chan error, lines*maxSigningIn)
+		for _, in := range []line{regulars, strangers} {
+			for range maxSigningIn {
+				go func() {
+					_, err := a.matches(t.Context(), in, "", "wrong")
+					done <- err
+				}()
+			}
+		}
+		synctest.Wait()
+		for in := range lines {
+			if _, err := a.matches(t.Context(), in, "", "wrong"); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("one too many: %v", err)
+			}
+		}
+		hashed := make(chan error)
+		go func() {
+			_, err := a.hashPassword(t.Context(), "an operator's is not refused")
+			hashed <- err
+		}()
+		for _, leave := range leave {
+			leave()
+		}
+		for range lines * maxSigningIn {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-hashed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Wrong passwords from everywhere, for whatever names, keep out neither who was here
+// before nor, for ever, who was not; and a name is known where its owner was alone.
+func TestWrongPasswordsKeepNobodyOutWhoWasHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newUser(t)
+		if _, err := w.CreateAccount(t.Context(), "bob@example.org", password); err != nil {
+			t.Fatal(err)
+		}
+		signIn := func(name, password, from string) error {
+			_, err := w.SignIn(t.Context(), name, password, netip.MustParseAddr(from))
+			return err
+		}
+		if err := signIn(email, password, "192.0.2.7"); err != nil {
+			t.Fatal(err)
+		}
+		leave := takeAll(t, w.Accounts)
+		wrong := make(chan error, maxSigningIn)
+		for i := range maxSigningIn {
+			go func() {
+				wrong <- signIn(fmt.Sprintf("u%d@example.org", i), "wrong", fmt.Sprintf("10.0.%d.1", i))
+			}()
+		}
+		synctest.Wait()
+		for _, tc := range []struct{ what, name, from string }{
+			{"one who was never here", "bob@example.org", "192.0.2.7"},
+			{"a known name from elsewhere", email, "192.0.3.7"},
+			{"an unknown name from there", "nobody@example.org", "192.0.2.7"},
+		} {
+			if err := signIn(tc.name, password, tc.from); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("%s, while a crowd waits: %v", tc.what, err)
+			}
+		}
+		known := make(chan error)
+		go func() { known <- signIn(" Alice@Example.org", password, "192.0.2.200") }()
+		synctest.Wait()
+		leave[regulars]()
+		if err := <-known; err != nil {
+			t.Errorf("who was here before: %v", err)
+		}
+		leave[strangers]()
+		for range maxSigningIn {
+			if err := <-wrong; !errors.Is(err, state.ErrUnauthorized) {
+				t.Error(err)
+			}
+		}
+		if err := signIn("bob@example.org", password, "192.0.2.7"); err != nil {
+			t.Errorf("one who was never here, after the crowd: %v", err)
+		}
+	})
+}
+
+// Each line is served first in one place, and in the other while nobody waits there.
+func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Secret: clusterSecret})
+		leave := takeAll(t, a)
+		type came struct {
+			name  string
+			leave func()
+		}
+		turn := make(chan came, 10)
+		wait := func(ctx context.Context, name string, in line) {
+			go func() {
+				leave, err := a.turns.signIn(ctx, in)
+				if err != nil {
+					name = err.Error()
+				}
+				turn <- came{name, leave}
+			}()
+			synctest.Wait()
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		wait(t.Context(), "stranger 1", strangers)
+		wait(gone, "who does not wait", strangers)
+		for i := 2; i <= 4; i++ {
+			wait(t.Context(), fmt.Sprintf("stranger %d", i), strangers)
+		}
+		wait(t.Context(), "regular 1", regulars)
+		wait(t.Context(), "regular 2", regulars)
+		cancel()
+		if c := <-turn; c.leave != nil {
+			t.Fatalf("%s has a place", c.name)
+		}
+		var order []string
+		for _, in := range []line{regulars, strangers, regulars, regulars, strangers, strangers} {
+			leave[in]()
+			c := <-turn
+			order, leave[in] = append(order, c.name), c.leave
+		}
+		if want := []string{"regular 1", "stranger 1", "regular 2", "stranger 2", "stranger 3", "stranger 4"}; !slices.Equal(order, want) {
+			t.Errorf("served %v, want %v", order, want)
+		}
+		for _, leave := range leave {
+			leave()
+		}
+		takeAll(t, a)
+	})
+}
+
+// Whoever stops waiting as its turn comes hands the place on.
+func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Secret: clusterSecret})
+		for range 100 {
+			leave := takeAll(t, a)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if leave, err := a.turns.signIn(ctx, regulars); err == nil {
+					leave()
+				}
+			}()
+			synctest.Wait()
+			go cancel()
+			leave[regulars]()
+			leave[strangers]()
+			<-done
+		}
+		takeAll(t, a)
+	})
+}
+
+func TestWhoIsKnown(t *testing.T) {
+	addr := netip.MustParseAddr
+	k, now := newKnown(), time.Unix(1_800_000_000, 0)
+	k.note(now, email, addr("192.0.2.7"))
+	k.note(now.Add(time.Hour), email, addr("2001:db8:1:2::1"))
+	for _, tc := range []struct {
+		name, from string
+		after      time.Duration
+		want       bool
+	}{
+		{email, "192.0.2.7", 0, true},
+		{" ALICE@example.org", "::ffff:192.0.2.250", 0, true},
+		{email, "192.0.3.7", 0, false},
+		{email, "2001:db8:1:2:ffff::", 0, true},
+		{email, "2001:db8:1:3::1", 0, false},
+		{"bob@example.org", "192.0.2.7", 0, false},
+		{"", "192.0.2.7", 0, false},
+		{email, "192.0.2.7", knownFor - time.Second, true},
+		{email, "192.0.2.7", knownFor, false},
+		{email, "2001:db8:1:2::1", knownFor, true},
+	} {
+		if got := k.first(now.Add(tc.after), tc.name, addr(tc.from)); got != tc.want {
+			t.Errorf("%q from %s after %s: %v", tc.name, tc.from, tc.after, got)
+		}
+	}
+}
+
+// Who has an account goes first a few times a minute, whatever the networks that it comes
+// from, and a network does whatever its accounts.
+func TestNobodyGoesFirstAllTheTime(t *testing.T) {
+	k, now := newKnown(), time.Unix(1_800_000_000, 0)
+	firsts := func(names, networks int, at time.Time) (n int) {
+		for name := range names {
+			for network := range networks {
+				name, from := fmt.Sprintf("u%d@example.org", name), netip.AddrFrom4([4]byte{10, 0, byte(network), 1})
+				k.note(at, name, from)
+				for range 2 * knownTries {
+					if k.first(at, name, from) {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	if n := firsts(1, maxKnownNetworks, now); n != knownTries {
+		t.Errorf("one account went first %d times in a minute", n)
+	}
+	if n := firsts(20, 1, now.Add(triesWithin)); n != knownTries*addressTries {
+		t.Errorf("one network went first %d times in a minute", n)
+	}
+}
+
+func TestWhoIsKnownIsBounded(t *testing.T) {
+	k, now := newKnown(), time.Unix(1_800_000_000, 0)
+	for i := range maxKnown + 10 {
+		k.note(now.Add(time.Duration(i)), fmt.Sprintf("u%d@example.org", i), netip.AddrFrom4([4]byte{10, 0, 0, 1}))
+	}
+	if n := len(k.by); n != maxKnown {
+		t.Errorf("%d names remembered", n)
+	}
+	for i := range 256 {
+		k.note(now.Add(time.Hour), fmt.Sprintf("u%d@example.org", 10), netip.AddrFrom4([4]byte{10, 1, byte(i), 1}))
+	}
+	for _, tc := range []struct {
+		name    int
+		network byte
+		want    bool
+	}{{9, 0, false}, {11, 0, true}, {maxKnown + 9, 0, true}, {10, 0, false}} {
+		if got := k.first(now, fmt.Sprintf("u%d@example.org", tc.name), netip.AddrFrom4([4]byte{10, 0, 0, 1})); got != tc.want {
+			t.Errorf("u%d: %v", tc.name, got)
+		}
+	}
+	for _, places := range k.by {
+		if len(places) > maxKnownNetworks || cap(places) > 4*maxKnownNetworks {
+			t.Errorf("%d networks of a name remembered, room for %d", len(places), cap(places))
+		}
+	}
+}

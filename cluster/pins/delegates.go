@@ -1,0 +1,94 @@
+package pins
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// reach is from how far away an address can be dialled.
+type reach int
+
+const (
+	fromAnywhere reach = iota // also by a name, a relay, or a peer id that is to be looked up
+	fromNearby                // private networks
+	fromHere                  // loopback, one link, or none at all: of no use to a client elsewhere
+)
+
+// shared is what providers lend to their customers, RFC 6598: private like RFC 1918.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// reachOf tells of a multiaddr by the address that it begins with.
+func reachOf(addr string) reach {
+	protocol, rest, _ := strings.Cut(strings.TrimPrefix(addr, "/"), "/")
+	value, _, _ := strings.Cut(rest, "/")
+	switch protocol {
+	case "ip4", "ip6":
+	case "ip6zone":
+		return fromHere
+	default:
+		return fromAnywhere
+	}
+	ip, err := netip.ParseAddr(value)
+	if err != nil {
+		return fromAnywhere
+	}
+	switch ip = ip.Unmap(); {
+	case ip.IsLoopback(), ip.IsUnspecified(), ip.IsLinkLocalUnicast(), ip.IsMulticast():
+		return fromHere
+	case ip.IsPrivate(), shared.Contains(ip):
+		return fromNearby
+	}
+	return fromAnywhere
+}
+
+// farFirst sorts addresses by their reach; those of one reach stay in their order.
+func farFirst(addrs []string) {
+	slices.SortStableFunc(addrs, func(a, b string) int { return cmp.Compare(reachOf(a), reachOf(b)) })
+}
+
+// public returns a member's addresses for clients, those first that can be dialled from
+// farthest away. What can be dialled on its own machine alone is told only if it has
+// nothing else. One that announces none is still named by its peer id, which routing
+// can resolve.
+func public(n *state.Node) []string {
+	if len(n.Addrs) == 0 {
+		return []string{"/p2p/" + string(n.ID)}
+	}
+	addrs := slices.Clone(n.Addrs)
+	farFirst(addrs)
+	here := slices.IndexFunc(addrs, func(a string) bool { return reachOf(a) == fromHere })
+	if here > 0 {
+		addrs = addrs[:here]
+	}
+	return addrs
+}
+
+// interleave takes the first of each list, then the second of each, up to
+// MaxDelegates, none twice, and sorts them as farFirst does. It never returns nil.
+func interleave(lists [][]string) []string {
+	all := make([]string, 0, MaxDelegates)
+	seen := make(map[string]struct{}, MaxDelegates)
+	for i := 0; len(all) < MaxDelegates; i++ {
+		more := false
+		for _, list := range lists {
+			if i >= len(list) {
+				continue
+			}
+			more = true
+			if _, twice := seen[list[i]]; twice || len(all) == MaxDelegates {
+				continue
+			}
+			seen[list[i]] = struct{}{}
+			all = append(all, list[i])
+		}
+		if !more {
+			break
+		}
+	}
+	farFirst(all)
+	return all
+}

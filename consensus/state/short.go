@@ -1,0 +1,88 @@
+package state
+
+// maxCounted is how many copies on record are looked at to count roots exactly: some
+// tens of milliseconds.
+const maxCounted = 1 << 14
+
+// ShortWithout counts the pinned roots that have too few copies when only those on
+// members that are there count. It is exact while the nodes that are not there have at most
+// maxCounted roots on record between them. Above that it is a bound from above: what is
+// short on record, and all that such nodes hold, each for itself.
+func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
+	short, err := counter(v.r, shortCount)
+	if err != nil {
+		return 0, err
+	}
+	away, held, wanted, err := v.holdersWithout(there)
+	if err != nil || len(away) == 0 {
+		return short, err
+	}
+	if wanted > maxCounted {
+		return short + held, nil
+	}
+	_, full, err := copiesIn(v.r)
+	if err != nil {
+		return 0, err
+	}
+	seen := map[RootKey]bool{}
+	for _, n := range away {
+		err := v.WantedOn(n, "", func(k RootKey, p Phase) (bool, error) {
+			if p != Held || seen[k] {
+				return true, nil
+			}
+			seen[k] = true
+			lacks, err := v.lacks(k, there, full)
+			if lacks {
+				short++
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return short, nil
+}
+
+// lacks tells whether a pinned root has fewer than full holders that are there, and is
+// not among those that are short on record.
+func (v View) lacks(k RootKey, there func(NodeID) bool, full int) (bool, error) {
+	root, err := v.Root(k)
+	if err != nil || root.Status != Pinned {
+		return false, err
+	}
+	marked, err := v.IsShort(k)
+	if err != nil || marked {
+		return false, err
+	}
+	for _, c := range root.Copies {
+		if c.Phase == Held && there(c.Node) {
+			full--
+		}
+	}
+	return full > 0, nil
+}
+
+// holdersWithout returns the nodes that hold something on record and are no members or
+// not there, and how many copies they hold and have allocated in all.
+func (v View) holdersWithout(there func(NodeID) bool) (away []NodeID, held, wanted uint64, err error) {
+	prefix := metaKey("held/")
+	err = v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		n, _, err := readPart[NodeID](k[len(prefix):])
+		if err == nil && !there(n) {
+			away = append(away, n)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	for _, n := range away {
+		h, w, err := v.CopiesOn(n)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		held, wanted = held+h, wanted+w
+	}
+	return away, held, wanted, nil
+}
