@@ -154,7 +154,8 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 				if err != nil {
 					t.Fatal("without a body: ", err)
 				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusBadRequest || resp.Close != body.close {
+				_, err = io.Copy(io.Discard, resp.Body)
+				if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusBadRequest || resp.Close != body.close {
 					t.Fatalf("%s, close %v, %v", resp.Status, resp.Close, err)
 				}
 				if body.close {
