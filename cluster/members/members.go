@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -310,8 +311,9 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	return t.String(), nil
 }
 
-// Remove ends a membership. Without force the node must be reachable and must
-// not be the only holder of anything: what it alone keeps would be lost.
+// Remove ends a membership. Without force the node must answer and must not be the only
+// holder of anything among those that do: what it alone keeps would be lost. With force or
+// without, one that answers stays while the others could not go on without it.
 func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -321,24 +323,61 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 	if _, err := view.Node(id); err != nil {
 		return err
 	}
-	if !force {
-		if load, heard := m.opts.Gossip.Load(id); id != m.opts.Self.ID && (!heard || load.State == "down") {
-			return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
+	if m.answers(id) {
+		if votes, answer := m.votersWithout(id); votes > 0 && answer <= votes/2 { // 0: it is the last, see RemoveNode
+			return state.Errorf(state.CodeConflict,
+				"without node %s only %d of the %d members that vote would answer, and the cluster could not go on: remove the dead ones first, with --force", id, answer, votes)
 		}
-		sole, err := soleHolder(ctx, view, id)
+	} else if !force {
+		return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
+	}
+	cmd := &state.RemoveNode{ID: id}
+	if !force {
+		sole, err := soleHolder(ctx, view, id, m.answers)
 		if err != nil {
 			return err
 		}
 		if sole > 0 {
-			return state.Errorf(state.CodeConflict, "node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
+			return state.Errorf(state.CodeConflict, "of those that answer, node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
+		}
+		nodes, err := view.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			cmd.Of = append(cmd.Of, n.ID)
 		}
 	}
-	_, err = m.opts.State.Propose(ctx, &state.RemoveNode{ID: id})
+	_, err = m.opts.State.Propose(ctx, cmd)
 	return err
 }
 
-// soleHolder counts the roots that nobody but the node holds.
-func soleHolder(ctx context.Context, view state.View, id state.NodeID) (n int, err error) {
+// answers tells whether this node was heard of a moment ago, as far as gossip knows.
+func (m *Members) answers(id state.NodeID) bool {
+	load, heard := m.opts.Gossip.Load(id)
+	return id == m.opts.Self.ID || heard && load.State == "alive"
+}
+
+// votersWithout counts the members that vote, but for one, and those of them that answer.
+// When that one alone votes it is all others: one of them will.
+func (m *Members) votersWithout(gone state.NodeID) (votes, answer int) {
+	roles := m.opts.State.Roles()
+	delete(roles, gone)
+	all := !slices.Contains(slices.Collect(maps.Values(roles)), "voter")
+	for id, role := range roles {
+		if !all && role != "voter" {
+			continue
+		}
+		votes++
+		if m.answers(id) {
+			answer++
+		}
+	}
+	return votes, answer
+}
+
+// soleHolder counts the roots that no other member that answers holds.
+func soleHolder(ctx context.Context, view state.View, id state.NodeID, answers func(state.NodeID) bool) (n int, err error) {
 	err = view.WantedOn(id, "", func(k state.RootKey, p state.Phase) (bool, error) {
 		if p != state.Held {
 			return true, ctx.Err()
@@ -347,7 +386,14 @@ func soleHolder(ctx context.Context, view state.View, id state.NodeID) (n int, e
 		if err != nil {
 			return false, err
 		}
-		if root.In(state.Held) == 1 {
+		others := slices.ContainsFunc(root.Copies, func(c state.Copy) bool {
+			if c.Phase != state.Held || c.Node == id || !answers(c.Node) {
+				return false
+			}
+			_, err := view.Node(c.Node)
+			return err == nil
+		})
+		if !others {
 			n++
 		}
 		return true, ctx.Err()

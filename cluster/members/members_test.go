@@ -20,14 +20,22 @@ type world struct {
 	now    time.Time
 	agreed state.Millis // 0: nobody knows
 	loads  map[state.NodeID]Load
+	votes  []state.NodeID
 }
 
 // consensus is the state with what only Raft knows.
-type consensus struct{ *clustertest.State }
+type consensus struct {
+	*clustertest.State
+	world *world
+}
 
 func (consensus) Leader() (state.NodeID, bool) { return "a", true }
-func (consensus) Roles() map[state.NodeID]string {
-	return map[state.NodeID]string{"a": "voter", "b": "voter"}
+func (c consensus) Roles() map[state.NodeID]string {
+	roles := map[state.NodeID]string{"a": "nonvoter", "b": "nonvoter", "c": "nonvoter"}
+	for _, id := range c.world.votes {
+		roles[id] = "voter"
+	}
+	return roles
 }
 func (consensus) Applied() uint64 { return 7 }
 
@@ -39,13 +47,13 @@ func (w *world) Load(id state.NodeID) (Load, bool) {
 func newWorld(t *testing.T, ids ...state.NodeID) *world {
 	t.Helper()
 	nodes := clustertest.Members(ids...)
-	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}}
+	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}, votes: []state.NodeID{"a", "b"}}
 	for _, id := range ids {
 		w.loads[id] = Load{State: "alive"}
 	}
 	var err error
 	w.Members, err = New(Options{
-		Self: nodes[0], State: consensus{w.state}, Gossip: w, Secret: []byte("the secret of the cluster"),
+		Self: nodes[0], State: consensus{w.state, w}, Gossip: w, Secret: []byte("the secret of the cluster"),
 		JoinID: func(secret []byte) (string, error) { return "join:" + string(secret), nil },
 		Now:    func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
 		Agreed: func() (early, late state.Millis, ok bool) { return w.agreed, w.agreed, w.agreed > 0 },
@@ -95,6 +103,28 @@ func TestRemoving(t *testing.T) {
 		{"a stranger", "x", false, nil, state.ErrNotFound},
 		{"a dead one", "b", false, func(w *world) { w.loads["b"] = Load{State: "down"} }, state.ErrConflict},
 		{"one never heard of", "b", false, func(w *world) { delete(w.loads, "b") }, state.ErrConflict},
+		{"one that was not heard of lately", "b", false, func(w *world) { w.loads["b"] = Load{State: "suspect"} }, state.ErrConflict},
+		{"the only holder that answers", "b", false, func(w *world) {
+			hold(t, w, "b", "c")
+			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
+		{"a holder, where another one is no member any more", "b", false, func(w *world) {
+			hold(t, w, "b", "c")
+			w.state.Apply(t, &state.RemoveNode{ID: "c"})
+		}, state.ErrConflict},
+		{"one without whom no majority answers", "b", false, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
+		{"one without whom no majority answers, by force", "b", true, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
+		{"the dead one of a majority", "c", true, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "down"}
+		}, nil},
+		{"the one that votes", "b", false, func(w *world) { w.votes = []state.NodeID{"b"} }, nil},
 		{"a dead one by force", "b", true, func(w *world) { w.loads["b"] = Load{State: "down"} }, nil},
 		{"the only holder of something", "b", false, func(w *world) { hold(t, w, "b") }, state.ErrConflict},
 		{"the only holder of something by force", "b", true, func(w *world) { hold(t, w, "b") }, nil},

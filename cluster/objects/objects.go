@@ -293,7 +293,9 @@ func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string
 }
 
 // Open reads the content of an object. The caller closes it. An object that is
-// deleted meanwhile may end in an error, never in other bytes.
+// deleted meanwhile may end in an error, never in other bytes. Errors:
+// state.ErrUnavailable while nobody who can be reached has the content,
+// state.ErrNotFound when the cluster wants it no more.
 func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {
 	view, release := o.opts.State.LocalView()
 	record, err := view.Root(obj.Root)
@@ -307,6 +309,9 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 		}
 	}
 	f, size, err := o.opts.Files.Open(ctx, obj.Root.Cid(), holders)
+	if errors.Is(err, state.ErrNotFound) && o.wants(obj.Root) {
+		err = state.Errorf(state.CodeUnavailable, "the members that have the content of this object cannot be reached")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open content of object: %w", err)
 	}
@@ -314,6 +319,14 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 		return nil, errors.Join(fmt.Errorf("objects: content of %s has %d bytes, its object %d", obj.Root, size, obj.Size), f.Close())
 	}
 	return f, nil
+}
+
+// wants tells whether the state names a root, as far as this node knows.
+func (o *Objects) wants(root state.RootKey) bool {
+	view, release := o.opts.State.LocalView()
+	defer release()
+	_, err := view.Root(root)
+	return err == nil
 }
 
 // SetTags replaces the tags of the version of a key that has an id, or for "" of the

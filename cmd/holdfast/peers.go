@@ -44,7 +44,9 @@ func (a *app) peersRemoveCommand() *cobra.Command {
 		Use:   "rm ID",
 		Short: "Remove a member",
 		Long: `Removes a member. A node that does not answer, or that is the only holder of
-some content, is removed with --force only: what it alone holds is then lost.`,
+some content among those that answer, is removed with --force only: what it alone
+holds is then lost. One that answers stays, also with --force, while the others could
+not go on without it: remove the dead ones first.`,
 		Example: "  holdfast peers rm 12D3KooW... --force",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -279,10 +279,21 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 
 // RemoveNode ends a membership. The node's allocations stay on record until
 // PlaceRoots moves them, so that nothing loses count of what it held.
-type RemoveNode struct{ ID NodeID }
+type RemoveNode struct {
+	ID NodeID
+	// Of are the members, in their order, of whom it was found that nothing is lost
+	// without this one: two that go at once may be the only holders of something. Empty:
+	// nobody has looked.
+	Of []NodeID
+}
 
 // Code implements Command.
-func (v *RemoveNode) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
+func (v *RemoveNode) Code(c *codec.Coder) {
+	codec.String(c, &v.ID, MaxIDLen)
+	if c.More() {
+		codec.Strings(c, &v.Of, MaxNodes, MaxIDLen)
+	}
+}
 
 func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	known, err := has(tx, nodeKey(v.ID))
@@ -298,6 +309,15 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	}
 	if n == 1 {
 		return Result{}, Errorf(CodeInvalid, "the last member cannot be removed")
+	}
+	if len(v.Of) > 0 {
+		nodes, err := scanAll[Node](tx, table(tableNode))
+		if err != nil {
+			return Result{}, err
+		}
+		if !slices.EqualFunc(nodes, v.Of, func(n Node, id NodeID) bool { return n.ID == id }) {
+			return Result{}, Errorf(CodeConflict, "another member joined or was removed at the same moment: try again")
+		}
 	}
 	e.fx.Members = true
 	if err := count(tx, nodeCount, -1); err != nil {

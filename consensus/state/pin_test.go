@@ -63,6 +63,7 @@ func TestRefusals(t *testing.T) {
 		{"other account's key revoked", &RevokeKey{Account: bob, ID: "k"}, ErrNotFound},
 		{"stranger updates its record", &UpdateNode{Node{ID: "n9"}}, ErrNotFound},
 		{"stranger removed", &RemoveNode{ID: "n9"}, ErrNotFound},
+		{"removed from other members than were looked at", &RemoveNode{ID: "n3", Of: []NodeID{"n1", "n2", "n3", "n9"}}, ErrConflict},
 		{"joined by no ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "none", At: 1}, ErrUnauthorized},
 		{"joined by an expired ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "ticket", At: 200}, ErrUnauthorized},
 		{"ticket that is open", &CreateTicket{Ticket: Ticket{ID: "ticket", Created: 50, Expires: 300}}, ErrExists},
