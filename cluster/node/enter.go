@@ -52,7 +52,7 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		known = newSeed(uuid.NewString(), []state.Node{n.self})
 		known.Founder = true
 	} else if secret, known, err = n.join(ctx, secret); err != nil {
-		return nil, nil, err
+		return nil, nil, n.sayRemoved(err)
 	}
 	// The seed comes last: a folder with both files belongs to a cluster, whatever it
 	// says of a removal.

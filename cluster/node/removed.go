@@ -38,6 +38,16 @@ const (
 // errTicketNeeded says how a removed node comes back.
 var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
 
+// sayRemoved adds to why a node could not join that it was removed, if it was: what
+// --join names is often what it joined by once.
+func (n *Node) sayRemoved(err error) error {
+	if _, gone := os.Stat(n.folder.file(removedFile)); gone != nil {
+		return err
+	}
+	// It is no ErrRemoved: to try once more would end in the same.
+	return fmt.Errorf("%v: %w", errTicketNeeded, err) //nolint:errorlint // see above
+}
+
 // noteRemoved has the next Open know that this node is no member any more.
 func (n *Node) noteRemoved() error {
 	return durable.WriteFile(n.folder.file(removedFile), nil, 0o600)

@@ -73,6 +73,12 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	if why := refused(t, stale); !strings.Contains(why, "ticket") {
 		t.Errorf("with what is no ticket: %s", why)
 	}
+	spent, _ := members.ParseTicket(ticket)
+	spent.Secret = bytes.Repeat([]byte{1}, len(spent.Secret))
+	stale.Cluster.Join = []string{spent.String()}
+	if why := refused(t, stale); !strings.Contains(why, "was removed") || !strings.Contains(why, "admit") {
+		t.Errorf("with a ticket that admits nobody: %s", why)
+	}
 
 	again := gone.config
 	again.Cluster.Join, again.Cluster.SecretFile = []string{ticket}, ""
