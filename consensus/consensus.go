@@ -188,6 +188,8 @@ type Node struct {
 	// caughtUp is closed once this node has what was committed when it first
 	// heard of a leader.
 	caughtUp chan struct{}
+	// lag is whether it has fallen behind since.
+	lag lag
 
 	// mu guards ended.
 	mu       sync.Mutex
@@ -205,6 +207,7 @@ func Open(opts Options) (*Node, error) {
 		opts: opts, timings: timings, log: opts.Logger,
 		fatal: make(chan error, 1), ledTerm: make(chan struct{}, 1), observed: make(chan raft.Observation, maxObserved),
 		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
+		lag: lag{log: opts.Logger},
 	}
 	var err error
 	if n.fsm, err = openFSM(opts, n.fail); err != nil {
@@ -364,7 +367,8 @@ func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
 func (n *Node) Applied() uint64 { return n.fsm.progress.index() }
 
 // Ready is nil once this node is in the Raft configuration, knows a leader, and
-// has applied what was committed when it first heard of one.
+// has applied what was committed when it first heard of one. It is not while this
+// node is so far behind that it answers no linearizable reads.
 func (n *Node) Ready() error {
 	n.mu.Lock()
 	ended := n.ended
@@ -383,6 +387,9 @@ func (n *Node) Ready() error {
 	}
 	if !n.hasCaughtUp() {
 		return state.Errorf(state.CodeUnavailable, "this node is catching up with the cluster")
+	}
+	if n.lag.behind.Load() {
+		return state.Errorf(state.CodeUnavailable, "this node is behind the cluster%s", n.whyBehind())
 	}
 	return nil
 }

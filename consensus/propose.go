@@ -117,7 +117,9 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 	}
 	// It is decided. That this node lags behind makes it no failure, so when
 	// time runs out here the outcome is told all the same.
-	_ = n.fsm.progress.wait(ctx, outcome.Index)
+	if n.fsm.progress.wait(ctx, outcome.Index) != nil {
+		n.lag.doubted.Store(true)
+	}
 	if outcome.Err != nil {
 		return wire.Outcome{}, outcome.Err
 	}

@@ -59,9 +59,12 @@ func (n *Node) catchUp(ctx context.Context) error {
 		_, changed := n.leaders.get()
 		index, err := n.reads.join(ctx)
 		if err == nil {
+			began := time.Now()
 			if err = n.fsm.progress.wait(ctx, index); err == nil {
+				n.lag.caughtUp()
 				return nil
 			}
+			n.lag.gaveUp(time.Since(began))
 			return unavailable("this node is behind", err)
 		}
 		if errors.Is(err, errStopping) {

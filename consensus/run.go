@@ -32,6 +32,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.openTerms(ctx) })
 	group.Go(func() error { return n.keepMembership(ctx) })
 	group.Go(func() error { return n.catchUpOnce(ctx) })
+	group.Go(func() error { return n.watchLag(ctx) })
 	group.Go(func() error { return n.watchDisk(ctx) })
 	group.Go(func() error { return n.keepStanding(ctx) })
 	group.Go(func() error { return n.reportHashes(ctx) })

@@ -191,7 +191,12 @@ func newSeed(clusterID string, nodes []state.Node) *seed {
 	return s
 }
 
-// seed reads what joining left here; nil means that this node never joined.
+// errSeedUnread says that the file of the members tells nothing. It was there, so this
+// node belongs to some cluster.
+var errSeedUnread = errors.New("the file cannot be read")
+
+// seed reads what joining left here; nil means that this node never joined. The error
+// wraps errSeedUnread when the file is there and says nothing.
 func (f folder) seed() (*seed, error) {
 	b, err := os.ReadFile(f.file(membersFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +207,10 @@ func (f folder) seed() (*seed, error) {
 	}
 	var s seed
 	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, fmt.Errorf("read %s: %w", f.file(membersFile), err)
+		return nil, fmt.Errorf("read %s: %w: %w", f.file(membersFile), errSeedUnread, err)
+	}
+	if s.ClusterID == "" {
+		return nil, fmt.Errorf("read %s: %w: it names no cluster", f.file(membersFile), errSeedUnread)
 	}
 	return &s, nil
 }

@@ -68,11 +68,13 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 // checkFolder refuses the folder of a member that lacks the file of its identity
 // or of the cluster secret: with new ones it would be another node, or one that
 // opens no API key. What the folder knows of its cluster is written anew from the
-// state. A folder that never came to belong to a cluster has none of that.
+// state, also where the file is there and cannot be read: without a state that one is
+// refused, for the node would found another cluster. A folder that never came to belong
+// to a cluster has none of that.
 func (n *Node) checkFolder() error {
-	known, err := n.folder.seed()
-	if err != nil {
-		return err
+	known, unread := n.folder.seed()
+	if unread != nil && !errors.Is(unread, errSeedUnread) {
+		return unread
 	}
 	snapshot := n.store.View()
 	defer snapshot.Close()
@@ -86,7 +88,7 @@ func (n *Node) checkFolder() error {
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	if known == nil && !hasState && last == 0 {
+	if known == nil && unread == nil && !hasState && last == 0 {
 		return nil
 	}
 	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
@@ -98,6 +100,8 @@ func (n *Node) checkFolder() error {
 	switch {
 	case known != nil:
 		return nil
+	case !hasState && unread != nil:
+		return fmt.Errorf("%w: nothing else here tells which cluster this node belongs to; put the file back from a backup, or start on an empty data folder", unread)
 	case !hasState:
 		return n.folder.needs(membersFile, "nothing else here tells which one; put it back from a backup, or start on an empty data folder")
 	}
@@ -105,7 +109,11 @@ func (n *Node) checkFolder() error {
 	if err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
-	n.logger.Warn("file is missing: written anew from the state", "file", n.folder.file(membersFile))
+	if unread != nil {
+		n.logger.Warn("file cannot be read: written anew from the state", "file", n.folder.file(membersFile), "err", unread)
+	} else {
+		n.logger.Warn("file is missing: written anew from the state", "file", n.folder.file(membersFile))
+	}
 	return n.folder.writeSeed(newSeed(c.ID, nodes))
 }
 

@@ -96,9 +96,13 @@ func (n *Node) leaveBehind(ctx context.Context) error {
 // isMemberAgain tells whether a node that was removed is a member after all. One that has
 // left is, where joining wrote membersFile and the node went down right then. One that has
 // not is, when members say so: cut off from them while it read of an earlier removal, it
-// took itself for removed.
+// took itself for removed. A file that cannot be read tells as little as none, but that
+// joining wrote it.
 func (n *Node) isMemberAgain(ctx context.Context, left bool) (bool, error) {
 	known, err := n.folder.seed()
+	if errors.Is(err, errSeedUnread) {
+		return left, nil
+	}
 	if err != nil || known == nil || left {
 		return known != nil, err
 	}

@@ -96,6 +96,45 @@ func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 	}
 }
 
+// Without a state nothing else tells which cluster a file meant that cannot be read. It
+// is no new node that such a file lies with: that would found a cluster of its own.
+func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
+	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(filepath.Join(n.dir, node.SecretFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"state", "raft"} {
+		if err := os.RemoveAll(filepath.Join(n.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range unreadSeeds {
+		path := filepath.Join(n.dir, membersFile)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		why := refused(t, n.config)
+		for _, part := range []string{path, "backup", "empty data folder"} {
+			if !strings.Contains(why, part) {
+				t.Errorf("%q: %s does not say %q", text, why, part)
+			}
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != text {
+			t.Errorf("%q is now %q: %v", text, now, err)
+		}
+	}
+	if now, err := os.ReadFile(filepath.Join(n.dir, node.SecretFile)); err != nil || !bytes.Equal(now, secret) {
+		t.Errorf("the secret is another one: %v", err)
+	}
+}
+
+// unreadSeeds are files of members that tell nothing.
+var unreadSeeds = []string{"", "{\"cluster_id\": \"", "{}", "null", "\x00\x00\x00\x00"}
+
 // What a member knows of its cluster besides the state is written anew from it.
 func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
@@ -106,12 +145,34 @@ func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	if err := n.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(n.dir, membersFile)); err != nil {
+	path := filepath.Join(n.dir, membersFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := run(t, n.config).Members().Status(t.Context())
-	if err != nil || after.ClusterID != before.ClusterID || after.Node.ID != before.Node.ID {
-		t.Errorf("cluster %s of %s, before %s of %s: %v", after.ClusterID, after.Node.ID, before.ClusterID, before.Node.ID, err)
+	harms := []func() error{func() error { return os.Remove(path) }}
+	for _, text := range unreadSeeds {
+		harms = append(harms, func() error { return os.WriteFile(path, []byte(text), 0o600) })
+	}
+	for i, harm := range harms {
+		if err := harm(); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		n := run(t, n.config, func(o *node.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		after, err := n.Members().Status(t.Context())
+		if err != nil || after.ClusterID != before.ClusterID || after.Node.ID != before.Node.ID {
+			t.Errorf("harm %d: cluster %s of %s, before %s of %s: %v", i, after.ClusterID, after.Node.ID, before.ClusterID, before.Node.ID, err)
+		}
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), path) {
+			t.Errorf("harm %d is not told of", i)
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {
+			t.Errorf("harm %d: written anew it is %s, was %s: %v", i, now, whole, err)
+		}
 	}
 }
 

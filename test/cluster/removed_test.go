@@ -133,6 +133,7 @@ func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 	}{
 		{"before it wrote down that it is admitted", []byte("left\n"), []string{"members.json", "state", "raft"}},
 		{"before it forgot its removal", []byte("left\n"), nil},
+		{"then, and what it knows of the members cannot be read", []byte("left\n"), nil},
 		{"cut off, and took itself for removed", []byte{}, nil},
 		{"with the secret only, as a new node", nil, []string{"members.json", "state", "raft"}},
 	} {
@@ -146,6 +147,11 @@ func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 		}
 		for _, name := range tc.without {
 			if err := os.RemoveAll(filepath.Join(n.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.HasSuffix(tc.name, "cannot be read") {
+			if err := os.Truncate(filepath.Join(n.dir, membersFile), 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,0 +1,68 @@
+package consensus
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// When a node takes itself for one that cannot answer reads.
+const (
+	// lagged is how long the local state must have kept a read waiting, which then
+	// gave up, for the node to be behind. Who gives up earlier only raises a doubt.
+	lagged = 2 * time.Second
+	// lagCheck is how often a doubt, or that the node is behind, is looked into.
+	lagCheck = time.Second
+)
+
+// lag is whether this node has fallen so far behind the cluster that it answers no
+// linearizable reads: the disk of its log is full, say, or its state hangs.
+type lag struct {
+	log *slog.Logger
+
+	doubted atomic.Bool // somebody gave up waiting for the local state
+	behind  atomic.Bool // a read failed for it, and none has succeeded since
+}
+
+// gaveUp notes that somebody waited so long for the local state, in vain.
+func (l *lag) gaveUp(waited time.Duration) {
+	l.doubted.Store(true)
+	if waited >= lagged && l.behind.CompareAndSwap(false, true) {
+		l.log.Warn("this node is behind the cluster and answers no reads")
+	}
+}
+
+// caughtUp notes that the local state had what a read needs.
+func (l *lag) caughtUp() {
+	if l.behind.Load() && l.behind.CompareAndSwap(true, false) {
+		l.log.Info("this node has caught up and answers reads again")
+	}
+}
+
+// watchLag finds out whether this node answers reads while there is reason to doubt
+// it, with reads of its own: nobody may send it any once it is not ready. There is
+// one at a time, each bounded by viewTimeout.
+func (n *Node) watchLag(ctx context.Context) error {
+	every := time.NewTicker(lagCheck)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return nil
+		}
+		doubted := n.lag.doubted.Swap(false)
+		if doubted || n.lag.behind.Load() || n.disk.refusedLately() {
+			n.tryCatchUp(ctx)
+		}
+	}
+}
+
+// whyBehind is what a node that is behind can say of the reason.
+func (n *Node) whyBehind() string {
+	if n.disk.refusedLately() {
+		return ": the disk of its Raft log is full"
+	}
+	return ""
+}
