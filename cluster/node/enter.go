@@ -48,7 +48,9 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return secret, known, nil // a member already: --join is ignored
 	}
 	if len(n.opts.Config.Cluster.Join) == 0 {
-		secret = newSecret()
+		if secret == nil { // else it was about to found one with that when it went down
+			secret = newSecret()
+		}
 		known = newSeed(uuid.NewString(), []state.Node{n.self})
 		known.Founder = true
 	} else if secret, known, err = n.join(ctx, secret); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -165,7 +166,9 @@ func (s *Store) commit(ops []*op) {
 		return
 	}
 	if err := s.roll(); err != nil {
-		if errors.Is(err, errUnsynced) {
+		// Without its folder, which somebody removed or unmounted, nothing gets in again
+		// before the next start.
+		if errors.Is(err, errUnsynced) || errors.Is(err, fs.ErrNotExist) {
 			err = s.breakdown(err)
 		}
 		fail(noSpace(err))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -174,4 +176,21 @@ func TestAnOwnerEndsAndBeginsAnewInOneBatch(t *testing.T) {
 	check(openTest(t, kill(t, dir)))
 	check(s)
 	check(rebuild(t, s))
+}
+
+// A folder that is gone takes nothing more, and no write says that it did: the node has to
+// begin again.
+func TestAStoreWhoseFolderIsGoneIsBroken(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	must(t, os.RemoveAll(filepath.Join(dir, segmentsDir)))
+	var err error
+	for i := 0; err == nil; i++ { // until the segment that is open is full
+		err = s.Put(t.Context(), "owner", makeBlocks(t, uint64(i), 1, 1<<20))
+	}
+	if !errors.Is(err, ErrBroken) {
+		t.Errorf("a write ends in %v", err)
+	}
+	<-s.Failed()
+	must(t, s.Close())
 }
