@@ -162,3 +162,36 @@ func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
 		}
 	})
 }
+
+// TestAPinThatAnAttemptKnewOfBringsNoOther: news of it may come when the attempt has
+// failed, with that of later entries, and to another process.
+func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
+	bubble(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
+		w.net.set(key(1), absent)
+		w.pin(1)
+		view, release := w.state.State.LocalView()
+		known := view.Index()
+		release()
+		tell := func(index uint64) {
+			root := w.root(1)
+			w.state.Watch.Publish(index, &state.Effects{Roots: []state.RootChange{{Root: root.Key, Nodes: root.Nodes(), Pinned: true}}})
+			w.pass(moment)
+		}
+		w.start()
+		w.pass(moment)
+		for range 2 {
+			tell(known)
+			if tried := len(w.net.fetched(key(1))); tried != 1 {
+				w.Errorf("%d attempts for a pin that the first one knew of", tried)
+			}
+			w.stop()
+			w.start()
+			w.pass(moment)
+		}
+		defer w.stop()
+		tell(known + 1000)
+		if tried := len(w.net.fetched(key(1))); tried != 2 {
+			w.Errorf("%d attempts, one of them for a later pin", tried)
+		}
+	})
+}

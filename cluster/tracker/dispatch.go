@@ -217,8 +217,8 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 		}
 		d.lookAt(ctx, view, e, now)
 	}
-	for _, k := range ch.Pinned {
-		if e := d.known[k]; e != nil && ch.Index > e.seen {
+	for _, p := range ch.Pinned {
+		if e := d.known[p.Root]; e != nil && p.Index > e.seen {
 			d.again(ctx, view, e)
 		}
 	}
@@ -560,7 +560,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	if !ok || n.born != root.Born || e.attempts > 0 {
 		return false
 	}
-	e.born, e.attempts, e.waited, e.reached, e.holder = n.born, n.attempts, n.waited, n.reached, n.holder
+	e.born, e.attempts, e.waited, e.reached, e.holder, e.seen = n.born, n.attempts, n.waited, n.reached, n.holder, n.seen
 	if !e.holder && d.heldElsewhere(root) {
 		e.attempts, e.holder = 0, true // now there is a source
 		return false

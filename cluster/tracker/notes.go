@@ -19,7 +19,7 @@ type Notes interface {
 }
 
 // noteVersion begins a note's value.
-const noteVersion = 1
+const noteVersion = 2
 
 // note is what is remembered of the attempts to fetch one incarnation of a root.
 type note struct {
@@ -29,6 +29,7 @@ type note struct {
 	waited   time.Duration // without a block, in turns that were cut short
 	reached  uint64        // blocks that a turn came to
 	holder   bool          // somebody held it when the last one failed
+	seen     uint64        // the state that the last one began with, by its index
 }
 
 // encode is the version and then, as varints, the fields in their order; due in
@@ -41,7 +42,7 @@ func (n note) encode() []byte {
 	}
 	for _, v := range []uint64{
 		n.born, uint64(max(n.attempts, 0)), uint64(max(n.due.UnixMilli(), 0)),
-		uint64(max(n.waited.Milliseconds(), 0)), n.reached, holder,
+		uint64(max(n.waited.Milliseconds(), 0)), n.reached, holder, n.seen,
 	} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -54,7 +55,7 @@ func decodeNote(b []byte) (n note, ok bool) {
 		return note{}, false
 	}
 	b = b[1:]
-	var v [6]uint64
+	var v [7]uint64
 	for i := range v {
 		x, used := binary.Uvarint(b)
 		if used <= 0 {
@@ -68,7 +69,7 @@ func decodeNote(b []byte) (n note, ok bool) {
 	}
 	return note{
 		born: v[0], attempts: int(v[1]), due: time.UnixMilli(int64(v[2])),
-		waited: time.Duration(v[3]) * time.Millisecond, reached: v[4], holder: v[5] == 1,
+		waited: time.Duration(v[3]) * time.Millisecond, reached: v[4], holder: v[5] == 1, seen: v[6],
 	}, true
 }
 
@@ -83,7 +84,7 @@ func (t *Tracker) noted(k state.RootKey) (note, bool) {
 // note remembers how far the attempts have come.
 func (d *dispatcher) note(e *entry, due time.Time) {
 	e.noted = true
-	n := note{e.born, e.attempts, due, e.waited, e.reached, e.holder}
+	n := note{e.born, e.attempts, due, e.waited, e.reached, e.holder, e.seen}
 	d.t.opts.Notes.Set(string(e.root), n.encode())
 }
 

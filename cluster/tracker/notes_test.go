@@ -10,8 +10,8 @@ import (
 
 // The bytes of a note are on disks: they stay readable.
 func TestANoteKeepsItsForm(t *testing.T) {
-	n := note{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true}
-	const golden = "01ac0202fbd095ffbc3190bf050701"
+	n := note{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true, seen: 4000}
+	const golden = "02ac0202fbd095ffbc3190bf050701a01f"
 	if got := hex.EncodeToString(n.encode()); got != golden {
 		t.Fatalf("%s, want %s", got, golden)
 	}
@@ -27,7 +27,7 @@ func TestANoteKeepsItsForm(t *testing.T) {
 			t.Fatalf("%d of its bytes pass for a note", cut)
 		}
 	}
-	for _, bad := range [][]byte{append(b, 0), append([]byte{2}, b[1:]...)} {
+	for _, bad := range [][]byte{append(b, 0), append([]byte{1}, b[1:]...)} {
 		if _, ok := decodeNote(bad); ok {
 			t.Fatalf("%x passes for a note", bad)
 		}

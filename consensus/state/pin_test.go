@@ -457,28 +457,38 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 		want []RootKey
 	}{{n1, []RootKey{a}}, {n9, nil}, {all, []RootKey{a}}} {
 		<-tc.s.C
-		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || !slices.Equal(got.Pinned, tc.want) || got.Index != m.index {
+		var pinned []PinnedRoot
+		for _, k := range tc.want {
+			pinned = append(pinned, PinnedRoot{k, m.index})
+		}
+		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || !slices.Equal(got.Pinned, pinned) || got.Index != m.index {
 			t.Errorf("told %+v, want roots %v, which are pinned", got, tc.want)
 		}
 		if again := tc.s.Take(); len(again.Roots) != 0 {
 			t.Errorf("told twice: %v", again.Roots)
 		}
 	}
-	// Of a pin that came and went, and of one that went.
+	// Of a pin that came and went, of a second one, and of those that went: with the
+	// entry that the last pin came with, whatever came after it.
 	for _, tc := range []struct {
 		cmds []Command
-		want []RootKey
+		last int // of cmds, that pinned
 	}{
-		{[]Command{create(alice, "b", contentA), &DeletePin{Account: alice, ID: "b"}}, []RootKey{a}},
-		{[]Command{&DeletePin{Account: alice, ID: "a"}}, nil},
+		{[]Command{create(alice, "b", contentA), &DeletePin{Account: alice, ID: "b"}}, 0},
+		{[]Command{create(alice, "c", contentA), create(alice, "d", contentA), &DeletePin{Account: alice, ID: "c"}}, 1},
+		{[]Command{&DeletePin{Account: alice, ID: "a"}}, -1},
 	} {
-		for _, cmd := range tc.cmds {
+		var want []PinnedRoot
+		for i, cmd := range tc.cmds {
 			m.must(cmd)
 			w.Publish(m.index, &m.fx)
+			if i == tc.last {
+				want = []PinnedRoot{{a, m.index}}
+			}
 		}
 		<-n1.C
-		if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, tc.want) {
-			t.Errorf("told %+v, want %v pinned", got, tc.want)
+		if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, want) {
+			t.Errorf("told %+v, want %v pinned", got, want)
 		}
 	}
 	n1.Close()
