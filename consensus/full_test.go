@@ -287,23 +287,42 @@ func (s *hangingStore) Begin() Tx {
 	return s.Store.Begin()
 }
 
+// hangs has everything that begins from now on hang until the function is called that it
+// returns.
+func (s *hangingStore) hangs() (goOn func()) {
+	hang := make(chan struct{})
+	set := func(to chan struct{}) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hang = to
+	}
+	set(hang)
+	return func() {
+		set(nil)
+		close(hang)
+	}
+}
+
+// withHangingStore starts a follower anew on a store that can hang.
+func (c *testCluster) withHangingStore() (*testNode, *hangingStore) {
+	sick := c.follower()
+	store := &hangingStore{Store: sick.store}
+	sick.shutdown()
+	sick.tune = func(o *Options) { o.Store = store }
+	sick.start()
+	return sick, store
+}
+
 func TestALeaderWhoseStateHangsHandsOverAndStays(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-		sick := c.follower()
-		store := &hangingStore{Store: sick.store}
-		sick.shutdown()
-		sick.tune = func(o *Options) { o.Store = store }
-		sick.start()
+		sick, store := c.withHangingStore()
 		c.until("it leads", func() bool {
 			if leader := c.leader(); leader.id != sick.id {
 				_ = leader.HandOver(t.Context())
 			}
 			return c.leader().id == sick.id
 		})
-		hang := make(chan struct{})
-		store.mu.Lock()
-		store.hang = hang
-		store.mu.Unlock()
+		goOn := store.hangs()
 		healthy := c.nodes[c.others(sick.id)[0]]
 		began := time.Now()
 		healthy.mustPin("a")
@@ -315,10 +334,7 @@ func TestALeaderWhoseStateHangsHandsOverAndStays(t *testing.T) {
 		if leader, _ := healthy.Leader(); leader == sick.id {
 			t.Error("it leads still")
 		}
-		store.mu.Lock()
-		store.hang = nil
-		store.mu.Unlock()
-		close(hang)
+		goOn()
 		c.sameEverywhere()
 		sick.wantPins("a", "b")
 	})

@@ -44,19 +44,13 @@ func (l *lag) caughtUp() {
 // it, with reads of its own: nobody may send it any once it is not ready. There is
 // one at a time, each bounded by viewTimeout.
 func (n *Node) watchLag(ctx context.Context) error {
-	every := time.NewTicker(lagCheck)
-	defer every.Stop()
-	for {
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return nil
-		}
+	return each(ctx, lagCheck, func() error {
 		doubted := n.lag.doubted.Swap(false)
 		if doubted || n.lag.behind.Load() || n.disk.refusedLately() {
 			n.tryCatchUp(ctx)
 		}
-	}
+		return nil
+	})
 }
 
 // whyBehind is what a node that is behind can say of the reason.

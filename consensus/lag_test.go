@@ -110,24 +110,14 @@ func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-				sick := c.follower()
-				store := &hangingStore{Store: sick.store}
-				sick.shutdown()
-				sick.tune = func(o *Options) { o.Store = store }
-				sick.start()
+				sick, store := c.withHangingStore()
 				c.until("it is back", func() bool { return sick.Ready() == nil })
 				leader := c.leader()
-				hang := make(chan struct{})
-				store.mu.Lock()
-				store.hang = hang
-				store.mu.Unlock()
+				goOn := store.hangs()
 				leader.mustPin("a")
 				use(t, sick)
 				c.wantBehind(sick, leader.id, "")
-				store.mu.Lock()
-				store.hang = nil
-				store.mu.Unlock()
-				close(hang)
+				goOn()
 				want, err := leader.pins()
 				if err != nil {
 					t.Fatal(err)

@@ -132,10 +132,10 @@ func (n *Node) tryCatchUp(ctx context.Context) bool {
 	return n.catchUp(ctx) == nil
 }
 
-// watchDisk ends the node when a write to the Raft log hangs, so that another
-// one can lead: a leader sends heartbeats whatever its disk does.
-func (n *Node) watchDisk(ctx context.Context) error {
-	every := time.NewTicker(diskCheck)
+// each calls fn once in every interval, not at first, until it fails or ctx ends, which is
+// no error.
+func each(ctx context.Context, interval time.Duration, fn func() error) error {
+	every := time.NewTicker(interval)
 	defer every.Stop()
 	for {
 		select {
@@ -143,9 +143,20 @@ func (n *Node) watchDisk(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		if err := fn(); err != nil {
+			return err
+		}
+	}
+}
+
+// watchDisk ends the node when a write to the Raft log hangs, so that another
+// one can lead: a leader sends heartbeats whatever its disk does.
+func (n *Node) watchDisk(ctx context.Context) error {
+	return each(ctx, diskCheck, func() error {
 		n.disk.ran.goOn()
 		if took := n.disk.writing(); took > stalledWrite {
 			return errors.Join(fmt.Errorf("%w: no answer for %s", ErrStalled, took.Round(time.Millisecond)), n.transport.Close())
 		}
-	}
+		return nil
+	})
 }

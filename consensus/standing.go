@@ -121,19 +121,12 @@ func (n *Node) unfit() (why string, heirs []state.NodeID) {
 
 // keepStanding hands leadership over while this node should not lead.
 func (n *Node) keepStanding(ctx context.Context) error {
-	every := time.NewTicker(diskCheck)
-	defer every.Stop()
-	said := false
-	for turn := 0; ; {
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return nil
-		}
+	said, turn := false, 0
+	return each(ctx, diskCheck, func() error {
 		why, heirs := n.unfit()
 		if why == "" || !n.IsLeader() || n.otherVoters() == 0 {
 			said = false
-			continue
+			return nil
 		}
 		if !said {
 			n.log.WarnContext(ctx, "handing leadership over", "why", why)
@@ -143,7 +136,8 @@ func (n *Node) keepStanding(ctx context.Context) error {
 			n.log.DebugContext(ctx, "leadership is not handed over yet", "err", err)
 			turn++
 		}
-	}
+		return nil
+	})
 }
 
 // handOverTo makes one of the heirs lead, another one each turn; any voter, when

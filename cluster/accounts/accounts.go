@@ -93,10 +93,7 @@ func New(o Options) *Accounts {
 		a.now = time.Now
 	}
 	if a.agreed == nil {
-		a.agreed = func() (early, late state.Millis, ok bool) {
-			now := state.MillisOf(a.now())
-			return now, now, true
-		}
+		a.agreed = state.OneClock(a.now)
 	}
 	if a.newID == nil {
 		a.newID = func() string { return strings.ToLower(rand.Text()) }

@@ -82,10 +82,7 @@ func New(o Options) *Pins {
 		p.now = time.Now
 	}
 	if p.agreed == nil {
-		p.agreed = func() (early, late state.Millis, ok bool) {
-			now := state.MillisOf(p.now())
-			return now, now, true
-		}
+		p.agreed = state.OneClock(p.now)
 	}
 	if p.newID == nil {
 		p.newID = func() state.RequestID { return state.RequestID(uuid.NewString()) }

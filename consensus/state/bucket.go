@@ -630,10 +630,7 @@ func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
 	}
 	was := o.weight()
 	o.Tags = v.Tags
-	if err := affordRecord(tx, b.Account, was, o.weight()); err != nil {
-		return Result{}, err
-	}
-	if err := reweigh(tx, b.Account, was, o.weight()); err != nil {
+	if err := growRecord(tx, b.Account, was, o.weight()); err != nil {
 		return Result{}, err
 	}
 	if o != current {

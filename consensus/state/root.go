@@ -397,33 +397,41 @@ func guardOld(tx Tx, old *Root, guard RootKey) error {
 		if !again && len(guarded) >= MaxGuards {
 			continue // released with old
 		}
+		if again { // something else keeps it
+			root, err := unguard(tx, k, old.Key)
+			if err != nil {
+				return err
+			}
+			if err := put(tx, rootKey(k), root); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := tx.Delete(part(guardsOf(old.Key), k)); err != nil {
 			return err
 		}
-		if again {
-			err = unguard(tx, k)
-		} else {
-			guarded = append(guarded, k)
-			err = tx.Set(part(guardsOf(guard), k), nil)
-		}
-		if err != nil {
+		guarded = append(guarded, k)
+		if err := tx.Set(part(guardsOf(guard), k), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unguard takes one guard from a root that something else keeps.
-func unguard(tx Tx, k RootKey) error {
+// unguard takes a guard from root k. The caller writes the root.
+func unguard(tx Tx, k, guard RootKey) (*Root, error) {
+	if err := tx.Delete(part(guardsOf(guard), k)); err != nil {
+		return nil, err
+	}
 	root, err := get[Root](tx, rootKey(k))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if root == nil || root.Guards == 0 {
-		return fmt.Errorf("state: root %s does not know its guard", k)
+		return nil, fmt.Errorf("state: root %s does not know its guard %s", k, guard)
 	}
 	root.Guards--
-	return put(tx, rootKey(k), root)
+	return root, nil
 }
 
 // guardedBy returns the roots that k keeps until it is settled.
@@ -445,17 +453,10 @@ func releaseGuards(tx Tx, k RootKey, e *entry) error {
 		return err
 	}
 	for _, o := range olds {
-		if err := tx.Delete(part(guardsOf(k), o)); err != nil {
-			return err
-		}
-		old, err := get[Root](tx, rootKey(o))
+		old, err := unguard(tx, o, k)
 		if err != nil {
 			return err
 		}
-		if old == nil || old.Guards == 0 {
-			return fmt.Errorf("state: root %s does not know its guard %s", o, k)
-		}
-		old.Guards--
 		if err := keepOrRemove(tx, old, e); err != nil {
 			return err
 		}

@@ -24,14 +24,17 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	seen := map[RootKey]bool{}
+	gone, seen := map[NodeID]bool{}, map[RootKey]bool{}
+	for _, n := range away {
+		gone[n] = true
+	}
 	for _, n := range away {
 		err := v.WantedOn(n, "", func(k RootKey, p Phase) (bool, error) {
 			if p != Held || seen[k] {
 				return true, nil
 			}
 			seen[k] = true
-			lacks, err := v.lacks(k, there, full)
+			lacks, err := v.lacks(k, gone, full)
 			if lacks {
 				short++
 			}
@@ -44,9 +47,9 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	return short, nil
 }
 
-// lacks tells whether a pinned root has fewer than full holders that are there, and is
-// not among those that are short on record.
-func (v View) lacks(k RootKey, there func(NodeID) bool, full int) (bool, error) {
+// lacks tells whether a pinned root has fewer than full holders but for those that are
+// gone, and is not among those that are short on record.
+func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	root, err := v.Root(k)
 	if err != nil || root.Status != Pinned {
 		return false, err
@@ -56,7 +59,7 @@ func (v View) lacks(k RootKey, there func(NodeID) bool, full int) (bool, error) 
 		return false, err
 	}
 	for _, c := range root.Copies {
-		if c.Phase == Held && there(c.Node) {
+		if c.Phase == Held && !gone[c.Node] {
 			full--
 		}
 	}

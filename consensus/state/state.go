@@ -46,6 +46,15 @@ type Millis int64
 // MillisOf returns t in milliseconds, rounded down.
 func MillisOf(t time.Time) Millis { return Millis(t.UnixMilli()) }
 
+// OneClock returns what is certain of the time where one clock is all there is: what it
+// has reached and what it has not passed are the same, and always known.
+func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
+	return func() (early, late Millis, ok bool) {
+		at := MillisOf(now())
+		return at, at, true
+	}
+}
+
 // Time returns m as a time in UTC.
 func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
 

@@ -89,10 +89,7 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	} else if n >= MaxUploads {
 		return Result{}, Errorf(CodeTooLarge, "the bucket has its most open uploads, %d", MaxUploads)
 	}
-	if err := affordRecord(tx, b.Account, 0, u.weight()); err != nil {
-		return Result{}, err
-	}
-	if err := reweigh(tx, b.Account, 0, u.weight()); err != nil {
+	if err := growRecord(tx, b.Account, 0, u.weight()); err != nil {
 		return Result{}, err
 	}
 	if err := tx.Set(marker, []byte(u.Key)); err != nil {

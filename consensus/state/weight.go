@@ -66,6 +66,14 @@ func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	return noRoom(r, a, q, fmt.Sprintf("metadata, %d bytes above those that are free, does not fit", is))
 }
 
+// growRecord is reweigh for a record whose account may not be able to afford it.
+func growRecord(tx Tx, a AccountID, was, is uint64) error {
+	if err := affordRecord(tx, a, was, is); err != nil {
+		return err
+	}
+	return reweigh(tx, a, was, is)
+}
+
 // reweigh counts for an account that one of its records weighs is bytes and not was. A
 // record that is not there weighs nothing. Where nothing changes, as with most records,
 // nothing is read or written. Below level 2 accounts have no quota.
