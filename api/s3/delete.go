@@ -7,8 +7,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxDelete bounds the body of DeleteObjects, in bytes, as Amazon S3 does.
-const maxDelete = 2 << 20
+const (
+	// maxDelete bounds the body of DeleteObjects, in bytes, as Amazon S3 does.
+	maxDelete = 2 << 20
+	// deletesOfOne is how many objects that go in one change count as one request against
+	// the account's rate. 1,000 of them took a node 20 to 74 ms of processor time, and one
+	// DELETE 1.4 ms.
+	deletesOfOne = 20
+)
 
 // deleteObjects removes up to state.MaxDeleteKeys objects and versions. Those of which
 // no ETag is asked for go in one change, all or none of them.
@@ -27,12 +33,18 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	became := make([]outcome, len(all))
 	var plain []objects.Doomed
 	var at []int // of each of them in all
+	changes := 0
 	for i, d := range all {
 		became[i].err = d.check()
-		if became[i].err == nil && !d.matched {
+		switch {
+		case became[i].err != nil:
+		case d.matched:
+			changes++
+		default:
 			plain, at = append(plain, objects.Doomed{Key: d.key, ID: state.VersionID(d.version)}), append(at, i)
 		}
 	}
+	s.limits.Owed(r.account(), changes+len(plain)/deletesOfOne-1)
 	ctx, cancel := r.soon()
 	defer cancel()
 	var gone []objects.Deleted

@@ -1,10 +1,12 @@
 package s3
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // lag has the surface serve on a node that hears of no change from now on, and holds
@@ -111,6 +114,46 @@ func TestSlowDownDoesNotAskTheCluster(t *testing.T) {
 		if first, second := w.answer(way()), w.answer(way()); first.Code >= 300 || second.Code != 503 {
 			t.Errorf("%s, asked first: %d, then %d", name, first.Code, second.Code)
 		}
+	}
+}
+
+// One DeleteObjects is the work of many requests, and is done as a whole: who sent it
+// waits for it afterwards.
+func TestDeletingManyCountsAsMore(t *testing.T) {
+	object := func(inside string) string { return "<Object>" + inside + "</Object>" }
+	plain := func(n int) (all string) {
+		for i := range n {
+			all += object(fmt.Sprintf("<Key>none/%d</Key>", i))
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		body string
+		wait int // seconds, at one request a second
+	}{
+		"few":                  {plain(deletesOfOne), 1},
+		"a change of many":     {plain(100), 5},
+		"as many as there may": {plain(state.MaxDeleteKeys), state.MaxDeleteKeys / deletesOfOne},
+		"each in a change":     {strings.Repeat(object("<Key>none</Key><ETag>x</ETag>"), 7), 7},
+		"some of both":         {plain(40) + strings.Repeat(object("<Key>none</Key><ETag>x</ETag>"), 3), 5},
+		"none that can be":     {strings.Repeat(object("<Key>none</Key><VersionId></VersionId>"), 500), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.scene(t)
+			w.lag(t, web.Rate{PerSecond: 1, Burst: 1})
+			rec := w.must(t, 200, call{method: "POST", path: "/photos?delete", body: "<Delete>" + tc.body + "</Delete>"})
+			if n := strings.Count(rec.Body.String(), "SlowDown"); n > 0 {
+				t.Errorf("%d of it were not tried", n)
+			}
+			rec = w.must(t, 503, call{method: "GET", path: "/photos"})
+			if got := rec.Header().Get("Retry-After"); got != strconv.Itoa(tc.wait) {
+				t.Errorf("Retry-After %s, want %d", got, tc.wait)
+			}
+			w.must(t, 404, call{method: "GET", path: "/photos", token: w.bob.Token}) // another account
+			w.pass(time.Duration(tc.wait) * time.Second)
+			w.must(t, 200, call{method: "GET", path: "/photos"})
+		})
 	}
 }
 

@@ -94,6 +94,12 @@ func newLimiter(r Rate) *limiter {
 
 // take takes one request of what hashes to h, or tells how long to wait.
 func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
+	return l.add(h, 1, now, false)
+}
+
+// add takes n requests of what hashes to h. Unless they are owed, they are refused when
+// there are not as many left.
+func (l *limiter) add(h uint64, n, now int64, owed bool) (wait time.Duration, ok bool) {
 	if l.each == 0 {
 		return 0, true
 	}
@@ -104,8 +110,8 @@ func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
 	if !known {
 		full = s.older[h]
 	}
-	full = max(full, now) + l.each
-	if over := full - now - l.most; over > 0 {
+	full = max(full, now) + n*l.each
+	if over := full - now - l.most; over > 0 && !owed {
 		return time.Duration(over), false
 	}
 	if !known && len(s.younger) >= maxLimited/limitShards/2 {
@@ -133,6 +139,16 @@ func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 		l.tell(r, refusal{now + int64(min(wait, toldFor)), err})
 	}
 	return err
+}
+
+// Owed takes as many requests more of an account, for one that was let in and turned out to
+// be the work of several. It is done in any case: what there are too few for, the next
+// requests wait for.
+func (l *Limits) Owed(id state.AccountID, requests int) {
+	if l == nil || requests <= 0 {
+		return
+	}
+	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.now().UnixNano(), true)
 }
 
 // Told returns what a request's token was told when its account had nothing left, as

@@ -77,7 +77,7 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 		t.Errorf("%d accounts remembered, the most is %d", n, maxLimited)
 	}
 	var none *Limits
-	if none.Account("x", nil) != nil || none.Address(httptest.NewRequest(http.MethodGet, "/", nil)) != nil {
+	if none.Owed("x", 1); none.Account("x", nil) != nil || none.Address(httptest.NewRequest(http.MethodGet, "/", nil)) != nil {
 		t.Error("no limits refuse")
 	}
 }
