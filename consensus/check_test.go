@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
 // again starts a node that gave up its state: its identity is all it keeps.
@@ -83,6 +84,33 @@ func TestANodeThatDiffersIsPutOutAndComesBackEqual(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who proposes a check and hears nothing does it again, and waits for the one that its
+// answer names.
+func TestACheckThatIsProposedTwiceIsOnRecord(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.follower()
+		cmd := &state.CheckState{At: 1}
+		op, err := newOperation(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := wire.EncodeCommand(wire.Command{Op: op, Body: cmd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			outcome, err := n.commit(t.Context(), body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.until("it is applied", func() bool { return n.fsm.progress.wait(t.Context(), outcome.Index) == nil })
+			if check, err := n.check(outcome.Index); err != nil {
+				t.Errorf("%+v, %v", check, err)
+			}
+		}
+	})
 }
 
 // Without a majority for any hash nobody is put out.

@@ -127,11 +127,12 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 }
 
 // newOperation mints the id that makes a repeated command take effect once.
-// Commands that say how things are, instead of changing them, need none.
+// Commands that say how things are, instead of changing them, need none, and neither
+// does a check: it is known by the index of its entry, so a repeat is another one.
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
-		*state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses, *state.ClearAccounts,
+		*state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses, *state.ClearAccounts,
 		*state.ReportArrivals, *state.ClearBuckets, *state.ClearUploads, *state.Fence:
 		return op, nil
 	}
