@@ -494,6 +494,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	case own == nil, sealed && own.Phase == state.Held:
 		d.forget(e)
 	case sealed:
+		d.unnote(e) // of attempts before the one that sealed it, of which no news came
 		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: bytes, Blocks: blocks})
 	case own.Phase == state.GaveUp && here:
 		e.stage = dropping

@@ -94,7 +94,7 @@ func (d *dispatcher) unnote(e *entry) {
 	d.t.opts.Notes.Delete(string(e.root))
 }
 
-// auditNotes forgets what is noted of roots that are not wanted here any more.
+// auditNotes forgets what is noted of roots that are not wanted here any more, or held.
 func (t *Tracker) auditNotes() error {
 	view, release := t.opts.State.LocalView()
 	defer release()
@@ -104,7 +104,7 @@ func (t *Tracker) auditNotes() error {
 		switch {
 		case err != nil:
 			failed = err
-		case own == nil:
+		case own == nil, own.Phase == state.Held:
 			t.opts.Notes.Delete(key)
 		}
 	})

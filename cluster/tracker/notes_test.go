@@ -137,3 +137,27 @@ func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 		w.wantPhase(1, state.Held)
 	})
 }
+
+// A process may end between the seal and the news of it, and one that held the content
+// may have noted attempts to mend it.
+func TestNothingIsNotedOfWhatIsHere(t *testing.T) {
+	for name, phase := range map[string]state.Phase{"not reported yet": state.Assigned, "held": state.Held} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Limits{}, func(w *world) {
+				w.pin(1)
+				if phase == state.Held {
+					w.says(self, 1, phase)
+				}
+				w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+				w.notes.Set(string(key(1)), note{born: w.root(1).Born, attempts: 3, due: time.Now()}.encode())
+				w.start()
+				defer w.stop()
+				w.pass(moment)
+				w.wantPhase(1, state.Held)
+				if n := len(w.notes.kept); n != 0 {
+					t.Errorf("%d notes are left", n)
+				}
+			})
+		})
+	}
+}
