@@ -22,12 +22,9 @@ import (
 // toolTimeout bounds one call of a stock tool.
 const toolTimeout = 5 * time.Minute
 
-// What every tool has to send in parts: rclone does so from 200 MiB on, aws above 8 MiB
-// and s3cmd above 15 MiB.
-const (
-	multipartBytes       = 40 << 20
-	multipartBytesRclone = 200 << 20
-)
+// multipartBytes is what every tool sends in parts: rclone does so from 200 MiB on, aws
+// above 8 MiB and s3cmd above 15 MiB.
+const multipartBytes = 200 << 20
 
 // tool runs a stock S3 program in a folder of its own, with the credentials of one
 // account and one node as its endpoint.
@@ -293,7 +290,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("copyto", small, at+"/docs/small file.bin")
 	rclone("copyto", at+"/docs/small file.bin", "back")
 	x.same(small, filepath.Join(x.home, "back"))
-	big := x.file("big", multipartBytesRclone)
+	big := x.file("big", multipartBytes)
 	rclone("copyto", big, at+"/big")
 	rclone("copyto", at+"/big", "big.back")
 	x.same(big, filepath.Join(x.home, "big.back"))
@@ -303,7 +300,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("check", tree, at+"/tree")
 	rclone("sync", at+"/tree", "tree.back")
 	x.sameTrees(tree, filepath.Join(x.home, "tree.back"))
-	x.has(rclone("lsl", at), "70000", fmt.Sprint(multipartBytesRclone), "copy")
+	x.has(rclone("lsl", at), "70000", fmt.Sprint(multipartBytes), "copy")
 	rclone("purge", at)
 	if strings.Contains(rclone("lsd", "h:"), bucket) {
 		x.t.Error("a purged bucket is listed")
