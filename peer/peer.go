@@ -135,9 +135,11 @@ type Peer struct {
 	streams admission
 	closing sync.Once
 
-	// mu guards members. It is never held while calling out.
+	// mu guards members, told and hints. It is never held while calling out.
 	mu      sync.Mutex
 	members map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
+	told    map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil is none of them
+	hints   map[libp2ppeer.ID][]ma.Multiaddr // as told by Hint
 }
 
 // Open builds both hosts, listens, and answers other peers from then on. The
@@ -198,6 +200,8 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		origins: origins{private: opts.AllowPrivateOrigins},
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
+		told:    make(map[libp2ppeer.ID][]string),
+		hints:   make(map[libp2ppeer.ID][]ma.Multiaddr),
 		boot:    boot,
 		ctx:     ctx,
 		stop:    stop,

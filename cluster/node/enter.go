@@ -45,7 +45,7 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	if secret != nil && known != nil {
-		return secret, known, nil // a member already: --join is ignored
+		return secret, known, nil // a member already: --join only says where others are, see find
 	}
 	if len(n.opts.Config.Cluster.Join) == 0 {
 		if secret == nil { // else it was about to found one with that when it went down
