@@ -152,7 +152,7 @@ func (p *Peer) wakeRedial() {
 }
 
 // keepMembers dials members that are not connected, so that gossip reaches
-// them before anybody needs a stream.
+// them before anybody needs a stream, and has gossip go on with those that are.
 func (p *Peer) keepMembers(ctx context.Context) {
 	tick := time.NewTicker(memberRedialEvery)
 	defer tick.Stop()
@@ -162,6 +162,7 @@ func (p *Peer) keepMembers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			p.keepGossip(ctx)
 		case <-p.redial:
 		}
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/libp2p/go-libp2p"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
-	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/host"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
@@ -110,7 +109,7 @@ type Peer struct {
 	bitswap   *bitswap.Bitswap
 	serve     *server.Server // of bitswap, for strangers
 	dht       *dht.IpfsDHT   // nil when routing is off
-	pubsub    *pubsub.PubSub
+	gossip    *gossipKeeper
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
 	buffers   dag.Buffers   // of blocks on their way to members
@@ -234,7 +233,7 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	// registered its handler.
 	h.Network().SetStreamHandler(p.admit)
 	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
-	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
+	if p.gossip, err = newGossipKeeper(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
 		return fmt.Errorf("pubsub: %w", err)
 	}
 	err = listen(h, p.opts.ClusterListen)
@@ -342,6 +341,9 @@ func (p *Peer) Close() error {
 		}
 		if p.public != nil {
 			errs = append(errs, p.public.Close())
+		}
+		if p.gossip != nil {
+			errs = append(errs, p.gossip.tell.Close())
 		}
 		if p.cluster != nil {
 			errs = append(errs, p.cluster.Close())
