@@ -56,7 +56,6 @@ func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
 			return true, nil
 		})
 	}
-	c.Nodes = c.Nodes[:3]
 	c.Settle()
 	if err := c.SameState(t.Context()); err != nil {
 		t.Error(err)
