@@ -79,7 +79,7 @@ const (
 
 // Cluster is membership and how many copies are kept.
 type Cluster struct {
-	Join        []string // tickets or bootstrap multiaddrs; ignored once a member
+	Join        []string // tickets or bootstrap multiaddrs; once a member, where to look for others
 	SecretFile  string   // file that holds the cluster secret, for joining
 	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created

@@ -107,7 +107,7 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Peer.ServeRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 	{
-		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; ignored once this node is a member",
+		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; once this node is a member, a place to look for members that have moved",
 		field: func(c *Config) any { return &c.Cluster.Join }, check: joinPlaces, secret: true,
 	},
 	{

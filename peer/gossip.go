@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	pb "github.com/libp2p/go-libp2p-pubsub/pb"
+	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/host"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"golang.org/x/time/rate"
@@ -39,9 +42,10 @@ var errGossipFlood = errors.New("more gossip than a member may send")
 type gossipFlow struct {
 	dropped func(n int) // counts
 
-	// mu guards members.
+	// mu guards what follows.
 	mu      sync.Mutex
 	members map[libp2ppeer.ID]*rate.Limiter
+	topics  []string // that this node listens to
 }
 
 // inspect judges one RPC. An error drops it.
@@ -63,7 +67,32 @@ func (g *gossipFlow) inspect(id libp2ppeer.ID, rpc *pubsub.RPC) error {
 		g.dropped(n)
 		return errGossipFlood
 	}
+	g.subscribe(rpc)
 	return nil
+}
+
+// subscribe has pubsub know that who speaks of a topic listens to it, as all members do.
+// It was told so when the member's stream began, and forgets it when its own stream to
+// the member breaks, which need not be the end of the member's: then nothing would be
+// sent to the member any more.
+func (g *gossipFlow) subscribe(rpc *pubsub.RPC) {
+	if len(rpc.GetSubscriptions()) > 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, topic := range g.topics {
+		if slices.ContainsFunc(rpc.GetPublish(), func(m *pb.Message) bool { return m.GetTopic() == topic }) {
+			listens := true
+			rpc.Subscriptions = append(rpc.Subscriptions, &pb.RPC_SubOpts{Topicid: &topic, Subscribe: &listens})
+		}
+	}
+}
+
+func (g *gossipFlow) join(topic string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.topics = append(g.topics, topic)
 }
 
 func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
@@ -83,8 +112,11 @@ func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
 // ErrGossipTooLarge is returned by Publish for more than MaxGossip bytes.
 var ErrGossipTooLarge = errors.New("gossip message too large")
 
-func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int)) (*pubsub.PubSub, error) {
-	flow := &gossipFlow{dropped: dropped, members: make(map[libp2ppeer.ID]*rate.Limiter)}
+func newGossipFlow(dropped func(int)) *gossipFlow {
+	return &gossipFlow{dropped: dropped, members: make(map[libp2ppeer.ID]*rate.Limiter)}
+}
+
+func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, flow *gossipFlow) (*pubsub.PubSub, error) {
 	return pubsub.NewGossipSub(ctx, h,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithFloodPublish(true),
@@ -95,6 +127,65 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 		pubsub.WithAppSpecificRpcInspector(flow.inspect),
 		pubsub.WithPeerFilter(func(id libp2ppeer.ID, _ string) bool { return member(id) }),
 	)
+}
+
+// gossipKeeper has gossip go on with members that are connected. pubsub gives one up whose
+// streams broke five times in ten minutes, for as long as the connection stands: what a
+// second process with this node's identity does, as each stream of the one ends the
+// other's. Nobody would hear this node there any more, although everything else works.
+type gossipKeeper struct {
+	flow   *gossipFlow
+	pubsub *pubsub.PubSub
+	tell   event.Emitter // what makes pubsub look at a peer again
+
+	without map[libp2ppeer.ID]bool // who had no stream at the last look
+}
+
+func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int)) (*gossipKeeper, error) {
+	flow := newGossipFlow(dropped)
+	ps, err := newPubSub(ctx, h, member, flow)
+	if err != nil {
+		return nil, err
+	}
+	tell, err := h.EventBus().Emitter(new(event.EvtPeerProtocolsUpdated))
+	if err != nil {
+		return nil, err
+	}
+	return &gossipKeeper{flow: flow, pubsub: ps, tell: tell}, nil
+}
+
+// look opens a stream to every one of the connected members to whom there was none at the
+// last look either: opening the first one takes its time. It returns how many those are.
+func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
+	streams := k.pubsub.ListPeers("")
+	before := k.without
+	k.without = make(map[libp2ppeer.ID]bool)
+	for _, id := range connected {
+		if slices.Contains(streams, id) {
+			continue
+		}
+		k.without[id] = true
+		if !before[id] {
+			continue
+		}
+		again++
+		if err := k.tell.Emit(event.EvtPeerProtocolsUpdated{Peer: id, Added: pubsub.GossipSubDefaultProtocols}); err != nil {
+			return again, err
+		}
+	}
+	return again, nil
+}
+
+// keepGossip is one look of the keeper.
+func (p *Peer) keepGossip(ctx context.Context) {
+	members := slices.DeleteFunc(p.cluster.Network().Peers(), func(id libp2ppeer.ID) bool { return !p.isMember(id) })
+	again, err := p.gossip.look(members)
+	switch {
+	case err != nil:
+		p.log.WarnContext(ctx, "gossip not begun anew", "err", err)
+	case again > 0:
+		p.log.DebugContext(ctx, "gossip begun anew with members that it had ended with", "members", again)
+	}
 }
 
 // Topic is one subject of gossip among members. A message may be lost: gossip
@@ -117,17 +208,18 @@ func (p *Peer) Topic(name string, validate func(from string, data []byte) bool) 
 		}
 		return validate == nil || validate(from.String(), m.GetData())
 	}
-	if err := p.pubsub.RegisterTopicValidator(name, check, pubsub.WithValidatorInline(true)); err != nil {
+	if err := p.gossip.pubsub.RegisterTopicValidator(name, check, pubsub.WithValidatorInline(true)); err != nil {
 		return nil, fmt.Errorf("peer: topic %s: %w", name, err)
 	}
-	t, err := p.pubsub.Join(name)
+	t, err := p.gossip.pubsub.Join(name)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("peer: topic %s: %w", name, err), p.pubsub.UnregisterTopicValidator(name))
+		return nil, errors.Join(fmt.Errorf("peer: topic %s: %w", name, err), p.gossip.pubsub.UnregisterTopicValidator(name))
 	}
 	sub, err := t.Subscribe(pubsub.WithBufferSize(gossipBuffer))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("peer: topic %s: %w", name, err), t.Close(), p.pubsub.UnregisterTopicValidator(name))
+		return nil, errors.Join(fmt.Errorf("peer: topic %s: %w", name, err), t.Close(), p.gossip.pubsub.UnregisterTopicValidator(name))
 	}
+	p.gossip.flow.join(name)
 	return &Topic{self: p.id, topic: t, sub: sub}, nil
 }
 

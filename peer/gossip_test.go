@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-msgio"
-	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -104,7 +104,7 @@ func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := 0
-		g := &gossipFlow{dropped: func(n int) { dropped += n }, members: map[libp2ppeer.ID]*rate.Limiter{}}
+		g := newGossipFlow(func(n int) { dropped += n })
 		one := &pubsub.RPC{RPC: pubsubpb.RPC{Publish: make([]*pubsubpb.Message, 1)}}
 		passed := func(id libp2ppeer.ID, rpc *pubsub.RPC, n int) (ok int) {
 			for range n {
@@ -136,5 +136,53 @@ func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 		if len(g.members) > maxGossipPeers {
 			t.Errorf("%d members are remembered", len(g.members))
 		}
+	})
+}
+
+// A second process with a member's identity ends the member's streams of gossip until it
+// gives up. Once the second process is gone both hear each other again.
+func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
+	peers, _ := newCluster(t, 2)
+	a, b := peers[0], peers[1]
+	topics := make([]*Topic, len(peers))
+	for i, p := range peers {
+		var err error
+		if topics[i], err = p.Topic(gossipSubject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func() bool { return len(topics[0].Members()) == 1 && len(topics[1].Members()) == 1 }
+	until(t, "the members hear each other", hear)
+	clone := newStranger(t, b.opts.Key)
+	if err := clone.Connect(t.Context(), target(t, a.ClusterAddrs())); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the member gives the other up", func() bool {
+		if s, err := openStream(t.Context(), clone, a.id, "/meshsub/1.1.0"); err == nil {
+			_ = s.Reset()
+		}
+		return !slices.Contains(b.gossip.pubsub.ListPeers(""), a.id)
+	})
+	if !b.Connected(a.ID()) {
+		t.Fatal("the connection of the member ended")
+	}
+	if err := clone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	heard := make([]atomic.Value, len(topics))
+	for i, topic := range topics {
+		go func() {
+			if from, _, err := topic.Next(t.Context()); err == nil {
+				heard[i].Store(from)
+			}
+		}()
+	}
+	until(t, "the members hear each other again", func() bool { // they say something now and then
+		for _, topic := range topics {
+			if err := topic.Publish(t.Context(), []byte("sample")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return heard[0].Load() == b.ID() && heard[1].Load() == a.ID()
 	})
 }

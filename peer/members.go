@@ -2,6 +2,8 @@ package peer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,7 @@ const (
 
 // SetMember replaces the addresses at which a member's cluster host is
 // reached. They stay until the next SetMember or Forget. Addresses that do not
-// parse, or name another peer, are logged and left out.
+// parse, or name another peer, are logged and left out. The same again changes nothing.
 func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -30,6 +32,13 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 		return
 	}
 	if remote == p.id {
+		return
+	}
+	p.mu.Lock()
+	same := slices.Equal(p.told[remote], clusterAddrs)
+	p.told[remote] = slices.Clone(clusterAddrs)
+	p.mu.Unlock()
+	if same {
 		return
 	}
 	addrs := make([]ma.Multiaddr, 0, len(clusterAddrs))
@@ -51,6 +60,39 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.mu.Lock()
 	p.members[remote] = addrs
 	p.mu.Unlock()
+	p.setAddrs(remote)
+}
+
+// Hint adds an address, with /p2p/, at which a member may be reached besides those of
+// SetMember. It stays until Forget. Whoever answers there still has to prove to be
+// that member. The oldest of more than 32 hints for one member goes.
+func (p *Peer) Hint(addr string) error {
+	member, err := parseMemberAddr(addr)
+	if err != nil {
+		return fmt.Errorf("peer: hint: %w", err)
+	}
+	if member.ID == p.id {
+		return nil
+	}
+	bare := member.Addrs[0]
+	p.mu.Lock()
+	known := slices.ContainsFunc(p.hints[member.ID], bare.Equal)
+	if !known {
+		hints := append(slices.Clone(p.hints[member.ID]), bare)
+		p.hints[member.ID] = hints[max(0, len(hints)-maxMemberAddrs):]
+	}
+	p.mu.Unlock()
+	if !known {
+		p.setAddrs(member.ID)
+	}
+	return nil
+}
+
+// setAddrs hands what is known of where a member is to the cluster host.
+func (p *Peer) setAddrs(remote libp2ppeer.ID) {
+	p.mu.Lock()
+	addrs := slices.Concat(p.members[remote], p.hints[remote])
+	p.mu.Unlock()
 	for _, a := range addrs {
 		if ip, ok := ipOf(a); ok {
 			p.clusterStrangers.know(ip.Unmap())
@@ -62,6 +104,14 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.wakeRedial()
 }
 
+// dialMember dials over libp2p's back-off, and not for long.
+func (p *Peer) dialMember(ctx context.Context, id libp2ppeer.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterDialTimeout)
+	defer cancel()
+	_, err := p.cluster.Network().DialPeer(network.WithForceDirectDial(ctx, "member"), id)
+	return err
+}
+
 // Forget drops the addresses of a removed member and cuts its connections. The
 // caller has made Members refuse it first, or it comes straight back.
 func (p *Peer) Forget(id string) {
@@ -71,6 +121,8 @@ func (p *Peer) Forget(id string) {
 	}
 	p.mu.Lock()
 	delete(p.members, remote)
+	delete(p.told, remote)
+	delete(p.hints, remote)
 	p.mu.Unlock()
 	p.cluster.Peerstore().ClearAddrs(remote)
 	p.pool.forget(id)
@@ -100,7 +152,7 @@ func (p *Peer) wakeRedial() {
 }
 
 // keepMembers dials members that are not connected, so that gossip reaches
-// them before anybody needs a stream.
+// them before anybody needs a stream, and has gossip go on with those that are.
 func (p *Peer) keepMembers(ctx context.Context) {
 	tick := time.NewTicker(memberRedialEvery)
 	defer tick.Stop()
@@ -110,6 +162,7 @@ func (p *Peer) keepMembers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			p.keepGossip(ctx)
 		case <-p.redial:
 		}
 	}
@@ -117,14 +170,12 @@ func (p *Peer) keepMembers(ctx context.Context) {
 
 // dialMembers is one pass of keepMembers.
 func (p *Peer) dialMembers(ctx context.Context) {
-	p.mu.Lock()
 	var missing []libp2ppeer.ID
-	for id, addrs := range p.members {
-		if len(addrs) > 0 && p.cluster.Network().Connectedness(id) != network.Connected {
+	for id, connected := range p.reachable() {
+		if !connected {
 			missing = append(missing, id)
 		}
 	}
-	p.mu.Unlock()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, maxMemberDials)
@@ -135,12 +186,25 @@ func (p *Peer) dialMembers(ctx context.Context) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			dial, cancel := context.WithTimeout(ctx, clusterDialTimeout)
-			defer cancel()
-			dial = network.WithForceDirectDial(dial, "member")
-			if _, err := p.cluster.Network().DialPeer(dial, id); err != nil {
+			if err := p.dialMember(ctx, id); err != nil {
 				p.log.DebugContext(ctx, "member not reached", "peer", id.String(), "err", err)
 			}
 		})
 	}
+}
+
+// reachable are the members of whom an address is known, and whether a connection to
+// them stands.
+func (p *Peer) reachable() map[libp2ppeer.ID]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids := make(map[libp2ppeer.ID]bool, len(p.members))
+	for _, known := range []map[libp2ppeer.ID][]ma.Multiaddr{p.members, p.hints} {
+		for id, addrs := range known {
+			if len(addrs) > 0 {
+				ids[id] = p.cluster.Network().Connectedness(id) == network.Connected
+			}
+		}
+	}
+	return ids
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/libp2p/go-libp2p"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
-	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/host"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
@@ -110,7 +109,7 @@ type Peer struct {
 	bitswap   *bitswap.Bitswap
 	serve     *server.Server // of bitswap, for strangers
 	dht       *dht.IpfsDHT   // nil when routing is off
-	pubsub    *pubsub.PubSub
+	gossip    *gossipKeeper
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
 	buffers   dag.Buffers   // of blocks on their way to members
@@ -135,9 +134,11 @@ type Peer struct {
 	streams admission
 	closing sync.Once
 
-	// mu guards members. It is never held while calling out.
+	// mu guards members, told and hints. It is never held while calling out.
 	mu      sync.Mutex
 	members map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
+	told    map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil is none of them
+	hints   map[libp2ppeer.ID][]ma.Multiaddr // as told by Hint
 }
 
 // Open builds both hosts, listens, and answers other peers from then on. The
@@ -198,6 +199,8 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		origins: origins{private: opts.AllowPrivateOrigins},
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
+		told:    make(map[libp2ppeer.ID][]string),
+		hints:   make(map[libp2ppeer.ID][]ma.Multiaddr),
 		boot:    boot,
 		ctx:     ctx,
 		stop:    stop,
@@ -230,7 +233,7 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	// registered its handler.
 	h.Network().SetStreamHandler(p.admit)
 	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
-	if p.pubsub, err = newPubSub(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
+	if p.gossip, err = newGossipKeeper(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
 		return fmt.Errorf("pubsub: %w", err)
 	}
 	err = listen(h, p.opts.ClusterListen)
@@ -312,6 +315,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { p.keepMembers(ctx); return nil })
 	g.Go(func() error { p.sweepStreams(ctx); return nil })
+	g.Go(func() error { return p.watchTwins(ctx) })
 	if p.dht != nil {
 		g.Go(func() error { p.keepRouting(ctx); return nil })
 		g.Go(func() error { return p.announce(ctx) })
@@ -338,6 +342,9 @@ func (p *Peer) Close() error {
 		}
 		if p.public != nil {
 			errs = append(errs, p.public.Close())
+		}
+		if p.gossip != nil {
+			errs = append(errs, p.gossip.tell.Close())
 		}
 		if p.cluster != nil {
 			errs = append(errs, p.cluster.Close())

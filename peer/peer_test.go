@@ -440,6 +440,58 @@ func TestRunConnectsMembersAndForgetCutsThem(t *testing.T) {
 	}
 }
 
+// A hint is an address more, and whoever is there still has to be who it says.
+func TestAMemberIsFoundByAHint(t *testing.T) {
+	r := newRoster()
+	a, b, c := newTestPeer(t, r), newTestPeer(t, r), newTestPeer(t, r)
+	for _, p := range []testPeer{a, b, c} {
+		r.set(p.ID(), true)
+	}
+	moved := strings.Replace(c.ClusterAddrs()[0], c.ID(), b.ID(), 1) // where another member is
+	a.SetMember(b.ID(), []string{moved})
+	for _, bad := range []string{"", "/ip4/127.0.0.1/tcp/1", "/p2p/" + b.ID()} {
+		if err := a.Hint(bad); err == nil {
+			t.Errorf("%q is taken for an address of a member", bad)
+		}
+	}
+	if err := a.Hint(moved); err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := IDOf(stranger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Hint("/ip4/127.0.0.1/tcp/1/p2p/" + id); err != nil { // no member: nobody dials it
+		t.Fatal(err)
+	}
+	if err := a.dialMember(t.Context(), b.id); err == nil || a.Connected(b.ID()) {
+		t.Error("somebody else was taken for the member")
+	}
+	if err := a.Hint(b.ClusterAddrs()[0]); err != nil {
+		t.Fatal(err)
+	}
+	a.SetMember(b.ID(), []string{moved, moved}) // what the state says does not end a hint
+	until(t, "the connection", func() bool { return a.Connected(b.ID()) })
+	if a.Connected(c.ID()) {
+		t.Error("a member was connected whose address nobody told")
+	}
+	for i := range 2 * maxMemberAddrs {
+		if err := a.Hint(fmt.Sprintf("/ip4/192.0.2.%d/tcp/1/p2p/%s", i, c.ID())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Forget(b.ID())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.hints[c.id]) > maxMemberAddrs || len(a.hints[b.id])+len(a.told[b.id]) > 0 {
+		t.Errorf("%d and %d hints are remembered", len(a.hints[c.id]), len(a.hints[b.id]))
+	}
+}
+
 // A stranger comes through the handshake and no further.
 func TestStrangersSeeNothingOfTheCluster(t *testing.T) {
 	peers, r := newCluster(t, 2)

@@ -34,6 +34,10 @@ const (
 // nobody can: what is neither a ticket nor an address, or an address without a secret.
 var ErrNoWayIn = errors.New("no way to join")
 
+// ErrRunsElsewhere is what Open ends in when another process runs with the identity of
+// this node.
+var ErrRunsElsewhere = errors.New("another process runs with the identity of this node")
+
 // enter returns the cluster secret and what the node knows of its cluster. In a
 // new folder, and in that of a removed node, it founds one, or joins the one that
 // the settings name.
@@ -45,7 +49,7 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	if secret != nil && known != nil {
-		return secret, known, nil // a member already: --join is ignored
+		return secret, known, nil // a member already: --join only says where others are, see find
 	}
 	if len(n.opts.Config.Cluster.Join) == 0 {
 		if secret == nil { // else it was about to found one with that when it went down
@@ -65,6 +69,77 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	return secret, known, n.forgetRemoval()
+}
+
+// Bounds of asking whether another process runs with this node's identity.
+const (
+	aloneDial  = 2 * time.Second  // of one address
+	aloneWait  = 10 * time.Second // that one may take to end
+	aloneRetry = time.Second
+)
+
+// checkAlone refuses to be the second process with one identity, as of a folder that was
+// copied: the log would take both for one voter, and what it holds committed by its word
+// may be nowhere. The first one is where this node was last, if that is another address.
+// That somebody there has this node's key and the cluster's secret is proven. It is not
+// this process, which admits nobody yet. One that is only ending is waited for.
+func (n *Node) checkAlone(ctx context.Context, secret []byte, known *seed) error {
+	var before []string
+	for _, m := range known.Members {
+		if m.ID != string(n.self.ID) {
+			continue
+		}
+		for _, addr := range m.ClusterAddrs {
+			if hintedID(addr) == n.self.ID && !slices.Contains(n.self.ClusterAddrs, addr) {
+				before = append(before, addr)
+			}
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	late := time.NewTimer(aloneWait)
+	defer late.Stop()
+	retry := time.NewTicker(aloneRetry)
+	defer retry.Stop()
+	for {
+		at := n.isRunAt(ctx, secret, before)
+		if at == "" {
+			return nil
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			return fmt.Errorf("%w: it answers at %s; is the data folder %s a copy?", ErrRunsElsewhere, at, n.folder.path)
+		}
+	}
+}
+
+// isRunAt returns at which address this node answers; none does: "".
+func (n *Node) isRunAt(ctx context.Context, secret []byte, addrs []string) (at string) {
+	ctx, cancel := context.WithTimeout(ctx, aloneDial)
+	defer cancel()
+	answers := make(chan string, len(addrs))
+	for _, addr := range addrs {
+		go func() { // ends with ctx
+			conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+			if err != nil {
+				answers <- ""
+				return
+			}
+			_ = conn.Close() // that it answers is all
+			_ = host.Close()
+			answers <- addr
+		}()
+	}
+	for range addrs {
+		if answer := <-answers; at == "" {
+			at = answer
+		}
+	}
+	return at
 }
 
 // checkFolder refuses the folder of a member that lacks the file of its identity

@@ -184,6 +184,9 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if err != nil {
 		return n, err
 	}
+	if err := n.checkAlone(ctx, secret, known); err != nil {
+		return n, err
+	}
 	if err := n.openReplica(known); err != nil {
 		return n, err
 	}

@@ -163,7 +163,7 @@ func (n *Node) isRemoved(ctx context.Context) bool {
 	return answered && !member
 }
 
-// askMembers asks the members that this node knows, and those that its tickets name,
+// askMembers asks the members that this node knows, and at the addresses of --join,
 // whether it is one of them. One who can answer for the whole cluster is enough.
 func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (member, answered bool) {
 	var addrs []string
@@ -172,11 +172,7 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 			addrs = append(addrs, m.ClusterAddrs...)
 		}
 	}
-	for _, where := range n.opts.Config.Cluster.Join {
-		if ticket, ok := members.ParseTicket(where); ok {
-			addrs = append(addrs, ticket.Addrs...)
-		}
-	}
+	addrs = append(addrs, n.hints()...)
 	slices.Sort(addrs)
 	for _, addr := range slices.Compact(addrs) {
 		m, err := n.askMembership(ctx, addr, secret, id)

@@ -182,6 +182,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"damage":    n.watchDamage,
 		"volumes":   n.volumes.Run,
 		"removal":   n.watchRemoval,
+		"hints":     n.find,
 	} {
 		g.Go(func() error {
 			if err := run(ctx); err != nil {
@@ -264,7 +265,7 @@ func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 		now[m.ID] = true
 		if m.ID != n.self.ID {
 			known[m.ID] = true
-			n.peer.SetMember(string(m.ID), m.ClusterAddrs)
+			n.peer.SetMember(string(m.ID), places(m, n.saidAddrs(m.ID)))
 		}
 	}
 	for id := range known {

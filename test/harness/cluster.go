@@ -124,10 +124,23 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	if c.network != nil {
 		host = c.apart(n)
 	}
+	n.args = append(c.listen(n, host), c.opts.Args...)
+	if len(c.Nodes) == 0 && c.opts.Replication > 0 {
+		n.args = append(n.args, "--replication", strconv.Itoa(c.opts.Replication))
+	}
+	n.args = append(n.args, args...)
+	c.Nodes = append(c.Nodes, n)
+	return n
+}
+
+// listen gives a node ports that nobody had yet, and returns the flags of a node that
+// listens there.
+func (c *Cluster) listen(n *Node, host string) []string {
+	c.tb.Helper()
 	port := func() string { return strconv.Itoa(c.port()) }
 	public := port()
 	n.pinning, n.s3, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port()
-	n.args = append([]string{
+	return []string{
 		"--data", n.Dir,
 		"--listen", "/ip4/" + host + "/tcp/" + public,
 		"--listen", "/ip4/" + host + "/udp/" + public + "/quic-v1",
@@ -138,13 +151,17 @@ func (c *Cluster) Prepare(args ...string) *Node {
 		"--admin-listen", n.admin,
 		"--routing", "off",
 		"--allow-private-origins",
-	}, c.opts.Args...)
-	if len(c.Nodes) == 0 && c.opts.Replication > 0 {
-		n.args = append(n.args, "--replication", strconv.Itoa(c.opts.Replication))
 	}
-	n.args = append(n.args, args...)
-	c.Nodes = append(c.Nodes, n)
-	return n
+}
+
+// Move has a node that is down listen on ports that nobody had yet at its next start,
+// with no other flags than those and of Options. Not for clusters that are Apart.
+func (c *Cluster) Move(n *Node) {
+	c.tb.Helper()
+	if n.Running() || c.network != nil {
+		c.tb.Fatalf("%s cannot move", n.Name)
+	}
+	n.args = append(c.listen(n, "127.0.0.1"), c.opts.Args...)
 }
 
 // apart connects a new node to the cluster's network and returns its address

@@ -138,6 +138,17 @@ func (n *Node) SetEnv(settings ...string) {
 	n.run.env = append(slices.Clone(n.run.env), settings...)
 }
 
+// AddArgs adds flags for the next starts.
+func (n *Node) AddArgs(args ...string) { n.args = append(slices.Clone(n.args), args...) }
+
+// DropArgs takes the last arguments away for the next starts.
+func (n *Node) DropArgs(last int) { n.args = slices.Clone(n.args[:len(n.args)-last]) }
+
+// ClusterAddr is where the node listens for members from its next start on, with /p2p/.
+func (n *Node) ClusterAddr(id string) string {
+	return n.args[slices.Index(n.args, "--cluster-listen")+1] + "/p2p/" + id
+}
+
 // Log is the end of what the node wrote.
 func (n *Node) Log() string { return n.log.String() }
 

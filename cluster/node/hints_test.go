@@ -1,0 +1,43 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Members look for others at every address that --join names, but for their own.
+func TestHintsAreTheAddressesToJoinAt(t *testing.T) {
+	ticket := members.Ticket{Secret: make([]byte, 32), Addrs: []string{"/ip4/10.0.0.2/tcp/9096/p2p/b", "/ip4/10.0.0.1/tcp/9096/p2p/self"}}
+	n := &Node{self: state.Node{ID: "self"}, opts: Options{Config: config.Config{Cluster: config.Cluster{Join: []string{
+		"/ip4/10.0.0.3/tcp/9096/p2p/c", ticket.String(), "/ip4/10.0.0.2/tcp/9096/p2p/b", "holdfast1.notWhole", "nothing",
+	}}}}}
+	want := []string{"/ip4/10.0.0.2/tcp/9096/p2p/b", "/ip4/10.0.0.3/tcp/9096/p2p/c"}
+	if got := n.hints(); !slices.Equal(got, want) {
+		t.Errorf("looks at %v, want %v", got, want)
+	}
+	n.opts.Config.Cluster.Join = nil
+	for i := range 2 * maxHints {
+		n.opts.Config.Cluster.Join = append(n.opts.Config.Cluster.Join, "/dns4/n"+string(rune('a'+i))+"/tcp/1/p2p/b")
+	}
+	if got := n.hints(); len(got) != maxHints {
+		t.Errorf("looks at %d addresses", len(got))
+	}
+}
+
+// What a member says of itself counts before its record, and never for somebody else.
+func TestAMemberIsWhereItSays(t *testing.T) {
+	m := state.Node{ID: "b", ClusterAddrs: []string{"/old/p2p/b", "/both/p2p/b"}}
+	for _, tc := range []struct{ said, want []string }{
+		{nil, []string{"/old/p2p/b", "/both/p2p/b"}},
+		{[]string{"/new/p2p/b", "/both/p2p/b"}, []string{"/new/p2p/b", "/old/p2p/b", "/both/p2p/b"}},
+		{[]string{"/new/p2p/c", "/new", ""}, []string{"/old/p2p/b", "/both/p2p/b"}},
+	} {
+		if got := places(m, tc.said); !slices.Equal(got, tc.want) {
+			t.Errorf("said %v: %v, want %v", tc.said, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// TestAMemberIsHeardAgainAfterItsClone is what follows when a copy of a member's folder
+// was started by mistake: while both run the log says so, and once the copy has ended
+// the others hear the member again.
+func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
+	c := harness.Start(t, harness.Options{})
+	original := c.Followers()[0]
+	original.Stop()
+	clone := c.Prepare()
+	if err := os.CopyFS(clone.Dir, os.DirFS(original.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	// At its old address the clone would find the member, and would not start.
+	c.Move(original)
+	original.Restart()
+	if err := original.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Settle()
+	clone.Restart()
+	harness.Eventually(t, 2*time.Minute, "the log of a member says that there are two", func() (bool, error) {
+		for _, n := range c.Live() {
+			if n != clone && strings.Contains(n.Log(), "two processes run with the identity of one member") {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	clone.Kill()
+	t.Logf("the copy, to its end:\n%s", clone.Log())
+	id := original.Status().Node.ID
+	for _, n := range c.Live() {
+		harness.Eventually(t, time.Minute, n.Name+" hears the member again", func() (bool, error) {
+			s, err := n.StatusNow()
+			if err != nil {
+				return false, err
+			}
+			for _, p := range s.Peers {
+				if p.ID == id && p.State != "alive" {
+					return false, fmt.Errorf("it is %s", p.State)
+				}
+			}
+			return true, nil
+		})
+	}
+	c.Settle()
+	if err := c.SameState(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
