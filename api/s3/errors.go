@@ -278,7 +278,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x := newXML()
 	x.begin("Error")
 	x.text("Code", string(e.Code))
-	x.text("Message", e.Message)
+	x.text("Message", legible(e.Message)) // it may repeat what a client sent
 	if f.bucket && wrong == nil {
 		x.text("BucketName", legible(pick(e.Bucket, t.bucket)))
 	}
