@@ -21,6 +21,7 @@ type world struct {
 	agreed state.Millis // 0: nobody knows
 	loads  map[state.NodeID]Load
 	votes  []state.NodeID
+	asked  func() // when it is asked who votes; nil: nothing
 }
 
 // consensus is the state with what only Raft knows.
@@ -32,6 +33,9 @@ type consensus struct {
 func (consensus) Leader() (state.NodeID, bool) { return "a", true }
 func (c consensus) Roles() map[state.NodeID]string {
 	roles := map[state.NodeID]string{"a": "nonvoter", "b": "nonvoter", "c": "nonvoter"}
+	if c.world.asked != nil {
+		c.world.asked()
+	}
 	for _, id := range c.world.votes {
 		roles[id] = "voter"
 	}
@@ -88,6 +92,35 @@ func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
 	}
 	if !w.Is("a") || !w.Is("b") || w.Is("x") {
 		t.Error("members are a and b")
+	}
+}
+
+// Who leaves right after another does so before Raft has let go of that one, and counts it
+// no more.
+func TestRemovingSeveralLeavesAMajority(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		force bool
+		setup func(t *testing.T, w *world)
+	}{
+		{"after another", false, func(t *testing.T, w *world) { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }},
+		{"after another, by force", true, func(t *testing.T, w *world) { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }},
+		{"at the same moment", false, func(t *testing.T, w *world) {
+			w.asked = func() { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }
+		}},
+		{"at the same moment, by force", true, func(t *testing.T, w *world) {
+			w.asked = func() { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, "a", "b", "c", "d", "e", "f")
+			w.votes = []state.NodeID{"a", "b", "c", "d", "e", "f"}
+			w.loads["e"], w.loads["f"] = Load{State: "down"}, Load{State: "down"}
+			tc.setup(t, w)
+			if err := w.Remove(t.Context(), "c", tc.force); !errors.Is(err, state.ErrConflict) {
+				t.Errorf("got %v, and of a, d, e and f two answer", err)
+			}
+		})
 	}
 }
 
