@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -158,6 +159,10 @@ func TestRemoving(t *testing.T) {
 			w.loads["c"] = Load{State: "down"}
 		}, nil},
 		{"the one that votes", "b", false, func(w *world) { w.votes = []state.NodeID{"b"} }, nil},
+		{"the one that votes, while half of the others are down", "b", false, func(w *world) {
+			w.votes = []state.NodeID{"b"}
+			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
 		{"a dead one by force", "b", true, func(w *world) { w.loads["b"] = Load{State: "down"} }, nil},
 		{"the only holder of something", "b", false, func(w *world) { hold(t, w, "b") }, state.ErrConflict},
 		{"the only holder of something by force", "b", true, func(w *world) { hold(t, w, "b") }, nil},
@@ -270,6 +275,22 @@ func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 	w.gate.Load().leaving["c"] = w.now.Add(LeaveGrace) // its grace begins anew
 	w.refresh(t)
 	check()
+}
+
+func TestWhatIsToldOfTicketsIsBounded(t *testing.T) {
+	const each = 100
+	g := &gate{tickets: map[string]state.Millis{}, spent: map[string]string{}}
+	for round := range 3 * maxSpent / each {
+		before := &gate{tickets: map[string]state.Millis{}, spent: g.spent}
+		for i := range each {
+			before.tickets[fmt.Sprint(round, "-", i)] = 1
+		}
+		g = &gate{tickets: map[string]state.Millis{}, spent: map[string]string{}}
+		g.remember(before, 2)
+		if n := len(g.spent); n < each || n >= maxSpent+each {
+			t.Fatalf("round %d: %d tickets remembered", round, n)
+		}
+	}
 }
 
 // A ticket that is good by most clocks is not removed through a node whose clock is ahead,
