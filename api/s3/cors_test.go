@@ -111,6 +111,12 @@ func TestTheRulesOfTheCallersBucketSayWhoMayReadAnswers(t *testing.T) {
 			t.Errorf("%s: %s, Vary %s", tc.name, got, rec.Header().Get("Vary"))
 		}
 	}
+	named := []string{"Origin: https://a.example", "x-amz-meta-b: 1"}
+	w.must(t, 200, call{method: "PUT", path: "/photos/named", body: "x", header: named})
+	if got := w.must(t, 200, call{method: "GET", path: "/photos/named", header: named[:1]}).Header().Get(exposeHeaders); got != "ETag, x-amz-meta-a" {
+		t.Errorf("of an object's metadata a rule lets scripts read what it does not name: %s", got)
+	}
+	w.must(t, 204, call{method: "DELETE", path: "/photos/named"})
 	asked := w.fake.asked
 	for _, c := range []call{{method: "GET", path: "/photos/k"}, {method: "PUT", path: "/photos/k", body: "y"}, {method: "DELETE", path: "/photos/k"}} {
 		if rec := w.do(t, c); cors(rec.Header()) != "" || rec.Code >= 300 {

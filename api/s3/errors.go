@@ -252,6 +252,8 @@ func internal() Error {
 
 // fail answers an error. One of HEAD has no body, and its code is in a header.
 func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error {
+	// It may go out before the rest of the body is read, which nothing else bounds.
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.stall)) }()
 	e := s.answer(err)
 	f, known := codes[e.Code]
 	if !known {
@@ -276,7 +278,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x := newXML()
 	x.begin("Error")
 	x.text("Code", string(e.Code))
-	x.text("Message", e.Message)
+	x.text("Message", legible(e.Message)) // it may repeat what a client sent
 	if f.bucket && wrong == nil {
 		x.text("BucketName", legible(pick(e.Bucket, t.bucket)))
 	}

@@ -309,7 +309,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 			return err
 		}
 		if r.form.fields["x-amz-signature"] != "" {
-			return errorf(InvalidArgument, "only one way of authentication is allowed: an Authorization header, or the signature of a form")
+			return errorf(AccessDenied, "only one way of authentication is allowed: an Authorization header, or the signature of a form")
 		}
 	}
 	form := r.form

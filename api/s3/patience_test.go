@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +139,30 @@ func TestAClientThatStopsTakingIsCut(t *testing.T) {
 	<-ended
 }
 
+// Refusals are short, and go out before what is left of a body is read: also they end
+// once the client takes none of them.
+func TestAClientThatTakesNoRefusalIsCut(t *testing.T) {
+	w := newWorld(t)
+	h, err := build(w.options, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.handler = h
+	for _, method := range []string{"HEAD", "GET"} {
+		request := method + " /photos/cat.jpg HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"
+		conn, _ := w.dial(t, request)
+		many := []byte(strings.Repeat(strings.ReplaceAll(request, "\n", "\r\n"), 1000))
+		for {
+			if _, err = conn.Write(many); err != nil {
+				break
+			}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection lives on", method)
+		}
+	}
+}
+
 // deadlines notes what is set.
 type deadlines struct {
 	*httptest.ResponseRecorder
@@ -174,6 +200,24 @@ func TestDeadlinesAreOfOneRequest(t *testing.T) {
 		// as if the client had left.
 		if c.body == "" && len(d.read) > 0 || c.body != "" && (len(d.read) < 2 || d.read[0].IsZero() || !d.read[len(d.read)-1].IsZero()) {
 			t.Errorf("%s %s: read deadlines %v", c.method, c.path, d.read)
+		}
+	}
+}
+
+// never is a node that does not get ready.
+type never struct{}
+
+func (never) Ready(context.Context) error { return errors.New("it starts") }
+
+// A node that starts waits for its clients no longer than one that has.
+func TestANodeThatStartsHasDeadlines(t *testing.T) {
+	w := newWorld(t)
+	for _, method := range []string{"PUT", "HEAD"} {
+		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		Starting(w.options, never{}).ServeHTTP(d, w.request(t, call{method: method, path: "/photos/k", body: "hello"}))
+		soon := time.Now().Add(stallTimeout / 2)
+		if d.Code != 503 || len(d.read) == 0 || d.read[0].Before(soon) || slices.ContainsFunc(d.write, func(at time.Time) bool { return !at.IsZero() && at.Before(soon) }) {
+			t.Errorf("%s: %d, deadlines for reading %v, for writing %v", method, d.Code, d.read, d.write)
 		}
 	}
 }

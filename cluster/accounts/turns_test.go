@@ -163,25 +163,30 @@ func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 	})
 }
 
+// ending is a context that has ended when it is asked whether it has, and does something
+// right before.
+type ending struct {
+	context.Context
+	before func()
+}
+
+func (e ending) Done() <-chan struct{} {
+	e.before()
+	return e.Context.Done()
+}
+
 // Whoever stops waiting as its turn comes hands the place on.
 func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
-		for range 100 {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // each time one of the two at random
 			leave := takeAll(t, a)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if leave, err := a.turns.signIn(ctx, regulars); err == nil {
-					leave()
-				}
-			}()
-			synctest.Wait()
-			go cancel()
-			leave[regulars]()
+			if leave, err := a.turns.signIn(ending{over, leave[regulars]}, regulars); err == nil {
+				leave()
+			}
 			leave[strangers]()
-			<-done
 		}
 		takeAll(t, a)
 	})

@@ -323,15 +323,25 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 	if _, err := view.Node(id); err != nil {
 		return err
 	}
-	if m.answers(id) {
-		if votes, answer := m.votersWithout(id); votes > 0 && answer <= votes/2 { // 0: it is the last, see RemoveNode
+	nodes, err := view.Nodes()
+	if err != nil {
+		return err
+	}
+	cmd := &state.RemoveNode{ID: id}
+	alive := m.answers(id)
+	if alive || !force { // what is found here is true of these members
+		for _, n := range nodes {
+			cmd.Of = append(cmd.Of, n.ID)
+		}
+	}
+	if alive {
+		if votes, answer := m.votersWithout(cmd.Of, id); votes > 0 && answer <= votes/2 { // 0: it is the last, see RemoveNode
 			return state.Errorf(state.CodeConflict,
 				"without node %s only %d of the %d members that vote would answer, and the cluster could not go on: remove the dead ones first, with --force", id, answer, votes)
 		}
 	} else if !force {
 		return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
 	}
-	cmd := &state.RemoveNode{ID: id}
 	if !force {
 		sole, err := soleHolder(ctx, view, id, m.answers)
 		if err != nil {
@@ -339,13 +349,6 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 		}
 		if sole > 0 {
 			return state.Errorf(state.CodeConflict, "of those that answer, node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
-		}
-		nodes, err := view.Nodes()
-		if err != nil {
-			return err
-		}
-		for _, n := range nodes {
-			cmd.Of = append(cmd.Of, n.ID)
 		}
 	}
 	_, err = m.opts.State.Propose(ctx, cmd)
@@ -359,10 +362,11 @@ func (m *Members) answers(id state.NodeID) bool {
 }
 
 // votersWithout counts the members that vote, but for one, and those of them that answer.
-// When that one alone votes it is all others: one of them will.
-func (m *Members) votersWithout(gone state.NodeID) (votes, answer int) {
+// When that one alone votes it is all others: one of them will. Raft lets go of who was
+// removed a moment later, and is not asked whether it has.
+func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, answer int) {
 	roles := m.opts.State.Roles()
-	delete(roles, gone)
+	maps.DeleteFunc(roles, func(id state.NodeID, _ string) bool { return id == gone || !slices.Contains(of, id) })
 	all := !slices.Contains(slices.Collect(maps.Values(roles)), "voter")
 	for id, role := range roles {
 		if !all && role != "voter" {

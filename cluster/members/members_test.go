@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -21,6 +22,7 @@ type world struct {
 	agreed state.Millis // 0: nobody knows
 	loads  map[state.NodeID]Load
 	votes  []state.NodeID
+	asked  func() // when it is asked who votes; nil: nothing
 }
 
 // consensus is the state with what only Raft knows.
@@ -32,6 +34,9 @@ type consensus struct {
 func (consensus) Leader() (state.NodeID, bool) { return "a", true }
 func (c consensus) Roles() map[state.NodeID]string {
 	roles := map[state.NodeID]string{"a": "nonvoter", "b": "nonvoter", "c": "nonvoter"}
+	if c.world.asked != nil {
+		c.world.asked()
+	}
 	for _, id := range c.world.votes {
 		roles[id] = "voter"
 	}
@@ -91,6 +96,35 @@ func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
 	}
 }
 
+// Who leaves right after another does so before Raft has let go of that one, and counts it
+// no more.
+func TestRemovingSeveralLeavesAMajority(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		force bool
+		setup func(t *testing.T, w *world)
+	}{
+		{"after another", false, func(t *testing.T, w *world) { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }},
+		{"after another, by force", true, func(t *testing.T, w *world) { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }},
+		{"at the same moment", false, func(t *testing.T, w *world) {
+			w.asked = func() { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }
+		}},
+		{"at the same moment, by force", true, func(t *testing.T, w *world) {
+			w.asked = func() { w.state.Apply(t, &state.RemoveNode{ID: "b"}) }
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, "a", "b", "c", "d", "e", "f")
+			w.votes = []state.NodeID{"a", "b", "c", "d", "e", "f"}
+			w.loads["e"], w.loads["f"] = Load{State: "down"}, Load{State: "down"}
+			tc.setup(t, w)
+			if err := w.Remove(t.Context(), "c", tc.force); !errors.Is(err, state.ErrConflict) {
+				t.Errorf("got %v, and of a, d, e and f two answer", err)
+			}
+		})
+	}
+}
+
 func TestRemoving(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -125,6 +159,10 @@ func TestRemoving(t *testing.T) {
 			w.loads["c"] = Load{State: "down"}
 		}, nil},
 		{"the one that votes", "b", false, func(w *world) { w.votes = []state.NodeID{"b"} }, nil},
+		{"the one that votes, while half of the others are down", "b", false, func(w *world) {
+			w.votes = []state.NodeID{"b"}
+			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
 		{"a dead one by force", "b", true, func(w *world) { w.loads["b"] = Load{State: "down"} }, nil},
 		{"the only holder of something", "b", false, func(w *world) { hold(t, w, "b") }, state.ErrConflict},
 		{"the only holder of something by force", "b", true, func(w *world) { hold(t, w, "b") }, nil},
@@ -237,6 +275,22 @@ func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 	w.gate.Load().leaving["c"] = w.now.Add(LeaveGrace) // its grace begins anew
 	w.refresh(t)
 	check()
+}
+
+func TestWhatIsToldOfTicketsIsBounded(t *testing.T) {
+	const each = 100
+	g := &gate{tickets: map[string]state.Millis{}, spent: map[string]string{}}
+	for round := range 3 * maxSpent / each {
+		before := &gate{tickets: map[string]state.Millis{}, spent: g.spent}
+		for i := range each {
+			before.tickets[fmt.Sprint(round, "-", i)] = 1
+		}
+		g = &gate{tickets: map[string]state.Millis{}, spent: map[string]string{}}
+		g.remember(before, 2)
+		if n := len(g.spent); n < each || n >= maxSpent+each {
+			t.Fatalf("round %d: %d tickets remembered", round, n)
+		}
+	}
 }
 
 // A ticket that is good by most clocks is not removed through a node whose clock is ahead,

@@ -531,6 +531,13 @@ func TestDelegates(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of a member whose addresses others read", func(t *testing.T) {
+		addrs := []string{"/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip6/::ffff:127.0.0.1/tcp/1/p2p/n1", "/ip4/203.0.113.1/tcp/1/p2p/n1"}
+		n := state.Node{ID: "n1", Addrs: slices.Clone(addrs)}
+		if got := public(&n); !slices.Equal(got, addrs[2:]) || !slices.Equal(n.Addrs, addrs) {
+			t.Errorf("%q of %q", got, n.Addrs)
+		}
+	})
 	t.Run("when every node of the allocation has left", func(t *testing.T) {
 		w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2"), Replication: 1})
 		pin := w.create(t, alice, v0)

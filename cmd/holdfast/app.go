@@ -173,7 +173,17 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		a.userCommand(), a.keyCommand(),
 		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
 	)
+	haveHelp(root)
 	return root
+}
+
+// haveHelp gives cmd and all below it the flag for help before the command line is read:
+// cobra has it later, and takes the name behind one that it does not know for its value.
+func haveHelp(cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
+	for _, below := range cmd.Commands() {
+		haveHelp(below)
+	}
 }
 
 func (a *app) versionCommand() *cobra.Command {

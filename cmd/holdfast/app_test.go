@@ -53,6 +53,7 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"demo x", `"x"`},
 		{"fly --help", `"fly"`},
 		{"--help fly", `"fly"`},
+		{"--help key fly", `"fly"`},
 		{"gc -h", `"gc"`},
 		{"peers fly --help", `"fly"`},
 		{"help fly", `"fly"`},
@@ -241,6 +242,9 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		got := call(t, &fakeNode{}, "", append(path, "--help")...)
 		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%v --help: %+v", path, got)
+		}
+		if before := call(t, &fakeNode{}, "", append([]string{"--help"}, path...)...); before != got {
+			t.Errorf("--help %v: %+v, the other way round %+v", path, before, got)
 		}
 		if cmd.Short == "" || !strings.Contains(cmd.Example, "holdfast "+strings.Join(path, " ")) {
 			t.Errorf("%v: short %q, example %q", path, cmd.Short, cmd.Example)

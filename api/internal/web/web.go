@@ -82,6 +82,7 @@ func Wrap(o Options, h Handler) http.Handler {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		rec := &recorder{ResponseWriter: w, spell: o.Spell}
+		r = rec.noted(r)
 		err := error(nil)
 		if busy {
 			err = state.Errorf(state.CodeLimited, "more than %d requests at once", MaxRequests)
@@ -92,7 +93,7 @@ func Wrap(o Options, h Handler) http.Handler {
 			err = o.fail(rec, r, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
-		rec.readRest(r)
+		rec.readRest()
 		if err != nil && rec.begun && !rec.failed {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
 		}
@@ -201,9 +202,10 @@ type recorder struct {
 	spell  func(http.Header)
 	status int
 	bytes  int64
-	begun  bool // the header is out
-	failed bool // by an answer to an error, which is whole
-	early  bool // it does not wait for the rest of the body
+	begun  bool  // the header is out
+	failed bool  // by an answer to an error, which is whole
+	early  bool  // it does not wait for the rest of the body
+	body   *body // of the request; nil when there is none that an answer may wait for
 }
 
 // unreadAtMost is what is read of a body that nobody wants, in bytes, so that the
@@ -211,13 +213,16 @@ type recorder struct {
 const unreadAtMost = 256 << 10
 
 // answerEarly sees to it that the answer is sent before the rest of the request's body has
-// come, for which net/http waits otherwise. It does not for a body that is longer, nor for
-// one that the client holds back: then, as for one whose length nobody knows, the
-// connection is closed.
+// come, for which net/http waits otherwise. It does not where nothing is left, nor for a
+// body that the client holds back: there net/http closes the connection. So do we where
+// much is left, or nobody knows how much, and where no more can be read.
 func (w *recorder) answerEarly(r *http.Request) {
-	switch {
-	case r.ProtoMajor != 1 || r.ContentLength == 0 || r.ContentLength > unreadAtMost || r.Header.Get("Expect") != "":
-	case r.ContentLength < 0:
+	if w.body == nil || r.Header.Get("Expect") != "" || w.body.ended.Load() {
+		return
+	}
+	switch left := r.ContentLength - w.body.read.Load(); {
+	case left == 0:
+	case r.ContentLength < 0, left > unreadAtMost, w.body.broken.Load():
 		w.Header().Set("Connection", "close")
 	default:
 		w.early = http.NewResponseController(w).EnableFullDuplex() == nil
@@ -226,17 +231,50 @@ func (w *recorder) answerEarly(r *http.Request) {
 
 // readRest reads what is left of a body after the answer. It has to be all of it, and
 // before the handler ends: else net/http takes the rest for another request.
-func (w *recorder) readRest(r *http.Request) {
+func (w *recorder) readRest() {
 	if !w.early || w.Header().Get("Connection") == "close" {
 		return
 	}
 	err := http.NewResponseController(w).Flush()
 	if err == nil {
-		_, err = io.Copy(io.Discard, r.Body)
+		_, err = io.Copy(io.Discard, w.body)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// body notes how far the body of a request was read. A handler may have a reader of it
+// that has not ended yet.
+type body struct {
+	io.ReadCloser
+	read   atomic.Int64 // bytes
+	ended  atomic.Bool  // there is no more
+	broken atomic.Bool  // there may be more, which cannot be read
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
+	if errors.Is(err, io.EOF) {
+		b.ended.Store(true)
+	} else if err != nil {
+		b.broken.Store(true)
+	}
+	return n, err
+}
+
+// noted returns r with a body that w knows how far it was read. That of net/http stays as
+// it is, by which net/http knows. Over HTTP/2 no answer waits for a body.
+func (w *recorder) noted(r *http.Request) *http.Request {
+	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil {
+		return r
+	}
+	w.body = &body{ReadCloser: r.Body}
+	own := *r
+	own.Body = w.body
+	return &own
 }
 
 // Unwrap returns the writer below.

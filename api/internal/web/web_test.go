@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"413 flat", tooLarge(MaxJSONBody), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
 		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "DEBUG"},
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
+		{"501", Errorf(501, "NOT_IMPLEMENTED", "x"), 501, `{"error":{"reason":"NOT_IMPLEMENTED","details":"x"}}`, nil, "DEBUG"},
 		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,6 +166,59 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 				if _, err := io.WriteString(conn, body.text); err != nil {
 					t.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// What has been read of a body counts: a connection goes on when nothing is left, whatever
+// the length was, and nobody is left to find out that one does not.
+func TestAnAnswerSaysWhetherTheConnectionGoesOn(t *testing.T) {
+	h, _ := wrapped(func(w http.ResponseWriter, r *http.Request) error {
+		most, err := strconv.ParseInt(r.URL.Path[1:], 10, 64)
+		if err != nil {
+			return err
+		}
+		if n, err := io.CopyN(io.Discard, r.Body, most); err != nil && n == 0 {
+			return BadRequest("nothing came")
+		}
+		return BadRequest("no")
+	})
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ReadTimeout = time.Second
+	s.Start()
+	defer s.Close()
+	for _, tc := range []struct {
+		name, request string
+		sent          int
+		close         bool
+	}{
+		{"chunks, all read", "POST /6 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 0, false},
+		{"chunks, some read", "POST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", 0, true},
+		{"much, all read", fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 2*unreadAtMost, 2*unreadAtMost), 2 * unreadAtMost, false},
+		{"much, so much read that little is left", fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 3, unreadAtMost+3), 3, false},
+		{"one that does not come in time", "POST /6 HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhello", 0, true},
+		{"one whose chunks are broken", "POST /6 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, tc.request+strings.Repeat("x", tc.sent)); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal("no answer: ", err)
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusBadRequest || resp.Close != tc.close {
+				t.Errorf("%s, close %v, %v", resp.Status, resp.Close, err)
 			}
 		})
 	}
