@@ -47,7 +47,8 @@ type Load struct {
 	Away      bool // not heard of lately, and no connection to it stands: who needs what it holds does not get it
 }
 
-// Gossip tells the newest load of a node; false when it was never heard of.
+// Gossip tells the newest load of a node; false, and no more than its State, when it was
+// never heard of.
 type Gossip interface {
 	Load(state.NodeID) (Load, bool)
 }

@@ -46,6 +46,9 @@ func (consensus) Applied() uint64 { return 7 }
 
 func (w *world) Load(id state.NodeID) (Load, bool) {
 	l, ok := w.loads[id]
+	if !ok {
+		l.State = "suspect"
+	}
 	return l, ok
 }
 

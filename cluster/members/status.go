@@ -60,10 +60,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 		if p.Role == "" {
 			p.Role = "nonvoter" // a member that the log does not know yet
 		}
-		var heard bool
-		if p.Load, heard = m.opts.Gossip.Load(n.ID); !heard {
-			p.Load.State = "suspect"
-		}
+		p.Load, _ = m.opts.Gossip.Load(n.ID)
 		if p.Load.Version == "" {
 			p.Load.Version = n.Version
 		}

@@ -59,10 +59,23 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	s, liveness, ok := n.gossip.Table().Get(id)
 	// Who was never heard of is thought to come until that took too long.
 	silent := liveness == gossip.Down || liveness == gossip.Suspect && ok
+	connected := id == n.self.ID || n.peer.Connected(string(id))
 	return members.Load{
-		State: liveness.String(), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
-		Away: silent && id != n.self.ID && !n.peer.Connected(string(id)),
+		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
+		Away: silent && !connected,
 	}, ok
+}
+
+// seems is how alive a member seems to be. One that was not heard yet, as after a join, is
+// what its connection says, until silence has lasted for too long.
+func seems(s gossip.State, heard, connected bool) string {
+	switch {
+	case !heard && connected:
+		s = gossip.Alive
+	case !heard && s != gossip.Down:
+		s = gossip.Suspect
+	}
+	return s.String()
 }
 
 // memberIDs returns the members, whose samples are kept.
