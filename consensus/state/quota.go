@@ -215,10 +215,10 @@ func (v *Pin) waitsFor(k RootKey) (bool, error) {
 }
 
 // freedBy is what an account's charges fall by when a pin is replaced by one of
-// root k.
+// root k. One that has failed holds nothing: the charge is for others.
 func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	oldRoot, err := old.root()
-	if err != nil || oldRoot == k {
+	if err != nil || oldRoot == k || old.Status == Failed {
 		return 0, err
 	}
 	c, err := get[charge](r, chargeKey(old.Account, oldRoot))

@@ -321,3 +321,21 @@ func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {
 		})
 	}
 }
+
+// A pin that has failed holds nothing, so replacing it frees nothing, whatever other pins
+// of its content the account has.
+func TestAFailedPinFreesNothing(t *testing.T) {
+	m := rich(t, 10)
+	m.must(create(bob, "failed", contents[1]))
+	m.giveUp(rootOf(t, contents[1]), "nobody has it")
+	m.must(create(alice, "a1", contents[1]))
+	m.must(create(alice, "a2", contents[2]))
+	m.hold(rootOf(t, contents[1]))
+	m.hold(rootOf(t, contents[2]))
+	m.must(create(bob, "whole", contents[1]))
+	m.refused(replace(bob, "failed", "beside", contents[2]), ErrQuota)
+	m.check()
+	if q := m.quota(bob); q.Stored != 10 {
+		t.Errorf("%+v", q)
+	}
+}
