@@ -404,7 +404,9 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 		return err
 	}
 	root.Refs--
-	root.forgetOrigins(p, nil)
+	if err := root.forgetOrigins(tx, p, nil); err != nil {
+		return err
+	}
 	return unbill(tx, p.Account, root)
 }
 
