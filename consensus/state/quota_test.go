@@ -376,3 +376,38 @@ func TestAFailedPinFreesNothing(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 }
+
+// Room below the allowance is for whoever comes first, also what a replacement has freed.
+func TestBelowTheAllowanceNothingIsReserved(t *testing.T) {
+	m := rich(t, 10)
+	m.must(create(bob, "old", contents[1]))
+	m.hold(rootOf(t, contents[1]))
+	m.must(replace(bob, "old", "new", contents[2]))
+	m.check()
+	if q := m.quota(bob); q.Used() != 0 {
+		t.Errorf("while its content comes: %+v", q)
+	}
+	m.must(create(bob, "beside", contents[3]))
+}
+
+// What two replacements by pins of one content freed is reserved together.
+func TestReservesForOneContentAddUp(t *testing.T) {
+	m := rich(t, Unlimited)
+	for i, c := range contents[1:3] {
+		m.must(create(bob, RequestID(fmt.Sprint("old", i)), c))
+		m.hold(rootOf(t, c))
+	}
+	m.must(&SetQuota{Account: bob, Allowance: 5})
+	for i := range 2 {
+		m.must(replace(bob, RequestID(fmt.Sprint("old", i)), RequestID(fmt.Sprint("new", i)), contents[3]))
+		m.check()
+	}
+	if q := m.quota(bob); q.Coming != 20 {
+		t.Errorf("%d bytes are reserved, want the 20 that were freed", q.Coming)
+	}
+	m.hold(rootOf(t, contents[3]))
+	m.check()
+	if q := m.quota(bob); q.Used() != 10 || m.status(bob, "new1") != "pinned" {
+		t.Errorf("when it has come: %+v", q)
+	}
+}
