@@ -128,6 +128,31 @@ func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 	}
 }
 
+// Also what is behind and then finds no majority for a while gets over it.
+func TestANodeThatIsBehindAndCutOffIsReadyAgain(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		sick, store := c.withHangingStore()
+		c.until("it is back", func() bool { return sick.Ready() == nil })
+		leader := c.leader()
+		goOn := store.hangs()
+		leader.mustPin("a")
+		if _, err := sick.pins(); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("a read: %v", err)
+		}
+		c.network.isolate(sick.id, c.others(sick.id)...)
+		<-time.After(3 * viewTimeout)
+		goOn()
+		<-time.After(viewTimeout)
+		c.network.heal()
+		want, err := c.leader().pins()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.until("it follows", func() bool { return sick.Applied() >= c.leader().Applied() })
+		c.wantBack(sick, want...)
+	})
+}
+
 // Reads that fail because nobody leads, or no majority is there, say nothing of how
 // far this node is.
 func TestAReadThatFindsNoMajorityDoesNotMakeANodeBehind(t *testing.T) {

@@ -51,31 +51,43 @@ func TestANewPinHasWhatIsStuckTriedAtOnce(t *testing.T) {
 	}
 }
 
+// late finds nobody, before it is known that nothing comes.
+func late(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(stuckAfter * 3 / 4):
+		return errNobody
+	}
+}
+
 // TestEveryNewPinHasWhatIsStuckTried: also one that comes before it is known that nothing
 // comes, one after another that went, and one in the place of another.
 func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 	const soon = 2 * time.Second
-	late := func(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(stuckAfter * 3 / 4):
-			return errNobody
-		}
-	}
 	for name, tc := range map[string]struct {
-		before behaviour
-		pins   func(w *world, first state.RequestID)
+		before   behaviour
+		attempts int
+		pins     func(w *world, first state.RequestID)
 	}{
-		"as an attempt fails": {late, func(w *world, _ state.RequestID) {
+		"after more time than it has without a block": {silent, 1, func(w *world, _ state.RequestID) {
+			w.pass(2 * time.Hour)
 			w.net.set(key(1), good)
 			w.pin(1)
 		}},
-		"in the first second": {silent, func(w *world, _ state.RequestID) {
+		"as an attempt fails": {late, 3, func(w *world, _ state.RequestID) {
 			w.net.set(key(1), good)
 			w.pin(1)
 		}},
-		"after one that went": {silent, func(w *world, _ state.RequestID) {
+		"as the last attempt fails": {late, 1, func(w *world, _ state.RequestID) {
+			w.net.set(key(1), good)
+			w.pin(1)
+		}},
+		"in the first second": {silent, 3, func(w *world, _ state.RequestID) {
+			w.net.set(key(1), good)
+			w.pin(1)
+		}},
+		"after one that went": {silent, 3, func(w *world, _ state.RequestID) {
 			w.pass(10 * time.Second)
 			id := w.pin(1)
 			w.pass(10 * time.Second)
@@ -84,20 +96,20 @@ func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 			w.net.set(key(1), good)
 			w.pin(1)
 		}},
-		"as another goes": {silent, func(w *world, first state.RequestID) {
+		"as another goes": {silent, 3, func(w *world, first state.RequestID) {
 			w.pass(10 * time.Second)
 			w.net.set(key(1), good)
 			w.pin(1)
 			w.unpin(first)
 		}},
-		"in the place of another": {silent, func(w *world, first state.RequestID) {
+		"in the place of another": {silent, 3, func(w *world, first state.RequestID) {
 			w.pass(10 * time.Second)
 			w.net.set(key(1), good)
 			w.state.Apply(w, &state.ReplacePin{Old: first, Pin: w.newPin("another", 1), Nodes: []state.NodeID{self}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
+			bubble(t, Limits{Attempts: tc.attempts, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
 				w.net.set(key(1), tc.before)
 				first := w.pin(1)
 				w.start()
@@ -194,4 +206,62 @@ func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
 			w.Errorf("%d attempts, one of them for a later pin", tried)
 		}
 	})
+}
+
+// TestHowLongAFetchIsLeftAlone: twice as long as the one before that a pin had begin again,
+// up to a bound; as long as the first once a block has come; and however many have ended
+// that pins came to.
+func TestHowLongAFetchIsLeftAlone(t *testing.T) {
+	const longest = stuckAfter << maxAgain
+	for name, tc := range map[string]struct {
+		begin  behaviour
+		before func(w *world)
+		want   time.Duration
+	}{
+		"at first": {silent, func(*world) {}, stuckAfter},
+		"after many pins": {silent, func(w *world) {
+			for range maxAgain + 3 {
+				w.pin(1)
+				w.pass(longest + time.Second)
+			}
+		}, longest},
+		"after many pins and a block": {silent, func(w *world) {
+			for range maxAgain {
+				w.pin(1)
+				w.pass(longest + time.Second)
+			}
+			w.net.set(key(1), stalls(3))
+			w.pin(1)
+			w.pass(3 * longest)
+			w.net.set(key(1), silent)
+			w.pin(1)
+			w.pass(5 * stuckAfter)
+		}, stuckAfter},
+		"after many that ended": {late, func(w *world) {
+			for range maxAgain {
+				w.pin(1)
+				w.pass(stuckAfter * 3 / 4)
+			}
+			w.net.set(key(1), silent)
+			w.pin(1)
+			w.pass(10 * stuckAfter)
+		}, stuckAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Limits{Attempts: 100, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+				w.net.set(key(1), tc.begin)
+				w.pin(1)
+				w.start()
+				defer w.stop()
+				w.pass(moment)
+				tc.before(w)
+				w.net.set(key(1), good)
+				w.pin(1)
+				w.pass(tc.want + stuckAfter)
+				if phase := w.root(1).Copies[0].Phase; phase != state.Held {
+					w.Errorf("%s after a pin it is %v, in %d attempts", tc.want+stuckAfter, phase, len(w.net.fetched(key(1))))
+				}
+			})
+		})
+	}
 }

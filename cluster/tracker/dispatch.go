@@ -441,8 +441,8 @@ func (d *dispatcher) cutStuck() {
 	now := d.t.opts.Now()
 	for r, at := range d.pinned {
 		switch idle := r.idle(now); {
+		case r.yielding: // it begins again as soon as it has ended
 		case idle > stuckAfter<<min(r.entry.again, maxAgain):
-			delete(d.pinned, r)
 			r.entry.again++
 			r.cut()
 		case idle < now.Sub(at):

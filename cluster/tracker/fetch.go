@@ -298,7 +298,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.count(outcomeYielded)
 		e.waited += r.idle(now)
 		if e.waited >= d.t.limits.Patience {
-			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), false)
+			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), false, pinned)
 			return
 		}
 		d.note(e, now)
@@ -309,10 +309,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		if f, ok := d.t.opts.Fetcher.(finalFetcher); ok {
 			incurable = f.Final(r.err)
 		}
-		d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), incurable)
-		if pinned && e.stage == delayed {
-			d.again(ctx, view, e)
-		}
+		d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), incurable, pinned)
 	}
 }
 
@@ -321,8 +318,9 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 type finalFetcher interface{ Final(err error) bool }
 
 // failed decides what follows a failed attempt: another one after a pause, or
-// the end. There is no end while somebody holds the content.
-func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, incurable bool) {
+// the end. There is no end while somebody holds the content, and none that another attempt
+// may cure for a root that was pinned since this one began: no attempt was for that pin.
+func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, incurable, pinned bool) {
 	e.waited = 0
 	e.attempts++
 	root, own, err := wanted(view, e.root, d.t.opts.Self)
@@ -336,7 +334,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	// What is left of a damaged copy may be the last there is: it is never given up,
 	// and neither is what objects name, which was held once.
 	last := root.Links > 0 || d.t.damaged(e.root)
-	if (incurable || e.attempts >= d.t.limits.Attempts) && !d.heldElsewhere(&root) && !last {
+	if (incurable || e.attempts >= d.t.limits.Attempts && !pinned) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
 		d.unnote(e)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))
@@ -349,6 +347,9 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	pause := d.t.limits.backoff(d.t.opts.Self, e.root, e.attempts)
 	d.note(e, d.t.opts.Now().Add(pause))
 	d.delay(e, pause)
+	if pinned {
+		d.again(ctx, view, e)
+	}
 }
 
 func (d *dispatcher) heldElsewhere(root *state.Root) bool {

@@ -274,6 +274,32 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 	}
 }
 
+// checkComing compares what is charged for content on its way with what was before a
+// command: as long as the account holds on to it, it is charged no less.
+func (m *machine) checkComing(before *memory, cmd Command) {
+	m.t.Helper()
+	for _, a := range []AccountID{alice, bob} {
+		for _, r := range m.allRoots() {
+			was, err := get[charge](before, chargeKey(a, r.Key))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			is, err := get[charge](m, chargeKey(a, r.Key))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			n, err := holdsAt(m, a, &r, 1)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			if was == nil || was.Stored || n == 0 || is != nil && (is.Stored || is.Bytes >= was.Bytes) {
+				continue
+			}
+			m.t.Errorf("%T: %s was charged %+v for what comes of %s, and is %+v", cmd, a, was, r.Key, is)
+		}
+	}
+}
+
 // usedInTheEnd is what an account will use when the parts of its uploads that have ended
 // are freed.
 func (m *memory) usedInTheEnd(t reporter, a AccountID) (*Quota, uint64) {

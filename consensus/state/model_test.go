@@ -152,6 +152,51 @@ func TestAnyHistoryOfRecordsKeepsTheirWeight(t *testing.T) {
 	})
 }
 
+// The same of one account with not much room that replaces its pins, of few contents, while
+// they come and fail.
+func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := rich(rt, Unlimited)
+		nodes := []NodeID{"n1", "n2", "n3"}
+		report := func(n NodeID, content string, phase Phase) Command {
+			k := rootOf(rt, content)
+			r, err := m.view().Root(k)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				rt.Fatal(err)
+			}
+			return &ReportCopies{Node: n, Items: []CopyReport{{Root: k, Born: r.Born, Phase: phase, Size: sizeOf(k), Blocks: 1}}}
+		}
+		for i, c := range contents[1:3] { // alice has two of them, so their sizes are known
+			m.must(create(alice, RequestID(fmt.Sprintf("a%d", i)), c))
+			m.must(report("n1", c, Held))
+			m.must(report("n2", c, Held))
+		}
+		drawn := 0
+		history(rt, m, func() Command {
+			drawn++
+			content := rapid.SampledFrom(contents[1:]).Draw(rt, "cid")
+			old := rapid.SampledFrom(append(m.allPins(), Pin{ID: "none"})).Draw(rt, "old").ID // alice's are none of bob's
+			pin := Pin{ID: RequestID(fmt.Sprintf("p%d", drawn)), Account: bob, CID: content, Created: 1, Meta: anyMeta(rt)}
+			switch rapid.IntRange(0, 9).Draw(rt, "kind") {
+			case 0, 1:
+				return &CreatePin{Pin: pin, Nodes: nodes}
+			case 2, 3, 4:
+				return &ReplacePin{Old: old, Pin: pin, Nodes: nodes}
+			case 5:
+				return &DeletePin{Account: bob, ID: old}
+			case 6:
+				return &SetQuota{Account: bob, Allowance: rapid.SampledFrom([]uint64{0, 20, 60, Unlimited}).Draw(rt, "allowance")}
+			case 7:
+				k := rootOf(rt, content)
+				r, _ := m.view().Root(k)
+				return &ReportArrivals{Items: []Arrival{{Root: k, Born: r.Born, Bytes: rapid.Uint64Range(1, sizeOf(k)).Draw(rt, "bytes")}}}
+			default:
+				return report(rapid.SampledFrom(nodes).Draw(rt, "node"), content, rapid.SampledFrom([]Phase{Held, GaveUp}).Draw(rt, "phase"))
+			}
+		})
+	})
+}
+
 // history applies commands, and checks the state after each.
 func history(rt *rapid.T, m *machine, draw func() Command) {
 	rt.Helper()
@@ -188,6 +233,7 @@ func history(rt *rapid.T, m *machine, draw func() Command) {
 		}
 		m.check()
 		m.checkAllowances(before, cmd)
+		m.checkComing(before, cmd)
 		if rt.Failed() {
 			rt.Fatalf("after step %d: %+v", step, cmd)
 		}

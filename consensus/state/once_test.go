@@ -118,6 +118,7 @@ func TestOneWrongClockForgetsNoRequest(t *testing.T) {
 		{"again, from one that was behind", 2, "x", now + 4, now + 4, now + 4, "p2"},
 		{"again, while nobody knows", 1, "x", now + 5*OnceFor, 0, 0, "p1"},
 		{"another one, while nobody knows", 4, "p4", now + 5*OnceFor, 0, 0, "p4"},
+		{"again, one that came while nobody knew", 4, "x", now, now + 4, now + 4, "p4"},
 		{"just in time", 1, "x", now, now + OnceFor - 1, now + OnceFor - 1, "p1"},
 		{"a day later", 1, "p5", now, now + OnceFor, now + OnceFor, "p5"},
 		{"while one is silent and another behind", 5, "p7", 1, 1, now + OnceFor, "p7"},

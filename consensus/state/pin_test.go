@@ -491,6 +491,15 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 			t.Errorf("told %+v, want %v pinned", got, want)
 		}
 	}
+	// Entries that were applied together are told together.
+	fx := Effects{}
+	fx.touch(&Root{Key: a, Copies: []Copy{{Node: "n1"}}})
+	fx.pinned(&Root{Key: a, Copies: []Copy{{Node: "n1"}}})
+	w.Publish(m.index, &fx)
+	<-n1.C
+	if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, []PinnedRoot{{a, m.index}}) {
+		t.Errorf("told %+v of a root that changed and was pinned then", got)
+	}
 	n1.Close()
 	w.Replace(m.index)
 	select {

@@ -215,10 +215,10 @@ func (v *Pin) waitsFor(k RootKey) (bool, error) {
 }
 
 // freedBy is what an account's charges fall by when a pin is replaced by one of
-// root k.
+// root k. One that has failed holds nothing: the charge is for others.
 func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	oldRoot, err := old.root()
-	if err != nil || oldRoot == k {
+	if err != nil || oldRoot == k || old.Status == Failed {
 		return 0, err
 	}
 	c, err := get[charge](r, chargeKey(old.Account, oldRoot))
@@ -258,7 +258,8 @@ func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	return n, nil
 }
 
-// bill charges an account for a root that one of its pins was attached to.
+// bill charges an account for a root that one of its pins was attached to. What is on its
+// way may be charged with more than has arrived, see reserve, and is never charged less.
 func bill(tx Tx, a AccountID, root *Root) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -267,6 +268,11 @@ func bill(tx Tx, a AccountID, root *Root) error {
 	to, _, err := price(tx, root)
 	if err != nil || to == (charge{}) {
 		return err
+	}
+	if !to.Stored {
+		if has, err := get[charge](tx, chargeKey(a, root.Key)); err != nil || has != nil && has.Bytes >= to.Bytes {
+			return err
+		}
 	}
 	return setCharge(tx, a, q, root.Key, to)
 }
@@ -398,7 +404,9 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 		return err
 	}
 	root.Refs--
-	root.forgetOrigins(p, nil)
+	if err := root.forgetOrigins(tx, p, nil); err != nil {
+		return err
+	}
 	return unbill(tx, p.Account, root)
 }
 

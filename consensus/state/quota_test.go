@@ -321,3 +321,93 @@ func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {
 		})
 	}
 }
+
+// What a replacement freed stays reserved for its pin when another pin of the same content
+// comes, or its own name changes, after some of it has arrived.
+func TestAReserveOutlivesAnotherPinOfItsContent(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then Command
+	}{
+		{"another pin", create(bob, "again", contents[2])},
+		{"another name", replace(bob, "new", "newer", contents[2])},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := rich(t, Unlimited)
+			m.must(create(bob, "old", contents[1]))
+			m.hold(rootOf(t, contents[1]))
+			m.must(&SetQuota{Account: bob, Allowance: 9})
+			m.must(replace(bob, "old", "new", contents[2]))
+			root := rootOf(t, contents[2])
+			r, err := m.view().Root(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: 3}}})
+			m.must(tc.then)
+			m.check()
+			if q := m.quota(bob); q.Coming != 10 {
+				t.Errorf("%d bytes are reserved, want the 10 that were freed", q.Coming)
+			}
+			m.refused(create(bob, "beside", contents[3]), ErrQuota)
+			m.hold(root)
+			m.check()
+			if q := m.quota(bob); q.Stored != 10 || q.Coming != 0 {
+				t.Errorf("when it has come: %+v", q)
+			}
+		})
+	}
+}
+
+// A pin that has failed holds nothing, so replacing it frees nothing, whatever other pins
+// of its content the account has.
+func TestAFailedPinFreesNothing(t *testing.T) {
+	m := rich(t, 10)
+	m.must(create(bob, "failed", contents[1]))
+	m.giveUp(rootOf(t, contents[1]), "nobody has it")
+	m.must(create(alice, "a1", contents[1]))
+	m.must(create(alice, "a2", contents[2]))
+	m.hold(rootOf(t, contents[1]))
+	m.hold(rootOf(t, contents[2]))
+	m.must(create(bob, "whole", contents[1]))
+	m.refused(replace(bob, "failed", "beside", contents[2]), ErrQuota)
+	m.check()
+	if q := m.quota(bob); q.Stored != 10 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// Room below the allowance is for whoever comes first, also what a replacement has freed.
+func TestBelowTheAllowanceNothingIsReserved(t *testing.T) {
+	m := rich(t, 10)
+	m.must(create(bob, "old", contents[1]))
+	m.hold(rootOf(t, contents[1]))
+	m.must(replace(bob, "old", "new", contents[2]))
+	m.check()
+	if q := m.quota(bob); q.Used() != 0 {
+		t.Errorf("while its content comes: %+v", q)
+	}
+	m.must(create(bob, "beside", contents[3]))
+}
+
+// What two replacements by pins of one content freed is reserved together.
+func TestReservesForOneContentAddUp(t *testing.T) {
+	m := rich(t, Unlimited)
+	for i, c := range contents[1:3] {
+		m.must(create(bob, RequestID(fmt.Sprint("old", i)), c))
+		m.hold(rootOf(t, c))
+	}
+	m.must(&SetQuota{Account: bob, Allowance: 5})
+	for i := range 2 {
+		m.must(replace(bob, RequestID(fmt.Sprint("old", i)), RequestID(fmt.Sprint("new", i)), contents[3]))
+		m.check()
+	}
+	if q := m.quota(bob); q.Coming != 20 {
+		t.Errorf("%d bytes are reserved, want the 20 that were freed", q.Coming)
+	}
+	m.hold(rootOf(t, contents[3]))
+	m.check()
+	if q := m.quota(bob); q.Used() != 10 || m.status(bob, "new1") != "pinned" {
+		t.Errorf("when it has come: %+v", q)
+	}
+}

@@ -265,16 +265,34 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	return root, bill(tx, p.Account, root)
 }
 
-// forgetOrigins takes the origins of a pin that goes from its root, but for some, if they
-// are more than a record has for nothing: nobody is charged for them any more. Others
-// stay, for another pin may have named them too.
-func (v *Root) forgetOrigins(p *Pin, keep []string) {
+// maxRenamed is how many of a root's pins are asked for their origins when those of
+// another go.
+const maxRenamed = 16
+
+// forgetOrigins takes the origins of a pin that goes, and is not attached any more, from
+// its root, but for some, if they are more than a record has for nothing: nobody is charged
+// for them any more. What the first of the other pins name stays, or comes back if it had no
+// room beside them.
+func (v *Root) forgetOrigins(tx Tx, p *Pin, keep []string) error {
 	if weighing(textsIn(p.Origins)) == 0 {
-		return
+		return nil
+	}
+	prefix := attachedTo(v.Key)
+	others, _, err := attachedPins(tx, prefix, prefix, maxRenamed)
+	if err != nil {
+		return err
 	}
 	v.Origins = slices.DeleteFunc(v.Origins, func(o string) bool {
 		return slices.Contains(p.Origins, o) && !slices.Contains(keep, o)
 	})
+	for _, other := range others {
+		for _, o := range other.Origins {
+			if len(v.Origins) < MaxOrigins && !slices.Contains(v.Origins, o) {
+				v.Origins = append(v.Origins, o)
+			}
+		}
+	}
+	return nil
 }
 
 // lacking tells whether a pinned root was lost since, or most of its copies were. Below
@@ -354,7 +372,9 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
-	root.forgetOrigins(p, keep)
+	if err := root.forgetOrigins(tx, p, keep); err != nil {
+		return err
+	}
 	if err := unbill(tx, p.Account, root); err != nil {
 		return err
 	}

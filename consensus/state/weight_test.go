@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -286,6 +287,52 @@ func TestLargeOriginsGoWithTheirPin(t *testing.T) {
 		t.Errorf("a pin above the allowance is %s", got)
 	}
 	knows("the pin failed alone")
+}
+
+// What another pin names too stays, whoever weighed for it: nobody takes from others where
+// their content is, neither by deleting a pin nor by naming more than a root has room for.
+func TestOriginsOfOtherPinsStay(t *testing.T) {
+	large := strings.Repeat("x", FreeMeta)
+	many := []string{"o1", large}
+	for i := range MaxOrigins - len(many) {
+		many = append(many, fmt.Sprint("other", i))
+	}
+	for _, tc := range []struct {
+		name    string
+		origins []string
+	}{{"named twice", []string{"o1", large}}, {"as many as there may be", many[1:]}} {
+		for _, end := range []struct {
+			name string
+			then func(m *machine)
+		}{
+			{"deleted", func(m *machine) { m.must(&DeletePin{Account: bob, ID: "b1"}) }},
+			{"replaced", func(m *machine) { m.must(replace(bob, "b1", "b2", contents[2])) }},
+			{"failed", func(m *machine) {
+				m.must(&SetQuota{Account: bob, Allowance: 1})
+				m.hold(rootOf(m.t, contents[1]))
+			}},
+		} {
+			t.Run(tc.name+", "+end.name, func(t *testing.T) {
+				m := rich(t, Unlimited)
+				a := create(alice, "a1", contents[1])
+				a.Pin.Origins = []string{"o1", "o2"}
+				m.must(a)
+				b := create(bob, "b1", contents[1])
+				b.Pin.Origins = tc.origins
+				m.must(b)
+				end.then(m)
+				m.check()
+				r, err := m.view().Root(rootOf(t, contents[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := slices.Sorted(slices.Values(r.Origins))
+				if !slices.Equal(got, []string{"o1", "o2"}) {
+					t.Errorf("%d origins are left, %.40q, want those of alice's pin", len(got), got)
+				}
+			})
+		}
+	}
 }
 
 // quotaLooks counts the reads and writes of quotas.

@@ -3,6 +3,7 @@ package blocks
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"unsafe"
@@ -33,7 +34,8 @@ type active struct {
 	direct *os.File // the same past the page cache; nil: not opened yet
 	seed   uint32
 	size   int64
-	letGo  int64 // the page cache was told to let go of what is before
+	letGo  int64       // the page cache was told to let go of what is before
+	file   os.FileInfo // of f; nil: not asked yet
 }
 
 func (a *active) close() error {
@@ -42,6 +44,21 @@ func (a *active) close() error {
 		err = errors.Join(err, a.direct.Close())
 	}
 	return err
+}
+
+// linked tells whether the next start will find the segment: what goes into a file that
+// somebody removed, or whose folder was moved or unmounted, is synced and lost. Who cannot
+// look has not seen it gone.
+func (a *active) linked() bool {
+	if a.file == nil {
+		file, err := a.f.Stat()
+		if err != nil {
+			return true
+		}
+		a.file = file
+	}
+	found, err := os.Stat(a.f.Name())
+	return !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(a.file, found))
 }
 
 // trimCache lets go of the cached pages of what was written a while ago.
@@ -111,7 +128,7 @@ func (s *Store) write(a *active, b []byte) error {
 		return err
 	}
 	if a.direct == nil {
-		f, err := durable.OpenDirect(a.f.Name())
+		f, err := s.opts.openDirect(a.f.Name())
 		if err != nil {
 			return s.throughCache(a, b, err)
 		}

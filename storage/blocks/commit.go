@@ -218,10 +218,14 @@ func noSpace(err error) error {
 	return err
 }
 
-// roll begins a new segment when the active one is full, or damaged.
+// roll begins a new segment when the active one is full, damaged or gone.
 func (s *Store) roll() error {
-	if s.active.size < s.opts.SegmentBytes && s.active.number != s.retired {
+	gone := !s.active.linked()
+	if s.active.size < s.opts.SegmentBytes && s.active.number != s.retired && !gone {
 		return nil
+	}
+	if gone {
+		s.log.Error("segment that is written to is gone", "file", s.active.f.Name())
 	}
 	next, err := createSegment(filepath.Join(s.dir, segmentsDir), s.active.number+1)
 	if err != nil {

@@ -178,19 +178,82 @@ func TestAnOwnerEndsAndBeginsAnewInOneBatch(t *testing.T) {
 	check(rebuild(t, s))
 }
 
-// A folder that is gone takes nothing more, and no write says that it did: the node has to
-// begin again.
+// A folder that is gone takes nothing more, and no write says that it did, though the file
+// that is open would take it: the node has to begin again.
 func TestAStoreWhoseFolderIsGoneIsBroken(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	must(t, os.RemoveAll(filepath.Join(dir, segmentsDir)))
-	var err error
-	for i := 0; err == nil; i++ { // until the segment that is open is full
-		err = s.Put(t.Context(), "owner", makeBlocks(t, uint64(i), 1, 1<<20))
+	for name, lose := range map[string]func(t *testing.T, segments string){
+		"removed": func(t *testing.T, segments string) { must(t, os.RemoveAll(segments)) },
+		"moved":   func(t *testing.T, segments string) { must(t, os.Rename(segments, segments+".old")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			mustPut(t, s, "owner", makeBlocks(t, 1, 1, 100)...)
+			lose(t, filepath.Join(dir, segmentsDir))
+			if err := s.Put(t.Context(), "owner", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
+				t.Fatalf("a write ends in %v", err)
+			}
+			<-s.Failed()
+			must(t, s.Close())
+		})
 	}
-	if !errors.Is(err, ErrBroken) {
-		t.Errorf("a write ends in %v", err)
+}
+
+// A folder that goes as a segment is full is found by the next one.
+func TestAStoreWithoutAFolderForTheNextSegmentIsBroken(t *testing.T) {
+	dir := t.TempDir()
+	opts := testOptions()
+	opts.SegmentBytes = 8 << 10
+	s := openWith(t, dir, opts)
+	mustPut(t, s, "owner", makeBlocks(t, 1, 1, 9000)...)
+	must(t, os.RemoveAll(filepath.Join(dir, segmentsDir)))
+	if err := s.Put(t.Context(), "owner", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
+		t.Fatalf("a write ends in %v", err)
 	}
 	<-s.Failed()
 	must(t, s.Close())
+}
+
+// What is acknowledged after the segment that was written to went, or is another file, is
+// in one that the next start finds.
+func TestWritesGoOnInASegmentThatIsThere(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, segments string){
+		"removed":      removeFiles,
+		"another file": replaceFiles,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			mustPut(t, s, "owner", makeBlocks(t, 1, 1, 100)...)
+			lose(t, filepath.Join(dir, segmentsDir))
+			blks := makeBlocks(t, 2, 3, 100)
+			mustPut(t, s, "owner", blks...)
+			wantHere(t, s, blks...)
+			must(t, s.Close())
+			wantHere(t, openTest(t, dir), blks...)
+		})
+	}
+}
+
+// removeFiles removes each file of a folder.
+func removeFiles(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	must(t, err)
+	for _, f := range files {
+		must(t, os.Remove(f))
+	}
+}
+
+// replaceFiles puts a copy in the place of each file of a folder.
+func replaceFiles(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	must(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		must(t, err)
+		must(t, os.WriteFile(f+".new", b, 0o600))
+		must(t, os.Rename(f+".new", f))
+	}
 }

@@ -113,9 +113,11 @@ type Options struct {
 	// Fatal is kv.Options.Fatal of the index.
 	Fatal func(message string)
 
-	// Unless a test says otherwise, what the constants of the same names are.
+	// Unless a test says otherwise: what the constants of the same names are, and
+	// durable.OpenDirect.
 	countStep   int
 	directBytes int64
+	openDirect  func(path string) (*os.File, error)
 }
 
 func (o *Options) setDefaults() error {
@@ -131,6 +133,9 @@ func (o *Options) setDefaults() error {
 		o.countStep = countStep
 	}
 	setDefault(&o.directBytes, directBytes)
+	if o.openDirect == nil {
+		o.openDirect = durable.OpenDirect
+	}
 	if o.CompactEvery == 0 {
 		o.CompactEvery = DefaultCompactEvery
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
@@ -563,8 +564,11 @@ func TestFailedFsyncBreaksTheStoreForGood(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer r.Close()
+	defer w.Close()
+	end, err := syscall.Dup(int(w.Fd()))
+	must(t, err)
 	real := s.active.f
-	s.active.f = w
+	s.active.f = os.NewFile(uintptr(end), real.Name()) // under the name of the segment, which is there
 	defer real.Close()
 	for _, b := range blks[1:] {
 		if err := s.Put(t.Context(), "o", []blocks.Block{b}); !errors.Is(err, ErrBroken) {
