@@ -196,12 +196,11 @@ func (s *Server) listen(o Options) error {
 		}))
 	}
 	if o.Folder != "" {
-		path := filepath.Join(o.Folder, admin.SocketName)
-		l, err := listenSocket(path)
+		l, err := listenSocket(o.Folder)
 		if err != nil {
 			return err
 		}
-		s.addrs.Socket = path
+		s.addrs.Socket = filepath.Join(o.Folder, admin.SocketName)
 		s.add(operatorService, l, admin.Starting(o.Health, o.Logger))
 	}
 	return nil

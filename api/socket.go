@@ -7,27 +7,44 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin"
 )
 
 const (
 	// socketMode lets nobody but the node's own user in.
 	socketMode fs.FileMode = 0o600
-	// maxSocketPath is the most bytes of a socket's path: what the smallest
-	// sockaddr_un of the systems we run on holds.
-	maxSocketPath = 103
 	// probeTimeout bounds asking whether somebody listens on an old socket.
 	probeTimeout = time.Second
 )
 
-// listenSocket listens on a Unix socket of mode 0600. A socket that a dead
-// process left is replaced; one that somebody listens on is an error.
-func listenSocket(path string) (net.Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("the path of the socket %s has more than %d bytes: choose a data folder with a shorter path", path, maxSocketPath)
+// socketListener removes its socket when it is closed, by the path that stays.
+type socketListener struct {
+	*net.UnixListener
+	path string
+	once sync.Once
+}
+
+// Close implements net.Listener.
+func (l *socketListener) Close() error {
+	l.once.Do(func() { _ = os.Remove(l.path) }) // a socket that stays is replaced by the next node
+	return l.UnixListener.Close()
+}
+
+// listenSocket listens on the Unix socket of a data folder, of mode 0600. A socket that a
+// dead process left is replaced; one that somebody listens on is an error.
+func listenSocket(folder string) (net.Listener, error) {
+	path := filepath.Join(folder, admin.SocketName)
+	at, release, err := admin.Socket(folder)
+	if err != nil {
+		return nil, err
 	}
-	if err := removeStale(path); err != nil {
+	defer release()
+	if err := removeStale(path, at); err != nil {
 		return nil, err
 	}
 	// The mode is set before the socket has a name, so there is no moment at
@@ -39,19 +56,22 @@ func listenSocket(path string) (net.Listener, error) {
 		}
 		return failed
 	}}
-	listener, err := config.Listen(context.Background(), "unix", path)
+	listener, err := config.Listen(context.Background(), "unix", at)
 	if err != nil {
 		return nil, fmt.Errorf("listen on the socket: %w", err)
 	}
+	l := &socketListener{UnixListener: listener.(*net.UnixListener), path: path}
+	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, socketMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect the socket: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("protect the socket: %w", err), l.Close())
 	}
-	return listener, nil
+	return l, nil
 }
 
-// removeStale removes a socket that nobody listens on any more. Two starting
-// nodes cannot do so to each other: the store in the folder admits one.
-func removeStale(path string) error {
+// removeStale removes a socket that nobody listens on any more; it is dialled at another
+// name of it. Two starting nodes cannot do so to each other: the store in the folder
+// admits one.
+func removeStale(path, at string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -65,7 +85,7 @@ func removeStale(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", path)
+	conn, err := dialer.DialContext(ctx, "unix", at)
 	if err == nil {
 		_ = conn.Close() // it was only a question
 		return fmt.Errorf("another node runs on this data folder: %s is in use", path)

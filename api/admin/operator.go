@@ -82,9 +82,6 @@ type Blocks interface {
 	Scrub(ctx context.Context) (integrity.Report, error)
 }
 
-// SocketName is the name of the local API's socket in the data folder.
-const SocketName = "holdfast.sock"
-
 // Bounds of the local API.
 const (
 	// callTimeout bounds what is not a file.

@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -77,10 +76,14 @@ type Client struct {
 // New returns a client of the node that runs on a data folder. It does not
 // look whether there is one.
 func New(folder string) *Client {
-	socket := filepath.Join(folder, admin.SocketName)
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &Client{folder: folder, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			socket, release, err := admin.Socket(folder)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 		MaxIdleConns: 4,

@@ -1,0 +1,36 @@
+package admin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// SocketName is the name of the local API's socket in the data folder.
+	SocketName = "holdfast.sock"
+	// maxSocketPath is the most bytes of a socket's path: what the smallest
+	// sockaddr_un of the systems we run on holds.
+	maxSocketPath = 103
+)
+
+// Socket returns a path of the local API's socket in a data folder that can be listened on
+// and dialled, which a long one cannot. It is good until release is called; the socket
+// stays. Errors: fs.ErrNotExist for a folder that is not there, and that the path is too
+// long where there is no /proc to go by.
+func Socket(folder string) (path string, release func(), err error) {
+	path = filepath.Join(folder, SocketName)
+	if len(path) <= maxSocketPath {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(folder)
+	if err != nil {
+		return "", nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	short := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	if _, err := os.Stat(short); err != nil {
+		_ = dir.Close() // nothing was written
+		return "", nil, fmt.Errorf("the path of the socket %s has more than %d bytes: choose a data folder with a shorter path", path, maxSocketPath)
+	}
+	return filepath.Join(short, SocketName), func() { _ = dir.Close() }, nil
+}
