@@ -321,12 +321,13 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	return f, nil
 }
 
-// wants tells whether the state names a root, as far as this node knows.
+// wants tells whether the state names a root, as far as this node knows; it may while that
+// cannot be read.
 func (o *Objects) wants(root state.RootKey) bool {
 	view, release := o.opts.State.LocalView()
 	defer release()
 	_, err := view.Root(root)
-	return err == nil
+	return !errors.Is(err, state.ErrNotFound)
 }
 
 // SetTags replaces the tags of the version of a key that has an id, or for "" of the

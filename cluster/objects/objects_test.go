@@ -778,21 +778,3 @@ func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
 		}
 	}
 }
-
-// An object whose content cannot be had now is no absent object: a client that syncs would
-// take it for deleted.
-func TestContentThatNobodyReachesIsUnavailable(t *testing.T) {
-	w := newWorld(t)
-	w.bucket("bkt")
-	obj := w.put("bkt", "k", "body")
-	delete(w.content, obj.Root.Cid())
-	if _, err := w.objects.Open(t.Context(), w.account, &obj); !errors.Is(err, state.ErrUnavailable) {
-		t.Errorf("an object that is there: %v", err)
-	}
-	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", state.Condition{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.objects.Open(t.Context(), w.account, &obj); !errors.Is(err, state.ErrNotFound) {
-		t.Errorf("one that is not: %v", err)
-	}
-}
