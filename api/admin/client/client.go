@@ -207,10 +207,11 @@ func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, er
 }
 
 // OpenContent returns the bytes of the file that a CID names, and how many they
-// are. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
+// are, as a user may read them, or as the operator, who may read everything, with an
+// empty one. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
 // caller closes it.
-func (c *Client) OpenContent(ctx context.Context, cid string) (body io.ReadCloser, size int64, err error) {
-	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), nil, nil)
+func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error) {
+	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), as(user), nil)
 	if err != nil {
 		return nil, 0, err
 	}
