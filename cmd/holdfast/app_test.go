@@ -111,6 +111,48 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	}
 }
 
+// A bad value of the secret stops the start of whoever is no member yet, also where it
+// would not be needed, and is told by the name of what gave it.
+func TestABadSecretStopsTheStart(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("zz\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const address = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"
+	const ticket = "holdfast1.e30"
+	for _, tc := range []struct {
+		env   string
+		args  []string
+		names []string
+		code  int
+	}{
+		{"HOLDFAST_SECRET=zz", nil, []string{"HOLDFAST_SECRET"}, exitFailure},
+		{"HOLDFAST_SECRET=zz", []string{"--join", address}, []string{"HOLDFAST_SECRET"}, exitFailure},
+		{"", []string{"--secret-file", bad}, []string{"--secret-file", bad, "hexadecimal"}, exitUsage},
+		{"", []string{"--secret-file", bad, "--join", address}, []string{"--secret-file", bad, "hexadecimal"}, exitUsage},
+		{"", []string{"--secret-file", "/nonexistent", "--join", ticket}, []string{"--secret-file", "/nonexistent"}, exitUsage},
+		{"", []string{"--secret-file", "/nonexistent"}, []string{"--secret-file", "/nonexistent"}, exitUsage},
+	} {
+		a, w := testApp(t, &fakeNode{}, "")
+		if tc.env != "" {
+			a.environ = append(a.environ, tc.env)
+		}
+		code := a.execute(t.Context(), append([]string{
+			"run", "--routing", "off", "--log-level", "error", "--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		}, tc.args...))
+		text := w.errs.String()
+		for _, name := range tc.names {
+			if !strings.Contains(text, name) {
+				t.Errorf("%s %v: %q does not name %s", tc.env, tc.args, text, name)
+			}
+		}
+		if code != tc.code || strings.Count(text, "\n") != 1 {
+			t.Errorf("%s %v: code %d, %q", tc.env, tc.args, code, text)
+		}
+	}
+}
+
 // A listener that this release does not have is told of, in the help and at the start.
 func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--help")
