@@ -91,6 +91,9 @@ type NewCredits struct {
 	Credits uint64 `json:"credits"`
 }
 
+// MinPassword is how many characters a password has at least.
+const MinPassword = accounts.MinPassword
+
 // NewUser asks for an account. An empty password means none.
 type NewUser struct {
 	Email    string `json:"email"`

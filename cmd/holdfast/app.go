@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
 )
@@ -66,12 +68,21 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		err = errors.New("interrupted")
 	}
 	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
-	var usage *usageError
-	var settings *config.Error
-	if !a.started || errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() {
+	if !a.started || misused(err) {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// misused tells whether an error is about the words of the call: by what the program
+// knows itself, or by the node, which judges e-mails, CIDs, scopes and names. All else
+// that a command sends it has checked before.
+func misused(err error) bool {
+	var usage *usageError
+	var settings *config.Error
+	var refused *client.Error
+	return errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() ||
+		errors.As(err, &refused) && refused.Status == http.StatusBadRequest
 }
 
 // oneLine joins the lines of an error of several parts.

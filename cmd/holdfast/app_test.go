@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
@@ -178,6 +182,7 @@ func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"key", "create", "--user", "a@b", "--scope", ""},
 		{"key", "create", "--user", "a@b", "--scope", "storage:read,"},
+		{"key", "create", "--user", "a@b", "--scope", " "},
 		{"key", "create", "--user", "a@b", "--name", "\xff\xfe"},
 		{"key", "create", "--user", ""},
 		{"key", "ls", "--user", ""},
@@ -244,6 +249,65 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 		if code := a.execute(t.Context(), strings.Fields(args)); code != exitFailure || !strings.Contains(w.errs.String(), "no space left") {
 			t.Errorf("%s: code %d, %q", args, code, w.errs.String())
 		}
+	}
+}
+
+// refusing is a node that answers everything with one error.
+type refusing struct {
+	operator
+
+	err error
+}
+
+func (r refusing) CreateUser(context.Context, string, string) (client.User, error) {
+	return client.User{}, r.err
+}
+func (r refusing) SetPassword(context.Context, string, string) error { return r.err }
+func (r refusing) CreateKey(context.Context, client.NewKey) (client.Key, error) {
+	return client.Key{}, r.err
+}
+func (r refusing) AddPin(context.Context, string, client.Pin) (client.PinStatus, error) {
+	return client.PinStatus{}, r.err
+}
+func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, int64, error) {
+	return nil, 0, r.err
+}
+func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) { return "", r.err }
+
+// TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage checks that it does not matter who
+// judges a word of the call, and that no other refusal is taken for that.
+func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
+	for _, args := range []string{
+		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "token --ttl 1s",
+	} {
+		for status, code := range map[int]int{400: exitUsage, 404: exitFailure, 409: exitFailure, 503: exitFailure} {
+			node := refusing{err: fmt.Errorf("more: %w", &client.Error{Status: status, Detail: "the word is wrong"})}
+			if got := call(t, node, "", strings.Fields(args)...); got.code != code || got.errOut != "holdfast: more: the word is wrong\n" {
+				t.Errorf("%s, answered %d: %+v", args, status, got)
+			}
+		}
+	}
+	// A password is no word of the call: it is looked at before the node sees it.
+	for _, args := range []string{"user add a@b --password-stdin", "user passwd a@b"} {
+		node := refusing{err: &client.Error{Status: 400}}
+		if got := call(t, node, "short\n", strings.Fields(args)...); got.code != exitFailure || !strings.Contains(got.errOut, "shorter than 8") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+// TestListsAreTakenAsTheyArePrinted checks the scopes of a key, which are printed with
+// spaces, and lists as people write them.
+func TestListsAreTakenAsTheyArePrinted(t *testing.T) {
+	for _, scope := range []string{"storage:read storage:write", "storage:read, storage:write", "storage:read,storage:write"} {
+		node := &fakeNode{}
+		got := call(t, node, "", "key", "create", "--user", "a@b", "--scope", scope)
+		if got.code != exitOK || len(node.keys) != 1 || !slices.Equal(node.keys[0].Scopes, []string{"storage:read", "storage:write"}) {
+			t.Errorf("%q: %+v, %+v", scope, got, node.keys)
+		}
+	}
+	if got := call(t, &fakeNode{}, "", "pin", "ls", "--status", "queued, failed", "--json"); got.code != exitOK {
+		t.Errorf("states: %+v", got)
 	}
 }
 

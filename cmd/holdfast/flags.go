@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -52,11 +51,22 @@ func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 // mustHaveEntries has flags of lists refuse a list, or a part of one, that is empty.
 func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
-		if slices.Contains(strings.Split(text, ","), "") {
-			return errEmpty
+		for entry := range strings.SplitSeq(text, ",") {
+			if strings.TrimSpace(entry) == "" {
+				return errEmpty
+			}
 		}
 		return nil
 	}, names...)
+}
+
+// words are the entries of a list as people write them: with commas, spaces or both
+// between them.
+func words(list []string) (all []string) {
+	for _, entry := range list {
+		all = append(all, strings.Fields(entry)...)
+	}
+	return all
 }
 
 // errNoText is a text that JSON cannot carry: it would be changed on the way.

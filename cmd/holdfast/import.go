@@ -119,6 +119,7 @@ func (p *importPlan) check(name string, args []string) error {
 	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
 		return usagef("%s: --from %q is no http or https URL", name, p.from)
 	}
+	p.statuses = words(p.statuses)
 	for _, s := range p.statuses {
 		if !strings.Contains(" queued pinning pinned failed ", " "+s+" ") {
 			return usagef("%s: --status %q is not one of %s", name, s, strings.Join(pinStates, ", "))

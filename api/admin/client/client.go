@@ -58,6 +58,9 @@ type StateHash = admin.StateHash
 // StateCheck is one comparison of the replicated state on all members.
 type StateCheck = admin.StateCheck
 
+// MinPassword is how many characters a password has at least.
+const MinPassword = admin.MinPassword
+
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
