@@ -205,7 +205,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }

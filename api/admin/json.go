@@ -30,6 +30,7 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
+	Admin        string   `json:"admin"` // metrics and health
 	// TLS: clients are served over it. The commands' --json leaves it out.
 	TLS bool `json:"tls,omitempty"`
 }
@@ -165,7 +166,8 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 // for what is off.
 type Addrs struct {
 	Pinning, S3, Console string
-	TLS                  bool // what clients speak there
+	Admin                string // metrics and health, never over TLS
+	TLS                  bool   // what clients speak to the others
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -175,7 +177,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 		Index:     s.Index,
 		Node: Node{
 			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
-			Pinning: here.Pinning, S3: here.S3, Console: here.Console, TLS: here.TLS,
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Admin: here.Admin, TLS: here.TLS,
 		},
 		Peers: make([]Peer, len(s.Peers)),
 		Pins: PinCounts{

@@ -242,10 +242,10 @@ func testHealth(t *testing.T, n *harness.Node) {
 }
 
 // statusFields are the members of `status --json` and its parts, as the
-// contract has them.
+// contract has them, and where metrics and health are: on port 0 nothing else tells.
 var statusFields = map[string][]string{
 	"":     {"cluster_id", "leader", "index", "node", "peers", "pins"},
-	"node": {"id", "name", "addrs", "cluster_addrs", "pinning", "s3", "console"},
+	"node": {"id", "name", "addrs", "cluster_addrs", "pinning", "s3", "console", "admin"},
 	"peer": {"id", "name", "role", "state", "addrs", "version", "pins", "used_bytes", "free_bytes", "queue"},
 	"pins": {"queued", "pinning", "pinned", "failed", "under_replicated"},
 }
@@ -281,7 +281,7 @@ func testStatus(t *testing.T, n *harness.Node) {
 	if "http://"+s.Node.Pinning != n.URL() {
 		t.Errorf("pinning is %q, the API is at %s", s.Node.Pinning, n.URL())
 	}
-	if out := n.CLI("status"); !strings.Contains(out, s.Node.ID[len(s.Node.ID)-6:]) {
+	if out := n.CLI("status"); !strings.Contains(out, s.Node.ID[len(s.Node.ID)-6:]) || !strings.Contains(out, "  metrics  http://") {
 		t.Errorf("the text does not show the node:\n%s", out)
 	}
 	var rows []map[string]any
