@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, as contract.md has them.
@@ -164,6 +166,10 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && negative(unknown.GetSpecifiedShortnames()) {
+			return usagef("%s: -%s is less than 0 (see %s --help)", called(cmd), unknown.GetSpecifiedShortnames(), cmd.CommandPath())
+		}
 		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how it was read is of no interest
 		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
@@ -185,6 +191,12 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
 	)
 	return root
+}
+
+// negative tells whether what stands behind a hyphen is a number: no flag is called so.
+func negative(letters string) bool {
+	_, err := strconv.ParseFloat(letters, 64)
+	return err == nil
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -268,7 +280,11 @@ func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usagef("%s: %s is missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), cmd.CommandPath())
+			verb := "is"
+			if len(names)-len(args) > 1 {
+				verb = "are"
+			}
+			return usagef("%s: %s %s missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), verb, cmd.CommandPath())
 		case len(args) > len(names):
 			return usagef("%s: %q is one argument too many (see %s --help)", called(cmd), args[len(names)], cmd.CommandPath())
 		case slices.Contains(args, ""):

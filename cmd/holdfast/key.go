@@ -59,7 +59,7 @@ key pair signs requests to the object gateway.`,
 	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (needed)")
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the key, for people")
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do, `scopes` joined by commas or spaces")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "`time` until the key expires (0: never)")
+	spanFlagVar(cmd, &ttl, "ttl", 0, "`time` until the key expires, such as 24h or 30d (0: never)")
 	jsonFlag(cmd, &asJSON)
 	mustNotBeEmpty(cmd, "user")
 	mustHaveEntries(cmd, "scope")

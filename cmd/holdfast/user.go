@@ -38,7 +38,7 @@ see holdfast key create.`,
 			}
 			password := ""
 			if fromStdin {
-				if password, err = readPassword(a.stdin); err != nil {
+				if password, err = a.askPassword("Password: "); err != nil {
 					return err
 				}
 			}
@@ -50,7 +50,7 @@ see holdfast key create.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input")
+	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for and not shown")
 	return cmd
 }
 
