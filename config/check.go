@@ -50,6 +50,7 @@ func (c *Config) problems(origin func(setting) source) []Problem {
 			Detail: "give either the secret or cluster.secret_file, not both",
 		})
 	}
+	found = append(found, c.twice(origin)...)
 	if (c.API.TLSCert == "") != (c.API.TLSKey == "") {
 		found = append(found, Problem{
 			Key:    "api.tls_cert",

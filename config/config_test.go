@@ -187,6 +187,11 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "status", env: []string{"HOLDFAST_PINNING_DEFAULT_STATUS=pinned,lost"}, want: []string{"pinning.default_status", "lost"}},
 		{name: "name", file: "[node]\nname = \"a\\nb\"", want: []string{"node.name"}},
 		{name: "secret and its file", file: "[cluster]\nsecret = \"canary\"\nsecret_file = \"/f\"", want: []string{"cluster.secret", "not both"}},
+		{name: "one port for two", args: []string{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.1:7000"}, want: []string{"--s3-listen", "--pinning-listen", "127.0.0.1:7000"}, usage: true},
+		{name: "the port of a default", args: []string{"--s3-listen=:9097"}, want: []string{"--s3-listen", "--pinning-listen 127.0.0.1:9097"}, usage: true},
+		{name: "one port for both hosts", args: []string{"--listen=/ip4/0.0.0.0/tcp/7000", "--cluster-listen=/ip4/127.0.0.1/tcp/7000"}, want: []string{"--listen", "--cluster-listen", "tcp/7000"}, usage: true},
+		{name: "one port for a host and an API", env: []string{"HOLDFAST_ADMIN_LISTEN=localhost:9096"}, want: []string{"HOLDFAST_ADMIN_LISTEN", "--cluster-listen", "tcp/9096"}},
+		{name: "one address twice", args: []string{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1"}, want: []string{"--listen", "udp/7000", "twice"}, usage: true},
 		{name: "join without a value", args: []string{"--join="}, want: []string{"--join", "it is empty", "holdfast token"}, usage: true},
 		{name: "one of two places to join at is empty", args: []string{"--join=canary", "--join="}, want: []string{"--join", "it is empty"}, usage: true},
 		{name: "no secret", env: []string{"HOLDFAST_SECRET=canary"}, want: []string{"HOLDFAST_SECRET", "16 or more bytes in hexadecimal"}},
@@ -215,6 +220,24 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 				t.Errorf("Usage() = %v for %q", refused.Usage(), err)
 			}
 		})
+	}
+}
+
+// Ports that look alike and that one process can have.
+func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
+	for _, args := range [][]string{
+		{"--s3-listen=127.0.0.1:0", "--pinning-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"},
+		{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.2:7000"},
+		{"--s3-listen=127.0.0.1:7000", "--pinning-listen=[::1]:7000"},
+		{"--listen=/ip4/0.0.0.0/tcp/7000", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip6/::/tcp/7000"},
+		{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1/webtransport", "--s3-listen=127.0.0.1:7000"},
+		{"--listen=/ip6/::/tcp/7000", "--cluster-listen=/ip4/0.0.0.0/tcp/7000"},
+		{"--s3-listen=127.0.0.1:9001"}, // of the console, which is not served
+		{"--s3-listen=", "--pinning-listen="},
+	} {
+		if _, err := load(t, "", nil, args); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }
 
