@@ -276,9 +276,11 @@ func (r refusing) SetPassword(context.Context, string, string) error { return r.
 func (r refusing) CreateKey(context.Context, client.NewKey) (client.Key, error) {
 	return client.Key{}, r.err
 }
+
 func (r refusing) AddPin(context.Context, string, client.Pin) (client.PinStatus, error) {
 	return client.PinStatus{}, r.err
 }
+
 func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, int64, error) {
 	return nil, 0, r.err
 }

@@ -50,7 +50,9 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
 	say("%s    %s  %s\n", p.bold("node"), s.Node.Name, s.Node.ID)
 	for _, row := range [][2]string{
-		{"pinning", link(s.Node.Pinning, "", s.Node.TLS)}, {"s3", link(s.Node.S3, "", s.Node.TLS)}, {"console", link(s.Node.Console, "", s.Node.TLS)},
+		{"pinning", link(s.Node.Pinning, "", s.Node.TLS)},
+		{"s3", link(s.Node.S3, "", s.Node.TLS)},
+		{"console", link(s.Node.Console, "", s.Node.TLS)},
 		{"metrics", link(s.Node.Admin, "/metrics", false)},
 	} {
 		if row[1] != "" {
