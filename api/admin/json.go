@@ -30,9 +30,10 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
-	Admin        string   `json:"admin"` // metrics and health
-	// TLS: clients are served over it. The commands' --json leaves it out.
-	TLS bool `json:"tls,omitempty"`
+	// What the commands' --json leaves out: Admin is where metrics and health are, and
+	// TLS says that clients are served over it.
+	Admin string `json:"admin,omitempty"`
+	TLS   bool   `json:"tls,omitempty"`
 }
 
 // Peer is one member.

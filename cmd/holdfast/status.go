@@ -27,7 +27,7 @@ func (a *app) statusCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				s.Node.TLS = false // scripts know the fields of old
+				s.Node.Admin, s.Node.TLS = "", false // scripts know the fields of old, and may refuse others
 				return a.printJSON(s)
 			}
 			writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
