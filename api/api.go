@@ -260,7 +260,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	}
 	return admin.NewOperator(admin.OperatorOptions{
 		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, TLS: s.certificate != nil}, Logger: o.Logger,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Admin: s.addrs.Admin, TLS: s.certificate != nil}, Logger: o.Logger,
 	}), nil
 }
 

@@ -101,6 +101,10 @@ func (n *node) Open(_ context.Context, text string) (io.ReadSeekCloser, uint64, 
 	return file{bytes.NewReader(data)}, uint64(len(data)), nil
 }
 
+func (n *node) OpenFor(ctx context.Context, account state.AccountID, text string) (io.ReadSeekCloser, uint64, error) {
+	return nil, 0, state.Errorf(state.CodeNotFound, "nobody has %s for %s", text, account)
+}
+
 func newNode(t *testing.T) *node {
 	t.Helper()
 	secret := []byte("a secret of the cluster, 32 byte")
@@ -235,7 +239,7 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	if added.Size != uint64(len(data)) {
 		t.Errorf("%+v", added)
 	}
-	body, size, err := c.OpenContent(ctx, added.CID)
+	body, size, err := c.OpenContent(ctx, "", added.CID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +247,10 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	if err = errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, data) || size != int64(len(data)) {
 		t.Errorf("%d bytes of %d: %v", len(got), size, err)
 	}
-	if _, _, err := c.OpenContent(ctx, "hello"); err == nil || err.Error() != "nobody has hello" {
+	if _, _, err := c.OpenContent(ctx, "", "hello"); err == nil || err.Error() != "nobody has hello" {
+		t.Error(err)
+	}
+	if _, _, err := c.OpenContent(ctx, "nobody@example.org", added.CID); err == nil || err.Error() != "there is no account with this e-mail address" {
 		t.Error(err)
 	}
 	broken := io.MultiReader(strings.NewReader("half"), errorReader{})
@@ -253,6 +260,9 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 
 	const more = 700 // than a page
 	must[client.User](t)(c.CreateUser(ctx, "alice@example.org", ""))
+	if _, _, err := c.OpenContent(ctx, "alice@example.org", added.CID); err == nil || !strings.HasPrefix(err.Error(), "nobody has "+added.CID+" for ") {
+		t.Errorf("read as an account: %v", err)
+	}
 	var ids []string
 	for i := range more {
 		pin := must[client.PinStatus](t)(c.AddPin(ctx, "alice@example.org", client.Pin{CID: added.CID, Name: fmt.Sprint(i)}))

@@ -50,6 +50,7 @@ func (c *Config) problems(origin func(setting) source) []Problem {
 			Detail: "give either the secret or cluster.secret_file, not both",
 		})
 	}
+	found = append(found, c.twice(origin)...)
 	if (c.API.TLSCert == "") != (c.API.TLSKey == "") {
 		found = append(found, Problem{
 			Key:    "api.tls_cert",
@@ -201,6 +202,9 @@ func peerAddrs(field any) error {
 
 // joinPlaces accepts tickets, which who makes them judges, and multiaddrs of nodes.
 func joinPlaces(field any) error {
+	if slices.Contains(*field.(*[]string), "") {
+		return &openError{errNoPlace}
+	}
 	if err := entries(field); err != nil {
 		return err
 	}
@@ -216,7 +220,10 @@ func joinPlaces(field any) error {
 	return nil
 }
 
-// openError is about a value of a secret setting that is no secret itself.
+// errNoPlace is what a command in the place of a ticket leaves that has failed.
+var errNoPlace = errors.New("it is empty; where a ticket was to come from $(holdfast token --data DIR), that printed none: does a node run on DIR?")
+
+// openError is what is said about the value of a secret setting and does not show it.
 type openError struct{ error }
 
 // hasID tells whether a multiaddr ends with the id of a node.

@@ -30,6 +30,8 @@ type Config struct {
 	// where it was set. It changes nothing, and is to be told.
 	Unserved []Unserved
 
+	secretFrom *source // what gave Cluster.SecretFile; nil when it was set in code
+
 	Node     Node
 	Peer     Peer
 	Cluster  Cluster
@@ -80,7 +82,7 @@ const (
 // Cluster is membership and how many copies are kept.
 type Cluster struct {
 	Join        []string // tickets or bootstrap multiaddrs; once a member, where to look for others
-	SecretFile  string   // file that holds the cluster secret, for joining
+	SecretFile  string   // file that holds the cluster secret, see GivenSecret
 	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created
 	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"io"
@@ -186,7 +187,15 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "status", env: []string{"HOLDFAST_PINNING_DEFAULT_STATUS=pinned,lost"}, want: []string{"pinning.default_status", "lost"}},
 		{name: "name", file: "[node]\nname = \"a\\nb\"", want: []string{"node.name"}},
 		{name: "secret and its file", file: "[cluster]\nsecret = \"canary\"\nsecret_file = \"/f\"", want: []string{"cluster.secret", "not both"}},
-		{name: "join without a value", args: []string{"--join="}, want: []string{"--join"}, usage: true},
+		{name: "one port for two", args: []string{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.1:7000"}, want: []string{"--s3-listen", "--pinning-listen", "127.0.0.1:7000"}, usage: true},
+		{name: "the port of a default", args: []string{"--s3-listen=:9097"}, want: []string{"--s3-listen", "--pinning-listen 127.0.0.1:9097"}, usage: true},
+		{name: "one port for both hosts", args: []string{"--listen=/ip4/0.0.0.0/tcp/7000", "--cluster-listen=/ip4/127.0.0.1/tcp/7000"}, want: []string{"--listen", "--cluster-listen", "tcp/7000"}, usage: true},
+		{name: "one port for a host and an API", env: []string{"HOLDFAST_ADMIN_LISTEN=localhost:9096"}, want: []string{"HOLDFAST_ADMIN_LISTEN", "--cluster-listen", "tcp/9096"}},
+		{name: "one address twice", args: []string{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1"}, want: []string{"--listen", "udp/7000", "twice"}, usage: true},
+		{name: "join without a value", args: []string{"--join="}, want: []string{"--join", "it is empty", "holdfast token"}, usage: true},
+		{name: "one of two places to join at is empty", args: []string{"--join=canary", "--join="}, want: []string{"--join", "it is empty"}, usage: true},
+		{name: "no secret", env: []string{"HOLDFAST_SECRET=canary"}, want: []string{"HOLDFAST_SECRET", "16 or more bytes in hexadecimal"}},
+		{name: "a short secret", file: "[cluster]\nsecret = \"0011\"", want: []string{"cluster.secret", FileName, "16 or more bytes in hexadecimal"}},
 		{
 			name: "all at once", file: "[log]\nlevel = \"loud\"\ncolour = true",
 			env: []string{"HOLDFAST_PEER_ROUTING=wan", "HOLDFAST_NOPE=1", "HOLDFAST_TRACKER_ATTEMPTS=some"}, args: []string{"--replication=-1"},
@@ -211,6 +220,24 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 				t.Errorf("Usage() = %v for %q", refused.Usage(), err)
 			}
 		})
+	}
+}
+
+// Ports that look alike and that one process can have.
+func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
+	for _, args := range [][]string{
+		{"--s3-listen=127.0.0.1:0", "--pinning-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"},
+		{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.2:7000"},
+		{"--s3-listen=127.0.0.1:7000", "--pinning-listen=[::1]:7000"},
+		{"--listen=/ip4/0.0.0.0/tcp/7000", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip6/::/tcp/7000"},
+		{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1/webtransport", "--s3-listen=127.0.0.1:7000"},
+		{"--listen=/ip6/::/tcp/7000", "--cluster-listen=/ip4/0.0.0.0/tcp/7000"},
+		{"--s3-listen=127.0.0.1:9001"}, // of the console, which is not served
+		{"--s3-listen=", "--pinning-listen="},
+	} {
+		if _, err := load(t, "", nil, args); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }
 
@@ -260,7 +287,8 @@ func TestSettingsFileIsBounded(t *testing.T) {
 
 func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	if err := os.WriteFile(path, []byte(" from the file\n"), 0o600); err != nil {
+	const inFile, inVariable = "00112233445566778899aabbccddeeff", "ffeeddccbbaa998877665544332211000a"
+	if err := os.WriteFile(path, []byte(" "+inFile+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -269,26 +297,60 @@ func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 		want       string
 	}{
 		{name: "none"},
-		{name: "variable", env: []string{"HOLDFAST_SECRET=from the variable"}, want: "from the variable"},
-		{name: "flag beats variable", env: []string{"HOLDFAST_SECRET=x"}, args: []string{"--secret-file", path}, want: "from the file"},
-		{name: "variable beats file", file: "[cluster]\nsecret_file = \"/none\"", env: []string{"HOLDFAST_SECRET=y"}, want: "y"},
+		{name: "variable", env: []string{"HOLDFAST_SECRET=" + inVariable + " "}, want: inVariable},
+		{name: "flag beats variable", env: []string{"HOLDFAST_SECRET=" + inVariable}, args: []string{"--secret-file", path}, want: inFile},
+		{name: "variable beats file", file: "[cluster]\nsecret_file = \"/none\"", env: []string{"HOLDFAST_SECRET=" + inVariable}, want: inVariable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := load(t, tc.file, tc.env, tc.args)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := c.Cluster.JoinSecret(); err != nil || got != tc.want {
-				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			if got, err := c.GivenSecret(); err != nil || hex.EncodeToString(got) != tc.want {
+				t.Errorf("got %x, %v, want %s", got, err, tc.want)
 			}
 		})
 	}
-	for name, content := range map[string]string{"empty": "\n", "large": strings.Repeat("x", maxSecretFile+1)} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+}
+
+// A secret file is looked at when it is needed, and then what is wrong with it is told with
+// its name and with that of what gave it.
+func TestASecretFileIsNamedWithWhatGaveIt(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		name, content string // "": there is no file
+		says          string
+	}{
+		{"nothing", "", "no such file"},
+		{"empty", "\n", "hexadecimal"},
+		{"no hexadecimal", "zz", "hexadecimal"},
+		{"short", strings.Repeat("0a", minSecretBytes-1), "hexadecimal"},
+		{"large", strings.Repeat("0a", maxSecretFile), "larger than"},
+	} {
+		path := filepath.Join(dir, tc.name)
+		if tc.content != "" {
+			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if got, err := (Cluster{SecretFile: path}).JoinSecret(); err == nil {
-			t.Errorf("%s secret file: got %q, want an error", name, got)
+		for _, from := range []struct {
+			env, args []string
+			name      string
+			usage     bool
+		}{
+			{nil, []string{"--secret-file", path}, "--secret-file", true},
+			{[]string{"HOLDFAST_CLUSTER_SECRET_FILE=" + path}, nil, "HOLDFAST_CLUSTER_SECRET_FILE", false},
+		} {
+			c, err := load(t, "", from.env, from.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var refused *Error
+			if _, err := c.GivenSecret(); !errors.As(err, &refused) || refused.Usage() != from.usage {
+				t.Errorf("%s by %s: %v", tc.name, from.name, err)
+			} else if text := err.Error(); !strings.Contains(text, from.name) || !strings.Contains(text, path) || !strings.Contains(text, tc.says) {
+				t.Errorf("%s by %s: %q", tc.name, from.name, text)
+			}
 		}
 	}
 }

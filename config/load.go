@@ -21,9 +21,6 @@ const FileName = "config.toml"
 // maxFile bounds the settings file, in bytes.
 const maxFile = 1 << 20
 
-// maxSecretFile bounds a file with the cluster secret, in bytes.
-const maxSecretFile = 4096
-
 // Variables and a prefix that begin like settings but belong to others: client
 // commands and the project's own demo and tests.
 var foreign = []string{
@@ -102,6 +99,9 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 		}
 	}
 	settleSecret(&c, layers)
+	if from, given := origin["cluster.secret_file"]; given {
+		c.secretFrom = &from
+	}
 	c.Unserved = unserved(&c, origin)
 	for _, p := range c.problems(func(s setting) source { return origin[s.key] }) {
 		if !unread[p.Key] { // already named for what it is
@@ -260,23 +260,6 @@ func lookup(environ []string) map[string]string {
 		}
 	}
 	return env
-}
-
-// JoinSecret is the cluster secret that was given for joining, from SecretFile
-// or Secret, without surrounding white space; empty if neither was given.
-func (c Cluster) JoinSecret() (string, error) {
-	if c.SecretFile == "" {
-		return strings.TrimSpace(c.Secret), nil
-	}
-	raw, err := readBounded(c.SecretFile, maxSecretFile)
-	if err != nil {
-		return "", fmt.Errorf("cluster.secret_file: %w", err)
-	}
-	secret := strings.TrimSpace(string(raw))
-	if secret == "" {
-		return "", fmt.Errorf("cluster.secret_file: %s is empty", c.SecretFile)
-	}
-	return secret, nil
 }
 
 // readBounded reads a file of at most limit bytes.

@@ -111,12 +111,12 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Cluster.Join }, check: joinPlaces, secret: true,
 	},
 	{
-		key: "cluster.secret_file", flag: "secret-file", help: "`file` that holds the cluster secret, to join by a multiaddr",
+		key: "cluster.secret_file", flag: "secret-file", help: "`file` that holds the cluster secret: to join by a multiaddr, or of a new cluster",
 		field: func(c *Config) any { return &c.Cluster.SecretFile },
 	},
 	{
 		key: "cluster.secret", env: envSecret, help: "the cluster secret itself; better kept in a file or the environment",
-		field: func(c *Config) any { return &c.Cluster.Secret }, secret: true,
+		field: func(c *Config) any { return &c.Cluster.Secret }, check: secretText, secret: true,
 	},
 	{
 		key: "cluster.replication", flag: "replication", help: "`copies` of pins and objects, set when the cluster is created",

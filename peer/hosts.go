@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -212,21 +213,29 @@ func listen(h host.Host, addrs []string) error {
 	return nil
 }
 
-// checkFree returns syscall.EADDRINUSE when another process listens on the TCP port of a,
-// or on one that overlaps. libp2p would not notice: it shares its ports with whoever
+// checkFree returns syscall.EADDRINUSE when another process listens on the port of a,
+// or on one that overlaps. Of TCP libp2p would not notice: it shares its ports with whoever
 // shares too, so that the public host can dial from the port that it listens on,
-// which is how others learn where it is reached behind a NAT. Any other error is for
-// the real listener to meet.
+// which is how others learn where it is reached behind a NAT. Of UDP it would tell in
+// words of its own. Any other error is for the real listener to meet.
 func checkFree(a ma.Multiaddr) error {
 	network, addr, err := manet.DialArgs(a)
-	if err != nil || !strings.HasPrefix(network, "tcp") {
+	if err != nil {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
 		return nil
 	}
 	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), network, addr)
+	var l io.Closer
+	switch {
+	case strings.HasPrefix(network, "tcp"):
+		l, err = config.Listen(context.Background(), network, addr)
+	case strings.HasPrefix(network, "udp"):
+		l, err = config.ListenPacket(context.Background(), network, addr)
+	default:
+		return nil
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return syscall.EADDRINUSE
 	}

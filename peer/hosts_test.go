@@ -46,9 +46,9 @@ func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
 	}
 }
 
-// What is no port of TCP, or is any, is not looked at; nor is an address that is
-// not of this machine, which a simulated network has.
-func TestOnlyPortsOfTCPCanBeTaken(t *testing.T) {
+// A port that the system chooses is not looked at; nor is an address that is not of this
+// machine, which a simulated network has.
+func TestPortsOfThisMachineCanBeTaken(t *testing.T) {
 	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,13 +58,20 @@ func TestOnlyPortsOfTCPCanBeTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"/ip4/127.0.0.1/udp/" + port + "/quic-v1", "/ip4/127.0.0.1/tcp/0", "/ip4/203.0.113.9/tcp/4001"} {
+	for text, want := range map[string]error{
+		"/ip4/127.0.0.1/udp/" + port + "/quic-v1": syscall.EADDRINUSE,
+		"/ip4/0.0.0.0/udp/" + port + "/quic-v1":   syscall.EADDRINUSE,
+		"/ip4/127.0.0.1/udp/0/quic-v1":            nil,
+		"/ip4/127.0.0.1/tcp/0":                    nil,
+		"/ip4/203.0.113.9/tcp/4001":               nil,
+		"/ip4/203.0.113.9/udp/4001/quic-v1":       nil,
+	} {
 		a, err := ma.NewMultiaddr(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkFree(a); err != nil {
-			t.Errorf("%s: %v", text, err)
+		if err := checkFree(a); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
 		}
 	}
 }

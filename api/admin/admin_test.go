@@ -165,6 +165,11 @@ func (f *fake) Open(_ context.Context, text string) (io.ReadSeekCloser, uint64, 
 	return nopCloser{bytes.NewReader(f.file)}, size, f.err
 }
 
+func (f *fake) OpenFor(ctx context.Context, account state.AccountID, text string) (io.ReadSeekCloser, uint64, error) {
+	f.called("read as %s", account)
+	return f.Open(ctx, text)
+}
+
 func (f *fake) Scrub(context.Context) (integrity.Report, error) {
 	f.called("scrub")
 	return integrity.Report{Blocks: 10, Bytes: 2000, Damaged: 3, Repaired: 2}, f.err
@@ -200,7 +205,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -259,6 +264,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"content_add", fake{}, "POST", "/content", "some bytes", ""},
 		{"content_get", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID, "", ""},
 		{"content_get_empty", fake{}, "GET", "/content/" + fileCID, "", ""},
+		{"content_get_user", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID + "?user=alice@example.org", "", "read as a1"},
+		{"content_get_unknown_user", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID + "?user=nobody@example.org", "", ""},
 		{"scrub", fake{}, "POST", "/scrub", "", "scrub"},
 		{"state_hash", fake{}, "GET", "/state/hash", "", "hash"},
 		{"state_checks", fake{}, "GET", "/state/checks", "", "checks"},
@@ -368,7 +375,7 @@ func TestLocalRequestsActAsTheOperatorOrAUser(t *testing.T) {
 	}{
 		{"/pins", nil, "operator", 0},
 		{"/pins?user=alice@example.org", nil, "a1", 0},
-		{"/pins?user=nobody@example.org", nil, "", 400},
+		{"/pins?user=nobody@example.org", nil, "", 404},
 		{"/pins", state.ErrUnavailable, "", 503},
 	} {
 		p, err := Local(&fake{err: tc.err})(t.Context(), httptest.NewRequest("GET", tc.path, nil))

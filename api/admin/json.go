@@ -30,8 +30,10 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
-	// TLS: clients are served over it. The commands' --json leaves it out.
-	TLS bool `json:"tls,omitempty"`
+	// What the commands' --json leaves out: Admin is where metrics and health are, and
+	// TLS says that clients are served over it.
+	Admin string `json:"admin,omitempty"`
+	TLS   bool   `json:"tls,omitempty"`
 }
 
 // Peer is one member.
@@ -90,6 +92,9 @@ type NewCredits struct {
 	Posting string `json:"posting,omitempty"` // a name; the same name is posted once
 	Credits uint64 `json:"credits"`
 }
+
+// MinPassword is how many characters a password has at least.
+const MinPassword = accounts.MinPassword
 
 // NewUser asks for an account. An empty password means none.
 type NewUser struct {
@@ -162,7 +167,8 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 // for what is off.
 type Addrs struct {
 	Pinning, S3, Console string
-	TLS                  bool // what clients speak there
+	Admin                string // metrics and health, never over TLS
+	TLS                  bool   // what clients speak to the others
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -172,7 +178,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 		Index:     s.Index,
 		Node: Node{
 			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
-			Pinning: here.Pinning, S3: here.S3, Console: here.Console, TLS: here.TLS,
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Admin: here.Admin, TLS: here.TLS,
 		},
 		Peers: make([]Peer, len(s.Peers)),
 		Pins: PinCounts{

@@ -73,6 +73,9 @@ type Files interface {
 	// Open reads the file that a CID names, from this node or another member.
 	// Reads are bound to ctx.
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
+	// OpenFor is Open for an account: what that may not read ends in state.ErrNotFound
+	// like what is not there.
+	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 
 // Blocks are the use cases of what is stored on this node.
@@ -118,7 +121,7 @@ func Local(a Accounts) web.Authenticate {
 			account, err = a.Operator(ctx)
 		}
 		if errors.Is(err, state.ErrNotFound) {
-			return accounts.Principal{}, web.BadRequest("there is no account with this e-mail address")
+			return accounts.Principal{}, web.Errorf(http.StatusNotFound, "NOT_FOUND", "there is no account with this e-mail address")
 		}
 		if err != nil {
 			return accounts.Principal{}, err
@@ -364,7 +367,7 @@ func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 // file streams a file. The header goes out when the first bytes are here; an
 // error after that cuts the connection short of its Content-Length.
 func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
-	f, size, err := p.opts.Files.Open(r.Context(), r.PathValue("cid"))
+	f, size, err := p.open(r)
 	if err != nil {
 		return fmt.Errorf("open file: %w", err)
 	}
@@ -387,6 +390,20 @@ func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 		begin(w, r.PathValue("cid"), size)
 	}
 	return nil
+}
+
+// open opens the file of a request for the account of the query's user, or for the
+// operator, who may read everything.
+func (p *operator) open(r *http.Request) (f io.ReadSeekCloser, size uint64, err error) {
+	root := r.PathValue("cid")
+	if !r.URL.Query().Has("user") {
+		return p.opts.Files.Open(r.Context(), root)
+	}
+	who, err := Local(p.opts.Accounts)(r.Context(), r)
+	if err != nil {
+		return nil, 0, err
+	}
+	return p.opts.Files.OpenFor(r.Context(), who.Account, root)
 }
 
 func begin(w http.ResponseWriter, root string, size uint64) {

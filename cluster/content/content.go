@@ -8,6 +8,7 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,6 +33,9 @@ type Store interface {
 	Drop(ctx context.Context, owner string) error
 	// Open reads the file root, from here or from members, holders first.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
+	// Visible tells whether a block belongs to content that is here as a whole and that
+	// everybody may see.
+	Visible(ctx context.Context, c cid.Cid) (bool, error)
 }
 
 // LeasePrefix begins the owners of imported content that no pin holds yet.
@@ -102,25 +106,90 @@ func (c *Content) hold(owner string, l lease, fresh bool) bool {
 	return true
 }
 
-// Open reads the file that a CID names from this node or any other member. The
-// caller closes it.
+// Open reads the file that a CID names from this node or any other member, whoever
+// has put it there. The caller closes it.
 func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error) {
+	root, err := parse(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	record, err := c.root(root)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return nil, 0, fmt.Errorf("read root %s: %w", root, err)
+	}
+	return c.opts.Store.Open(ctx, root, holdersOf(&record))
+}
+
+// OpenFor is Open for an account: what is private and neither a pin nor an object of
+// the account names is answered as content that is not there. A CID that only lies
+// inside of other content is read where this node has that content and everybody may
+// see it.
+func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
+	root, err := parse(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	record, may, err := c.mayRead(ctx, account, root)
+	if err != nil {
+		return nil, 0, fmt.Errorf("judge %s: %w", root, err)
+	}
+	if !may {
+		return nil, 0, NotHeld(root)
+	}
+	return c.opts.Store.Open(ctx, root, holdersOf(&record))
+}
+
+// NotHeld is the answer for content that is not there, or not for who asks: the two
+// are not told apart.
+func NotHeld(root cid.Cid) error {
+	return state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
+}
+
+func parse(text string) (cid.Cid, error) {
 	root, err := cid.Decode(text)
 	if err != nil {
-		return nil, 0, state.Errorf(state.CodeInvalid, "cid %q is not valid", text)
+		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is not valid", text)
 	}
+	return root, nil
+}
+
+// root returns the record of a root, or state.ErrNotFound.
+func (c *Content) root(root cid.Cid) (state.Root, error) {
 	view, release := c.opts.State.LocalView()
-	record, err := view.Root(state.RootOf(root))
+	defer release()
+	return view.Root(state.RootOf(root))
+}
+
+// mayRead tells whether an account may read what a CID names, and returns its record,
+// which is empty where it is the root of nothing.
+func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid.Cid) (record state.Root, may bool, err error) {
+	view, release := c.opts.State.LocalView()
+	record, err = view.Root(state.RootOf(root))
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		err = nil
+	case err != nil:
+	case !record.Private():
+		may = true
+	default:
+		may, err = view.Names(account, &record)
+	}
 	release()
-	var holders []state.NodeID
-	if err == nil {
-		for _, copy := range record.Copies {
-			if copy.Phase == state.Held {
-				holders = append(holders, copy.Node)
-			}
+	if err != nil || may {
+		return record, may, err
+	}
+	may, err = c.opts.Store.Visible(ctx, root) // as a part of something else
+	return record, may, err
+}
+
+// holdersOf are the members that hold a root whole.
+func holdersOf(root *state.Root) (holders []state.NodeID) {
+	for _, copy := range root.Copies {
+		if copy.Phase == state.Held {
+			holders = append(holders, copy.Node)
 		}
 	}
-	return c.opts.Store.Open(ctx, root, holders)
+	return holders
 }
 
 // Run lets go of leases whose content is pinned, and of those that ran out.

@@ -23,6 +23,7 @@ const text = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 type store struct {
 	owners  map[string]bool
 	holders []state.NodeID
+	visible bool
 	fail    error
 	during  func() // runs in the middle of an import
 }
@@ -48,6 +49,8 @@ func (s *store) Open(_ context.Context, _ cid.Cid, holders []state.NodeID) (io.R
 	s.holders = holders
 	return nil, 0, nil
 }
+
+func (s *store) Visible(context.Context, cid.Cid) (bool, error) { return s.visible, s.fail }
 
 type world struct {
 	*Content
@@ -176,4 +179,72 @@ func TestHoldersAreAskedFirst(t *testing.T) {
 	if _, _, err := w.Open(t.Context(), text); err != nil || !slices.Equal(w.store.holders, []state.NodeID{"c"}) {
 		t.Errorf("holders %v, %v", w.store.holders, err)
 	}
+}
+
+// TestAnAccountReadsWhatItMay checks that content of others is like content that is not
+// there, and that everything else opens.
+func TestAnAccountReadsWhatItMay(t *testing.T) {
+	const other, one state.AccountID = "b1", "a1"
+	for _, tc := range []struct {
+		name  string
+		setup func(*testing.T, *world)
+		may   []state.AccountID
+	}{
+		{"nothing names it", func(*testing.T, *world) {}, nil},
+		{"a part of what everybody may see", func(_ *testing.T, w *world) { w.store.visible = true }, []state.AccountID{one, other}},
+		{"a pin", func(t *testing.T, w *world) { w.pin(t, "a", "b") }, []state.AccountID{one, other}},
+		{"an object of a private bucket", func(t *testing.T, w *world) { w.put(t, one, false) }, []state.AccountID{one}},
+		{"objects of two accounts", func(t *testing.T, w *world) { w.put(t, one, false); w.put(t, other, false) }, []state.AccountID{one, other}},
+		{"an object of a public bucket", func(t *testing.T, w *world) { w.put(t, one, true) }, []state.AccountID{one, other}},
+		{"a private object, and a part of what everybody may see", func(t *testing.T, w *world) {
+			w.put(t, one, false)
+			w.store.visible = true
+		}, []state.AccountID{one, other}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, a := range []state.AccountID{one, other} {
+				w.state.Apply(t, &state.CreateAccount{Account: state.Account{ID: a, Email: string(a) + "@example.org", Created: 1}})
+			}
+			tc.setup(t, w)
+			for _, a := range []state.AccountID{one, other} {
+				_, _, err := w.OpenFor(t.Context(), a, text)
+				if may := slices.Contains(tc.may, a); may != (err == nil) || !may && err.Error() != NotHeld(cid.MustParse(text)).Error() {
+					t.Errorf("%s: %v", a, err)
+				}
+			}
+			if _, _, err := w.Open(t.Context(), text); err != nil {
+				t.Errorf("the operator: %v", err)
+			}
+		})
+	}
+	w := newWorld(t)
+	if _, _, err := w.OpenFor(t.Context(), one, "no cid"); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("no cid: %v", err)
+	}
+	w.store.fail = errors.New("disk")
+	if _, _, err := w.OpenFor(t.Context(), one, text); !errors.Is(err, w.store.fail) {
+		t.Errorf("a store that cannot judge: %v", err)
+	}
+}
+
+// put has an object of an account's own bucket name the root, held by all nodes.
+func (w *world) put(t *testing.T, account state.AccountID, public bool) {
+	t.Helper()
+	w.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1, Public: public}})
+	view, release := w.state.LocalView()
+	bucket, err := view.Bucket(account, "bucket")
+	release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := state.RootOf(cid.MustParse(text))
+	w.state.Apply(t, &state.PutObject{
+		Account: account, Bucket: "bucket", Born: bucket.Born,
+		Object: state.Object{ID: state.VersionID("v-" + account), Key: "k", Root: root, Size: 1, Created: 1, ETag: "e"},
+		Content: state.Content{
+			Root: root, Bytes: 1, Blocks: 1, Nodes: []state.NodeID{"a", "b", "c"},
+			Held: []state.Holding{{Node: "a"}, {Node: "b"}},
+		},
+	})
 }

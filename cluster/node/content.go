@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -96,11 +97,16 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 	file, err := f.buffers.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
 		if ipld.IsNotFound(err) {
-			err = state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
+			err = content.NotHeld(root)
 		}
 		return nil, 0, err
 	}
 	return file, file.Size(), nil
+}
+
+// Visible implements content.Store.
+func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
+	return f.blocks.Visible(ctx, c)
 }
 
 // avoidFor is how long a reader asks others first than a member that failed.

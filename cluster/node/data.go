@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -32,11 +31,9 @@ const (
 	notesFile    = "notes"
 )
 
-// Bounds of a cluster secret, in bytes.
-const (
-	secretLen    = 32
-	minSecretLen = 16
-)
+// secretLen is how many bytes of a cluster secret a founder makes. One that it is given
+// may have another length, see config.ParseSecret.
+const secretLen = 32
 
 // folder is the data folder of one node, locked against a second process.
 type folder struct {
@@ -112,7 +109,7 @@ func (f folder) secret() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cluster secret: %w", err)
 	}
-	secret, err := parseSecret(string(text))
+	secret, err := config.ParseSecret(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.file(SecretFile), err)
 	}
@@ -123,33 +120,14 @@ func (f folder) writeSecret(secret []byte) error {
 	return durable.WriteFile(f.file(SecretFile), []byte(hex.EncodeToString(secret)+"\n"), 0o600)
 }
 
-// parseSecret reads a secret as it stands in files and in HOLDFAST_SECRET:
-// hexadecimal on one line.
-func parseSecret(text string) ([]byte, error) {
-	secret, err := hex.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(secret) < minSecretLen {
-		return nil, fmt.Errorf("the cluster secret is not %d or more bytes in hexadecimal", minSecretLen)
-	}
-	return secret, nil
-}
-
 func newSecret() []byte {
 	secret := make([]byte, secretLen)
 	_, _ = rand.Read(secret) // never fails, see crypto/rand
 	return secret
 }
 
-// joinSecret is the secret that the settings give for joining by an address.
-func joinSecret(c config.Cluster) ([]byte, error) {
-	text, err := c.JoinSecret()
-	if err != nil {
-		return nil, err
-	}
-	if text == "" {
-		return nil, fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
-	}
-	return parseSecret(text)
-}
+// errNoSecret is joining by an address alone.
+var errNoSecret = fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
 
 // seed is what a node knows of its cluster before it holds the state.
 type seed struct {

@@ -51,13 +51,20 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 	if secret != nil && known != nil {
 		return secret, known, nil // a member already: --join only says where others are, see find
 	}
+	given, err := n.opts.Config.GivenSecret()
+	if err != nil {
+		return nil, nil, err
+	}
 	if len(n.opts.Config.Cluster.Join) == 0 {
-		if secret == nil { // else it was about to found one with that when it went down
+		switch { // with one in its folder it was about to found when it went down
+		case secret == nil && given != nil:
+			secret = given
+		case secret == nil:
 			secret = newSecret()
 		}
 		known = newSeed(uuid.NewString(), []state.Node{n.self})
 		known.Founder = true
-	} else if secret, known, err = n.join(ctx, secret); err != nil {
+	} else if secret, known, err = n.join(ctx, secret, given); err != nil {
 		return nil, nil, n.sayRemoved(err)
 	}
 	// The seed comes last: a folder with both files belongs to a cluster, whatever it
@@ -218,11 +225,12 @@ func (n *Node) secretFits() error {
 // joinRefusals rounds in which whoever was reached cut it, and no address of a
 // cluster host.
 //
-// own is the cluster secret that lies in the folder, or nil. A node that has one may
+// given is the secret of the settings for joining by an address, or nil, and own the
+// one that lies in the folder, or nil. A node that has one may
 // have been admitted already, by a ticket that is spent: it went down before it wrote
 // that down. So whoever accepts that secret is asked first, and no admission follows.
-func (n *Node) join(ctx context.Context, own []byte) ([]byte, *seed, error) {
-	targets, err := n.joinTargets()
+func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, error) {
+	targets, err := n.joinTargets(given)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -350,7 +358,7 @@ type target struct {
 	expires state.Millis // of the ticket; 0: it does not tell
 }
 
-func (n *Node) joinTargets() ([]target, error) {
+func (n *Node) joinTargets(given []byte) ([]target, error) {
 	var targets []target
 	for _, where := range n.opts.Config.Cluster.Join {
 		if ticket, ok := members.ParseTicket(where); ok {
@@ -365,11 +373,10 @@ func (n *Node) joinTargets() ([]target, error) {
 		if !strings.HasPrefix(where, "/") {
 			return nil, fmt.Errorf("%w: --join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID", ErrNoWayIn)
 		}
-		secret, err := joinSecret(n.opts.Config.Cluster)
-		if err != nil {
-			return nil, err
+		if given == nil {
+			return nil, errNoSecret
 		}
-		targets = append(targets, target{addr: where, secret: secret})
+		targets = append(targets, target{addr: where, secret: given})
 	}
 	return targets, nil
 }

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, as contract.md has them.
@@ -66,12 +70,21 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		err = errors.New("interrupted")
 	}
 	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
-	var usage *usageError
-	var settings *config.Error
-	if !a.started || errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() {
+	if !a.started || misused(err) {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// misused tells whether an error is about the words of the call: by what the program
+// knows itself, or by the node, which judges e-mails, CIDs, scopes and names. All else
+// that a command sends it has checked before.
+func misused(err error) bool {
+	var usage *usageError
+	var settings *config.Error
+	var refused *client.Error
+	return errors.As(err, &usage) || errors.As(err, &settings) && settings.Usage() ||
+		errors.As(err, &refused) && refused.Status == http.StatusBadRequest
 }
 
 // oneLine joins the lines of an error of several parts.
@@ -153,6 +166,10 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && negative(unknown.GetSpecifiedShortnames()) {
+			return usagef("%s: -%s is less than 0 (see %s --help)", called(cmd), unknown.GetSpecifiedShortnames(), cmd.CommandPath())
+		}
 		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how it was read is of no interest
 		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
@@ -184,6 +201,12 @@ func haveHelp(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		haveHelp(below)
 	}
+}
+
+// negative tells whether what stands behind a hyphen is a number: no flag is called so.
+func negative(letters string) bool {
+	_, err := strconv.ParseFloat(letters, 64)
+	return err == nil
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -267,7 +290,11 @@ func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usagef("%s: %s is missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), cmd.CommandPath())
+			verb := "is"
+			if len(names)-len(args) > 1 {
+				verb = "are"
+			}
+			return usagef("%s: %s %s missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), verb, cmd.CommandPath())
 		case len(args) > len(names):
 			return usagef("%s: %q is one argument too many (see %s --help)", called(cmd), args[len(names)], cmd.CommandPath())
 		case slices.Contains(args, ""):

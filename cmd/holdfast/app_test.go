@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
@@ -40,6 +44,16 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"user quota a@b -1", "-1"},
 		{"user grant a@b", "CREDITS"},
 		{"user grant a@b 0", `"0"`},
+		{"user grant a@b -5", "-5 is less than 0"},
+		{"user quota a@b -1.5", "-1.5 is less than 0"},
+		{"user grant -x", "unknown shorthand"},
+		{"user grant", "EMAIL and CREDITS are missing"},
+		{"user quota a@b", "BYTES is missing"},
+		{"token --ttl 30", "90m, 24h or 30d"},
+		{"token --ttl 3w", "90m, 24h or 30d"},
+		{"token --ttl d", "90m, 24h or 30d"},
+		{"token --ttl 1d-1h", "90m, 24h or 30d"},
+		{"token --ttl 106752d", "90m, 24h or 30d"},
 		{"key create", "--user"},
 		{"key create --user a@b --ttl soon", "--ttl"},
 		{"key create --user a@b --ttl -1h", "--ttl"},
@@ -112,6 +126,48 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	}
 }
 
+// A bad value of the secret stops the start of whoever is no member yet, also where it
+// would not be needed, and is told by the name of what gave it.
+func TestABadSecretStopsTheStart(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("zz\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const address = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"
+	const ticket = "holdfast1.e30"
+	for _, tc := range []struct {
+		env   string
+		args  []string
+		names []string
+		code  int
+	}{
+		{"HOLDFAST_SECRET=zz", nil, []string{"HOLDFAST_SECRET"}, exitFailure},
+		{"HOLDFAST_SECRET=zz", []string{"--join", address}, []string{"HOLDFAST_SECRET"}, exitFailure},
+		{"", []string{"--secret-file", bad}, []string{"--secret-file", bad, "hexadecimal"}, exitUsage},
+		{"", []string{"--secret-file", bad, "--join", address}, []string{"--secret-file", bad, "hexadecimal"}, exitUsage},
+		{"", []string{"--secret-file", "/nonexistent", "--join", ticket}, []string{"--secret-file", "/nonexistent"}, exitUsage},
+		{"", []string{"--secret-file", "/nonexistent"}, []string{"--secret-file", "/nonexistent"}, exitUsage},
+	} {
+		a, w := testApp(t, &fakeNode{}, "")
+		if tc.env != "" {
+			a.environ = append(a.environ, tc.env)
+		}
+		code := a.execute(t.Context(), append([]string{
+			"run", "--routing", "off", "--log-level", "error", "--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		}, tc.args...))
+		text := w.errs.String()
+		for _, name := range tc.names {
+			if !strings.Contains(text, name) {
+				t.Errorf("%s %v: %q does not name %s", tc.env, tc.args, text, name)
+			}
+		}
+		if code != tc.code || strings.Count(text, "\n") != 1 {
+			t.Errorf("%s %v: code %d, %q", tc.env, tc.args, code, text)
+		}
+	}
+}
+
 // A listener that this release does not have is told of, in the help and at the start.
 func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--help")
@@ -137,6 +193,7 @@ func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"key", "create", "--user", "a@b", "--scope", ""},
 		{"key", "create", "--user", "a@b", "--scope", "storage:read,"},
+		{"key", "create", "--user", "a@b", "--scope", " "},
 		{"key", "create", "--user", "a@b", "--name", "\xff\xfe"},
 		{"key", "create", "--user", ""},
 		{"key", "ls", "--user", ""},
@@ -206,6 +263,67 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	}
 }
 
+// refusing is a node that answers everything with one error.
+type refusing struct {
+	operator
+
+	err error
+}
+
+func (r refusing) CreateUser(context.Context, string, string) (client.User, error) {
+	return client.User{}, r.err
+}
+func (r refusing) SetPassword(context.Context, string, string) error { return r.err }
+func (r refusing) CreateKey(context.Context, client.NewKey) (client.Key, error) {
+	return client.Key{}, r.err
+}
+
+func (r refusing) AddPin(context.Context, string, client.Pin) (client.PinStatus, error) {
+	return client.PinStatus{}, r.err
+}
+
+func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, int64, error) {
+	return nil, 0, r.err
+}
+func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) { return "", r.err }
+
+// TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage checks that it does not matter who
+// judges a word of the call, and that no other refusal is taken for that.
+func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
+	for _, args := range []string{
+		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "token --ttl 1s",
+	} {
+		for status, code := range map[int]int{400: exitUsage, 404: exitFailure, 409: exitFailure, 503: exitFailure} {
+			node := refusing{err: fmt.Errorf("more: %w", &client.Error{Status: status, Detail: "the word is wrong"})}
+			if got := call(t, node, "", strings.Fields(args)...); got.code != code || got.errOut != "holdfast: more: the word is wrong\n" {
+				t.Errorf("%s, answered %d: %+v", args, status, got)
+			}
+		}
+	}
+	// A password is no word of the call: it is looked at before the node sees it.
+	for _, args := range []string{"user add a@b --password-stdin", "user passwd a@b"} {
+		node := refusing{err: &client.Error{Status: 400}}
+		if got := call(t, node, "short\n", strings.Fields(args)...); got.code != exitFailure || !strings.Contains(got.errOut, "shorter than 8") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+// TestListsAreTakenAsTheyArePrinted checks the scopes of a key, which are printed with
+// spaces, and lists as people write them.
+func TestListsAreTakenAsTheyArePrinted(t *testing.T) {
+	for _, scope := range []string{"storage:read storage:write", "storage:read, storage:write", "storage:read,storage:write"} {
+		node := &fakeNode{}
+		got := call(t, node, "", "key", "create", "--user", "a@b", "--scope", scope)
+		if got.code != exitOK || len(node.keys) != 1 || !slices.Equal(node.keys[0].Scopes, []string{"storage:read", "storage:write"}) {
+			t.Errorf("%q: %+v, %+v", scope, got, node.keys)
+		}
+	}
+	if got := call(t, &fakeNode{}, "", "pin", "ls", "--status", "queued, failed", "--json"); got.code != exitOK {
+		t.Errorf("states: %+v", got)
+	}
+}
+
 // TestFailureIsCodeOneAndOneLine checks failures that are no wrong usage.
 func TestFailureIsCodeOneAndOneLine(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{}}
@@ -270,6 +388,8 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"--version", "", "holdfast v1.2.3\n"},
 		{"token", "", "ticket-24h0m0s\n"},
 		{"token --ttl 90m", "", "ticket-1h30m0s\n"},
+		{"token --ttl 30d", "", "ticket-720h0m0s\n"},
+		{"token --ttl 1d12h", "", "ticket-36h0m0s\n"},
 		{"user add a@b", "", "a@b\n"},
 		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
 		{"user ls --json", "", "[]\n"},

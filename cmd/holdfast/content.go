@@ -92,27 +92,30 @@ func (a *app) getCommand() *cobra.Command {
 		Use:   "get CID",
 		Short: "Read a file from the cluster",
 		Long: `Reads the file from this node or from any other member, each block checked
-against its hash. With -o the file appears under its name only when it is whole.`,
+against its hash. With -o the file appears under its name only when it is whole.
+With --user it is read as that account: what is everybody's to see, and what a pin
+or an object of the account names.`,
 		Example: `  holdfast get bafkrei... -o holiday.jpg
-  holdfast get bafybei... | tar x`,
+  holdfast get bafybei... | tar x
+  holdfast get bafybei... --user ann@example.org -o notes.txt`,
 		Args: arguments("CID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.operator()
 			if err != nil {
 				return err
 			}
-			return a.getFile(cmd.Context(), o, args[0], output)
+			return a.getFile(cmd.Context(), o, user, args[0], output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
-	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads; public content needs none")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (the operator, who may read everything)")
 	mustNotBeEmpty(cmd, "output", "user")
 	mustBeText(cmd, "user")
 	return cmd
 }
 
-func (a *app) getFile(ctx context.Context, o operator, cid, output string) error {
-	content, size, err := o.OpenContent(ctx, cid)
+func (a *app) getFile(ctx context.Context, o operator, user, cid, output string) error {
+	content, size, err := o.OpenContent(ctx, user, cid)
 	if err != nil {
 		return err
 	}

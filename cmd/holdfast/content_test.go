@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,6 +76,20 @@ func TestGetToStandardOutput(t *testing.T) {
 	}
 	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
 		t.Errorf("%s is a file now", os.DevNull)
+	}
+}
+
+// TestGetReadsAsWhoIsNamed checks that the node is told whom the content is for: it
+// alone judges.
+func TestGetReadsAsWhoIsNamed(t *testing.T) {
+	node := &fakeNode{files: map[string]fakeFile{"whole": {data: "content"}}}
+	for _, args := range [][]string{{"get", "whole"}, {"get", "whole", "--user", "ann@example.org"}} {
+		if got := call(t, node, "", args...); got.code != exitOK || got.out != "content" {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if !slices.Equal(node.readers, []string{"", "ann@example.org"}) {
+		t.Errorf("read as %q", node.readers)
 	}
 }
 

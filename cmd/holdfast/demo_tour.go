@@ -334,7 +334,7 @@ const (
 
 // putObject stores the content of the file as an object, as any client would.
 func (d *demo) putObject(ctx context.Context) ([]string, error) {
-	content, _, err := d.nodes[2].op.OpenContent(ctx, d.file.CID)
+	content, _, err := d.nodes[2].op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string
 
 // read gets the file from n and compares it with what was offered.
 func (d *demo) read(ctx context.Context, n *demoNode) error {
-	content, _, err := n.op.OpenContent(ctx, d.file.CID)
+	content, _, err := n.op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ type fakeNode struct {
 	files  map[string]fakeFile
 	keys   []client.NewKey // asked for
 
+	readers []string // of files: the users
+
 	changes []string // of accounts
 }
 
@@ -117,7 +119,8 @@ func (f *fakeNode) AddContent(_ context.Context, r io.Reader) (client.Content, e
 	return client.Content{CID: "bafyadded", Size: uint64(len(data))}, nil
 }
 
-func (f *fakeNode) OpenContent(_ context.Context, cid string) (io.ReadCloser, int64, error) {
+func (f *fakeNode) OpenContent(_ context.Context, user, cid string) (io.ReadCloser, int64, error) {
+	f.readers = append(f.readers, user)
 	file, ok := f.files[cid]
 	if !ok {
 		return nil, 0, errNotFound

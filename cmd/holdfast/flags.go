@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
-	"slices"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -52,11 +54,22 @@ func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 // mustHaveEntries has flags of lists refuse a list, or a part of one, that is empty.
 func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
-		if slices.Contains(strings.Split(text, ","), "") {
-			return errEmpty
+		for entry := range strings.SplitSeq(text, ",") {
+			if strings.TrimSpace(entry) == "" {
+				return errEmpty
+			}
 		}
 		return nil
 	}, names...)
+}
+
+// words are the entries of a list as people write them: with commas, spaces or both
+// between them.
+func words(list []string) (all []string) {
+	for _, entry := range list {
+		all = append(all, strings.Fields(entry)...)
+	}
+	return all
 }
 
 // errNoText is a text that JSON cannot carry: it would be changed on the way.
@@ -70,4 +83,45 @@ func mustBeText(cmd *cobra.Command, names ...string) {
 		}
 		return nil
 	}, names...)
+}
+
+// spanFlag is a duration that may be given in days too.
+type spanFlag time.Duration
+
+// errNoSpan is what people are told of a duration that nobody can read.
+var errNoSpan = errors.New("it is no time such as 90m, 24h or 30d: the units are s, m, h and d")
+
+// Set implements pflag.Value.
+func (f *spanFlag) Set(text string) error {
+	number, rest, inDays := strings.Cut(text, "d")
+	if !inDays {
+		number, rest = "0", text
+	} else if rest == "" {
+		rest = "0"
+	}
+	const day = 24 * time.Hour
+	days, err := strconv.ParseUint(number, 10, 32)
+	span, more := time.ParseDuration(rest)
+	if err != nil || more != nil || inDays && (span < 0 || days > uint64((math.MaxInt64-span)/day)) {
+		return errNoSpan
+	}
+	*f = spanFlag(time.Duration(days)*day + span)
+	return nil
+}
+
+// String implements pflag.Value; a default of "0" is not shown.
+func (f *spanFlag) String() string {
+	if *f == 0 {
+		return "0"
+	}
+	return time.Duration(*f).String()
+}
+
+// Type implements pflag.Value.
+func (f *spanFlag) Type() string { return "time" }
+
+// spanFlagVar has a command take a duration.
+func spanFlagVar(cmd *cobra.Command, into *time.Duration, name string, value time.Duration, usage string) {
+	*into = value
+	cmd.Flags().Var((*spanFlag)(into), name, usage)
 }

@@ -119,6 +119,7 @@ func (p *importPlan) check(name string, args []string) error {
 	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
 		return usagef("%s: --from %q is no http or https URL", name, p.from)
 	}
+	p.statuses = words(p.statuses)
 	for _, s := range p.statuses {
 		if !strings.Contains(" queued pinning pinned failed ", " "+s+" ") {
 			return usagef("%s: --status %q is not one of %s", name, s, strings.Join(pinStates, ", "))
@@ -143,7 +144,10 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 		if strings.HasPrefix(p.from, "http://") {
 			a.say(a.stderr, "the token goes to %s unencrypted\n", p.from)
 		}
-		remote := &remoteService{base: strings.TrimRight(p.from, "/"), token: token, statuses: p.statuses, http: &http.Client{Timeout: remoteTimeout}, pause: pauseFor}
+		remote := &remoteService{
+			base: strings.TrimRight(p.from, "/"), token: token, statuses: p.statuses,
+			http: &http.Client{Timeout: remoteTimeout}, pause: pauseFor, tell: a.tellRetry,
+		}
 		total, err := remote.count(ctx)
 		return remote.each, total, remote.http.CloseIdleConnections, err
 	}
@@ -156,6 +160,11 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 		in, done = f, func() { _ = f.Close() }
 	}
 	return fileSource(in, p.format), -1, done, nil
+}
+
+// tellRetry says at once why nothing comes from a service, and when it is asked again.
+func (a *app) tellRetry(why error, wait time.Duration, left int) {
+	a.say(a.stderr, "%s; trying again in %s, %s left\n", printable(oneLine(why.Error())), humanTime(wait), plural(left, "attempt"))
 }
 
 // importSource calls fn for each pin of a source in turn. A line that cannot be

@@ -315,16 +315,30 @@ func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 	server := httptest.NewServer(service)
 	defer server.Close()
 	var pauses []time.Duration
-	remote := &remoteService{base: server.URL + "/psa", token: "secret", statuses: []string{"pinned"}, http: server.Client(), pause: func(_ context.Context, d time.Duration) error {
+	a, w := testApp(t, &fakeNode{}, "")
+	remote := &remoteService{base: server.URL + "/psa", token: "secret", statuses: []string{"pinned"}, http: server.Client(), tell: a.tellRetry, pause: func(_ context.Context, d time.Duration) error {
 		pauses = append(pauses, d)
+		if told := w.errs.String(); strings.Count(told, "\n") != len(pauses) || !strings.Contains(told, "trying again in "+humanTime(d)) {
+			t.Errorf("at pause %d somebody who waits has read %q", len(pauses), told)
+		}
 		return nil
 	}}
 	if n, err := remote.count(t.Context()); err != nil || n != 5 || !slices.Equal(pauses, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}) {
 		t.Errorf("%d after %v: %v", n, pauses, err)
 	}
 	service.busy, pauses = 100, nil
+	w.errs.Reset()
 	if _, err := remote.count(t.Context()); err == nil || len(pauses) != importTries-1 {
 		t.Errorf("for ever busy: %d pauses, %v", len(pauses), err)
+	}
+	if told := w.errs.String(); !strings.Contains(told, "429") || !strings.Contains(told, "1 attempt left") {
+		t.Errorf("for ever busy: told %q", told)
+	}
+	server.Close()
+	w.errs.Reset()
+	pauses = nil
+	if _, err := remote.count(t.Context()); err == nil || !strings.Contains(w.errs.String(), "connection refused; trying again") {
+		t.Errorf("not reached: %v, told %q", err, w.errs.String())
 	}
 }
 

@@ -133,6 +133,7 @@ type remoteService struct {
 	statuses    []string
 	http        *http.Client
 	pause       func(context.Context, time.Duration) error
+	tell        func(why error, wait time.Duration, left int) // before each pause
 }
 
 // remotePins is a PinResults object; fields that a service adds are ignored. Each
@@ -278,7 +279,9 @@ func (s *remoteService) page(ctx context.Context, before time.Time, limit int) (
 		if err == nil || ctx.Err() != nil || later < 0 || try == importTries {
 			return page, err
 		}
-		if err := s.pause(ctx, pauseAfter(later, try)); err != nil {
+		wait := pauseAfter(later, try)
+		s.tell(err, wait, importTries-try)
+		if err := s.pause(ctx, wait); err != nil {
 			return page, err
 		}
 	}

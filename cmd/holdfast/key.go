@@ -41,7 +41,7 @@ key pair signs requests to the object gateway.`,
 			if err != nil {
 				return err
 			}
-			request.Scopes = scopes
+			request.Scopes = words(scopes)
 			if ttl > 0 {
 				request.TTL = ttl.String()
 			}
@@ -58,8 +58,8 @@ key pair signs requests to the object gateway.`,
 	}
 	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (needed)")
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the key, for people")
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do: storage:read, storage:write, storage:delete; `scopes` joined by commas")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "`time` until the key expires (0: never)")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do: storage:read, storage:write, storage:delete; `scopes` joined by commas or spaces")
+	spanFlagVar(cmd, &ttl, "ttl", 0, "`time` until the key expires, such as 24h or 30d (0: never)")
 	jsonFlag(cmd, &asJSON)
 	mustNotBeEmpty(cmd, "user")
 	mustHaveEntries(cmd, "scope")

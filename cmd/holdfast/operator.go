@@ -44,9 +44,9 @@ type operator interface {
 
 	// AddContent imports a file. Its blocks are durable on the node, for a while.
 	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
-	// OpenContent reads a file of size bytes. One that breaks off is an error of
-	// the reader.
-	OpenContent(ctx context.Context, cid string) (body io.ReadCloser, size int64, err error)
+	// OpenContent reads a file of size bytes: any with an empty user, else what that one
+	// may read. One that breaks off is an error of the reader.
+	OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error)
 }
 
 func connect(dir string) operator { return client.New(dir) }

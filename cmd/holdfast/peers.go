@@ -90,6 +90,6 @@ once, until its time is over.`,
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", defaultTicketTTL, "`time` that the ticket is good for")
+	spanFlagVar(cmd, &ttl, "ttl", defaultTicketTTL, "`time` that the ticket is good for, such as 90m or 7d")
 	return cmd
 }

@@ -104,6 +104,7 @@ func (a *app) pinListCommand() *cobra.Command {
   holdfast pin ls --status failed --user ann@example.org --json`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			states = words(states)
 			for _, s := range states {
 				if !slices.Contains(pinStates, s) {
 					return usagef("%s: --status %q is not one of %s", called(cmd), s, strings.Join(pinStates, ", "))

@@ -27,7 +27,7 @@ func (a *app) statusCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				s.Node.TLS = false // scripts know the fields of old
+				s.Node.Admin, s.Node.TLS = "", false // scripts know the fields of old, and may refuse others
 				return a.printJSON(s)
 			}
 			writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
@@ -49,9 +49,14 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	}
 	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
 	say("%s    %s  %s\n", p.bold("node"), s.Node.Name, s.Node.ID)
-	for _, row := range [][2]string{{"pinning", s.Node.Pinning}, {"s3", s.Node.S3}, {"console", s.Node.Console}} {
+	for _, row := range [][2]string{
+		{"pinning", link(s.Node.Pinning, "", s.Node.TLS)},
+		{"s3", link(s.Node.S3, "", s.Node.TLS)},
+		{"console", link(s.Node.Console, "", s.Node.TLS)},
+		{"metrics", link(s.Node.Admin, "/metrics", false)},
+	} {
 		if row[1] != "" {
-			say("  %s  %s\n", p.dim(pad(row[0], 7)), link(row[1], "", s.Node.TLS))
+			say("  %s  %s\n", p.dim(pad(row[0], 7)), row[1])
 		}
 	}
 	for _, addr := range s.Node.Addrs {

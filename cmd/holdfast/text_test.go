@@ -42,7 +42,7 @@ func someStatus() client.Status {
 	s.Node.ID, s.Node.Name = "12D3KooWAlpha", "alpha"
 	s.Node.Addrs = []string{"/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWAlpha"}
 	s.Node.ClusterAddrs = []string{"/ip4/10.0.0.1/tcp/9096/p2p/12D3KooWAlpha"}
-	s.Node.Pinning = "127.0.0.1:9097"
+	s.Node.Pinning, s.Node.Admin = "127.0.0.1:9097", "127.0.0.1:9094"
 	s.Peers = []client.Peer{
 		{ID: "12D3KooWAlpha", Name: "alpha", Role: "voter", State: "alive", Version: "v0.1.0", Pins: 12, UsedBytes: 1 << 30, FreeBytes: 900 << 30, Queue: 3},
 		{ID: "12D3KooWBeta", Name: "beta-with-a-long-name", Role: "voter", State: "suspect", Version: "v0.1.0", Pins: 1200, UsedBytes: 999, FreeBytes: 1 << 20},
@@ -64,13 +64,13 @@ func TestStatusForPeople(t *testing.T) {
 	s := someStatus()
 	s.Node.S3, s.Node.TLS = "127.0.0.1:9000", true
 	writeStatus(&secure, false, s)
-	for _, want := range []string{"  pinning  https://127.0.0.1:9097\n", "  s3       https://127.0.0.1:9000\n"} {
+	for _, want := range []string{"  pinning  https://127.0.0.1:9097\n", "  s3       https://127.0.0.1:9000\n", "  metrics  http://127.0.0.1:9094/metrics\n"} {
 		if !strings.Contains(secure.String(), want) {
 			t.Errorf("with TLS there is no %q in\n%s", want, secure.String())
 		}
 	}
 	got := call(t, &fakeNode{status: s}, "", "status", "--json")
-	if got.code != exitOK || strings.Contains(got.out, "tls") {
+	if got.code != exitOK || strings.Contains(got.out, "tls") || strings.Contains(got.out, "admin") {
 		t.Errorf("a field that scripts do not know: %+v", got)
 	}
 }

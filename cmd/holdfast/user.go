@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
 )
 
@@ -37,7 +38,7 @@ see holdfast key create.`,
 			}
 			password := ""
 			if fromStdin {
-				if password, err = readPassword(a.stdin); err != nil {
+				if password, err = a.askPassword("Password: "); err != nil {
 					return err
 				}
 			}
@@ -49,7 +50,7 @@ see holdfast key create.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input")
+	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for and not shown")
 	return cmd
 }
 
@@ -66,9 +67,12 @@ func readPassword(r io.Reader) (string, error) {
 	return line, checkPassword(line)
 }
 
-// checkPassword refuses what could not be typed again as it is: JSON would change
-// bytes that are no text.
+// checkPassword refuses what the node would, which is no word of the command, and what
+// could not be typed again as it is: JSON would change bytes that are no text.
 func checkPassword(password string) error {
+	if utf8.RuneCountInString(password) < client.MinPassword {
+		return fmt.Errorf("the password is shorter than %d characters", client.MinPassword)
+	}
 	if len(password) > maxPassword {
 		return fmt.Errorf("the password is longer than %d bytes", maxPassword)
 	}

@@ -39,7 +39,7 @@ terminal it is asked for and not shown.`,
   holdfast user passwd bob@example.org < password.txt`,
 		Args: arguments("EMAIL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			password, err := a.askPassword()
+			password, err := a.askPassword("New password: ")
 			if err != nil {
 				return err
 			}
@@ -48,14 +48,14 @@ terminal it is asked for and not shown.`,
 	}
 }
 
-// askPassword reads a password from a terminal, unseen, or the first line of what
-// standard input is otherwise.
-func (a *app) askPassword() (string, error) {
+// askPassword reads a password from a terminal, unseen and after a prompt, or the first
+// line of what standard input is otherwise.
+func (a *app) askPassword(prompt string) (string, error) {
 	f, ok := a.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return readPassword(a.stdin)
 	}
-	a.say(a.stderr, "New password: ")
+	a.say(a.stderr, "%s", prompt)
 	password, err := term.ReadPassword(int(f.Fd()))
 	a.say(a.stderr, "\n")
 	if err != nil {

@@ -103,6 +103,13 @@ func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 	return all[:min(len(all), limit)], nil
 }
 
+// Names tells whether a pin, an object or a part of an account names the root. What it
+// costs does not grow with the number of accounts.
+func (v View) Names(a AccountID, root *Root) (bool, error) {
+	n, err := holdsAt(v.r, a, root, 1)
+	return n > 0, err
+}
+
 // accountsIn reads up to limit accounts that follow a prefix, each once.
 func (v View) accountsIn(prefix key, limit int) ([]AccountID, error) {
 	const inRow = 8 // rows of one account that are passed before the rest is skipped

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -239,6 +240,39 @@ func read(t *testing.T, n *running, root string, want []byte) {
 	if got, err = io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("%s: %d bytes differ, %v", n.config.Node.Name, len(got), err)
 	}
+}
+
+// TestAFounderTakesTheSecretThatItIsGiven checks what one file of settings for all nodes
+// is about: the first founds the cluster with the secret that it is given, the second
+// joins by an address and the same. As members both start with any other.
+func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
+	base := t.TempDir()
+	const given = "000102030405060708090a0b0c0d0e0f10" // of another length than one that a founder makes
+	with := func(secret string) func(*node.Options) {
+		return func(o *node.Options) { o.Config.Cluster.Secret = secret }
+	}
+	first := start(t, filepath.Join(base, "node1"), "", "", with(given))
+	s, err := first.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, filepath.Join(base, "node2"), s.Node.ClusterAddrs[0], "", with(given))
+	for _, n := range []*running{first, second} {
+		if text, err := os.ReadFile(filepath.Join(n.dir, node.SecretFile)); err != nil || string(text) != given+"\n" {
+			t.Errorf("%s keeps %q, %v", n.config.Node.Name, text, err)
+		}
+	}
+	key, err := second.Accounts().CreateKey(t.Context(), "operator@localhost", "", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Accounts().Authenticate(t.Context(), key.Token); err != nil {
+		t.Errorf("a key that the other node has made: %v", err)
+	}
+	if err := second.stop(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, second.dir, s.Node.ClusterAddrs[0], "", with("ffffffffffffffffffffffffffffffff"))
 }
 
 func TestAStrangerWithAWrongSecretDoesNotJoin(t *testing.T) {

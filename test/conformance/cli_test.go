@@ -281,7 +281,7 @@ func testStatus(t *testing.T, n *harness.Node) {
 	if "http://"+s.Node.Pinning != n.URL() {
 		t.Errorf("pinning is %q, the API is at %s", s.Node.Pinning, n.URL())
 	}
-	if out := n.CLI("status"); !strings.Contains(out, s.Node.ID[len(s.Node.ID)-6:]) {
+	if out := n.CLI("status"); !strings.Contains(out, s.Node.ID[len(s.Node.ID)-6:]) || !strings.Contains(out, "  metrics  http://") {
 		t.Errorf("the text does not show the node:\n%s", out)
 	}
 	var rows []map[string]any
@@ -317,17 +317,25 @@ func testAccounts(t *testing.T, n *harness.Node) {
 		t.Errorf("key ls: %v", keys)
 	}
 	for _, tc := range []struct {
+		code  int
 		stdin string
 		args  []string
 	}{
-		{"a password of some length\n", []string{"user", "add", "cli@example.org", "--password-stdin"}}, // again
-		{"a password of some length\n", []string{"user", "add", "not an address", "--password-stdin"}},
-		{"", []string{"key", "create", "--user", "nobody@example.org"}},
-		{"", []string{"key", "create", "--user", "cli@example.org", "--scope", "storage:fly"}},
-		{"", []string{"key", "revoke", "unknown"}},
+		{1, "a password of some length\n", []string{"user", "add", "cli@example.org", "--password-stdin"}}, // again
+		{2, "a password of some length\n", []string{"user", "add", "not an address", "--password-stdin"}},
+		{1, "short\n", []string{"user", "add", "other@example.org", "--password-stdin"}},
+		{1, "", []string{"key", "create", "--user", "nobody@example.org"}},
+		{2, "", []string{"key", "create", "--user", "cli@example.org", "--scope", "storage:fly"}},
+		{2, "", []string{"key", "create", "--user", "cli@example.org", "--name", strings.Repeat("n", 256)}},
+		{1, "", []string{"key", "revoke", "unknown"}},
+		{2, "", []string{"token", "--ttl", "1ms"}},
+		{2, "", []string{"pin", "add", "notacid"}},
+		{2, "", []string{"get", "notacid"}},
+		{2, "", []string{"get", "notacid", "--user", "cli@example.org"}},
+		{1, "", []string{"pin", "ls", "--user", "nobody@example.org"}},
 	} {
-		if r := n.TryCLI(tc.stdin, tc.args...); r.Code != 1 && r.Code != 2 || !oneLine(r.Stderr) {
-			t.Errorf("%v: exit code %d, %q", tc.args, r.Code, r.Stderr)
+		if r := n.TryCLI(tc.stdin, tc.args...); r.Code != tc.code || !oneLine(r.Stderr) {
+			t.Errorf("%v: exit code %d, not %d, %q", tc.args, r.Code, tc.code, r.Stderr)
 		}
 	}
 	n.CLI("key", "revoke", key.ID)
@@ -350,6 +358,14 @@ func testPinCommands(t *testing.T, n *harness.Node) {
 	}
 	if out := n.CLI("get", added); out != string(data) {
 		t.Errorf("get to standard output: %d bytes, want %d", len(out), len(data))
+	}
+	if out := n.CLI("get", added, "--user", "cli@example.org"); out != string(data) { // a pin shows it to everybody
+		t.Errorf("get for another account: %d bytes, want %d", len(out), len(data))
+	}
+	for _, user := range []string{"nobody@example.org", "notanemail"} {
+		if r := n.TryCLI("", "get", added, "--user", user); r.Code != 1 || r.Stdout != "" || !oneLine(r.Stderr) {
+			t.Errorf("get for %s: exit code %d, %d bytes, %q", user, r.Code, len(r.Stdout), r.Stderr)
+		}
 	}
 	got, err := source.Fetch(added, n.Status().Node.Addrs)
 	if err != nil || !got.Matches(data) {

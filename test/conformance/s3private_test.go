@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
@@ -96,6 +97,20 @@ func TestStrangersGetNothingOfObjects(t *testing.T) {
 	soon := func(t *testing.T, want bool, cids []cid.Cid) { t.Helper(); peer.soon(t, c, want, cids) }
 	served(t, false, private)
 
+	t.Run("read by its CID", func(t *testing.T) {
+		for _, n := range c.Nodes {
+			for _, args := range [][]string{{"get", root.String()}, {"get", root.String(), "--user", "private@example.org"}} {
+				if out := n.CLI(args...); out != string(data) {
+					t.Errorf("%s: %v: %d bytes of %d", n.Name, args, len(out), len(data))
+				}
+			}
+			for _, c := range private {
+				if r := n.TryCLI("", "get", c.String(), "--user", "public@example.org"); r.Code != 1 || r.Stdout != "" || !strings.Contains(r.Stderr, "holds "+c.String()) {
+					t.Errorf("%s: %s for another account: exit code %d, %d bytes, %q", n.Name, c, r.Code, len(r.Stdout), r.Stderr)
+				}
+			}
+		}
+	})
 	t.Run("pinned by another account", func(t *testing.T) {
 		id := s.as(t).post(harness.Pin{CID: large.String()}).RequestID
 		s.as(t).pinned(id)

@@ -57,12 +57,16 @@ type StateHash = admin.StateHash
 // StateCheck is one comparison of the replicated state on all members.
 type StateCheck = admin.StateCheck
 
+// MinPassword is how many characters a password has at least.
+const MinPassword = admin.MinPassword
+
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
 // Bounds of calls.
 const (
 	callTimeout = 60 * time.Second // of a call without a file
+	lookTimeout = 10 * time.Second // of one that the node answers by itself, in no time
 	dialTimeout = 10 * time.Second
 	maxAnswer   = 256 << 20 // bytes: a page of pins with all that a pin may carry
 )
@@ -71,13 +75,18 @@ const (
 type Client struct {
 	folder string
 	http   *http.Client
+	look   time.Duration // lookTimeout
 }
+
+// ErrNoAnswer means that a process runs on the data folder and does not answer: it
+// hangs, or its machine is overloaded.
+var ErrNoAnswer = errors.New("the node does not answer")
 
 // New returns a client of the node that runs on a data folder. It does not
 // look whether there is one.
 func New(folder string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	return &Client{folder: folder, http: &http.Client{Transport: &http.Transport{
+	return &Client{folder: folder, look: lookTimeout, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			socket, release, err := admin.Socket(folder)
 			if err != nil {
@@ -111,12 +120,12 @@ func (e *Error) Error() string {
 
 // Status returns the cluster as the node sees it.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	return s, c.call(ctx, http.MethodGet, "/status", nil, nil, &s)
+	return s, c.callWithin(ctx, c.look, http.MethodGet, "/status", nil, nil, &s)
 }
 
 // Peers returns the members.
 func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
-	return peers, c.call(ctx, http.MethodGet, "/peers", nil, nil, &peers)
+	return peers, c.callWithin(ctx, c.look, http.MethodGet, "/peers", nil, nil, &peers)
 }
 
 // RemovePeer ends the membership of a node; force, when it is dead or alone
@@ -210,10 +219,11 @@ func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, er
 }
 
 // OpenContent returns the bytes of the file that a CID names, and how many they
-// are. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
+// are, as a user may read them, or as the operator, who may read everything, with an
+// empty one. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
 // caller closes it.
-func (c *Client) OpenContent(ctx context.Context, cid string) (body io.ReadCloser, size int64, err error) {
-	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), nil, nil)
+func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error) {
+	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), as(user), nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -269,8 +279,21 @@ func as(user string) url.Values {
 
 // call sends in as JSON, unless it is nil, and decodes the answer into out.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return c.callWithin(ctx, callTimeout, method, path, query, in, out)
+}
+
+// callWithin is call with a bound of its own, after which it ends in ErrNoAnswer.
+func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any) error {
+	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	err := c.exchange(bound, method, path, query, in, out)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("%w: nothing within %v from the process that runs on %s", ErrNoAnswer, limit, c.folder)
+	}
+	return err
+}
+
+func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
