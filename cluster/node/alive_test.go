@@ -17,7 +17,7 @@ func TestWhoWasNotHeardYetIsWhatItsConnectionSays(t *testing.T) {
 		{gossip.Down, true, true, "down"},
 		{gossip.Suspect, false, true, "alive"}, // joined just now
 		{gossip.Alive, false, true, "alive"},
-		{gossip.Down, false, true, "alive"},
+		{gossip.Down, false, true, "suspect"}, // perhaps another program with its identity
 		{gossip.Suspect, false, false, "suspect"},
 		{gossip.Alive, false, false, "suspect"}, // it is waited for
 		{gossip.Down, false, false, "down"},     // in vain

@@ -67,12 +67,14 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 }
 
 // seems is how alive a member seems to be. One that was not heard yet, as after a join, is
-// what its connection says, until silence has lasted for too long.
+// what its connection says, until silence has lasted for too long: then a connection alone
+// is suspect, for somebody else may have its identity.
 func seems(s gossip.State, heard, connected bool) string {
 	switch {
-	case !heard && connected:
+	case heard:
+	case connected && s != gossip.Down:
 		s = gossip.Alive
-	case !heard && s != gossip.Down:
+	case connected || s != gossip.Down:
 		s = gossip.Suspect
 	}
 	return s.String()
