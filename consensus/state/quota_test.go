@@ -179,7 +179,7 @@ func TestAClosedAccountLeavesNothing(t *testing.T) {
 		}
 	}
 	m.hold(rootOf(t, contents[1]))
-	if _, err := m.apply(&CloseAccount{Account: alice}); !errors.Is(err, ErrInvalid) {
+	if _, err := m.apply(&CloseAccount{Account: alice}); !errors.Is(err, ErrForbidden) {
 		t.Errorf("the operator's account: %v", err)
 	}
 	m.must(&CloseAccount{Account: bob})

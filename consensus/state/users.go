@@ -112,7 +112,7 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	if a.ID == cl.Operator {
-		return Result{}, Errorf(CodeInvalid, "local commands act as %s: it stays", a.Email)
+		return Result{}, Errorf(CodeForbidden, "local commands act as %s: it stays", a.Email)
 	}
 	keys, err := NewView(tx, e.index).Keys(a.ID)
 	if err != nil {
