@@ -382,20 +382,7 @@ func TestTheSocketOfADeadNodeIsReplaced(t *testing.T) {
 		t.Errorf("a dead node: %v", err)
 	}
 	stop := n.run(t)
-	must[client.Status](t)(c.Status(t.Context()))
-	if info := must[fs.FileInfo](t)(os.Stat(path)); info.Mode() != fs.ModeSocket|0o600 {
-		t.Errorf("mode %s", info.Mode())
-	}
-	if _, err := api.Listen(n.opts); err == nil || !strings.Contains(err.Error(), "another node runs") {
-		t.Errorf("a second node on the folder: %v", err)
-	}
-	must[client.Status](t)(c.Status(t.Context())) // the first one still has its socket
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after the end: %v", err)
-	}
+	n.hasTheSocket(t, c, path, stop)
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -420,20 +407,27 @@ func TestTheSocketOfALongPath(t *testing.T) {
 	}
 	path := filepath.Join(n.opts.Folder, "holdfast.sock")
 	for range 2 {
-		stop := n.run(t)
-		must[client.Status](t)(c.Status(t.Context()))
-		if info := must[fs.FileInfo](t)(os.Stat(path)); info.Mode() != fs.ModeSocket|0o600 {
-			t.Errorf("mode %s", info.Mode())
-		}
-		if _, err := api.Listen(n.opts); err == nil || !strings.Contains(err.Error(), "another node runs") {
-			t.Errorf("a second node on the folder: %v", err)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after the end: %v", err)
-		}
+		n.hasTheSocket(t, c, path, n.run(t))
+	}
+}
+
+// hasTheSocket checks that a running node has the socket at path, for its own user and to
+// itself, until it stops.
+func (n *node) hasTheSocket(t *testing.T, c *client.Client, path string, stop func() error) {
+	t.Helper()
+	must[client.Status](t)(c.Status(t.Context()))
+	if info := must[fs.FileInfo](t)(os.Stat(path)); info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("mode %s", info.Mode())
+	}
+	if _, err := api.Listen(n.opts); err == nil || !strings.Contains(err.Error(), "another node runs") {
+		t.Errorf("a second node on the folder: %v", err)
+	}
+	must[client.Status](t)(c.Status(t.Context())) // the first one still has its socket
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the end: %v", err)
 	}
 }
 

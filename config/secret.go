@@ -13,9 +13,8 @@ const (
 )
 
 // GivenSecret is the cluster secret that the settings give, from Cluster.SecretFile or
-// Cluster.Secret;
-// nil if neither does. A file that cannot be read, or holds no secret, is an *Error that
-// names it: Load does not look into it, for a member needs it no more.
+// Cluster.Secret; nil if neither does. A file that cannot be read, or holds no secret, is
+// an *Error that names it: Load does not look into it, for a member needs it no more.
 func (c Config) GivenSecret() ([]byte, error) {
 	path := c.Cluster.SecretFile
 	if path == "" {

@@ -110,11 +110,7 @@ func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-				sick, store := c.withHangingStore()
-				c.until("it is back", func() bool { return sick.Ready() == nil })
-				leader := c.leader()
-				goOn := store.hangs()
-				leader.mustPin("a")
+				sick, leader, goOn := c.whoseStateHangs()
 				use(t, sick)
 				c.wantBehind(sick, leader.id, "")
 				goOn()
@@ -131,11 +127,7 @@ func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 // Also what is behind and then finds no majority for a while gets over it.
 func TestANodeThatIsBehindAndCutOffIsReadyAgain(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
-		sick, store := c.withHangingStore()
-		c.until("it is back", func() bool { return sick.Ready() == nil })
-		leader := c.leader()
-		goOn := store.hangs()
-		leader.mustPin("a")
+		sick, _, goOn := c.whoseStateHangs()
 		if _, err := sick.pins(); !errors.Is(err, state.ErrUnavailable) {
 			t.Errorf("a read: %v", err)
 		}
@@ -168,4 +160,16 @@ func TestAReadThatFindsNoMajorityDoesNotMakeANodeBehind(t *testing.T) {
 		c.network.heal()
 		c.until("it follows", func() bool { return cut.Ready() == nil })
 	})
+}
+
+// whoseStateHangs is a follower that does not apply what its leader has pinned, until the
+// function is called.
+func (c *testCluster) whoseStateHangs() (sick, leader *testNode, goOn func()) {
+	c.t.Helper()
+	sick, store := c.withHangingStore()
+	c.until("it is back", func() bool { return sick.Ready() == nil })
+	leader = c.leader()
+	goOn = store.hangs()
+	leader.mustPin("a")
+	return sick, leader, goOn
 }

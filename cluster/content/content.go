@@ -117,7 +117,7 @@ func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, s
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return nil, 0, fmt.Errorf("read root %s: %w", root, err)
 	}
-	return c.opts.Store.Open(ctx, root, holdersOf(&record))
+	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
 // OpenFor is Open for an account: what is private and neither a pin nor an object of
@@ -136,7 +136,7 @@ func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text str
 	if !may {
 		return nil, 0, NotHeld(root)
 	}
-	return c.opts.Store.Open(ctx, root, holdersOf(&record))
+	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
 // NotHeld is the answer for content that is not there, or not for who asks: the two
@@ -180,16 +180,6 @@ func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid
 	}
 	may, err = c.opts.Store.Visible(ctx, root) // as a part of something else
 	return record, may, err
-}
-
-// holdersOf are the members that hold a root whole.
-func holdersOf(root *state.Root) (holders []state.NodeID) {
-	for _, copy := range root.Copies {
-		if copy.Phase == state.Held {
-			holders = append(holders, copy.Node)
-		}
-	}
-	return holders
 }
 
 // Run lets go of leases whose content is pinned, and of those that ran out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -131,13 +132,12 @@ func (n *Node) isRunAt(ctx context.Context, secret []byte, addrs []string) (at s
 	answers := make(chan string, len(addrs))
 	for _, addr := range addrs {
 		go func() { // ends with ctx
-			conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+			_, hangUp, err := n.dialJoin(ctx, secret, addr)
 			if err != nil {
 				answers <- ""
 				return
 			}
-			_ = conn.Close() // that it answers is all
-			_ = host.Close()
+			hangUp() // that it answers is all
 			answers <- addr
 		}()
 	}
@@ -391,14 +391,24 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
-	conn, host, err := peer.DialJoin(ctx, t.secret, t.addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	conn, hangUp, err := n.dialJoin(ctx, t.secret, t.addr)
 	if err != nil {
 		return members.Joined{}, err
 	}
-	defer func() {
-		_ = conn.Close() // its work is done or has failed already
-		_ = host.Close()
-	}()
+	defer hangUp()
 	deadline, _ := ctx.Deadline()
 	return members.Join(conn, deadline, n.self)
+}
+
+// dialJoin is peer.DialJoin with the options of this node. The caller hangs up, whose error
+// tells nothing: what the connection was for is done by then, or has failed.
+func (n *Node) dialJoin(ctx context.Context, secret []byte, addr string) (conn net.Conn, hangUp func(), err error) {
+	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, func() {
+		_ = conn.Close()
+		_ = host.Close()
+	}, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/holdfast-ipfs/holdfast/peer"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -112,14 +111,11 @@ func (n *Node) look(ctx context.Context, addr string) error {
 	defer cancel()
 	// The identity of whom it reaches is the one in addr, and that it opens the stream of
 	// joiners for this secret says that it knows it too.
-	conn, host, err := peer.DialJoin(ctx, n.secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	conn, hangUp, err := n.dialJoin(ctx, n.secret, addr)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		_ = conn.Close() // what was to be learned is
-		_ = host.Close()
-	}()
+	defer hangUp()
 	if n.members.Is(string(hintedID(addr))) {
 		return n.peer.Hint(addr)
 	}

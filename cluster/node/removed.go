@@ -188,14 +188,11 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 func (n *Node) askMembership(ctx context.Context, addr string, secret []byte, id state.NodeID) (members.Membership, error) {
 	ctx, cancel := context.WithTimeout(ctx, removalDial)
 	defer cancel()
-	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
+	conn, hangUp, err := n.dialJoin(ctx, secret, addr)
 	if err != nil {
 		return members.Membership{}, err
 	}
-	defer func() {
-		_ = conn.Close() // the answer is here, or there is none
-		_ = host.Close()
-	}()
+	defer hangUp()
 	deadline, _ := ctx.Deadline()
 	return members.AskMembership(conn, deadline, id)
 }

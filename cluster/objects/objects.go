@@ -302,11 +302,7 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	release()
 	var holders []state.NodeID
 	if err == nil {
-		for _, c := range record.Copies {
-			if c.Phase == state.Held {
-				holders = append(holders, c.Node)
-			}
-		}
+		holders = record.Holders()
 	}
 	f, size, err := o.opts.Files.Open(ctx, obj.Root.Cid(), holders)
 	if errors.Is(err, state.ErrNotFound) && o.wants(obj.Root) {

@@ -65,6 +65,10 @@ func late(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error 
 // comes, one after another that went, and one in the place of another.
 func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 	const soon = 2 * time.Second
+	brought := func(w *world, _ state.RequestID) {
+		w.net.set(key(1), good)
+		w.pin(1)
+	}
 	for name, tc := range map[string]struct {
 		before   behaviour
 		attempts int
@@ -75,18 +79,9 @@ func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 			w.net.set(key(1), good)
 			w.pin(1)
 		}},
-		"as an attempt fails": {late, 3, func(w *world, _ state.RequestID) {
-			w.net.set(key(1), good)
-			w.pin(1)
-		}},
-		"as the last attempt fails": {late, 1, func(w *world, _ state.RequestID) {
-			w.net.set(key(1), good)
-			w.pin(1)
-		}},
-		"in the first second": {silent, 3, func(w *world, _ state.RequestID) {
-			w.net.set(key(1), good)
-			w.pin(1)
-		}},
+		"as an attempt fails":       {late, 3, brought},
+		"as the last attempt fails": {late, 1, brought},
+		"in the first second":       {silent, 3, brought},
 		"after one that went": {silent, 3, func(w *world, _ state.RequestID) {
 			w.pass(10 * time.Second)
 			id := w.pin(1)

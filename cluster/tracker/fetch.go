@@ -238,10 +238,8 @@ func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
 			job.Members = append(job.Members, n)
 		}
 	}
-	for _, c := range root.Copies {
-		if c.Phase == state.Held {
-			add(c.Node)
-		}
+	for _, n := range root.Holders() {
+		add(n)
 	}
 	// Whoever comes next among the copies begins where this node goes on.
 	job.Index = slices.IndexFunc(root.Copies, func(c state.Copy) bool { return c.Node == d.t.opts.Self })

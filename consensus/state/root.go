@@ -143,6 +143,16 @@ func (v *Root) Copy(n NodeID) *Copy {
 	return nil
 }
 
+// Holders are the nodes that hold the root whole, in the order of its copies; nil: nobody.
+func (v *Root) Holders() (nodes []NodeID) {
+	for _, c := range v.Copies {
+		if c.Phase == Held {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
+}
+
 // In counts the copies in a phase.
 func (v *Root) In(p Phase) (n int) {
 	for _, c := range v.Copies {

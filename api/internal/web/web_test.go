@@ -139,14 +139,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 		"a body held back":   {"Content-Length: 5\r\nExpect: 100-continue", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", s.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			conn := dialRaw(t, s)
 			answers := bufio.NewReader(conn)
 			for range 2 {
 				if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", body.header); err != nil {
@@ -201,14 +194,7 @@ func TestAnAnswerSaysWhetherTheConnectionGoesOn(t *testing.T) {
 		{"one whose chunks are broken", "POST /6 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", s.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			conn := dialRaw(t, s)
 			if _, err := io.WriteString(conn, tc.request+strings.Repeat("x", tc.sent)); err != nil {
 				t.Fatal(err)
 			}
@@ -552,4 +538,18 @@ func TestASurfaceMayAnswerErrorsItself(t *testing.T) {
 	if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "path=/hidden") || !strings.Contains(text, broken.Error()) {
 		t.Errorf("%s", text)
 	}
+}
+
+// dialRaw opens a connection to write requests to as they are.
+func dialRaw(t *testing.T, s *httptest.Server) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
