@@ -38,6 +38,7 @@ func TestOneWrongClockDiscardsNoUpload(t *testing.T) {
 		{"who looks is ahead and hears too few", most(right, right), few(ahead), true},
 		{"who began it is behind", most(behind, right), most(right, right), true},
 		{"who began it is ahead", most(right.Add(age), right), most(right.Add(3*age), right.Add(3*age)), false},
+		{"who began it is right, and most are behind", most(right, behind), most(right, right), true},
 		{"who began it is far ahead", most(ahead, right), most(right.Add(age), right.Add(age)), true},
 		{"who began it heard too few", few(right), most(right, right), true},
 		{"who began it is behind and heard too few", few(behind), most(right, right), true},

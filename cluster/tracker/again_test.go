@@ -144,6 +144,28 @@ func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
 	}
 }
 
+// TestAFetchThatMovedSinceThePinGoesOn: also when it stands still later, for it is one
+// that the pin would have begun.
+func TestAFetchThatMovedSinceThePinGoesOn(t *testing.T) {
+	bubble(t, Limits{Patience: time.Hour}, func(w *world) {
+		w.net.set(key(1), func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
+			if err := slow(3)(ctx, f, job, progress); err != nil {
+				return err
+			}
+			return silent(ctx, f, job, progress)
+		})
+		w.pin(1)
+		w.start()
+		defer w.stop()
+		w.pass(2 * time.Second)
+		w.pin(1)
+		w.pass(20 * stuckAfter)
+		if tried := len(w.net.fetched(key(1))); tried != 1 {
+			w.Errorf("%d attempts, the first of which had moved since the last pin", tried)
+		}
+	})
+}
+
 // TestManyPinsDoNotUseUpTheAttempts: who pins the same content brings nobody's pins to
 // their end sooner.
 func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
