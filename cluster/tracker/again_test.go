@@ -221,6 +221,13 @@ func TestAPinOfWhichNoNewsCameIsTriedAtOnce(t *testing.T) {
 			w.store.mu.Unlock()
 			w.pass(time.Minute)
 		}},
+		"that it is given up waits to be told": {late, 1, func(w *world) {
+			w.state.cutOff(true)
+			w.pass(10 * time.Second)
+			brought(w)
+			w.pass(10 * time.Second)
+			w.state.cutOff(false)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repinning(t, Limits{Attempts: tc.attempts, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {

@@ -379,8 +379,8 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	switch e.stage {
 	case dropping:
 		return // looked at when it has ended
-	case resting:
-		if e.ticket == 0 {
+	case resting: // a report may be on its way, and it may be that nothing more is tried
+		if e.ticket == 0 || now.own != nil && e.repinned(&now.root) {
 			d.settleAs(ctx, view, e, now)
 		}
 		return
