@@ -90,6 +90,8 @@ func (p *Peer) Hint(addr string) error {
 
 // setAddrs hands what is known of where a member is to the cluster host.
 func (p *Peer) setAddrs(remote libp2ppeer.ID) {
+	p.placing.Lock()
+	defer p.placing.Unlock()
 	p.mu.Lock()
 	addrs := slices.Concat(p.members[remote], p.hints[remote])
 	p.mu.Unlock()
@@ -124,7 +126,7 @@ func (p *Peer) Forget(id string) {
 	delete(p.told, remote)
 	delete(p.hints, remote)
 	p.mu.Unlock()
-	p.cluster.Peerstore().ClearAddrs(remote)
+	p.setAddrs(remote) // nowhere
 	p.pool.forget(id)
 	_ = p.cluster.Network().ClosePeer(remote)
 }

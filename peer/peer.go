@@ -134,6 +134,10 @@ type Peer struct {
 	streams admission
 	closing sync.Once
 
+	// placing is held while the cluster host is told where a member is, so that it is not
+	// told less after more.
+	placing sync.Mutex
+
 	// mu guards members, told and hints. It is never held while calling out.
 	mu      sync.Mutex
 	members map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember

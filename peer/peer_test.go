@@ -492,6 +492,44 @@ func TestAMemberIsFoundByAHint(t *testing.T) {
 	}
 }
 
+// What is told at the same time of where a member is, is all known where it is dialled.
+func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
+	r := newRoster()
+	p := newTestPeer(t, r)
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := IDOf(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote, err := libp2ppeer.Decode(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hinted = 4
+	for round := range 500 {
+		at := func(i int) string { return fmt.Sprintf("/ip4/192.0.2.%d/tcp/%d/p2p/%s", i, round+1, id) }
+		var told sync.WaitGroup
+		for range 3 { // as for several addresses of --join, behind which each member tells of all
+			told.Go(func() {
+				for i := range hinted {
+					if err := p.Hint(at(i)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		told.Go(func() { p.SetMember(id, []string{at(hinted)}) })
+		told.Wait()
+		if known := len(p.cluster.Peerstore().Addrs(remote)); known != hinted+1 {
+			t.Fatalf("round %d: %d addresses are known, want %d", round, known, hinted+1)
+		}
+		p.Forget(id)
+	}
+}
+
 // A stranger comes through the handshake and no further.
 func TestStrangersSeeNothingOfTheCluster(t *testing.T) {
 	peers, r := newCluster(t, 2)

@@ -88,8 +88,12 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	if err := conn.SetDeadline(m.opts.Now().Add(joinTimeout)); err != nil {
 		return fmt.Errorf("set deadline: %w", err)
 	}
+	// A node that ends waits for nobody who says nothing. Who was admitted is still told.
+	heard := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var req joinRequest
-	if err := readMessage(conn, maxJoinRequest, &req); err != nil {
+	err := readMessage(conn, maxJoinRequest, &req)
+	heard()
+	if err != nil {
 		return err
 	}
 	if req.Ask {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
@@ -408,6 +409,30 @@ func TestMembershipIsTold(t *testing.T) {
 	if _, err, served := ask("c"); err == nil || !errors.Is(served, state.ErrUnavailable) {
 		t.Errorf("without a majority: %v, %v", err, served)
 	}
+}
+
+// A node that ends does not wait for a joiner that says nothing.
+func TestASilentJoinerKeepsNoNodeFromEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.now = time.Now()
+		server, client := net.Pipe()
+		ctx, end := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- w.serveJoin(ctx, dialled{server, "join:the secret of the cluster"}) }()
+		synctest.Wait()
+		ended := time.Now()
+		end()
+		if err := <-served; err == nil {
+			t.Error("a joiner that said nothing was served")
+		}
+		if took := time.Since(ended); took > 0 {
+			t.Errorf("it was waited for %s", took)
+		}
+		if err := errors.Join(server.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestStatusShowsEveryMember(t *testing.T) {

@@ -99,6 +99,7 @@ type Node struct {
 	closers   []io.Closer
 
 	known     *seed  // as it lies in its file
+	unnoted   bool   // the disk was full when that was to be changed
 	clusterID string // in known at the start
 	secret    []byte // the cluster's
 

@@ -261,6 +261,28 @@ func (n *Node) runTracker(ctx context.Context) error {
 	}
 }
 
+// noteMembers writes the membership down if it has changed. A full disk leaves what was
+// written before, and is no reason to end (ADR 10): the next look tries again.
+func (n *Node) noteMembers(now *seed) error {
+	if n.known != nil && n.known.equal(now) {
+		return nil
+	}
+	err := n.folder.writeSeed(now)
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if full && !n.unnoted {
+		n.logger.Warn("members not written down, the disk is full", "file", n.folder.file(membersFile), "err", err)
+	}
+	n.unnoted = full
+	switch {
+	case full:
+		return nil
+	case err != nil:
+		return fmt.Errorf("write members: %w", err)
+	}
+	n.known = now
+	return nil
+}
+
 // keepSeed writes the membership down for a start without a state, and removes
 // what was set aside once this node is whole again.
 func (n *Node) keepSeed() error {
@@ -280,12 +302,8 @@ func (n *Node) keepSeed() error {
 	if _, caughtUp := n.consensus.Level(); !caughtUp {
 		return nil
 	}
-	now := newSeed(c.ID, nodes)
-	if n.known == nil || !n.known.equal(now) {
-		if err := n.folder.writeSeed(now); err != nil {
-			return fmt.Errorf("write members: %w", err)
-		}
-		n.known = now
+	if err := n.noteMembers(newSeed(c.ID, nodes)); err != nil {
+		return err
 	}
 	if _, err := os.Stat(n.folder.file(asideDir)); err == nil && n.Ready() == nil {
 		n.logger.Info("this node is whole again: removing what was set aside", "folder", n.folder.file(asideDir))

@@ -5,8 +5,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
@@ -37,4 +40,49 @@ func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(at, "lost+found")); err != nil {
 		t.Error(err)
 	}
+}
+
+// A member may join while the disk is full: the node goes on, with what it wrote before.
+func TestAFullDiskKeepsTheMembersThatWereNoted(t *testing.T) {
+	var log strings.Builder
+	n := &Node{folder: folder{t.TempDir()}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := syscall.Mount("holdfast-node", n.folder.path, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("nothing can be mounted here, so a full disk is not tested: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(n.folder.path, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	one := newSeed("cluster", []state.Node{{ID: "a", ClusterAddrs: []string{"/a"}}})
+	two := newSeed("cluster", []state.Node{{ID: "a", ClusterAddrs: []string{"/a"}}, {ID: "b", ClusterAddrs: []string{"/b"}}})
+	noted := func(want *seed) {
+		t.Helper()
+		if got, err := n.folder.seed(); err != nil || !got.equal(want) {
+			t.Errorf("noted %+v, %v; want %+v", got, err, want)
+		}
+	}
+	if err := n.noteMembers(one); err != nil {
+		t.Fatal(err)
+	}
+	filler := n.folder.file("filler")
+	if err := os.WriteFile(filler, make([]byte, 64<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	for range 3 {
+		if err := n.noteMembers(two); err != nil {
+			t.Fatal(err)
+		}
+		noted(one)
+	}
+	if told := strings.Count(log.String(), "the disk is full"); told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.noteMembers(two); err != nil {
+		t.Fatal(err)
+	}
+	noted(two)
 }

@@ -2,11 +2,21 @@ package tracker
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
+
+// repinning is bubble in a cluster of a level at which roots say when they were pinned anew.
+func repinning(t *testing.T, limits Limits, fn func(w *world)) {
+	t.Helper()
+	bubble(t, limits, func(w *world) {
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		fn(w)
+	})
+}
 
 // TestANewPinHasWhatIsStuckTriedAtOnce: who pins what nobody gives may have brought it, so
 // a fetch of which nothing comes begins again, and one that waits for its next attempt does
@@ -25,7 +35,7 @@ func TestANewPinHasWhatIsStuckTriedAtOnce(t *testing.T) {
 		"still not here": {silent, silent, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
+			repinning(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
 				w.net.set(key(1), tc.before)
 				w.pin(1)
 				w.start()
@@ -104,7 +114,7 @@ func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Limits{Attempts: tc.attempts, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
+			repinning(t, Limits{Attempts: tc.attempts, Backoff: time.Minute, MaxBackoff: time.Minute, Patience: time.Hour}, func(w *world) {
 				w.net.set(key(1), tc.before)
 				first := w.pin(1)
 				w.start()
@@ -128,7 +138,7 @@ func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
 		most int
 	}{"nobody answers": {silent, 7}, "it is coming": {slow(90), 1}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Limits{Patience: time.Hour}, func(w *world) {
+			repinning(t, Limits{Patience: time.Hour}, func(w *world) {
 				w.net.set(key(1), tc.net)
 				w.start()
 				defer w.stop()
@@ -169,7 +179,7 @@ func TestAFetchThatMovedSinceThePinGoesOn(t *testing.T) {
 // TestManyPinsDoNotUseUpTheAttempts: who pins the same content brings nobody's pins to
 // their end sooner.
 func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
-	bubble(t, Limits{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+	repinning(t, Limits{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
 		w.net.set(key(1), absent)
 		first := w.pin(1)
 		w.start()
@@ -192,24 +202,89 @@ func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
 	})
 }
 
-// TestAPinThatAnAttemptKnewOfBringsNoOther: news of it may come when the attempt has
-// failed, with that of later entries, and to another process.
+// TestAPinOfWhichNoNewsCameIsTriedAtOnce: too much has changed at once, the process was
+// down, or the news came when nothing could be made of it.
+func TestAPinOfWhichNoNewsCameIsTriedAtOnce(t *testing.T) {
+	brought := func(w *world) {
+		w.net.set(key(1), good)
+		w.pin(1)
+	}
+	// overflow has the dispatcher told of what fn changes by no more than All.
+	overflow := func(w *world, fn func(w *world)) {
+		w.state.mu.Lock()
+		w.state.viewed = sync.OnceFunc(func() {
+			fn(w)
+			w.state.Watch.Replace(1 << 20)
+		})
+		w.state.mu.Unlock()
+		w.pin(2) // this is what it looks at meanwhile
+	}
+	for name, tc := range map[string]struct {
+		before   behaviour
+		attempts int
+		pins     func(w *world)
+	}{
+		"it waits, and too much changes": {absent, 3, func(w *world) { overflow(w, brought) }},
+		"it is stuck, and too much changes": {silent, 3, func(w *world) {
+			w.pass(time.Minute)
+			overflow(w, brought)
+		}},
+		"the process is down": {absent, 3, func(w *world) {
+			w.stop()
+			brought(w)
+			w.start()
+		}},
+		"what came is dropped after the last attempt": {func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
+			<-time.After(time.Minute)
+			return vanishes(2)(ctx, f, job, progress)
+		}, 1, func(w *world) {
+			w.store.mu.Lock()
+			w.store.onDrop = func() { brought(w) }
+			w.store.mu.Unlock()
+			w.pass(time.Minute)
+		}},
+		"that it is given up waits to be told": {late, 1, func(w *world) {
+			w.state.cutOff(true)
+			w.pass(10 * time.Second)
+			brought(w)
+			w.pass(10 * time.Second)
+			w.state.cutOff(false)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repinning(t, Limits{Attempts: tc.attempts, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+				w.net.set(key(1), tc.before)
+				w.pin(1)
+				w.start()
+				defer func() { w.stop() }()
+				w.pass(moment)
+				tc.pins(w)
+				w.pass(3 * time.Second)
+				if w.gone(1) {
+					w.Fatal("it was given up without an attempt for the pin")
+				}
+				if phase := w.root(1).Copies[0].Phase; phase != state.Held {
+					w.Errorf("3 s after the pin it is %v, in %d attempts", phase, len(w.net.fetched(key(1))))
+				}
+			})
+		})
+	}
+}
+
+// TestAPinThatAnAttemptKnewOfBringsNoOther: the root may change after the attempt has
+// failed, everything may be looked at, and by another process.
 func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
-	bubble(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
+	repinning(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
 		w.net.set(key(1), absent)
 		w.pin(1)
-		view, release := w.state.State.LocalView()
-		known := view.Index()
-		release()
-		tell := func(index uint64) {
-			root := w.root(1)
-			w.state.Watch.Publish(index, &state.Effects{Roots: []state.RootChange{{Root: root.Key, Nodes: root.Nodes(), Pinned: true}}})
-			w.pass(moment)
-		}
 		w.start()
 		w.pass(moment)
 		for range 2 {
-			tell(known)
+			root := w.root(1)
+			w.state.Watch.Publish(root.Born, &state.Effects{Roots: []state.RootChange{{Root: root.Key, Nodes: root.Nodes()}}})
+			w.pass(moment)
+			w.state.Watch.Replace(root.Born)
+			w.pass(moment)
 			if tried := len(w.net.fetched(key(1))); tried != 1 {
 				w.Errorf("%d attempts for a pin that the first one knew of", tried)
 			}
@@ -218,7 +293,8 @@ func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
 			w.pass(moment)
 		}
 		defer w.stop()
-		tell(known + 1000)
+		w.pin(1)
+		w.pass(moment)
 		if tried := len(w.net.fetched(key(1))); tried != 2 {
 			w.Errorf("%d attempts, one of them for a later pin", tried)
 		}
@@ -265,7 +341,7 @@ func TestHowLongAFetchIsLeftAlone(t *testing.T) {
 		}, stuckAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Limits{Attempts: 100, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
+			repinning(t, Limits{Attempts: 100, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
 				w.net.set(key(1), tc.begin)
 				w.pin(1)
 				w.start()

@@ -56,7 +56,7 @@ type entry struct {
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
 	attempts int           // failed in a row
-	seen     uint64        // the state that the last one began with, by its index
+	seen     uint64        // the state that the last one began with, or the pin that repinned told of, by its index
 	again    int           // times in a row that a new pin had one begin again, and no block came
 	waited   time.Duration // without a block, in turns that were cut short
 	reached  uint64        // blocks that a turn came to: fewer are no progress
@@ -217,11 +217,6 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 		}
 		d.lookAt(ctx, view, e, now)
 	}
-	for _, p := range ch.Pinned {
-		if e := d.known[p.Root]; e != nil && p.Index > e.seen {
-			d.again(ctx, view, e)
-		}
-	}
 }
 
 // record is what a view says of a root.
@@ -344,7 +339,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if reason != "" {
 		e.attempts = 0 // told to fetch it again, it begins afresh
-		if root, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own != nil && root.Born == born {
+		if root, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own != nil && root.Born == born && !e.repinned(&root) {
 			d.report(e, &root, state.CopyReport{Phase: state.GaveUp, Reason: reason})
 			return
 		}
@@ -384,8 +379,8 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	switch e.stage {
 	case dropping:
 		return // looked at when it has ended
-	case resting:
-		if e.ticket == 0 {
+	case resting: // a report may be on its way, and it may be that nothing more is tried
+		if e.ticket == 0 || now.own != nil && e.repinned(&now.root) {
 			d.settleAs(ctx, view, e, now)
 		}
 		return
@@ -409,7 +404,18 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 		d.settle(ctx, view, e)
 	case e.stage == queued:
 		d.pass(view, e)
+	case e.repinned(&root):
+		d.again(ctx, view, e)
 	}
+}
+
+// repinned tells, once, whether a pin came since the last attempt began. It is the record
+// that says so: of too many changes at once there is no news of each.
+func (e *entry) repinned(root *state.Root) bool {
+	at := root.PinnedAt()
+	since := at > e.seen
+	e.seen = max(e.seen, at)
+	return since
 }
 
 // When a fetch to whose root a pin came is stuck: no block has come for stuckAfter,
@@ -564,6 +570,10 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	e.born, e.attempts, e.waited, e.reached, e.holder, e.seen = n.born, n.attempts, n.waited, n.reached, n.holder, n.seen
 	if !e.holder && d.heldElsewhere(root) {
 		e.attempts, e.holder = 0, true // now there is a source
+		return false
+	}
+	if e.repinned(root) {
+		e.attempts = max(0, e.attempts-1) // as in again
 		return false
 	}
 	pause := min(n.due.Sub(d.t.opts.Now()), d.t.limits.MaxBackoff) // clocks jump

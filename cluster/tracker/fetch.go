@@ -329,6 +329,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	if root.Born != e.born {
 		e.renew(root.Born) // that was about another incarnation
 	}
+	pinned = e.repinned(&root) || pinned
 	// What is left of a damaged copy may be the last there is: it is never given up,
 	// and neither is what objects name, which was held once.
 	last := root.Links > 0 || d.t.damaged(e.root)
@@ -342,12 +343,15 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	d.count(outcomeFailed)
 	e.holder = d.heldElsewhere(&root)
 	d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: clip(reason)})
+	if pinned {
+		e.attempts = max(0, e.attempts-1) // as in again
+		d.note(e, d.t.opts.Now())
+		d.settle(ctx, view, e)
+		return
+	}
 	pause := d.t.limits.backoff(d.t.opts.Self, e.root, e.attempts)
 	d.note(e, d.t.opts.Now().Add(pause))
 	d.delay(e, pause)
-	if pinned {
-		d.again(ctx, view, e)
-	}
 }
 
 func (d *dispatcher) heldElsewhere(root *state.Root) bool {

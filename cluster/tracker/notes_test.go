@@ -126,7 +126,7 @@ func TestNotesOfWhatIsNotWantedGo(t *testing.T) {
 func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.pin(1)
-		w.notes.Set(string(key(1)), note{born: w.root(1).Born, attempts: 1, due: time.Now().AddDate(30, 0, 0)}.encode())
+		w.notes.Set(string(key(1)), note{born: w.root(1).Born, seen: w.root(1).Born, attempts: 1, due: time.Now().AddDate(30, 0, 0)}.encode())
 		w.start()
 		defer w.stop()
 		w.pass(moment)

@@ -49,18 +49,12 @@ type Effects struct {
 
 // RootChange tells that a root's record changed, and the nodes it concerns.
 type RootChange struct {
-	Root   RootKey
-	Nodes  []NodeID
-	Pinned bool // a pin came to it
+	Root  RootKey
+	Nodes []NodeID
 }
 
 func (f *Effects) touch(root *Root) {
 	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
-}
-
-// pinned is touch for a pin that came to the root.
-func (f *Effects) pinned(root *Root) {
-	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes(), Pinned: true})
 }
 
 // Apply runs one command of the log. It is a function of the store and its
@@ -180,10 +174,9 @@ func compactRoots(changes []RootChange) []RootChange {
 		i, seen := at[c.Root]
 		if !seen {
 			at[c.Root] = len(out)
-			out = append(out, RootChange{Root: c.Root, Nodes: slices.Clone(c.Nodes), Pinned: c.Pinned})
+			out = append(out, RootChange{Root: c.Root, Nodes: slices.Clone(c.Nodes)})
 			continue
 		}
-		out[i].Pinned = out[i].Pinned || c.Pinned
 		for _, n := range c.Nodes {
 			if !slices.Contains(out[i].Nodes, n) {
 				out[i].Nodes = append(out[i].Nodes, n)

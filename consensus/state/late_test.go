@@ -227,3 +227,35 @@ func TestLateRootsDoNotKeepEachOther(t *testing.T) {
 		}
 	}
 }
+
+// A root says when the newest pin came to it: of one that came and went too, and of one
+// whose root was made anew. Below level 3 members may read no record that does.
+func TestARootSaysWhenItWasPinnedAnew(t *testing.T) {
+	root := rootOf(t, contents[1])
+	for level, says := range map[Level]bool{2: false, 3: true} {
+		m := found(t)
+		m.must(&RaiseLevel{Level: level})
+		pinnedAt := func(want uint64) {
+			t.Helper()
+			if r, err := m.view().Root(root); err != nil || r.PinnedAt() != want || !says && r.Repinned != 0 {
+				t.Errorf("level %d: pinned at %d, want %d: %+v, %v", level, r.PinnedAt(), want, r, err)
+			}
+		}
+		m.must(create(alice, "a", contents[1]))
+		born := m.index
+		pinnedAt(born)
+		m.must(create(bob, "b", contents[1]))
+		last := m.index
+		if !says {
+			last = born
+		}
+		m.report("n1", root, Fetching, "")
+		pinnedAt(last)
+		m.must(&DeletePin{Account: bob, ID: "b"})
+		pinnedAt(last)
+		m.check()
+		m.must(&DeletePin{Account: alice, ID: "a"})
+		m.must(create(alice, "c", contents[1]))
+		pinnedAt(m.index)
+	}
+}

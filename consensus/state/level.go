@@ -18,7 +18,8 @@ import (
 // RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
 // CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
 // brought buckets, objects with their versions and hashes, uploads, CORS rules and
-// fences with all their commands, the links of roots, and pins that are late.
+// fences with all their commands, the links of roots, pins that are late, and when a pin
+// came to a root that was there.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

@@ -89,6 +89,9 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	late := linked
 	late.Late = true
 	add("root-3", late.Code)
+	repinned := late
+	repinned.Repinned = 4000
+	add("root-4", repinned.Code)
 	sums := []Checksum{{"CRC32", []byte{1, 2, 3, 4}, true}}
 	tags := []Tag{{"b", "1"}, {"a", ""}}
 	blake3 := append(make([]byte, Blake3Bytes-1), 7)

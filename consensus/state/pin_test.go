@@ -457,48 +457,26 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 		want []RootKey
 	}{{n1, []RootKey{a}}, {n9, nil}, {all, []RootKey{a}}} {
 		<-tc.s.C
-		var pinned []PinnedRoot
-		for _, k := range tc.want {
-			pinned = append(pinned, PinnedRoot{k, m.index})
-		}
-		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || !slices.Equal(got.Pinned, pinned) || got.Index != m.index {
-			t.Errorf("told %+v, want roots %v, which are pinned", got, tc.want)
+		if got := tc.s.Take(); got.All || !slices.Equal(got.Roots, tc.want) || got.Index != m.index {
+			t.Errorf("told %+v, want roots %v", got, tc.want)
 		}
 		if again := tc.s.Take(); len(again.Roots) != 0 {
 			t.Errorf("told twice: %v", again.Roots)
 		}
 	}
-	// Of a pin that came and went, of a second one, and of those that went: with the
-	// entry that the last pin came with, whatever came after it.
-	for _, tc := range []struct {
-		cmds []Command
-		last int // of cmds, that pinned
-	}{
-		{[]Command{create(alice, "b", contentA), &DeletePin{Account: alice, ID: "b"}}, 0},
-		{[]Command{create(alice, "c", contentA), create(alice, "d", contentA), &DeletePin{Account: alice, ID: "c"}}, 1},
-		{[]Command{&DeletePin{Account: alice, ID: "a"}}, -1},
-	} {
-		var want []PinnedRoot
-		for i, cmd := range tc.cmds {
-			m.must(cmd)
-			w.Publish(m.index, &m.fx)
-			if i == tc.last {
-				want = []PinnedRoot{{a, m.index}}
-			}
-		}
-		<-n1.C
-		if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, want) {
-			t.Errorf("told %+v, want %v pinned", got, want)
-		}
-	}
-	// Entries that were applied together are told together.
+	// A root that changes twice is told of once, whether the entries were applied together
+	// or one after the other.
+	m.must(create(alice, "b", contentA))
+	w.Publish(m.index, &m.fx)
+	m.must(&DeletePin{Account: alice, ID: "b"})
+	w.Publish(m.index, &m.fx)
 	fx := Effects{}
+	fx.touch(&Root{Key: a, Copies: []Copy{{Node: "n9"}}})
 	fx.touch(&Root{Key: a, Copies: []Copy{{Node: "n1"}}})
-	fx.pinned(&Root{Key: a, Copies: []Copy{{Node: "n1"}}})
 	w.Publish(m.index, &fx)
 	<-n1.C
-	if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) || !slices.Equal(got.Pinned, []PinnedRoot{{a, m.index}}) {
-		t.Errorf("told %+v of a root that changed and was pinned then", got)
+	if got := n1.Take(); !slices.Equal(got.Roots, []RootKey{a}) {
+		t.Errorf("told %+v of a root that changed more than once", got)
 	}
 	n1.Close()
 	w.Replace(m.index)

@@ -90,15 +90,20 @@ type Root struct {
 	// Late says that pins may have come to a pinned root while fewer nodes held it than
 	// make one pinned. They are pinning until as many do.
 	Late bool
+	// Repinned is the log index of the newest pin that came after the entry that made this
+	// record; 0: none.
+	Repinned uint64
 }
 
 // Code implements the record's form. Version 2 is written only where there are
 // links: before the cluster has level 3, members may read version 1 only. Version 3 is
-// written only where pins are late.
+// written only where pins are late, and version 4 where one came to what was there.
 func (v *Root) Code(c *codec.Coder) {
-	version := uint64(3)
+	version := uint64(4)
 	switch {
-	case c.Decoding() || v.Late:
+	case c.Decoding() || v.Repinned > 0:
+	case v.Late:
+		version = 3
 	case v.Links > 0:
 		version = 2
 	default:
@@ -122,7 +127,14 @@ func (v *Root) Code(c *codec.Coder) {
 	if version >= 3 {
 		codec.Bool(c, &v.Late)
 	}
+	if version >= 4 {
+		codec.Uint(c, &v.Repinned)
+	}
 }
+
+// PinnedAt is the log index of the newest pin that came to the root, or of the entry that
+// made this record: what began before that to fetch it was not for that pin.
+func (v *Root) PinnedAt() uint64 { return max(v.Born, v.Repinned) }
 
 // Nodes returns the allocation, in the order of the ids.
 func (v *Root) Nodes() []NodeID {
@@ -257,6 +269,9 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		}
 	}
 	if root.Status != Failed { // a failed root is on its way out: nothing holds on to it
+		if err := root.repin(tx, e); err != nil {
+			return nil, err
+		}
 		root.Refs++
 		if err := tx.Set(attachedKey(p, k), nil); err != nil {
 			return nil, err
@@ -268,11 +283,23 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		}
 		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
 	}
-	e.fx.pinned(root)
+	e.fx.touch(root)
 	if err := put(tx, rootKey(k), root); err != nil {
 		return nil, err
 	}
 	return root, bill(tx, p.Account, root)
+}
+
+// repin notes that a pin comes to a root. Below level 3 members do not ask when.
+func (v *Root) repin(r Reader, e *entry) error {
+	if v.Born == e.index {
+		return nil
+	}
+	level, err := levelOf(r)
+	if err == nil && level >= 3 {
+		v.Repinned = e.index
+	}
+	return err
 }
 
 // maxRenamed is how many of a root's pins are asked for their origins when those of

@@ -17,13 +17,6 @@ type Changes struct {
 	Keys     bool
 	Settling bool
 	Roots    []RootKey // those that concern the subscriber's node
-	Pinned   []PinnedRoot
-}
-
-// PinnedRoot is a changed root that a pin came to. The pin may be gone again.
-type PinnedRoot struct {
-	Root  RootKey
-	Index uint64 // a state that holds everything up to this entry knows of the last one
 }
 
 // Watch tells subscribers what the state machine changed, after it is readable.
@@ -43,14 +36,14 @@ type Subscription struct {
 	watch   *Watch
 	node    NodeID // only roots that concern this node; empty: all
 	changes Changes
-	seen    map[RootKey]int // those in changes, and where they are in Pinned; -1: no pin came
+	seen    map[RootKey]bool // those in changes
 }
 
 // Subscribe starts a subscription, which at first says All. An empty node
 // subscribes to the roots of all nodes. Close ends it.
 func (w *Watch) Subscribe(node NodeID) *Subscription {
 	c := make(chan struct{}, 1)
-	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]int{}}
+	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]bool{}}
 	c <- struct{}{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +79,7 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 		s.changes.Keys = s.changes.Keys || fx.Keys
 		s.changes.Settling = s.changes.Settling || fx.Settling
 		for _, r := range roots {
-			s.add(r, index)
+			s.add(r)
 		}
 		s.wake()
 	}
@@ -103,29 +96,17 @@ func (w *Watch) Replace(index uint64) {
 	}
 }
 
-func (s *Subscription) add(r RootChange, index uint64) {
-	if s.changes.All || s.node != "" && !slices.Contains(r.Nodes, s.node) {
+func (s *Subscription) add(r RootChange) {
+	if s.changes.All || s.seen[r.Root] || s.node != "" && !slices.Contains(r.Nodes, s.node) {
 		return
 	}
-	at, known := s.seen[r.Root]
-	if !known && len(s.changes.Roots) == maxPendingRoots {
-		s.changes.All, s.changes.Roots, s.changes.Pinned = true, nil, nil
+	if len(s.changes.Roots) == maxPendingRoots {
+		s.changes.All, s.changes.Roots = true, nil
 		clear(s.seen)
 		return
 	}
-	if !known {
-		s.changes.Roots = append(s.changes.Roots, r.Root)
-		at = -1
-	}
-	switch {
-	case !r.Pinned:
-	case at < 0:
-		at = len(s.changes.Pinned)
-		s.changes.Pinned = append(s.changes.Pinned, PinnedRoot{r.Root, index})
-	default:
-		s.changes.Pinned[at].Index = index
-	}
-	s.seen[r.Root] = at
+	s.changes.Roots = append(s.changes.Roots, r.Root)
+	s.seen[r.Root] = true
 }
 
 func (s *Subscription) wake() {

@@ -14,7 +14,8 @@ import (
 const (
 	// dialTimeout is how long a new stream may take.
 	dialTimeout = 2 * time.Second
-	// writeTimeout is how long frames may wait for the other side to read.
+	// writeTimeout is how long frames that go out together may wait for the other side
+	// to read.
 	writeTimeout = 5 * time.Second
 	// maxQueued is how many frames wait for their turn on one stream.
 	maxQueued = 64
@@ -268,19 +269,27 @@ func (l *link) write() {
 	}
 }
 
+// patient is a connection of which each write has its own time.
+type patient struct{ net.Conn }
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (int, error) {
+	if err := p.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Write(b)
+}
+
 // writeFrames writes what comes until done; frames that wait together go out
 // together.
 func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
-	w := bufio.NewWriterSize(conn, bufferBytes)
+	w := bufio.NewWriterSize(patient{conn}, bufferBytes)
 	for {
 		var frame []byte
 		select {
 		case frame = <-out:
 		case <-done:
 			return nil
-		}
-		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-			return err
 		}
 		for more := true; more; {
 			if _, err := w.Write(frame); err != nil {

@@ -216,6 +216,45 @@ func TestStreamIsReplacedWhenItBreaks(t *testing.T) {
 	})
 }
 
+// More may wait all the time than goes out, as on a slow line: while the other side reads,
+// that is no reason to break the stream.
+func TestAStreamOnWhichMoreWaitsAllTheTimeGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		out, done, ended := make(chan []byte, maxQueued), make(chan struct{}), make(chan error, 1)
+		go func() { ended <- writeFrames(near, out, done) }()
+		go func() {
+			for {
+				select {
+				case out <- make([]byte, bufferBytes/16):
+				case <-done:
+					return
+				}
+			}
+		}()
+		read := make([]byte, bufferBytes)
+		for range 5 * writeTimeout / time.Second {
+			<-time.After(time.Second)
+			if err := far.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+				t.Error(err)
+			}
+			if _, err := far.Read(read); err != nil {
+				t.Errorf("nothing comes any more: %v", err)
+				break
+			}
+		}
+		close(done)
+		<-time.After(2 * writeTimeout) // now nobody reads
+		select {
+		case <-ended:
+		default:
+			t.Error("it waits for who does not read")
+			_ = near.Close()
+			<-ended
+		}
+	})
+}
+
 func TestStreamThatAnswersNothingIsReplaced(t *testing.T) {
 	calling(t, echo, func(t *testing.T, network *pipes, c *Client) {
 		network.setDeaf(true)
