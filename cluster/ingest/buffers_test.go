@@ -3,9 +3,11 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	block "github.com/ipfs/go-block-format"
 )
@@ -63,4 +65,36 @@ func TestMemoryThatAStoreMayStillUseIsNotUsedAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A node that is behind has blocks of a body to come when the others keep it. What they
+// are in is given back when nothing comes of the put.
+func TestWhatALateNodeWasNotGivenIsGivenBack(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		t.Run(fmt.Sprint(committed), func(t *testing.T) {
+			bubble(t, 3, func(w *world) {
+				works := make(chan struct{}) // its disk, again
+				w.node("b").store.before(func(ctx context.Context, op, owner string) error {
+					select {
+					case <-works:
+					case <-ctx.Done():
+					}
+					return nil
+				})
+				// It has a batch, another waits there, one is on its way, and the last waits here.
+				const size = 4*DefaultBatch - ChunkSize
+				for seed := range 8 { // what the end finds first is left to chance
+					body := bytes.NewReader(bytesOf(byte(seed), size))
+					s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 2})
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Done(committed)
+				}
+				<-time.After(2 * moveTimeout)
+				close(works)
+				w.wantClean()
+			})
+		})
+	}
 }

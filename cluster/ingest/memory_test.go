@@ -1,11 +1,13 @@
 package ingest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	"github.com/ipfs/go-cid"
 )
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -240,4 +244,54 @@ func (o *bodies) end(t *testing.T) {
 	for _, m := range all {
 		m.interrupt()
 	}
+}
+
+// What a body that trickles has sent to another node is stored there when no more comes:
+// others need the memory that it waits in.
+func TestTricklingBodiesHoldNoMemoryElsewhere(t *testing.T) {
+	const slow = 10 // as many blocks as may wait there
+	bubble(t, 2, func(w *world) {
+		var conns []net.Conn
+		var roots []cid.Cid
+		for k := range slow {
+			leaf, err := dag.Leaf(bytesOf(byte(100+k), ChunkSize-100))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := w.node("a").Dial(w.Context(), "b", Protocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			frame := append(appendBlockHead(appendBegin(nil, newID()), leaf), leaf.RawData()...)
+			if _, err := conn.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			conns, roots = append(conns, conn), append(roots, leaf.Cid())
+		}
+		began := time.Now()
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(99, 8<<20)), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Errorf("a body beside %d that trickle: %v", slow, err)
+		} else {
+			s.Done(true)
+		}
+		if took := time.Since(began); took > 2*storeAfter {
+			t.Errorf("a body beside %d that trickle takes %v", slow, took)
+		}
+		<-time.After(24 * time.Hour)
+		for k, conn := range conns { // it goes on where it was
+			if _, err := conn.Write(appendEnd(nil, end{root: roots[k]})); err != nil {
+				t.Fatal(err)
+			}
+			f, err := readFrame(bufio.NewReader(conn))
+			if err != nil || f.kind != kindKept {
+				t.Errorf("answer of kind %d: %q, %v", f.kind, f.body, err)
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		<-time.After(2 * fenceEvery)
+		w.wantClean()
+	}, func(o *Options) { o.Memory, o.Arriving = 16<<20, slow<<20 })
 }

@@ -208,6 +208,23 @@ func (p *put) follow(h *holder) {
 			if h.err == nil {
 				h.err = p.ctx.Err()
 			}
+			h.skip()
+			return
+		}
+	}
+}
+
+// skip lets go of what waits in the feed of a put that was given up. Who still reads the
+// body does so with what comes behind that.
+func (h *holder) skip() {
+	for {
+		select {
+		case b, more := <-h.feed:
+			if !more {
+				return
+			}
+			b.done()
+		default:
 			return
 		}
 	}

@@ -23,6 +23,9 @@ const (
 	serveIdle = 3 * time.Minute
 	// batchBlocks bounds the blocks that are stored together, beside Options.Batch.
 	batchBlocks = 256
+	// storeAfter is how long blocks wait here for the next one of their batch: a client may
+	// be slow for hours, and what waits is memory that other puts need.
+	storeAfter = time.Second
 )
 
 // serve takes in what other nodes put here, until ctx ends.
@@ -148,6 +151,9 @@ func (s *served) put(ctx context.Context, id putID) error {
 // take reads the blocks of a put, its end, and its outcome.
 func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error) {
 	for {
+		if err := a.expect(ctx); err != nil {
+			return 0, s.refuse(err)
+		}
 		kind, n, err := readHead(s.in)
 		if err != nil {
 			return 0, err
@@ -175,6 +181,25 @@ func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error
 			return 0, fmt.Errorf("%w: kind %d within a put", errFrame, kind)
 		}
 	}
+}
+
+// expect waits for the next frame for as long as blocks may wait with it, and stores them
+// when none comes.
+func (a *arriving) expect(ctx context.Context) error {
+	if len(a.batch) == 0 || a.s.in.Buffered() >= headBytes {
+		return nil
+	}
+	err := a.s.conn.SetReadDeadline(time.Now().Add(storeAfter))
+	if err == nil && ctx.Err() == nil { // its end sets a deadline too
+		_, err = a.s.in.Peek(headBytes)
+	}
+	late, ok := errors.AsType[net.Error](err)
+	if ctx.Err() != nil || !ok || !late.Timeout() {
+		err = nil // who reads the frame meets it again
+	} else {
+		err = a.store(ctx)
+	}
+	return errors.Join(err, a.s.conn.SetReadDeadline(time.Time{}), ctx.Err())
 }
 
 // block reads a block of n bytes and stores the batch that is full with it. What

@@ -351,6 +351,7 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 		if sole > 0 {
 			return state.Errorf(state.CodeConflict, "of those that answer, node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
 		}
+		cmd.At = view.Index() // what is stored on it alone meanwhile counts too
 	}
 	_, err = m.opts.State.Propose(ctx, cmd)
 	return err

@@ -56,7 +56,7 @@ func (w *world) Load(id state.NodeID) (Load, bool) {
 func newWorld(t *testing.T, ids ...state.NodeID) *world {
 	t.Helper()
 	nodes := clustertest.Members(ids...)
-	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}, votes: []state.NodeID{"a", "b"}}
+	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes, WriteCopies: 1}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}, votes: []state.NodeID{"a", "b"}}
 	for _, id := range ids {
 		w.loads[id] = Load{State: "alive"}
 	}
@@ -171,6 +171,12 @@ func TestRemoving(t *testing.T) {
 		{"the only holder of something", "b", false, func(w *world) { hold(t, w, "b") }, state.ErrConflict},
 		{"the only holder of something by force", "b", true, func(w *world) { hold(t, w, "b") }, nil},
 		{"one of two holders", "b", false, func(w *world) { hold(t, w, "a", "b") }, nil},
+		{"one that alone holds something from the same moment on", "b", false, func(w *world) {
+			w.asked = func() { hold(t, w, "b") }
+		}, state.ErrConflict},
+		{"one that holds something from the same moment on, as another does", "b", false, func(w *world) {
+			w.asked = func() { hold(t, w, "a", "b") }
+		}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, "a", "b", "c")

@@ -380,6 +380,24 @@ func wantPin(t reporter, want *memory, p *Pin) {
 	bump(t, want, totalKey(p.Status), 1)
 }
 
+// wantSole writes since when members hold something alone.
+func (m *machine) wantSole(want *memory) {
+	m.t.Helper()
+	nodes, err := m.view().Nodes()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, n := range nodes {
+		sole, err := counter(m, soleKey(n.ID))
+		if err != nil || sole > m.index {
+			m.t.Errorf("node %s became the only holder of something in entry %d of %d, %v", n.ID, sole, m.index, err)
+		}
+		if sole > 0 {
+			set(m.t, want, soleKey(n.ID), binary.BigEndian.AppendUint64(nil, sole))
+		}
+	}
+}
+
 // wantRoots writes what roots should have in their tables, and checks them
 // against the pins.
 func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[RootKey][]AccountID) {
@@ -429,6 +447,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			set(m.t, want, part(guardsOf(r.Key), old), nil)
 		}
 	}
+	m.wantSole(want)
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))

@@ -257,6 +257,9 @@ func (l *linking) found(tx Tx, e *entry) error {
 			return err
 		}
 	}
+	if err := noteSole(tx, root, e); err != nil {
+		return err
+	}
 	e.fx.touch(root)
 	return put(tx, rootKey(root.Key), root)
 }

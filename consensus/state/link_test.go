@@ -99,6 +99,58 @@ func TestAFenceOutlivesTheMembership(t *testing.T) {
 	}
 }
 
+// Of what a member alone holds was found that there is nothing; what came to be since, in
+// whichever way, keeps the member.
+func TestTheOnlyHolderOfSomethingNewStays(t *testing.T) {
+	alone := []Holding{{"n1", 0}}
+	for name, tc := range map[string]struct {
+		change func(s *shelf)
+		stays  bool
+	}{
+		"nothing":      {func(*shelf) {}, false},
+		"a put":        {func(s *shelf) { put := s.putOf("k", "v1", contents[1]); put.Content.Held = alone; s.must(put) }, true},
+		"a put of two": {func(s *shelf) { s.must(s.putOf("k", "v1", contents[1])) }, false},
+		"a put that another holds": {func(s *shelf) {
+			put := s.putOf("k", "v1", contents[1])
+			put.Content.Held = []Holding{{"n3", 0}}
+			s.must(put)
+		}, false},
+		"a pin": {func(s *shelf) {
+			s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: []NodeID{"n1", "n2"}})
+			s.report("n1", rootOf(t, contents[1]), Held, "")
+		}, true},
+		"a loss": {func(s *shelf) {
+			s.must(s.putOf("k", "v1", contents[1]))
+			s.report("n2", rootOf(t, contents[1]), Assigned, "")
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shelved(t, Unlimited)
+			c, err := s.view().Cluster()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.WriteCopies = 1
+			if err := put(s.memory, clusterKey, &c); err != nil {
+				t.Fatal(err)
+			}
+			looked := s.index
+			tc.change(s)
+			s.check()
+			remove := &RemoveNode{ID: "n1", At: looked}
+			if !tc.stays {
+				s.must(remove)
+				return
+			}
+			s.refused(remove, ErrConflict)
+			s.must(&RemoveNode{ID: "n1", At: s.index}) // who has seen it may decide
+			if rows := s.rows(tableMeta); slices.ContainsFunc(rows, func(r row) bool { return r.key == string(soleKey("n1")) }) {
+				t.Error("what it alone held is on record of who is no member")
+			}
+		})
+	}
+}
+
 func TestAPutFinishesWhatPinsWaitFor(t *testing.T) {
 	s := shelved(t, 10)
 	root := rootOf(t, contents[1])

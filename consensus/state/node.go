@@ -285,6 +285,9 @@ type RemoveNode struct {
 	// without this one: two that go at once may be the only holders of something. Empty:
 	// nobody has looked.
 	Of []NodeID
+	// At is the index of the state in which it was found that nothing is held by this node
+	// alone: what came to be since is not known. 0: nobody has looked.
+	At uint64
 }
 
 // Code implements Command.
@@ -292,6 +295,9 @@ func (v *RemoveNode) Code(c *codec.Coder) {
 	codec.String(c, &v.ID, MaxIDLen)
 	if c.More() {
 		codec.Strings(c, &v.Of, MaxNodes, MaxIDLen)
+	}
+	if c.More() {
+		codec.Uint(c, &v.At)
 	}
 }
 
@@ -319,11 +325,18 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, Errorf(CodeConflict, "another member joined or was removed at the same moment: try again")
 		}
 	}
+	if v.At > 0 {
+		if sole, err := counter(tx, soleKey(v.ID)); err != nil {
+			return Result{}, err
+		} else if sole > v.At {
+			return Result{}, Errorf(CodeConflict, "at the same moment node %s became the only holder of something: try again", v.ID)
+		}
+	}
 	e.fx.Members = true
 	if err := count(tx, nodeCount, -1); err != nil {
 		return Result{}, err
 	}
-	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID)} {
+	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID), soleKey(v.ID)} {
 		if err := tx.Delete(k); err != nil {
 			return Result{}, err
 		}

@@ -585,6 +585,9 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	if err := markShort(tx, root.Key, short); err != nil {
 		return err
 	}
+	if err := noteSole(tx, root, e); err != nil {
+		return err
+	}
 	e.fx.touch(root)
 	if err := put(tx, rootKey(root.Key), root); err != nil {
 		return err

@@ -49,7 +49,7 @@ func every() []state.Command {
 		&state.UpdateNode{Node: node},
 		&state.CreateTicket{Ticket: state.Ticket{ID: "ticket", Created: 1, Expires: 2}},
 		&state.JoinNode{Node: node, Ticket: "ticket", At: -3},
-		&state.RemoveNode{ID: "node", Of: []state.NodeID{"node", "other"}},
+		&state.RemoveNode{ID: "node", Of: []state.NodeID{"node", "other"}, At: 7},
 		&state.CreateAccount{Account: account},
 		&state.CreateKey{Key: state.APIKey{
 			ID: "jti", Account: "account", Name: "key", Scope: []string{state.ScopeRead}, Created: 4, Expires: 5,
