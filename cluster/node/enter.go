@@ -175,10 +175,10 @@ func (n *Node) checkFolder() error {
 	if known == nil && unread == nil && !hasState && last == 0 {
 		return nil
 	}
-	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
+	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; "+identityAdvice); err != nil {
 		return err
 	}
-	if err := n.folder.needs(SecretFile, "with a new one no API key would open; copy it from another member, where it is the same, or from a backup"); err != nil {
+	if err := n.folder.needs(SecretFile, "with a new one no API key would open; "+secretAdvice); err != nil {
 		return err
 	}
 	switch {
