@@ -12,6 +12,7 @@ import (
 	coreconnmgr "github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/sec"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
@@ -29,6 +30,9 @@ var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 // that those do not have, or another host was reached, most likely the public one of a
 // member.
 var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
+
+// ErrOtherNode says that a node was reached, and not the one that the address names.
+var ErrOtherNode = errors.New("another node answers there than the address names")
 
 // ListenJoin accepts the streams of joiners: those who proved by their
 // identity that they know the secret that Options.Joiners accepts. The remote
@@ -55,7 +59,7 @@ func (p *Peer) ListenJoin() (net.Listener, error) {
 // DialJoin opens the join stream to a member whose cluster host is at addr (a
 // multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
 // cut after the handshake and ends in ErrJoinRefused, and an address of another
-// host than a cluster's in ErrNoJoin. The closer ends the
+// host than a cluster's in ErrNoJoin, of another node in ErrOtherNode. The closer ends the
 // short-lived host behind the connection; close both. extra is appended to that
 // host's options, for tests.
 func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOption) (net.Conn, io.Closer, error) {
@@ -87,7 +91,10 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 		return nil, nil, fmt.Errorf("peer: join: %w", err)
 	}
 	if err := h.Connect(ctx, member); err != nil {
+		var other sec.ErrPeerIDMismatch
 		switch {
+		case errors.As(err, &other):
+			err = fmt.Errorf("%w: %s", ErrOtherNode, other.Actual)
 		case errors.Is(err, swarm.ErrNoTransport):
 			err = fmt.Errorf("%w: %w", ErrNoJoin, err)
 		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):

@@ -628,6 +628,12 @@ func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
 		}
 	}
 
+	// A node that is not the one that is named is told by its id.
+	named, _, _ := strings.Cut(p.ClusterAddrs()[0], "/p2p/")
+	if _, _, err := DialJoin(t.Context(), secret, named+"/p2p/"+peers[1].ID()); !errors.Is(err, ErrOtherNode) || !strings.Contains(err.Error(), p.ID()) {
+		t.Errorf("joining at another node than the one that is named: %v", err)
+	}
+
 	// With the same key and a host of its own, nothing else opens.
 	h := newStranger(t, key)
 	to := target(t, p.ClusterAddrs())

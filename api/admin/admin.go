@@ -3,8 +3,8 @@
 // commands of the program speak. The socket asks for no key: whoever may open
 // it owns the node.
 //
-// Imports: std, prometheus, api/internal/web, cluster/members, cluster/content,
-// cluster/accounts, consensus/state.
+// Imports: std, prometheus, api/internal/web, cluster/members, cluster/accounts,
+// cluster/integrity, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package admin
 

@@ -82,6 +82,12 @@ func (f folder) needs(name, advice string) error {
 	return err
 }
 
+// What can be done about an identity and a cluster secret that are lost or damaged.
+const (
+	identityAdvice = "put it back from a backup, or remove this member and start on an empty data folder"
+	secretAdvice   = "copy it from another member, where it is the same, or from a backup"
+)
+
 // identity returns the node's private key, made on the first start.
 func (f folder) identity() ([]byte, error) {
 	key, err := os.ReadFile(f.file(IdentityFile))
@@ -95,7 +101,7 @@ func (f folder) identity() ([]byte, error) {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
 	if _, err := peer.IDOf(key); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file(IdentityFile), err)
+		return nil, fmt.Errorf("%s is damaged: %s: %w", f.file(IdentityFile), identityAdvice, err)
 	}
 	return key, nil
 }
@@ -111,7 +117,7 @@ func (f folder) secret() ([]byte, error) {
 	}
 	secret, err := config.ParseSecret(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file(SecretFile), err)
+		return nil, fmt.Errorf("%s is damaged: %s: %w", f.file(SecretFile), secretAdvice, err)
 	}
 	return secret, nil
 }

@@ -175,10 +175,10 @@ func (n *Node) checkFolder() error {
 	if known == nil && unread == nil && !hasState && last == 0 {
 		return nil
 	}
-	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; put it back from a backup, or remove this member and start on an empty data folder"); err != nil {
+	if err := n.folder.needs(IdentityFile, "with a new one it would be another node; "+identityAdvice); err != nil {
 		return err
 	}
-	if err := n.folder.needs(SecretFile, "with a new one no API key would open; copy it from another member, where it is the same, or from a backup"); err != nil {
+	if err := n.folder.needs(SecretFile, "with a new one no API key would open; "+secretAdvice); err != nil {
 		return err
 	}
 	switch {
@@ -261,8 +261,11 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 		}
 		if rounds%joinTold == 0 {
 			why := "no member was reached: is the address right, and does a member run there?"
-			if r.cut > 0 {
+			switch {
+			case r.cut > 0:
 				why = n.whyCut(targets) + "; or the member is only starting"
+			case r.other > 0:
+				why = "a node answers, and not the one that the address names: is the id behind /p2p/ right?"
 			}
 			n.logger.WarnContext(ctx, "not joined yet, trying again", "check", why, "err", failed)
 		}
@@ -283,6 +286,7 @@ type round struct {
 	cut    int // addresses where a member cut the joiner
 	known  int // where one accepted the secret, and could not admit the joiner now
 	wrong  int // addresses that are of no cluster host
+	other  int // addresses where another node answered than they name
 }
 
 // joinRound asks at every address until one admits this node. An error ends joining.
@@ -306,6 +310,8 @@ func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byt
 			r.cut++
 		case errors.Is(err, peer.ErrNoJoin):
 			r.wrong++
+		case errors.Is(err, peer.ErrOtherNode):
+			r.other++
 		}
 		r.failed = append(r.failed, fmt.Errorf("join at %s: %w", t.addr, err))
 	}

@@ -1,7 +1,7 @@
 // Package peertest has what tests of the IPFS side need: a foreign peer that is
 // no Holdfast node, a block store in memory, and DAGs of every codec.
 //
-// Imports: libp2p, boxo, peer/dag; tests only.
+// Imports: libp2p, boxo; tests only.
 // Never:   the rest of the module.
 package peertest
 

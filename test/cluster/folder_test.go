@@ -50,25 +50,26 @@ func changeHex(t *testing.T, path string) {
 }
 
 // A member that lacks a file which makes it that member, or has another secret,
-// does not start as something else: it names the file (A10).
+// does not start as something else: it names the file, and says what can be done (A10).
 func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
+	const another, backup = "another member", "from a backup"
 	nodes := three(t)
 	for at, n := range nodes {
 		if err := n.stop(); err != nil {
 			t.Fatal(err)
 		}
 		for _, tc := range []struct {
-			what, names string
-			harm        func(dir string) error
+			what, names, advice string
+			harm                func(dir string) error
 		}{
-			{"no secret", node.SecretFile, func(dir string) error { return os.Remove(filepath.Join(dir, node.SecretFile)) }},
-			{"neither secret nor members", node.SecretFile, func(dir string) error {
+			{"no secret", node.SecretFile, another, func(dir string) error { return os.Remove(filepath.Join(dir, node.SecretFile)) }},
+			{"neither secret nor members", node.SecretFile, another, func(dir string) error {
 				return errors.Join(os.Remove(filepath.Join(dir, node.SecretFile)), os.Remove(filepath.Join(dir, membersFile)))
 			}},
-			{"another secret", node.SecretFile, func(dir string) error { changeHex(t, filepath.Join(dir, node.SecretFile)); return nil }},
-			{"half a secret", node.SecretFile, func(dir string) error { return os.Truncate(filepath.Join(dir, node.SecretFile), 7) }},
-			{"no identity", identityFile, func(dir string) error { return os.Remove(filepath.Join(dir, identityFile)) }},
-			{"a damaged identity", identityFile, func(dir string) error {
+			{"another secret", node.SecretFile, another, func(dir string) error { changeHex(t, filepath.Join(dir, node.SecretFile)); return nil }},
+			{"half a secret", node.SecretFile, another, func(dir string) error { return os.Truncate(filepath.Join(dir, node.SecretFile), 7) }},
+			{"no identity", identityFile, backup, func(dir string) error { return os.Remove(filepath.Join(dir, identityFile)) }},
+			{"a damaged identity", identityFile, backup, func(dir string) error {
 				path := filepath.Join(dir, identityFile)
 				key, err := os.ReadFile(path)
 				if err == nil {
@@ -86,7 +87,7 @@ func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 			if err := tc.harm(c.Data); err != nil {
 				t.Fatal(err)
 			}
-			if why := refused(t, c); !strings.Contains(why, filepath.Join(c.Data, tc.names)) {
+			if why := refused(t, c); !strings.Contains(why, filepath.Join(c.Data, tc.names)) || !strings.Contains(why, tc.advice) {
 				t.Errorf("node %d, %s: %s", at+1, tc.what, why)
 			}
 			if tc.what == "no secret" {
