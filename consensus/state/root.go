@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 	"github.com/ipfs/go-cid"
@@ -63,7 +62,7 @@ func (p Phase) String() string {
 type Copy struct {
 	Node   NodeID
 	Phase  Phase
-	Reason string // of GaveUp, or of the last failed attempt
+	Reason string // of GaveUp, or of the last failed attempt; see ReasonOf
 }
 
 // Code implements the record's form.
@@ -82,7 +81,7 @@ type Root struct {
 	Size    uint64 // bytes of the DAG's blocks; 0 until a copy is held
 	Blocks  uint64
 	Status  Status // what the attached pins have, or are being moved to; but see Late
-	Detail  string // why it failed
+	Detail  string // why it failed; see ReasonOf
 	Copies  []Copy // by node
 	Origins []string
 	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
@@ -579,61 +578,6 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	return settle(tx, root.Key, e)
 }
 
-// maxNamedNodes is how many nodes are named for one reason.
-const maxNamedNodes = 4
-
-// failure puts the reasons of all nodes into one sentence, each reason once and with
-// the nodes that gave it. None is left out: where they are too long, all are cut.
-func failure(root *Root) string {
-	var reasons []string
-	nodes := map[string][]NodeID{}
-	for _, c := range root.Copies {
-		if c.Reason == "" {
-			continue
-		}
-		if len(nodes[c.Reason]) == 0 {
-			reasons = append(reasons, c.Reason)
-		}
-		nodes[c.Reason] = append(nodes[c.Reason], c.Node)
-	}
-	share := MaxReasonLen / max(len(reasons), 1)
-	whole := make([]string, len(reasons))
-	for i, reason := range reasons {
-		whole[i] = nodesText(nodes[reason]) + ": " + reason
-	}
-	text := strings.Join(whole, "; ")
-	if len(text) <= MaxReasonLen {
-		return text
-	}
-	for i := range whole {
-		whole[i] = cutText(whole[i], share-len("; "))
-	}
-	return strings.Join(whole, "; ")
-}
-
-// nodesText names nodes, shortly and not more than maxNamedNodes.
-func nodesText(nodes []NodeID) string {
-	text := "node "
-	if len(nodes) > 1 {
-		text = "nodes "
-	}
-	for i, n := range nodes {
-		switch {
-		case i == maxNamedNodes:
-			return text + fmt.Sprintf(" and %d more", len(nodes)-i)
-		case i > 0:
-			text += ", "
-		}
-		text += n.Short()
-	}
-	return text
-}
-
-// cutText cuts a text to so many bytes, between characters.
-func cutText(text string, most int) string {
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
-
 // settle moves pins attached to a root to its status, or to failed where their
 // account cannot afford what is pinned now, MaxSettle of them in one
 // command at the most; the rest is left for SettleRoots. The settling mark
@@ -673,7 +617,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 		}
 		// Whose turn comes while others are late is late too: they are pinned together.
 		if p.Status != root.Status && !root.Late {
-			if err := movePin(tx, p, root.Status, root.Detail); err != nil {
+			if err := movePin(tx, p, root.Status, OwnReason(root.Detail, p.Origins)); err != nil {
 				return err
 			}
 		}
