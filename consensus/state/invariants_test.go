@@ -36,7 +36,7 @@ func (m *machine) check() {
 	m.wantWeights(pins)
 
 	for _, table := range []byte{
-		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
+		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tablePartSums, tableUnhashed,
 	} {
@@ -401,6 +401,9 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		}
 		refs[k]++
 		set(m.t, want, attachedKey(p, k), nil)
+		if len(p.Origins) > 0 {
+			set(m.t, want, originKey(p, k), nil)
+		}
 		root, err := m.view().Root(k)
 		if err != nil {
 			m.t.Errorf("pin %s holds root %s: %v", p.ID, k, err)

@@ -80,7 +80,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("quarantine", quarantine.Code)
 	root := Root{
 		Key: "root", Born: 1, Refs: 2, Guards: 3, Size: 4, Blocks: 5, Status: Pinned, Detail: "d",
-		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}}, Origins: []string{"/o"},
+		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}},
 	}
 	linked := root
 	linked.Links, linked.Public = 300, 299

@@ -400,13 +400,10 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	if err := movePin(tx, p, Failed, why); err != nil {
 		return err
 	}
-	if err := tx.Delete(attachedKey(p, root.Key)); err != nil {
+	if err := p.release(tx, root.Key); err != nil {
 		return err
 	}
 	root.Refs--
-	if err := root.forgetOrigins(tx, p, nil); err != nil {
-		return err
-	}
 	return unbill(tx, p.Account, root)
 }
 

@@ -74,18 +74,17 @@ func (v *Copy) Code(c *codec.Coder) {
 
 // Root is a DAG that is kept, shared by every pin, object and part that names it.
 type Root struct {
-	Key     RootKey
-	Born    uint64 // log index that made this record: tells incarnations apart
-	Refs    uint64 // attached pins
-	Guards  uint64 // roots that replace this one and are not settled yet
-	Size    uint64 // bytes of the DAG's blocks; 0 until a copy is held
-	Blocks  uint64
-	Status  Status // what the attached pins have, or are being moved to; but see Late
-	Detail  string // why it failed; see ReasonOf
-	Copies  []Copy // by node
-	Origins []string
-	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
-	Public  uint64 // links that count as public
+	Key    RootKey
+	Born   uint64 // log index that made this record: tells incarnations apart
+	Refs   uint64 // attached pins
+	Guards uint64 // roots that replace this one and are not settled yet
+	Size   uint64 // bytes of the DAG's blocks; 0 until a copy is held
+	Blocks uint64
+	Status Status // what the attached pins have, or are being moved to; but see Late
+	Detail string // why it failed; see ReasonOf
+	Copies []Copy // by node
+	Links  uint64 // objects and parts that name it; above 0 the status is Pinned
+	Public uint64 // links that count as public
 	// Late says that pins may have come to a pinned root while fewer nodes held it than
 	// make one pinned. They are pinning until as many do.
 	Late bool
@@ -113,7 +112,6 @@ func (v *Root) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Status)
 	codec.String(c, &v.Detail, MaxReasonLen)
 	codec.List(c, &v.Copies, MaxCopies, func(c *codec.Coder, v *Copy) { v.Code(c) })
-	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
 	if version >= 2 {
 		codec.Uint(c, &v.Links)
 		codec.Uint(c, &v.Public)
@@ -257,51 +255,15 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	}
 	if root.Status != Failed { // a failed root is on its way out: nothing holds on to it
 		root.Refs++
-		if err := tx.Set(attachedKey(p, k), nil); err != nil {
+		if err := p.hold(tx, k); err != nil {
 			return nil, err
 		}
-		for _, o := range p.Origins {
-			if !slices.Contains(root.Origins, o) {
-				root.Origins = append(root.Origins, o)
-			}
-		}
-		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
 	}
 	e.fx.pinned(root)
 	if err := put(tx, rootKey(k), root); err != nil {
 		return nil, err
 	}
 	return root, bill(tx, p.Account, root)
-}
-
-// maxRenamed is how many of a root's pins are asked for their origins when those of
-// another go.
-const maxRenamed = 16
-
-// forgetOrigins takes the origins of a pin that goes, and is not attached any more, from
-// its root, but for some, if they are more than a record has for nothing: nobody is charged
-// for them any more. What the first of the other pins name stays, or comes back if it had no
-// room beside them.
-func (v *Root) forgetOrigins(tx Tx, p *Pin, keep []string) error {
-	if weighing(textsIn(p.Origins)) == 0 {
-		return nil
-	}
-	prefix := attachedTo(v.Key)
-	others, _, err := attachedPins(tx, prefix, prefix, maxRenamed)
-	if err != nil {
-		return err
-	}
-	v.Origins = slices.DeleteFunc(v.Origins, func(o string) bool {
-		return slices.Contains(p.Origins, o) && !slices.Contains(keep, o)
-	})
-	for _, other := range others {
-		for _, o := range other.Origins {
-			if len(v.Origins) < MaxOrigins && !slices.Contains(v.Origins, o) {
-				v.Origins = append(v.Origins, o)
-			}
-		}
-	}
-	return nil
 }
 
 // lacking tells whether a pinned root was lost since, or most of its copies were. Below
@@ -356,21 +318,16 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 // of the pin that replaces it, if one does, is still being fetched.
 func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	var guard RootKey
-	var keep []string // origins
 	if by != nil {
 		var err error
 		if guard, err = by.root(); err != nil {
 			return err
 		}
-		if guard == k {
-			keep = by.Origins
-		}
 	}
-	a := attachedKey(p, k)
-	if attached, err := has(tx, a); err != nil || !attached {
+	if attached, err := has(tx, attachedKey(p, k)); err != nil || !attached {
 		return err // a failed pin holds nothing
 	}
-	if err := tx.Delete(a); err != nil {
+	if err := p.release(tx, k); err != nil {
 		return err
 	}
 	root, err := get[Root](tx, rootKey(k))
@@ -381,9 +338,6 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
-	if err := root.forgetOrigins(tx, p, keep); err != nil {
-		return err
-	}
 	if err := unbill(tx, p.Account, root); err != nil {
 		return err
 	}
@@ -622,7 +576,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 			}
 		}
 		if root.Status == Failed {
-			if err := tx.Delete(attachedKey(p, k)); err != nil {
+			if err := p.release(tx, k); err != nil {
 				return err
 			}
 			root.Refs--
