@@ -200,15 +200,11 @@ func wantedOn(n NodeID) key     { return part(table(tableWanted), n) }
 func settlingKey(k RootKey) key { return part(table(tableSettling), k) }
 func shortKey(k RootKey) key    { return part(table(tableShort), k) }
 func surplusKey(k RootKey) key  { return part(table(tableSurplus), k) }
-func guardsOf(k RootKey) key    { return part(table(tableGuard), k) }
 func heldKey(n NodeID) key      { return part(metaKey("held/"), n) }
 func wantedCount(n NodeID) key  { return part(metaKey("wanted/"), n) }
 func attachedKey(p *Pin, k RootKey) key {
 	return part(part(attachedTo(k), p.Account), p.ID)
 }
-
-// tableGuard: root, old root -> -. The old root's blocks stay until root is settled.
-const tableGuard = 'G'
 
 var shortCount = metaKey("short")
 
@@ -342,109 +338,11 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 		return err
 	}
 	if guard != "" && guard != k && root.Refs == 0 {
-		if err := guardOld(tx, root, guard); err != nil {
+		if err := guardOld(tx, p.Account, root, guard); err != nil {
 			return err
 		}
 	}
 	return keepOrRemove(tx, root, e)
-}
-
-// guardOld keeps the blocks of an old root until guard, which replaces it, is
-// settled. A root that was never whole has nothing to keep but what it guards
-// itself, so chains of replacements do not grow; one that was, and is late, has both.
-func guardOld(tx Tx, old *Root, guard RootKey) error {
-	g, err := get[Root](tx, rootKey(guard))
-	if err != nil || g == nil || g.settled() {
-		return err
-	}
-	guarded, err := guardedBy(tx, guard)
-	if err != nil {
-		return err
-	}
-	if old.Status == Pinned && !slices.Contains(guarded, old.Key) && len(guarded) < MaxGuards {
-		old.Guards++
-		guarded = append(guarded, old.Key)
-		if err := tx.Set(part(guardsOf(guard), old.Key), nil); err != nil {
-			return err
-		}
-	}
-	if old.settled() {
-		return nil
-	}
-	inherited, err := guardedBy(tx, old.Key)
-	if err != nil {
-		return err
-	}
-	for _, k := range inherited {
-		again := k == guard || slices.Contains(guarded, k) // roots that keep each other stay for ever
-		if !again && len(guarded) >= MaxGuards {
-			continue // released with old
-		}
-		if again { // something else keeps it
-			root, err := unguard(tx, k, old.Key)
-			if err != nil {
-				return err
-			}
-			if err := put(tx, rootKey(k), root); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := tx.Delete(part(guardsOf(old.Key), k)); err != nil {
-			return err
-		}
-		guarded = append(guarded, k)
-		if err := tx.Set(part(guardsOf(guard), k), nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unguard takes a guard from root k. The caller writes the root.
-func unguard(tx Tx, k, guard RootKey) (*Root, error) {
-	if err := tx.Delete(part(guardsOf(guard), k)); err != nil {
-		return nil, err
-	}
-	root, err := get[Root](tx, rootKey(k))
-	if err != nil {
-		return nil, err
-	}
-	if root == nil || root.Guards == 0 {
-		return nil, fmt.Errorf("state: root %s does not know its guard %s", k, guard)
-	}
-	root.Guards--
-	return root, nil
-}
-
-// guardedBy returns the roots that k keeps until it is settled.
-func guardedBy(r Reader, k RootKey) ([]RootKey, error) {
-	prefix := guardsOf(k)
-	var olds []RootKey
-	err := r.Scan(prefix, prefix.end(), false, func(entry, _ []byte) (bool, error) {
-		old, _, err := readPart[RootKey](entry[len(prefix):])
-		olds = append(olds, old)
-		return err == nil, err
-	})
-	return olds, err
-}
-
-// releaseGuards lets go of the roots that k, now settled or gone, replaced.
-func releaseGuards(tx Tx, k RootKey, e *entry) error {
-	olds, err := guardedBy(tx, k)
-	if err != nil {
-		return err
-	}
-	for _, o := range olds {
-		old, err := unguard(tx, o, k)
-		if err != nil {
-			return err
-		}
-		if err := keepOrRemove(tx, old, e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // needed tells whether anything refers to the root.
