@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
@@ -202,12 +203,18 @@ func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	return append([]dag.Source{&originsFirst{root: job.Root, origins: session, members: members, alone: originsAlone}}, all...)
 }
 
-// Reason implements tracker.Fetcher.
+// Reason implements tracker.Fetcher. What is said of an origin is for whose pin has it.
 func (f *fetcher) Reason(err error) string {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return "the disk of a node that was to keep it is full"
 	}
-	return dag.Reason(err)
+	var failed *dag.FetchError
+	if !errors.As(err, &failed) {
+		return state.ReasonOf(dag.Reason(err), nil)
+	}
+	shared := *failed
+	shared.Notes = nil
+	return state.ReasonOf(shared.Reason(), failed.Notes)
 }
 
 // Final tells the tracker which failures another attempt cannot cure: those

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
@@ -37,6 +38,17 @@ func (g *given) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 		return cids, g.failed
 	}
 	return nil, fn(block.NewBlock([]byte("root")))
+}
+
+func TestWhatIsSaidOfAnOriginIsForWhoNamedIt(t *testing.T) {
+	err := &dag.FetchError{Kind: dag.ErrNotFound, Cid: block.NewBlock(nil).Cid(), Notes: []string{"/o: no answer"}}
+	reason := new(fetcher).Reason(err)
+	if got := state.OwnReason(reason, []string{"/o"}); got != err.Reason() {
+		t.Errorf("%q, want %q", got, err.Reason())
+	}
+	if got, want := state.OwnReason(reason, nil), "nobody offered the block "+err.Cid.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestNewContentComesFromItsOriginsFirst(t *testing.T) {

@@ -469,6 +469,38 @@ func TestInfoTellsHowFarAPinIs(t *testing.T) {
 	}
 }
 
+// Two accounts wait for one content: neither learns which origins the other has named.
+func TestAReasonTellsNobodyOfAnothersOrigins(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{Replication: 1})
+	const origin = "/ip4/203.0.113.1/tcp/4001"
+	mine, err := w.Create(t.Context(), alice, Request{CID: v0, Origins: []string{origin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := w.create(t, bob, v0)
+	node := w.root(t, v0).Nodes()[0]
+	reason := state.ReasonOf("nobody has it", []string{origin + ": no answer"})
+	for _, tc := range []struct {
+		phase  state.Phase
+		before string
+	}{
+		{state.Fetching, "fetching on 1 of 1 node; last error of node n2: "},
+		{state.GaveUp, "node n2: "},
+	} {
+		w.report(t, v0, node, tc.phase, 0, reason)
+		if got := w.get(t, alice, mine.ID).Info[InfoDetails]; got != tc.before+"nobody has it; "+origin+": no answer" {
+			t.Errorf("%s: who named the origin is told %q", tc.phase, got)
+		}
+		if got := w.get(t, bob, other.ID).Info[InfoDetails]; got != tc.before+"nobody has it" {
+			t.Errorf("%s: another account is told %q", tc.phase, got)
+		}
+		_, rows, err := w.List(t.Context(), bob, state.PinQuery{Statuses: state.Statuses(), Limit: 1})
+		if err != nil || len(rows) != 1 || rows[0].Info[InfoDetails] != tc.before+"nobody has it" {
+			t.Errorf("%s: another account lists %v, %v", tc.phase, rows, err)
+		}
+	}
+}
+
 func TestAFailedPinKeepsItsReasonWhenTheContentIsPinnedAnew(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{Replication: 1})
 	failed := w.create(t, alice, v0)

@@ -34,7 +34,7 @@ type Record struct {
 type content struct {
 	root      *state.Root // nil: nobody keeps it
 	delegates []string
-	info      map[state.Status]map[string]string
+	info      map[state.Status]map[string]string // of pins without origins
 }
 
 // describer turns pins into records at one view. What many rows of a list have
@@ -69,9 +69,13 @@ func (d *describer) record(pin state.Pin) (Record, error) {
 		}
 		return r, nil
 	}
+	if len(pin.Origins) > 0 { // a reason may have remarks about them
+		r.Info = infoOf(&pin, c.root)
+		return r, nil
+	}
 	info, made := c.info[pin.Status]
 	if !made {
-		info = infoOf(pin.Status, c.root)
+		info = infoOf(&pin, c.root)
 		c.info[pin.Status] = info
 	}
 	r.Info = info
@@ -192,12 +196,12 @@ func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 
 // infoOf tells what is known of a pin that has not failed. root may be nil for
 // a moment: a pin that was accepted and deleted by somebody before we looked.
-func infoOf(s state.Status, root *state.Root) map[string]string {
+func infoOf(pin *state.Pin, root *state.Root) map[string]string {
 	if root == nil {
 		return nil
 	}
 	info := make(map[string]string, 2)
-	if text := progress(s, root); text != "" {
+	if text := progress(pin, root); text != "" {
 		info[InfoDetails] = text
 	}
 	if root.Size > 0 || root.In(state.Held) > 0 {
@@ -211,8 +215,8 @@ func infoOf(s state.Status, root *state.Root) map[string]string {
 
 // progress says in words how far the copies of a root are; empty when there is
 // nothing left to wait for.
-func progress(s state.Status, root *state.Root) string {
-	copies, held, fetching := len(root.Copies), root.In(state.Held), root.In(state.Fetching)
+func progress(pin *state.Pin, root *state.Root) string {
+	s, copies, held, fetching := pin.Status, len(root.Copies), root.In(state.Held), root.In(state.Fetching)
 	var text string
 	switch {
 	case s == state.Pinned && held == copies:
@@ -228,15 +232,16 @@ func progress(s state.Status, root *state.Root) string {
 	default:
 		text = "waiting for " + nodes(copies)
 	}
-	return text + lastReason(root)
+	return text + lastReason(root, pin.Origins)
 }
 
-// lastReason is the reason of a copy that is not held, and whose it is. The copies
-// are in the order of their nodes; which one failed last is not on record.
-func lastReason(root *state.Root) string {
+// lastReason is the reason of a copy that is not held, and whose it is, as a pin with
+// these origins is told it. The copies are in the order of their nodes; which one failed
+// last is not on record.
+func lastReason(root *state.Root, origins []string) string {
 	for _, c := range root.Copies {
 		if c.Phase != state.Held && c.Reason != "" {
-			return "; last error of node " + c.Node.Short() + ": " + c.Reason
+			return "; last error of node " + c.Node.Short() + ": " + state.OwnReason(c.Reason, origins)
 		}
 	}
 	return ""

@@ -169,6 +169,11 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 			d.settle(ctx, view, e)
 			continue
 		}
+		job, err := d.job(view, nodes, &root)
+		if err != nil {
+			d.trouble(ctx, e, wrap("read origins", err))
+			return
+		}
 		if e.born != root.Born {
 			e.renew(root.Born)
 		}
@@ -176,7 +181,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if own.Phase != state.Fetching || own.Reason != "" || e.ticket != 0 {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
-		d.launch(ctx, work, e, d.job(nodes, &root), now, meterOf(view, &root))
+		d.launch(ctx, work, e, job, now, meterOf(view, &root))
 		waiting++
 	}
 }
@@ -228,10 +233,12 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 
 // job says where to fetch a root from: members that hold it, other members that
 // were told to, the rest of them, then its origins.
-func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
-	job := Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private()}
+func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root) (job Job, err error) {
+	job = Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private()}
 	if !job.Private {
-		job.Origins = root.Origins
+		if job.Origins, err = view.Origins(root.Key); err != nil {
+			return job, err
+		}
 	}
 	add := func(n state.NodeID) {
 		if n != d.t.opts.Self && len(job.Members) < maxSources && !slices.Contains(job.Members, n) && !d.t.opts.Down(n) {
@@ -251,7 +258,7 @@ func (d *dispatcher) job(nodes []state.Node, root *state.Root) Job {
 	for _, n := range nodes { // a file may have been imported anywhere
 		add(n.ID)
 	}
-	return job
+	return job, nil
 }
 
 // ended takes the end of a fetch in.

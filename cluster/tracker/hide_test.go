@@ -326,7 +326,7 @@ func TestPrivateContentIsFetchedFromMembers(t *testing.T) {
 			t.Fatalf("%d jobs: %+v", len(jobs), jobs)
 		}
 		for i, j := range jobs {
-			if private := i%2 == 0; j.Private != private || (len(j.Origins) == 0) != private {
+			if private, named := i%2 == 0, i == 1; j.Private != private || (len(j.Origins) > 0) != named {
 				t.Errorf("job %d: private %v, origins %v", i, j.Private, j.Origins)
 			}
 		}

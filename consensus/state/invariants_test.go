@@ -36,7 +36,7 @@ func (m *machine) check() {
 	m.wantWeights(pins)
 
 	for _, table := range []byte{
-		tablePins, tableRoot, tableAttached, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
+		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tablePartSums, tableUnhashed,
 	} {
@@ -419,6 +419,9 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		}
 		refs[k]++
 		set(m.t, want, attachedKey(p, k), nil)
+		if len(p.Origins) > 0 {
+			set(m.t, want, originKey(p, k), nil)
+		}
 		root, err := m.view().Root(k)
 		if err != nil {
 			m.t.Errorf("pin %s holds root %s: %v", p.ID, k, err)
@@ -432,21 +435,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			m.t.Errorf("pin %s holds on to a failed root", p.ID)
 		}
 	}
-	guards := map[RootKey]uint64{}
-	for i := range roots {
-		r := &roots[i]
-		guarded, err := guardedBy(m, r.Key)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		if len(guarded) > 0 && r.settled() {
-			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(guarded))
-		}
-		for _, old := range guarded {
-			guards[old]++
-			set(m.t, want, part(guardsOf(r.Key), old), nil)
-		}
-	}
+	guards := m.wantGuards(want, roots)
 	m.wantSole(want)
 	for i := range roots {
 		r := &roots[i]
@@ -494,6 +483,43 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			}
 		}
 	}
+}
+
+// wantGuards writes the guards of roots, and compares what they keep for accounts. It returns
+// how many each root has.
+func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
+	m.t.Helper()
+	guards := map[RootKey]uint64{}
+	sums := map[AccountID]uint64{}
+	for i := range roots {
+		r := &roots[i]
+		olds, err := guardedBy(m, r.Key)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(olds) > 0 && r.settled() {
+			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(olds))
+		}
+		for _, old := range olds {
+			guards[old]++
+			kept, err := guardAt(m, old, r.Key)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			sums[kept.Account] += kept.Bytes
+			if err := put(want, guardKey(old, r.Key), kept); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	for _, a := range []AccountID{alice, bob} {
+		if q, err := get[Quota](m, quotaKey(a)); err != nil {
+			m.t.Fatal(err)
+		} else if q != nil && q.Guarded != sums[a] {
+			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Guarded, a, sums[a])
+		}
+	}
+	return guards
 }
 
 // wantBeside writes what is kept of a version beside its record.

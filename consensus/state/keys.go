@@ -18,6 +18,7 @@ const (
 	tablePins        = 'P' // account, then one of the pin* parts below
 	tableRoot        = 'R' // root -> Root
 	tableAttached    = 'Q' // root, account, request -> -
+	tableOrigin      = 'F' // root, account, created descending, request of a pin with origins -> -
 	tableWanted      = 'W' // node, root -> phase of the copy
 	tableSettling    = 'S' // root -> -
 	tableShort       = 'U' // root pinned with fewer holders than allocations -> -

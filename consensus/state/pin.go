@@ -374,7 +374,7 @@ func addPin(tx Tx, p *Pin, c cid.Cid, nodes []NodeID, e *entry) error {
 	}
 	p.Status, p.Detail = root.pins(), ""
 	if p.Status == Failed {
-		p.Detail = root.Detail
+		p.Detail = OwnReason(root.Detail, p.Origins)
 	}
 	return insertPin(tx, p, c)
 }

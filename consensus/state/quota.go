@@ -29,6 +29,7 @@ type Quota struct {
 	Coming    uint64 // bytes that have arrived of what is not pinned yet
 	Postings  uint64 // in the ledger
 	Records   uint64 // bytes that its pins, versions and open uploads weigh
+	Guarded   uint64 // bytes of what its pins had that were replaced, while it stays; not in use
 }
 
 // Code implements the record's form.
@@ -40,6 +41,7 @@ func (v *Quota) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Coming)
 	codec.Uint(c, &v.Postings)
 	codec.Uint(c, &v.Records)
+	codec.Uint(c, &v.Guarded)
 }
 
 // Used is what counts against the allowance, in bytes.
@@ -400,13 +402,10 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	if err := movePin(tx, p, Failed, why); err != nil {
 		return err
 	}
-	if err := tx.Delete(attachedKey(p, root.Key)); err != nil {
+	if err := p.release(tx, root.Key); err != nil {
 		return err
 	}
 	root.Refs--
-	if err := root.forgetOrigins(tx, p, nil); err != nil {
-		return err
-	}
 	return unbill(tx, p.Account, root)
 }
 

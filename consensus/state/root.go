@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 	"github.com/ipfs/go-cid"
@@ -63,7 +62,7 @@ func (p Phase) String() string {
 type Copy struct {
 	Node   NodeID
 	Phase  Phase
-	Reason string // of GaveUp, or of the last failed attempt
+	Reason string // of GaveUp, or of the last failed attempt; see ReasonOf
 }
 
 // Code implements the record's form.
@@ -75,18 +74,17 @@ func (v *Copy) Code(c *codec.Coder) {
 
 // Root is a DAG that is kept, shared by every pin, object and part that names it.
 type Root struct {
-	Key     RootKey
-	Born    uint64 // log index that made this record: tells incarnations apart
-	Refs    uint64 // attached pins
-	Guards  uint64 // roots that replace this one and are not settled yet
-	Size    uint64 // bytes of the DAG's blocks; 0 until a copy is held
-	Blocks  uint64
-	Status  Status // what the attached pins have, or are being moved to; but see Late
-	Detail  string // why it failed
-	Copies  []Copy // by node
-	Origins []string
-	Links   uint64 // objects and parts that name it; above 0 the status is Pinned
-	Public  uint64 // links that count as public
+	Key    RootKey
+	Born   uint64 // log index that made this record: tells incarnations apart
+	Refs   uint64 // attached pins
+	Guards uint64 // roots that replace this one and are not settled yet
+	Size   uint64 // bytes of the DAG's blocks; 0 until a copy is held
+	Blocks uint64
+	Status Status // what the attached pins have, or are being moved to; but see Late
+	Detail string // why it failed; see ReasonOf
+	Copies []Copy // by node
+	Links  uint64 // objects and parts that name it; above 0 the status is Pinned
+	Public uint64 // links that count as public
 	// Late says that pins may have come to a pinned root while fewer nodes held it than
 	// make one pinned. They are pinning until as many do.
 	Late bool
@@ -119,7 +117,6 @@ func (v *Root) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Status)
 	codec.String(c, &v.Detail, MaxReasonLen)
 	codec.List(c, &v.Copies, MaxCopies, func(c *codec.Coder, v *Copy) { v.Code(c) })
-	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
 	if version >= 2 {
 		codec.Uint(c, &v.Links)
 		codec.Uint(c, &v.Public)
@@ -215,15 +212,11 @@ func wantedOn(n NodeID) key     { return part(table(tableWanted), n) }
 func settlingKey(k RootKey) key { return part(table(tableSettling), k) }
 func shortKey(k RootKey) key    { return part(table(tableShort), k) }
 func surplusKey(k RootKey) key  { return part(table(tableSurplus), k) }
-func guardsOf(k RootKey) key    { return part(table(tableGuard), k) }
 func heldKey(n NodeID) key      { return part(metaKey("held/"), n) }
 func wantedCount(n NodeID) key  { return part(metaKey("wanted/"), n) }
 func attachedKey(p *Pin, k RootKey) key {
 	return part(part(attachedTo(k), p.Account), p.ID)
 }
-
-// tableGuard: root, old root -> -. The old root's blocks stay until root is settled.
-const tableGuard = 'G'
 
 var shortCount = metaKey("short")
 
@@ -273,15 +266,9 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 			return nil, err
 		}
 		root.Refs++
-		if err := tx.Set(attachedKey(p, k), nil); err != nil {
+		if err := p.hold(tx, k); err != nil {
 			return nil, err
 		}
-		for _, o := range p.Origins {
-			if !slices.Contains(root.Origins, o) {
-				root.Origins = append(root.Origins, o)
-			}
-		}
-		root.Origins = root.Origins[max(0, len(root.Origins)-MaxOrigins):]
 	}
 	e.fx.touch(root)
 	if err := put(tx, rootKey(k), root); err != nil {
@@ -300,36 +287,6 @@ func (v *Root) repin(r Reader, e *entry) error {
 		v.Repinned = e.index
 	}
 	return err
-}
-
-// maxRenamed is how many of a root's pins are asked for their origins when those of
-// another go.
-const maxRenamed = 16
-
-// forgetOrigins takes the origins of a pin that goes, and is not attached any more, from
-// its root, but for some, if they are more than a record has for nothing: nobody is charged
-// for them any more. What the first of the other pins name stays, or comes back if it had no
-// room beside them.
-func (v *Root) forgetOrigins(tx Tx, p *Pin, keep []string) error {
-	if weighing(textsIn(p.Origins)) == 0 {
-		return nil
-	}
-	prefix := attachedTo(v.Key)
-	others, _, err := attachedPins(tx, prefix, prefix, maxRenamed)
-	if err != nil {
-		return err
-	}
-	v.Origins = slices.DeleteFunc(v.Origins, func(o string) bool {
-		return slices.Contains(p.Origins, o) && !slices.Contains(keep, o)
-	})
-	for _, other := range others {
-		for _, o := range other.Origins {
-			if len(v.Origins) < MaxOrigins && !slices.Contains(v.Origins, o) {
-				v.Origins = append(v.Origins, o)
-			}
-		}
-	}
-	return nil
 }
 
 // lacking tells whether a pinned root was lost since, or most of its copies were. Below
@@ -384,21 +341,16 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 // of the pin that replaces it, if one does, is still being fetched.
 func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	var guard RootKey
-	var keep []string // origins
 	if by != nil {
 		var err error
 		if guard, err = by.root(); err != nil {
 			return err
 		}
-		if guard == k {
-			keep = by.Origins
-		}
 	}
-	a := attachedKey(p, k)
-	if attached, err := has(tx, a); err != nil || !attached {
+	if attached, err := has(tx, attachedKey(p, k)); err != nil || !attached {
 		return err // a failed pin holds nothing
 	}
-	if err := tx.Delete(a); err != nil {
+	if err := p.release(tx, k); err != nil {
 		return err
 	}
 	root, err := get[Root](tx, rootKey(k))
@@ -409,116 +361,15 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
-	if err := root.forgetOrigins(tx, p, keep); err != nil {
-		return err
-	}
 	if err := unbill(tx, p.Account, root); err != nil {
 		return err
 	}
 	if guard != "" && guard != k && root.Refs == 0 {
-		if err := guardOld(tx, root, guard); err != nil {
+		if err := guardOld(tx, p.Account, root, guard); err != nil {
 			return err
 		}
 	}
 	return keepOrRemove(tx, root, e)
-}
-
-// guardOld keeps the blocks of an old root until guard, which replaces it, is
-// settled. A root that was never whole has nothing to keep but what it guards
-// itself, so chains of replacements do not grow; one that was, and is late, has both.
-func guardOld(tx Tx, old *Root, guard RootKey) error {
-	g, err := get[Root](tx, rootKey(guard))
-	if err != nil || g == nil || g.settled() {
-		return err
-	}
-	guarded, err := guardedBy(tx, guard)
-	if err != nil {
-		return err
-	}
-	if old.Status == Pinned && !slices.Contains(guarded, old.Key) && len(guarded) < MaxGuards {
-		old.Guards++
-		guarded = append(guarded, old.Key)
-		if err := tx.Set(part(guardsOf(guard), old.Key), nil); err != nil {
-			return err
-		}
-	}
-	if old.settled() {
-		return nil
-	}
-	inherited, err := guardedBy(tx, old.Key)
-	if err != nil {
-		return err
-	}
-	for _, k := range inherited {
-		again := k == guard || slices.Contains(guarded, k) // roots that keep each other stay for ever
-		if !again && len(guarded) >= MaxGuards {
-			continue // released with old
-		}
-		if again { // something else keeps it
-			root, err := unguard(tx, k, old.Key)
-			if err != nil {
-				return err
-			}
-			if err := put(tx, rootKey(k), root); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := tx.Delete(part(guardsOf(old.Key), k)); err != nil {
-			return err
-		}
-		guarded = append(guarded, k)
-		if err := tx.Set(part(guardsOf(guard), k), nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unguard takes a guard from root k. The caller writes the root.
-func unguard(tx Tx, k, guard RootKey) (*Root, error) {
-	if err := tx.Delete(part(guardsOf(guard), k)); err != nil {
-		return nil, err
-	}
-	root, err := get[Root](tx, rootKey(k))
-	if err != nil {
-		return nil, err
-	}
-	if root == nil || root.Guards == 0 {
-		return nil, fmt.Errorf("state: root %s does not know its guard %s", k, guard)
-	}
-	root.Guards--
-	return root, nil
-}
-
-// guardedBy returns the roots that k keeps until it is settled.
-func guardedBy(r Reader, k RootKey) ([]RootKey, error) {
-	prefix := guardsOf(k)
-	var olds []RootKey
-	err := r.Scan(prefix, prefix.end(), false, func(entry, _ []byte) (bool, error) {
-		old, _, err := readPart[RootKey](entry[len(prefix):])
-		olds = append(olds, old)
-		return err == nil, err
-	})
-	return olds, err
-}
-
-// releaseGuards lets go of the roots that k, now settled or gone, replaced.
-func releaseGuards(tx Tx, k RootKey, e *entry) error {
-	olds, err := guardedBy(tx, k)
-	if err != nil {
-		return err
-	}
-	for _, o := range olds {
-		old, err := unguard(tx, o, k)
-		if err != nil {
-			return err
-		}
-		if err := keepOrRemove(tx, old, e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // needed tells whether anything refers to the root.
@@ -609,61 +460,6 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	return settle(tx, root.Key, e)
 }
 
-// maxNamedNodes is how many nodes are named for one reason.
-const maxNamedNodes = 4
-
-// failure puts the reasons of all nodes into one sentence, each reason once and with
-// the nodes that gave it. None is left out: where they are too long, all are cut.
-func failure(root *Root) string {
-	var reasons []string
-	nodes := map[string][]NodeID{}
-	for _, c := range root.Copies {
-		if c.Reason == "" {
-			continue
-		}
-		if len(nodes[c.Reason]) == 0 {
-			reasons = append(reasons, c.Reason)
-		}
-		nodes[c.Reason] = append(nodes[c.Reason], c.Node)
-	}
-	share := MaxReasonLen / max(len(reasons), 1)
-	whole := make([]string, len(reasons))
-	for i, reason := range reasons {
-		whole[i] = nodesText(nodes[reason]) + ": " + reason
-	}
-	text := strings.Join(whole, "; ")
-	if len(text) <= MaxReasonLen {
-		return text
-	}
-	for i := range whole {
-		whole[i] = cutText(whole[i], share-len("; "))
-	}
-	return strings.Join(whole, "; ")
-}
-
-// nodesText names nodes, shortly and not more than maxNamedNodes.
-func nodesText(nodes []NodeID) string {
-	text := "node "
-	if len(nodes) > 1 {
-		text = "nodes "
-	}
-	for i, n := range nodes {
-		switch {
-		case i == maxNamedNodes:
-			return text + fmt.Sprintf(" and %d more", len(nodes)-i)
-		case i > 0:
-			text += ", "
-		}
-		text += n.Short()
-	}
-	return text
-}
-
-// cutText cuts a text to so many bytes, between characters.
-func cutText(text string, most int) string {
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
-
 // settle moves pins attached to a root to its status, or to failed where their
 // account cannot afford what is pinned now, MaxSettle of them in one
 // command at the most; the rest is left for SettleRoots. The settling mark
@@ -703,12 +499,12 @@ func settle(tx Tx, k RootKey, e *entry) error {
 		}
 		// Whose turn comes while others are late is late too: they are pinned together.
 		if p.Status != root.Status && !root.Late {
-			if err := movePin(tx, p, root.Status, root.Detail); err != nil {
+			if err := movePin(tx, p, root.Status, OwnReason(root.Detail, p.Origins)); err != nil {
 				return err
 			}
 		}
 		if root.Status == Failed {
-			if err := tx.Delete(attachedKey(p, k)); err != nil {
+			if err := p.release(tx, k); err != nil {
 				return err
 			}
 			root.Refs--

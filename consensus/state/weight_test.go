@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -245,94 +244,6 @@ func TestTheLevelOfQuotasWeighsThePins(t *testing.T) {
 	m.weighs("the pins that there were", 65)
 	m.must(&DeletePin{Account: bob, ID: "p1"})
 	m.weighs("without one", 5)
-}
-
-// A root keeps the origins of its pins, as many as one has. What weighed goes with the pin
-// that it weighed for, or its account had it for nothing from then on.
-func TestLargeOriginsGoWithTheirPin(t *testing.T) {
-	large := strings.Repeat("x", FreeMeta)
-	with := func(id RequestID, origins ...string) *CreatePin {
-		c := create(bob, id, contents[1])
-		c.Pin.Origins = origins
-		return c
-	}
-	m := rich(t, Unlimited)
-	root := rootOf(t, contents[1])
-	knows := func(what string, want ...string) {
-		t.Helper()
-		m.check()
-		if r, err := m.view().Root(root); err != nil || fmt.Sprint(r.Origins) != fmt.Sprint(want) {
-			t.Errorf("%s: %d origins, %v, want %d", what, len(r.Origins), err, len(want))
-		}
-	}
-	m.must(with("small", "o1"))
-	m.must(with("p1", "o2", large))
-	knows("two pins", "o1", "o2", large)
-	m.must(&ReplacePin{Old: "p1", Pin: with("p2", large, "o3").Pin})
-	knows("replaced by one that has a large one too", "o1", large, "o3")
-	m.must(&ReplacePin{Old: "p2", Pin: with("p3").Pin})
-	knows("and by one without origins", "o1")
-	m.must(&DeletePin{Account: bob, ID: "small"})
-	knows("small ones stay", "o1")
-	m.must(with("p4", "o1", large))
-	m.must(&DeletePin{Account: bob, ID: "p4"})
-	knows("deleted")
-	m.must(&DeletePin{Account: bob, ID: "p3"})
-
-	m.must(create(alice, "a1", contents[1]))
-	m.must(with("p5", "o5", large))
-	m.must(&SetQuota{Account: bob, Allowance: 9})
-	m.hold(root)
-	if got := m.status(bob, "p5"); got != "failed" {
-		t.Errorf("a pin above the allowance is %s", got)
-	}
-	knows("the pin failed alone")
-}
-
-// What another pin names too stays, whoever weighed for it: nobody takes from others where
-// their content is, neither by deleting a pin nor by naming more than a root has room for.
-func TestOriginsOfOtherPinsStay(t *testing.T) {
-	large := strings.Repeat("x", FreeMeta)
-	many := []string{"o1", large}
-	for i := range MaxOrigins - len(many) {
-		many = append(many, fmt.Sprint("other", i))
-	}
-	for _, tc := range []struct {
-		name    string
-		origins []string
-	}{{"named twice", []string{"o1", large}}, {"as many as there may be", many[1:]}} {
-		for _, end := range []struct {
-			name string
-			then func(m *machine)
-		}{
-			{"deleted", func(m *machine) { m.must(&DeletePin{Account: bob, ID: "b1"}) }},
-			{"replaced", func(m *machine) { m.must(replace(bob, "b1", "b2", contents[2])) }},
-			{"failed", func(m *machine) {
-				m.must(&SetQuota{Account: bob, Allowance: 1})
-				m.hold(rootOf(m.t, contents[1]))
-			}},
-		} {
-			t.Run(tc.name+", "+end.name, func(t *testing.T) {
-				m := rich(t, Unlimited)
-				a := create(alice, "a1", contents[1])
-				a.Pin.Origins = []string{"o1", "o2"}
-				m.must(a)
-				b := create(bob, "b1", contents[1])
-				b.Pin.Origins = tc.origins
-				m.must(b)
-				end.then(m)
-				m.check()
-				r, err := m.view().Root(rootOf(t, contents[1]))
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := slices.Sorted(slices.Values(r.Origins))
-				if !slices.Equal(got, []string{"o1", "o2"}) {
-					t.Errorf("%d origins are left, %.40q, want those of alice's pin", len(got), got)
-				}
-			})
-		}
-	}
 }
 
 // quotaLooks counts the reads and writes of quotas.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -98,6 +99,26 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 			s.pinned(s.replace(id, harness.Pin{CID: f.CID, Origins: source.Addrs}).RequestID)
 		})
 	}
+	t.Run("what is said of an origin is for who named it", func(t *testing.T) {
+		s, other := s.as(t), newService(t, c, "stranger@example.org")
+		pin := harness.Pin{CID: nowhere().String(), Origins: []string{silent}}
+		mine := s.post(pin).RequestID
+		pin.Origins = nil
+		others := other.post(pin).RequestID
+		for _, of := range []struct {
+			service *service
+			id      string
+			named   bool
+		}{{s, mine, true}, {other, others, false}} {
+			st, err := harness.WaitStatus(t.Context(), of.service.next(), of.id, "failed", 90*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if details := st.Info["status_details"]; strings.Contains(details, silent) != of.named {
+				t.Errorf("who named the origin is %v and is told %q", of.named, details)
+			}
+		}
+	})
 }
 
 // silentListener is the multiaddr of a TCP port that takes connections and

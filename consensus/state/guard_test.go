@@ -1,0 +1,95 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+)
+
+// another is the CID of some content.
+func another(t reporter, name string) string {
+	t.Helper()
+	hash, err := multihash.Sum([]byte(name), multihash.SHA2_256, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cid.NewCidV1(cid.Raw, hash).String()
+}
+
+// stored is how much content of an account's is kept whoever is charged for it.
+func (m *machine) stored() (bytes uint64) {
+	m.t.Helper()
+	for _, r := range m.allRoots() {
+		bytes += r.Size
+	}
+	return bytes
+}
+
+// An account with room for two contents replaces each, as soon as it is there, by what never
+// comes, and takes the next: what is replaced does not stay for all of them.
+func TestReplacementsThatNeverComeKeepLittle(t *testing.T) {
+	const allowance = 25
+	m := rich(t, allowance)
+	for i := range 20 {
+		old, next := RequestID(fmt.Sprint("old", i)), RequestID(fmt.Sprint("next", i))
+		content := another(t, string(old))
+		m.must(create(bob, old, content))
+		m.hold(rootOf(t, content))
+		m.must(replace(bob, old, next, another(t, string(next))))
+		m.check()
+		if got := m.stored(); got > 2*allowance {
+			t.Fatalf("%d bytes are kept for an allowance of %d after %d replacements", got, allowance, i+1)
+		}
+	}
+	if q := m.quota(bob); q.Guarded != 20 || q.Used() != 0 {
+		t.Errorf("%+v", q)
+	}
+	for i := range 20 {
+		next := RequestID(fmt.Sprint("next", i))
+		switch root := rootOf(t, another(t, string(next))); i % 3 {
+		case 0:
+			m.giveUp(root, "nobody has it")
+		default:
+			m.must(&DeletePin{Account: bob, ID: next})
+		}
+		m.check()
+	}
+	if q := m.quota(bob); q.Guarded != 0 || m.stored() != 0 {
+		t.Errorf("in the end %d bytes are kept, %+v", m.stored(), q)
+	}
+}
+
+// Who has an allowance for all that is replaced keeps all of it, and so does who has no
+// limit, and one content stays however small the allowance is by then.
+func TestWhatFitsIntoTheAllowanceStaysUntilItIsReplaced(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		allowance uint64
+		then      Command
+		want      uint64
+	}{
+		{"all fit", 40, &SetQuota{Account: bob, Allowance: 40}, 40},
+		{"no limit", Unlimited, &SetQuota{Account: bob, Allowance: Unlimited}, 40},
+		{"a smaller allowance by now", 40, &SetQuota{Account: bob, Allowance: 0}, 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := rich(t, tc.allowance)
+			for i := range 4 {
+				id := fmt.Sprint("old", i)
+				m.must(create(bob, RequestID(id), another(t, id)))
+				m.hold(rootOf(t, another(t, id)))
+			}
+			m.must(tc.then)
+			for i := range 4 {
+				next := fmt.Sprint("next", i)
+				m.must(replace(bob, RequestID(fmt.Sprint("old", i)), RequestID(next), another(t, next)))
+				m.check()
+			}
+			if q := m.quota(bob); q.Guarded != tc.want || m.stored() != tc.want {
+				t.Errorf("%d bytes are kept, want %d; %+v", m.stored(), tc.want, q)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Origins lie with the pins that name them. The attached ones that have some are found by
+// their root and account, of an account the newest first.
+func originsOf(k RootKey) key { return part(table(tableOrigin), k) }
+
+func originKey(p *Pin, k RootKey) key {
+	return append(part(originsOf(k), p.Account).descending(p.Created), p.ID...)
+}
+
+// hold attaches a pin to a root. The caller counts it.
+func (v *Pin) hold(tx Tx, k RootKey) error {
+	if len(v.Origins) > 0 {
+		if err := tx.Set(originKey(v, k), nil); err != nil {
+			return err
+		}
+	}
+	return tx.Set(attachedKey(v, k), nil)
+}
+
+// release ends what hold began.
+func (v *Pin) release(tx Tx, k RootKey) error {
+	if len(v.Origins) > 0 {
+		if err := tx.Delete(originKey(v, k)); err != nil {
+			return err
+		}
+	}
+	return tx.Delete(attachedKey(v, k))
+}
+
+// maxOriginPins is how many pins of an account are read for the origins of a root.
+const maxOriginPins = 16
+
+// Origins returns up to MaxOrigins origins that the pins attached to a root name, each once.
+// The accounts that name some, the first MaxOrigins of them, take turns, and each begins
+// with its newest pin: whatever others name, an account has its share.
+func (v View) Origins(k RootKey) ([]string, error) {
+	accounts, err := v.accountsIn(originsOf(k), MaxOrigins)
+	if err != nil || len(accounts) == 0 {
+		return nil, err
+	}
+	lines := make([]*originLine, len(accounts))
+	for i, a := range accounts {
+		prefix := part(originsOf(k), a)
+		lines[i] = &originLine{account: a, prefix: prefix, from: prefix}
+	}
+	all := make([]string, 0, MaxOrigins)
+	for len(lines) > 0 {
+		for _, l := range lines {
+			o, err := l.next(v.r, all)
+			if err != nil {
+				return nil, err
+			}
+			if o == "" {
+				l.over = true
+				continue
+			}
+			if all = append(all, o); len(all) == MaxOrigins {
+				return all, nil
+			}
+		}
+		lines = slices.DeleteFunc(lines, func(l *originLine) bool { return l.over })
+	}
+	return all, nil
+}
+
+// originLine are the origins of one account's pins of a root.
+type originLine struct {
+	account AccountID
+	prefix  key
+	from    key      // where the pins begin that are not read yet; nil: there are no more
+	pins    int      // that were read
+	named   []string // by them, and not taken yet
+	over    bool
+}
+
+// next returns the next origin that is not among those that are taken, "" when there is none.
+func (l *originLine) next(r Reader, taken []string) (origin string, err error) {
+	for {
+		for len(l.named) > 0 {
+			origin, l.named = l.named[0], l.named[1:]
+			if origin != "" && !slices.Contains(taken, origin) {
+				return origin, nil
+			}
+		}
+		if l.from == nil || l.pins == maxOriginPins {
+			return "", nil
+		}
+		if err := l.read(r); err != nil {
+			return "", err
+		}
+	}
+}
+
+// read reads the next pin.
+func (l *originLine) read(r Reader) error {
+	var id RequestID
+	found := false
+	err := r.Scan(l.from, l.prefix.end(), false, func(k, _ []byte) (bool, error) {
+		if len(k) < len(l.prefix)+8 {
+			return false, fmt.Errorf("state: short key %x", k)
+		}
+		id, found = RequestID(k[len(l.prefix)+8:]), true
+		l.from = append(slices.Clone(k), 0)
+		return false, nil
+	})
+	if err != nil || !found {
+		l.from = nil
+		return err
+	}
+	p, err := findPin(r, l.account, id)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		return fmt.Errorf("state: pin %s names origins and does not exist", id)
+	}
+	l.pins, l.named = l.pins+1, p.Origins
+	return nil
+}
