@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 
 	"github.com/ipfs/go-libdht/kad/key/bitstr"
@@ -52,6 +53,19 @@ func (k *keystore) put(hash mh.Multihash) bool {
 	k.shelves[at] = append(shelf, keptRoot{text, k.round})
 	k.size++
 	return true
+}
+
+// only returns those of the hashes that are there.
+func (k *keystore) only(hashes []mh.Multihash) (there []mh.Multihash) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range hashes {
+		shelf := k.shelves[shelfOf(dhtKey(string(h)))]
+		if slices.ContainsFunc(shelf, func(r keptRoot) bool { return r.hash == string(h) }) {
+			there = append(there, h)
+		}
+	}
+	return there
 }
 
 // sweep returns what was not put since it was called last.

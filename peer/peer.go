@@ -113,7 +113,7 @@ type Peer struct {
 	pool      *streamPool
 	serving   chan struct{} // one token per block request being answered
 	buffers   dag.Buffers   // of blocks on their way to members
-	provide   chan cid.Cid
+	provide   *provideQueue
 	providing providing
 	origins   origins
 	redial    chan struct{} // wakes the loop that keeps members connected
@@ -199,7 +199,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		log:     opts.Logger,
 		id:      id,
 		serving: make(chan struct{}, maxServedRequests),
-		provide: make(chan cid.Cid, maxProvideQueue),
+		provide: newProvideQueue(),
 		origins: origins{private: opts.AllowPrivateOrigins},
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),

@@ -62,6 +62,62 @@ type providing struct {
 	lastAt time.Time
 }
 
+// provideQueue is the roots that wait to be announced.
+type provideQueue struct {
+	roots chan cid.Cid
+
+	// mu guards waits. It is never held while calling out.
+	mu    sync.Mutex
+	waits map[string]struct{} // hashes of those of them that were not withdrawn since
+}
+
+func newProvideQueue() *provideQueue {
+	return &provideQueue{roots: make(chan cid.Cid, maxProvideQueue), waits: map[string]struct{}{}}
+}
+
+// add tells whether there was room.
+func (q *provideQueue) add(c cid.Cid) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := string(c.Hash())
+	if _, waits := q.waits[key]; waits {
+		return true
+	}
+	select {
+	case q.roots <- c:
+		q.waits[key] = struct{}{}
+		return true
+	default:
+		return false
+	}
+}
+
+// take tells of a root that came out whether it is still to be announced, and forgets it.
+func (q *provideQueue) take(c cid.Cid) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, waits := q.waits[string(c.Hash())]
+	delete(q.waits, string(c.Hash()))
+	return waits
+}
+
+// batch is what is still to be announced of a root that came out and of those behind it.
+func (q *provideQueue) batch(c cid.Cid) (hashes []mh.Multihash) {
+	for {
+		if q.take(c) {
+			hashes = append(hashes, c.Hash())
+		}
+		if len(hashes) == provideBatch {
+			return hashes
+		}
+		select {
+		case c = <-q.roots:
+		default:
+			return hashes
+		}
+	}
+}
+
 // Provide announces now that this node holds c. It is best effort: with routing
 // off it does nothing and returns nil.
 func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
@@ -83,12 +139,7 @@ func (p *Peer) Announce(c cid.Cid) bool {
 	if p.dht == nil {
 		return true
 	}
-	select {
-	case p.provide <- c:
-		return true
-	default:
-		return false
-	}
+	return p.provide.add(c)
 }
 
 // Withdraw ends the announcements of c. What others know of it they forget
@@ -97,6 +148,7 @@ func (p *Peer) Withdraw(c cid.Cid) {
 	if p.dht == nil {
 		return
 	}
+	p.provide.take(c)
 	p.providing.mu.Lock()
 	sweep := p.providing.sweep
 	p.providing.mu.Unlock()
@@ -149,21 +201,14 @@ func (p *Peer) announce(ctx context.Context) error {
 			return nil
 		case now := <-online:
 			if queue = nil; now {
-				queue = p.provide
+				queue = p.provide.roots
 			}
 		case <-tick.C:
 			p.holdRoots(sweep)
 		case c := <-queue:
-			hashes := []mh.Multihash{c.Hash()}
-			for more := true; more && len(hashes) < provideBatch; {
-				select {
-				case c := <-queue:
-					hashes = append(hashes, c.Hash())
-				default:
-					more = false
-				}
+			if hashes := p.provide.batch(c); len(hashes) > 0 {
+				p.startProviding(ctx, sweep, hashes)
 			}
-			p.startProviding(ctx, sweep, hashes)
 		}
 	}
 }
@@ -185,8 +230,8 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 			return
 		}
 	}
-	if err == nil {
-		err = sweep.StartProviding(true, hashes...)
+	if err == nil { // for what was not withdrawn meanwhile
+		err = sweep.StartProviding(true, p.providing.keys.only(hashes)...)
 	}
 	if err != nil {
 		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)

@@ -136,6 +136,44 @@ func (h *heldRoots) each(fn func(cid.Cid) bool) {
 	}
 }
 
+// What is withdrawn while it waits to be announced, because the DHT is out of reach or was
+// not measured yet, is not announced later.
+func TestWhatIsWithdrawnBeforeItsTurnIsNotAnnounced(t *testing.T) {
+	p := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN }) // and knows nobody
+	gone, back, stays := rawCID(t, "gone"), rawCID(t, "back"), rawCID(t, "stays")
+	for _, c := range []cid.Cid{gone, back, stays, stays} {
+		if !p.Announce(c) {
+			t.Fatal("no room")
+		}
+	}
+	p.Withdraw(gone)
+	p.Withdraw(back)
+	p.Announce(back)
+	due := p.provide.batch(<-p.provide.roots)
+	if want := []mh.Multihash{back.Hash(), stays.Hash()}; !slices.EqualFunc(due, want, slices.Equal) || len(p.provide.waits) > 0 {
+		t.Errorf("%d are announced, want 2; %d are remembered", len(due), len(p.provide.waits))
+	}
+	const more = 2 * provideBatch
+	for i := range more {
+		p.Announce(rawCID(t, fmt.Sprint(i)))
+	}
+	batches := 0
+	for left := more; left > 0; batches++ {
+		left -= len(p.provide.batch(<-p.provide.roots))
+	}
+	if batches != more/provideBatch {
+		t.Errorf("announced in %d batches", batches)
+	}
+	hashes := []mh.Multihash{gone.Hash(), stays.Hash()}
+	if _, err := p.providing.keys.Put(t.Context(), hashes...); err != nil {
+		t.Fatal(err)
+	}
+	p.Withdraw(gone)
+	if left := p.providing.keys.only(hashes); len(left) != 1 || string(left[0]) != string(stays.Hash()) {
+		t.Errorf("%d are announced once the DHT is measured, want 1", len(left))
+	}
+}
+
 func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
 	held := new(heldRoots)
