@@ -379,7 +379,11 @@ func (n *Node) Ready() error {
 	if err := n.refused(); err != nil {
 		return err
 	}
-	if _, in := n.Roles()[n.opts.ID]; !in {
+	roles := n.Roles()
+	if len(roles) == 0 && n.Applied() > 0 {
+		return state.Errorf(state.CodeUnavailable, "this node has its state and not its log: it waits for the leader of the other members")
+	}
+	if _, in := roles[n.opts.ID]; !in {
 		return state.Errorf(state.CodeUnavailable, "this node is not part of the cluster yet")
 	}
 	if _, known := n.Leader(); !known {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,6 +82,21 @@ func TestNodeThatLostAPartGoesOnOrSaysWhatIsMissing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The only member of a cluster cannot go on without its log, and says what it lacks.
+func TestTheOnlyMemberSaysThatItsLogIsGone(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.leader()
+		n.mustPin("p")
+		n.kill()
+		n.disk, n.snaps = raft.NewInmemStore(), &memSnapshots{}
+		n.log = n.disk
+		n.start()
+		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), "not its log") {
+			t.Errorf("ready: %v", err)
+		}
+	})
 }
 
 // A snapshot that cannot be read is passed over for an older one, if the log

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func newGossipFlow(dropped func(int)) *gossipFlow {
 	return &gossipFlow{dropped: dropped, members: make(map[libp2ppeer.ID]*rate.Limiter)}
 }
 
-func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, flow *gossipFlow) (*pubsub.PubSub, error) {
+func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, flow *gossipFlow, log *slog.Logger) (*pubsub.PubSub, error) {
 	return pubsub.NewGossipSub(ctx, h,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithFloodPublish(true),
@@ -125,6 +126,7 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 		pubsub.WithValidateQueueSize(gossipValidateQueue),
 		pubsub.WithPeerExchange(false),
 		pubsub.WithAppSpecificRpcInspector(flow.inspect),
+		pubsub.WithLogger(slog.New(errorsOnly{log.Handler()}).With("logger", "pubsub")),
 		pubsub.WithPeerFilter(func(id libp2ppeer.ID, _ string) bool { return member(id) }),
 	)
 }
@@ -141,9 +143,9 @@ type gossipKeeper struct {
 	without map[libp2ppeer.ID]bool // who had no stream at the last look
 }
 
-func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int)) (*gossipKeeper, error) {
+func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int), log *slog.Logger) (*gossipKeeper, error) {
 	flow := newGossipFlow(dropped)
-	ps, err := newPubSub(ctx, h, member, flow)
+	ps, err := newPubSub(ctx, h, member, flow, log)
 	if err != nil {
 		return nil, err
 	}

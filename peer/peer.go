@@ -4,8 +4,10 @@
 // admission know members only. The public host carries bitswap, identify and
 // routing for the IPFS network. A flood on one cannot touch the other.
 //
-// Imports: libp2p, boxo's bitswap, peer/*. It is the only importer of libp2p.
-// Never:   consensus, storage, config, cluster, api, files, globals.
+// Imports: libp2p, boxo's bitswap, peer/*, go-log and zap for what those log. It is the
+// only importer of libp2p.
+// Never:   consensus, storage, config, cluster, api, files, globals but those of
+// LibraryLogs.
 package peer
 
 import (
@@ -237,7 +239,7 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	// registered its handler.
 	h.Network().SetStreamHandler(p.admit)
 	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
-	if p.gossip, err = newGossipKeeper(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }); err != nil {
+	if p.gossip, err = newGossipKeeper(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }, p.log); err != nil {
 		return fmt.Errorf("pubsub: %w", err)
 	}
 	err = listen(h, p.opts.ClusterListen)

@@ -60,8 +60,9 @@ func (a *app) pinImportCommand() *cobra.Command {
 What the account has already, by CID and name, is not pinned again, so an import
 that broke off goes on when it is called again. Answers that ask to come later
 are heeded. What cannot be pinned or read, and what a service counts but does not
-give, is told on standard error, and then the exit code is 1. Importing returns before the content is here: 'holdfast pin ls
---status queued,pinning,failed' tells what is missing.`,
+give, is told on standard error, and then the exit code is 1. Importing returns
+before the content is here: 'holdfast pin ls --status queued,pinning,failed' tells
+what is missing.`,
 		Example: `  holdfast pin import --from https://pins.example.org --token-file token.txt
   ipfs-cluster-service state export -f pins.json && holdfast pin import pins.json
   ipfs pin ls --type recursive --names | holdfast pin import --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW...`,

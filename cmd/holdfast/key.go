@@ -178,7 +178,7 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke JTI",
 		Short:   "Revoke an API key: every node refuses it from now on",
-		Example: "  holdfast key revoke 01JD3V5Q2Z8Y6W4T2R0P8N6M4K",
+		Example: "  holdfast key revoke hq2vd7w3mkxgr5zcn6yt4jbfpa",
 		Args:    arguments("JTI"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.operator()

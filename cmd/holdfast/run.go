@@ -49,6 +49,7 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 			for _, s := range c.Unserved {
 				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "this setting changes nothing: what it is for is not in this release", "setting", s.Key, "from", s.Source)
 			}
+			node.LibraryLogs(newLogger(a.stderr, c.Log).Handler())
 			err = a.serveOn(cmd.Context(), c)
 			if errors.Is(err, node.ErrNoWayIn) && cmd.Flags().Changed("join") {
 				return usagef("%v", err) // only a node that is no member yet looks at it

@@ -1,0 +1,11 @@
+package node
+
+import (
+	"log/slog"
+
+	"github.com/holdfast-ipfs/holdfast/peer"
+)
+
+// LibraryLogs has what the libraries of the IPFS side log of errors written by h, for the
+// whole process: once, by its command, before a node is opened.
+func LibraryLogs(h slog.Handler) { peer.LibraryLogs(h) }

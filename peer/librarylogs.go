@@ -1,0 +1,69 @@
+package peer
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+
+	golog "github.com/ipfs/go-log/v2"
+	"github.com/libp2p/go-libp2p/gologshim"
+	"go.uber.org/zap/zapcore"
+)
+
+// LibraryLogs has the errors that libp2p, the DHT and boxo log written by h. They write
+// to standard error by themselves else, in a form of their own. What they log is for the
+// whole process, so its command calls this, once and before a Peer is opened. Gossip is
+// told its logger by Open.
+func LibraryLogs(h slog.Handler) {
+	gologshim.SetDefaultHandler(errorsOnly{h})
+	golog.SetPrimaryCore(zapErrors{h: h})
+}
+
+// errorsOnly passes on errors alone, whatever level is logged otherwise: what libraries
+// say below that is about their insides.
+type errorsOnly struct{ slog.Handler }
+
+func (e errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && e.Handler.Enabled(ctx, level)
+}
+
+func (e errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return errorsOnly{e.Handler.WithAttrs(attrs)}
+}
+
+func (e errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{e.Handler.WithGroup(name)} }
+
+// zapErrors is errorsOnly for libraries that log with zap.
+type zapErrors struct {
+	h      slog.Handler
+	fields []zapcore.Field
+}
+
+func (z zapErrors) Enabled(level zapcore.Level) bool { return level >= zapcore.ErrorLevel }
+
+func (z zapErrors) With(fields []zapcore.Field) zapcore.Core {
+	return zapErrors{h: z.h, fields: slices.Concat(z.fields, fields)}
+}
+
+func (z zapErrors) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if z.Enabled(e.Level) && z.h.Enabled(context.Background(), slog.LevelError) {
+		return ce.AddCore(e, z)
+	}
+	return ce
+}
+
+func (z zapErrors) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range slices.Concat(z.fields, fields) {
+		f.AddTo(values)
+	}
+	r := slog.NewRecord(e.Time, slog.LevelError, e.Message, 0)
+	r.AddAttrs(slog.String("logger", e.LoggerName))
+	for _, name := range slices.Sorted(maps.Keys(values.Fields)) {
+		r.AddAttrs(slog.Any(name, values.Fields[name]))
+	}
+	return z.h.Handle(context.Background(), r)
+}
+
+func (z zapErrors) Sync() error { return nil }
