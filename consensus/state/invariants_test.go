@@ -620,7 +620,11 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			m.t.Fatal(err)
 		}
 		for i, c := range rules {
-			if open[of[i].Born] == "" || len(c.Rules) == 0 {
+			closing, err := has(m, closingKey(a))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			if open[of[i].Born] == "" && !closing || len(c.Rules) == 0 {
 				m.t.Errorf("%d CORS rules of bucket %q", len(c.Rules), open[of[i].Born])
 			}
 			if err := put(want, of[i].in(tableCors), c); err != nil {
@@ -738,5 +742,47 @@ func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool
 			m.t.Fatal(err)
 		}
 		return isPublic(now)
+	}
+}
+
+// leftOver are the commands that go on with what entries had no room for, as the leader
+// proposes them.
+func (m *machine) leftOver() (all []Command) {
+	m.t.Helper()
+	roots, rootsErr := m.view().Settling(10)
+	buckets, bucketsErr := m.view().Emptying(10)
+	uploads, uploadsErr := m.view().Ended(10)
+	turning, turningErr := m.view().Turning(10)
+	closing, closingErr := m.view().Closing(10)
+	if err := errors.Join(rootsErr, bucketsErr, uploadsErr, turningErr, closingErr); err != nil {
+		m.t.Fatal(err)
+	}
+	if len(roots) > 0 {
+		all = append(all, &SettleRoots{Roots: roots})
+	}
+	if len(buckets) > 0 {
+		all = append(all, &ClearBuckets{Items: buckets})
+	}
+	if len(uploads) > 0 {
+		all = append(all, &ClearUploads{Items: uploads})
+	}
+	if len(turning) > 0 {
+		all = append(all, &TurnBuckets{Items: turning})
+	}
+	if len(closing) > 0 {
+		all = append(all, &ClearAccounts{Accounts: closing})
+	}
+	return all
+}
+
+// wantNothingOf wants no key and no record of an account, but for what its replaced pins
+// leave while others wait for what replaced them.
+func (m *machine) wantNothingOf(a AccountID) {
+	m.t.Helper()
+	name := string(part(nil, a))
+	for _, r := range m.rows() {
+		if strings.Contains(r.key, name) || r.key[0] != tableGuard && strings.Contains(r.value, string(a)) {
+			m.t.Errorf("the account is closed and cleared, and there is %q = %q", r.key, r.value)
+		}
 	}
 }
