@@ -32,6 +32,7 @@ func (m *machine) check() {
 	}
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
+	m.wantSigned(want)
 	m.wantCharges(want, pins, roots, links)
 	m.wantWeights(pins)
 
@@ -42,7 +43,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}
@@ -385,6 +386,7 @@ func wantPin(t reporter, want *memory, p *Pin) {
 func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[RootKey][]AccountID) {
 	m.t.Helper()
 	refs := map[RootKey]uint64{}
+	origins := map[RootKey][]string{}
 	for i := range pins {
 		p := &pins[i]
 		c, _ := cid.Decode(p.CID)
@@ -403,6 +405,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		set(m.t, want, attachedKey(p, k), nil)
 		if len(p.Origins) > 0 {
 			set(m.t, want, originKey(p, k), nil)
+			origins[k] = append(origins[k], p.Origins...)
 		}
 		root, err := m.view().Root(k)
 		if err != nil {
@@ -418,6 +421,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		}
 	}
 	guards := m.wantGuards(want, roots)
+	m.wantOrigins(roots, origins)
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))
@@ -464,43 +468,6 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			}
 		}
 	}
-}
-
-// wantGuards writes the guards of roots, and compares what they keep for accounts. It returns
-// how many each root has.
-func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
-	m.t.Helper()
-	guards := map[RootKey]uint64{}
-	sums := map[AccountID]uint64{}
-	for i := range roots {
-		r := &roots[i]
-		olds, err := guardedBy(m, r.Key)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		if len(olds) > 0 && r.settled() {
-			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(olds))
-		}
-		for _, old := range olds {
-			guards[old]++
-			kept, err := guardAt(m, old, r.Key)
-			if err != nil {
-				m.t.Fatal(err)
-			}
-			sums[kept.Account] += kept.Bytes
-			if err := put(want, guardKey(old, r.Key), kept); err != nil {
-				m.t.Fatal(err)
-			}
-		}
-	}
-	for _, a := range []AccountID{alice, bob} {
-		if q, err := get[Quota](m, quotaKey(a)); err != nil {
-			m.t.Fatal(err)
-		} else if q != nil && q.Guarded != sums[a] {
-			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Guarded, a, sums[a])
-		}
-	}
-	return guards
 }
 
 // wantBeside writes what is kept of a version beside its record.
