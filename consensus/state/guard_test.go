@@ -93,3 +93,40 @@ func TestWhatFitsIntoTheAllowanceStaysUntilItIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// wantGuards writes the guards of roots, and compares what they keep for accounts. It returns
+// how many each root has.
+func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
+	m.t.Helper()
+	guards := map[RootKey]uint64{}
+	sums := map[AccountID]uint64{}
+	for i := range roots {
+		r := &roots[i]
+		olds, err := guardedBy(m, r.Key)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(olds) > 0 && r.settled() {
+			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(olds))
+		}
+		for _, old := range olds {
+			guards[old]++
+			kept, err := guardAt(m, old, r.Key)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			sums[kept.Account] += kept.Bytes
+			if err := put(want, guardKey(old, r.Key), kept); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	for _, a := range []AccountID{alice, bob} {
+		if q, err := get[Quota](m, quotaKey(a)); err != nil {
+			m.t.Fatal(err)
+		} else if q != nil && q.Guarded != sums[a] {
+			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Guarded, a, sums[a])
+		}
+	}
+	return guards
+}

@@ -32,6 +32,7 @@ func (m *machine) check() {
 	}
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
+	m.wantSigned(want)
 	m.wantCharges(want, pins, roots, links)
 	m.wantWeights(pins)
 
@@ -42,7 +43,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}
@@ -403,6 +404,7 @@ func (m *machine) wantSole(want *memory) {
 func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[RootKey][]AccountID) {
 	m.t.Helper()
 	refs := map[RootKey]uint64{}
+	origins := map[RootKey][]string{}
 	for i := range pins {
 		p := &pins[i]
 		c, _ := cid.Decode(p.CID)
@@ -421,6 +423,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		set(m.t, want, attachedKey(p, k), nil)
 		if len(p.Origins) > 0 {
 			set(m.t, want, originKey(p, k), nil)
+			origins[k] = append(origins[k], p.Origins...)
 		}
 		root, err := m.view().Root(k)
 		if err != nil {
@@ -437,6 +440,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	}
 	guards := m.wantGuards(want, roots)
 	m.wantSole(want)
+	m.wantOrigins(roots, origins)
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))
@@ -483,43 +487,6 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			}
 		}
 	}
-}
-
-// wantGuards writes the guards of roots, and compares what they keep for accounts. It returns
-// how many each root has.
-func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
-	m.t.Helper()
-	guards := map[RootKey]uint64{}
-	sums := map[AccountID]uint64{}
-	for i := range roots {
-		r := &roots[i]
-		olds, err := guardedBy(m, r.Key)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		if len(olds) > 0 && r.settled() {
-			m.t.Errorf("root %s is %s and still guards %d", r.Key, r.Status, len(olds))
-		}
-		for _, old := range olds {
-			guards[old]++
-			kept, err := guardAt(m, old, r.Key)
-			if err != nil {
-				m.t.Fatal(err)
-			}
-			sums[kept.Account] += kept.Bytes
-			if err := put(want, guardKey(old, r.Key), kept); err != nil {
-				m.t.Fatal(err)
-			}
-		}
-	}
-	for _, a := range []AccountID{alice, bob} {
-		if q, err := get[Quota](m, quotaKey(a)); err != nil {
-			m.t.Fatal(err)
-		} else if q != nil && q.Guarded != sums[a] {
-			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Guarded, a, sums[a])
-		}
-	}
-	return guards
 }
 
 // wantBeside writes what is kept of a version beside its record.
@@ -639,7 +606,11 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			m.t.Fatal(err)
 		}
 		for i, c := range rules {
-			if open[of[i].Born] == "" || len(c.Rules) == 0 {
+			closing, err := has(m, closingKey(a))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			if open[of[i].Born] == "" && !closing || len(c.Rules) == 0 {
 				m.t.Errorf("%d CORS rules of bucket %q", len(c.Rules), open[of[i].Born])
 			}
 			if err := put(want, of[i].in(tableCors), c); err != nil {
@@ -757,5 +728,47 @@ func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool
 			m.t.Fatal(err)
 		}
 		return isPublic(now)
+	}
+}
+
+// leftOver are the commands that go on with what entries had no room for, as the leader
+// proposes them.
+func (m *machine) leftOver() (all []Command) {
+	m.t.Helper()
+	roots, rootsErr := m.view().Settling(10)
+	buckets, bucketsErr := m.view().Emptying(10)
+	uploads, uploadsErr := m.view().Ended(10)
+	turning, turningErr := m.view().Turning(10)
+	closing, closingErr := m.view().Closing(10)
+	if err := errors.Join(rootsErr, bucketsErr, uploadsErr, turningErr, closingErr); err != nil {
+		m.t.Fatal(err)
+	}
+	if len(roots) > 0 {
+		all = append(all, &SettleRoots{Roots: roots})
+	}
+	if len(buckets) > 0 {
+		all = append(all, &ClearBuckets{Items: buckets})
+	}
+	if len(uploads) > 0 {
+		all = append(all, &ClearUploads{Items: uploads})
+	}
+	if len(turning) > 0 {
+		all = append(all, &TurnBuckets{Items: turning})
+	}
+	if len(closing) > 0 {
+		all = append(all, &ClearAccounts{Accounts: closing})
+	}
+	return all
+}
+
+// wantNothingOf wants no key and no record of an account, but for what its replaced pins
+// leave while others wait for what replaced them.
+func (m *machine) wantNothingOf(a AccountID) {
+	m.t.Helper()
+	name := string(part(nil, a))
+	for _, r := range m.rows() {
+		if strings.Contains(r.key, name) || r.key[0] != tableGuard && strings.Contains(r.value, string(a)) {
+			m.t.Errorf("the account is closed and cleared, and there is %q = %q", r.key, r.value)
+		}
 	}
 }

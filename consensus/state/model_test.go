@@ -171,6 +171,11 @@ func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 			m.must(report("n1", c, Held))
 			m.must(report("n2", c, Held))
 		}
+		if rapid.Bool().Draw(rt, "another waits too") { // so what comes is not bob's alone
+			for i, c := range contents[3:] {
+				m.must(create(alice, RequestID(fmt.Sprintf("w%d", i)), c))
+			}
+		}
 		drawn := 0
 		history(rt, m, func() Command {
 			drawn++

@@ -149,3 +149,18 @@ func (r *rowReads) Get(k []byte) ([]byte, bool, error) {
 	r.n++
 	return r.memory.Get(k)
 }
+
+// wantOrigins compares the origins of roots with those that their pins name.
+func (m *machine) wantOrigins(roots []Root, named map[RootKey][]string) {
+	m.t.Helper()
+	for i := range roots {
+		k := roots[i].Key
+		got := slices.Sorted(slices.Values(m.origins(k)))
+		want := slices.Compact(slices.Sorted(slices.Values(named[k])))
+		want = slices.DeleteFunc(want, func(o string) bool { return o == "" })
+		other := slices.ContainsFunc(got, func(o string) bool { return !slices.Contains(want, o) })
+		if other || len(slices.Compact(got)) != min(len(want), MaxOrigins) {
+			m.t.Errorf("root %s has the origins %q, its pins name %q", k, got, want)
+		}
+	}
+}

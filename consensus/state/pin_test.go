@@ -377,25 +377,21 @@ func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			apply(anyCommand(rt, m))
 		}
-		for range 1000 {
-			roots, err := m.view().Settling(10)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			buckets, err := m.view().Emptying(10)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			uploads, err := m.view().Ended(10)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if len(roots)+len(buckets)+len(uploads) == 0 {
+		closes := rapid.Bool().Draw(rt, "it is closed in the end")
+		if closes {
+			apply(&CloseAccount{Account: bob})
+		}
+		for range 10_000 {
+			left := m.leftOver()
+			if len(left) == 0 {
+				if closes {
+					m.wantNothingOf(bob)
+				}
 				return
 			}
-			apply(&SettleRoots{Roots: roots})
-			apply(&ClearBuckets{Items: buckets})
-			apply(&ClearUploads{Items: uploads})
+			for _, cmd := range left {
+				apply(cmd)
+			}
 		}
 		rt.Fatal("it never ends")
 	})

@@ -169,9 +169,9 @@ func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	return nil
 }
 
-// reserve charges the account of a pin that waits for root k with what spare said, beside
-// what has been charged for the root: what was freed is the pin's, and nothing else can
-// have it. Once the root's size is known, that is charged instead.
+// reserve charges the account of a pin that waits for root k with what spare said: what was
+// freed is the pin's, and nothing else can have it. Once the root's size is known, that is
+// charged instead.
 func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	if bytes == 0 || p.Status == Pinned || p.Status == Failed {
 		return nil
@@ -181,22 +181,16 @@ func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 		return err
 	}
 	has, err := get[charge](tx, chargeKey(p.Account, k))
-	if err != nil {
+	if err != nil || has != nil && (has.Stored || has.Bytes >= bytes) {
 		return err
 	}
-	to := charge{Bytes: bytes}
-	if has != nil {
-		if has.Stored {
-			return nil
-		}
-		to.Bytes += has.Bytes
-	}
-	return setCharge(tx, p.Account, q, k, to)
+	return setCharge(tx, p.Account, q, k, charge{Bytes: bytes})
 }
 
-// spare is what replacing a pin by p, of root k, leaves for the content of p, if the
-// account is above its allowance: it may cost as much, though there is no room. Below it,
-// room is for whoever comes first.
+// spare is what the account may be charged for root k in all when a pin is replaced by p, of
+// that root, if the account is above its allowance: what it is charged already, and what
+// the replacement leaves for the content, though there is no room. What has come of it for
+// others is a part of that. Below the allowance it is 0: room is for whoever comes first.
 func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	q, err := get[Quota](r, quotaKey(old.Account))
 	if err != nil || q == nil || !q.exceeds(q.Used()) {
@@ -206,8 +200,19 @@ func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 		return 0, err
 	}
 	freed, err := freedBy(r, old, k)
+	if err != nil {
+		return 0, err
+	}
 	freed += old.weight()
-	return freed - min(freed, p.weight()), err
+	if freed <= p.weight() {
+		return 0, nil
+	}
+	left := freed - p.weight()
+	has, err := get[charge](r, chargeKey(old.Account, k))
+	if err == nil && has != nil {
+		left += has.Bytes
+	}
+	return left, err
 }
 
 // waitsFor tells whether the pin holds on to root k, or waits for it.

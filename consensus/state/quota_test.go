@@ -361,6 +361,29 @@ func TestAReserveOutlivesAnotherPinOfItsContent(t *testing.T) {
 
 // A pin that has failed holds nothing, so replacing it frees nothing, whatever other pins
 // of its content the account has.
+// What has come of the new content for another account is a part of what the replacement
+// freed, and not charged beside it.
+func TestWhatHasComeForOthersIsAPartOfTheReserve(t *testing.T) {
+	for _, arrived := range []uint64{1, 9, 10} {
+		m := rich(t, 10)
+		root := rootOf(t, contents[2])
+		m.must(create(bob, "old", contents[1]))
+		m.hold(rootOf(t, contents[1]))
+		m.must(create(alice, "a", contents[2]))
+		r, err := m.view().Root(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.must(&ReportArrivals{Items: []Arrival{{Root: root, Born: r.Born, Bytes: arrived}}})
+		m.must(&SetQuota{Account: bob, Allowance: 5})
+		m.must(replace(bob, "old", "new", contents[2]))
+		m.check()
+		if q := m.quota(bob); q.Used() != 10 {
+			t.Errorf("%d bytes have come: bob had 10, and uses %d", arrived, q.Used())
+		}
+	}
+}
+
 func TestAFailedPinFreesNothing(t *testing.T) {
 	m := rich(t, 10)
 	m.must(create(bob, "failed", contents[1]))
