@@ -96,7 +96,9 @@ func TestImportOfFiles(t *testing.T) {
 		name, file, summary string
 		want                []string
 	}{
+		// As ipfs-cluster 1.1.6 writes its api.Pin.
 		{"ipfs-cluster", "cluster.json", "2 imported, 0 already here, 3 skipped, 0 failed\n", []string{"bafkreig plain", "QmYwAPJz "}},
+		{"ipfs-cluster with numbers as types", "cluster-numbers.json", "2 imported, 0 already here, 3 skipped, 0 failed\n", []string{"bafkreig plain", "QmYwAPJz "}},
 		{"kubo", "ipfs.txt", "4 imported, 0 already here, 2 skipped, 0 failed\n", []string{"bafkreig plain", "QmYwAPJz ", "bafkreif a name of words", "bafkreif "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -132,6 +134,7 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 		{"hello", "no CID"},
 		{`{"cid":5}`, "line 1: no cid"},
 		{`{"cid":`, "line 1: no line of ipfs-cluster's export"},
+		{`{"cid":"` + importOne + `","type":{}}`, importOne + ": line 1: {} is no type of ipfs-cluster's pins"},
 		{importOne + " pinned", "line 1: no line of ipfs pin ls"},
 	} {
 		node := &importNode{}

@@ -63,16 +63,27 @@ func fileSource(in io.Reader, format string) importSource {
 	}
 }
 
-// clusterDataPin is the number of an ordinary pin among the pin types of
-// ipfs-cluster (api.PinType); the others are parts of sharded DAGs.
-const clusterDataPin = 2
+// clusterPin tells an ordinary pin from the parts of sharded DAGs by its type, an
+// api.PinType of ipfs-cluster: "pin" in an export of release 1.1.6, and also the number
+// 2. A line without a type is an ordinary pin.
+func clusterPin(kind json.RawMessage) (bool, error) {
+	var name string
+	if json.Unmarshal(kind, &name) == nil {
+		return name == "pin" || name == "", nil
+	}
+	var number int
+	if len(kind) > 0 && json.Unmarshal(kind, &number) != nil {
+		return false, fmt.Errorf("%s is no type of ipfs-cluster's pins", kind)
+	}
+	return number == 2 || len(kind) == 0, nil
+}
 
 // readCluster reads a line of `ipfs-cluster-service state export`, an api.Pin of
 // ipfs-cluster. The CID is a string, in exports of releases before 1.0 {"/": ...}.
 func readCluster(line string) (client.Pin, error) {
 	var row struct {
 		CID      json.RawMessage   `json:"cid"`
-		Type     *int              `json:"type"`
+		Type     json.RawMessage   `json:"type"`
 		Name     string            `json:"name"`
 		Mode     json.RawMessage   `json:"mode"`
 		MaxDepth *int              `json:"max_depth"`
@@ -96,7 +107,11 @@ func readCluster(line string) (client.Pin, error) {
 	pin := client.Pin{CID: text, Name: row.Name, Meta: row.Metadata, Origins: row.Origins}
 	direct := string(row.Mode) == `"direct"` || string(row.Mode) == "1" || row.MaxDepth != nil && *row.MaxDepth >= 0
 	expired := row.ExpireAt.Year() > 1970 && row.ExpireAt.Before(time.Now())
-	if row.Type != nil && *row.Type != clusterDataPin || direct || expired {
+	ordinary, err := clusterPin(row.Type)
+	if err != nil {
+		return pin, err
+	}
+	if !ordinary || direct || expired {
 		return pin, errSkipped
 	}
 	return pin, nil
