@@ -162,15 +162,19 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	level, unread := view.Level()
 	settled := unread == nil && t.guards.settled(level)
 	for _, s := range ask {
-		_, own, err := wanted(view, s.root, t.opts.Self)
+		root, own, err := wanted(view, s.root, t.opts.Self)
+		last := false
+		if err == nil && own == nil {
+			last, err = t.isLast(ctx, view, &root)
+		}
 		err = errors.Join(unread, err)
 		switch {
 		case err != nil:
 			s.err = err
 			keep = append(keep, s)
-		case own != nil:
+		case own != nil, last:
 			t.guards.spare(s.root)
-			t.answer(ctx, s) // it is wanted again
+			t.answer(ctx, s) // it is wanted again, or elsewhere; the next audit finds it
 		case !settled:
 			t.guards.spare(s.root)
 			s.guarded = true // by an earlier process, perhaps
@@ -180,6 +184,25 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 		}
 	}
 	return keep, nil
+}
+
+// isLast tells whether what is here, and wanted on other nodes, is whole, and no member is
+// said to hold it: those that fetch it have it from here, or from nobody. A node that was
+// removed and joins again, with its blocks, is wanted nowhere.
+func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root) (bool, error) {
+	if root.Key == "" || root.Status == state.Failed {
+		return false, nil
+	}
+	for _, c := range root.Copies {
+		if c.Phase != state.Held {
+			continue
+		}
+		if _, err := view.Node(c.Node); !errors.Is(err, state.ErrNotFound) {
+			return false, wrap("read member", err)
+		}
+	}
+	sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(root.Key))
+	return sealed, wrap("read owner", err)
 }
 
 func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) {

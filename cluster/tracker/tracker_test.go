@@ -49,6 +49,50 @@ func TestIgnoresWhatOthersKeep(t *testing.T) {
 	})
 }
 
+// A node that was removed and joins again with its blocks is wanted nowhere. What those that
+// are told to fetch it can have from it alone stays until one of them has it, or nobody wants
+// it any more; parts are of no use to them.
+func TestWhatNobodyElseHoldsStays(t *testing.T) {
+	const audit = time.Minute
+	bubble(t, Limits{Audit: audit}, func(w *world) {
+		pins := []state.RequestID{w.pin(1, other, third), w.pin(2, other, third), w.pin(3, other, third)}
+		for n := 1; n <= 2; n++ {
+			w.store.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10})
+		}
+		w.store.put(Owner(key(3)), owned{bytes: 30, blocks: 3})
+		w.start()
+		defer w.stop()
+		w.pass(10 * audit)
+		w.wantSealed(1, true)
+		w.wantSealed(2, true)
+		w.wantNothingHere(3)
+		w.wantIdle()
+		w.says(third, 1, state.Held)
+		w.unpin(pins[1])
+		w.pass(2 * audit)
+		w.wantNothingHere(1)
+		w.wantNothingHere(2)
+	})
+}
+
+// A copy on record of a node that is no member any more is nobody's.
+func TestWhatOnlyARemovedNodeHeldStays(t *testing.T) {
+	const audit = time.Minute
+	bubble(t, Limits{Audit: audit}, func(w *world) {
+		w.pin(1, other, third)
+		w.says(third, 1, state.Held)
+		w.state.Apply(w, &state.RemoveNode{ID: third})
+		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.start()
+		defer w.stop()
+		w.pass(10 * audit)
+		w.wantSealed(1, true)
+		w.says(other, 1, state.Held)
+		w.pass(2 * audit)
+		w.wantNothingHere(1)
+	})
+}
+
 // What a node finds when it starts is brought in order, whatever it was doing
 // when it was stopped.
 func TestRestartReconciles(t *testing.T) {
@@ -84,7 +128,10 @@ func TestRestartReconciles(t *testing.T) {
 					nodes = append(nodes, self)
 				}
 				w.pin(1, nodes...)
-				if tc.phase > state.Assigned {
+				switch {
+				case tc.phase == 0:
+					w.says(other, 1, state.Held)
+				case tc.phase > state.Assigned:
 					w.says(self, 1, tc.phase)
 				}
 				w.start()

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -48,6 +50,8 @@ var (
 	// ErrNoSpace says that the disk was full and the write left no trace: the
 	// log is as before, and the next write may do better.
 	ErrNoSpace = errors.New("raftlog: no space left")
+	// errGone is a write into a file that the next start will not find.
+	errGone = errors.New("the file was removed or replaced, or its folder was: what is written to it is lost with this process")
 )
 
 var (
@@ -61,6 +65,7 @@ var (
 type Log struct {
 	path string
 	bolt *raftboltdb.BoltStore
+	file fs.FileInfo // of path as it was opened
 
 	// mu guards broken and is not held during input or output.
 	mu     sync.Mutex
@@ -107,7 +112,10 @@ func Open(path string) (*Log, error) {
 		}
 	}
 	// bbolt syncs the file; its name is ours to make durable.
-	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
+	if err = durable.SyncDir(filepath.Dir(path)); err == nil {
+		l.file, err = os.Stat(path)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raftlog: open: %w", err), l.bolt.Close())
 	}
 	return l, nil
@@ -157,8 +165,20 @@ func (l *Log) read(op string, fn func() error) error {
 	return nil
 }
 
+// linked returns errGone when the next start will not find the file that is written to:
+// somebody removed it, or moved or unmounted its folder, and bbolt writes and syncs on.
+// Who cannot look has not seen it gone.
+func (l *Log) linked() error {
+	found, err := os.Stat(l.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(l.file, found) {
+		return fmt.Errorf("%s: %w", l.path, errGone)
+	}
+	return nil
+}
+
 // write runs one writing transaction, and none after a failed one; but one that
-// a full disk has refused is as if it had never been.
+// a full disk has refused is as if it had never been. One into a file that is gone
+// has failed.
 func (l *Log) write(op string, fn func() error) error {
 	l.mu.Lock()
 	broken := l.broken
@@ -167,6 +187,9 @@ func (l *Log) write(op string, fn func() error) error {
 		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrBroken, broken)
 	}
 	err := l.guard(fn)
+	if err == nil {
+		err = l.linked() // afterwards: what is promised was in the file while it was there
+	}
 	if err == nil {
 		return nil
 	}

@@ -140,6 +140,44 @@ func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 	}
 }
 
+// A file that is gone takes nothing more, and no write says that it did, though the file
+// that is open would take it: the node has to begin again.
+func TestALogWhoseFileIsGoneIsBroken(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, path string){
+		"removed":        func(t *testing.T, path string) { must(t, os.Remove(path)) },
+		"folder removed": func(t *testing.T, path string) { must(t, os.RemoveAll(filepath.Dir(path))) },
+		"folder moved":   func(t *testing.T, path string) { must(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+".old")) },
+		"replaced": func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			must(t, os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		for kind, write := range map[string]func(l *Log) error{
+			"append":   func(l *Log) error { return l.StoreLogs(entries(3, 3)) },
+			"truncate": func(l *Log) error { return l.DeleteRange(2, 2) },
+			"vote":     func(l *Log) error { return l.SetUint64([]byte("CurrentTerm"), 2) },
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "raft", "raft.db")
+				l := openLog(t, path)
+				must(t, l.StoreLogs(entries(1, 2)))
+				lose(t, path)
+				if err := write(l); !errors.Is(err, errGone) || errors.Is(err, ErrNoSpace) {
+					t.Fatalf("it ends in %v", err)
+				}
+				select {
+				case <-l.Failed():
+				default:
+					t.Error("Failed is not closed")
+				}
+				if err := l.StoreLogs(entries(4, 4)); !errors.Is(err, ErrBroken) {
+					t.Errorf("the next ends in %v", err)
+				}
+			})
+		}
+	}
+}
+
 func TestNoWriteAfterAFailedOne(t *testing.T) {
 	l := openLog(t, filepath.Join(t.TempDir(), "raft.db"))
 	must(t, l.StoreLogs(entries(1, 2)))
