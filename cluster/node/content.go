@@ -63,7 +63,8 @@ type files struct {
 	members func() []state.Node
 	down    func(state.NodeID) bool // known not to answer
 	now     func() time.Time
-	buffers *dag.Buffers // of files that are read
+	buffers *dag.Buffers                      // of files that are read
+	reading func(state.RootKey) (done func()) // keeps here what is read, until done
 }
 
 // Import implements content.Store.
@@ -94,14 +95,28 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 	ask := func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
 		return f.peer.ReadBlock(ctx, string(id), c, lend)
 	}
+	done := f.reading(state.RootOf(root))
 	file, err := f.buffers.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
 	if err != nil {
+		done()
 		if ipld.IsNotFound(err) {
 			err = content.NotHeld(root)
 		}
 		return nil, 0, err
 	}
-	return file, file.Size(), nil
+	return keptFile{file, done}, file.Size(), nil
+}
+
+// keptFile is a file whose blocks stay on this node until it is closed.
+type keptFile struct {
+	*dag.File
+	done func()
+}
+
+// Close implements io.Closer.
+func (f keptFile) Close() error {
+	defer f.done()
+	return f.File.Close()
 }
 
 // Visible implements content.Store.

@@ -400,7 +400,11 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
 		Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
-	readable := &files{buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now}
+	guards := tracker.NewGuards()
+	readable := &files{
+		buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now,
+		reading: guards.Read,
+	}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: readable,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
@@ -410,7 +414,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 			return err
 		}
 	}
-	if err := n.openTracker(); err != nil {
+	if err := n.openTracker(guards); err != nil {
 		return err
 	}
 	gateway := n.opts.Config.S3
@@ -423,7 +427,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 }
 
 // openTracker makes the parts that bring blocks to where the state wants them.
-func (n *Node) openTracker() error {
+func (n *Node) openTracker(guards *tracker.Guards) error {
 	c := n.opts.Config
 	var err error
 	n.scrubber, err = integrity.New(integrity.Options{
@@ -433,7 +437,7 @@ func (n *Node) openTracker() error {
 	if err != nil {
 		return fmt.Errorf("open scrubber: %w", err)
 	}
-	guards, buffer := tracker.NewGuards(), dag.NewBuffer(fetchBuffer)
+	buffer := dag.NewBuffer(fetchBuffer)
 	n.tracker, err = tracker.New(tracker.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Blocks: held{n.blocks, n.scrubber, n.peer, n.hidden},
 		Fetcher: &fetcher{

@@ -293,7 +293,8 @@ func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string
 }
 
 // Open reads the content of an object. The caller closes it. An object that is
-// deleted meanwhile may end in an error, never in other bytes. Errors:
+// deleted meanwhile is read to its end where this node has it; else that may be an
+// error, never other bytes. Errors:
 // state.ErrUnavailable while nobody who can be reached has the content,
 // state.ErrNotFound when the cluster wants it no more.
 func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {

@@ -489,8 +489,11 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	e.verify = false
 	switch {
 	case own == nil && here:
+		if !sealed {
+			bytes = 0
+		}
 		e.stage = dropping
-		d.t.sweeps.add(sweep{root: e.root})
+		d.t.sweeps.add(sweep{root: e.root, bytes: bytes})
 	case own == nil, sealed && own.Phase == state.Held:
 		d.forget(e)
 	case sealed:

@@ -37,6 +37,7 @@ type Guards struct {
 	// turning are the roots whose seal something else than a put may be changing, with
 	// how many.
 	turning map[state.RootKey]int
+	reading uint64 // bytes of roots that stay for their readers alone
 	// fenced says that no guard of an earlier process counts any more. Until then
 	// nothing complete is dropped in a cluster that has guards; kept says that
 	// something was not for that.
@@ -49,6 +50,8 @@ type guard struct {
 	listed   bool          // in ended; stays until it is taken from there
 	doomed   bool          // the sweeper has asked for a view to drop it by
 	dropping chan struct{} // closed when the drop has ended; nil: there is none
+	readers  int           // files of it that are open here
+	kept     uint64        // bytes that stay for the readers alone; 0: nothing does
 
 	owing  int  // holders, there or gone, that have not said Sealed or Found
 	sealed bool // by a holder
@@ -123,11 +126,16 @@ func (g *Guards) End(root state.RootKey) {
 	if e.holders--; e.holders > 0 || e.listed {
 		return
 	}
+	g.list(root, e)
+}
+
+// list has the tracker look at a root that nothing guards any more.
+func (g *Guards) list(root state.RootKey, e *guard) {
 	if len(g.ended) < maxUnguarded {
 		g.ended, e.listed = append(g.ended, root), true
 	} else {
 		g.more = true
-		delete(g.roots, root)
+		g.tidy(root, e)
 	}
 	token(g.some)
 }
@@ -208,16 +216,17 @@ func (g *Guards) spare(root state.RootKey) {
 	}
 }
 
-// tidy forgets what is neither guarded, nor to be dropped, nor to be looked at.
+// tidy forgets what is neither guarded, nor read, nor to be dropped, nor to be looked at.
 func (g *Guards) tidy(root state.RootKey, e *guard) {
-	if e.holders == 0 && !e.listed && !e.doomed {
+	if e.holders == 0 && e.readers == 0 && !e.listed && !e.doomed {
 		delete(g.roots, root)
 	}
 }
 
-// drop begins the drop of a doomed root, which dropped ends; false: it has been
-// guarded since.
-func (g *Guards) drop(root state.RootKey) bool {
+// drop begins the drop of a doomed root of so many bytes, which dropped ends; false: it
+// has been guarded since, or stays for those who read it. No bytes are parts of content,
+// which stay for nobody.
+func (g *Guards) drop(root state.RootKey, bytes uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.roots[root]
@@ -226,6 +235,10 @@ func (g *Guards) drop(root state.RootKey) bool {
 	}
 	if !e.doomed || e.holders > 0 {
 		e.doubt = true
+		return false
+	}
+	if g.keeps(e, bytes) {
+		e.doomed, e.doubt = false, true // it is looked at when they have ended
 		return false
 	}
 	e.dropping = make(chan struct{})

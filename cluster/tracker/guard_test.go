@@ -79,7 +79,7 @@ func TestAGuardSinceTheViewSavesItsRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.End(key(1))
-		if g.drop(key(1)) {
+		if g.drop(key(1), 100) {
 			t.Error("it is dropped by a view of before the guard")
 		}
 	})
@@ -263,9 +263,9 @@ func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {
 		{"being changed by another still", func(g *Guards, begin func()) { g.turn(k); g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, false, true},
 		{"changed before it began", func(g *Guards, begin func()) { g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, true, false},
 		{"a drop is refused", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); g.doom(k) }, false, true},
-		{"a drop is refused that was to come", func(g *Guards, begin func()) { g.doom(k); begin(); g.Sealed(k, true); g.drop(k) }, false, true},
+		{"a drop is refused that was to come", func(g *Guards, begin func()) { g.doom(k); begin(); g.Sealed(k, true); g.drop(k, 100) }, false, true},
 		{"a drop was not to be", func(g *Guards, begin func()) { g.doom(k); g.spare(k); begin(); g.Sealed(k, true) }, true, false},
-		{"a drop before", func(g *Guards, begin func()) { g.doom(k); g.drop(k); g.dropped(k); begin(); g.Sealed(k, true) }, true, false},
+		{"a drop before", func(g *Guards, begin func()) { g.doom(k); g.drop(k, 100); g.dropped(k); begin(); g.Sealed(k, true) }, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewGuards()
@@ -319,7 +319,7 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 	want(ended(), true, 0, 0)
 
 	g := ended() // dropped: nothing is sealed that anybody could know
-	if !g.doom(k) || !g.drop(k) {
+	if !g.doom(k) || !g.drop(k, 100) {
 		t.Fatal("it is guarded")
 	}
 	g.dropped(k)
@@ -332,7 +332,7 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 
 	g = ended() // looked at while it is being dropped
 	g.doom(k)
-	g.drop(k)
+	g.drop(k, 100)
 	if got, _ := g.take(); len(got) != 1 || len(g.roots) != 1 {
 		t.Errorf("%d looks, %d roots", len(got), len(g.roots))
 	}
@@ -342,7 +342,7 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 	g = ended() // seen, and looked at while it is to be dropped
 	g.agrees(k, true)
 	g.doom(k)
-	if got, _ := g.take(); len(got) != 0 || !g.drop(k) {
+	if got, _ := g.take(); len(got) != 0 || !g.drop(k, 100) {
 		t.Errorf("%d looks; a drop is refused for a guard that is gone", len(got))
 	}
 	g.dropped(k)

@@ -101,7 +101,7 @@ func (t *Tracker) hide(ctx context.Context) error {
 
 // hideAll does so for a page of roots. What the state says is read when nobody else
 // is at it, so what was read last is what is done last. Roots that are not wanted
-// here stay as they are until they are dropped.
+// here stay as they are until they are dropped; those that are being read are hidden.
 func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 	select {
 	case <-t.hides.turn:
@@ -135,13 +135,13 @@ func (t *Tracker) hideOne(ctx context.Context, k keptRoot) error {
 	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Owner(k.root), k.private))
 }
 
-// keptRoot is a root that is wanted here.
+// keptRoot is a root that is wanted here, or stays for those who read it.
 type keptRoot struct {
 	root    state.RootKey
 	private bool
 }
 
-// private returns of a page the roots that are wanted here.
+// private returns of a page the roots that stay here.
 func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 	view, release := t.opts.State.LocalView()
 	defer release()
@@ -151,8 +151,11 @@ func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 		if err != nil {
 			return nil, err
 		}
-		if own != nil {
+		switch {
+		case own != nil:
 			kept = append(kept, keptRoot{k, root.Private()})
+		case t.guards.read(k):
+			kept = append(kept, keptRoot{k, true})
 		}
 	}
 	return kept, nil

@@ -22,10 +22,11 @@ const (
 // read after the wish arose, does not want it here.
 type sweep struct {
 	root    state.RootKey
-	partial bool // not complete as the wish arose; a put may have completed it since
+	partial bool   // not complete as the wish arose; a put may have completed it since
+	bytes   uint64 // of what is complete
 
 	dropped bool  // of the answer
-	guarded bool  // of the answer: not dropped, for there is or was a guard
+	guarded bool  // of the answer: not dropped, for there is or was a guard, or it is being read
 	whole   bool  // of the answer: not dropped, for it is no part any more, or that is not known
 	err     error // of the answer
 }
@@ -89,7 +90,9 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			}
 			work.Go(func() {
 				defer func() { <-slots }()
-				if s.guarded = !t.guards.drop(s.root); !s.guarded {
+				if s.guarded = !t.guards.drop(s.root, s.bytes); s.guarded {
+					t.hides.add(s.root) // strangers see nothing of what stays for who reads it
+				} else {
 					t.drop(ctx, &s)
 					t.guards.dropped(s.root)
 				}

@@ -1,0 +1,67 @@
+package tracker
+
+import (
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxRead is how many bytes stay on a node for nobody but those who are reading them:
+// what is over is dropped, and who reads it is cut. Without a bound, who deletes what
+// they read slowly would have disk that nobody is charged for.
+const maxRead = 8 << 30
+
+// Read says that a file of a root is being read here, until done is called. What the
+// cluster does not want any more stays so long, hidden, as far as maxRead goes.
+func (g *Guards) Read(root state.RootKey) (done func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	if e == nil {
+		e = &guard{}
+		g.roots[root] = e
+	}
+	e.readers++
+	return sync.OnceFunc(func() { g.unread(root, e) })
+}
+
+func (g *Guards) unread(root state.RootKey, e *guard) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e.readers--; e.readers > 0 {
+		return
+	}
+	if e.kept == 0 {
+		g.tidy(root, e)
+		return
+	}
+	g.reading -= e.kept
+	e.kept = 0
+	if e.holders == 0 && !e.listed {
+		g.list(root, e)
+	}
+}
+
+// keeps tells whether a root of so many bytes stays for those who read it.
+func (g *Guards) keeps(e *guard, bytes uint64) bool {
+	if e.readers == 0 || bytes == 0 {
+		return false
+	}
+	if e.kept > 0 {
+		return true
+	}
+	if bytes > maxRead || g.reading > maxRead-bytes {
+		return false
+	}
+	e.kept = bytes
+	g.reading += bytes
+	return true
+}
+
+// read tells whether a root is here for nobody but those who read it, if nobody wants it.
+func (g *Guards) read(root state.RootKey) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	return e != nil && e.kept > 0
+}
