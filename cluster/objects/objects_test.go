@@ -407,6 +407,15 @@ func TestCopies(t *testing.T) {
 	if len(w.kept) != stored+1 {
 		t.Error("a copy stored bytes")
 	}
+	w.state.Before(func(cmd state.Command) {
+		if _, ok := cmd.(*state.CopyObject); ok {
+			w.put("from", "k", fmt.Sprint(w.objects.opts.NewID()))
+		}
+	})
+	if got, err := w.objects.Copy(t.Context(), w.account, "into", CopyRequest{Key: "e", SourceBucket: "from", Source: "k"}); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("of a source that never stays: %+v, %v", got, err)
+	}
+	w.state.Before(nil)
 	got, err = w.objects.Copy(t.Context(), w.account, "into", CopyRequest{
 		Key: "d", SourceBucket: "from", Source: "k", Replace: &Attributes{Meta: map[string]string{"m": "1"}, Tags: []state.Tag{{Key: "b", Value: "2"}}},
 	})
@@ -657,7 +666,7 @@ func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
 		w.put("bkt", "k", fmt.Sprint(w.objects.opts.NewID()))
 		return 0, size, nil
 	}
-	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrConflict) {
+	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrUnavailable) {
 		t.Errorf("of a source that never stays: %+v, %v", p, err)
 	}
 }

@@ -158,7 +158,7 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 			}
 			continue
 		case errors.Is(err, state.ErrConflict):
-			err = fmt.Errorf("%w: %s", state.ErrUnavailable, err.Error())
+			err = unsettled(err)
 			stored.Done(false)
 		case errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable:
 			stored.Done(false)
@@ -167,6 +167,12 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 		}
 		return err
 	}
+}
+
+// unsettled is the answer when the state has moved on each time, whatever moved it: the
+// client asked for nothing that is not so, and may try again.
+func unsettled(conflict error) error {
+	return fmt.Errorf("%w: %s", state.ErrUnavailable, conflict.Error())
 }
 
 // Copy makes an object of another one of the same account, without moving bytes.
@@ -181,13 +187,14 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 		}
 		cmd.Object.ID = id
 		result, err := o.propose(ctx, cmd)
-		if errors.Is(err, state.ErrConflict) && attempt < maxAttempts {
-			continue // the source has changed
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			return made(&result, cmd.Object), nil
+		case !errors.Is(err, state.ErrConflict):
 			return state.Object{}, fmt.Errorf("copy object: %w", err)
+		case attempt == maxAttempts: // the source has changed each time
+			return state.Object{}, unsettled(err)
 		}
-		return made(&result, cmd.Object), nil
 	}
 }
 

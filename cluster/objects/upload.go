@@ -179,9 +179,12 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 	id := state.VersionID(o.opts.NewID())
 	for attempt := 1; ; attempt++ {
 		part, err := o.copyPart(ctx, a, bucket, &r, id)
-		if !errors.Is(err, state.ErrConflict) || attempt == maxAttempts {
+		switch {
+		case !errors.Is(err, state.ErrConflict):
 			return part, err
-		} // else the source has changed
+		case attempt == maxAttempts: // the source has changed each time
+			return part, unsettled(err)
+		}
 	}
 }
 
