@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -238,25 +239,29 @@ func (c *Cluster) Live() []*Node {
 }
 
 // Settle waits until every running node is ready, sees every running node as
-// an alive member with the same leader, and knows its addresses.
+// an alive member with the same leader, and knows the addresses that it has now.
 func (c *Cluster) Settle() {
 	c.tb.Helper()
 	c.ready(c.Live()...)
 	Eventually(c.tb, settleWithin, "the nodes know each other", func() (bool, error) {
-		leader := ""
+		leader, addrs := "", map[string][]string{}
+		var all []Status
 		for _, n := range c.Live() {
 			s, err := n.StatusNow()
 			if err != nil {
 				return false, err
 			}
+			all, addrs[s.Node.ID] = append(all, s), s.Node.Addrs
+		}
+		for _, s := range all {
 			alive := 0
 			for _, p := range s.Peers {
-				if p.State == "alive" && len(p.Addrs) > 0 {
+				if is, runs := addrs[p.ID]; runs && p.State == "alive" && len(p.Addrs) > 0 && slices.Equal(p.Addrs, is) {
 					alive++
 				}
 			}
-			if alive != len(c.Live()) || s.Leader == "" || (leader != "" && leader != s.Leader) {
-				return false, fmt.Errorf("%s sees %d alive members and the leader %q", n.Name, alive, s.Leader)
+			if alive != len(all) || s.Leader == "" || (leader != "" && leader != s.Leader) {
+				return false, fmt.Errorf("%s sees %d alive members where they are, and the leader %q", s.Node.Name, alive, s.Leader)
 			}
 			leader = s.Leader
 		}
