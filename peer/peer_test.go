@@ -457,15 +457,7 @@ func TestAMemberIsFoundByAHint(t *testing.T) {
 	if err := a.Hint(moved); err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := IDOf(stranger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Hint("/ip4/127.0.0.1/tcp/1/p2p/" + id); err != nil { // no member: nobody dials it
+	if err := a.Hint("/ip4/127.0.0.1/tcp/1/p2p/" + newID(t)); err != nil { // no member: nobody dials it
 		t.Fatal(err)
 	}
 	if err := a.dialMember(t.Context(), b.id); err == nil || a.Connected(b.ID()) {
@@ -492,10 +484,9 @@ func TestAMemberIsFoundByAHint(t *testing.T) {
 	}
 }
 
-// What is told at the same time of where a member is, is all known where it is dialled.
-func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
-	r := newRoster()
-	p := newTestPeer(t, r)
+// newID is that of a peer that does not run.
+func newID(t *testing.T) string {
+	t.Helper()
 	key, err := NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -504,6 +495,14 @@ func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return id
+}
+
+// What is told at the same time of where a member is, is all known where it is dialled.
+func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
+	r := newRoster()
+	p := newTestPeer(t, r)
+	id := newID(t)
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
 		t.Fatal(err)

@@ -171,14 +171,7 @@ func TestAnOriginThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hang.Close()
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := IDOf(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := newID(t)
 	silent := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d/p2p/%s", hang.Addr().(*net.TCPAddr).Port, id)
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())

@@ -73,14 +73,7 @@ func TestWhatALateNodeWasNotGivenIsGivenBack(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		t.Run(fmt.Sprint(committed), func(t *testing.T) {
 			bubble(t, 3, func(w *world) {
-				works := make(chan struct{}) // its disk, again
-				w.node("b").store.before(func(ctx context.Context, op, owner string) error {
-					select {
-					case <-works:
-					case <-ctx.Done():
-					}
-					return nil
-				})
+				works := w.hang("b")
 				// It has a batch, another waits there, one is on its way, and the last waits here.
 				const size = 4*DefaultBatch - ChunkSize
 				for seed := range 8 { // what the end finds first is left to chance

@@ -484,17 +484,23 @@ func TestASlowNodeSlowsTheBody(t *testing.T) {
 	})
 }
 
+// hang has the disk of a node hang until works is closed.
+func (w *world) hang(node state.NodeID) (works chan struct{}) {
+	works = make(chan struct{})
+	w.node(node).store.before(func(ctx context.Context, op, owner string) error {
+		select {
+		case <-works:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return works
+}
+
 func TestANodeThatHangsIsLeft(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 3, func(w *world) {
-			works := make(chan struct{}) // its disk, again
-			w.node("b").store.before(func(ctx context.Context, op, owner string) error {
-				select {
-				case <-works:
-				case <-ctx.Done():
-				}
-				return nil
-			})
+			works := w.hang("b")
 			// It says that it works on it, so it may take long; ctx is the bound.
 			ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
 			defer cancel()

@@ -268,7 +268,7 @@ func (n *Node) noteMembers(now *seed) error {
 		return nil
 	}
 	err := n.folder.writeSeed(now)
-	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) // of a flush too, unlike durable.IsFull: the file from before stays
 	if full && !n.unnoted {
 		n.logger.Warn("members not written down, the disk is full", "file", n.folder.file(membersFile), "err", err)
 	}

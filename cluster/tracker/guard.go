@@ -70,16 +70,22 @@ func NewGuards() *Guards {
 	}
 }
 
+// of returns what is known of a root, from now on something. The caller has mu.
+func (g *Guards) of(root state.RootKey) *guard {
+	e := g.roots[root]
+	if e == nil {
+		e = &guard{}
+		g.roots[root] = e
+	}
+	return e
+}
+
 // Begin guards a root until End, once for each Begin. It waits for the end of a
 // drop of the root that is under way; the error is ctx's.
 func (g *Guards) Begin(ctx context.Context, root state.RootKey) error {
 	for {
 		g.mu.Lock()
-		e := g.roots[root]
-		if e == nil {
-			e = &guard{}
-			g.roots[root] = e
-		}
+		e := g.of(root)
 		wait := e.dropping
 		if wait == nil {
 			e.doomed = false
@@ -193,11 +199,7 @@ func (g *Guards) Fenced() {
 func (g *Guards) doom(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e := g.roots[root]
-	if e == nil {
-		e = &guard{}
-		g.roots[root] = e
-	}
+	e := g.of(root)
 	if e.holders > 0 {
 		e.doubt = true
 		return false

@@ -16,11 +16,7 @@ const maxRead = 8 << 30
 func (g *Guards) Read(root state.RootKey) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e := g.roots[root]
-	if e == nil {
-		e = &guard{}
-		g.roots[root] = e
-	}
+	e := g.of(root)
 	e.readers++
 	return sync.OnceFunc(func() { g.unread(root, e) })
 }

@@ -3,7 +3,6 @@ package blocks
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"syscall"
 	"unsafe"
@@ -46,9 +45,7 @@ func (a *active) close() error {
 	return err
 }
 
-// linked tells whether the next start will find the segment: what goes into a file that
-// somebody removed, or whose folder was moved or unmounted, is synced and lost. Who cannot
-// look has not seen it gone.
+// linked tells whether the next start will find the segment.
 func (a *active) linked() bool {
 	if a.file == nil {
 		file, err := a.f.Stat()
@@ -57,8 +54,7 @@ func (a *active) linked() bool {
 		}
 		a.file = file
 	}
-	found, err := os.Stat(a.f.Name())
-	return !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(a.file, found))
+	return durable.Linked(a.f.Name(), a.file)
 }
 
 // trimCache lets go of the cached pages of what was written a while ago.

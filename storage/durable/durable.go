@@ -94,6 +94,14 @@ const DirectAlign = 4096
 // answers a write with EINVAL.
 func OpenDirect(path string) (*os.File, error) { return openDirect(path) }
 
+// Linked tells whether path still leads to the file that was opened there, as os.File.Stat
+// told of it: what goes into a file that somebody removed or replaced, or whose folder was
+// moved or unmounted, is synced and lost. Who cannot look has not seen it gone.
+func Linked(path string, opened fs.FileInfo) bool {
+	found, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(opened, found))
+}
+
 // Rename moves oldPath to newPath (same file system) and fsyncs the folders of
 // both, so that after it no crash brings the old name back.
 func Rename(oldPath, newPath string) error {

@@ -165,17 +165,6 @@ func (l *Log) read(op string, fn func() error) error {
 	return nil
 }
 
-// linked returns errGone when the next start will not find the file that is written to:
-// somebody removed it, or moved or unmounted its folder, and bbolt writes and syncs on.
-// Who cannot look has not seen it gone.
-func (l *Log) linked() error {
-	found, err := os.Stat(l.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(l.file, found) {
-		return fmt.Errorf("%s: %w", l.path, errGone)
-	}
-	return nil
-}
-
 // write runs one writing transaction, and none after a failed one; but one that
 // a full disk has refused is as if it had never been. One into a file that is gone
 // has failed.
@@ -187,8 +176,8 @@ func (l *Log) write(op string, fn func() error) error {
 		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrBroken, broken)
 	}
 	err := l.guard(fn)
-	if err == nil {
-		err = l.linked() // afterwards: what is promised was in the file while it was there
+	if err == nil && !durable.Linked(l.path, l.file) { // afterwards: what is promised was in the file while it was there
+		err = fmt.Errorf("%s: %w", l.path, errGone) // bbolt writes and syncs on
 	}
 	if err == nil {
 		return nil
