@@ -49,6 +49,7 @@ type Options struct {
 	Version    string        // of this release
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
+	Processors int                   // of the machine, for this process; 0: as many as Go code runs on
 
 	// HostOptions go to every libp2p host and ClusterOptions to those that
 	// members speak with, for tests: a simulated network.
@@ -395,7 +396,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if n.opts.PinState != nil {
 		pinState = n.opts.PinState(pinState)
 	}
-	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger})
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,

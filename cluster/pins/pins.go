@@ -54,6 +54,9 @@ type Options struct {
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none
+	// Processors of this machine, half of which long lists may have; 0: as many as Go code
+	// runs on.
+	Processors int
 }
 
 // Pins answers for the pins of all accounts.
@@ -76,7 +79,7 @@ type Pins struct {
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, agreed: o.Agreed, newID: o.NewID, log: o.Logger,
-		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans()),
+		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans(o.Processors)),
 	}
 	if p.now == nil {
 		p.now = time.Now

@@ -36,8 +36,14 @@ func newScans(most int) *scans {
 	return &scans{all: semaphore.NewWeighted(int64(most)), accounts: map[state.AccountID]*accountScans{}}
 }
 
-// maxScans is how many long lists run on this machine at a time.
-func maxScans() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
+// maxScans is how many long lists run at a time with so many processors; 0: as many as Go
+// code runs on.
+func maxScans(processors int) int {
+	if processors == 0 {
+		processors = runtime.GOMAXPROCS(0)
+	}
+	return max(processors/2, 1)
+}
 
 // enter waits for a turn; leave ends it.
 //

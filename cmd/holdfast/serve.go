@@ -49,9 +49,11 @@ const (
 // nobody has to be there to start it. So does one that finds that it was removed,
 // once, should it have a ticket to join again with.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
+	processors, restore := moreProcessors(a.environ)
+	defer restore()
 	removed := false
 	for wait := firstRebuild; ; wait = min(2*wait, lastRebuild) {
-		err := a.serve(ctx, c)
+		err := a.serve(ctx, c, processors)
 		logger := newLogger(a.stderr, c.Log)
 		switch {
 		case ctx.Err() != nil:
@@ -92,7 +94,7 @@ func (a *app) surfacesOf(c config.Config, h *health, metrics *prometheus.Registr
 // node opens, which joins a cluster, the API answers about health. At the end
 // requests are drained while the node still answers them; only after that the
 // node ends, which hands its leadership over.
-func (a *app) serve(ctx context.Context, c config.Config) (err error) {
+func (a *app) serve(ctx context.Context, c config.Config, processors int) (err error) {
 	logger := newLogger(a.stderr, c.Log)
 	logger.DebugContext(ctx, "settings", "config", c)
 	metrics := prometheus.NewRegistry()
@@ -114,7 +116,7 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 		defer endNode()
 		return server.Run(serving)
 	})
-	n, err := a.openNode(running, c, metrics, logger)
+	n, err := a.openNode(running, c, processors, metrics, logger)
 	if err == nil {
 		defer func() { err = errors.Join(err, n.Close()) }()
 		surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
@@ -153,9 +155,9 @@ func (a *app) serve(ctx context.Context, c config.Config) (err error) {
 	return nil
 }
 
-func (a *app) openNode(ctx context.Context, c config.Config, metrics *prometheus.Registry, logger *slog.Logger) (*node.Node, error) {
+func (a *app) openNode(ctx context.Context, c config.Config, processors int, metrics *prometheus.Registry, logger *slog.Logger) (*node.Node, error) {
 	return node.Open(ctx, node.Options{
-		Config: c, Version: a.version, Logger: logger, Registerer: metrics,
+		Config: c, Version: a.version, Logger: logger, Registerer: metrics, Processors: processors,
 		Fatal: func(err error) {
 			logger.Error("this node ends at once", "err", err)
 			os.Exit(1)

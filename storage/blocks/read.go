@@ -38,7 +38,8 @@ func (s *Store) readError(err error) error {
 	return s.distrustIndex(err)
 }
 
-// Get returns a block, its hash verified. It answers
+// Get returns a block, its hash verified, or its bytes recognized as those that were
+// verified since Open. It answers
 // ipld.ErrNotFound if the block is not here. Bytes found bad are never
 // returned: the first who meets them gets ErrCorrupt, and from then on the
 // block is not here, until a Put brings it again.
@@ -134,13 +135,17 @@ func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool, lend f
 	if !ok || kind != kindBlock || length != int64(len(payload)) {
 		return nil, fmt.Errorf("%w: head of the record", ErrCorrupt)
 	}
-	// All of the payload is in the block's hash or compared with it, so who verifies
-	// that needs no checksum.
+	// All of the payload is in the block's hash or compared with it, or recognized, so who
+	// verifies that needs no checksum.
 	if !hashed && recordSum(h.seed, off, payload) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
 	names, data := payload[1:1+len(hash)], payload[1+len(hash):]
-	if int(payload[0]) != len(hash) || !bytes.Equal(names, hash) || hashed && !hasHash(data, hash) {
+	good := int(payload[0]) == len(hash) && bytes.Equal(names, hash)
+	if good && hashed {
+		good = s.known.check(payload, hash, func() bool { return hasHash(data, hash) })
+	}
+	if !good {
 		return nil, fmt.Errorf("%w: hash", ErrCorrupt)
 	}
 	return data, nil

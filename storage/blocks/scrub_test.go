@@ -298,20 +298,29 @@ func TestScrubRacesWithEverything(t *testing.T) {
 	}
 }
 
-// 10,000 flips, wherever they hit: not one wrong byte is answered.
+// Wherever flips hit, not one wrong byte is answered: of blocks that were not read
+// before, and of those that are recognized.
 func TestNoFlipIsEverServed(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	blks := makeBlocks(t, 1, 8, 300)
-	mustPut(t, s, "a", blks...)
-	path := segmentPaths(t, dir)[0]
+	for _, at := range []struct{ blocks, bytes, flips int }{{8, 300, 10_000}, {2, knownBytes + 1000, 1_000}} {
+		t.Run(fmt.Sprintf("%d bytes", at.bytes), func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			blks := makeBlocks(t, 1, at.blocks, at.bytes)
+			mustPut(t, s, "a", blks...)
+			flipEverywhere(t, s, segmentPaths(t, dir)[0], blks, at.flips)
+		})
+	}
+}
+
+func flipEverywhere(t *testing.T, s *Store, path string, blks []blocks.Block, flips int) {
+	wantHere(t, s, blks...) // so large ones are known from here on
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	must(t, err)
 	defer f.Close()
 	clean, err := os.ReadFile(path)
 	must(t, err)
 	number := s.active.number
-	for i := range 10_000 {
+	for i := range flips {
 		bit := i * 7919 % (len(clean) * 8)
 		flipped := []byte{clean[bit/8] ^ 1<<(bit%8)}
 		_, err := f.WriteAt(flipped, int64(bit/8))
@@ -331,4 +340,5 @@ func TestNoFlipIsEverServed(t *testing.T) {
 		_, err = f.WriteAt(clean[bit/8:bit/8+1], int64(bit/8))
 		must(t, err)
 	}
+	wantHere(t, s, blks...)
 }

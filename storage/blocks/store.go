@@ -187,6 +187,7 @@ type Store struct {
 	lock  io.Closer
 	index *kv.Store
 	files *handles
+	known *known
 
 	// queueOps and queueBytes bound what waits to be committed.
 	queueOps   *semaphore.Weighted
@@ -249,6 +250,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	s := &Store{
 		dir: dir, opts: opts, log: opts.Logger, lock: lock,
 		files:      newHandles(segments),
+		known:      newKnown(),
 		queueOps:   semaphore.NewWeighted(maxQueuedOps),
 		queueBytes: semaphore.NewWeighted(maxQueuedBytes),
 		failed:     make(chan struct{}),
