@@ -2,10 +2,10 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -143,20 +143,19 @@ type load struct {
 }
 
 func (l load) run(ctx context.Context, to service) (outcome, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	if l.time > 0 {
-		defer time.AfterFunc(l.time, stop).Stop()
+		defer time.AfterFunc(l.time, func() { stop(nil) }).Stop()
 	}
 	var next atomic.Int64
 	results := make([]outcome, l.clients)
-	errs := make([]error, l.clients)
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range l.clients {
 		all.Go(func() {
-			if errs[i] = l.client(ctx, to, &next, &results[i]); errs[i] != nil {
-				stop() // one failure tells enough
+			if err := l.client(ctx, to, &next, &results[i]); err != nil {
+				stop(err) // one failure tells enough
 			}
 		})
 	}
@@ -167,7 +166,10 @@ func (l load) run(ctx context.Context, to service) (outcome, error) {
 		total.bodies = append(total.bodies, r.bodies...)
 	}
 	slices.Sort(total.lat)
-	return total, cmp.Or(errs...)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return total, cause
+	}
+	return total, nil
 }
 
 func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *outcome) error {

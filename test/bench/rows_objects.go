@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,16 +85,16 @@ func (s *store) puts(prefix string, size, clients int) load {
 	for i := 0; i < len(base); i += 8 {
 		binary.LittleEndian.PutUint64(base[i:], rand.Uint64())
 	}
-	bodies := make(chan []byte, clients) // one of each client is used again
+	// One of each client, used again. All are made before anything is sent: that takes so
+	// long for large ones that nodes would not wait for the first requests.
+	bodies := make(chan []byte, clients)
+	for range clients {
+		bodies <- slices.Clone(base)
+	}
 	return load{
 		clients: clients, time: s.b.load, discard: true, done: func(r request) { bodies <- r.body },
 		make: func(n int) request {
-			var body []byte
-			select {
-			case body = <-bodies:
-			default:
-				body = append(body, base...)
-			}
+			body := <-bodies
 			for at := 0; at < len(body); at += chunkBytes {
 				binary.LittleEndian.PutUint64(body[at:], uint64(n)<<32|rand.Uint64()&0xffffffff)
 			}
