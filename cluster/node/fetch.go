@@ -137,14 +137,12 @@ func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block,
 	if s.scrubber.Damaged(owner) {
 		return s.Put(ctx, owner, blks)
 	}
-	_, err := s.complete(ctx, owner, blks, bytes, count)
-	return err
+	return s.PutAndSeal(ctx, owner, blks, s.as(owner, bytes, count))
 }
 
-// complete puts and seals what is not damaged.
-func (s sealing) complete(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) (hidden bool, err error) {
-	hidden = s.hidden(owner)
-	return hidden, s.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
+// as is how an owner that is not damaged is sealed.
+func (s sealing) as(owner string, bytes, count uint64) blocks.Sealed {
+	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(owner)}
 }
 
 // TakeOver tells dag.Fetch that it may take over what is here in large steps.

@@ -63,8 +63,8 @@ func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Blo
 		}
 		return a.Seal(ctx, owner, bytes, count)
 	}
-	hidden, err = a.store.complete(ctx, owner, blks, bytes, count)
-	return hidden, roomy(err)
+	sealed := a.store.as(owner, bytes, count)
+	return sealed.Hidden, roomy(a.Store.PutColdAndSeal(ctx, owner, blks, sealed))
 }
 
 // Seal implements ingest.Blocks.

@@ -19,10 +19,11 @@ const (
 	cacheBehind = 64 << 20
 	cacheStep   = 8 << 20
 
-	// directBytes is the least of a batch that goes past the page cache. There it is
-	// the copy and the pages that cost, 0.7 ms for a MiB, and past it the wait for the
-	// disk, which is that of the flush; below this the two are alike.
-	directBytes = 1 << 20
+	// directBytes is the least of a batch that goes past the page cache. In it the copy
+	// and the pages cost, and past it the wait for the disk, which is that of the flush:
+	// 0.54 and 0.38 ms of processor time for a MiB in batches of this size, and 1.3 either
+	// way in batches of 64 KiB.
+	directBytes = 192 << 10
 	directAlign = durable.DirectAlign
 )
 

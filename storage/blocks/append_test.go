@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -39,11 +40,14 @@ func TestColdBlocksAreThereWhicheverWayTheyWent(t *testing.T) {
 	for k, size := range []int{1 << 20, 10, 1<<20 - 17, directAlign, 700, 1 << 19} {
 		for n := range 5 {
 			blks := makeBlocks(t, uint64(10*k+n), 1+n, size)
-			put := s.PutCold
-			if n == 2 {
-				put = s.Put
+			switch n {
+			case 2:
+				must(t, s.Put(t.Context(), "o", blks))
+			case 3:
+				must(t, s.PutColdAndSeal(t.Context(), fmt.Sprint("o", k), blks, Sealed{}))
+			default:
+				must(t, s.PutCold(t.Context(), "o", blks))
 			}
-			must(t, put(t.Context(), "o", blks))
 			all = append(all, blks...)
 			wantHere(t, s, blks...)
 		}

@@ -84,7 +84,7 @@ func BenchmarkPutAndSeal(b *testing.B) {
 						for i := next.Add(1) - 1; i < round; i = next.Add(1) - 1 {
 							var put sync.WaitGroup // each in a goroutine of its own, as what a member sends
 							put.Go(func() {
-								if err := s.PutAndSeal(b.Context(), owners[i], blks[i:i+1], Sealed{Bytes: size, Blocks: 1, Hidden: true}); err != nil {
+								if err := s.PutColdAndSeal(b.Context(), owners[i], blks[i:i+1], Sealed{Bytes: size, Blocks: 1, Hidden: true}); err != nil {
 									b.Error(err)
 								}
 							})

@@ -338,7 +338,11 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 			put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
 			o.sealed, o.seal = true, drawSeal(t)
 			o.turning = false
-			if err := m.store.PutAndSeal(ctx, owner, put, o.seal); err != nil {
+			call := m.store.PutAndSeal
+			if rapid.Bool().Draw(t, "cold") {
+				call = m.store.PutColdAndSeal
+			}
+			if err := call(ctx, owner, put, o.seal); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -485,10 +485,13 @@ func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 		"a step by its size": makeBlocks(t, 3, 4, putStepBytes/3),
 	} {
 		must(t, s.PutAndSeal(t.Context(), name, blks, Sealed{Bytes: 7, Blocks: 8}))
+		must(t, s.PutColdAndSeal(t.Context(), "cold "+name, blks, Sealed{Bytes: 7, Blocks: 8}))
 		after := openTest(t, kill(t, dir))
-		o, ok, err := after.Owner(t.Context(), name)
-		if want := (OwnerInfo{Owner: name, Sealed: true, Bytes: 7, Blocks: 8}); err != nil || !ok || o != want {
-			t.Fatalf("%s: %+v, %t, %v", name, o, ok, err)
+		for _, name := range []string{name, "cold " + name} {
+			o, ok, err := after.Owner(t.Context(), name)
+			if want := (OwnerInfo{Owner: name, Sealed: true, Bytes: 7, Blocks: 8}); err != nil || !ok || o != want {
+				t.Fatalf("%s: %+v, %t, %v", name, o, ok, err)
+			}
 		}
 		wantHere(t, after, blks...)
 	}

@@ -136,8 +136,17 @@ func putStep(blks []blocks.Block) (n int, bytes int64) {
 // PutAndSeal is Put and Seal, in one step when blks fit into one: what small
 // content takes of the index and of the disk is one transaction then.
 func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
+	return s.putAndSeal(ctx, owner, blks, sealed, false)
+}
+
+// PutColdAndSeal is PutAndSeal of blocks that PutCold is for.
+func (s *Store) PutColdAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
+	return s.putAndSeal(ctx, owner, blks, sealed, true)
+}
+
+func (s *Store) putAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed, cold bool) error {
 	if n, _ := putStep(blks); n < len(blks) {
-		if err := s.Put(ctx, owner, blks); err != nil {
+		if err := s.put(ctx, owner, blks, cold); err != nil {
 			return err
 		}
 		return s.Seal(ctx, owner, sealed)
@@ -148,10 +157,10 @@ func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 	}
 	_, bytes := putStep(stored)
 	var inc uint64
-	err = s.do(ctx, bytes+recordSlack, func(b *batch) (err error) {
+	err = s.queued(ctx, &op{bytes: bytes + recordSlack, cold: cold, run: func(b *batch) (err error) {
 		inc, err = b.putAndSeal(owner, stored, bad, sealed)
 		return err
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("blocks: put and seal: %w", err)
 	}
