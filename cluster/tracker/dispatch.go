@@ -551,6 +551,9 @@ func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 // report hands news of a root to the reporter, in the place of older news.
 func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	r.Root, r.Born = root.Key, root.Born
+	if r.Phase == state.GaveUp {
+		r.Seen = root.PinnedAt()
+	}
 	e.ticket = d.t.reports.put(r)
 }
 

@@ -155,6 +155,34 @@ func TestFailureNamesTheNodesOfEachReason(t *testing.T) {
 	}
 }
 
+// A pin that came after what a node has seen is not answered by its giving up: it is tried.
+func TestGivingUpAnswersNoLaterPin(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{Level: 3})
+	a := rootOf(t, contentA)
+	m.must(create(alice, "a", contentA))
+	r, err := m.view().Root(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	givesUp := func(n NodeID, seen uint64) {
+		t.Helper()
+		m.must(&ReportCopies{Node: n, Items: []CopyReport{{Root: a, Born: r.Born, Phase: GaveUp, Reason: "nobody has it", Seen: seen}}})
+	}
+	givesUp("n1", r.PinnedAt())
+	givesUp("n2", r.PinnedAt())
+	m.must(create(bob, "b", contentA))
+	givesUp("n3", r.PinnedAt())
+	after, err := m.view().Root(a)
+	if err != nil || after.Copy("n3").Phase != Assigned || m.status(alice, "a") == "failed" || m.status(bob, "b") == "failed" {
+		t.Fatalf("%+v, %v; the pins are %s and %s", after, err, m.status(alice, "a"), m.status(bob, "b"))
+	}
+	givesUp("n3", after.PinnedAt())
+	if m.status(alice, "a") != "failed" || m.status(bob, "b") != "failed" {
+		t.Errorf("the pins are %s and %s", m.status(alice, "a"), m.status(bob, "b"))
+	}
+}
+
 func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)

@@ -12,9 +12,12 @@ type CopyReport struct {
 	Size   uint64 // bytes of the blocks, with Held
 	Blocks uint64 // number of the blocks, with Held
 	Reason string // for people, with GaveUp, or of a failed attempt
+	// Seen is PinnedAt of the record that it speaks of, with GaveUp: what pins that came after
+	// that know of it has not been tried. 0: not told.
+	Seen uint64
 }
 
-// Code implements the report's form.
+// Code implements the report's form, without Seen.
 func (v *CopyReport) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Born)
@@ -35,6 +38,11 @@ type ReportCopies struct {
 func (v *ReportCopies) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *CopyReport) { v.Code(c) })
+	if c.More() {
+		for i := range v.Items {
+			codec.Uint(c, &v.Items[i].Seen)
+		}
+	}
 }
 
 func (v *ReportCopies) apply(tx Tx, e *entry) (Result, error) {
@@ -61,8 +69,9 @@ func report(tx Tx, node NodeID, item CopyReport, e *entry) error {
 		return nil
 	}
 	phase := item.Phase
-	if phase == GaveUp && (root.Links > 0 || own.Phase != Held && root.In(Held) > 0) {
-		phase = Assigned // somebody has it, or had it for an object: giving up is no answer
+	if phase == GaveUp && (root.Links > 0 || own.Phase != Held && root.In(Held) > 0 || item.Seen > 0 && item.Seen < root.PinnedAt()) {
+		// Somebody has it, or had it for an object, or pins it anew: giving up is no answer.
+		phase = Assigned
 	}
 	if own.Phase == phase && own.Reason == item.Reason {
 		return nil

@@ -60,6 +60,7 @@ func every() []state.Command {
 		&state.DeletePin{Account: "account", ID: "request"},
 		&state.ReportCopies{Node: "node", Items: []state.CopyReport{
 			{Root: state.RootOf(content), Born: 9, Phase: state.Held, Size: 1 << 40, Blocks: 1000, Reason: "why"},
+			{Root: "other", Born: 9, Phase: state.GaveUp, Seen: 300},
 		}},
 		&state.PlaceRoots{Items: []state.Placement{{Root: state.RootOf(content), Born: 9, Nodes: []state.NodeID{"n2", "node"}}}},
 		&state.SettleRoots{Roots: []state.RootKey{state.RootOf(content), "other"}},
