@@ -40,14 +40,27 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, a
 }
 
 // refusedEvery is how long who was refused is only counted after one was told of.
-const refusedEvery = 10 * time.Second
+// refusedGrace is how long it is kept back: a node that has just joined is at the doors of
+// all members at once, and some of them hear of it a moment later.
+const (
+	refusedEvery = 10 * time.Second
+	refusedGrace = 2 * time.Second
+)
 
 // refusals are those at the door of the cluster host.
 type refusals struct {
 	// mu is never held while calling out.
 	mu     sync.Mutex
-	told   time.Time // when one was logged last
+	told   time.Time // when one was noted last that is logged
 	untold int       // since then
+}
+
+// takeBack undoes next, which said that one is to be logged.
+func (r *refusals) takeBack(untold int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = time.Time{}
+	r.untold += untold
 }
 
 // next tells whether a refusal is to be logged now, and how many were not before.
@@ -62,8 +75,8 @@ func (r *refusals) next(now time.Time) (tell bool, untold int) {
 	return true, untold
 }
 
-// tellRefused has the operator know who was refused and why. Whoever it was is told
-// nothing.
+// tellRefused has the operator know who was refused and why, unless it turns out to be a
+// member. Whoever it was is told nothing.
 func (p *Peer) tellRefused(id, addr string) {
 	if p.opts.Refused == nil {
 		return
@@ -72,9 +85,20 @@ func (p *Peer) tellRefused(id, addr string) {
 	if why == "" {
 		return
 	}
-	if tell, untold := p.refusals.next(time.Now()); tell {
-		p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "untold", untold)
+	tell, untold := p.refusals.next(time.Now())
+	if !tell || !p.streams.enter() {
+		return
 	}
+	go func() {
+		defer p.streams.leave()
+		switch {
+		case !wait(p.ctx, refusedGrace):
+		case p.opts.Members(id):
+			p.refusals.takeBack(untold)
+		default:
+			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "untold", untold)
+		}
+	}()
 }
 
 // InterceptUpgraded has nothing to add.

@@ -10,13 +10,18 @@ import (
 )
 
 // Who is refused at the cluster port is told of, a line every refusedEvery at the
-// most, and not while it is not known why.
+// most, and not while it is not known why, nor if it turns out to be a member.
 func TestRefusalsAreToldAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		why := ""
-		p := &Peer{log: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{Refused: func(id string) string { return why }}}
+		member := false
+		p := &Peer{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{
+			Refused: func(id string) string { return why }, Members: func(string) bool { return member },
+		}}
 		lines := func() []string {
+			<-time.After(refusedGrace)
+			synctest.Wait()
 			text := strings.TrimSpace(log.String())
 			log.Reset()
 			return strings.Split(text, "\n")
@@ -33,12 +38,19 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 			!strings.Contains(got[0], "a used ticket") || !strings.Contains(got[0], "untold=0") {
 			t.Errorf("of a thousand: %q", got)
 		}
-		for _, untold := range []string{"untold=999", "untold=0"} {
-			<-time.After(refusedEvery)
+		<-time.After(refusedEvery)
+		p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
+		member = true
+		if got := lines(); got[0] != "" {
+			t.Errorf("told of a member: %q", got)
+		}
+		member = false
+		for _, untold := range []string{"untold=999", "untold=0"} { // at once: the member had no line
 			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
 			if got := lines(); len(got) != 1 || !strings.Contains(got[0], untold) {
 				t.Errorf("%v later: %q, want %s", refusedEvery, got, untold)
 			}
+			<-time.After(refusedEvery)
 		}
 	})
 }

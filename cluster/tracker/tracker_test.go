@@ -275,35 +275,6 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 	})
 }
 
-// A pin that is ordered before the report that nobody has the content, and after it was
-// made, has an attempt of its own.
-func TestAPinThatComesBesideGivingUpIsTried(t *testing.T) {
-	bubble(t, Limits{}, func(w *world) {
-		w.net.set(key(1), vanishes(2))
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
-		var late state.RequestID
-		w.state.Before(func(cmd state.Command) {
-			r, ok := cmd.(*state.ReportCopies)
-			if ok && late == "" && r.Items[0].Phase == state.GaveUp {
-				late = w.pin(1, self)
-				w.net.set(key(1), good)
-			}
-		})
-		w.start()
-		defer w.stop()
-		first := w.pin(1, self)
-		w.pass(time.Hour)
-		if late == "" {
-			w.Fatal("it was not given up")
-		}
-		for _, id := range []state.RequestID{first, late} {
-			if s, detail := w.status(id); s != state.Pinned {
-				w.Errorf("%s is %s: %s", id, s, detail)
-			}
-		}
-	})
-}
-
 // Content that objects name was held once: who cannot fetch it keeps what has come and
 // tries again, whoever lost it.
 func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {

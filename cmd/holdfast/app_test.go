@@ -374,6 +374,17 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	walk((&app{}).root(), nil)
 }
 
+func TestSpansAreShownInWholeUnits(t *testing.T) {
+	for given, want := range map[string]string{
+		"24h": "24h", "1d": "24h", "90m": "1h30m", "1h30m": "1h30m", "45s": "45s", "1h0m5s": "1h0m5s", "10m": "10m", "500ms": "500ms", "0s": "0",
+	} {
+		var f spanFlag
+		if err := f.Set(given); err != nil || f.String() != want {
+			t.Errorf("%s is shown as %s, %v, want %s", given, f.String(), err, want)
+		}
+	}
+}
+
 // TestOutputIsWhatScriptsRead checks what goes to standard output, and only there.
 func TestOutputIsWhatScriptsRead(t *testing.T) {
 	node := &fakeNode{

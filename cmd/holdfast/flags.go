@@ -114,7 +114,14 @@ func (f *spanFlag) String() string {
 	if *f == 0 {
 		return "0"
 	}
-	return time.Duration(*f).String()
+	text := time.Duration(*f).String()
+	if minutes, whole := strings.CutSuffix(text, "m0s"); whole {
+		text = minutes + "m"
+	}
+	if hours, whole := strings.CutSuffix(text, "h0m"); whole {
+		text = hours + "h"
+	}
+	return text
 }
 
 // Type implements pflag.Value.

@@ -26,11 +26,17 @@ func Alive(version string) Handler {
 	}
 }
 
+// unready is why a node cannot serve, told to who asked for just that: it is no failure of
+// the request.
+type unready struct{ error }
+
+func (u unready) Unwrap() error { return u.error }
+
 // Ready answers GET /readyz: 200 when the node can serve, else 503.
 func Ready(h Health, version string) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := h.Ready(r.Context()); err != nil {
-			return state.Errorf(state.CodeUnavailable, "not ready: %v", err)
+			return unready{state.Errorf(state.CodeUnavailable, "not ready: %v", err)}
 		}
 		return JSON(w, http.StatusOK, healthy{"ready", version})
 	}

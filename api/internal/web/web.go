@@ -58,8 +58,8 @@ type Options struct {
 
 // Wrap makes an http.Handler of h: it mints the request id, sets the headers
 // every answer has, answers errors and panics, and logs. A client's mistake is
-// logged at debug, as success is and too many requests are, so that a flood does
-// not flood the log; ours at error, and full or leaderless at warn. Tokens, queries and bodies are never logged.
+// logged at debug, as success is, too many requests are and probes of a node that is not
+// ready, so that a flood does not flood the log; ours at error, and full or leaderless at warn. Tokens, queries and bodies are never logged.
 func Wrap(o Options, h Handler) http.Handler {
 	var underway atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +123,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client left, or the server ends
-	case tooMany(err), w.status == http.StatusNotImplemented: // the client asks for it
+	case tooMany(err), errors.As(err, new(unready)), w.status == http.StatusNotImplemented: // the client asks for it
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:

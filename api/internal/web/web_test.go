@@ -60,6 +60,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"413 flat", tooLarge(MaxJSONBody), 413, `{"error":"PAYLOAD_TOO_LARGE","message":"the body is larger than 1048576 bytes"}`, map[string]string{"Connection": "close"}, "DEBUG"},
 		{"429 flat", &Error{Answer{Status: 429, Reason: "RATE_LIMITED", Detail: "x", RetryAfter: 59_001_000_000}}, 429, `{"error":"RATE_LIMITED","retry_after":60}`, map[string]string{"Retry-After": "60"}, "DEBUG"},
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
+		{"not ready", unready{Errorf(503, "SERVICE_UNAVAILABLE", "starting")}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"starting"}}`, nil, "DEBUG"},
 		{"501", Errorf(501, "NOT_IMPLEMENTED", "x"), 501, `{"error":{"reason":"NOT_IMPLEMENTED","details":"x"}}`, nil, "DEBUG"},
 		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
 	} {
