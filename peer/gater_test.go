@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +16,9 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		why := ""
-		member := false
+		var member atomic.Bool
 		p := &Peer{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{
-			Refused: func(id string) string { return why }, Members: func(string) bool { return member },
+			Refused: func(id string) string { return why }, Members: func(string) bool { return member.Load() },
 		}}
 		lines := func() []string {
 			<-time.After(refusedGrace)
@@ -40,11 +41,11 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 		}
 		<-time.After(refusedEvery)
 		p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
-		member = true
+		member.Store(true)
 		if got := lines(); got[0] != "" {
 			t.Errorf("told of a member: %q", got)
 		}
-		member = false
+		member.Store(false)
 		for _, untold := range []string{"untold=999", "untold=0"} { // at once: the member had no line
 			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
 			if got := lines(); len(got) != 1 || !strings.Contains(got[0], untold) {
