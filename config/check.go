@@ -113,7 +113,7 @@ func between[T cmp.Ordered](low, high T) check {
 // plain writes a value for people.
 func plain(value any) string {
 	if d, ok := value.(time.Duration); ok {
-		return formatDuration(d)
+		return FormatDuration(d)
 	}
 	return fmt.Sprint(value)
 }

@@ -167,15 +167,15 @@ func format(field any) string {
 	case *int:
 		return strconv.Itoa(*v)
 	case *time.Duration:
-		return strconv.Quote(formatDuration(*v))
+		return strconv.Quote(FormatDuration(*v))
 	case *Size:
 		return strconv.Quote(v.String())
 	}
 	return ""
 }
 
-// formatDuration writes d without the units that are zero: 10m, not 10m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration writes d without the units that are zero: 10m, not 10m0s.
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -114,14 +115,7 @@ func (f *spanFlag) String() string {
 	if *f == 0 {
 		return "0"
 	}
-	text := time.Duration(*f).String()
-	if minutes, whole := strings.CutSuffix(text, "m0s"); whole {
-		text = minutes + "m"
-	}
-	if hours, whole := strings.CutSuffix(text, "h0m"); whole {
-		text = hours + "h"
-	}
-	return text
+	return config.FormatDuration(time.Duration(*f))
 }
 
 // Type implements pflag.Value.

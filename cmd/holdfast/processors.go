@@ -1,10 +1,6 @@
 package main
 
-import (
-	"runtime"
-	"slices"
-	"strings"
-)
+import "runtime"
 
 // overlap bounds by how many more the runtime may think the processors to be.
 const overlap = 4
@@ -17,8 +13,7 @@ const overlap = 4
 // divides the time. GOMAXPROCS of the environment stays.
 func moreProcessors(environ []string) (processors int, restore func()) {
 	processors = runtime.GOMAXPROCS(0)
-	set := func(entry string) bool { return strings.HasPrefix(entry, "GOMAXPROCS=") }
-	if slices.ContainsFunc(environ, set) {
+	if isSet(environ, "GOMAXPROCS") {
 		return processors, func() {}
 	}
 	runtime.GOMAXPROCS(processors + min(processors, overlap))

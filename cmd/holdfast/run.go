@@ -88,8 +88,7 @@ func exposed(dir string, c config.Config, environ []string) (paths []string) {
 		return nil
 	}
 	names := []string{node.SecretFile, node.IdentityFile}
-	given := func(entry string) bool { return strings.HasPrefix(entry, "HOLDFAST_SECRET=") }
-	if c.Cluster.Secret != "" && !slices.ContainsFunc(environ, given) {
+	if c.Cluster.Secret != "" && !isSet(environ, "HOLDFAST_SECRET") {
 		names = append(names, config.FileName)
 	}
 	for _, name := range names {
@@ -100,6 +99,11 @@ func exposed(dir string, c config.Config, environ []string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// isSet tells whether a variable is in the environment, empty or not.
+func isSet(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
 // newLogger logs as the settings say. Load has checked them.

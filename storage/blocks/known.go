@@ -18,7 +18,7 @@ const (
 
 // known recognizes bytes that were compared with their hash before, by XXH3 of 64 bits
 // (github.com/Cyan4973/xxHash), which takes a small part of the time, from seeds that
-// nobody is told. An accident to a block escapes it once in 2^64 times. It is nothing
+// nobody is told. An accident to a block escapes it once in 2^63 times, as one bit is always set. It is nothing
 // against somebody who makes up bytes, so it judges only what this node has stored.
 type known struct {
 	seed, place uint64

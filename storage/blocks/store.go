@@ -2,7 +2,7 @@
 // block alive for as long as at least one owner references it.
 //
 // Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid,
-// go-multihash, go-block-format, go-ipld-format.
+// go-multihash, go-block-format, go-ipld-format, xxh3.
 // Never:   libp2p, raft, cluster, what an owner means.
 //
 // The segments are the truth: a journal of blocks, references, seals and

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,9 +12,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // service is a pinning service at one base URL.
@@ -143,33 +143,26 @@ type load struct {
 }
 
 func (l load) run(ctx context.Context, to service) (outcome, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if l.time > 0 {
-		defer time.AfterFunc(l.time, func() { stop(nil) }).Stop()
+		defer time.AfterFunc(l.time, stop).Stop()
 	}
 	var next atomic.Int64
 	results := make([]outcome, l.clients)
 	began := time.Now()
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx) // one failure tells enough
 	for i := range l.clients {
-		all.Go(func() {
-			if err := l.client(ctx, to, &next, &results[i]); err != nil {
-				stop(err) // one failure tells enough
-			}
-		})
+		all.Go(func() error { return l.client(ctx, to, &next, &results[i]) })
 	}
-	all.Wait()
+	err := all.Wait()
 	total := outcome{took: time.Since(began)}
 	for _, r := range results {
 		total.lat = append(total.lat, r.lat...)
 		total.bodies = append(total.bodies, r.bodies...)
 	}
 	slices.Sort(total.lat)
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return total, cause
-	}
-	return total, nil
+	return total, err
 }
 
 func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *outcome) error {
