@@ -247,7 +247,7 @@ func (c *testCluster) leader(among ...state.NodeID) *testNode {
 				continue
 			}
 			at, known := n.Leader()
-			if !known || c.nodes[at].Node == nil || !slices.Contains(among, at) || leader != nil && leader.id != at {
+			if !known || !slices.Contains(among, at) || c.nodes[at].Node == nil || leader != nil && leader.id != at {
 				return false
 			}
 			leader = c.nodes[at]

@@ -290,6 +290,19 @@ func TestRemovedLeaderLeaves(t *testing.T) {
 	})
 }
 
+// A member may be gone from the test while the others take it for the leader,
+// until their election timeout.
+func TestLeaderOfThoseWhoAreLeft(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		old.kill()
+		delete(c.nodes, old.id)
+		if got := c.leader(); got.id == old.id {
+			t.Errorf("%s leads, and is gone", got.id)
+		}
+	})
+}
+
 func TestNodeRemovedWhileCutOffFindsOut(t *testing.T) {
 	inVirtualTime(t, 4, Timings{}, func(t *testing.T, c *testCluster) {
 		gone := c.follower()
