@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"io"
 	"log/slog"
 	"sync"
@@ -95,9 +96,11 @@ type Timings struct {
 	Reconcile time.Duration // between looks at who should be a member, 2 s
 	Check     time.Duration // between comparisons of the state on all nodes, 1 h
 
-	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min
+	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min to twice that
 	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
-	TrailingLogs      uint64        // entries kept behind a snapshot, 4,096
+	SnapshotBytes     uint64        // bytes of them that make it due, without waiting for a look, 32 MiB
+	TrailingLogs      uint64        // entries kept behind a snapshot at the most, 4,096
+	TrailingBytes     uint64        // bytes of them, but for a follower that a snapshot was sent to lately, 32 MiB
 }
 
 func (t Timings) withDefaults() Timings {
@@ -117,11 +120,18 @@ func (t Timings) withDefaults() Timings {
 			*d.field = d.value
 		}
 	}
-	if t.SnapshotThreshold == 0 {
-		t.SnapshotThreshold = 8192
-	}
-	if t.TrailingLogs == 0 {
-		t.TrailingLogs = 4096
+	for _, n := range []struct {
+		field *uint64
+		value uint64
+	}{
+		{&t.SnapshotThreshold, 8192},
+		{&t.SnapshotBytes, 32 << 20},
+		{&t.TrailingLogs, 4096},
+		{&t.TrailingBytes, 32 << 20},
+	} {
+		if *n.field == 0 {
+			*n.field = n.value
+		}
 	}
 	return t
 }
@@ -202,9 +212,9 @@ type Node struct {
 // that its store holds, and Raft, which begins to run. Close ends it, also
 // after an error of Run.
 func Open(opts Options) (*Node, error) {
-	timings := opts.Timings.withDefaults()
+	opts.Timings = opts.Timings.withDefaults()
 	n := &Node{
-		opts: opts, timings: timings, log: opts.Logger,
+		opts: opts, timings: opts.Timings, log: opts.Logger,
 		fatal: make(chan error, 1), ledTerm: make(chan struct{}, 1), observed: make(chan raft.Observation, maxObserved),
 		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
 		lag: lag{log: opts.Logger},
@@ -270,7 +280,7 @@ func (n *Node) startRaft() error {
 	conf.LocalID = raft.ServerID(n.opts.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout = n.timings.Heartbeat, n.timings.Election
 	conf.LeaderLeaseTimeout, conf.CommitTimeout = n.timings.Lease, max(n.timings.Commit, replicaTick)
-	conf.SnapshotInterval, conf.SnapshotThreshold = n.timings.SnapshotInterval, n.timings.SnapshotThreshold
+	conf.SnapshotThreshold = math.MaxUint64 // keepLogShort knows when one is due
 	conf.TrailingLogs = n.timings.TrailingLogs
 	conf.MaxAppendEntries = maxAppend
 	// An entry is handed over, not queued, so that Raft answers every one, its

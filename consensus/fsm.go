@@ -59,6 +59,9 @@ type fsm struct {
 	refused func(error)
 	whole   func(index uint64) error
 
+	// grown is how much the log has got since the newest snapshot.
+	grown *growth
+
 	// What follows belongs to Raft's goroutine.
 	broken      error  // nothing is applied any more
 	handed      uint64 // the newest entry that Raft has handed over
@@ -82,7 +85,7 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	f := &fsm{
 		store: opts.Store, dir: opts.CheckpointDir, watch: opts.Watch, fail: fail, log: opts.Logger,
 		progress: newProgress(index), members: make(chan struct{}, 1), checks: newChecker(opts.Store), self: opts.ID,
-		ran: new(ran),
+		ran: new(ran), grown: newGrowth(opts.Timings.SnapshotBytes),
 	}
 	if err := f.learn(); err != nil {
 		return nil, err
@@ -198,6 +201,7 @@ func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
 	f.handed = entries[len(entries)-1].Index
+	f.grown.add(entries)
 	if f.broken == nil {
 		f.work.start(f.ran)
 		err := f.apply(entries, answers)
@@ -212,8 +216,13 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 		for i := range answers {
 			answers[i] = f.broken
 		}
-	} else if f.committed != nil {
-		f.committed(entries[len(entries)-1].Index)
+		return answers
+	}
+	if f.committed != nil {
+		f.committed(f.handed)
+	}
+	if !f.replaying() {
+		f.grown.tell()
 	}
 	return answers
 }
@@ -310,6 +319,8 @@ func applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wire.Outcome
 // errReplaying says that Raft has not come to the entries yet that are in the state.
 var errReplaying = errors.New("the state is ahead of what Raft has told again since the start")
 
+func (f *fsm) replaying() bool { return f.handed < f.progress.index() }
+
 // Snapshot implements raft.FSM. The checkpoint costs the same whatever the
 // size of the state, and is durable, so the log before it may go. There is none
 // as long as it would hold more than the entry says at which Raft takes it.
@@ -317,7 +328,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
 	}
-	if f.handed < f.progress.index() {
+	if f.replaying() {
 		return nil, errReplaying
 	}
 	if err := f.store.Sync(); err != nil {
@@ -328,7 +339,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if err := f.store.Checkpoint(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("snapshot: %w", err), os.RemoveAll(dir))
 	}
-	return &checkpoint{dir: dir, log: f.log}, nil
+	return &checkpoint{dir: dir, log: f.log, kept: f.grown.mark()}, nil
 }
 
 // Restore implements raft.FSM: the state becomes that of a leader's snapshot.
@@ -359,6 +370,7 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 		return f.broken
 	}
 	f.handed = index
+	f.grown.mark()()
 	f.progress.set(index, 0)
 	f.watch.Replace(index)
 	f.wakeMembers()
@@ -377,8 +389,9 @@ type adopter interface {
 
 // checkpoint is a copy of the state in a folder of its own.
 type checkpoint struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	kept func() // called when it is a snapshot
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -393,6 +406,7 @@ func (c *checkpoint) Persist(sink raft.SnapshotSink) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("keep snapshot: %w", err), sink.Cancel())
 	}
+	c.kept()
 	return nil
 }
 

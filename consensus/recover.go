@@ -29,6 +29,8 @@ type goodSnapshots struct {
 	mu    sync.Mutex
 	bad   map[string]bool // by id
 	taken string          // what Raft opened last to take it over
+	open  int             // how many it has open to send them
+	sent  time.Time       // when it last had one open to send it; zero: never
 }
 
 // verifier is a snapshot store that can tell whether a snapshot is good.
@@ -67,7 +69,38 @@ func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 			return nil, nil, err
 		}
 	}
-	return s.SnapshotStore.Open(id)
+	meta, stream, err := s.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.sending(+1)
+	return meta, &sentSnapshot{ReadCloser: stream, ended: sync.OnceFunc(func() { s.sending(-1) })}, nil
+}
+
+// sentSnapshot is the stream of a snapshot that goes to a follower.
+type sentSnapshot struct {
+	io.ReadCloser
+	ended func()
+}
+
+func (s *sentSnapshot) Close() error {
+	s.ended()
+	return s.ReadCloser.Close()
+}
+
+func (s *goodSnapshots) sending(change int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open += change
+	s.sent = time.Now()
+}
+
+// served tells whether a follower may still need what lies behind a snapshot that
+// was opened for it.
+func (s *goodSnapshots) served() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open > 0 || !s.sent.IsZero() && time.Since(s.sent) < serving
 }
 
 // verify looks at a snapshot that is to be sent.
@@ -281,7 +314,7 @@ func (n *Node) remakeSnapshots(ctx context.Context) error {
 			return nil
 		}
 		for n.IsLeader() {
-			err := n.await(ctx, n.raft.Snapshot())
+			err := n.snapshot(ctx)
 			if err == nil {
 				n.log.InfoContext(ctx, "snapshot made anew")
 				break
