@@ -73,7 +73,7 @@ func (g *growth) mark() (kept func()) {
 func (n *Node) keepLogShort(ctx context.Context) error {
 	for {
 		// Not all members at the same time: writes wait for a majority.
-		timer := time.NewTimer(n.timings.SnapshotInterval + rand.N(n.timings.SnapshotInterval))
+		timer := time.NewTimer(n.timings.SnapshotInterval + rand.N(n.timings.SnapshotInterval)) //nolint:gosec // no secret
 		select {
 		case <-n.fsm.grown.full:
 		case <-timer.C:
