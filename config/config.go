@@ -86,6 +86,9 @@ type Cluster struct {
 	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created
 	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer
+	// Heartbeat is after what time without a word of the leader another one is
+	// elected.
+	Heartbeat time.Duration
 }
 
 // Accounts is what new accounts get.
@@ -217,7 +220,7 @@ func Default() Config {
 			Routing:       RoutingPublic,
 			ServeRate:     16 * MiB,
 		},
-		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
+		Cluster:  Cluster{Replication: 3, WriteCopies: 2, Heartbeat: 300 * time.Millisecond},
 		Accounts: Accounts{Allowance: 500 * MiB},
 		Pinning:  Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
 		S3: S3{

@@ -36,6 +36,8 @@ const (
 	maxRegion      = 64       // characters
 	maxHost        = 253      // characters of a host name, RFC 1035
 	maxObject      = 48 * TiB // 10,000 parts of 5 GiB
+	minHeartbeat   = 300 * time.Millisecond
+	maxHeartbeat   = 2 * time.Second // a write waits 5 s for a leader
 	minUploadAge   = time.Minute
 	maxUploadAge   = 365 * 24 * time.Hour
 	maxNameRunes   = 64
@@ -125,6 +127,10 @@ var table = []setting{
 	{
 		key: "cluster.write_copies", help: "durable `copies` behind an acknowledgement; all of them, if there are fewer",
 		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
+	},
+	{
+		key: "cluster.heartbeat", help: "`time` without a word of the leader until another one is elected; on all members the same, longer where they are far apart",
+		field: func(c *Config) any { return &c.Cluster.Heartbeat }, check: between(minHeartbeat, maxHeartbeat),
 	},
 	{
 		key: "accounts.allowance", help: "`size` of the free storage of a new account; holdfast user quota changes that of one",

@@ -87,8 +87,8 @@ var (
 // Timings of Raft. Zero values take the defaults.
 type Timings struct {
 	Heartbeat time.Duration // without a leader's word before an election, 300 ms
-	Election  time.Duration // of one candidacy, 300 ms
-	Lease     time.Duration // of a leader without a majority's word, 250 ms
+	Election  time.Duration // of one candidacy, as Heartbeat
+	Lease     time.Duration // of a leader without a majority's word, five sixths of Heartbeat
 	// Commit is after what time followers are told what was committed if no
 	// further entry tells them, 10 ms. Who waits for it, with a proposal or a
 	// read through a follower, has it told at once.
@@ -104,13 +104,15 @@ type Timings struct {
 }
 
 func (t Timings) withDefaults() Timings {
+	if t.Heartbeat == 0 {
+		t.Heartbeat = 300 * time.Millisecond
+	}
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.Heartbeat, 300 * time.Millisecond},
-		{&t.Election, 300 * time.Millisecond},
-		{&t.Lease, 250 * time.Millisecond},
+		{&t.Election, t.Heartbeat},
+		{&t.Lease, t.Heartbeat * 5 / 6},
 		{&t.Commit, 10 * time.Millisecond},
 		{&t.Reconcile, 2 * time.Second},
 		{&t.Check, time.Hour},
@@ -269,9 +271,12 @@ func (n *Node) startRaft() error {
 	n.fsm.refused, n.fsm.whole = n.snapshots.refused, n.snapshots.whole
 	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
 	logger := raftLogger(n.log)
-	leads := func(term uint64) bool { return n.beats.leads(term) } // asked when there are streams
+	hooks := transport.Hooks{
+		Leads:    func(term uint64) bool { return n.beats.leads(term) }, // asked when there are streams
+		Answered: newDistances(n.timings.Heartbeat, n.log).answered,
+	}
 	n.transport, err = transport.NewRaft(
-		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, leads, raft.NetworkTransportConfig{Logger: logger})
+		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, hooks, raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
 		return err
 	}

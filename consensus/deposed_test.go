@@ -15,23 +15,37 @@ import (
 // bufferedConn is a pipe whose writer does not wait for the reader.
 type bufferedConn struct {
 	net.Conn
-	out chan []byte
+	latency time.Duration
+	out     chan delayed
+	cut     chan struct{} // closed when nobody waits for what is on its way
 
 	mu     sync.Mutex
 	closed bool
+}
+
+// delayed is a write that arrives when its time has come.
+type delayed struct {
+	bytes []byte
+	due   time.Time
 }
 
 // bufferedWrites is how many writes wait for their reader. A test has fewer.
 const bufferedWrites = 4096
 
 func (m *memNetwork) buffer(c net.Conn) *bufferedConn {
-	b := &bufferedConn{Conn: c, out: make(chan []byte, bufferedWrites)}
+	b := &bufferedConn{Conn: c, latency: m.latency, out: make(chan delayed, bufferedWrites), cut: make(chan struct{})}
 	m.mu.Lock()
 	m.buffers = append(m.buffers, b)
 	m.mu.Unlock()
 	go func() {
 		for p := range b.out {
-			if _, err := b.Conn.Write(p); err != nil {
+			if wait := time.Until(p.due); wait > 0 {
+				select {
+				case <-time.After(wait):
+				case <-b.cut:
+				}
+			}
+			if _, err := b.Conn.Write(p.bytes); err != nil {
 				for range b.out { // nobody reads it
 				}
 			}
@@ -48,6 +62,7 @@ func (m *memNetwork) unbuffer() {
 	defer m.mu.Unlock()
 	for _, b := range m.buffers {
 		_ = b.Close()
+		close(b.cut)
 	}
 	m.buffers = nil
 }
@@ -58,7 +73,7 @@ func (b *bufferedConn) Write(p []byte) (int, error) {
 	if b.closed {
 		return 0, net.ErrClosed
 	}
-	b.out <- append([]byte(nil), p...)
+	b.out <- delayed{append([]byte(nil), p...), time.Now().Add(b.latency)}
 	return len(p), nil
 }
 

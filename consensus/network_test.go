@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -17,9 +18,10 @@ type memNetwork struct {
 	listeners map[string]*memListener // by node and protocol
 	lost      map[[2]state.NodeID]bool
 	conns     map[*memConn]struct{}
-	// buffered has writers not wait for their readers, as with sockets. It is set
-	// while nobody dials.
+	// buffered has writers not wait for their readers, as with sockets, and latency is
+	// how long what they write is on its way. They are set while nobody dials.
 	buffered bool
+	latency  time.Duration
 	buffers  []*bufferedConn // guarded by mu
 }
 

@@ -361,6 +361,9 @@ func (n *Node) timings() consensus.Timings {
 	if t.Check == 0 {
 		t.Check = n.opts.Config.Storage.StateCheck
 	}
+	if t.Heartbeat == 0 {
+		t.Heartbeat = n.opts.Config.Cluster.Heartbeat
+	}
 	return t
 }
 

@@ -199,7 +199,7 @@ func (p *pipeline) tellOnce(who int, after time.Duration) {
 	// sent what was committed.
 	args := p.last
 	args.LeaderCommitIndex = index
-	if !p.transport.leads(args.Term) {
+	if !p.transport.hooks.Leads(args.Term) {
 		return
 	}
 	// Should the stream be broken, Raft learns that from the next entry.

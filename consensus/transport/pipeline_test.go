@@ -37,7 +37,7 @@ func (s *sink) take() []raft.AppendEntriesRequest {
 
 func newSink(t *testing.T) (*sink, *pipeline, *Raft) {
 	s := new(sink)
-	transport := &Raft{pipelines: map[*pipeline]struct{}{}, leads: func(term uint64) bool { return term == 3 }}
+	transport := &Raft{pipelines: map[*pipeline]struct{}{}, hooks: Hooks{Leads: func(term uint64) bool { return term == 3 }}}
 	p := newPipeline(s, transport, "follower")
 	transport.pipelines[p] = struct{}{}
 	t.Cleanup(func() { _ = p.Close() })
@@ -147,7 +147,7 @@ func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 		s, p, transport := newSink(t)
 		var leads atomic.Bool
 		leads.Store(true)
-		transport.leads = func(term uint64) bool { return leads.Load() && term == 3 }
+		transport.hooks.Leads = func(term uint64) bool { return leads.Load() && term == 3 }
 		send(t, p, 8, 9, 7)
 		s.take()
 		transport.Tell("follower", 9)
@@ -160,7 +160,7 @@ func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 		}
 		// Elected again, it leads in another term than the stream's.
 		leads.Store(true)
-		transport.leads = func(term uint64) bool { return term == 5 }
+		transport.hooks.Leads = func(term uint64) bool { return term == 5 }
 		transport.Tell("follower", 9)
 		<-time.After(2 * tellAfter)
 		synctest.Wait()

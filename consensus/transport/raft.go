@@ -29,7 +29,7 @@ const (
 type Raft struct {
 	*raft.NetworkTransport
 	streams *streamLayer
-	leads   func(term uint64) bool // whether this node does, as it is now
+	hooks   Hooks
 
 	// mu guards what follows. It is never held during input or output.
 	mu        sync.Mutex
@@ -37,6 +37,14 @@ type Raft struct {
 	pipelines map[*pipeline]struct{}
 	beats     map[raft.ServerID]beat // the newest heartbeat to each member
 	every     time.Duration          // between two of them at the least
+}
+
+// Hooks are what a Raft asks and tells its node. They must not wait.
+type Hooks struct {
+	// Leads tells whether this node leads in a term, as it is now.
+	Leads func(term uint64) bool
+	// Answered is told how long a heartbeat to a member took. Nil: nobody is.
+	Answered func(member string, took time.Duration)
 }
 
 // beat is when a heartbeat went out, and of which term.
@@ -52,9 +60,8 @@ var (
 
 // NewRaft returns the transport of the node self. As the library does it, it
 // accepts streams from now on. Heartbeats to one member are sent so far apart at
-// the least; 0 leaves them as Raft makes them. leads tells whether this node leads
-// in a term.
-func NewRaft(network Network, self string, every time.Duration, leads func(term uint64) bool, config raft.NetworkTransportConfig) (*Raft, error) {
+// the least; 0 leaves them as Raft makes them.
+func NewRaft(network Network, self string, every time.Duration, hooks Hooks, config raft.NetworkTransportConfig) (*Raft, error) {
 	l, err := network.Listen(RaftProtocol)
 	if err != nil {
 		return nil, fmt.Errorf("transport: listen for raft: %w", err)
@@ -66,7 +73,7 @@ func NewRaft(network Network, self string, every time.Duration, leads func(term 
 	config.MaxPool, config.MaxRPCsInFlight = raftPool, raftInFlight
 	config.MsgpackUseNewTimeFormat = true
 	return &Raft{
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, leads: leads, pipelines: make(map[*pipeline]struct{}),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, hooks: hooks, pipelines: make(map[*pipeline]struct{}),
 		beats: make(map[raft.ServerID]beat), every: every,
 	}, nil
 }
@@ -80,9 +87,14 @@ func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	if heartbeat && !t.await(id, args.Term) {
 		return errClosed
 	}
+	began := time.Now()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	if heartbeat && err != nil {
+	switch {
+	case !heartbeat:
+	case err != nil:
 		t.doubt(string(id))
+	case t.hooks.Answered != nil:
+		t.hooks.Answered(string(id), time.Since(began))
 	}
 	return err
 }

@@ -294,7 +294,7 @@ func TestHandlerStopsWhenTheAskerDoes(t *testing.T) {
 func TestRaftTransportIsSilentOnceClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
-		trans, err := NewRaft(network, "self", 0, func(uint64) bool { return true }, raft.NetworkTransportConfig{})
+		trans, err := NewRaft(network, "self", 0, Hooks{Leads: func(uint64) bool { return true }}, raft.NetworkTransportConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,73 @@
+package consensus
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// How far away members may be.
+const (
+	// distanceBeats is of how many heartbeats the fastest tells how far away a member
+	// is. The others have waited for something.
+	distanceBeats = 16
+	// nearParts is how many times the way there and back fits into Timings.Heartbeat
+	// at the least. With less a lost packet is enough for an election, and with less
+	// than one there is no leader at all.
+	nearParts = 3
+	// wantedParts is how many times it should.
+	wantedParts = 5
+	// maxDistances bounds the members that are measured.
+	maxDistances = 1 << 10
+)
+
+// distances measures how far away members are while this node leads, and tells the
+// operator of those that are too far away for the time without a heartbeat after
+// which Raft elects another leader.
+type distances struct {
+	heartbeat time.Duration
+	log       *slog.Logger
+
+	// mu guards of.
+	mu sync.Mutex
+	of map[string]distance
+}
+
+type distance struct {
+	beats int // since the last look
+	least time.Duration
+	told  bool // that it is too far away, and it has been since
+}
+
+func newDistances(heartbeat time.Duration, log *slog.Logger) *distances {
+	return &distances{heartbeat: heartbeat, log: log, of: map[string]distance{}}
+}
+
+// answered notes how long a heartbeat to a member took.
+func (d *distances) answered(member string, took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, known := d.of[member]
+	if !known && len(d.of) >= maxDistances {
+		clear(d.of) // members that come and go
+	}
+	if m.beats == 0 || took < m.least {
+		m.least = took
+	}
+	if m.beats++; m.beats == distanceBeats {
+		m.beats = 0
+		far := m.least > d.heartbeat/nearParts
+		if far && !m.told {
+			d.log.Warn("a member is too far away for cluster.heartbeat: set it longer on every member", "node", member,
+				"round_trip", m.least.Round(time.Millisecond), "heartbeat", d.heartbeat, "better", wantedHeartbeat(m.least))
+		}
+		m.told = far
+	}
+	d.of[member] = m
+}
+
+// wantedHeartbeat is what bears a round trip well, in tenths of a second.
+func wantedHeartbeat(roundTrip time.Duration) time.Duration {
+	const step = 100 * time.Millisecond
+	return (wantedParts*roundTrip + step - 1) / step * step
+}
