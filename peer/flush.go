@@ -29,6 +29,7 @@ func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) 
 
 // SecureInbound implements sec.SecureTransport.
 func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
+	_ = leaveUnsent(insecure, unsentBytes) // what is urgent is a little later without it
 	below := &gathering{Conn: insecure}
 	c, err := t.Transport.SecureInbound(ctx, below, p)
 	return flushing(c, below, err)
@@ -36,6 +37,7 @@ func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.I
 
 // SecureOutbound implements sec.SecureTransport.
 func (t wholeTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
+	_ = leaveUnsent(insecure, unsentBytes)
 	below := &gathering{Conn: insecure}
 	c, err := t.Transport.SecureOutbound(ctx, below, p)
 	return flushing(c, below, err)

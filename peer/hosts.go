@@ -73,13 +73,6 @@ const (
 // newClusterHost builds a host over TCP, TLS 1.3 and yamux, the cheapest per
 // byte, that does not listen yet.
 func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.ResourceManager, extra []libp2p.Option) (host.Host, error) {
-	mux := *yamux.DefaultTransport
-	mux.KeepAliveInterval = clusterKeepAlive
-	mux.ConnectionWriteTimeout = clusterWriteTimeout
-	mux.AcceptBacklog = clusterAcceptBacklog
-	mux.InitialStreamWindowSize = clusterWindowAtFirst
-	mux.MaxStreamWindowSize = clusterStreamWindow
-	mux.MaxMessageSize = clusterMessage
 	return libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.UserAgent(userAgent),
@@ -89,7 +82,7 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 		// both speak as TLS clients.
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport()),
 		libp2p.Security(libp2ptls.ID, newWholeTLS),
-		libp2p.Muxer(yamux.ID, &mux),
+		libp2p.Muxer(yamux.ID, newQueuedMux()),
 		libp2p.ConnectionGater(gater),
 		libp2p.ResourceManager(limits),
 		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}), // members are never trimmed

@@ -1,0 +1,285 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+)
+
+// Bounds of what waits to be sent to a member.
+const (
+	// queuedBytes is how much content waits in yamux for one connection before more is
+	// held back: with a message on top, a hundredth of a second on a line of 100 Mbit/s.
+	queuedBytes = clusterMessage
+	// urgentBytes is the most bytes of a write that waits for no content before it:
+	// heartbeats, questions, and what small changes need.
+	urgentBytes = 16 << 10
+	// unsentBytes is how much the kernel takes of one connection beyond what is on
+	// its way.
+	unsentBytes = 128 << 10
+)
+
+// The head of a yamux message, 12 bytes: version uint8, type uint8, flags uint16,
+// stream uint32, length uint32, big endian (the specification of yamux).
+const (
+	yamuxHead     = 12
+	yamuxTypeAt   = 1
+	yamuxLengthAt = 8
+	yamuxData     = 0
+)
+
+// queuedMux is yamux in which content does not pile up before what is urgent. yamux
+// sends in the order in which streams write and lets 64 messages wait, which is 4.6 MB
+// of content here: on a line that it fills a heartbeat would be a third of a second late,
+// and the leader be given up.
+type queuedMux struct{ inner *yamux.Transport }
+
+func newQueuedMux() queuedMux {
+	mux := *yamux.DefaultTransport
+	mux.KeepAliveInterval = clusterKeepAlive
+	mux.ConnectionWriteTimeout = clusterWriteTimeout
+	mux.AcceptBacklog = clusterAcceptBacklog
+	mux.InitialStreamWindowSize = clusterWindowAtFirst
+	mux.MaxStreamWindowSize = clusterStreamWindow
+	mux.MaxMessageSize = clusterMessage
+	return queuedMux{&mux}
+}
+
+// NewConn implements network.Multiplexer.
+func (m queuedMux) NewConn(c net.Conn, isServer bool, scope network.PeerScope) (network.MuxedConn, error) {
+	q := new(sendQueue)
+	conn, err := m.inner.NewConn(&sentConn{Conn: c, queue: q}, isServer, scope)
+	if err != nil {
+		return nil, err
+	}
+	return &queuedConn{MuxedConn: conn, queue: q}, nil
+}
+
+// sendQueue counts what streams have handed to yamux and yamux has not written.
+type sendQueue struct {
+	// mu guards what follows.
+	mu      sync.Mutex
+	bytes   int
+	waiting []chan struct{} // who waits for room, first come first; closed when there is
+	closed  bool
+}
+
+// room returns nil if there is room for content, or what is closed when there is.
+func (q *sendQueue) room() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.bytes < queuedBytes && len(q.waiting) == 0 {
+		return nil
+	}
+	w := make(chan struct{})
+	q.waiting = append(q.waiting, w)
+	return w
+}
+
+// add counts bytes that were handed over; less than 0: that were written. Who has been let
+// in may have to wait for its stream's window, so all are when nothing is left.
+func (q *sendQueue) add(bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes += bytes
+	let := 0
+	for room := queuedBytes - q.bytes; let < len(q.waiting) && (room > 0 || q.bytes <= 0); room -= clusterMessage {
+		close(q.waiting[let])
+		let++
+	}
+	q.drop(let)
+}
+
+// drop forgets the first that wait.
+func (q *sendQueue) drop(n int) {
+	clear(q.waiting[:n])
+	if q.waiting = q.waiting[n:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+}
+
+// close lets everybody in: the connection is at its end and yamux says so.
+func (q *sendQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, w := range q.waiting {
+		close(w)
+	}
+	q.waiting = nil
+}
+
+// sentConn is the connection as yamux writes to it, a message at a time.
+type sentConn struct {
+	net.Conn
+	queue *sendQueue
+}
+
+// Write implements net.Conn.
+func (c *sentConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if len(p) > yamuxHead && p[yamuxTypeAt] == yamuxData {
+		c.queue.add(-int(binary.BigEndian.Uint32(p[yamuxLengthAt:])))
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *sentConn) Close() error {
+	c.queue.close()
+	return c.Conn.Close()
+}
+
+// queuedConn hands out streams that mind the queue.
+type queuedConn struct {
+	network.MuxedConn
+	queue *sendQueue
+}
+
+// OpenStream implements network.MuxedConn.
+func (c *queuedConn) OpenStream(ctx context.Context) (network.MuxedStream, error) {
+	s, err := c.MuxedConn.OpenStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &queuedStream{MuxedStream: s, queue: c.queue}, nil
+}
+
+// AcceptStream implements network.MuxedConn.
+func (c *queuedConn) AcceptStream() (network.MuxedStream, error) {
+	s, err := c.MuxedConn.AcceptStream()
+	if err != nil {
+		return nil, err
+	}
+	return &queuedStream{MuxedStream: s, queue: c.queue}, nil
+}
+
+// queuedStream is a stream whose content waits for room. What ends the waiting but room,
+// its deadline or its end, is told by yamux, which is asked then.
+type queuedStream struct {
+	network.MuxedStream
+	queue *sendQueue
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	deadline time.Time // of writing; zero: none
+	ended    bool
+	changed  chan struct{} // closed when one of them changes; nil: nobody waits
+}
+
+// Write implements network.MuxedStream.
+func (s *queuedStream) Write(p []byte) (int, error) {
+	if len(p) <= urgentBytes {
+		return s.write(p)
+	}
+	total := 0
+	for total < len(p) {
+		if room := s.queue.room(); room != nil {
+			s.wait(room)
+		}
+		n, err := s.write(p[total:min(len(p), total+clusterMessage-yamuxHead)])
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (s *queuedStream) write(p []byte) (int, error) {
+	n, err := s.MuxedStream.Write(p)
+	if n > 0 {
+		s.queue.add(n)
+	}
+	return n, err
+}
+
+// wait returns when there is room, when the stream has ended, or at its deadline.
+func (s *queuedStream) wait(room <-chan struct{}) {
+	for {
+		s.mu.Lock()
+		deadline, ended := s.deadline, s.ended
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		left := time.Until(deadline)
+		if ended || !deadline.IsZero() && left <= 0 {
+			return
+		}
+		var late <-chan time.Time
+		if !deadline.IsZero() {
+			timer := time.NewTimer(left)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-room:
+			return
+		case <-late:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// change wakes who waits.
+func (s *queuedStream) change(what func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+func (s *queuedStream) end() { s.change(func() { s.ended = true }) }
+
+// SetWriteDeadline implements network.MuxedStream.
+func (s *queuedStream) SetWriteDeadline(t time.Time) error {
+	err := s.MuxedStream.SetWriteDeadline(t)
+	s.change(func() { s.deadline = t })
+	return err
+}
+
+// SetDeadline implements network.MuxedStream.
+func (s *queuedStream) SetDeadline(t time.Time) error {
+	err := s.MuxedStream.SetDeadline(t)
+	s.change(func() { s.deadline = t })
+	return err
+}
+
+// CloseWrite implements network.MuxedStream.
+func (s *queuedStream) CloseWrite() error {
+	err := s.MuxedStream.CloseWrite()
+	s.end()
+	return err
+}
+
+// Close implements network.MuxedStream.
+func (s *queuedStream) Close() error {
+	err := s.MuxedStream.Close()
+	s.end()
+	return err
+}
+
+// Reset implements network.MuxedStream.
+func (s *queuedStream) Reset() error {
+	err := s.MuxedStream.Reset()
+	s.end()
+	return err
+}
+
+// ResetWithError implements network.MuxedStream.
+func (s *queuedStream) ResetWithError(code network.StreamErrorCode) error {
+	err := s.MuxedStream.ResetWithError(code)
+	s.end()
+	return err
+}
