@@ -83,8 +83,8 @@ func (f *files) Drop(ctx context.Context, owner string) error {
 }
 
 // Open implements content.Store.
-func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (io.ReadSeekCloser, uint64, error) {
-	order := slices.Clone(holders)
+func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	order := slices.Clone(placed)
 	for _, n := range f.members() {
 		if !slices.Contains(order, n.ID) {
 			order = append(order, n.ID)
@@ -96,7 +96,8 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 		return f.peer.ReadBlock(ctx, string(id), c, lend)
 	}
 	done := f.reading(state.RootOf(root))
-	file, err := f.buffers.Open(ctx, &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, root)
+	from := &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}
+	file, err := f.buffers.Open(ctx, from, root)
 	if err != nil {
 		done()
 		if ipld.IsNotFound(err) {
@@ -104,10 +105,19 @@ func (f *files) Open(ctx context.Context, root cid.Cid, holders []state.NodeID) 
 		}
 		return nil, 0, err
 	}
-	return keptFile{file, done}, file.Size(), nil
+	if file.Size() <= tellFrom {
+		return keptFile{file, done}, file.Size(), nil
+	}
+	holders := newTeller(root, f.peer.Dial, f.now)
+	from.tellsFrom(holders.tell)
+	return keptFile{file, func() {
+		holders.close()
+		done()
+	}}, file.Size(), nil
 }
 
-// keptFile is a file whose blocks stay on this node until it is closed.
+// keptFile is a file whose blocks stay, on this node and where it gets them from, until
+// it is closed.
 type keptFile struct {
 	*dag.File
 	done func()
@@ -140,6 +150,20 @@ type reader struct {
 	mu     sync.Mutex
 	order  []state.NodeID // who gave a block last is first
 	failed map[state.NodeID]time.Time
+	giver  state.NodeID       // who gave a block last; empty: nobody yet
+	tell   func(state.NodeID) // who gives is told that the file is read; nil: nobody is
+}
+
+// tellsFrom has who has given a block, and everybody who does from now on, told that the
+// file is being read.
+func (r *reader) tellsFrom(tell func(state.NodeID)) {
+	r.mu.Lock()
+	giver := r.giver
+	r.tell = tell
+	r.mu.Unlock()
+	if giver != "" {
+		tell(giver)
+	}
 }
 
 // Get implements dag.Getter.
@@ -211,11 +235,16 @@ func (r *reader) ranked() []state.NodeID {
 
 func (r *reader) gave(id state.NodeID) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.failed, id)
 	if at := slices.Index(r.order, id); at > 0 {
 		copy(r.order[1:], r.order[:at])
 		r.order[0] = id
+	}
+	r.giver = id
+	tell := r.tell
+	r.mu.Unlock()
+	if tell != nil {
+		tell(id)
 	}
 }
 

@@ -113,6 +113,7 @@ type Node struct {
 	settler  *tracker.Settler
 	repairer *tracker.Repairer
 	progress *progress
+	files    *files
 
 	members  *members.Members
 	pins     *pins.Pins
@@ -406,12 +407,12 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	guards := tracker.NewGuards()
-	readable := &files{
+	n.files = &files{
 		buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now,
 		reading: guards.Read,
 	}
 	n.content = content.New(content.Options{
-		State: n.consensus, Store: readable,
+		State: n.consensus, Store: n.files,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
 	})
 	if known.Founder {
@@ -424,7 +425,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	}
 	gateway := n.opts.Config.S3
 	n.objects = objects.New(objects.Options{
-		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: readable,
+		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: n.files,
 		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})

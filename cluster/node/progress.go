@@ -1,22 +1,16 @@
 package node
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/ipfs/go-cid"
-	"golang.org/x/sync/errgroup"
 )
 
 // progressProtocol asks a member how far it is with a root. The question is the
@@ -148,25 +142,7 @@ func (p *progress) question(ctx context.Context, id string, root state.RootKey) 
 
 // serve answers members until ctx ends.
 func (p *progress) serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
-	var answers errgroup.Group
-	answers.SetLimit(maxAnswering)
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			waitErr := answers.Wait()
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return waitErr
-			}
-			return fmt.Errorf("accept questions of progress: %w", err)
-		}
-		answers.Go(func() error {
-			defer func() { _ = conn.Close() }()
-			p.answer(ctx, conn)
-			return nil
-		})
-	}
+	return serveStreams(ctx, l, maxAnswering, p.answer)
 }
 
 // answer answers one question. Who asks badly gets nothing.
@@ -175,11 +151,7 @@ func (p *progress) answer(ctx context.Context, conn net.Conn) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	line, err := bufio.NewReader(io.LimitReader(conn, maxProgress)).ReadString('\n')
-	if err != nil {
-		return
-	}
-	c, err := cid.Decode(strings.TrimSuffix(line, "\n"))
+	c, err := readRoot(conn)
 	if err != nil {
 		return
 	}

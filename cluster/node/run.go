@@ -172,6 +172,10 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions of progress: %w", err)
 	}
+	readers, err := n.peer.Listen(readProtocol)
+	if err != nil {
+		return fmt.Errorf("listen for readers: %w", err)
+	}
 	changes := n.watch.Subscribe(n.self.ID)
 	defer changes.Close()
 	g, ctx := errgroup.WithContext(ctx)
@@ -191,6 +195,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"accounts":  n.accounts.Run,
 		"pins":      n.pins.Run,
 		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
+		"readers":   func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
 		"disk":      n.watchDisk,

@@ -14,48 +14,110 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
+const readBytes = 48 << 20
+
 // TestWhatIsBeingReadIsSentToItsEnd replaces and deletes objects of which downloads are
 // under way, and waits until the nodes that nobody reads from have dropped the content.
 func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
 	t.Parallel() // it mostly waits
-	const size = 48 << 20
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "reading@example.org")
 	o.ok(http.StatusOK, http.MethodPut, "/reading", nil)
-	want := make([]byte, size)
-	rand.NewChaCha8([32]byte{1}).Read(want)
 	reader := c.Followers()[0]
-
 	for _, change := range []string{http.MethodPut, http.MethodDelete} {
-		o.ok(http.StatusOK, http.MethodPut, "/reading/file", want)
-		o.keep(reader, size, true)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, reader.S3URL()+"/reading/file", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+o.token)
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		got := make([]byte, 1<<20)
-		if _, err := io.ReadFull(resp.Body, got); err != nil {
-			t.Fatal(err)
-		}
-		if r := o.call(change, "/reading/file", nil); r.Status/100 != 2 {
-			t.Fatalf("%s: %d %s", change, r.Status, r.Body)
-		}
-		for _, n := range c.Nodes {
-			if n != reader {
-				o.keep(n, size, false)
+		want := o.putToRead()
+		o.keep(reader, readBytes, true)
+		o.readDuring(reader, change, want, func() {
+			for _, n := range c.Nodes {
+				if n != reader {
+					o.keep(n, readBytes, false)
+				}
 			}
+		})
+		o.keep(reader, readBytes, false)
+	}
+}
+
+// TestWhatIsReadFromAnotherNodeIsSentToItsEnd is the same for downloads through a node that
+// has no copy.
+func TestWhatIsReadFromAnotherNodeIsSentToItsEnd(t *testing.T) {
+	t.Parallel()
+	c := harness.Start(t, harness.Options{Replication: 2})
+	o := newObjects(t, c, "elsewhere@example.org")
+	o.ok(http.StatusOK, http.MethodPut, "/reading", nil)
+	for _, change := range []string{http.MethodPut, http.MethodDelete} {
+		want := o.putToRead()
+		var reader *harness.Node
+		harness.Eventually(t, time.Minute, "two nodes have a copy", func() (bool, error) {
+			have := 0
+			for _, n := range c.Nodes {
+				keeps, err := keeps(n, readBytes)
+				if err != nil {
+					return false, err
+				}
+				if keeps {
+					have++
+				} else {
+					reader = n
+				}
+			}
+			return have == 2, nil
+		})
+		o.readDuring(reader, change, want, func() {
+			harness.Eventually(t, time.Minute, "the copy that nobody reads is dropped", func() (bool, error) {
+				have := 0
+				for _, n := range c.Nodes {
+					keeps, err := keeps(n, readBytes)
+					if err != nil {
+						return false, err
+					}
+					if keeps {
+						have++
+					}
+				}
+				return have <= 1, nil
+			})
+		})
+		for _, n := range c.Nodes {
+			o.keep(n, readBytes, false)
 		}
-		rest, err := io.ReadAll(resp.Body)
-		if err != nil || !bytes.Equal(append(got, rest...), want) {
-			t.Fatalf("%s while it was read: %d bytes more and %v, want all %d", change, len(rest), err, size)
-		}
-		o.keep(reader, size, false)
+	}
+}
+
+// putToRead puts the object that is read.
+func (o *objects) putToRead() []byte {
+	o.t.Helper()
+	want := make([]byte, readBytes)
+	rand.NewChaCha8([32]byte{1}).Read(want)
+	o.ok(http.StatusOK, http.MethodPut, "/reading/file", want)
+	return want
+}
+
+// readDuring has a client take 1 MiB of the object through a node, changes the object, and
+// has the client take the rest when the cluster has dealt with that.
+func (o *objects) readDuring(reader *harness.Node, change string, want []byte, dealt func()) {
+	o.t.Helper()
+	req, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, reader.S3URL()+"/reading/file", nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+o.token)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got := make([]byte, 1<<20)
+	if _, err := io.ReadFull(resp.Body, got); err != nil {
+		o.t.Fatal(err)
+	}
+	if r := o.call(change, "/reading/file", nil); r.Status/100 != 2 {
+		o.t.Fatalf("%s: %d %s", change, r.Status, r.Body)
+	}
+	dealt()
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.Equal(append(got, rest...), want) {
+		o.t.Fatalf("%s while it was read: %d bytes more and %v, want all %d", change, len(rest), err, len(want))
 	}
 }
 
@@ -63,15 +125,21 @@ func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
 func (o *objects) keep(n *harness.Node, bytes int64, want bool) {
 	o.t.Helper()
 	harness.Eventually(o.t, time.Minute, fmt.Sprintf("%s keeps %d bytes: %t", n.Name, bytes, want), func() (bool, error) {
-		s, err := n.StatusNow()
-		if err != nil {
-			return false, err
-		}
-		for _, p := range s.Peers {
-			if p.ID == s.Node.ID {
-				return (p.UsedBytes >= bytes) == want, nil
-			}
-		}
-		return false, nil
+		keeps, err := keeps(n, bytes)
+		return err == nil && keeps == want, err
 	})
+}
+
+// keeps tells whether a node stores so many bytes.
+func keeps(n *harness.Node, bytes int64) (bool, error) {
+	s, err := n.StatusNow()
+	if err != nil {
+		return false, err
+	}
+	for _, p := range s.Peers {
+		if p.ID == s.Node.ID {
+			return p.UsedBytes >= bytes, nil
+		}
+	}
+	return false, nil
 }

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"golang.org/x/sync/errgroup"
+)
+
+// readProtocol tells a member that content is being read from it: it stays there, as it
+// does for who reads it there, until the stream ends. What is sent is the root's CID and
+// a line feed, and nothing is answered. Members that do not know the protocol refuse it,
+// and drop what is not wanted any more as soon as they hear of that.
+const readProtocol = "/holdfast/read/1"
+
+const (
+	// tellFrom is above how many bytes a file is not had with its root: with one leaf.
+	tellFrom = 1 << 20
+	// tellTimeout is how long it takes to tell a member, at the most.
+	tellTimeout = 5 * time.Second
+	// tellAgain is after what time a member is told again that has not heard it, or has
+	// ended meanwhile.
+	tellAgain = avoidFor
+	// maxReaders is how many files members are reading from here that stay for them.
+	maxReaders = 4096
+)
+
+// serveReaders keeps what members read from here while they do, until ctx ends.
+func (f *files) serveReaders(ctx context.Context, l net.Listener) error {
+	return serveStreams(ctx, l, maxReaders, func(ctx context.Context, conn net.Conn) {
+		if err := conn.SetReadDeadline(time.Now().Add(tellTimeout)); err != nil {
+			return
+		}
+		root, err := readRoot(conn)
+		if err != nil {
+			return
+		}
+		defer f.reading(state.RootOf(root))()
+		if err := conn.SetReadDeadline(time.Time{}); err == nil {
+			_, _ = io.Copy(io.Discard, conn) // until the reader is done, or its node
+		}
+	})
+}
+
+// serveStreams has streams of members answered until ctx ends, so many at a time. Others
+// are closed at once.
+func serveStreams(ctx context.Context, l net.Listener, limit int, answer func(context.Context, net.Conn)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var answers errgroup.Group
+	answers.SetLimit(limit)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			ended := ctx.Err() != nil || errors.Is(err, net.ErrClosed)
+			cancel()
+			if waitErr := answers.Wait(); ended {
+				return waitErr
+			}
+			return fmt.Errorf("accept streams of members: %w", err)
+		}
+		if !answers.TryGo(func() error {
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			defer func() { _ = conn.Close() }()
+			answer(ctx, conn)
+			return nil
+		}) {
+			_ = conn.Close()
+		}
+	}
+}
+
+// readRoot reads the CID of a root, and the line feed behind it.
+func readRoot(conn io.Reader) (cid.Cid, error) {
+	line, err := bufio.NewReader(io.LimitReader(conn, maxProgress)).ReadString('\n')
+	if err != nil {
+		return cid.Undef, err
+	}
+	return cid.Decode(strings.TrimSuffix(line, "\n"))
+}
+
+// teller tells members that a file is read from them, until it is closed.
+type teller struct {
+	root cid.Cid
+	dial func(ctx context.Context, id, proto string) (net.Conn, error)
+	now  func() time.Time
+
+	ctx     context.Context // ends with close
+	cancel  context.CancelFunc
+	telling sync.WaitGroup
+
+	// mu guards told.
+	mu   sync.Mutex
+	told map[state.NodeID]told
+}
+
+// told is when a member was told, and whether it still knows.
+type told struct {
+	at    time.Time
+	knows bool
+}
+
+func newTeller(root cid.Cid, dial func(ctx context.Context, id, proto string) (net.Conn, error), now func() time.Time) *teller {
+	t := &teller{root: root, dial: dial, now: now, told: map[state.NodeID]told{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// tell sees to it that a member knows, without waiting for it.
+func (t *teller) tell(id state.NodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, known := t.told[id]
+	if known && (last.knows || t.now().Sub(last.at).Abs() < tellAgain) || t.ctx.Err() != nil {
+		return
+	}
+	t.told[id] = told{t.now(), true}
+	t.telling.Go(func() {
+		t.stay(id)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.told[id] = told{t.now(), false}
+	})
+}
+
+// stay tells a member and returns when it, or the file, is at its end.
+func (t *teller) stay(id state.NodeID) {
+	ctx, cancel := context.WithTimeout(t.ctx, tellTimeout)
+	defer cancel()
+	conn, err := t.dial(ctx, string(id), readProtocol)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(t.ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	if conn.SetWriteDeadline(time.Now().Add(tellTimeout)) != nil {
+		return
+	}
+	if _, err := io.WriteString(conn, t.root.String()+"\n"); err == nil {
+		_, _ = io.Copy(io.Discard, conn)
+	}
+}
+
+// close ends the telling: members may drop the file.
+func (t *teller) close() {
+	t.cancel()
+	t.telling.Wait()
+}
