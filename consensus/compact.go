@@ -86,7 +86,9 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		_ = n.snapshot(ctx) // Raft has logged why not, and the next look is soon enough
+		if err := n.snapshot(ctx); err != nil { // the next look is soon enough
+			n.log.DebugContext(ctx, "no snapshot now", "err", err)
+		}
 	}
 }
 

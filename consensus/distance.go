@@ -36,7 +36,7 @@ type distances struct {
 type distance struct {
 	beats int // since the last look
 	least time.Duration
-	told  bool // that it is too far away, and it has been since
+	told  bool // that it is too far away, and it has not come much nearer since
 }
 
 func newDistances(heartbeat time.Duration, log *slog.Logger) *distances {
@@ -56,12 +56,14 @@ func (d *distances) answered(member string, took time.Duration) {
 	}
 	if m.beats++; m.beats == distanceBeats {
 		m.beats = 0
-		far := m.least > d.heartbeat/nearParts
-		if far && !m.told {
+		switch {
+		case m.least > d.heartbeat/nearParts && !m.told:
+			m.told = true
 			d.log.Warn("a member is too far away for cluster.heartbeat: set it longer on every member", "node", member,
 				"round_trip", m.least.Round(time.Millisecond), "heartbeat", d.heartbeat, "better", wantedHeartbeat(m.least))
+		case m.least < d.heartbeat/wantedParts:
+			m.told = false
 		}
-		m.told = far
 	}
 	d.of[member] = m
 }
