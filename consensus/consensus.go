@@ -7,6 +7,7 @@
 package consensus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,37 +105,17 @@ type Timings struct {
 }
 
 func (t Timings) withDefaults() Timings {
-	if t.Heartbeat == 0 {
-		t.Heartbeat = 300 * time.Millisecond
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&t.Election, t.Heartbeat},
-		{&t.Lease, t.Heartbeat * 5 / 6},
-		{&t.Commit, 10 * time.Millisecond},
-		{&t.Reconcile, 2 * time.Second},
-		{&t.Check, time.Hour},
-		{&t.SnapshotInterval, time.Minute},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, n := range []struct {
-		field *uint64
-		value uint64
-	}{
-		{&t.SnapshotThreshold, 8192},
-		{&t.SnapshotBytes, 32 << 20},
-		{&t.TrailingLogs, 4096},
-		{&t.TrailingBytes, 32 << 20},
-	} {
-		if *n.field == 0 {
-			*n.field = n.value
-		}
-	}
+	t.Heartbeat = cmp.Or(t.Heartbeat, 300*time.Millisecond)
+	t.Election = cmp.Or(t.Election, t.Heartbeat)
+	t.Lease = cmp.Or(t.Lease, t.Heartbeat*5/6)
+	t.Commit = cmp.Or(t.Commit, 10*time.Millisecond)
+	t.Reconcile = cmp.Or(t.Reconcile, 2*time.Second)
+	t.Check = cmp.Or(t.Check, time.Hour)
+	t.SnapshotInterval = cmp.Or(t.SnapshotInterval, time.Minute)
+	t.SnapshotThreshold = cmp.Or(t.SnapshotThreshold, 8192)
+	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, 32<<20)
+	t.TrailingLogs = cmp.Or(t.TrailingLogs, 4096)
+	t.TrailingBytes = cmp.Or(t.TrailingBytes, 32<<20)
 	return t
 }
 

@@ -100,7 +100,7 @@ func (s *goodSnapshots) sending(change int) {
 func (s *goodSnapshots) served() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open > 0 || !s.sent.IsZero() && time.Since(s.sent) < serving
+	return s.open > 0 || time.Since(s.sent) < serving
 }
 
 // verify looks at a snapshot that is to be sent.

@@ -87,19 +87,9 @@ func (q *sendQueue) add(bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes += bytes
-	let := 0
-	for room := queuedBytes - q.bytes; let < len(q.waiting) && (room > 0 || q.bytes <= 0); room -= clusterMessage {
-		close(q.waiting[let])
-		let++
-	}
-	q.drop(let)
-}
-
-// drop forgets the first that wait.
-func (q *sendQueue) drop(n int) {
-	clear(q.waiting[:n])
-	if q.waiting = q.waiting[n:]; len(q.waiting) == 0 {
-		q.waiting = nil
+	for room := queuedBytes - q.bytes; len(q.waiting) > 0 && (room > 0 || q.bytes <= 0); room -= clusterMessage {
+		close(q.waiting[0])
+		q.waiting = q.waiting[1:]
 	}
 }
 

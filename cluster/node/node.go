@@ -7,6 +7,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -359,12 +360,8 @@ func (n *Node) openConsensus(known *seed) error {
 // timings are those of the options, and of the settings where they say nothing.
 func (n *Node) timings() consensus.Timings {
 	t := n.opts.Timings
-	if t.Check == 0 {
-		t.Check = n.opts.Config.Storage.StateCheck
-	}
-	if t.Heartbeat == 0 {
-		t.Heartbeat = n.opts.Config.Cluster.Heartbeat
-	}
+	t.Check = cmp.Or(t.Check, n.opts.Config.Storage.StateCheck)
+	t.Heartbeat = cmp.Or(t.Heartbeat, n.opts.Config.Cluster.Heartbeat)
 	return t
 }
 

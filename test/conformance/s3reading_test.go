@@ -49,39 +49,38 @@ func TestWhatIsReadFromAnotherNodeIsSentToItsEnd(t *testing.T) {
 		want := o.putToRead()
 		var reader *harness.Node
 		harness.Eventually(t, time.Minute, "two nodes have a copy", func() (bool, error) {
-			have := 0
-			for _, n := range c.Nodes {
-				keeps, err := keeps(n, readBytes)
-				if err != nil {
-					return false, err
-				}
-				if keeps {
-					have++
-				} else {
-					reader = n
-				}
+			have, lacks, err := copies(c, readBytes)
+			if len(lacks) > 0 {
+				reader = lacks[0]
 			}
-			return have == 2, nil
+			return have == 2, err
 		})
 		o.readDuring(reader, change, want, func() {
 			harness.Eventually(t, time.Minute, "the copy that nobody reads is dropped", func() (bool, error) {
-				have := 0
-				for _, n := range c.Nodes {
-					keeps, err := keeps(n, readBytes)
-					if err != nil {
-						return false, err
-					}
-					if keeps {
-						have++
-					}
-				}
-				return have <= 1, nil
+				have, _, err := copies(c, readBytes)
+				return err == nil && have <= 1, err
 			})
 		})
 		for _, n := range c.Nodes {
 			o.keep(n, readBytes, false)
 		}
 	}
+}
+
+// copies tells how many nodes store so many bytes, and which do not.
+func copies(c *harness.Cluster, bytes int64) (have int, lacks []*harness.Node, err error) {
+	for _, n := range c.Nodes {
+		keeps, err := keeps(n, bytes)
+		if err != nil {
+			return 0, nil, err
+		}
+		if keeps {
+			have++
+		} else {
+			lacks = append(lacks, n)
+		}
+	}
+	return have, lacks, nil
 }
 
 // putToRead puts the object that is read.
