@@ -17,11 +17,13 @@ import (
 )
 
 // How many blocks a File asks for before they are read. It begins with the one that
-// is wanted, since much is read in short ranges, goes on with the next, and asks for
-// more when that came late.
+// is wanted, since much is read in short ranges, asks for twice as many whenever one came
+// late, and for one less when so many in a row were there in time: whoever reads is
+// slower then, and what waits for it only takes memory.
 const (
 	readAhead = 10
 	lateAfter = time.Millisecond
+	lessAfter = 16
 )
 
 // Lender is a Getter that can read into memory which is used again.
@@ -113,7 +115,8 @@ type File struct {
 	steps  []*step
 	asking context.Context
 	end    context.CancelFunc
-	window int
+	window int // how many blocks are asked for, with the one that is wanted
+	inTime int // of those that were wanted since the window changed
 }
 
 // step is a block of a file, and what has become of it.
@@ -242,7 +245,7 @@ func (f *File) rewind(at uint64) {
 	}
 	root := f.root // which stays as it is
 	root.lent, root.skip = nil, at
-	f.at, f.rest, f.window = at, nil, 1
+	f.at, f.rest, f.window, f.inTime = at, nil, 1, 0
 	f.steps = []*step{&root}
 	if at < f.size {
 		root.cut()
@@ -296,9 +299,6 @@ func (f *File) advance(n int) {
 	}
 	f.buffers.Put(f.steps[0].lent)
 	f.steps = f.steps[1:]
-	if f.window == 1 {
-		f.window = 2
-	}
 }
 
 // await waits for a block that is on its way.
@@ -309,11 +309,21 @@ func (f *File) await(s *step) error {
 	case <-f.ctx.Done():
 		return f.ctx.Err()
 	}
-	if f.window > 1 && time.Since(began) > lateAfter {
-		f.window = min(2*f.window, readAhead)
-	}
+	f.waited(time.Since(began))
 	f.arrived(s)
 	return nil
+}
+
+// waited sets the window by how long a block that is wanted took to come.
+func (f *File) waited(d time.Duration) {
+	switch {
+	case d > lateAfter:
+		f.window, f.inTime = min(2*f.window, readAhead), 0
+	case f.window > 1:
+		if f.inTime++; f.inTime == lessAfter {
+			f.window, f.inTime = f.window-1, 0
+		}
+	}
 }
 
 // arrived takes in a block that has come.
@@ -327,12 +337,13 @@ func (f *File) arrived(s *step) {
 // ask asks for blocks until as many as may be are on their way, or here and not read
 // yet: children of nodes that are here, in the order of the file.
 func (f *File) ask() {
-	coming := 0
-	for i := 0; i < len(f.steps) && coming < f.window; i++ {
+	coming, window := 0, f.window
+	for i := 0; i < len(f.steps) && coming < window; i++ {
 		s := f.steps[i]
 		if s.done != nil && i > 0 {
 			select {
 			case <-s.done:
+				f.waited(0)
 				f.arrived(s)
 			default:
 			}
@@ -342,22 +353,18 @@ func (f *File) ask() {
 			continue
 		}
 		var more []*step
-		for ; coming < f.window && len(s.links) > 0; s.links = s.links[1:] {
+		for ; coming < window && len(s.links) > 0; s.links = s.links[1:] {
 			link := s.links[0]
 			if link.size == 0 {
 				continue
 			}
-			next := &step{cid: link.cid, size: link.size, skip: s.skip, done: make(chan struct{})}
+			next := &step{cid: link.cid, size: link.size, skip: s.skip}
 			if coming > 0 && !f.mayAhead(next) {
-				coming = f.window
+				coming = window
 				break
 			}
 			s.skip = 0
-			asking := f.asking
-			f.reads.Go(func() {
-				defer close(next.done)
-				f.read(asking, next)
-			})
+			f.start(next, window > 1)
 			more = append(more, next)
 			coming++
 		}
@@ -371,6 +378,27 @@ func (f *File) ask() {
 		}
 		i += len(more) - 1
 	}
+}
+
+// start begins to read a block. One that is wanted while none is read ahead is read right
+// here: what is on this node's disk is there before another goroutine has its turn, and is
+// in the cache of the processor that goes on with it.
+func (f *File) start(s *step, ahead bool) {
+	asking := f.asking
+	if !ahead {
+		began := time.Now()
+		f.read(asking, s)
+		f.arrived(s)
+		if len(s.data) > 0 { // else it only leads to what is wanted
+			f.waited(time.Since(began))
+		}
+		return
+	}
+	s.done = make(chan struct{})
+	f.reads.Go(func() {
+		defer close(s.done)
+		f.read(asking, s)
+	})
 }
 
 // mayAhead tells whether a block may be read ahead, and takes a place for it.

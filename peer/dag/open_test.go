@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ipfs/boxo/ipld/merkledag"
 	"github.com/ipfs/boxo/ipld/unixfs"
@@ -307,6 +309,87 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	if n := len(all.ahead); n > 0 {
 		t.Errorf("%d places are taken, and no file is open", n)
 	}
+}
+
+// paced is a store whose leaves take a while, and that counts who reads at the same time.
+type paced struct {
+	lending
+	takes time.Duration
+}
+
+// Read implements Lender.
+func (p *paced) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+	return p.lending.Read(ctx, c, func(bytes int) []byte {
+		timer := time.NewTimer(p.takes / 2) // lend is called twice
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		return lend(bytes)
+	})
+}
+
+// What comes late is asked for ahead, what comes in time hardly is, and what is here
+// is not at all.
+func TestBlocksAreReadAheadAsLateAsTheyCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leaves, bytes = 400, 10
+		m := &shaper{t, peertest.NewStore(), rand.New(rand.NewPCG(1, 1)), false}
+		data := peertest.Bytes(3, leaves*bytes)
+		fs, n := unixfs.NewFSNode(unixfs.TFile), merkledag.NodeWithData(nil)
+		for i := range leaves {
+			c := m.keep(node(t, cid.Raw, data[i*bytes:(i+1)*bytes]))
+			if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
+				t.Fatal(err)
+			}
+			fs.AddBlockSize(bytes)
+		}
+		raw, err := fs.GetBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.SetData(raw)
+		from := &paced{lending: lending{Store: m.store}}
+		f, err := Open(t.Context(), from, m.keep(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		// read reads leaves, each of which is used for a while, and returns how many were
+		// read at the same time for the last of them.
+		read := func(count int, takes, used time.Duration) int {
+			t.Helper()
+			from.takes = takes
+			for i := range count {
+				if i == count-1 {
+					f.reads.Wait()
+					from.most = 0
+				}
+				at := f.at
+				got := make([]byte, bytes)
+				if _, err := io.ReadFull(f, got); err != nil || string(got) != string(data[at:at+bytes]) {
+					t.Fatalf("%q at %d: %v", got, at, err)
+				}
+				timer := time.NewTimer(used)
+				<-timer.C
+			}
+			f.reads.Wait()
+			return from.most
+		}
+		if n := read(50, lateAfter/2, 0); n != 1 || f.window != 1 {
+			t.Errorf("%d leaves that are here are read at the same time, the window is %d", n, f.window)
+		}
+		if read(20, 100*lateAfter, 0); f.window != readAhead {
+			t.Errorf("leaves come late, and the window is %d", f.window)
+		}
+		if read(5*lessAfter, 10*lateAfter, 6*lateAfter); f.window < 2 || f.window > 5 {
+			t.Errorf("leaves that take a little longer than they are used, and the window is %d", f.window)
+		}
+		if n := read(readAhead*lessAfter, 0, 100*lateAfter); n > 1 || f.window != 1 {
+			t.Errorf("%d leaves that are there long before are read at the same time, the window is %d", n, f.window)
+		}
+	})
 }
 
 func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {

@@ -36,6 +36,7 @@ func newService(base, token string) (service, error) {
 const (
 	requestTimeout = 5 * time.Minute // 64 large bodies at once
 	readBuffer     = 64 << 10
+	sinkBuffer     = 256 << 10 // at once of a body that is discarded
 )
 
 // conn is one HTTP/1.1 connection that is used again and again. net/http's
@@ -47,7 +48,8 @@ type conn struct {
 	in  *bufio.Reader
 	out []byte
 
-	discard bool // bodies of good answers
+	discard bool   // bodies of good answers
+	sink    []byte // where those go
 }
 
 // answer is what came back.
@@ -107,7 +109,10 @@ func (c *conn) do(method, path string, body []byte, headers ...string) (answer, 
 	}
 	defer resp.Body.Close()
 	if c.discard && resp.StatusCode < http.StatusMultipleChoices {
-		_, err := io.Copy(io.Discard, resp.Body)
+		if c.sink == nil {
+			c.sink = make([]byte, sinkBuffer)
+		}
+		_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, c.sink)
 		return answer{status: resp.StatusCode}, err
 	}
 	data, err := io.ReadAll(resp.Body)
