@@ -66,6 +66,7 @@ type sendQueue struct {
 	mu      sync.Mutex
 	bytes   int
 	waiting []chan struct{} // who waits for room, first come first; closed when there is
+	passed  int             // bytes that were written since somebody was let in
 	closed  bool
 }
 
@@ -82,14 +83,21 @@ func (q *sendQueue) room() <-chan struct{} {
 }
 
 // add counts bytes that were handed over; less than 0: that were written. Who has been let
-// in may have to wait for its stream's window, so all are when nothing is left.
+// in may have to wait for its stream's window, so all are when nothing is left. What is
+// urgent does not wait for room and may leave none, so the first is let in as well when
+// two messages' worth went by.
 func (q *sendQueue) add(bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes += bytes
-	for room := queuedBytes - q.bytes; len(q.waiting) > 0 && (room > 0 || q.bytes <= 0); room -= clusterMessage {
+	if len(q.waiting) == 0 {
+		q.passed = 0
+		return
+	}
+	q.passed -= min(bytes, 0)
+	for room := queuedBytes - q.bytes; len(q.waiting) > 0 && (room > 0 || q.bytes <= 0 || q.passed >= 2*clusterMessage); room -= clusterMessage {
 		close(q.waiting[0])
-		q.waiting = q.waiting[1:]
+		q.waiting, q.passed = q.waiting[1:], 0
 	}
 }
 
@@ -129,6 +137,13 @@ func (c *sentConn) Close() error {
 type queuedConn struct {
 	network.MuxedConn
 	queue *sendQueue
+}
+
+// CloseWithError implements network.MuxedConn. yamux tries to say why first, which a
+// stuck connection does not take.
+func (c *queuedConn) CloseWithError(code network.ConnErrorCode) error {
+	c.queue.close()
+	return c.MuxedConn.CloseWithError(code)
 }
 
 // OpenStream implements network.MuxedConn.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -231,6 +232,10 @@ func TestAWriteThatWaitsForRoomEnds(t *testing.T) {
 		}, timedOut},
 		{"with a reset", func(_ network.MuxedConn, s network.MuxedStream) error { return s.Reset() }, func(err error) bool { return errors.Is(err, network.ErrReset) }},
 		{"with the connection", func(near network.MuxedConn, _ network.MuxedStream) error { return near.Close() }, func(err error) bool { return !timedOut(err) }},
+		{"with the connection and a reason", func(near network.MuxedConn, _ network.MuxedStream) error {
+			go func() { _ = near.CloseWithError(1) }() // which it tries to say
+			return nil
+		}, func(err error) bool { return !timedOut(err) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,4 +276,62 @@ func TestAWriteThatWaitsForRoomEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Small answers, each asked for when the one before is there, are as much as the line
+// carries and wait for no room. Larger writes have their turn all the same.
+func TestLargerWritesHaveTheirTurnBesideSmallOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		const rate = 12_500_000 // 100 Mbit/s
+		overLine(t, newQueuedMux(), newLine(here, rate), newLine(there, rate), func(near, far network.MuxedConn) {
+			var over atomic.Bool
+			var asking sync.WaitGroup
+			defer asking.Wait()
+			defer over.Store(true)
+			for range maxStreamsPerMember {
+				out, in := stream(t, near, far)
+				go func() { // ends with the connection
+					for question := make([]byte, 50); ; {
+						if _, err := io.ReadFull(out, question); err != nil {
+							return
+						}
+						if _, err := out.Write(make([]byte, urgentBytes)); err != nil {
+							return
+						}
+					}
+				}()
+				asking.Go(func() {
+					for answer := make([]byte, urgentBytes); !over.Load(); {
+						_, err := in.Write(make([]byte, 50))
+						if err == nil {
+							_, err = io.ReadFull(in, answer)
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			<-time.After(100 * time.Millisecond)
+			out, in := stream(t, near, far)
+			const bytes = 20 << 10
+			began := time.Now()
+			if err := out.SetWriteDeadline(began.Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				if _, err := out.Write(make([]byte, bytes)); err != nil {
+					t.Error(err)
+				}
+			}()
+			if _, err := io.ReadFull(in, make([]byte, bytes)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%d bytes were there after %s", bytes, took)
+			}
+		})
+	})
 }

@@ -30,8 +30,9 @@ const (
 	// tellAgain is after what time a member is told again that has not heard it, or has
 	// ended meanwhile.
 	tellAgain = avoidFor
-	// maxReaders is how many files members are reading from here that stay for them.
-	maxReaders = 4096
+	// maxReaders is how many files members are reading from here that stay for them. Each
+	// has a stream, for which libp2p sets 256 KiB aside, of 1 GiB of all members' streams.
+	maxReaders = 1024
 )
 
 // serveReaders keeps what members read from here while they do, until ctx ends.

@@ -352,6 +352,7 @@ func (f *File) ask() {
 			coming++
 			continue
 		}
+		f.wanted(s) // it only leads to others
 		var more []*step
 		for ; coming < window && len(s.links) > 0; s.links = s.links[1:] {
 			link := s.links[0]

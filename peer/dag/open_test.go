@@ -111,6 +111,32 @@ func (m *shaper) make(data []byte, depth int) (cid.Cid, uint64) {
 	return m.keep(n), uint64(len(data))
 }
 
+// flat makes a file of leaves of a size.
+func (m *shaper) flat(data []byte, size int) cid.Cid {
+	var leaves []cid.Cid
+	for at := 0; at < len(data); at += size {
+		leaves = append(leaves, m.keep(node(m.tb, cid.Raw, data[at:at+size])))
+	}
+	return m.parent(leaves, uint64(size))
+}
+
+// parent makes a node of children that have so many bytes of the file each.
+func (m *shaper) parent(children []cid.Cid, size uint64) cid.Cid {
+	fs, n := unixfs.NewFSNode(unixfs.TFile), merkledag.NodeWithData(nil)
+	for _, c := range children {
+		if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
+			m.tb.Fatal(err)
+		}
+		fs.AddBlockSize(size)
+	}
+	raw, err := fs.GetBytes()
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	n.SetData(raw)
+	return m.keep(n)
+}
+
 func TestAnyFileIsReadAnywhere(t *testing.T) {
 	var all Buffers // of all files
 	for seed := range uint64(60) {
@@ -337,21 +363,8 @@ func TestBlocksAreReadAheadAsLateAsTheyCome(t *testing.T) {
 		const leaves, bytes = 400, 10
 		m := &shaper{t, peertest.NewStore(), rand.New(rand.NewPCG(1, 1)), false}
 		data := peertest.Bytes(3, leaves*bytes)
-		fs, n := unixfs.NewFSNode(unixfs.TFile), merkledag.NodeWithData(nil)
-		for i := range leaves {
-			c := m.keep(node(t, cid.Raw, data[i*bytes:(i+1)*bytes]))
-			if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
-				t.Fatal(err)
-			}
-			fs.AddBlockSize(bytes)
-		}
-		raw, err := fs.GetBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.SetData(raw)
 		from := &paced{lending: lending{Store: m.store}}
-		f, err := Open(t.Context(), from, m.keep(n))
+		f, err := Open(t.Context(), from, m.flat(data, bytes))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,6 +403,36 @@ func TestBlocksAreReadAheadAsLateAsTheyCome(t *testing.T) {
 			t.Errorf("%d leaves that are there long before are read at the same time, the window is %d", n, f.window)
 		}
 	})
+}
+
+// Nodes that only lead to leaves are read ahead as well, and give their places back.
+func TestPlacesOfInnerNodesAreGivenBack(t *testing.T) {
+	for _, leaves := range []int{4, 30, 174} {
+		synctest.Test(t, func(t *testing.T) {
+			const inner, bytes = 20, 10
+			m := &shaper{t, peertest.NewStore(), rand.New(rand.NewPCG(1, 1)), false}
+			data := peertest.Bytes(3, inner*leaves*bytes)
+			var nodes []cid.Cid
+			for at := 0; at < len(data); at += leaves * bytes {
+				nodes = append(nodes, m.flat(data[at:at+leaves*bytes], bytes))
+			}
+			all := NewBuffers(64)
+			from := &paced{lending: lending{Store: m.store}, takes: 10 * lateAfter}
+			f, err := all.Open(t.Context(), from, m.parent(nodes, uint64(leaves*bytes)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(f); err != nil || string(got) != string(data) {
+				t.Fatalf("%d bytes of %d: %v", len(got), len(data), err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(all.ahead); n > 0 {
+				t.Errorf("%d leaves below each: %d places are taken, and no file is open", leaves, n)
+			}
+		})
+	}
 }
 
 func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
