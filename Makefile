@@ -110,7 +110,7 @@ conformance: build ## black-box suites against three processes (needs npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 ./test/conformance/...
 
 .PHONY: faults-ci
-faults-ci: build ## disks that lose power, fill, hang and fail, in short (needs root and loop devices)
+faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 ./test/faults
 
 .PHONY: faults

@@ -11,16 +11,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// serving is how long after a snapshot was sent to a follower TrailingBytes do
-// not count. The follower still lacks what was written meanwhile; if that is gone
-// by then it is sent another snapshot, and so on for as long as much is written.
+// serving is how long after a snapshot was sent to a follower the log keeps what it
+// lacks. What was written meanwhile has to be there when it has taken the snapshot over:
+// else it is sent another one, and so on for as long as much is written.
 const serving = 5 * time.Minute
 
 // growth is how much the log has got since the newest snapshot. Raft's goroutine
 // counts, others look.
 type growth struct {
 	entries, bytes meter
-	limit          uint64        // bytes at which a snapshot is due at once
+	limit          uint64        // of bytes, at most
+	due            atomic.Uint64 // bytes at which a snapshot is due at once
 	full           chan struct{} // has a token when they have been reached
 	told           atomic.Bool   // there was one since the newest snapshot
 }
@@ -33,7 +34,15 @@ func (m *meter) open() uint64 {
 	return m.total.Load() - covered
 }
 
-func newGrowth(limit uint64) *growth { return &growth{limit: limit, full: make(chan struct{}, 1)} }
+func newGrowth(limit uint64) *growth {
+	g := &growth{limit: limit, full: make(chan struct{}, 1)}
+	g.draw()
+	return g
+}
+
+// draw says anew when a snapshot is due, another time than on other members: writes wait
+// for a majority, which should not take theirs at the same entry.
+func (g *growth) draw() { g.due.Store(g.limit - rand.Uint64N(g.limit/4+1)) } //nolint:gosec // no secret
 
 func (g *growth) add(entries []*raft.Log) {
 	var size uint64
@@ -46,13 +55,18 @@ func (g *growth) add(entries []*raft.Log) {
 
 // tell wakes who takes snapshots if one is due at once.
 func (g *growth) tell() {
-	if g.bytes.open() < g.limit || g.told.Swap(true) {
+	if g.bytes.open() < g.due.Load() || g.told.Swap(true) {
 		return
 	}
 	select {
 	case g.full <- struct{}{}:
 	default:
 	}
+}
+
+// enough tells whether a snapshot is due at a look, by entries or by bytes.
+func (g *growth) enough(entries uint64) bool {
+	return g.entries.open() >= entries || g.bytes.open() >= g.due.Load()
 }
 
 // mark returns what is to be called once a snapshot is kept that has all that was
@@ -62,7 +76,9 @@ func (g *growth) mark() (kept func()) {
 	return func() {
 		g.entries.covered.Store(entries)
 		g.bytes.covered.Store(bytes)
+		g.draw()
 		g.told.Store(false)
+		g.tell() // much may have come meanwhile, and nothing after it
 	}
 }
 
@@ -77,7 +93,8 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 		select {
 		case <-n.fsm.grown.full:
 		case <-timer.C:
-			if n.fsm.grown.entries.open() < n.timings.SnapshotThreshold && n.fsm.grown.bytes.open() < n.timings.SnapshotBytes {
+			_, serves := n.snapshots.served()
+			if long := n.longLog.Load() && !serves; !long && !n.fsm.grown.enough(n.timings.SnapshotThreshold) {
 				continue
 			}
 		case <-ctx.Done():
@@ -107,12 +124,10 @@ func (n *Node) snapshot(ctx context.Context) error {
 	return n.await(ctx, n.raft.Snapshot())
 }
 
-// trailing is how many of the newest entries stay behind a snapshot:
-// TrailingLogs, and while no follower is served no more than have TrailingBytes.
+// trailing is how many of the newest entries stay behind a snapshot: TrailingLogs, and
+// no more than have TrailingBytes. While a follower is served, also what it lacks, and
+// as many more as may come until Raft cuts; but no more than have ServingBytes.
 func (n *Node) trailing() (entries uint64, err error) {
-	if n.snapshots.served() {
-		return n.timings.TrailingLogs, nil
-	}
 	first, err := n.opts.Log.FirstIndex()
 	if err != nil {
 		return 0, fmt.Errorf("read the log: %w", err)
@@ -121,19 +136,28 @@ func (n *Node) trailing() (entries uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the log: %w", err)
 	}
+	keep, most := n.timings.TrailingLogs, n.timings.TrailingBytes
+	has, serves := n.snapshots.served()
+	if serves {
+		keep, most = keep+last-min(has, last), n.timings.ServingBytes
+	}
+	n.longLog.Store(serves)
 	var size uint64
-	for index := last; index >= max(first, 1) && entries < n.timings.TrailingLogs; index-- {
+	for index := last; index >= max(first, 1) && entries < keep; index-- {
 		var entry raft.Log
 		if err := n.opts.Log.GetLog(index, &entry); err != nil {
 			if !errors.Is(err, raft.ErrLogNotFound) { // Raft has removed it meanwhile
 				n.log.Warn("an old entry of the log cannot be read", "entry", index, "err", err)
 			}
-			break
+			return entries, nil
 		}
-		if size += uint64(len(entry.Data)); size > n.timings.TrailingBytes {
-			break
+		if size += uint64(len(entry.Data)); size > most {
+			return entries, nil
 		}
 		entries++
+	}
+	if serves {
+		entries = keep
 	}
 	return entries, nil
 }

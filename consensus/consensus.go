@@ -100,8 +100,9 @@ type Timings struct {
 	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min to twice that
 	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
 	SnapshotBytes     uint64        // bytes of them that make it due, without waiting for a look, 32 MiB
-	TrailingLogs      uint64        // entries kept behind a snapshot at the most, 4,096
-	TrailingBytes     uint64        // bytes of them, but for a follower that a snapshot was sent to lately, 32 MiB
+	TrailingLogs      uint64        // entries kept behind a snapshot, 4,096
+	TrailingBytes     uint64        // bytes of them, 32 MiB
+	ServingBytes      uint64        // bytes of all behind a snapshot that a follower was sent lately, 512 MiB
 }
 
 func (t Timings) withDefaults() Timings {
@@ -116,6 +117,7 @@ func (t Timings) withDefaults() Timings {
 	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, 32<<20)
 	t.TrailingLogs = cmp.Or(t.TrailingLogs, 4096)
 	t.TrailingBytes = cmp.Or(t.TrailingBytes, 32<<20)
+	t.ServingBytes = cmp.Or(t.ServingBytes, 512<<20)
 	return t
 }
 
@@ -166,6 +168,7 @@ type Node struct {
 	observed  chan raft.Observation
 	metrics   *metrics
 	snapshots *goodSnapshots
+	longLog   atomic.Bool // the log has more than trails, for a follower that was served
 
 	// ledTerm has a token when this node has committed in a term of its own.
 	ledTerm chan struct{}

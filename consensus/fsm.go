@@ -287,7 +287,8 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 	return len(entries), nil
 }
 
-// applying is how long the entries being applied have taken, 0 when none are.
+// applying is how long the entries being applied have taken, or the snapshot that holds
+// them up, 0 when there are none.
 func (f *fsm) applying() time.Duration {
 	took, _ := f.work.shows(f.ran)
 	return took
@@ -331,6 +332,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.replaying() {
 		return nil, errReplaying
 	}
+	f.work.start(f.ran) // nothing is applied meanwhile
+	defer f.work.stop()
 	if err := f.store.Sync(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}

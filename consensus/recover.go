@@ -25,13 +25,26 @@ type goodSnapshots struct {
 	sends func() bool   // whether this node leads: then Raft opens a snapshot to send it
 	again chan struct{} // has a token when one that is needed was left out
 
+	// reading has a token while one is read through. Raft opens the same for each follower
+	// that lacks it, at any time.
+	reading chan struct{}
+
 	// mu guards what follows.
 	mu    sync.Mutex
-	bad   map[string]bool // by id
-	taken string          // what Raft opened last to take it over
-	open  int             // how many it has open to send them
-	sent  time.Time       // when it last had one open to send it; zero: never
+	bad   map[string]bool     // by id
+	read  map[string]bool     // by id, those that were read through and not sent since
+	taken string              // what Raft opened last to take it over
+	given map[*given]struct{} // what is sent to followers, and was lately
 }
+
+// given is a snapshot that a follower is sent.
+type given struct {
+	index uint64
+	until time.Time // what follows it in the log is kept for the follower; zero: it is being sent
+}
+
+// maxRead bounds of how many snapshots it is remembered that they were read through.
+const maxRead = 16
 
 // verifier is a snapshot store that can tell whether a snapshot is good.
 type verifier interface {
@@ -44,7 +57,10 @@ type verifier interface {
 }
 
 func newGoodSnapshots(store raft.SnapshotStore, log *slog.Logger, sends func() bool) *goodSnapshots {
-	return &goodSnapshots{SnapshotStore: store, log: log, sends: sends, again: make(chan struct{}, 1), bad: map[string]bool{}}
+	return &goodSnapshots{
+		SnapshotStore: store, log: log, sends: sends, again: make(chan struct{}, 1), reading: make(chan struct{}, 1),
+		bad: map[string]bool{}, read: map[string]bool{}, given: map[*given]struct{}{},
+	}
 }
 
 // Open implements raft.SnapshotStore.
@@ -55,67 +71,138 @@ func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		s.mu.Unlock()
 		return s.SnapshotStore.Open(id)
 	}
-	if v, ok := s.SnapshotStore.(verifier); ok {
-		rotten, err := s.verify(v, id)
-		if rotten {
-			s.leaveOut(id, err)
-			s.setAside(id)
-			select {
-			case s.again <- struct{}{}:
-			default:
-			}
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	g, err := s.give(id)
+	if err == nil {
+		err = s.readThrough(id, g)
 	}
-	meta, stream, err := s.SnapshotStore.Open(id)
+	var meta *raft.SnapshotMeta
+	var stream io.ReadCloser
+	if err == nil {
+		meta, stream, err = s.SnapshotStore.Open(id)
+	}
 	if err != nil {
+		s.took(g, false)
 		return nil, nil, err
 	}
-	s.sending(+1)
-	return meta, &sentSnapshot{ReadCloser: stream, ended: sync.OnceFunc(func() { s.sending(-1) })}, nil
+	return meta, &sentSnapshot{ReadCloser: stream, store: s, id: id, given: g}, nil
 }
 
-// sentSnapshot is the stream of a snapshot that goes to a follower.
+// sentSnapshot is the stream of a snapshot that goes to a follower. Raft opens it
+// before it has reached the follower, which may be down for days.
 type sentSnapshot struct {
 	io.ReadCloser
-	ended func()
+	store *goodSnapshots
+	id    string
+	given *given
+	begun bool
 }
 
+// Read implements io.Reader.
+func (s *sentSnapshot) Read(b []byte) (int, error) {
+	if !s.begun {
+		s.begun = true
+		s.store.sending(s.id)
+	}
+	return s.ReadCloser.Read(b)
+}
+
+// Close implements io.Closer.
 func (s *sentSnapshot) Close() error {
-	s.ended()
+	s.store.took(s.given, s.begun)
 	return s.ReadCloser.Close()
 }
 
-func (s *goodSnapshots) sending(change int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open += change
-	s.sent = time.Now()
-}
-
-// served tells whether a follower may still need what lies behind a snapshot that
-// was opened for it.
-func (s *goodSnapshots) served() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open > 0 || time.Since(s.sent) < serving
-}
-
-// verify looks at a snapshot that is to be sent.
-func (s *goodSnapshots) verify(v verifier, id string) (rotten bool, err error) {
-	want, known, err := s.index(id)
-	if err != nil || !known {
-		return false, err // it was removed; Open says so
+// give notes that a follower is to be sent a snapshot, and lacks what follows it.
+func (s *goodSnapshots) give(id string) (*given, error) {
+	index, known, err := s.index(id)
+	if err != nil {
+		return nil, err
 	}
-	return v.Verify(id, func(get func(key []byte) ([]byte, bool, error)) error {
+	if !known { // it was removed; Open says so
+		return nil, nil
+	}
+	g := &given{index: index}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.given[g] = struct{}{}
+	return g, nil
+}
+
+// took notes that a follower has what was given to it, or that nothing was sent.
+func (s *goodSnapshots) took(g *given, sent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case g == nil:
+	case sent:
+		g.until = time.Now().Add(serving)
+	default:
+		delete(s.given, g)
+	}
+}
+
+// sending notes that a snapshot goes out. If the follower refuses it, it comes again.
+func (s *goodSnapshots) sending(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.read, id)
+}
+
+// served tells whether a follower may still need what lies behind a snapshot that it was
+// sent, and behind which entry.
+func (s *goodSnapshots) served() (index uint64, serves bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for g := range s.given {
+		if !g.until.IsZero() && time.Until(g.until) <= 0 {
+			delete(s.given, g)
+		} else if !serves || g.index < index {
+			index, serves = g.index, true
+		}
+	}
+	return index, serves
+}
+
+// readThrough looks at a snapshot that is to be sent, unless that was done since it was
+// sent last. A rotten one is left out, and another one asked for.
+func (s *goodSnapshots) readThrough(id string, g *given) error {
+	v, ok := s.SnapshotStore.(verifier)
+	if !ok || g == nil {
+		return nil
+	}
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	s.mu.Lock()
+	done := s.read[id]
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	rotten, err := v.Verify(id, func(get func(key []byte) ([]byte, bool, error)) error {
 		index, err := decodeApplied(get(appliedKey()))
-		if err == nil && index != want {
-			err = fmt.Errorf("it holds the state at %d, not at %d", index, want)
+		if err == nil && index != g.index {
+			err = fmt.Errorf("it holds the state at %d, not at %d", index, g.index)
 		}
 		return err
 	})
+	if rotten {
+		s.leaveOut(id, err)
+		s.setAside(id)
+		select {
+		case s.again <- struct{}{}:
+		default:
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.read) >= maxRead {
+		clear(s.read) // of snapshots that are gone
+	}
+	s.read[id] = true
+	return nil
 }
 
 // index is at what entry a snapshot was taken.

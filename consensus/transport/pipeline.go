@@ -67,6 +67,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, raft.ErrPipelineShutdown
 	}
 	defer func() { p.sending <- struct{}{} }()
+	shorten(args)
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.last.LeaderCommitIndex && args.Term == p.last.Term &&
 		args.PrevLogEntry == p.last.PrevLogEntry && time.Since(p.sent) < quietFor && !p.doubted() {
 		return nil, nil

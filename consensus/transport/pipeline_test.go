@@ -263,3 +263,34 @@ func TestHeartbeatsKeepTheirDistance(t *testing.T) {
 		}
 	})
 }
+
+// A message has a mebibyte of entries or one, and tells of no commit behind them.
+func TestEntriesThatMakeAMessageLongWaitForTheNext(t *testing.T) {
+	for _, tc := range []struct {
+		sizes           []int
+		want            int
+		committed, told uint64
+	}{
+		{[]int{100, 100}, 2, 3, 3},
+		{[]int{maxAppendBytes, 1}, 1, 11, 10},
+		{[]int{2 * maxAppendBytes}, 1, 10, 10},
+		{[]int{2 * maxAppendBytes, 1}, 1, 5, 5},
+		{[]int{maxAppendBytes / 2, maxAppendBytes / 2, 1}, 2, 20, 11},
+		{nil, 0, 7, 7},
+	} {
+		s, p, _ := newSink(t)
+		args := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 9, PrevLogTerm: 3, LeaderCommitIndex: tc.committed}
+		for i, size := range tc.sizes {
+			args.Entries = append(args.Entries, &raft.Log{Index: uint64(10 + i), Term: 3, Data: make([]byte, size)})
+		}
+		if _, err := p.AppendEntries(&args, new(raft.AppendEntriesResponse)); err != nil {
+			t.Fatal(err)
+		}
+		sent := s.take()[0]
+		// Raft goes by what it handed over.
+		if len(sent.Entries) != tc.want || len(args.Entries) != tc.want || sent.LeaderCommitIndex != tc.told {
+			t.Errorf("entries of %v bytes: %d go out, Raft counts %d, committed is %d; want %d and %d",
+				tc.sizes, len(sent.Entries), len(args.Entries), sent.LeaderCommitIndex, tc.want, tc.told)
+		}
+	}
+}

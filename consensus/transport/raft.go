@@ -19,6 +19,9 @@ const (
 	raftPool = 3
 	// raftInFlight is how many messages Raft has under way to each follower.
 	raftInFlight = 2
+	// maxAppendBytes is the most bytes of entries in one message, or one entry. A message
+	// has raftTimeout to arrive, and Raft sends one that has not arrived again as it was.
+	maxAppendBytes = 1 << 20
 	// maxBeats bounds the members of whom the last heartbeat is known.
 	maxBeats = 1 << 10
 )
@@ -87,6 +90,7 @@ func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	if heartbeat && !t.await(id, args.Term) {
 		return errClosed
 	}
+	shorten(args)
 	began := time.Now()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch {
@@ -97,6 +101,19 @@ func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 		t.hooks.Answered(string(id), time.Since(began))
 	}
 	return err
+}
+
+// shorten leaves entries that make a message too long to the next one: Raft counts as
+// sent what is in args when the message was sent. Nothing is told of commits behind them.
+func shorten(args *raft.AppendEntriesRequest) {
+	size := 0
+	for i, e := range args.Entries {
+		if size += len(e.Data); i > 0 && size > maxAppendBytes {
+			args.Entries = args.Entries[:i]
+			args.LeaderCommitIndex = min(args.LeaderCommitIndex, args.Entries[i-1].Index)
+			return
+		}
+	}
 }
 
 // isHeartbeat goes by what the library takes for one when it arrives.

@@ -55,6 +55,9 @@ type Snapshots struct {
 	// and opened.
 	mu      sync.Mutex
 	reading map[string]int // open readers per id: not to be removed
+
+	// verifying is held by Verify, which makes a folder for it.
+	verifying sync.Mutex
 }
 
 // OpenSnapshots opens the snapshots in dir, or creates the folder, and removes
@@ -206,6 +209,8 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 // is about the snapshot, which is not as it was written; else it could not be
 // read now.
 func (s *Snapshots) Verify(id string, check func(get kv.Getter) error) (rotten bool, err error) {
+	s.verifying.Lock()
+	defer s.verifying.Unlock()
 	_, stream, err := s.Open(id)
 	if err != nil {
 		return errors.Is(err, ErrCorrupt), err

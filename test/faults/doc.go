@@ -1,5 +1,6 @@
 // Package faults runs three real processes on disks that fill, hang, fail and
-// lose what was not flushed, and looks what becomes of what was acknowledged.
+// lose what was not flushed, and behind slow lines, and looks what becomes of what was
+// acknowledged.
 // The disks are ext4 images on loop devices, so it takes Linux, root, and the
 // build tag "faults".
 //

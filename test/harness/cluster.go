@@ -26,6 +26,9 @@ type Options struct {
 	// skipped where there can be none. HTTP is asked over loopback inside, which
 	// foreign programs do not reach.
 	Apart bool
+	// Line is what becomes of packets between nodes that are Apart, which it makes them;
+	// nil: they arrive at once.
+	Line *Line
 }
 
 // Cluster is a set of nodes that know each other.
@@ -57,8 +60,8 @@ func Start(tb testing.TB, o Options) *Cluster {
 		o.Nodes = 3
 	}
 	var apart *network
-	if o.Apart {
-		apart = newNetwork(tb)
+	if o.Apart || o.Line != nil {
+		apart = newNetwork(tb, o.Line)
 	}
 	// Not tb.TempDir: its long names would not fit a Unix socket's path.
 	dir, err := os.MkdirTemp("", "hf-")

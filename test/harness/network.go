@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -116,12 +117,13 @@ const (
 	mostApart = 16 // nodes
 )
 
-// network connects namespaces through a bridge in one of its own. A node's port
-// of the bridge is taken off it to cut the node off: its link stays up, nobody
+// network connects namespaces through a bridge in one of its own, or by lines. A node's
+// port of the bridge is taken off it to cut the node off: its link stays up, nobody
 // is told, and packets vanish both ways.
 type network struct {
 	hub   *namespace
 	nodes []*namespace
+	relay *relay // of lines; nil: there is a bridge
 }
 
 // NeedNamespaces skips a test where there can be no network namespaces.
@@ -135,10 +137,14 @@ func NeedNamespaces(tb testing.TB) {
 	}
 }
 
-// newNetwork makes a network, or skips the test with the reason.
-func newNetwork(tb testing.TB) *network {
+// newNetwork makes a network, or skips the test with the reason. A nil line is that of a
+// bridge: nothing takes time, and nothing is lost.
+func newNetwork(tb testing.TB, line *Line) *network {
 	tb.Helper()
 	NeedNamespaces(tb)
+	if line != nil {
+		needTUN(tb)
+	}
 	hub, err := newNamespace()
 	if errors.Is(err, unix.EPERM) {
 		tb.Skipf("root may not do everything here: %v", err) // in a container
@@ -148,6 +154,16 @@ func newNetwork(tb testing.TB) *network {
 	}
 	w := &network{hub: hub}
 	tb.Cleanup(w.close)
+	if line != nil {
+		w.relay = newRelay(*line)
+		switch err := w.attach(hub, middle); {
+		case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+			tb.Skipf("no TUN devices here: %v", err)
+		case err != nil:
+			tb.Fatal(err)
+		}
+		return w
+	}
 	if err := hub.ip(append([]string{
 		"link add hub address " + fmt.Sprintf(hardware, middle) + " type bridge stp_state 0",
 		"address add " + fmt.Sprintf(addressOf, middle) + "/24 dev hub",
@@ -159,6 +175,9 @@ func newNetwork(tb testing.TB) *network {
 }
 
 func (w *network) close() {
+	if w.relay != nil {
+		w.relay.close()
+	}
 	for _, ns := range append(w.nodes, w.hub) {
 		ns.close()
 	}
@@ -189,6 +208,9 @@ func (w *network) join() (ns *namespace, at int, host string, err error) {
 	}
 	w.nodes = append(w.nodes, ns)
 	host = fmt.Sprintf(addressOf, at)
+	if w.relay != nil {
+		return ns, at, host, w.attach(ns, at)
+	}
 	err = errors.Join(
 		w.hub.ip(
 			fmt.Sprintf("link add port%d type veth peer name net address "+hardware+" netns /proc/%d/fd/%d", at, at, os.Getpid(), ns.file.Fd()),
@@ -199,11 +221,34 @@ func (w *network) join() (ns *namespace, at int, host string, err error) {
 	return ns, at, host, err
 }
 
-// cut takes a node's port off the bridge.
-func (w *network) cut(at int) error { return w.hub.ip(fmt.Sprintf("link set port%d nomaster", at)) }
+// attach gives a namespace its line, with the address of a node's number.
+func (w *network) attach(ns *namespace, at int) error {
+	if err := w.relay.attach(ns, address(at)); err != nil {
+		return err
+	}
+	return ns.ip("address add "+fmt.Sprintf(addressOf, at)+"/24 dev net", "link set net up")
+}
+
+// address is that of a node's number.
+func address(at int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(addressOf, at)) }
+
+// cut takes a node's port off the bridge, or cuts its line.
+func (w *network) cut(at int) error {
+	if w.relay != nil {
+		w.relay.cut(address(at), true)
+		return nil
+	}
+	return w.hub.ip(fmt.Sprintf("link set port%d nomaster", at))
+}
 
 // heal puts it back.
-func (w *network) heal(at int) error { return w.hub.ip(fmt.Sprintf("link set port%d master hub", at)) }
+func (w *network) heal(at int) error {
+	if w.relay != nil {
+		w.relay.cut(address(at), false)
+		return nil
+	}
+	return w.hub.ip(fmt.Sprintf("link set port%d master hub", at))
+}
 
 // Cut takes the node's way to the other nodes, and to the cluster's foreign
 // peers, until Heal: packets vanish both ways without a word. The test still

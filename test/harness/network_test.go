@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"testing"
@@ -26,7 +27,13 @@ func speak(t *testing.T, from, to net.Conn, within time.Duration) error {
 }
 
 func TestACutNodeHearsNothingAndIsToldNothing(t *testing.T) {
-	w := newNetwork(t)
+	t.Run("bridge", func(t *testing.T) { testCut(t, nil) })
+	t.Run("lines", func(t *testing.T) { testCut(t, &Line{}) })
+}
+
+func testCut(t *testing.T, line *Line) {
+	t.Helper()
+	w := newNetwork(t, line)
 	type end struct {
 		*namespace
 		at int
@@ -100,4 +107,54 @@ func TestACutNodeHearsNothingAndIsToldNothing(t *testing.T) {
 		}
 	}
 	connect(one.namespace, two)
+}
+
+// What a line says is what packets meet: they take their time, wait for each other where
+// there is a rate, and are lost where too many wait.
+func TestALineTakesWhatItSays(t *testing.T) {
+	now := time.Now()
+	slow := Line{Delay: 30 * time.Millisecond, Rate: 1_000_000, Queue: 10_000}
+	e := end{rng: rand.New(rand.NewPCG(1, 1))}
+	for i := range 11 {
+		due, ok := e.carry(slow, 1000, now)
+		if want := now.Add(time.Duration(i+1)*time.Millisecond + slow.Delay); ok != (i < 10) || ok && !due.Equal(want) {
+			t.Errorf("packet %d: arrives %v, %v after it was sent, want %v", i, ok, due.Sub(now), want.Sub(now))
+		}
+	}
+	if due, ok := e.carry(slow, 1000, now.Add(time.Second)); !ok || due.Sub(now) != time.Second+time.Millisecond+slow.Delay {
+		t.Errorf("a packet on a free line arrives %v, %v after the first", ok, due.Sub(now))
+	}
+	lost := 0
+	for range 10_000 {
+		if _, ok := e.carry(Line{Lost: 0.1}, 1000, now); !ok {
+			lost++
+		}
+	}
+	if lost < 800 || lost > 1200 {
+		t.Errorf("%d of 10,000 packets are lost, a tenth should be", lost)
+	}
+
+	w := newNetwork(t, &Line{Delay: 30 * time.Millisecond})
+	var ends [2]*namespace
+	var hosts [2]string
+	for i := range ends {
+		var err error
+		if ends[i], _, hosts[i], err = w.join(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ln net.Listener
+	if err := ends[1].do(func() (err error) { ln, err = net.Listen("tcp", hosts[1]+":0"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	began := time.Now()
+	out, err := ends[0].dial(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if took := time.Since(began); took < 60*time.Millisecond {
+		t.Errorf("there and back takes %v", took)
+	}
 }
