@@ -127,6 +127,18 @@ func TestAnswersForOthersAreNeverBehindThoseForStrangers(t *testing.T) {
 // A want is taken back from the server that has it, also when its peer has
 // become another kind of peer since.
 func TestWantsAreTakenBackWhereTheyAre(t *testing.T) {
+	for range 5 {
+		if takesBackWants(t) {
+			return
+		}
+	}
+	t.Error("all wants were gone each time before one was taken back")
+}
+
+// takesBackWants is false if a share of the strangers, of which there is one a second,
+// came after the peer had become a member: then everything that it wants goes out at once.
+func takesBackWants(t *testing.T) bool {
+	t.Helper()
 	roster := newRoster()
 	p := newTestPeer(t, roster, func(o *Options) { o.ServeRate = 1 })
 	held := addBlocks(t, p.store, 2*serveWorkers, 1<<20)
@@ -152,11 +164,18 @@ func TestWantsAreTakenBackWhereTheyAre(t *testing.T) {
 	send(want)
 	until(t, "its wants to wait", func() bool { return len(waits()) > serveWorkers })
 	roster.set(h.ID().String(), true)
-	last := waits()[len(waits())-1]
+	before := waits()
+	if len(before) == 0 {
+		return false
+	}
+	last := before[len(before)-1]
 	one := message.New(false)
 	one.Cancel(last)
 	send(one)
-	until(t, "one want to be taken back", func() bool { return !slices.Contains(waits(), last) && len(waits()) > 0 })
+	until(t, "one want to be taken back", func() bool { return !slices.Contains(waits(), last) })
+	if len(waits()) == 0 {
+		return false
+	}
 	all := message.New(true)
 	absent, err := peertest.Block(cid.Raw, []byte("not here"))
 	if err != nil {
@@ -165,4 +184,5 @@ func TestWantsAreTakenBackWhereTheyAre(t *testing.T) {
 	all.AddEntry(absent.Cid(), 1, pb.Message_Wantlist_Block, false)
 	send(all)
 	until(t, "all wants to be taken back", func() bool { return len(waits()) == 0 })
+	return true
 }
