@@ -70,7 +70,7 @@ func (s lostDeletes) Propose(ctx context.Context, cmd state.Command) (state.Resu
 }
 
 // maxSeeds is how many seeds may pass before a mistake has to be found. Each finds one with
-// a chance of six in ten at the least.
+// a chance of five in ten at the least.
 const maxSeeds = 15
 
 // find runs a scenario with one seed after the other until something is wrong
@@ -155,7 +155,7 @@ func mistaken() map[string]scenario {
 		},
 		mistakes[1]: {bug: func(s pins.State) pins.State { return earlyAnswers{s} }},
 		// An answer has to be lost of a write that was made: under any faults three seeds
-		// of ten do that, and under these seven.
+		// of ten do that, and under these more than five.
 		mistakes[2]: {
 			bug: func(s pins.State) pins.State { return newRetries{s} },
 			steps: slices.Repeat([]step{
