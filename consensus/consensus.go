@@ -99,7 +99,7 @@ type Timings struct {
 
 	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min to twice that
 	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
-	SnapshotBytes     uint64        // bytes of them that make it due, without waiting for a look, 32 MiB
+	SnapshotBytes     uint64        // bytes of them that make it due, without waiting for a look: three quarters of this or more, 32 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot, 4,096
 	TrailingBytes     uint64        // bytes of them, 32 MiB
 	ServingBytes      uint64        // bytes of all behind a snapshot that a follower was sent lately, 512 MiB

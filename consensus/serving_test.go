@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,9 +111,7 @@ func (n *testNode) writes(bytes int, apart time.Duration) (stop func()) {
 				return
 			case <-time.After(apart):
 			}
-			cmd := pin(fmt.Sprintf("w%d", i))
-			cmd.Pin.Meta = map[string]string{"k": strings.Repeat("v", bytes)}
-			if _, err := n.Propose(n.cluster.t.Context(), cmd); err != nil {
+			if _, err := n.Propose(n.cluster.t.Context(), pinOf(bytes, fmt.Sprintf("w%d", i))); err != nil {
 				n.cluster.t.Error(err)
 			}
 		}
@@ -336,9 +333,7 @@ func TestALeaderWhoseStateHangsInASnapshotHandsOver(t *testing.T) {
 		other := c.nodes[c.others(n.id)[0]]
 		failed := 0
 		for i := range 60 {
-			cmd := pin(fmt.Sprintf("x%d", i))
-			cmd.Pin.Meta = map[string]string{"k": strings.Repeat("v", 1<<10)}
-			if _, err := other.Propose(t.Context(), cmd); err != nil {
+			if _, err := other.Propose(t.Context(), pinOf(1<<10, fmt.Sprintf("x%d", i))); err != nil {
 				failed++
 			}
 		}
@@ -393,10 +388,8 @@ func TestAFollowerCatchesUpOverASlowLine(t *testing.T) {
 		for i := range 32 {
 			var entry sync.WaitGroup
 			for j := range 20 {
-				cmd := pin(fmt.Sprintf("b%d-%d", i, j))
-				cmd.Pin.Meta = map[string]string{"k": strings.Repeat("v", 32<<10)}
 				entry.Go(func() {
-					if _, err := n.Propose(t.Context(), cmd); err != nil {
+					if _, err := n.Propose(t.Context(), pinOf(32<<10, fmt.Sprintf("b%d-%d", i, j))); err != nil {
 						t.Error(err)
 					}
 				})

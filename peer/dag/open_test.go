@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,12 +104,17 @@ func (m *shaper) make(data []byte, depth int) (cid.Cid, uint64) {
 		}
 		fs.AddBlockSize(bytes)
 	}
+	return m.file(n, fs), uint64(len(data))
+}
+
+// file keeps a node with what UnixFS says of it.
+func (m *shaper) file(n *merkledag.ProtoNode, fs *unixfs.FSNode) cid.Cid {
 	raw, err := fs.GetBytes()
 	if err != nil {
 		m.tb.Fatal(err)
 	}
 	n.SetData(raw)
-	return m.keep(n), uint64(len(data))
+	return m.keep(n)
 }
 
 // flat makes a file of leaves of a size.
@@ -117,24 +123,21 @@ func (m *shaper) flat(data []byte, size int) cid.Cid {
 	for at := 0; at < len(data); at += size {
 		leaves = append(leaves, m.keep(node(m.tb, cid.Raw, data[at:at+size])))
 	}
-	return m.parent(leaves, uint64(size))
+	return m.parent(leaves, slices.Repeat([]uint64{uint64(size)}, len(leaves))...)
 }
 
-// parent makes a node of children that have so many bytes of the file each.
-func (m *shaper) parent(children []cid.Cid, size uint64) cid.Cid {
+// parent makes a node of children that it says have so many bytes of the file.
+func (m *shaper) parent(children []cid.Cid, sizes ...uint64) cid.Cid {
 	fs, n := unixfs.NewFSNode(unixfs.TFile), merkledag.NodeWithData(nil)
 	for _, c := range children {
 		if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
 			m.tb.Fatal(err)
 		}
+	}
+	for _, size := range sizes {
 		fs.AddBlockSize(size)
 	}
-	raw, err := fs.GetBytes()
-	if err != nil {
-		m.tb.Fatal(err)
-	}
-	n.SetData(raw)
-	return m.keep(n)
+	return m.file(n, fs)
 }
 
 func TestAnyFileIsReadAnywhere(t *testing.T) {
@@ -418,7 +421,7 @@ func TestPlacesOfInnerNodesAreGivenBack(t *testing.T) {
 			}
 			all := NewBuffers(64)
 			from := &paced{lending: lending{Store: m.store}, takes: 10 * lateAfter}
-			f, err := all.Open(t.Context(), from, m.parent(nodes, uint64(leaves*bytes)))
+			f, err := all.Open(t.Context(), from, m.parent(nodes, slices.Repeat([]uint64{uint64(leaves * bytes)}, inner)...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,24 +443,7 @@ func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
 	m := &shaper{t, s, rand.New(rand.NewPCG(1, 1)), false}
 	leaf := m.keep(node(t, cid.Raw, []byte("hello")))
 	gone := node(t, cid.Raw, []byte("away!")).Cid()
-	inner := func(links []cid.Cid, sizes ...uint64) cid.Cid {
-		fs := unixfs.NewFSNode(unixfs.TFile)
-		n := merkledag.NodeWithData(nil)
-		for _, c := range links {
-			if err := n.AddRawLink("", &ipld.Link{Cid: c}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, size := range sizes {
-			fs.AddBlockSize(size)
-		}
-		raw, err := fs.GetBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.SetData(raw)
-		return m.keep(n)
-	}
+	inner := m.parent
 	for _, tc := range []struct {
 		name string
 		root cid.Cid

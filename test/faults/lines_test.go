@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// A follower that lacks so much, over a line that carries a fifth of it within the
-// time that one message of Raft has.
+// What a follower lacks, over a line that carries five eighths of it within the 5 s that
+// one message of Raft has.
 const (
 	slowRate    = 20_000_000 / 8 // bytes a second
 	slowQueue   = slowRate / 10

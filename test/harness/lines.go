@@ -22,17 +22,6 @@ type Line struct {
 	Queue int           // bytes that wait for the line at the most, with Rate: what comes then is lost
 }
 
-func (l Line) String() string {
-	text := fmt.Sprintf("%v there and back", 2*l.Delay)
-	if l.Rate > 0 {
-		text = fmt.Sprintf("%d Mbit/s, %s", l.Rate*8/1_000_000, text)
-	}
-	if l.Lost > 0 {
-		text += fmt.Sprintf(", %g %% lost", 100*l.Lost)
-	}
-	return text
-}
-
 const (
 	tunDevice  = "/dev/net/tun"
 	mostPacket = 64 << 10 // bytes
