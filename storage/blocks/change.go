@@ -13,17 +13,18 @@ import (
 // it adds to the counts that are kept in memory. Live writes and recovery use
 // the same change, so recovery is the normal path.
 type change struct {
-	tx     *kv.Tx
-	loads  map[uint32]load // to be added
-	totals totals          // to be added
-	opened map[uint64]bool // incarnations that now need a sweep
-	turned map[uint64]bool // incarnations whose references are to be counted anew
-	step   int             // references that a seal counts at once
-	born   uint64          // incarnations from this one on began in this change
-	seals  bool            // a seal of what is referenced follows, in this change
-	hiding bool            // and it is a hidden one
-	hid    uint64          // references that were made hidden for it
-	coming bool            // owners that begin now are going to be sealed hidden
+	tx      *kv.Tx
+	loads   map[uint32]load // to be added
+	totals  totals          // to be added
+	opened  map[uint64]bool // incarnations that now need a sweep
+	turned  map[uint64]bool // incarnations whose references are to be counted anew
+	removed []uint32        // segments whose files are gone
+	step    int             // references that a seal counts at once
+	born    uint64          // incarnations from this one on began in this change
+	seals   bool            // a seal of what is referenced follows, in this change
+	hiding  bool            // and it is a hidden one
+	hid     uint64          // references that were made hidden for it
+	coming  bool            // owners that begin now are going to be sealed hidden
 }
 
 // change begins one. The records that it enters may be known to the index.
@@ -239,6 +240,9 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if err != nil || dead {
 		return err
 	}
+	if o.doubted() && o.blocks < sealed.Blocks { // a copy of the seal that was taken back
+		return c.moveDoubt(&o, owner, segment)
+	}
 	counted := c.hiding && o.sealSegment == 0 && c.hid == o.blocks
 	if o.sealed.Hidden != sealed.Hidden && !counted {
 		err = c.turn(inc, owner, sealed.Hidden)
@@ -248,10 +252,14 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	if err != nil {
 		return err
 	}
-	if o.sealSegment != 0 {
-		c.sub(o.sealSegment, sealRecordBytes(owner))
-		if o.sealSegment != segment {
-			if err := c.outdate(&o, owner, o.sealSegment); err != nil {
+	was, err := c.trust(o, owner)
+	if err != nil {
+		return err
+	}
+	if was != 0 {
+		c.sub(was, sealRecordBytes(owner))
+		if was != segment {
+			if err := c.outdate(&o, owner, was); err != nil {
 				return err
 			}
 		}
@@ -259,6 +267,68 @@ func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) e
 	c.add(segment, sealRecordBytes(owner))
 	o.sealSegment, o.sealed = segment, sealed
 	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// doubtful lists up to limit owners that are sealed and refer to fewer blocks than they
+// declare.
+func (c *change) doubtful(from, end []byte, limit int) (owners []string, err error) {
+	err = c.tx.Scan(from, end, false, func(key, value []byte) (bool, error) {
+		o, err := decodeOwnerEntry(key, value)
+		if err == nil && o.sealSegment != 0 && o.blocks < o.sealed.Blocks {
+			owners = append(owners, string(key[1:]))
+		}
+		return len(owners) < limit, err
+	})
+	return owners, err
+}
+
+// doubt says that an owner is not sealed after all. Its references stay counted as the
+// seal said, and that there was one is known until there is another: its record stays, so
+// that an index which is made anew doubts it again.
+func (c *change) doubt(owner string) error {
+	o, _, err := getOwner(c.tx, owner)
+	if err != nil {
+		return err
+	}
+	d := doubtEntry{o.sealed.Blocks - o.blocks, o.sealSegment}
+	o.sealSegment = 0
+	if err := c.tx.Set(openKey(o.inc), nil); err != nil {
+		return err
+	}
+	if err := c.tx.Set(doubtKey(owner), d.encode()); err != nil {
+		return err
+	}
+	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// moveDoubt says that the seal that was taken back stands in another segment now.
+func (c *change) moveDoubt(o *ownerEntry, owner string, segment uint32) error {
+	d, err := getDoubt(c.tx, owner)
+	if err != nil || d.segment == segment {
+		return err
+	}
+	if d.segment != 0 {
+		c.sub(d.segment, sealRecordBytes(owner))
+		if err := c.outdate(o, owner, d.segment); err != nil {
+			return err
+		}
+	}
+	c.add(segment, sealRecordBytes(owner))
+	d.segment = segment
+	if err := c.tx.Set(doubtKey(owner), d.encode()); err != nil {
+		return err
+	}
+	return c.tx.Set(ownerKey(owner), o.encode())
+}
+
+// trust ends a doubt, for the owner is sealed again, or dropped, and returns the segment of
+// its last seal; 0: it has none.
+func (c *change) trust(o ownerEntry, owner string) (segment uint32, err error) {
+	segment, err = o.sealIn(c.tx, owner)
+	if err != nil || !o.doubted() {
+		return segment, err
+	}
+	return segment, c.tx.Delete(doubtKey(owner))
 }
 
 // close says that an incarnation is whole.
@@ -360,9 +430,13 @@ func (c *change) drop(inc uint64, owner string, segment uint32) error {
 	}
 	if ok && o.inc == inc {
 		x.segments = o.outdated
-		if o.sealSegment != 0 {
-			c.sub(o.sealSegment, sealRecordBytes(owner))
-			if err := c.kill(&x, inc, o.sealSegment); err != nil {
+		was, err := c.trust(o, owner)
+		if err != nil {
+			return err
+		}
+		if was != 0 {
+			c.sub(was, sealRecordBytes(owner))
+			if err := c.kill(&x, inc, was); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -161,6 +162,13 @@ func (s *Store) commit(ops []*op) {
 			}
 		}
 	}
+	select {
+	case <-s.failed:
+		if s.broken == nil {
+			s.broken = errIndex // watchIndex says so
+		}
+	default:
+	}
 	if s.broken != nil {
 		fail(fmt.Errorf("%w: %w", ErrBroken, s.broken))
 		return
@@ -207,7 +215,7 @@ func (s *Store) breakdown(err error) error {
 	err = s.distrustIndex(err)
 	s.broken = err
 	s.log.Error("block store is broken", "dir", s.dir, "err", err)
-	close(s.failed)
+	s.failing.Do(func() { close(s.failed) })
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 
@@ -247,26 +255,22 @@ func (s *Store) roll() error {
 // counts.
 // number and off say up to where it covers the segments.
 func (s *Store) publish(c *change, number uint32, off int64) error {
+	loads, sums, err := s.counts(c, number, off)
+	if err != nil {
+		return err
+	}
+	// On a full disk this waits for room, and those who only ask must not.
+	if err := c.tx.Commit(false); err != nil {
+		return err
+	}
 	s.stats.Lock()
 	defer s.stats.Unlock()
-	if _, ok := c.loads[number]; !ok {
-		c.loads[number] = load{} // a segment without an entry would be a stranger
-	}
-	for segment, add := range c.loads {
-		l := s.loads[segment]
-		l = load{l.records + add.records, l.bytes + add.bytes}
-		if err := c.tx.Set(segmentKey(segment), l.encode()); err != nil {
-			return err
-		}
-		s.loads[segment] = l
-	}
-	s.totals.blocks += c.totals.blocks
-	s.totals.bytes += c.totals.bytes
-	s.totals.missing += c.totals.missing
+	maps.Copy(s.loads, loads)
+	s.totals = sums
 	s.sizes[number] = max(s.sizes[number], off)
-	m := meta{number, off, s.totals}
-	if err := c.tx.Set([]byte{keyMeta}, m.encode()); err != nil {
-		return err
+	for _, removed := range c.removed {
+		delete(s.loads, removed)
+		delete(s.sizes, removed)
 	}
 	for inc := range c.opened {
 		if _, ok := s.unswept[inc]; !ok {
@@ -278,5 +282,25 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 			s.uncounted[inc] = false
 		}
 	}
-	return c.tx.Commit(false)
+	return nil
+}
+
+// counts enters into the change what the counts are with it, and returns them.
+func (s *Store) counts(c *change, number uint32, off int64) (loads map[uint32]load, sums totals, err error) {
+	s.stats.Lock()
+	defer s.stats.Unlock()
+	if _, ok := c.loads[number]; !ok {
+		c.loads[number] = load{} // a segment without an entry would be a stranger
+	}
+	loads = make(map[uint32]load, len(c.loads))
+	for segment, add := range c.loads {
+		l := s.loads[segment]
+		l = load{l.records + add.records, l.bytes + add.bytes}
+		if err := c.tx.Set(segmentKey(segment), l.encode()); err != nil {
+			return nil, sums, err
+		}
+		loads[segment] = l
+	}
+	sums = totals{s.totals.blocks + c.totals.blocks, s.totals.bytes + c.totals.bytes, s.totals.missing + c.totals.missing}
+	return loads, sums, c.tx.Set([]byte{keyMeta}, meta{number, off, sums}.encode())
 }

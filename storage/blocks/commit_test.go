@@ -148,17 +148,17 @@ func TestAnOwnerEndsAndBeginsAnewInOneBatch(t *testing.T) {
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 6, 1_000)
 	mustPut(t, s, "old", blks[0])
-	must(t, s.Seal(t.Context(), "old", Sealed{Blocks: 1}))
-	must(t, s.PutAndSeal(t.Context(), "old", blks[1:2], Sealed{Blocks: 2, Hidden: true})) // sealed visible until then
+	must(t, s.Seal(t.Context(), "old", Sealed{Bytes: 1}))
+	must(t, s.PutAndSeal(t.Context(), "old", blks[1:2], Sealed{Bytes: 2, Hidden: true})) // sealed visible until then
 	wantVisible(t, s, false, blks[:2]...)
 	must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
-		_, err1 := b.putAndSeal("new", blks[2:3], nil, Sealed{Blocks: 1})
+		_, err1 := b.putAndSeal("new", blks[2:3], nil, Sealed{Bytes: 1})
 		_, err2 := b.bury("new", sweepStep)
 		err3 := b.put("new", blks[3:4], nil)
 		_, err4 := b.bury("new", sweepStep)
-		_, err5 := b.putAndSeal("new", blks[4:5], nil, Sealed{Blocks: 3, Hidden: true})
+		_, err5 := b.putAndSeal("new", blks[4:5], nil, Sealed{Bytes: 3, Hidden: true})
 		_, err6 := b.bury("old", sweepStep)
-		_, err7 := b.putAndSeal("old", blks[5:], nil, Sealed{Blocks: 4})
+		_, err7 := b.putAndSeal("old", blks[5:], nil, Sealed{Bytes: 4})
 		return errors.Join(err1, err2, err3, err4, err5, err6, err7, b.put("open", blks[5:], nil))
 	}))
 	want := describe(t, s)

@@ -105,8 +105,14 @@ func (s *Store) compact(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		tried[number] = true
-		if err := s.empty(ctx, number); err != nil {
+		work := s.weigh
+		if _, weighed := s.heads[number]; weighed {
+			tried[number], work = true, s.empty
+		}
+		if err := work(ctx, number); unreadable(err) && !errors.Is(err, ErrBroken) {
+			s.stuck[number] = true // until Scrub finds it: there is garbage elsewhere too
+			s.log.ErrorContext(ctx, "segment cannot be read", "segment", number, "err", err)
+		} else if err != nil {
 			return err
 		}
 		if err := s.removeEmpty(ctx); err != nil {
@@ -140,12 +146,53 @@ func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (nu
 	most := int64(0)
 	s.full(func(n uint32, size int64, l load) bool {
 		garbage := size - l.bytes
+		if heads := s.heads[n]; heads > 0 { // of which as much lives as of the rest
+			garbage -= heads * l.bytes / max(1, size-heads)
+		}
 		if !tried[n] && !s.stuck[n] && l.bytes <= room && float64(garbage) > part*float64(size) && garbage > most {
 			number, most = n, garbage
 		}
 		return false
 	})
 	return number, most > 0
+}
+
+// records is a scan of a segment that others may read and remove, until done is called.
+func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
+	h, err := s.files.acquire(number)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.stats.Lock()
+	size := s.sizes[number]
+	s.stats.Unlock()
+	return &scan{src: h.f, seed: h.seed, size: size}, func() { s.files.release(h) }, nil
+}
+
+// weigh finds out what the records of references in a segment take that loads do not count.
+// Of small objects that is so much that a segment without any garbage would be copied, and
+// its copy, and so on.
+func (s *Store) weigh(ctx context.Context, number uint32) error {
+	sc, done, err := s.records(number)
+	if err != nil {
+		return err
+	}
+	defer done()
+	heads := int64(0)
+	err = sc.each(headerBytes, func(rec record) error {
+		if rec.kind == kindReference {
+			heads += rec.bytes
+			for _, r := range rec.refs {
+				heads -= refBytes(r.hash)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	s.heads[number] = heads
+	return nil
 }
 
 // removeEmpty deletes segments in which nothing lives. Drops that were kept
@@ -164,6 +211,7 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 		dir := filepath.Join(s.dir, segmentsDir)
 		for _, number := range numbers {
 			s.files.remove(number)
+			delete(s.heads, number)
 			if err := os.Remove(segmentPath(dir, number)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
@@ -180,12 +228,7 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 				}
 				delete(b.loads, number)
 			}
-			s.stats.Lock()
-			defer s.stats.Unlock()
-			for _, number := range numbers {
-				delete(s.loads, number)
-				delete(s.sizes, number)
-			}
+			b.removed = append(b.removed, numbers...)
 			return nil
 		})
 		if err != nil {
@@ -196,15 +239,11 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 
 // empty moves what lives in a segment to the end of the journal.
 func (s *Store) empty(ctx context.Context, number uint32) error {
-	h, err := s.files.acquire(number)
+	sc, done, err := s.records(number)
 	if err != nil {
 		return err
 	}
-	defer s.files.release(h)
-	s.stats.Lock()
-	size := s.sizes[number]
-	s.stats.Unlock()
-	sc := &scan{src: h.f, seed: h.seed, size: size}
+	defer done()
 	var step []record
 	var stepBytes int64
 	flush := func() error {
@@ -244,7 +283,7 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 		if left > 0 {
 			s.stuck[number] = true
 			s.damaged.Add(uint64(len(sc.bad)))
-			s.log.ErrorContext(ctx, "segment cannot be emptied", "file", h.f.Name(), "offset", sc.bad[0].from, "records", left)
+			s.log.ErrorContext(ctx, "segment cannot be emptied", "file", segmentPath(filepath.Join(s.dir, segmentsDir), number), "offset", sc.bad[0].from, "records", left)
 		}
 	}
 	return nil
@@ -335,7 +374,10 @@ func (b *batch) relocateRefs(from uint32, rec record) error {
 
 func (b *batch) relocateSeal(from uint32, rec record) error {
 	o, ok, err := getOwner(b.tx, rec.owner)
-	if err != nil || !ok || o.inc != rec.inc || o.sealSegment != from || o.sealed != rec.sealed {
+	if err != nil || !ok || o.inc != rec.inc || o.sealed != rec.sealed {
+		return err
+	}
+	if at, err := o.sealIn(b.tx, rec.owner); err != nil || at != from {
 		return err
 	}
 	b.begin()

@@ -37,16 +37,20 @@ func (s *Store) missing() int64 {
 	return s.totals.missing
 }
 
-// Damaged calls fn for each sealed owner that refers to blocks that are not
-// here, with their number, until fn says that it needs no more or fails. When
-// nothing is missing it costs nothing, else one walk over the index. After very
-// much damage it tells of a part, and of the rest when that is repaired.
+// Damaged calls fn for each owner that is in doubt and for each sealed one that refers
+// to blocks that are not here, with their number, until fn says that it needs no more or
+// fails. When nothing is missing it costs next to nothing, else one walk over the index.
+// After very much damage it tells of a part, and of the rest when that is repaired.
 func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error {
-	if s.missing() == 0 {
-		return ctx.Err()
-	}
 	v := s.index.View()
 	defer v.Close()
+	more, err := inDoubt(ctx, v, fn)
+	if err != nil {
+		return fmt.Errorf("blocks: damaged: %w", s.readError(err))
+	}
+	if !more || s.missing() == 0 {
+		return ctx.Err()
+	}
 	hurt, err := damagedIncarnations(ctx, v)
 	if err == nil && len(hurt) > 0 {
 		err = v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
@@ -65,6 +69,34 @@ func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64
 		return fmt.Errorf("blocks: damaged: %w", s.readError(err))
 	}
 	return nil
+}
+
+// inDoubt calls fn for each owner whose seal was taken back, with the blocks that it
+// lacked then.
+func inDoubt(ctx context.Context, v scanner, fn func(owner string, blocks uint64) (bool, error)) (more bool, err error) {
+	more = true
+	prefix := []byte{keyDoubt}
+	err = v.Scan(doubtKey("\x00"), after(prefix), false, func(key, value []byte) (bool, error) {
+		d, err := decodeDoubtEntry(key, value)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			more, err = fn(string(key[1:]), d.lacked)
+		}
+		return more, err
+	})
+	return more, err
+}
+
+// Doubted says whether owner was sealed, its seal was taken back because blocks that it
+// referred to are not known any more, and it was neither sealed nor dropped since.
+func (s *Store) Doubted(owner string) (bool, error) {
+	_, doubted, err := s.index.Get(doubtKey(owner))
+	if err != nil {
+		return false, fmt.Errorf("blocks: doubted: %w", s.readError(err))
+	}
+	return doubted, nil
 }
 
 // damagedIncarnations counts, by incarnation, the references to what is missing.

@@ -1,20 +1,24 @@
 package blocks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	blocks "github.com/ipfs/go-block-format"
 )
 
-// TestAFullDiskIsNoBrokenStore fills the file system below a store to its last
-// byte, which takes root to mount one.
-func TestAFullDiskIsNoBrokenStore(t *testing.T) {
+// smallDisk returns the folder of a file system of its own, which takes root to mount.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("holdfast-blocks", dir, "tmpfs", 0, "size=64m"); err != nil {
 		t.Skipf("no small file system can be mounted here, so a full disk is not tested: %v", err)
@@ -24,6 +28,12 @@ func TestAFullDiskIsNoBrokenStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// TestAFullDiskIsNoBrokenStore fills the file system below a store to its last byte.
+func TestAFullDiskIsNoBrokenStore(t *testing.T) {
+	dir := smallDisk(t)
 	filler := filepath.Join(dir, "filler")
 	room := func() {
 		if err := os.Remove(filler); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -80,6 +90,98 @@ func TestAFullDiskIsNoBrokenStore(t *testing.T) {
 	wantHere(t, s, blks[stored/2:stored]...)
 }
 
+// While the index waits for room the node still tells the others, and whoever reads its
+// metrics, how full it is.
+func TestUsageIsToldWhileTheIndexWaitsForRoom(t *testing.T) {
+	dir := smallDisk(t)
+	var once sync.Once
+	asked, room := make(chan struct{}), make(chan struct{})
+	s, err := Open(filepath.Join(dir, "store"), Options{MinFreeBytes: -1, Full: func() {
+		once.Do(func() { close(asked) })
+		<-room
+	}})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	mustPut(t, s, "o", makeBlocks(t, 1, 3, 1000)...)
+	filler := filepath.Join(dir, "filler")
+	fill(t, filler)
+	written := make(chan error, 1)
+	go func() {
+		written <- s.do(t.Context(), 1, func(b *batch) error { // more than the log keeps in memory
+			return b.tx.Set([]byte("~"), make([]byte, 2<<20))
+		})
+	}()
+	<-asked
+	told := make(chan Usage, 1)
+	go func() { told <- s.Usage() }()
+	select {
+	case u := <-told:
+		if u.Blocks != 3 {
+			t.Errorf("%+v", u)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing is told")
+	}
+	must(t, os.Remove(filler))
+	close(room)
+	must(t, <-written)
+}
+
+// A segment that cannot be read is for Scrub. The garbage in the others is collected.
+func TestGarbageIsCollectedBesideASegmentThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 96, 4<<10)
+	for i, b := range blks {
+		mustPut(t, s, fmt.Sprint("o", i), b)
+	}
+	for i := range blks {
+		if i < 12 || i%4 > 0 { // of the first segment more than of the others
+			mustDrop(t, s, fmt.Sprint("o", i))
+		}
+	}
+	must(t, s.Close())
+	before := len(segmentPaths(t, dir))
+	flipAt(3, headerCopyBytes+9)(t, segmentPaths(t, dir)[0], 1)
+	s = openTest(t, dir)
+	must(t, s.Compact(t.Context()))
+	if left := len(segmentPaths(t, dir)); left > before/2 {
+		t.Errorf("%d of %d segments are left", left, before)
+	}
+	if sum := mustScrub(t, s); sum.Damaged == 0 || s.stuck[1] {
+		t.Errorf("%+v, stuck %v", sum, s.stuck)
+	}
+}
+
+// The files of empty segments are removed before the index is told. When the batch that
+// tells it is refused, for what else was in it, the next pass does.
+func TestARemovedSegmentIsForgottenByALaterPassToo(t *testing.T) {
+	opts := testOptions()
+	opts.openDirect = os.Open // not for writing
+	s := openWith(t, t.TempDir(), opts)
+	mustPut(t, s, "o", makeBlocks(t, 1, 40, 4<<10)...)
+	mustDrop(t, s, "o")
+	release := busy(t, s)
+	passed, put := make(chan error, 1), make(chan error, 1)
+	go func() { passed <- s.Compact(t.Context()) }()
+	waitQueued(s, 1)
+	go func() { put <- s.PutCold(t.Context(), "p", makeBlocks(t, 2, 3, 1<<20)) }()
+	waitQueued(s, 2)
+	release()
+	if err1, err2 := <-passed, <-put; err1 == nil || err2 == nil {
+		t.Fatalf("not refused: %v, %v", err1, err2)
+	}
+	must(t, s.Compact(t.Context()))
+	v := s.index.View()
+	defer v.Close()
+	must(t, v.Scan([]byte{keySegment}, []byte{keySegment + 1}, false, func(key, _ []byte) (bool, error) {
+		if number := uint32((&reader{b: key[1:]}).uint(4)); s.sizes[number] == 0 {
+			t.Errorf("the index keeps segment %d, which is gone", number)
+		}
+		return true, nil
+	}))
+}
+
 // fill lets a file grow until the disk takes no more.
 func fill(t *testing.T, path string) {
 	t.Helper()
@@ -128,5 +230,40 @@ func TestGarbageIsCollectedFromTheReserve(t *testing.T) {
 	}
 	if err := s.Put(t.Context(), "new", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("new content: %v", err)
+	}
+}
+
+// What small objects take beside their bytes is no garbage: on a full disk a pass must not
+// copy them round and round.
+func TestSmallObjectsAreNoGarbage(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	blks := makeBlocks(t, 1, 1200, 100)
+	for i, b := range blks {
+		owner := fmt.Sprintf("root/raw-%060d", i)
+		must(t, s.PutAndSeal(t.Context(), owner, []blocks.Block{b}, Sealed{Bytes: 100, Blocks: 1}))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked atomic.Int64
+	s.opts.Room = func() (int64, int64) {
+		if asked.Add(1) > 1000 { // a pass asks a few times for each segment
+			cancel()
+		}
+		return 0, math.MaxInt64
+	}
+	segments, newest := s.Usage().Segments, s.active.number
+	must(t, s.Compact(ctx))
+	if n := s.active.number - newest; n != 0 {
+		t.Errorf("%d of %d segments were written anew", n, segments)
+	}
+	for i := range blks {
+		if i%4 == 0 {
+			mustDrop(t, s, fmt.Sprintf("root/raw-%060d", i))
+		}
+	}
+	before := s.Usage().DiskBytes
+	must(t, s.Compact(ctx))
+	if got := s.Usage().DiskBytes; got > before*85/100 {
+		t.Errorf("%d of %d bytes are left, a quarter of which was garbage", got, before)
 	}
 }

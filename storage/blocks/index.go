@@ -28,6 +28,8 @@ import (
 //	y segment inc      -> owner, if not yet dropped: the segment holds dead or
 //	                      outdated records of the incarnation
 //	z hash             -> during recovery: a block seen before any reference
+//	d                  -> during recovery: seals are to be looked at
+//	d owner            -> its seal was taken back, and it has none since: blocks it lacked then, segment of the seal
 //	s segment          -> live records and their bytes
 //	m                  -> how far into the segments the index reaches; totals
 //
@@ -52,6 +54,7 @@ const (
 	keyDropped = 'x'
 	keyDead    = 'y'
 	keyOrphan  = 'z'
+	keyDoubt   = 'd'
 	keySegment = 's'
 	keyMeta    = 'm'
 )
@@ -75,6 +78,10 @@ func refPrefix(inc uint64) []byte {
 func refKey(inc uint64, hash multihash.Multihash) []byte {
 	b := append(make([]byte, 0, 9+len(hash)), keyRef)
 	return append(binary.BigEndian.AppendUint64(b, inc), hash...)
+}
+
+func doubtKey(owner string) []byte {
+	return append(append(make([]byte, 0, 1+len(owner)), keyDoubt), owner...)
 }
 
 func openKey(inc uint64) []byte {
@@ -210,7 +217,7 @@ type ownerEntry struct {
 	inc           uint64
 	sealSegment   uint32 // 0: not sealed
 	bytes, blocks uint64 // as referenced so far
-	sealed        Sealed
+	sealed        Sealed // declares blocks without a segment: the seal was taken back
 	outdated      uint32 // segments that hold outdated records
 }
 
@@ -233,6 +240,51 @@ func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
 	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36), len(v) == 49}, binary.BigEndian.Uint32(v[44:])}, nil
+}
+
+// doubted tells whether the owner was sealed and its seal was taken back.
+func (e ownerEntry) doubted() bool { return e.sealSegment == 0 && e.sealed.Blocks > 0 }
+
+// sealIn is the segment of the owner's last seal, which may have been taken back; 0: it has
+// none.
+func (e ownerEntry) sealIn(from getter, owner string) (uint32, error) {
+	if !e.doubted() {
+		return e.sealSegment, nil
+	}
+	d, err := getDoubt(from, owner)
+	return d.segment, err
+}
+
+// doubtEntry is what is known of a seal that was taken back.
+type doubtEntry struct {
+	lacked  uint64 // blocks, then
+	segment uint32 // of its record
+}
+
+func (e doubtEntry) encode() []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 12), e.lacked), e.segment)
+}
+
+// getDoubt returns the zero value where there is no doubt.
+func getDoubt(from getter, owner string) (e doubtEntry, err error) {
+	key := doubtKey(owner)
+	v, ok, err := from.Get(key)
+	if err != nil || !ok {
+		return e, err
+	}
+	return decodeDoubtEntry(key, v)
+}
+
+func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
+	r := reader{b: v}
+	e := doubtEntry{lacked: r.uint(8)}
+	if len(v) > 8 { // else its record is not kept: a store before this one took it back
+		e.segment = uint32(r.uint(4))
+	}
+	if r.bad {
+		return e, badEntry(key)
+	}
+	return e, nil
 }
 
 // says tells whether the owner is sealed with just that declaration.

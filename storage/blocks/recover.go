@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// replayStep is how many records recovery enters into the index at a time.
+// replayStep is how many records, and references in them, recovery enters into the index
+// at a time.
 const replayStep = 2048
 
 // recoverOrRebuild recovers, and where that finds the index damaged, does it
@@ -61,6 +62,7 @@ func (s *Store) recoverState() error {
 		return err
 	}
 	s.totals = covered.totals
+	s.rebuilt = covered == (meta{})
 	numbers := slices.Sorted(maps.Keys(sizes))
 	for i, number := range numbers {
 		if number < covered.segment {
@@ -232,15 +234,27 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 	c := s.change()
 	defer func() { c.tx.Discard() }()
 	n, end := 0, from
+	publish := func() error {
+		// It is looked at when all is read, and must not be forgotten if that is cut short. An
+		// index that is rebuilt does not know of files that are gone, nor of damage that went
+		// with a segment.
+		if s.rebuilt || s.damaged.Load() > 0 || len(sc.bad) > 0 && sc.bad[0].from < end {
+			if err := c.tx.Set([]byte{keyDoubt}, nil); err != nil {
+				return err
+			}
+		}
+		return s.publish(c, number, end)
+	}
 	err := sc.each(from, func(rec record) error {
 		if err := c.apply(rec, number); err != nil {
 			return err
 		}
 		end = rec.off + rec.bytes
-		if n++; n%replayStep != 0 {
+		if n += 1 + len(rec.refs); n < replayStep {
 			return nil
 		}
-		if err := s.publish(c, number, end); err != nil {
+		n = 0
+		if err := publish(); err != nil {
 			return err
 		}
 		c = s.change()
@@ -249,7 +263,7 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 	if err != nil {
 		return err
 	}
-	return s.publish(c, number, end)
+	return publish()
 }
 
 // openActive opens the newest segment if it has room, else a new one.
@@ -285,8 +299,9 @@ func (s *Store) openActive() error {
 	return nil
 }
 
-// finishReplay frees the blocks that nobody references, counts what is hidden, and
-// clears away what the index still says of segments whose files are gone.
+// finishReplay frees the blocks that nobody references, counts what is hidden, takes back
+// the seals that damage has left without their references, and clears away what the index
+// still says of segments whose files are gone.
 func (s *Store) finishReplay() error {
 	for done := false; !done; {
 		c := s.change()
@@ -304,6 +319,9 @@ func (s *Store) finishReplay() error {
 			return err
 		}
 	}
+	if err := s.doubtSeals(); err != nil {
+		return err
+	}
 	for number, l := range maps.Clone(s.loads) {
 		if _, ok := s.sizes[number]; ok {
 			continue
@@ -314,6 +332,41 @@ func (s *Store) finishReplay() error {
 			continue
 		}
 		if err := s.forget(number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doubtSeals takes back, after damage and after a rebuild, the seals of owners that refer to
+// fewer blocks than these declare. Their references were in what could not be read, or is
+// gone: of a batch that a loss of power cut short, the end may be on the disk and the
+// beginning not. The blocks may be gone, and nothing would miss them.
+func (s *Store) doubtSeals() error {
+	if _, met, err := s.index.Get([]byte{keyDoubt}); err != nil || !met && s.damaged.Load() == 0 {
+		return err
+	}
+	from, end := []byte{keyOwner}, []byte{keyOwner + 1}
+	for done := false; !done; {
+		c := s.change()
+		doubted, err := c.doubtful(from, end, replayStep)
+		if done = len(doubted) < replayStep; !done {
+			from = append(ownerKey(doubted[len(doubted)-1]), 0)
+		}
+		if len(doubted) > 0 {
+			s.log.Error("seals are not trusted: references are lost", "owners", len(doubted), "first", doubted[0])
+		}
+		for _, owner := range doubted {
+			err = errors.Join(err, c.doubt(owner))
+		}
+		if done {
+			err = errors.Join(err, c.tx.Delete([]byte{keyDoubt}))
+		}
+		if err == nil {
+			err = s.publish(c, s.active.number, s.active.size)
+		}
+		c.tx.Discard()
+		if err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 	"github.com/ipfs/go-cid"
@@ -183,6 +184,147 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 			wantHere(t, again, second...)
 			must(t, again.Close())
 		}
+	}
+}
+
+// When the power goes in the middle of a batch, its pages may be on the disk in any order:
+// the end of it, with the seal, and not the beginning, with the references. Nobody was told
+// of any of it, so the owner must not pass for whole.
+func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	before, torn := makeBlocks(t, 1, 2, 100), makeBlocks(t, 2, 3, 5_000)
+	mustPut(t, s, "before", before...)
+	must(t, s.Seal(t.Context(), "before", Sealed{Bytes: 200, Blocks: 2}))
+	killed := kill(t, dir) // the index ends here
+	end, sealed := s.active.size, Sealed{Bytes: 15_000, Blocks: 3, Hidden: true}
+	must(t, s.PutAndSeal(t.Context(), "torn", torn, sealed))
+	whole, err := os.ReadFile(segmentPaths(t, dir)[0])
+	must(t, err)
+	clear(whole[end : end+directAlign])
+	for _, index := range []string{"kept", "lost"} {
+		for _, then := range []string{"put again", "dropped"} {
+			t.Run("index "+index+", "+then, func(t *testing.T) {
+				copied := kill(t, killed)
+				must(t, os.WriteFile(segmentPaths(t, copied)[0], whole, 0o600))
+				if index == "lost" {
+					must(t, os.RemoveAll(filepath.Join(copied, indexDir)))
+				}
+				again := openTest(t, copied)
+				if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil {
+					t.Fatalf("%+v, %v, and no block is here", o, err)
+				}
+				if o, _, err := again.Owner(t.Context(), "before"); !o.Sealed || err != nil {
+					t.Errorf("acknowledged before: %+v, %v", o, err)
+				}
+				must(t, again.Close())
+				again = openTest(t, copied)
+				wantDoubted(t, again, "torn")
+				again = emptied(t, again)
+				wantDoubted(t, again, "torn")
+				again = rebuild(t, again)
+				wantDoubted(t, again, "torn")
+				if then == "dropped" {
+					mustDrop(t, again, "torn")
+					wantDoubted(t, again)
+					if _, ok, err := rebuild(t, again).Owner(t.Context(), "torn"); ok || err != nil {
+						t.Errorf("it is back: %v", err)
+					}
+					return
+				}
+				must(t, again.PutAndSeal(t.Context(), "torn", torn, sealed))
+				wantDoubted(t, again)
+				again = rebuild(t, again)
+				wantDoubted(t, again)
+				if o, _, err := again.Owner(t.Context(), "torn"); !o.Sealed || !o.Hidden || o.Blocks != 3 || err != nil {
+					t.Errorf("put again: %+v, %v", o, err)
+				}
+				wantHere(t, again, append(before, torn...)...)
+				wantVisible(t, again, true, before...)
+				wantVisible(t, again, false, torn...)
+			})
+		}
+	}
+}
+
+// emptied moves what lives in the first segment to others, and the file is gone.
+func emptied(t *testing.T, s *Store) *Store {
+	t.Helper()
+	first := segmentPaths(t, s.dir)[0]
+	must(t, s.retire(t.Context(), 1))
+	must(t, s.empty(t.Context(), 1))
+	must(t, s.removeEmpty(t.Context()))
+	if fileExists(first) {
+		t.Errorf("%s is here still", first)
+	}
+	return s
+}
+
+// wantDoubted wants just these owners to count as damaged, since their seals were taken
+// back, and not as never complete.
+func wantDoubted(t *testing.T, s *Store, owners ...string) {
+	t.Helper()
+	var got []string
+	must(t, s.Damaged(t.Context(), func(owner string, blocks uint64) (bool, error) {
+		if doubted, err := s.Doubted(owner); !doubted || blocks == 0 || err != nil {
+			t.Errorf("%s: %d blocks, doubted %v, %v", owner, blocks, doubted, err)
+		}
+		got = append(got, owner)
+		return true, nil
+	}))
+	if !slices.Equal(got, owners) {
+		t.Errorf("in doubt are %q, want %q", got, owners)
+	}
+}
+
+// The next start knows of damage that one before it has met, and did not get further.
+func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 3, 5_000)
+	mustPut(t, s, "before", blks[0])
+	end := s.active.size
+	must(t, s.PutAndSeal(t.Context(), "torn", blks, Sealed{Bytes: 15_000, Blocks: 3}))
+	must(t, s.Close())
+	editFile(t, segmentPaths(t, dir)[0], func(b []byte) []byte { clear(b[end : end+directAlign]); return b })
+	must(t, os.RemoveAll(filepath.Join(dir, indexDir)))
+	stop := segmentPath(filepath.Join(dir, segmentsDir), 2)
+	must(t, os.Mkdir(stop, 0o700)) // ends the start when the first segment is read
+	if _, err := Open(dir, testOptions()); err == nil {
+		t.Fatal("a folder was read as a segment")
+	}
+	must(t, os.Remove(stop))
+	again := openTest(t, dir)
+	if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil || again.Usage().Damaged != 0 {
+		t.Errorf("%+v, %v, %+v", o, err, again.Usage())
+	}
+	if _, met, err := again.index.Get([]byte{keyDoubt}); met || err != nil {
+		t.Errorf("the doubt stays: %v", err)
+	}
+}
+
+// A segment whose file is gone leaves no damage behind that a rebuild of the index could
+// meet: nothing tells it but the seals, which declare more than their owners refer to.
+func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	blks := makeBlocks(t, 1, 40, 5_000)
+	mustPut(t, s, "torn", blks...)
+	must(t, s.Seal(t.Context(), "torn", Sealed{Bytes: 200_000, Blocks: 40}))
+	mustPut(t, s, "whole", blks[39])
+	must(t, s.Seal(t.Context(), "whole", Sealed{Bytes: 5_000, Blocks: 1}))
+	must(t, s.Close())
+	paths := segmentPaths(t, dir)
+	if len(paths) < 2 {
+		t.Fatalf("segments %v", paths)
+	}
+	must(t, errors.Join(os.Remove(paths[0]), os.RemoveAll(filepath.Join(dir, indexDir))))
+	again := openTest(t, dir)
+	if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil {
+		t.Errorf("it lacks what was in %s: %+v, %v", filepath.Base(paths[0]), o, err)
+	}
+	if o, _, err := again.Owner(t.Context(), "whole"); !o.Sealed || err != nil {
+		t.Errorf("nothing of it is gone: %+v, %v", o, err)
 	}
 }
 
@@ -412,6 +554,90 @@ func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 			must(t, again.Compact(t.Context()))
 			wantHere(t, again, blks...)
 		})
+	}
+}
+
+// Damage in the index that a read meets ends the store, and the next start repairs it.
+func TestADamagedIndexIsMadeAnewWhoeverMeetsTheDamage(t *testing.T) {
+	dir := t.TempDir()
+	blks := makeBlocks(t, 1, 1500, 20)
+	s := openTest(t, dir)
+	mustPut(t, s, "o", blks...)
+	must(t, s.Close())
+	must(t, openTest(t, dir).Close()) // makes a table of what was in the log
+	tables, err := filepath.Glob(filepath.Join(dir, indexDir, "gen-*", "*.sst"))
+	if must(t, err); len(tables) == 0 {
+		t.Fatal("no table")
+	}
+	for _, path := range tables {
+		editFile(t, path, func(b []byte) []byte { b[len(b)/8] ^= 1; return b })
+	}
+	s = openTest(t, dir)
+	failed := 0
+	for _, b := range blks {
+		if _, err := s.Get(t.Context(), b.Cid()); err != nil {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Fatal("no read has met it")
+	}
+	select {
+	case <-s.Failed():
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%d reads have failed, and the store goes on", failed)
+	}
+	must(t, s.Close())
+	s = openTest(t, dir)
+	wantHere(t, s, blks...)
+}
+
+// cut is a file whose reading fails from a place on.
+type cut struct {
+	b    []byte
+	from int64
+}
+
+func (c cut) ReadAt(p []byte, off int64) (int, error) {
+	if off >= c.from {
+		return 0, errors.New("cut")
+	}
+	return bytes.NewReader(c.b).ReadAt(p, off)
+}
+
+// One record can have a thousand references. A rebuild keeps few of them in memory.
+func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	number := s.active.number + 1
+	b := segmentHeader(number, 42)
+	seed, _ := parseSegmentHeader(b, number)
+	add := func(kind byte, payload []byte) {
+		start := len(b)
+		b = append(beginRecord(b), payload...)
+		endRecord(b, start, seed, int64(start), kind)
+	}
+	for i := range 10 {
+		refs := make([]ref, maxRefsPerRecord)
+		for j := range refs {
+			hash, err := multihash.Sum(fmt.Appendf(nil, "%d %d", i, j), multihash.SHA2_256, -1)
+			must(t, err)
+			refs[j] = ref{hash, 1}
+		}
+		add(kindReference, appendRefs(nil, uint64(number)<<32|headerBytes, "o", refs))
+	}
+	end := int64(len(b))
+	for i := range 3 { // so that not all is read at once
+		add(kindBlock, append(appendHash(nil, makeBlocks(t, uint64(i), 1, 1)[0].Cid().Hash()), make([]byte, MaxBlockBytes)...))
+	}
+	sc := &scan{src: cut{b, headerBytes + 1}, seed: seed, size: int64(len(b))}
+	if err := s.enter(sc, number, headerBytes); err == nil {
+		t.Fatal("all was read")
+	}
+	raw, _, err := s.index.Get([]byte{keyMeta})
+	must(t, err)
+	m, err := decodeMeta(raw)
+	if must(t, err); m.segment != number || m.off < end/2 {
+		t.Errorf("the index reaches %d of %d bytes of references that were met", m.off, end)
 	}
 }
 

@@ -144,7 +144,10 @@ func (s *Store) salvageOwners(ctx context.Context, number uint32) error {
 			return false, err
 		}
 		rec := record{kind: kindReference, inc: o.inc, owner: string(key[1:])}
-		if err := s.salvageRefs(ctx, v, number, rec); err != nil || o.sealSegment != number {
+		if err := s.salvageRefs(ctx, v, number, rec); err != nil {
+			return false, err
+		}
+		if at, err := o.sealIn(v, rec.owner); err != nil || at != number {
 			return err == nil, err
 		}
 		rec.kind, rec.sealed = sealKind(o.sealed), o.sealed

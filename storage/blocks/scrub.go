@@ -153,7 +153,9 @@ func (s *Store) live(number uint32) (size int64, needed bool) {
 // fileWhole says whether the segment's file is there and not too short. One
 // that Compact has removed in this moment is not needed any more.
 func (s *Store) fileWhole(number uint32) bool {
-	size, _ := s.live(number)
+	s.stats.Lock()
+	size := s.sizes[number] // live would look at all of them, for each of them
+	s.stats.Unlock()
 	info, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), number))
 	if err == nil && info.Size() >= size {
 		return true

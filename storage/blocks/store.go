@@ -89,6 +89,8 @@ var (
 	ErrNoOwner = errors.New("blocks: a block needs an owner: use Put of the store")
 	// ErrBadOwner refuses an owner that is empty or longer than MaxOwnerBytes.
 	ErrBadOwner = errors.New("blocks: bad owner")
+
+	errIndex = fmt.Errorf("%w: in the index", kv.ErrCorrupt)
 )
 
 // Options are the settings of a store. The zero value is good.
@@ -198,7 +200,7 @@ type Store struct {
 	work   sync.Cond // on mu: the queue is not empty, or closed is true
 	closed bool
 
-	committer sync.WaitGroup // the goroutine that commits
+	committer sync.WaitGroup // the goroutine that commits, and watchIndex
 	// Owned by the committer (Open, before it begins).
 	active *active
 	memory []byte // for buf
@@ -207,8 +209,10 @@ type Store struct {
 	broken error
 	// retired is a damaged segment that must not be appended to.
 	retired uint32
+	rebuilt bool // the index is made from the segments alone; of Open
 
-	failed  chan struct{}  // closed when broken is set
+	failed  chan struct{}  // closed when broken is set, or has to be
+	failing sync.Once      // closes failed
 	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // goroutines of AllKeysChan
 
@@ -230,6 +234,9 @@ type Store struct {
 	compacting chan struct{} // one pass at a time
 	copying    *rate.Limiter
 	stuck      map[uint32]bool // owned by the pass: segments it could not empty
+	// heads, owned by the pass too, are the bytes that records of references take beside
+	// what loads count, of segments that were weighed.
+	heads map[uint32]int64
 }
 
 // Open opens the store in dir, or creates it there, after recovering whatever
@@ -263,6 +270,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		compacting: make(chan struct{}, 1),
 		copying:    rate.NewLimiter(rate.Limit(opts.CompactBytesPerSecond), copyBatchBytes+maxPayloadBytes),
 		stuck:      make(map[uint32]bool),
+		heads:      make(map[uint32]int64),
 		direct:     true,
 	}
 	s.work.L = &s.mu
@@ -278,6 +286,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	s.committer.Go(s.commitAll)
+	s.committer.Go(s.watchIndex)
 	return s, nil
 }
 
@@ -326,6 +335,18 @@ func (s *Store) distrustIndex(err error) error {
 		return errors.Join(err, werr)
 	}
 	return err
+}
+
+// watchIndex ends the store when its index met damage, whoever read it. Else those reads
+// would fail until the next start, which repairs it, and nothing brings that about: a table
+// that cannot be read cannot be rewritten either.
+func (s *Store) watchIndex() {
+	select {
+	case <-s.closing:
+	case <-s.index.Damaged():
+		s.log.Error("block store is broken", "dir", s.dir, "err", s.distrustIndex(errIndex))
+		s.failing.Do(func() { close(s.failed) })
+	}
 }
 
 // Failed is closed when the store has broken: every write answers ErrBroken

@@ -380,7 +380,7 @@ func (w *Watch) Full(folder string) bool {
 	w.log.Error("disk is full: writes wait for room", "folder", folder)
 	every := time.NewTicker(w.opts.Every)
 	defer every.Stop()
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-w.closing:
 			return false
@@ -388,9 +388,12 @@ func (w *Watch) Full(folder string) bool {
 		}
 		s, err := w.opts.SpaceOf(v.path)
 		w.mu.Lock()
-		keep := v.Reserve
+		enough := v.Reserve / ballastPart
 		w.mu.Unlock()
-		if err != nil || s.Free >= keep/ballastPart && (s.Files == 0 || s.FreeFiles >= fewFiles) {
+		if first { // the ballast may have gone for another write that met the same end
+			enough = min(enough, maxBallast) / letGoPart
+		}
+		if err != nil || s.Free >= enough && (s.Files == 0 || s.FreeFiles >= fewFiles) {
 			w.log.Info("disk has room again", "folder", folder)
 			return true
 		}

@@ -206,6 +206,31 @@ func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
 	})
 }
 
+// Several writes meet the end of a disk at the same moment, and the ballast, which one of
+// them lets go, is there for all: the index has to go on for something to be deleted.
+func TestTheBallastIsForEveryWriteThatMetTheFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, d, paths := open(t, Options{}, "state")
+		d.set(paths["state"], func(s *durable.Space) { s.Free = 0 })
+		if !w.Full("state") {
+			t.Fatal("the first has no room")
+		}
+		d.set(paths["state"], func(s *durable.Space) { s.Free = maxBallast - mib }) // it has gone on
+		done := make(chan bool, 1)
+		go func() { done <- w.Full("state") }()
+		select {
+		case <-time.After(time.Minute):
+			t.Error("the second waits for more than there was")
+			_ = w.Close()
+			<-done
+		case room := <-done:
+			if !room {
+				t.Error("the second has no room")
+			}
+		}
+	})
+}
+
 func TestRunMeasuresUntilItIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{}, "raft")
