@@ -104,6 +104,8 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 			return nil
 		}
 		if err := n.snapshot(ctx); err != nil { // the next look is soon enough
+			// There may be one, and a full disk has kept Raft from cutting the log.
+			n.longLog.Store(true)
 			n.log.DebugContext(ctx, "no snapshot now", "err", err)
 		}
 	}

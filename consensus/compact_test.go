@@ -166,3 +166,44 @@ func TestASnapshotThatFailsIsTriedAtTheNextLook(t *testing.T) {
 		c.until("the log is short", func() bool { return n.logBytes() < 8<<10 })
 	})
 }
+
+// uncutLog is one that a full disk keeps from being cut, and counts how often.
+type uncutLog struct {
+	raft.LogStore
+	full  atomic.Bool
+	asked atomic.Int64
+}
+
+func (l *uncutLog) DeleteRange(first, last uint64) error {
+	if l.full.Load() {
+		l.asked.Add(1)
+		return errFull
+	}
+	return l.LogStore.DeleteRange(first, last)
+}
+
+// A snapshot is kept, but a full disk lets nothing of the log go. When there is room again
+// it goes, though no other snapshot is due.
+func TestALogThatAFullDiskKeptIsCutAtALaterLook(t *testing.T) {
+	timings := shortInBytes()
+	timings.SnapshotInterval = time.Minute
+	inVirtualTime(t, 0, timings, func(t *testing.T, c *testCluster) {
+		n := c.add("n1")
+		log := &uncutLog{LogStore: n.disk}
+		log.full.Store(true)
+		n.shutdown()
+		n.tune = func(o *Options) {
+			o.Log = log
+			o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
+		}
+		n.start()
+		c.found(n)
+		n.mustPinKiB("a", 100)
+		<-time.After(time.Second) // no other snapshot is due
+		if log.asked.Load() == 0 {
+			t.Fatal("nothing was to be cut")
+		}
+		log.full.Store(false)
+		c.until("the log is short", func() bool { return n.logBytes() <= (16+4+2)<<10 })
+	})
+}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
+	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
 // Store is the ordered store that the state lies in.
@@ -168,7 +169,8 @@ type Node struct {
 	observed  chan raft.Observation
 	metrics   *metrics
 	snapshots *goodSnapshots
-	longLog   atomic.Bool // the log has more than trails, for a follower that was served
+	longLog   atomic.Bool // the log has more than trails, for a follower or since a disk was full
+	empty     []byte      // an entry without commands
 
 	// ledTerm has a token when this node has committed in a term of its own.
 	ledTerm chan struct{}
@@ -206,6 +208,9 @@ func Open(opts Options) (*Node, error) {
 		lag: lag{log: opts.Logger},
 	}
 	var err error
+	if n.empty, err = wire.EncodeEntry(nil); err != nil {
+		return nil, fmt.Errorf("consensus: open: %w", err)
+	}
 	if n.fsm, err = openFSM(opts, n.fail); err != nil {
 		return nil, fmt.Errorf("consensus: open: %w", err)
 	}
@@ -247,13 +252,14 @@ const (
 
 func (n *Node) startRaft() error {
 	var started atomic.Bool
-	log := readableLog{LogStore: watchedLog{LogStore: n.opts.Log, disk: n.disk}, fail: n.fail, started: &started}
+	watched := watchedLog{LogStore: n.opts.Log, disk: n.disk, leading: func() bool { return n.beats.leading() }} // asked when Raft runs
+	log := readableLog{LogStore: watched, fail: n.fail, started: &started}
 	cache, err := raft.NewLogCache(cachedEntries, log)
 	if err != nil {
 		return err
 	}
-	n.fsm.refused, n.fsm.whole = n.snapshots.refused, n.snapshots.whole
-	n.fsm.restored = func(index uint64) error { return n.forgetBehind(cache, index) }
+	n.fsm.refused, n.fsm.whole, n.fsm.covers = n.snapshots.refused, n.snapshots.whole, n.snapshots.index
+	n.fsm.restored = func(index uint64) error { return n.leadToSent(cache, log, index) }
 	logger := raftLogger(n.log)
 	hooks := transport.Hooks{
 		Leads:    func(term uint64) bool { return n.beats.leads(term) }, // asked when there are streams
@@ -311,7 +317,9 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 		return err
 	}
 	n.beats.raft.Store(n.raft)
-	n.waits.Go(func() { n.beats.pump(n.transport.Consumer()) })
+	n.waits.Go(func() {
+		n.beats.pump(n.transport.Consumer(), arrivals{heard: n.raft.LastContact, drop: n.transport.Drop})
+	})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -58,10 +59,17 @@ type disk struct {
 // starts anew knows.
 var errCut = errors.New("a full disk refused what was to replace entries")
 
+// errUnwritten says that a full disk has refused a change of the Raft configuration. A
+// leader that proposes one goes by it at once, also if it could not be written, and
+// would until the next one: it, and whoever has its snapshots, would count voters as
+// nobody else does. A node that starts anew goes by what its log says.
+var errUnwritten = errors.New("a full disk refused a change of who votes")
+
 // watchedLog is the Raft log store under the eyes of disk.
 type watchedLog struct {
 	raft.LogStore
 	*disk
+	leading func() bool // whether this node leads; nil: it does not
 }
 
 // StoreLog implements raft.LogStore.
@@ -77,10 +85,14 @@ func (l watchedLog) StoreLogs(entries []*raft.Log) error {
 		case l.cut.Load() && l.noSpace != nil && l.noSpace(err):
 			// Raft goes by the end that it remembers, which is gone.
 			err = fmt.Errorf("%w: the end of the log was cut off before", errCut)
+		case l.leading != nil && l.leading() && l.noSpace != nil && l.noSpace(err) && slices.ContainsFunc(entries, configures):
+			err = errUnwritten // without the error of the disk, which may be met again
 		}
 		return err
 	})
 }
+
+func configures(entry *raft.Log) bool { return entry.Type == raft.LogConfiguration }
 
 // DeleteRange implements raft.LogStore.
 func (l watchedLog) DeleteRange(first, last uint64) error {

@@ -3,6 +3,7 @@ package consensus
 import (
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,5 +261,37 @@ func TestAMemberCountsWhenItHasTakenItsVote(t *testing.T) {
 		}
 		values.full.Store(false)
 		c.until("it is a voter", func() bool { return c.voters() == 3 })
+	})
+}
+
+// An entry follows each that gives a vote, on a cluster that is idle too: whether the word
+// of who gets it counts for its own vote is left to chance (enfranchise).
+func TestAnEntryFollowsEachVote(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		<-time.After(time.Minute)
+		n := c.leader()
+		last, err := n.disk.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		voters, followed := 1, true
+		for index := uint64(1); index <= last; index++ {
+			var entry raft.Log
+			if err := n.disk.GetLog(index, &entry); err != nil {
+				t.Fatal(err)
+			}
+			switch entry.Type {
+			case raft.LogCommand:
+				followed = true
+			case raft.LogConfiguration:
+				servers := raft.DecodeConfiguration(entry.Data).Servers
+				now := len(slices.DeleteFunc(servers, func(s raft.Server) bool { return s.Suffrage != raft.Voter }))
+				followed = followed && now <= voters
+				voters = now
+			}
+		}
+		if voters != 3 || !followed {
+			t.Errorf("%d voters, and an entry behind the last vote: %t", voters, followed)
+		}
 	})
 }

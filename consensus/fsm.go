@@ -56,8 +56,10 @@ type fsm struct {
 	restored func(index uint64) error
 	// refused is told that one could not be taken over, and whole says whether all
 	// of it has come to the state; set with it.
-	refused func(error)
-	whole   func(index uint64) error
+	refused func(id string, why error)
+	whole   func(id string, index uint64) error
+	// covers tells at what entry one was taken; set with it.
+	covers func(id string) (index uint64, known bool, err error)
 
 	// grown is how much the log has got since the newest snapshot.
 	grown *growth
@@ -114,7 +116,8 @@ func (f *fsm) verdict() verdict {
 // level is that of the cluster.
 func (f *fsm) level() state.Level { return f.verdict().level }
 
-// learn reads the verdict from the state.
+// learn reads the verdict from the state. One of a level that this release does not know
+// ends in state.ErrTooOld: it would apply entries in another way than the others.
 func (f *fsm) learn() error {
 	snapshot := f.store.View()
 	defer snapshot.Close()
@@ -123,6 +126,9 @@ func (f *fsm) learn() error {
 	var err error
 	if s.level, err = view.Level(); err != nil {
 		return fmt.Errorf("read level: %w", err)
+	}
+	if s.level > state.NewestLevel {
+		return fmt.Errorf("the state is of level %d, and %d is known here: %w", s.level, state.NewestLevel, state.ErrTooOld)
 	}
 	if s.quarantine, err = view.Quarantine(f.self); err != nil {
 		return fmt.Errorf("read quarantine: %w", err)
@@ -349,9 +355,13 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // One that cannot be read changes nothing, and Raft asks again.
 func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	defer func() { _ = snapshot.Close() }()
+	id := snapshotID(snapshot)
+	if index, has := f.has(id); has {
+		return f.keep(index)
+	}
 	if err := f.store.Restore(snapshot); err != nil {
 		if f.refused != nil {
-			f.refused(err)
+			f.refused(id, err)
 		}
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -359,24 +369,49 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	defer view.Close()
 	index, err := readApplied(view)
 	if err == nil && f.whole != nil {
-		err = f.whole(index)
+		err = f.whole(id, index)
 	}
 	if err == nil {
 		err = f.learn()
 	}
 	if err != nil {
-		if f.refused != nil {
-			f.refused(err)
+		if f.refused != nil && !errors.Is(err, state.ErrTooOld) { // a newer release goes on from it
+			f.refused(id, err)
 		}
 		f.broken = fmt.Errorf("restore snapshot: %w", err)
 		f.fail(f.broken)
 		return f.broken
 	}
-	f.handed = index
-	f.grown.mark()()
 	f.progress.set(index, 0)
 	f.watch.Replace(index)
 	f.wakeMembers()
+	return f.goOn(index)
+}
+
+// has tells whether the state has all that a snapshot has, and up to which entry that
+// is. What is in the state was committed, so it need not go back to go forward again:
+// what was read of it would be missing meanwhile, and it may be long.
+func (f *fsm) has(id string) (index uint64, has bool) {
+	if f.covers == nil || f.broken != nil {
+		return 0, false
+	}
+	index, known, err := f.covers(id)
+	return index, err == nil && known && index <= f.progress.index()
+}
+
+// keep goes on from a snapshot with the state that has it. Raft hands over again what
+// lies behind the snapshot, as after a start.
+func (f *fsm) keep(index uint64) error {
+	if err := f.store.Sync(); err != nil { // the log before the snapshot goes
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	return f.goOn(index)
+}
+
+// goOn has Raft go on from a snapshot that the state has.
+func (f *fsm) goOn(index uint64) error {
+	f.handed = index
+	f.grown.mark()()
 	if f.restored != nil {
 		if err := f.restored(index); err != nil {
 			return fmt.Errorf("restore snapshot: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +153,59 @@ func TestAFullDiskInTheMidstOfReplacingEntriesEndsTheNode(t *testing.T) {
 	}
 }
 
+// unchanging is a log whose disk is full when the configuration is to be changed.
+type unchanging struct {
+	raft.LogStore
+	full    atomic.Bool
+	refused atomic.Int64
+}
+
+func (l *unchanging) StoreLogs(entries []*raft.Log) error {
+	if l.full.Load() && slices.ContainsFunc(entries, configures) {
+		l.refused.Add(1)
+		return errFull
+	}
+	return l.LogStore.StoreLogs(entries)
+}
+
+// Raft goes by a change of the configuration that it could not write down. Of two voters
+// the one that could not write down that it is alone would lead alone, and after a start
+// would wait for the other, who is gone.
+func TestAChangeOfWhoVotesThatADiskRefusedDoesNotCount(t *testing.T) {
+	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
+		stays, goes := c.nodes["n1"], c.nodes["n2"]
+		l := &unchanging{LogStore: stays.log}
+		stays.changed(func(o *Options) {
+			o.Log, o.NoSpace = l, func(err error) bool { return errors.Is(err, errFull) }
+		})
+		c.until("it leads", func() bool {
+			_ = c.leader().HandOver(t.Context())
+			return c.leader().id == stays.id
+		})
+		l.full.Store(true)
+		_, _ = stays.Propose(t.Context(), &state.RemoveNode{ID: goes.id}) // the node may end before it can answer
+		c.until("the change is refused", func() bool { return l.refused.Load() > 0 })
+		l.full.Store(false)
+		<-time.After(2 * refusedFor)
+		select {
+		case err := <-stays.ended:
+			if !errors.Is(err, ErrBroken) {
+				t.Errorf("it ended with %v", err)
+			}
+			stays.ended <- nil
+			stays.shutdown()
+			stays.start()
+		default: // it goes by what it has in its log
+		}
+		c.until("it votes alone", func() bool { return stays.IsLeader() && stays.voters() == 1 })
+		_ = goes.shutdown() // it may have learned that it was removed
+		stays.shutdown()
+		stays.start()
+		c.until("it leads again", func() bool { return stays.Ready() == nil })
+		stays.mustPin("a")
+	})
+}
+
 func TestAFullDiskTakesTheLeadershipUntilThereIsRoom(t *testing.T) {
 	for name, lead := range map[string]bool{"of the leader": true, "of a follower": false} {
 		t.Run(name, func(t *testing.T) {
@@ -267,6 +321,44 @@ func TestWhoShouldNotLeadHandsOverIfSomebodyElseCould(t *testing.T) {
 		c.nodes[others[0]].kill()
 		c.nodes[others[1]].start()
 		tight.mustPin("b")
+	})
+}
+
+// Who is to take over and is sent a snapshot cannot yet, and while Raft tries it takes no
+// writes: the second time it waits until the snapshot is there.
+func TestNobodyHandsOverToWhoIsSentASnapshot(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
+		tight := c.follower()
+		d := onSmallDisk(t, c, tight, true)
+		lagging, other := c.nodes[c.others(tight.id)[0]], c.nodes[c.others(tight.id)[1]]
+		lagging.kill()
+		for i := range 40 {
+			other.mustPin(fmt.Sprintf("p%02d", i))
+		}
+		tight.newestSnapshot()
+		arrives, hold := make(chan struct{}), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(hold) })
+		defer goOn()
+		var once sync.Once
+		lagging.snaps.arriving = func(int) {
+			once.Do(func() { close(arrives) })
+			<-hold
+		}
+		lagging.start()
+		<-arrives
+		d.setUnfit("its disk is nearly full", lagging.id)
+		<-time.After(2 * time.Second)
+		for i := range 5 {
+			began := time.Now()
+			other.mustPin(fmt.Sprintf("q%02d", i))
+			if took := time.Since(began); took > 200*time.Millisecond {
+				t.Errorf("a write took %s", took)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		goOn()
+		c.until("the heir leads", func() bool { return c.leader().id == lagging.id })
 	})
 }
 

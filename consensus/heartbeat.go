@@ -83,11 +83,11 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 }
 
 // pump hands over what comes for the loop until Raft has ended.
-func (h *heartbeats) pump(from <-chan raft.RPC) {
+func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals) {
 	for {
 		select {
 		case rpc := <-from:
-			h.hand(rpc)
+			h.hand(arriving.watch(rpc))
 		case <-h.done:
 			return
 		}

@@ -1,7 +1,10 @@
 package consensus
 
 import (
+	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -136,4 +139,121 @@ func TestRevokedKeyChangesNothingAtAnyLevel(t *testing.T) {
 	}
 	t.Run("level 0", func(t *testing.T) { atLevel0(t, revoked) })
 	t.Run("level 1", func(t *testing.T) { inVirtualTime(t, 3, Timings{}, revoked) })
+}
+
+// Below level 4 there may be members that cannot read a change of the object gateway with who
+// asks for it: that is judged by the node that proposes it, and the change goes alone.
+func TestAtLevel3ChangesOfTheGatewayAreJudgedBefore(t *testing.T) {
+	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
+		c.level = 3
+		c.found(c.add("n1"))
+		for _, id := range []state.NodeID{"n2", "n3"} {
+			c.add(id)
+			c.join(id)
+		}
+		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
+		n := c.nodes["n2"]
+		propose := func(cmd state.Command) error {
+			_, err := n.Propose(t.Context(), cmd)
+			return err
+		}
+		for _, err := range []error{
+			propose(&state.CreateKey{Key: state.APIKey{ID: "key", Account: account, Scope: []string{state.ScopeWrite}, Created: 1}}),
+			propose(&state.SetPassword{Account: account, Hash: "hash"}),
+			propose(&state.CreateSession{
+				Session:  state.Session{ID: "session", Account: account, Created: 1, Expires: 1 << 50, Idle: 1 << 40},
+				Password: state.PasswordProof("hash"),
+			}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, by := range map[string]func(change state.Command) state.Command{
+			"key":     func(change state.Command) state.Command { return &state.ByKey{Key: "key", Change: change} },
+			"session": func(change state.Command) state.Command { return &state.BySession{Session: "session", Change: change} },
+		} {
+			bucket := &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: name, Created: 1}}
+			if cmd, err := n.judged(t.Context(), by(bucket)); err != nil || cmd != state.Command(bucket) {
+				t.Errorf("by a %s: %T is proposed, %v", name, cmd, err)
+			}
+			if err := propose(by(bucket)); err != nil {
+				t.Errorf("by a %s: %v", name, err)
+			}
+		}
+		for _, err := range []error{propose(&state.RevokeKey{ID: "key"}), propose(&state.EndSession{ID: "session"})} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		more := &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "more", Created: 1}}
+		for _, cmd := range []state.Command{&state.ByKey{Key: "key", Change: more}, &state.BySession{Session: "session", Change: more}} {
+			if err := propose(cmd); !errors.Is(err, state.ErrUnauthorized) {
+				t.Errorf("%T of who may not any more: %v", cmd, err)
+			}
+		}
+		if level := n.fsm.level(); level != 3 {
+			t.Errorf("the level is %d", level)
+		}
+	})
+}
+
+// newer makes a state that of a level that this release does not know.
+func newer(t *testing.T, store *memStore) {
+	t.Helper()
+	tx := store.Begin()
+	if err := errors.Join(tx.Set([]byte("Mlevel"), binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel)+1)), tx.Commit(true)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A release that is too old for a state ends with the reason, be the state its own, which a
+// newer release had, or a leader's. It takes no snapshot for damaged: the newer release needs it.
+func TestAStateOfALaterReleaseEndsTheNodeWithTheReason(t *testing.T) {
+	store := newMemStore()
+	var failed error
+	open := func() (*fsm, error) {
+		return openFSM(Options{Store: store, CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()}, func(err error) { failed = err })
+	}
+	f, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.refused = func(id string, err error) { t.Errorf("snapshot %q: %v", id, err) }
+	later := newMemStore()
+	newer(t, later)
+	dir := filepath.Join(t.TempDir(), "checkpoint")
+	if err := later.Checkpoint(dir); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := os.Open(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Restore(snapshot); !errors.Is(err, state.ErrTooOld) || !errors.Is(failed, state.ErrTooOld) {
+		t.Errorf("a snapshot: %v, failed with %v", err, failed)
+	}
+	if _, err := open(); !errors.Is(err, state.ErrTooOld) {
+		t.Errorf("at a start: %v", err)
+	}
+}
+
+func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
+	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
+		n := c.nodes["n1"]
+		n.mustPin("a")
+		newer(t, n.store)
+		if err := n.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		n.kill()
+		// Its store is lost, so that the state comes from the snapshot.
+		_, err := Open(Options{
+			ID: n.id, Store: newMemStore(), Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
+			Network: c.network.of(n.id), Watch: &state.Watch{}, Logger: quiet(),
+		})
+		if !errors.Is(err, state.ErrTooOld) {
+			t.Errorf("opened with %v", err)
+		}
+	})
 }

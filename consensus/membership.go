@@ -16,7 +16,7 @@ import (
 const (
 	// maxVoters is the most members that vote; the others follow.
 	maxVoters = 5
-	// promoteLag is how many entries a member may be behind to be given a vote.
+	// promoteLag is how many entries a member may be behind to be given a vote, or the lead.
 	promoteLag = 64
 	// changeTimeout is how long the leader waits for one change.
 	changeTimeout = 5 * time.Second
@@ -239,9 +239,19 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 			continue
 		}
 		n.log.InfoContext(ctx, "member votes from now on", "node", id)
-		return true, n.change(ctx, "promote "+string(id), n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout))
+		return true, n.change(ctx, "promote "+string(id), n.enfranchise(id))
 	}
 	return false, nil
+}
+
+// enfranchise gives a server a vote. An entry follows: Raft sends the one with the vote
+// before it counts who has it, misses an answer that is quicker than that, and learns only
+// from the next entry that the server has the log. Until then the vote is not committed if
+// it takes that server's word, and nothing else about members can be.
+func (n *Node) enfranchise(id raft.ServerID) raft.Future {
+	future := n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout)
+	n.raft.Apply(n.empty, enqueueTimeout)
+	return future
 }
 
 func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) {
@@ -362,9 +372,10 @@ type tenure struct {
 // removed tells whether this node is a member no more. Absence from the local
 // state is not enough: a node that joins again reads of its earlier removal on
 // the way, and one that is leaving still has a part in what the leader does.
-// So it counts when Raft has let go of the node and the leader has nothing
-// newer, or when nobody has said anything for some time: a removed node is cut
-// off, and may not have been told that Raft let go of it.
+// One that went down before it had read that it is a member has a leader that sends
+// it the rest, which may take its time. So it counts when Raft has let go of the node
+// and the leader has nothing newer, or when nobody has said anything for some time: a
+// removed node is cut off, and may not have been told that Raft let go of it.
 func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 	view, release := n.LocalView()
 	defer release()
@@ -376,7 +387,7 @@ func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 	self.member = self.member || listed
 	_, led := n.Leader()
 	_, server := n.Roles()[n.opts.ID]
-	if listed || len(nodes) == 0 || server && led {
+	if listed || len(nodes) == 0 || led && (server || !self.member) {
 		self.absent = time.Time{}
 		return false, nil
 	}

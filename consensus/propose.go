@@ -46,11 +46,15 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 }
 
 // judged returns the command to propose. In a cluster where not all members
-// judge API keys with the change, the key is judged here and the change alone
+// judge who asks with the change, that is judged here and the change alone
 // proposed.
 func (n *Node) judged(ctx context.Context, cmd state.Command) (state.Command, error) {
-	by, ok := cmd.(*state.ByKey)
-	if !ok || n.fsm.level() >= wire.LevelOf(by) {
+	if n.fsm.level() >= wire.LevelOf(cmd) {
+		return cmd, nil
+	}
+	switch cmd.(type) {
+	case *state.ByKey, *state.BySession:
+	default:
 		return cmd, nil
 	}
 	view, release, err := n.View(ctx)
@@ -58,10 +62,11 @@ func (n *Node) judged(ctx context.Context, cmd state.Command) (state.Command, er
 		return nil, err
 	}
 	defer release()
-	if err := view.Judge(by); err != nil {
+	change, err := view.Judge(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("consensus: propose: %w", err)
 	}
-	return by.Change, nil
+	return change, nil
 }
 
 // mayPropose refuses what a member might not understand, and everything of a

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // ErrIncomplete says that the entries between the state and the log are gone,
@@ -31,10 +33,9 @@ type goodSnapshots struct {
 
 	// mu guards what follows.
 	mu    sync.Mutex
-	bad   map[string]bool     // by id
-	read  map[string]bool     // by id, those that were read through and not sent since
-	taken string              // what Raft opened last to take it over
-	given map[*given]struct{} // what is sent to followers, and was lately
+	bad   map[string]bool      // by id
+	read  map[string]time.Time // by id, when those were read through that were not sent since
+	given map[*given]struct{}  // what is sent to followers, and was lately
 }
 
 // given is a snapshot that a follower is sent.
@@ -43,8 +44,13 @@ type given struct {
 	until time.Time // what follows it in the log is kept for the follower; zero: it is being sent
 }
 
-// maxRead bounds of how many snapshots it is remembered that they were read through.
-const maxRead = 16
+// Bounds of what is remembered of snapshots that were read through.
+const (
+	maxRead = 16 // of how many
+	// readFor is for how long, for a disk may rot while a member is down to whom Raft means
+	// to send one.
+	readFor = time.Hour
+)
 
 // verifier is a snapshot store that can tell whether a snapshot is good.
 type verifier interface {
@@ -59,17 +65,18 @@ type verifier interface {
 func newGoodSnapshots(store raft.SnapshotStore, log *slog.Logger, sends func() bool) *goodSnapshots {
 	return &goodSnapshots{
 		SnapshotStore: store, log: log, sends: sends, again: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		bad: map[string]bool{}, read: map[string]bool{}, given: map[*given]struct{}{},
+		bad: map[string]bool{}, read: map[string]time.Time{}, given: map[*given]struct{}{},
 	}
 }
 
 // Open implements raft.SnapshotStore.
 func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if !s.sends() {
-		s.mu.Lock()
-		s.taken = id
-		s.mu.Unlock()
-		return s.SnapshotStore.Open(id)
+		meta, stream, err := s.SnapshotStore.Open(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return meta, &namedSnapshot{ReadCloser: stream, id: id}, nil
 	}
 	g, err := s.give(id)
 	if err == nil {
@@ -85,6 +92,30 @@ func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, err
 	}
 	return meta, &sentSnapshot{ReadCloser: stream, store: s, id: id, given: g}, nil
+}
+
+// namedSnapshot is the stream of a snapshot that is taken over, and knows which it is. One
+// that Raft opens to send it when this node has just lost the lead is one too.
+type namedSnapshot struct {
+	io.ReadCloser
+	id string
+}
+
+// snapshotID tells which snapshot a stream is of, that Raft has wrapped to count its bytes;
+// none if it comes from elsewhere.
+func snapshotID(stream io.ReadCloser) string {
+	for {
+		switch s := stream.(type) {
+		case *namedSnapshot:
+			return s.id
+		case *sentSnapshot:
+			return s.id
+		case raft.ReadCloserWrapper:
+			stream = s.WrappedReadCloser()
+		default:
+			return ""
+		}
+	}
 }
 
 // sentSnapshot is the stream of a snapshot that goes to a follower. Raft opens it
@@ -173,9 +204,9 @@ func (s *goodSnapshots) readThrough(id string, g *given) error {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
 	s.mu.Lock()
-	done := s.read[id]
+	at, done := s.read[id]
 	s.mu.Unlock()
-	if done {
+	if done && time.Since(at) < readFor {
 		return nil
 	}
 	rotten, err := v.Verify(id, func(get func(key []byte) ([]byte, bool, error)) error {
@@ -201,7 +232,7 @@ func (s *goodSnapshots) readThrough(id string, g *given) error {
 	if len(s.read) >= maxRead {
 		clear(s.read) // of snapshots that are gone
 	}
-	s.read[id] = true
+	s.read[id] = time.Now()
 	return nil
 }
 
@@ -219,13 +250,10 @@ func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
 	return 0, false, nil
 }
 
-// whole is nil if the state is at the entry of the snapshot that Raft opened last.
+// whole is nil if the state is at the entry of the snapshot that was taken over.
 // One whose newest commits are lost would be taken for it: Raft goes on behind
 // the snapshot, and what lies between would be missing here for ever.
-func (s *goodSnapshots) whole(state uint64) error {
-	s.mu.Lock()
-	id := s.taken
-	s.mu.Unlock()
+func (s *goodSnapshots) whole(id string, state uint64) error {
 	want, known, err := s.index(id)
 	if err == nil && known && want != state {
 		err = fmt.Errorf("%w: the snapshot at %d holds the state at %d", ErrBroken, want, state)
@@ -233,12 +261,9 @@ func (s *goodSnapshots) whole(state uint64) error {
 	return err
 }
 
-// refused leaves out the snapshot that Raft opened last, which could not be taken
-// over. It came from a leader, and would be the newest one here.
-func (s *goodSnapshots) refused(why error) {
-	s.mu.Lock()
-	id := s.taken
-	s.mu.Unlock()
+// refused leaves out a snapshot that could not be taken over. It came from a leader, and
+// would be the newest one here.
+func (s *goodSnapshots) refused(id string, why error) {
 	s.leaveOut(id, why)
 	s.setAside(id)
 }
@@ -283,7 +308,7 @@ func (n *Node) recover() error {
 	if err != nil {
 		return err
 	}
-	if err := forgetCovered(n.opts.Log, newest); err != nil {
+	if err := n.leadTo(n.opts.Log, n.opts.Log, newest); err != nil {
 		return err
 	}
 	base := newest.Index
@@ -312,18 +337,33 @@ func (n *Node) recover() error {
 	return nil
 }
 
-// forgetBehind is forgetCovered for a snapshot that a leader has just sent.
-func (n *Node) forgetBehind(log raft.LogStore, index uint64) error {
+// leadToSent is leadTo for a snapshot that a leader has just sent. cached is the log with
+// what remembers entries of it.
+func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	metas, err := n.snapshots.List()
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, m := range metas {
 		if m.Index == index {
-			return forgetCovered(log, *m)
+			return n.leadTo(cached, log, *m)
 		}
 	}
 	return fmt.Errorf("the snapshot at %d is not listed", index)
+}
+
+// leadTo has the log go on from a snapshot. A full disk that lacks the room for one
+// entry more, which the cache would not tell, is no reason not to.
+func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) error {
+	if err := forgetCovered(cached, snapshot); err != nil {
+		return err
+	}
+	err := standIn(log, snapshot)
+	if err != nil && n.opts.NoSpace != nil && n.opts.NoSpace(err) {
+		n.log.Warn("no room to note in the log where it begins", "snapshot", snapshot.ID, "err", err)
+		return nil
+	}
+	return err
 }
 
 // forgetCovered removes the entries that a leader's snapshot covers, when the log
@@ -359,6 +399,32 @@ func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
+// standIn puts an empty entry in the place of the newest one that a snapshot covers, if
+// the log begins behind that. A leader that does not know of the entries there, because
+// the answer was lost, say, or has others, sends some that follow the snapshot. Raft
+// knows of a snapshot's term only while nothing lies behind it: it would refuse them, and
+// be sent the snapshot again and again.
+//
+// Nobody is ever sent the entry itself: what precedes it is not here, and so whoever
+// lacks it is sent a snapshot.
+func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
+	if snapshot.Index < 2 { // there is none, or nothing has to precede it
+		return nil
+	}
+	first, err := log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if first > 0 && first != snapshot.Index+1 { // what is missing in between is for others to find
+		return nil
+	}
+	entry := raft.Log{Index: snapshot.Index, Term: snapshot.Term, Type: raft.LogNoop}
+	if err := log.StoreLog(&entry); err != nil {
+		return fmt.Errorf("note where the log begins: %w", err)
+	}
+	return nil
+}
+
 // restoreNewest makes the state at least as new as the newest snapshot that can
 // be read, and tells which that is, one at 0 without any.
 func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
@@ -380,6 +446,9 @@ func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 		if err == nil {
 			n.log.Info("state restored from a snapshot", "snapshot", m.ID)
 			return *m, nil
+		}
+		if errors.Is(err, state.ErrTooOld) {
+			return raft.SnapshotMeta{}, err
 		}
 		n.snapshots.leaveOut(m.ID, err)
 	}

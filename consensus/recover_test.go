@@ -3,9 +3,11 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,6 +169,13 @@ func TestEntriesThatDoNotLeadToASnapshotAreForgotten(t *testing.T) {
 			if !slices.EqualFunc(got, tc.remain, func(a, b raft.Log) bool { return a.Index == b.Index && a.Term == b.Term }) {
 				t.Errorf("%+v, want %+v", got, tc.remain)
 			}
+			if err := standIn(disk, snapshot); err != nil {
+				t.Fatal(err)
+			}
+			var entry raft.Log
+			if err := disk.GetLog(snapshot.Index, &entry); err != nil || entry.Term != snapshot.Term {
+				t.Errorf("at the snapshot's index: %+v, %v", entry, err)
+			}
 		})
 	}
 }
@@ -209,29 +218,119 @@ func TestALogHasNoGapBelowASnapshot(t *testing.T) {
 	})
 }
 
-// A snapshot whose newest commits rotted away opens, as an earlier state. Raft
-// would go on behind the snapshot, without what lies between.
-func TestAStateBehindItsSnapshotIsNotGoneOnFrom(t *testing.T) {
-	snaps := &memSnapshots{}
-	sink, err := snaps.Create(1, 10, 4, raft.Configuration{}, 1, nil)
+// created puts an empty snapshot into a store.
+func created(t *testing.T, snaps *memSnapshots, index, term uint64) (id string) {
+	t.Helper()
+	sink, err := snaps.Create(1, index, term, raft.Configuration{}, 1, nil)
 	if err == nil {
 		err = sink.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sink.ID()
+}
+
+// A snapshot whose newest commits rotted away opens, as an earlier state. Raft
+// would go on behind the snapshot, without what lies between.
+func TestAStateBehindItsSnapshotIsNotGoneOnFrom(t *testing.T) {
+	snaps := &memSnapshots{}
+	id := created(t, snaps, 10, 4)
 	good := newGoodSnapshots(snaps, quiet(), func() bool { return false })
-	if _, _, err := good.Open(sink.ID()); err != nil {
-		t.Fatal(err)
-	}
-	if err := good.whole(10); err != nil {
+	if err := good.whole(id, 10); err != nil {
 		t.Errorf("whole: %v", err)
 	}
-	if err := good.whole(9); !errors.Is(err, ErrBroken) {
+	if err := good.whole(id, 9); !errors.Is(err, ErrBroken) {
 		t.Errorf("behind: %v", err)
 	}
-	good.refused(errInjected)
+	good.refused(id, errInjected)
 	if list, err := good.List(); err != nil || len(list) != 0 {
 		t.Errorf("it is still listed: %v, %v", list, err)
 	}
+}
+
+// unreadable is a store whose Restore fails.
+type unreadable struct{ *memStore }
+
+func (unreadable) Restore(io.Reader) error { return errInjected }
+
+// counted is how Raft wraps the stream of a snapshot.
+type counted struct{ io.ReadCloser }
+
+func (c counted) WrappedReadCloser() io.ReadCloser { return c.ReadCloser }
+
+// Raft opens snapshots in several goroutines: one that sends them may have begun while this
+// node led, and open another one while one is taken over.
+func TestTheSnapshotThatWasTakenOverIsTheOneThatIsRefused(t *testing.T) {
+	snaps := &memSnapshots{}
+	sent, taken := created(t, snaps, 10, 4), created(t, snaps, 20, 5)
+	good := newGoodSnapshots(snaps, quiet(), func() bool { return false })
+	_, stream, err := good.Open(taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := good.Open(sent); err != nil {
+		t.Fatal(err)
+	}
+	f := fsm{store: unreadable{}, refused: good.refused}
+	if err := f.Restore(counted{stream}); !errors.Is(err, errInjected) {
+		t.Fatal(err)
+	}
+	list, err := good.List()
+	if err != nil || len(list) != 1 || list[0].ID != sent {
+		t.Errorf("listed: %v, %v, want %s alone", list, err, sent)
+	}
+}
+
+// replaced counts how often a state was replaced.
+type replaced struct {
+	Store
+	times atomic.Int64
+}
+
+func (r *replaced) Restore(from io.Reader) error {
+	r.times.Add(1)
+	return r.Store.Restore(from)
+}
+
+// A node whose log was set aside, and not its state, is sent a snapshot that is older
+// than the state.
+func TestAStateDoesNotGoBackToASnapshot(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
+	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
+		n := c.follower()
+		leader := c.leader()
+		for i := range 40 {
+			leader.mustPin(fmt.Sprintf("p%02d", i))
+		}
+		snapshot := leader.newestSnapshot()
+		for i := range 3 {
+			leader.mustPin(fmt.Sprintf("q%02d", i))
+		}
+		c.sameEverywhere()
+		n.kill()
+		disk := raft.NewInmemStore()
+		n.disk, n.log, n.snaps = disk, memLog{disk}, &memSnapshots{}
+		kept := &replaced{Store: n.store}
+		n.tune = func(o *Options) { o.Store = kept }
+		n.start()
+		had := n.Applied()
+		c.announce(n.id)
+		c.until("it is back", func() bool {
+			metas, err := n.snaps.List()
+			return err == nil && len(metas) > 0 && n.Ready() == nil
+		})
+		if metas, _ := n.snaps.List(); metas[len(metas)-1].Index != snapshot.Index || had <= snapshot.Index {
+			t.Fatalf("the state had %d, the snapshot is %+v", had, metas[0])
+		}
+		if times := kept.times.Load(); times > 0 {
+			t.Errorf("the state that had %d was replaced %d times by that at %d", had, times, snapshot.Index)
+		}
+		c.until("it votes again", func() bool { _, votes := n.Store(); return votes })
+		for i := range 40 {
+			leader.mustPin(fmt.Sprintf("r%02d", i))
+		}
+		n.newestSnapshot()
+		c.sameEverywhere()
+	})
 }

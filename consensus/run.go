@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
-	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
 // Run works until ctx ends, and then returns nil. Until it is called proposals
@@ -85,10 +84,6 @@ func (n *Node) watchLeaders(ctx context.Context) error {
 // openTerms commits an empty entry whenever this node begins to lead: with it
 // the commit index is known to include what earlier leaders committed.
 func (n *Node) openTerms(ctx context.Context) error {
-	empty, err := wire.EncodeEntry(nil)
-	if err != nil {
-		return err
-	}
 	for {
 		select {
 		case <-n.raft.LeaderCh():
@@ -98,7 +93,7 @@ func (n *Node) openTerms(ctx context.Context) error {
 		n.leaders.refresh()
 		wait := retry{node: n, backoff: firstBackoff}
 		for n.IsLeader() && n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
-			err := n.await(ctx, n.raft.Apply(empty, enqueueTimeout))
+			err := n.await(ctx, n.raft.Apply(n.empty, enqueueTimeout))
 			if err == nil {
 				break
 			}

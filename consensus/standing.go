@@ -153,5 +153,18 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) e
 	heir := heirs[turn%len(heirs)]
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
 	defer cancel()
+	// While Raft waits for who is to lead it takes no writes, and does so for as long as a
+	// snapshot takes to get there.
+	at, err := n.appliedOn(ctx, raftID(heir))
+	if err != nil {
+		return err
+	}
+	first, err := n.opts.Log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if commit := n.raft.CommitIndex(); at+promoteLag < commit || at+1 < first {
+		return fmt.Errorf("consensus: hand over leadership: %s has applied %d of %d, and the log begins at %d", heir, at, commit, first)
+	}
 	return n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir)))
 }

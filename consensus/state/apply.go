@@ -68,7 +68,8 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 		if b, done, err := tx.Get(opKey(op)); err != nil {
 			return Result{}, err
 		} else if done {
-			return decodeOutcome(b)
+			r, err := decodeOutcome(b)
+			return recalled(r, cmd), err
 		}
 	}
 	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx})
@@ -77,7 +78,11 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 		return Result{}, fmt.Errorf("apply %T at %d: %w", cmd, index, err)
 	}
 	if op != (OpID{}) {
-		if err := remember(tx, op, result, outcome); err != nil {
+		kept, err := brief(tx, result, cmd)
+		if err == nil {
+			err = remember(tx, op, kept, outcome)
+		}
+		if err != nil {
 			return Result{}, err
 		}
 	}

@@ -6,20 +6,35 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ByKey is a change of an account's pins that an API key asks for. That the key
+// ByKey is a change of what an account has that an API key asks for. That the key
 // lives is judged where the change is made: so a revoked key changes nothing
 // from the entry on that revoked it, and a request need not ask the cluster for
 // its key before it asks for the change.
 type ByKey struct {
 	Key    KeyID
-	Change Command // *CreatePin, *ReplacePin or *DeletePin
+	Change Command // one that Asked knows
 }
 
-// Forms of the change. The numbers are stored: never renumber.
+// Forms of the change. The numbers are stored: never renumber. Those of the object
+// gateway belong to level 4.
 const (
-	byKeyCreate  = 1
-	byKeyReplace = 2
-	byKeyDelete  = 3
+	byKeyCreate          = 1
+	byKeyReplace         = 2
+	byKeyDelete          = 3
+	byKeyCreateBucket    = 4
+	byKeyDeleteBucket    = 5
+	byKeySetBucketPublic = 6
+	byKeySetBucketCors   = 7
+	byKeySetVersioning   = 8
+	byKeyPutObject       = 9
+	byKeyCopyObject      = 10
+	byKeyDeleteObjects   = 11
+	byKeySetObjectTags   = 12
+	byKeyCreateUpload    = 13
+	byKeyAbortUpload     = 14
+	byKeyPutPart         = 15
+	byKeyCopyPart        = 16
+	byKeyCompleteUpload  = 17
 )
 
 // Code implements Command.
@@ -28,27 +43,12 @@ func (v *ByKey) Code(c *codec.Coder) {
 	codeChange(c, &v.Change)
 }
 
-// codeChange codes a change of pins that somebody asks for.
+// codeChange codes a change that somebody asks for.
 func codeChange(c *codec.Coder, change *Command) {
-	var form uint8
-	switch (*change).(type) {
-	case *CreatePin:
-		form = byKeyCreate
-	case *ReplacePin:
-		form = byKeyReplace
-	case *DeletePin:
-		form = byKeyDelete
-	}
+	form, _ := asked(*change)
 	codec.Uint(c, &form)
 	if c.Decoding() {
-		switch form {
-		case byKeyCreate:
-			*change = new(CreatePin)
-		case byKeyReplace:
-			*change = new(ReplacePin)
-		case byKeyDelete:
-			*change = new(DeletePin)
-		}
+		*change = newAsked(form)
 	}
 	if *change == nil || form == 0 {
 		c.Fail("no change that a key may ask for")
@@ -57,17 +57,94 @@ func codeChange(c *codec.Coder, change *Command) {
 	(*change).Code(c)
 }
 
-// accountOf is whose pins are to be changed.
-func accountOf(change Command) AccountID {
+// asked is the form of a change that a key or a session may ask for, 0 of others, and whose
+// account is to be changed.
+func asked(change Command) (form uint8, account AccountID) {
 	switch change := change.(type) {
 	case *CreatePin:
-		return change.Pin.Account
+		return byKeyCreate, change.Pin.Account
 	case *ReplacePin:
-		return change.Pin.Account
+		return byKeyReplace, change.Pin.Account
 	case *DeletePin:
-		return change.Account
+		return byKeyDelete, change.Account
+	case *CreateBucket:
+		return byKeyCreateBucket, change.Bucket.Account
+	case *DeleteBucket:
+		return byKeyDeleteBucket, change.Account
+	case *SetBucketPublic:
+		return byKeySetBucketPublic, change.Account
+	case *SetBucketCors:
+		return byKeySetBucketCors, change.Account
+	case *SetVersioning:
+		return byKeySetVersioning, change.Account
+	case *PutObject:
+		return byKeyPutObject, change.Account
+	case *CopyObject:
+		return byKeyCopyObject, change.Account
+	case *DeleteObjects:
+		return byKeyDeleteObjects, change.Account
+	case *SetObjectTags:
+		return byKeySetObjectTags, change.Account
+	case *CreateUpload:
+		return byKeyCreateUpload, change.Account
+	case *AbortUpload:
+		return byKeyAbortUpload, change.Account
+	case *PutPart:
+		return byKeyPutPart, change.Account
+	case *CopyPart:
+		return byKeyCopyPart, change.Account
+	case *CompleteUpload:
+		return byKeyCompleteUpload, change.Account
 	}
-	return ""
+	return 0, ""
+}
+
+// newAsked is an empty change of a form; nil: there is none.
+func newAsked(form uint8) Command {
+	switch form {
+	case byKeyCreate:
+		return new(CreatePin)
+	case byKeyReplace:
+		return new(ReplacePin)
+	case byKeyDelete:
+		return new(DeletePin)
+	case byKeyCreateBucket:
+		return new(CreateBucket)
+	case byKeyDeleteBucket:
+		return new(DeleteBucket)
+	case byKeySetBucketPublic:
+		return new(SetBucketPublic)
+	case byKeySetBucketCors:
+		return new(SetBucketCors)
+	case byKeySetVersioning:
+		return new(SetVersioning)
+	case byKeyPutObject:
+		return new(PutObject)
+	case byKeyCopyObject:
+		return new(CopyObject)
+	case byKeyDeleteObjects:
+		return new(DeleteObjects)
+	case byKeySetObjectTags:
+		return new(SetObjectTags)
+	case byKeyCreateUpload:
+		return new(CreateUpload)
+	case byKeyAbortUpload:
+		return new(AbortUpload)
+	case byKeyPutPart:
+		return new(PutPart)
+	case byKeyCopyPart:
+		return new(CopyPart)
+	case byKeyCompleteUpload:
+		return new(CompleteUpload)
+	}
+	return nil
+}
+
+// Asked tells whether a change is one that ByKey and BySession may have. What else is
+// proposed the cluster does by itself.
+func Asked(change Command) bool {
+	form, _ := asked(change)
+	return form != 0
 }
 
 func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
@@ -78,17 +155,28 @@ func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
 }
 
 // judge tells whether the key may ask for the change. Whether it has expired is
-// its proposer's to tell: the state has no clock.
+// its proposer's to tell: the state has no clock. So is what it permits in the object
+// gateway, for a key keeps the scope that it was made with.
 func (v *ByKey) judge(r Reader) error {
 	k, err := get[APIKey](r, apiKeyKey(v.Key))
 	if err != nil {
 		return err
 	}
-	if k == nil || k.Account != accountOf(v.Change) || !slices.Contains(k.Scope, ScopeWrite) {
+	form, account := asked(v.Change)
+	if k == nil || k.Account != account || form <= byKeyDelete && !slices.Contains(k.Scope, ScopeWrite) {
 		return ErrUnauthorized
 	}
 	return nil
 }
 
-// Judge is what Apply would say of the key of a change: nil or ErrUnauthorized.
-func (v View) Judge(change *ByKey) error { return change.judge(v.r) }
+// Judge is what Apply would say of the key or the session that asks for a change, nil or
+// ErrUnauthorized, and the change alone. Other commands nobody asks for.
+func (v View) Judge(cmd Command) (change Command, err error) {
+	switch by := cmd.(type) {
+	case *ByKey:
+		return by.Change, by.judge(v.r)
+	case *BySession:
+		return by.Change, by.judge(v.r)
+	}
+	return cmd, nil
+}

@@ -50,8 +50,8 @@ func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) er
 
 // foresee refuses content that does not fit into what is left and what the links that
 // go free, and records that weigh so much, unless the account may have it already. What
-// it stores is as large then, see linking.afford, and of what is on its way at least as
-// much has come as is missing.
+// it stores is as large then, see linking.afford, and what is on its way is charged with at
+// least as much as is missing: with what has come, or with more than all, see reserve.
 func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes uint64) error {
 	l := linking{account: a, drops: drops}
 	freed, err := l.freed(r)
@@ -70,12 +70,13 @@ func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes u
 			if err != nil {
 				return false, err
 			}
-			least := in.Size
-			if !c.Stored {
-				least = missing
-			}
 			seen++
-			shared = c.Bytes >= least && c.Bytes <= in.Most || seen > maxForeseen
+			if c.Stored {
+				shared = c.Bytes >= in.Size && c.Bytes <= in.Most
+			} else {
+				shared = c.Bytes >= missing
+			}
+			shared = shared || seen > maxForeseen
 			return !shared, nil
 		})
 	}

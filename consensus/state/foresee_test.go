@@ -55,6 +55,26 @@ func TestOnlyWhatIsRefusedIsForeseen(t *testing.T) {
 	})
 }
 
+// An account above its allowance has pinned, in the place of something larger, content that
+// is on its way, which is charged with what went. It brings that content by itself.
+func TestWhatReplacedMoreIsNotForeseenToBeRefused(t *testing.T) {
+	s := shelved(t, 10)
+	s.must(create(bob, "old", contents[1]))
+	s.hold(rootOf(t, contents[1]))
+	s.must(&SetQuota{Account: bob, Allowance: 3})
+	s.must(replace(bob, "old", "new", contents[2]))
+	if q := s.quota(bob); q.Coming != 10 {
+		t.Fatalf("%+v", q)
+	}
+	p := s.putOf("k", "v1", contents[2])
+	p.Object.Size, p.Content.Bytes = 4, 4
+	if err := s.view().RoomForObject(&s.b, "k", Incoming{Size: 4, Most: 6}); err != nil {
+		t.Errorf("foreseen: %v", err)
+	}
+	s.must(p)
+	s.check()
+}
+
 // A refusal says how large the content is where that is known and everybody may know.
 // The size of what objects of private buckets alone name is told to nobody else.
 func TestRefusalsSayHowLargeTheContentIs(t *testing.T) {

@@ -158,6 +158,33 @@ func TestLatePinsFollowTheNumberOfMembers(t *testing.T) {
 	}
 }
 
+// Copies on who was removed are on record until repair has moved them, and make no pin
+// pinned: neither one that comes now nor one that waits.
+func TestCopiesOnWhoIsNoMemberMakeNothingPinned(t *testing.T) {
+	m := rich(t, Unlimited)
+	was, waits := rootOf(t, contents[1]), rootOf(t, contents[2])
+	m.must(create(alice, "was", contents[1]))
+	m.hold(was)
+	m.must(create(alice, "waits", contents[2]))
+	m.report("n1", waits, Held, "")
+	m.must(&RemoveNode{ID: "n1"})
+	m.must(create(bob, "comes", contents[1]))
+	m.report("n2", waits, Held, "")
+	m.check()
+	statuses := func() string {
+		return m.status(alice, "was") + " " + m.status(bob, "comes") + " " + m.status(alice, "waits")
+	}
+	if got := statuses(); got != "pinned pinning pinning" {
+		t.Errorf("while one member holds it the pins are %s", got)
+	}
+	m.report("n3", was, Held, "")
+	m.report("n3", waits, Held, "")
+	m.check()
+	if got := statuses(); got != "pinned pinned pinned" {
+		t.Errorf("while two do they are %s", got)
+	}
+}
+
 // Members of a cluster below level 3 may have a release that knows no late pins, and
 // all have to come to the same state.
 func TestBelowLevel3NoPinIsLate(t *testing.T) {

@@ -19,7 +19,9 @@ import (
 // CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
 // brought buckets, objects with their versions and hashes, uploads, CORS rules and
 // fences with all their commands, the links of roots, pins that are late, and when a pin
-// came to a root that was there.
+// came to a root that was there. Level 4 brought ByKey and BySession for the object gateway,
+// the state by which PlaceRoots were chosen, what is remembered of a pin's operation in
+// short, and that copies on nodes that were removed do not count.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -27,7 +29,7 @@ type Level uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestLevel is what this release understands.
-const NewestLevel Level = 3
+const NewestLevel Level = 4
 
 var levelKey = metaKey("level")
 

@@ -257,8 +257,10 @@ func (l *linking) found(tx Tx, e *entry) error {
 			return err
 		}
 	}
-	if err := noteSole(tx, root, e); err != nil {
-		return err
+	if len(l.holders) == 1 { // of more it is known that they are members
+		if err := noteSole(tx, root, e); err != nil {
+			return err
+		}
 	}
 	e.fx.touch(root)
 	return put(tx, rootKey(root.Key), root)

@@ -123,6 +123,12 @@ func TestTheOnlyHolderOfSomethingNewStays(t *testing.T) {
 			s.must(s.putOf("k", "v1", contents[1]))
 			s.report("n2", rootOf(t, contents[1]), Assigned, "")
 		}, true},
+		"a loss beside a copy on who is no member": {func(s *shelf) {
+			s.must(s.putOf("k", "v1", contents[1]))
+			s.report("n3", rootOf(t, contents[1]), Held, "")
+			s.must(&RemoveNode{ID: "n3"})
+			s.report("n2", rootOf(t, contents[1]), Assigned, "")
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := shelved(t, Unlimited)
@@ -287,6 +293,40 @@ func TestAPutOfWhatIsPinnedIsKeptByWhoHoldsItNow(t *testing.T) {
 					t.Errorf("of %d copies there is a surplus since %d, %v", len(tc.held), since, err)
 				}
 			})
+		}
+	}
+}
+
+// A placement that was chosen before a put takes the content from nobody who holds it
+// since: by the put, whoever held it before may be down for good.
+func TestAPlacementTakesNothingFromWhoHoldsItSince(t *testing.T) {
+	s := shelved(t, Unlimited)
+	word := []Holding{s.joined("n4"), s.joined("n5")}
+	root := rootOf(t, contents[1])
+	s.must(s.putOf("k", "v1", contents[1])) // n1 and n2 hold it
+	place := func(nodes ...NodeID) *PlaceRoots {
+		r, err := s.view().Root(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &PlaceRoots{At: s.index, Items: []Placement{{Root: root, Born: r.Born, Nodes: nodes, Held: r.Holders()}}}
+	}
+	stale := place("n1", "n2", "n3")
+	put := s.putOf("again", "v2", contents[1])
+	put.Content.Held = word
+	s.must(put)
+	for _, tc := range []struct {
+		place *PlaceRoots
+		want  []NodeID
+	}{
+		{stale, []NodeID{"n1", "n2", "n4", "n5"}},
+		{place("n4", "n5"), []NodeID{"n4", "n5"}},
+	} {
+		s.must(tc.place)
+		s.check()
+		r, err := s.view().Root(root)
+		if got := r.Holders(); !slices.Equal(got, tc.want) || err != nil {
+			t.Errorf("%v hold it, %v, want %v", got, err, tc.want)
 		}
 	}
 }

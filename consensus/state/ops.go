@@ -3,6 +3,8 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Bounds of the operations that are remembered, beside MaxOps.
@@ -81,6 +83,50 @@ func remember(tx Tx, op OpID, r Result, e *Error) error {
 		return err
 	}
 	return o.write(tx)
+}
+
+// brief is what is remembered of a result: of a pin, which can have 84 KiB, what its command
+// does not say. Else who has large pins made would have others' operations forgotten before
+// they are tried again. Below level 4 members remember all of it.
+func brief(r Reader, result Result, cmd Command) (Result, error) {
+	pin, asked := result.Pin, pinIn(cmd)
+	if pin == nil || asked == nil || pin.Account != asked.Account || pin.CID != asked.CID || pin.Given != asked.Given ||
+		pin.Name != asked.Name || !slices.Equal(pin.Origins, asked.Origins) || !maps.Equal(pin.Meta, asked.Meta) {
+		return result, nil
+	}
+	level, err := levelOf(r)
+	if err != nil || level < 4 {
+		return result, err
+	}
+	return Result{Pin: &Pin{ID: pin.ID, Created: pin.Created}}, nil
+}
+
+// recalled is the result of which brief kept what is remembered, of the same command.
+func recalled(result Result, cmd Command) Result {
+	asked := pinIn(cmd)
+	if result.Pin == nil || result.Pin.CID != "" || asked == nil {
+		return result
+	}
+	pin := *asked
+	pin.ID, pin.Created = result.Pin.ID, result.Pin.Created
+	return accepted(&pin)
+}
+
+// pinIn is the pin that a command asks for; nil: it asks for none.
+func pinIn(cmd Command) *Pin {
+	switch v := cmd.(type) {
+	case *CreatePin:
+		return &v.Pin
+	case *ReplacePin:
+		return &v.Pin
+	case *ByKey:
+		return pinIn(v.Change)
+	case *BySession:
+		return pinIn(v.Change)
+	case *CreateOnce:
+		return pinIn(v.Change)
+	}
+	return nil
 }
 
 // forget removes the oldest operations that are too many; the newest stays.

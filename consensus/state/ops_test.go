@@ -75,6 +75,41 @@ func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
+// A put that is tried again, for its answer was lost, after others have had many large pins
+// made does not take the place of a later one.
+func TestLargePinsHaveNoOperationForgotten(t *testing.T) {
+	s := shelved(t, Unlimited)
+	old, op := s.putOf("k", "v1", contents[1]), OpID{1, 2, 3, 4}
+	if _, err := s.applyOp(op, old); err != nil {
+		t.Fatal(err)
+	}
+	s.must(s.putOf("k", "v2", contents[1]))
+	for i := range MaxOpBytes/(60<<10) + 1 {
+		s.must(bigPin(i))
+	}
+	if _, err := s.applyOp(op, old); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := s.view().Object(&s.b, "k"); err != nil || o.ID != "v2" {
+		t.Errorf("the object is %s, %v", o.ID, err)
+	}
+	for i, cmd := range []Command{
+		bigPin(1 << 20), replace(alice, "p1048576", "next", contents[1]),
+		&CreateOnce{Change: bigPin(1 << 21)}, &CreateOnce{Change: bigPin(1 << 22)}, // once, so with the first one's id
+		&CreatePin{Pin: Pin{ID: "next", Account: alice, CID: contents[2], Created: 1}},
+	} {
+		op := OpID{byte(i), 9}
+		first, err := s.applyOp(op, cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.applyOp(op, cmd)
+		if err != nil || fmt.Sprint(*again.Pin) != fmt.Sprint(*first.Pin) {
+			t.Errorf("%T gave %.200v, then %.200v, %v", cmd, *first.Pin, again.Pin, err)
+		}
+	}
+}
+
 func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 	for _, level := range []Level{0, 1} {
 		m := found(t)

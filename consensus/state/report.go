@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
@@ -114,22 +116,47 @@ type Placement struct {
 	Root  RootKey
 	Born  uint64
 	Nodes []NodeID // the whole new allocation
+	Held  []NodeID // the holders when Nodes were chosen
 }
 
-// Code implements the placement's form.
+// Code implements the placement's form, without Held.
 func (v *Placement) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Born)
 	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
 }
 
+// takes tells whether the placement would take the root from a node that has come to hold
+// it since the nodes were chosen.
+func (v *Placement) takes(root *Root) bool {
+	return slices.ContainsFunc(root.Copies, func(c Copy) bool {
+		return c.Phase == Held && !slices.Contains(v.Nodes, c.Node) && !slices.Contains(v.Held, c.Node)
+	})
+}
+
 // PlaceRoots changes where roots are kept, for repair. Nodes that are no
-// members are passed over, and so is a placement that names none.
-type PlaceRoots struct{ Items []Placement }
+// members are passed over, and so is a placement that names none, or that was chosen before
+// others came to hold the root: a put may have been accepted because they do, and those who
+// are said to hold it too may be down for good.
+type PlaceRoots struct {
+	Items []Placement
+	// At is the index of the state by which they were chosen; 0: neither that nor Held is
+	// told.
+	At uint64
+}
 
 // Code implements Command.
 func (v *PlaceRoots) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *Placement) { v.Code(c) })
+	if v.At == 0 && (!c.Decoding() || !c.More()) {
+		return
+	}
+	if codec.Uint(c, &v.At); v.At == 0 {
+		c.Fail("placements that were chosen by no state")
+	}
+	for i := range v.Items {
+		codec.Strings(c, &v.Items[i].Held, MaxCopies, MaxIDLen)
+	}
 }
 
 func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
@@ -138,7 +165,7 @@ func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		if root == nil || root.Born != item.Born || root.Status == Failed {
+		if root == nil || root.Born != item.Born || root.Status == Failed || v.At > 0 && item.takes(root) {
 			continue
 		}
 		nodes, err := onlyMembers(tx, item.Nodes)

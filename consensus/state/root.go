@@ -172,14 +172,46 @@ func (v *Root) In(p Phase) (n int) {
 	return n
 }
 
-// judge tells the status that the copies amount to. Once pinned, a root stays
-// so while it is repaired; it has failed only when nobody holds it and
+// holding returns up to limit members that hold the root. Copies on nodes that were removed
+// are on record until repair has moved them, and keep nothing.
+func (v *Root) holding(r Reader, limit int) (nodes []NodeID, err error) {
+	for _, c := range v.Copies {
+		if c.Phase != Held || len(nodes) == limit {
+			continue
+		}
+		known, err := has(r, nodeKey(c.Node))
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes, nil
+}
+
+// enough tells whether as many members hold the root as make it pinned. Below level 4 all
+// copies on record count.
+func (v *Root) enough(r Reader, need int) (bool, error) {
+	if v.In(Held) < need {
+		return false, nil
+	}
+	nodes, err := v.holding(r, need)
+	if err != nil || len(nodes) == need {
+		return err == nil, err
+	}
+	level, err := levelOf(r)
+	return err == nil && level < 4, err
+}
+
+// judge tells the status that the copies amount to, of which there may be enough. Once
+// pinned, a root stays so while it is repaired; it has failed only when nobody holds it and
 // everybody gave up. What objects name never fails: it is missed until somebody
 // has it again.
-func (v *Root) judge(need int) Status {
+func (v *Root) judge(enough bool) Status {
 	held, gaveUp := v.In(Held), v.In(GaveUp)
 	switch {
-	case held >= need:
+	case enough:
 		return Pinned
 	case gaveUp == len(v.Copies) && v.Links == 0:
 		return Failed
@@ -293,7 +325,10 @@ func (v *Root) repin(r Reader, e *entry) error {
 // level 3 members do not ask.
 func lacking(r Reader, root *Root) (bool, error) {
 	need, _, err := copiesIn(r)
-	if err != nil || root.In(Held) >= need {
+	if err != nil {
+		return false, err
+	}
+	if enough, err := root.enough(r, need); err != nil || enough {
 		return false, err
 	}
 	level, err := levelOf(r)
@@ -426,9 +461,13 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	if err != nil {
 		return err
 	}
+	enough, err := root.enough(tx, need)
+	if err != nil {
+		return err
+	}
 	was, late := root.Status, root.Late
-	root.Status = root.judge(need)
-	root.Late = root.Late && root.Status == Pinned && root.In(Held) < need
+	root.Status = root.judge(enough)
+	root.Late = root.Late && root.Status == Pinned && !enough
 	if root.Status == Failed {
 		root.Detail = failure(root)
 	}

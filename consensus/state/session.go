@@ -271,7 +271,7 @@ func (v View) KeyUsed(id KeyID) (Millis, error) { return lastUse(v.r, useOfKey, 
 // BySession is ByKey for a change that a session asks for.
 type BySession struct {
 	Session SessionID
-	Change  Command // *CreatePin, *ReplacePin or *DeletePin
+	Change  Command // one that Asked knows
 }
 
 // Code implements Command.
@@ -294,7 +294,7 @@ func (v *BySession) judge(r Reader) error {
 	if err != nil {
 		return err
 	}
-	if s == nil || s.Account != accountOf(v.Change) {
+	if _, account := asked(v.Change); s == nil || s.Account != account {
 		return ErrUnauthorized
 	}
 	return nil

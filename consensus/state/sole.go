@@ -1,24 +1,26 @@
 package state
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
 // soleKey has the index of the last entry that left a node as the only holder of content
 // that counts as kept.
 func soleKey(n NodeID) key { return part(metaKey("sole/"), n) }
 
-// noteSole notes it of a member, should one alone hold the root from this entry on: whoever
-// has looked before what it alone holds has not seen that.
+// noteSole notes it of a member, should no other hold the root from this entry on: whoever
+// has looked before what it alone holds has not seen that. Below level 4 any other copy on
+// record counts.
 func noteSole(tx Tx, root *Root, e *entry) error {
-	if root.Status != Pinned || root.In(Held) != 1 {
+	if root.Status != Pinned {
 		return nil
 	}
-	i := slices.IndexFunc(root.Copies, func(c Copy) bool { return c.Phase == Held })
-	n := root.Copies[i].Node
-	if known, err := has(tx, nodeKey(n)); err != nil || !known {
+	nodes, err := root.holding(tx, 2)
+	if err != nil || len(nodes) != 1 {
 		return err
 	}
-	return tx.Set(soleKey(n), binary.BigEndian.AppendUint64(nil, e.index))
+	if root.In(Held) > 1 {
+		if level, err := levelOf(tx); err != nil || level < 4 {
+			return err
+		}
+	}
+	return tx.Set(soleKey(nodes[0]), binary.BigEndian.AppendUint64(nil, e.index))
 }

@@ -85,6 +85,15 @@ func (v View) Need() (int, error) {
 	return need, err
 }
 
+// Enough tells whether as many members hold a root as make it pinned.
+func (v View) Enough(root *Root) (bool, error) {
+	need, err := v.Need()
+	if err != nil {
+		return false, err
+	}
+	return root.enough(v.r, need)
+}
+
 // AttachedAccounts returns up to limit accounts that have pins attached to a root, or
 // objects and parts that name it, in the order of their keys. What it costs does not
 // grow with their number.
@@ -185,10 +194,19 @@ func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
 // Surplus calls fn for the roots, from one on, that got more copies than they should
 // have when somebody who held them was put on record, in the order of their keys.
 func (v View) Surplus(from RootKey, fn func(Root) (more bool, err error)) error {
-	prefix := table(tableSurplus)
+	return v.markedFrom(tableSurplus, from, fn)
+}
+
+// Lacking calls fn for the roots that Short names, from one on, in the order of their keys.
+func (v View) Lacking(from RootKey, fn func(Root) (more bool, err error)) error {
+	return v.markedFrom(tableShort, from, fn)
+}
+
+func (v View) markedFrom(t byte, from RootKey, fn func(Root) (more bool, err error)) error {
+	prefix := table(t)
 	lower := prefix
 	if from != "" {
-		lower = surplusKey(from)
+		lower = part(prefix, from)
 	}
 	return v.r.Scan(lower, prefix.end(), false, func(k, _ []byte) (bool, error) {
 		at, _, err := readPart[RootKey](k[len(prefix):])

@@ -214,7 +214,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.track(conn)
+	return l.track(conn, true)
 }
 
 // Addr implements net.Listener: it is the address that Raft tells others.
@@ -241,7 +241,24 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	if err != nil {
 		return nil, fmt.Errorf("transport: dial %s: %w", address, err)
 	}
-	return l.track(conn)
+	return l.track(conn, false)
+}
+
+// Drop ends the streams that a member has opened, and what it sends over them.
+func (t *Raft) Drop(from string) { t.streams.drop(from) }
+
+func (l *streamLayer) drop(from string) {
+	l.mu.Lock()
+	var open []*raftStream
+	for s := range l.streams {
+		if s.accepted && s.RemoteAddr().String() == from {
+			open = append(open, s)
+		}
+	}
+	l.mu.Unlock()
+	for _, s := range open {
+		_ = s.Close() // it is given up
+	}
 }
 
 // closeStreams closes all streams, and those that are opened from now on.
@@ -261,8 +278,8 @@ func (l *streamLayer) closeStreams() {
 	}
 }
 
-func (l *streamLayer) track(conn net.Conn) (net.Conn, error) {
-	s := &raftStream{Conn: conn, layer: l}
+func (l *streamLayer) track(conn net.Conn, accepted bool) (net.Conn, error) {
+	s := &raftStream{Conn: conn, layer: l, accepted: accepted}
 	l.mu.Lock()
 	closed := l.closed
 	if !closed {
@@ -278,7 +295,8 @@ func (l *streamLayer) track(conn net.Conn) (net.Conn, error) {
 // raftStream is a stream that its layer knows until it is closed.
 type raftStream struct {
 	net.Conn
-	layer *streamLayer
+	layer    *streamLayer
+	accepted bool // the other side has opened it
 }
 
 func (s *raftStream) Close() error {

@@ -60,14 +60,19 @@ func Serve(ctx context.Context, l net.Listener, handle Handler, log *slog.Logger
 	}
 }
 
-// serveStream answers the requests of one stream, several at a time.
+// serveStream answers the requests of one stream, several at a time, and closes it: a
+// stream of which only the other side has let go stays as long as the connection below.
 func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel() // what the asker cannot hear any more need not be finished
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	defer func() {
+		if stop() { // else that closes it
+			_ = conn.Close()
+		}
+	}()
 
 	out := make(chan []byte, maxQueued)
 	work.Go(func() {

@@ -291,6 +291,36 @@ func TestHandlerStopsWhenTheAskerDoes(t *testing.T) {
 	})
 }
 
+// closing notes that it was closed.
+type closing struct {
+	net.Conn
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return c.Conn.Close()
+}
+
+// Clients replace a stream on which nothing was answered in time, while the connection
+// below goes on: what the other side has ended would pile up there.
+func TestAStreamThatHasEndedIsClosed(t *testing.T) {
+	for name, sent := range map[string][]byte{"ended": nil, "with what is no frame": {0, 0, 0, 0}} {
+		near, far := net.Pipe()
+		served := &closing{Conn: named{far}}
+		go func() {
+			_, _ = near.Write(sent)
+			_ = near.Close()
+		}()
+		if err := serveStream(t.Context(), served, echo); (err != nil) != (sent != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !served.closed {
+			t.Errorf("one that %s stays open", name)
+		}
+	}
+}
+
 func TestRaftTransportIsSilentOnceClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()

@@ -11,9 +11,17 @@ func LevelOf(cmd state.Command) state.Level {
 		return nodeLevel(&cmd.Node)
 	case *state.JoinNode:
 		return nodeLevel(&cmd.Node)
-	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.ByKey:
+	case *state.ByKey:
+		return askedLevel(1, cmd.Change)
+	case *state.BySession:
+		return askedLevel(2, cmd.Change)
+	case *state.PlaceRoots:
+		if cmd.At > 0 {
+			return 4
+		}
+	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel:
 		return 1
-	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.BySession, *state.RotateSigningKey,
+	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.RotateSigningKey,
 		*state.CreateOnce, *state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
@@ -32,4 +40,13 @@ func nodeLevel(n *state.Node) state.Level {
 		return 0
 	}
 	return 1
+}
+
+// askedLevel is the level of a change that somebody asks for, in what is of level by: those of
+// the object gateway came there later.
+func askedLevel(by state.Level, change state.Command) state.Level {
+	if LevelOf(change) >= 3 {
+		return 4
+	}
+	return by
 }

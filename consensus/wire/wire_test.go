@@ -92,7 +92,24 @@ func every() []state.Command {
 		&state.SetQuota{Account: "account", Allowance: 1 << 40},
 		&state.GrantCredits{Posting: state.Posting{ID: "posting", Account: "account", Credits: 7, Made: 8}},
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
-	}, namings()...)
+	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
+		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
+	}, namingsByKey())...)
+}
+
+// namingsByKey are the changes of the object gateway that somebody asks for, as they are
+// proposed then.
+func namingsByKey() (cmds []state.Command) {
+	for i, cmd := range namings() {
+		switch {
+		case !state.Asked(cmd):
+		case i%4 == 0:
+			cmds = append(cmds, &state.BySession{Session: "session", Change: cmd})
+		default:
+			cmds = append(cmds, &state.ByKey{Key: "jti", Change: cmd})
+		}
+	}
+	return cmds
 }
 
 var op = state.OpID{0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
@@ -176,21 +193,39 @@ func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {
 }
 
 // The levels by the numbers of the commands, but for the records of members, whose
-// form depends on what is in them.
+// form depends on what is in them. What somebody asks for has that of the change at least.
 func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 	for _, cmd := range every() {
 		kind, err := kindOf(cmd)
 		if err != nil {
 			t.Fatal(err)
 		}
+		asked := kind
+		switch by := cmd.(type) {
+		case *state.ByKey:
+			asked, err = kindOf(by.Change)
+		case *state.BySession:
+			asked, err = kindOf(by.Change)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		var want state.Level
 		for _, first := range []uint16{kindCheckState, kindCreateSession, kindCreateBucket} {
-			if kind >= first {
+			if max(kind, asked) >= first {
 				want++
 			}
 		}
-		if update, ok := cmd.(*state.UpdateNode); ok && update.Node.Level > 0 {
-			want = 1
+		if want == 3 && asked != kind {
+			want = 4
+		}
+		switch cmd := cmd.(type) {
+		case *state.UpdateNode:
+			want = min(cmd.Node.Level, 1)
+		case *state.PlaceRoots:
+			if cmd.At > 0 {
+				want = 4
+			}
 		}
 		if got := LevelOf(cmd); got != want {
 			t.Errorf("%T (%d) is of level %d, want %d", cmd, kind, got, want)
@@ -476,6 +511,10 @@ func founded(t *testing.T) *sorted {
 		switch cmd.(type) {
 		case *state.DeletePin, *state.RevokeKey, *state.DeleteObjects, *state.AbortUpload:
 			continue
+		case *state.ByKey, *state.BySession:
+			if LevelOf(cmd) == 4 { // the same once more
+				continue
+			}
 		}
 		_, err := state.Apply(s, uint64(i+1), state.OpID{}, cmd, &state.Effects{})
 		var refused *state.Error

@@ -1,0 +1,89 @@
+package consensus
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// arrivalPatience is how long a node waits for the next byte of a snapshot while its sender
+// is not heard of otherwise. Raft does nothing else while it reads one: without an end of
+// its own this node would elect nobody until the connection to a sender that vanished is
+// given up, which takes 40 s. It is as long as Raft's patience with a message.
+const arrivalPatience = 5 * time.Second
+
+// arrivals has snapshots that stopped coming end.
+type arrivals struct {
+	// heard is when this node last heard of a leader.
+	heard func() time.Time
+	// drop ends what comes from a member.
+	drop func(from string)
+}
+
+// watch makes the end of a snapshot that is on its way a matter of this node.
+func (a arrivals) watch(rpc raft.RPC) raft.RPC {
+	if args, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && rpc.Reader != nil {
+		rpc.Reader = newArrival(rpc.Reader, a, string(args.ID))
+	}
+	return rpc
+}
+
+// arrival is a snapshot on its way. It is read by one goroutine.
+type arrival struct {
+	arrivals
+	from   io.Reader
+	sender string
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	since time.Time   // when the Read began that waits; zero: none does
+	stuck *time.Timer // runs meanwhile
+}
+
+func newArrival(from io.Reader, a arrivals, sender string) *arrival {
+	r := &arrival{arrivals: a, from: from, sender: sender}
+	r.stuck = time.AfterFunc(arrivalPatience, r.look)
+	r.stuck.Stop()
+	return r
+}
+
+// Read implements io.Reader.
+func (r *arrival) Read(p []byte) (int, error) {
+	r.waits(time.Now())
+	defer r.waits(time.Time{})
+	return r.from.Read(p)
+}
+
+func (r *arrival) waits(since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = since
+	if since.IsZero() {
+		r.stuck.Stop()
+		return
+	}
+	r.stuck.Reset(arrivalPatience)
+}
+
+// look gives the snapshot up, unless something came or was heard of its sender. Something
+// may come while it looks.
+func (r *arrival) look() {
+	silent := time.Since(r.heard()) >= arrivalPatience
+	if r.gaveUp(silent) {
+		r.drop(r.sender)
+	}
+}
+
+func (r *arrival) gaveUp(silent bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.since.IsZero() || time.Since(r.since) < arrivalPatience {
+		return false
+	}
+	if !silent {
+		r.stuck.Reset(arrivalPatience)
+	}
+	return silent
+}
