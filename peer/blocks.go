@@ -21,13 +21,13 @@ const (
 	requestsAtOnce = 4
 	// minRequestCIDs keeps small requests whole.
 	minRequestCIDs = 8
-	// blockTimeout bounds the time without one whole block coming or going.
+	// blockTimeout bounds the time without steadyBytes coming or going, or a whole block.
 	blockTimeout = 30 * time.Second
 	// serveIdle is how long a served stream may stay without a request. It is
 	// longer than streamIdle, so that the client closes first.
 	serveIdle = 3 * time.Minute
-	// maxServedRequests bounds the requests answered at the same time; the
-	// others wait on their streams.
+	// maxServedRequests bounds the requests answered at the same time, half of them
+	// for one member; the others wait on their streams.
 	maxServedRequests = 64
 	blockBuffer       = 64 << 10
 )
@@ -43,7 +43,7 @@ var ErrBadBlock = errors.New("block does not match its hash")
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	size := min(max((len(cids)+requestsAtOnce-1)/requestsAtOnce, minRequestCIDs), maxRequestCIDs)
 	pull := pull{fn: fn}
-	take := taker{lend: fresh, take: pull.deliver}
+	take := taker{lend: fresh, take: pull.deliver, steady: true}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -97,6 +97,10 @@ func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend fun
 type taker struct {
 	lend func(bytes int) []byte                 // memory for the next answer
 	take func(c cid.Cid, verified []byte) error // an error ends the request
+	// steady: a block may take as long as it comes along. Else whoever is slower than one in
+	// blockTimeout has failed, for another member may be faster; blocks that are on their way
+	// from it side by side are not to blame for each other.
+	steady bool
 }
 
 // fresh lends memory of its own.
@@ -172,10 +176,19 @@ func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, to
 		return cids, fmt.Errorf("request: %w", err)
 	}
 	for i, c := range cids {
-		if err := s.stream.SetReadDeadline(time.Now().Add(blockTimeout)); err != nil {
+		began := time.Now()
+		if err := s.stream.SetReadDeadline(began.Add(blockTimeout)); err != nil {
 			return append(missing, cids[i:]...), err
 		}
-		status, data, err := readResponse(s.in, to.lend)
+		in := &steadyReader{in: s.in, stream: s.stream}
+		if !to.steady {
+			most := 1
+			in.last = func() time.Time {
+				most = max(most, p.pool.busy(s.member))
+				return began.Add(time.Duration(most) * blockTimeout)
+			}
+		}
+		status, data, err := readResponse(in, to.lend)
 		if err != nil {
 			return append(missing, cids[i:]...), err
 		}
@@ -212,7 +225,7 @@ func verify(c cid.Cid, data []byte) error {
 // serveBlocks answers the requests of one stream until the member is done.
 func (p *Peer) serveBlocks(s network.Stream) {
 	in := bufio.NewReaderSize(s, 4<<10)
-	out := bufio.NewWriterSize(s, blockBuffer)
+	out := bufio.NewWriterSize(steadyWriter{s}, blockBuffer)
 	for {
 		if err := p.serveRequest(s, in, out); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -237,12 +250,10 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 	if !p.isMember(s.Conn().RemotePeer()) {
 		return ErrNotMember // removed while its stream was pooled
 	}
-	select {
-	case p.serving <- struct{}{}:
-		defer func() { <-p.serving }()
-	case <-p.ctx.Done():
-		return p.ctx.Err()
+	if err := p.serving.take(p.ctx, s.Conn().RemotePeer()); err != nil {
+		return err
 	}
+	defer p.serving.giveBack(s.Conn().RemotePeer())
 	var buf *[]byte
 	defer func() { p.buffers.Put(buf) }()
 	lend := func(bytes int) []byte {
@@ -250,9 +261,6 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 		return (*buf)[:bytes]
 	}
 	for _, c := range cids {
-		if err := s.SetWriteDeadline(time.Now().Add(blockTimeout)); err != nil {
-			return err
-		}
 		if err := p.serveBlock(c, lend, out); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -246,6 +247,31 @@ func listenAddrs(h host.Host) []ma.Multiaddr {
 	}
 	return addrs
 }
+
+// ranked puts public addresses first and those of this machine alone last. Of addresses of
+// one kind it keeps the order of the interfaces, but not that of transports and of the
+// versions of IP, which is another one each time.
+func ranked(addrs []ma.Multiaddr) []ma.Multiaddr {
+	rank := func(a ma.Multiaddr) int {
+		switch {
+		case manet.IsPublicAddr(a):
+			return 0
+		case manet.IsIPLoopback(a):
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(addrs, func(a, b ma.Multiaddr) int {
+		firstA, behindA := ma.SplitFirst(a)
+		firstB, behindB := ma.SplitFirst(b)
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), behindA.Compare(behindB), cmp.Compare(firstA.Protocol().Code, firstB.Protocol().Code))
+	})
+	return addrs
+}
+
+// atMost bounds what members are told: a machine may have an address for each of its
+// networks, and a record with more than members keep would be refused.
+func atMost(addrs []string) []string { return addrs[:min(len(addrs), maxMemberAddrs)] }
 
 func parseAddrs(texts []string) ([]ma.Multiaddr, error) {
 	out := make([]ma.Multiaddr, 0, len(texts))

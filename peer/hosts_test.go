@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,5 +74,37 @@ func TestPortsOfThisMachineCanBeTaken(t *testing.T) {
 		if err := checkFree(a); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", text, err, want)
 		}
+	}
+}
+
+// Others are told of so many addresses alone, so that those that they can dial come first,
+// and always the same ones.
+func TestAddressesAreRanked(t *testing.T) {
+	want := []string{
+		"/ip4/8.8.8.8/tcp/4001", "/ip4/8.8.8.8/udp/4001/quic-v1",
+		"/ip4/192.168.1.2/tcp/4001", "/ip4/172.17.0.1/tcp/4001", "/ip6/fd00::2/tcp/4001", "/ip4/192.168.1.2/udp/4001/quic-v1", "/ip4/172.17.0.1/udp/4001/quic-v1",
+		"/ip4/127.0.0.1/tcp/4001", "/ip6/::1/tcp/4001", "/ip4/127.0.0.1/udp/4001/quic-v1",
+	}
+	four, six := []string{"/ip4/127.0.0.1", "/ip4/192.168.1.2", "/ip4/172.17.0.1", "/ip4/8.8.8.8"}, []string{"/ip6/::1", "/ip6/fd00::2"}
+	type listener struct {
+		ips       []string
+		transport string
+	}
+	listeners := []listener{{four, "/tcp/4001"}, {four, "/udp/4001/quic-v1"}, {six, "/tcp/4001"}}
+	for range 2 {
+		var addrs []ma.Multiaddr
+		for _, l := range listeners {
+			for _, ip := range l.ips {
+				addrs = append(addrs, ma.StringCast(ip+l.transport))
+			}
+		}
+		var got []string
+		for _, a := range ranked(addrs) {
+			got = append(got, a.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of %v: %v", listeners, got)
+		}
+		slices.Reverse(listeners)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	// memberRedialEvery is how often members without a connection are dialled.
 	memberRedialEvery = 3 * time.Second
 	// maxMemberAddrs bounds the addresses kept of one member.
-	maxMemberAddrs = 32
+	maxMemberAddrs = 32 // state.MaxAddrs
 	// maxMemberDials bounds the members dialled at the same time.
 	maxMemberDials = 16
 )

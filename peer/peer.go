@@ -113,8 +113,8 @@ type Peer struct {
 	dht       *dht.IpfsDHT   // nil when routing is off
 	gossip    *gossipKeeper
 	pool      *streamPool
-	serving   chan struct{} // one token per block request being answered
-	buffers   dag.Buffers   // of blocks on their way to members
+	serving   *places     // of the block requests that are answered
+	buffers   dag.Buffers // of blocks on their way to members
 	provide   *provideQueue
 	providing providing
 	origins   origins
@@ -200,7 +200,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		opts:    opts,
 		log:     opts.Logger,
 		id:      id,
-		serving: make(chan struct{}, maxServedRequests),
+		serving: newPlaces(maxServedRequests),
 		provide: newProvideQueue(),
 		origins: origins{private: opts.AllowPrivateOrigins},
 		redial:  make(chan struct{}, 1),
@@ -366,19 +366,19 @@ func (p *Peer) ID() string { return p.id.String() }
 
 // Addrs returns the addresses of the public host with /p2p/: those announced,
 // or those listened on with the real ports, those of every interface when it
-// listens on all.
+// listens on all; the best of them, if there are more than members keep.
 func (p *Peer) Addrs() []string {
 	if len(p.opts.Announce) > 0 {
 		announced, err := parseAddrs(p.opts.Announce)
 		if err == nil {
-			return withID(announced, p.id)
+			return atMost(withID(announced, p.id))
 		}
 	}
-	return withID(listenAddrs(p.public), p.id)
+	return atMost(withID(ranked(listenAddrs(p.public)), p.id))
 }
 
-// ClusterAddrs returns the addresses of the cluster host with /p2p/.
-func (p *Peer) ClusterAddrs() []string { return withID(listenAddrs(p.cluster), p.id) }
+// ClusterAddrs returns the addresses of the cluster host with /p2p/, as Addrs does.
+func (p *Peer) ClusterAddrs() []string { return atMost(withID(ranked(listenAddrs(p.cluster)), p.id)) }
 
 // isMember tells whether id may speak on the cluster host. The node itself is
 // one, for its own gossip passes the same checks.

@@ -117,6 +117,16 @@ func (o *streamPool) put(id string, s *pooledStream, good bool) {
 	}
 }
 
+// busy is how many streams to a member are in use.
+func (o *streamPool) busy(id string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if m := o.members[id]; m != nil {
+		return len(m.slots)
+	}
+	return 0
+}
+
 // dropIdle resets the idle streams to a member.
 func (o *streamPool) dropIdle(id string) {
 	o.mu.Lock()

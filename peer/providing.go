@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,7 +177,7 @@ func (p *Peer) announce(ctx context.Context) error {
 			online <- now
 		}
 	}
-	p.holdRoots(nil)
+	p.holdRoots(ctx, nil, false)
 	sweep, err := p.newSweep(tell(true), tell(false))
 	if err != nil {
 		return fmt.Errorf("peer: providing: %w", err)
@@ -204,7 +205,7 @@ func (p *Peer) announce(ctx context.Context) error {
 				queue = p.provide.roots
 			}
 		case <-tick.C:
-			p.holdRoots(sweep)
+			p.holdRoots(ctx, sweep, queue != nil)
 		case c := <-queue:
 			if hashes := p.provide.batch(c); len(hashes) > 0 {
 				p.startProviding(ctx, sweep, hashes)
@@ -281,34 +282,33 @@ func (p *Peer) cycleStart(now time.Time) time.Time {
 }
 
 // holdRoots makes the announced roots those that are held. What is new, because
-// it found no room in the queue, is announced; sweep is nil before it runs.
-func (p *Peer) holdRoots(sweep *provider.SweepingProvider) {
+// it found no room in the queue, is announced; out of reach of the DHT it is only known,
+// for the provider to plan for when that is back. sweep is nil before it runs.
+func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) {
 	if p.opts.Roots == nil {
 		return
 	}
 	k := &p.providing.keys
 	var fresh []mh.Multihash
-	flush := func() {
-		if sweep != nil && len(fresh) > 0 {
-			p.startProviding(p.ctx, sweep, fresh)
-		}
-		fresh = fresh[:0]
-	}
 	p.opts.Roots(func(c cid.Cid) bool {
-		if k.put(c.Hash()) && sweep != nil {
-			if fresh = append(fresh, c.Hash()); len(fresh) == provideBatch {
-				flush()
-			}
+		if k.put(c.Hash()) && online {
+			fresh = append(fresh, c.Hash())
 		}
-		return p.ctx.Err() == nil
+		return ctx.Err() == nil
 	})
-	flush()
-	if p.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return // not all of them were seen
 	}
 	if old := k.sweep(); sweep != nil && len(old) > 0 {
 		if err := sweep.StopProviding(old...); err != nil {
 			p.log.Debug("not withdrawn", "roots", len(old), "err", err)
+		}
+	}
+	// After the look, which keeps the state of its beginning on the disk: the provider may
+	// have this wait.
+	for batch := range slices.Chunk(fresh, provideBatch) {
+		if due := k.only(batch); len(due) > 0 && ctx.Err() == nil { // some may be withdrawn by now
+			p.startProviding(ctx, sweep, due)
 		}
 	}
 }

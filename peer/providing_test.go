@@ -11,6 +11,7 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/ipfs/go-libdht/kad/key/bitstr"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p-kad-dht/provider"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	mh "github.com/multiformats/go-multihash"
 	"github.com/prometheus/client_golang/prometheus"
@@ -213,7 +214,7 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 		t.Fatal("it is announced, but by whom?")
 	}
 	held.set(before, fresh, late)
-	holder.holdRoots(holder.providing.sweep)
+	holder.holdRoots(t.Context(), holder.providing.sweep, true)
 	until(t, "a root that was only looked up is found too", func() bool { return provided(late) })
 	if n, _ := holder.providing.keys.Size(t.Context()); n != 3 {
 		t.Errorf("%d roots are announced, want 3", n)
@@ -238,9 +239,46 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 		t.Errorf("%d roots are announced after one was withdrawn, want 2", n)
 	}
 	held.set(late)
-	holder.holdRoots(holder.providing.sweep)
+	holder.holdRoots(t.Context(), holder.providing.sweep, true)
 	left, err := holder.providing.keys.Get(t.Context(), "")
 	if err != nil || len(left) != 1 || string(left[0]) != string(late.Hash()) {
 		t.Errorf("%d roots are announced after all but one are gone, %v", len(left), err)
+	}
+}
+
+// A node may never reach the DHT, as in a network of its own. Its look at all roots, which
+// waited a minute for each 256 new ones, and the end of the node behind that, wait for nobody.
+func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
+	held := new(heldRoots)
+	p := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Roots = RoutingLAN, held.each }) // and knows nobody
+	sweep := func() *provider.SweepingProvider {
+		p.providing.mu.Lock()
+		defer p.providing.mu.Unlock()
+		return p.providing.sweep
+	}
+	until(t, "the provider runs", func() bool { return sweep() != nil })
+	for _, tc := range []struct {
+		name   string
+		root   string
+		online bool // or so it seemed
+	}{{"out of reach", "a", false}, {"at the end", "b", true}} {
+		held.set(rawCID(t, tc.root))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.holdRoots(ctx, sweep(), tc.online)
+		}()
+		hash := rawCID(t, tc.root).Hash()
+		until(t, "the root is known", func() bool { return len(p.providing.keys.only([]mh.Multihash{hash})) == 1 })
+		if tc.online {
+			cancel()
+		}
+		select {
+		case <-done:
+		case <-time.After(provideReady / 4):
+			t.Errorf("%s it waits", tc.name)
+		}
+		cancel()
 	}
 }

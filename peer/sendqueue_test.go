@@ -29,7 +29,11 @@ func newLine(c net.Conn, rate int) *line {
 
 func (l *line) Write(p []byte) (int, error) {
 	if l.rate > 0 {
-		<-time.After(time.Duration(len(p)) * time.Second / time.Duration(l.rate))
+		select {
+		case <-time.After(time.Duration(len(p)) * time.Second / time.Duration(l.rate)):
+		case <-l.closed:
+			return 0, net.ErrClosed
+		}
 	}
 	if l.stuck != nil {
 		select {

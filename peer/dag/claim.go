@@ -25,7 +25,7 @@ const (
 // tells whether all of it is here; what became of the rest, and of an error, is for Fetch
 // to see.
 func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (got Result, all bool) {
-	front := newFrontier(limits, req.Buffer.seen)
+	front := newFrontier(limits, req.Buffer.here)
 	defer front.end()
 	load := func(c cid.Cid) ([]cid.Cid, error) {
 		b, inlined, err := inline(c)

@@ -99,15 +99,17 @@ type Progress struct {
 // Buffer bounds the bytes that wait for the store, of all fetches that share it.
 // What waits is written without waiting for more, so sharing it cannot lock.
 // It also bounds what those fetches remember of the nodes that they have seen;
-// one that finds no room for more fails with ErrMemory.
+// one that finds no room for more fails with ErrMemory. Taking over what is here already
+// has room of its own: it is over soon, and fetches may go on for hours.
 type Buffer struct {
 	free *semaphore.Weighted
 	seen *atomic.Int64
+	here *atomic.Int64
 }
 
 // NewBuffer returns a buffer of so many bytes, at least four times MaxBlock.
 func NewBuffer(bytes int64) *Buffer {
-	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes()}
+	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes(), here: newSeenBytes()}
 }
 
 // FetchRequest says what to fetch, for whom, and from where.

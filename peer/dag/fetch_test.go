@@ -322,6 +322,37 @@ func TestFetchRenewsTheSourcesWhenNothingComes(t *testing.T) {
 	})
 }
 
+// distant is a member at the end of a slow line.
+type distant struct {
+	from  *peertest.Store
+	takes time.Duration // until what is asked for has come
+}
+
+func (d distant) Name() string { return "a member" }
+
+func (d distant) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) ([]cid.Cid, error) {
+	select {
+	case <-time.After(d.takes):
+		return (&source{from: d.from}).Blocks(ctx, cids, fn)
+	case <-ctx.Done():
+		return cids, ctx.Err()
+	}
+}
+
+// What is on its way from a member comes, however often the sources begin anew meanwhile.
+func TestWhatIsOnItsWayIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		want := newTree(t, cid.DagProtobuf, 10, 2, 10)
+		got, err := Fetch(t.Context(), FetchRequest{
+			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(),
+			Sources: []Source{distant{want.store, DefaultIdle / 2}, &source{from: peertest.NewStore(), silent: true}},
+		})
+		if err != nil || got.Blocks != want.count {
+			t.Fatalf("%+v of %d blocks, %v", got, want.count, err)
+		}
+	})
+}
+
 func TestFetchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 10, 2, 10)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ipfs/boxo/ipld/merkledag"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/balanced"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/helpers"
 	blocks "github.com/ipfs/go-block-format"
@@ -49,7 +50,7 @@ func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(b
 	chunks := &splitter{r: counted, buffers: b, lent: map[*byte]*[]byte{}}
 	sink := &sink{put: put, full: batch, chunks: chunks}
 	if f, ok := r.(Flusher); ok {
-		f.FlushWith(sink.flush)
+		f.FlushWith(sink.flushAll)
 	}
 	params := helpers.DagBuilderParams{
 		Maxlinks:   LinksPerNode,
@@ -79,6 +80,7 @@ type splitter struct {
 	err     error // what comes instead of the next chunk
 	buffers *Buffers
 	lent    map[*byte]*[]byte // chunks that are in no batch yet, by where they begin
+	last    []byte            // the chunk that was cut last
 }
 
 // Reader implements chunk.Splitter.
@@ -86,28 +88,41 @@ func (s *splitter) Reader() io.Reader { return s.r }
 
 // NextBytes implements chunk.Splitter.
 func (s *splitter) NextBytes() ([]byte, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
-	var n int
-	if n, s.err = io.ReadAtLeast(s.r, s.head[:], 1); s.err != nil {
+	n := s.fill(s.head[:], 1)
+	if n == 0 {
 		return nil, s.err
 	}
 	buf := s.buffers.Get(ChunkSize)
 	data := (*buf)[:ChunkSize]
 	copy(data, s.head[:n])
-	more, err := io.ReadFull(s.r, data[n:])
-	if err == nil {
-		s.lent[&data[0]] = buf
+	if n += s.fill(data[n:], ChunkSize-n); n == ChunkSize {
+		s.lent[&data[0]], s.last = buf, data
 		return data, nil
 	}
 	defer s.buffers.Put(buf)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		s.err = io.EOF
-		return append([]byte(nil), data[:n+more]...), nil
+	if s.err != io.EOF { //nolint:errorlint // see fill
+		return nil, s.err
 	}
-	s.err = err
-	return nil, err
+	return append([]byte(nil), data[:n]...), nil
+}
+
+// fill reads at least so many bytes, or all that come before the reader's error. An
+// io.EOF alone is the end of the content: to io.ReadFull a body that was cut, and says
+// io.ErrUnexpectedEOF, would look like one that ends within a chunk.
+func (s *splitter) fill(b []byte, least int) (n int) {
+	for n < least && s.err == nil {
+		var m int
+		m, s.err = s.r.Read(b[n:])
+		n += m
+	}
+	return n
+}
+
+// added notes that a chunk is in a batch.
+func (s *splitter) added(b blocks.Block) {
+	if data := b.RawData(); len(s.last) > 0 && len(data) > 0 && &data[0] == &s.last[0] {
+		s.last = nil
+	}
 }
 
 // memory is that of the chunks among blocks.
@@ -149,12 +164,18 @@ type sink struct {
 	batch  []blocks.Block
 	bytes  int
 	chunks *splitter
+	ahead  *byte // where a chunk began that was handed over before the importer added it
 }
 
 var errWriteOnly = errors.New("the importer only adds nodes")
 
 // Add implements ipld.NodeAdder.
 func (s *sink) Add(_ context.Context, n ipld.Node) error {
+	if data := n.RawData(); s.ahead != nil && len(data) > 0 && &data[0] == s.ahead {
+		s.ahead = nil // its memory may have another chunk by now
+		return nil
+	}
+	s.chunks.added(n)
 	s.batch = append(s.batch, n)
 	if s.bytes += len(n.RawData()); s.bytes >= s.full || len(s.batch) >= importBatchBlocks {
 		return s.flush()
@@ -170,6 +191,20 @@ func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
 		}
 	}
 	return nil
+}
+
+// flushAll is flush with the chunk that was cut last: the importer adds the first only
+// when it has the second.
+func (s *sink) flushAll() error {
+	if data := s.chunks.last; data != nil {
+		n, err := merkledag.NewRawNodeWPrefix(data, builder)
+		if err != nil {
+			return err
+		}
+		s.chunks.last, s.ahead = nil, &data[0]
+		s.batch, s.bytes = append(s.batch, n), s.bytes+len(data)
+	}
+	return s.flush()
 }
 
 func (s *sink) flush() error {

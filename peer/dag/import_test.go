@@ -3,11 +3,14 @@ package dag
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/iotest"
 
 	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
 )
 
 // asked notes how much it is asked for at the beginning of each chunk.
@@ -57,11 +60,88 @@ func TestAChunkTakesItsMemoryWhenItBegins(t *testing.T) {
 			t.Errorf("%d bytes, one by one, are %s instead of %s, %v", size, slow, root, err)
 		}
 	}
-	broken := errors.New("broken")
-	for _, after := range []int{0, 10, ChunkSize + headBytes + 1} {
-		r := io.MultiReader(bytes.NewReader(make([]byte, after)), iotest.ErrReader(broken))
-		if _, _, err := Import(t.Context(), r, func([]blocks.Block) error { return nil }); !errors.Is(err, broken) {
-			t.Errorf("after %d bytes: %v", after, err)
+	for _, broken := range []error{errors.New("broken"), io.ErrUnexpectedEOF, fmt.Errorf("cut: %w", io.ErrUnexpectedEOF)} {
+		for _, after := range []int{0, 10, ChunkSize, ChunkSize + headBytes + 1} {
+			for _, with := range []bool{false, true} { // the error comes with the last bytes
+				r := io.MultiReader(bytes.NewReader(make([]byte, after)), iotest.ErrReader(broken))
+				if with {
+					r = &endsIn{make([]byte, after), broken}
+				}
+				if _, _, err := Import(t.Context(), r, func([]blocks.Block) error { return nil }); !errors.Is(err, broken) {
+					t.Errorf("%v after %d bytes: %v", broken, after, err)
+				}
+			}
+		}
+	}
+}
+
+// endsIn is a reader that tells its error, once, with the last of its bytes.
+type endsIn struct {
+	data []byte
+	err  error
+}
+
+func (e *endsIn) Read(b []byte) (n int, err error) {
+	n = copy(b, e.data)
+	if e.data = e.data[n:]; len(e.data) == 0 {
+		err, e.err = e.err, io.EOF
+	}
+	return n, err
+}
+
+// flushing is a reader that has everything handed over before each of its reads.
+type flushing struct {
+	io.Reader
+	flush func() error
+	n     int // bytes read
+	told  func(n int)
+}
+
+func (f *flushing) FlushWith(flush func() error) { f.flush = flush }
+
+func (f *flushing) Read(b []byte) (int, error) {
+	if err := f.flush(); err != nil {
+		return 0, err
+	}
+	f.told(f.n)
+	n, err := f.Reader.Read(b)
+	f.n += n
+	return n, err
+}
+
+// What has been cut is handed over when a reader wants it, the first chunk as well, once
+// each, and its memory is used again by what follows.
+func TestWhatHasBeenCutIsHandedOver(t *testing.T) {
+	for _, size := range []int{0, 1, ChunkSize, ChunkSize + 1, 2 * ChunkSize, 5*ChunkSize + 7} {
+		data := make([]byte, size)
+		_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
+		want, _, err := Import(t.Context(), bytes.NewReader(data), func([]blocks.Block) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		r := &flushing{Reader: bytes.NewReader(data), told: func(n int) {
+			if whole := n - n%ChunkSize; len(got) < whole {
+				t.Errorf("%d bytes: %d of %d are handed over", size, len(got), whole)
+			}
+		}}
+		root, n, err := new(Buffers).Import(t.Context(), r, importBatch, func(blks []blocks.Block, free func()) error {
+			for _, b := range blks {
+				if b.Cid().Prefix().Codec == cid.Raw {
+					got = append(got, b.RawData()...)
+				}
+				if sum, err := b.Cid().Prefix().Sum(b.RawData()); err != nil || !sum.Equals(b.Cid()) {
+					t.Errorf("%d bytes: a block of %d is not what it is called, %v", size, len(b.RawData()), err)
+				}
+				if b.Cid().Prefix().Codec == cid.Raw {
+					clear(b.RawData())
+				}
+			}
+			free()
+			return nil
+		})
+		if err != nil || !root.Equals(want) || n != uint64(size) || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes are %s instead of %s, %d in leaves, %v", size, root, want, len(got), err)
 		}
 	}
 }

@@ -186,9 +186,14 @@ func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, er
 	return absent, nil
 }
 
-// askOne asks one source. lacks means that it said that it has not got the rest.
+// askOne asks one source. lacks means that it said that it has not got the rest. Only one
+// that begins anew ends with ctx: what is on its way from others over a slow line would
+// never come.
 func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks bool, err error) {
 	s := f.req.Sources[i]
+	if _, ok := s.(renewer); !ok {
+		ctx = f.ctx
+	}
 	cids := make([]cid.Cid, 0, len(want))
 	for c := range want {
 		cids = append(cids, c)

@@ -1,11 +1,18 @@
 package dag
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
 )
 
 func seenKey(i int) string { return string(binary.BigEndian.AppendUint64(nil, uint64(i))) }
@@ -94,5 +101,60 @@ func BenchmarkSeen(b *testing.B) {
 		if _, err := s.add(seenKey(i)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// heap is a Store that has blocks for whoever asks.
+type heap map[cid.Cid]blocks.Block
+
+func (h heap) Get(_ context.Context, c cid.Cid) (blocks.Block, error) {
+	if b := h[c]; b != nil {
+		return b, nil
+	}
+	return nil, ipld.ErrNotFound{Cid: c}
+}
+
+func (h heap) Put(_ context.Context, _ string, blks []blocks.Block) error {
+	for _, b := range blks {
+		h[b.Cid()] = b
+	}
+	return nil
+}
+
+func (h heap) Adopt(_ context.Context, _ string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	return slices.DeleteFunc(slices.Clone(cids), func(c cid.Cid) bool { return h[c] != nil }), nil
+}
+
+func (h heap) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	for _, c := range cids {
+		if b := h[c]; b != nil {
+			bytes += uint64(len(b.RawData()))
+		}
+	}
+	missing, err = h.Adopt(ctx, owner, cids)
+	return bytes, missing, err
+}
+
+// What accounts have fetched may remember so many nodes that there is no room for more:
+// content that has just been put is here all the same.
+func TestWhatIsHereNeedsNoRoomOfFetches(t *testing.T) {
+	store := heap{}
+	put := func(blks []blocks.Block) error { return store.Put(t.Context(), "put", blks) }
+	root, size, err := Import(t.Context(), bytes.NewReader(make([]byte, 3*ChunkSize+1)), put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := NewBuffer(DefaultBuffer)
+	fetches := newSeen(buffer.seen)
+	if err := fetches.take(buffer.seen.Load()); err != nil {
+		t.Fatal(err)
+	}
+	req := FetchRequest{Root: root, Owner: "root", Store: store, Here: true, Buffer: buffer}
+	if got, err := Fetch(t.Context(), req); err != nil || got.Bytes >= size || got.Blocks != 3 {
+		t.Errorf("%d bytes in %d blocks, %v", got.Bytes, got.Blocks, err)
+	}
+	req.Here = false
+	if _, err := Fetch(t.Context(), req); !errors.Is(err, ErrMemory) {
+		t.Errorf("another fetch: %v", err)
 	}
 }

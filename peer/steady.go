@@ -1,0 +1,58 @@
+package peer
+
+import (
+	"io"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+)
+
+// steadyBytes is how much of a block has to come or go within blockTimeout. On a slow line
+// many blocks are on their way side by side, so that none of them is whole for long.
+const steadyBytes = 128 << 10
+
+// steadyReader reads from a stream through in. Its deadline goes on with what comes.
+type steadyReader struct {
+	in     io.Reader
+	stream network.Stream
+	come   int              // bytes since the deadline was set
+	last   func() time.Time // when all has to be there; nil: whenever
+}
+
+// Read implements io.Reader.
+func (r *steadyReader) Read(p []byte) (int, error) {
+	if r.come >= steadyBytes {
+		at := time.Now().Add(blockTimeout)
+		if r.last != nil {
+			if last := r.last(); last.Before(at) {
+				at = last
+			}
+		}
+		if err := r.stream.SetReadDeadline(at); err != nil {
+			return 0, err
+		}
+		r.come = 0
+	}
+	n, err := r.in.Read(p[:min(len(p), steadyBytes-r.come)])
+	r.come += n
+	return n, err
+}
+
+// steadyWriter writes to a stream. Its deadline goes on with what goes.
+type steadyWriter struct{ stream network.Stream }
+
+// Write implements io.Writer.
+func (w steadyWriter) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		if err := w.stream.SetWriteDeadline(time.Now().Add(blockTimeout)); err != nil {
+			return written, err
+		}
+		n, err := w.stream.Write(p[:min(len(p), steadyBytes)])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		p = p[n:]
+	}
+	return written, nil
+}
