@@ -108,8 +108,11 @@ func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	if !there {
 		return false
 	}
-	_, ok := k.firsts.take(now, name, from)
-	return ok
+	end, err := k.firsts.take(now, name, from)
+	if err == nil {
+		end(true) // it counts
+	}
+	return err == nil
 }
 
 // neighbours is the network that an address is known by: the /24 of an IPv4 one, since many

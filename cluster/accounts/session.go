@@ -95,21 +95,19 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 // Errors: state.ErrUnauthorized for any name and password that do not open an
 // account, after the same work whether or not there is one; state.ErrLimited
 // after too many wrong ones of the same name or address within a minute;
-// state.ErrUnavailable without a majority, or when too many sign in at once.
+// state.ErrUnavailable without a majority, or when too many sign in at once, with one
+// name for one.
 func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
 	now := a.now()
-	giveBack, ok := a.tries.take(now, name, from)
-	if !ok {
-		return "", state.Errorf(state.CodeLimited, "too many attempts to sign in")
+	end, err := a.tries.take(now, name, from)
+	if err != nil {
+		return "", err
 	}
 	in := strangers
 	if a.known.first(now, name, from) {
 		in = regulars
 	}
-	account, err := a.checkPassword(ctx, in, name, password)
-	if !errors.Is(err, state.ErrUnauthorized) {
-		giveBack() // it was no wrong guess
-	}
+	account, err := a.checkPassword(ctx, in, name, password, end)
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
@@ -136,12 +134,14 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 
 // checkPassword returns the account that a name and a password open. Where there
 // is no account, or one without a password, it hashes all the same, and in the same line.
-func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string) (state.Account, error) {
+// end is told whether they were wrong.
+func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string, end func(wrong bool)) (account state.Account, err error) {
+	defer func() { end(errors.Is(err, state.ErrUnauthorized)) }()
 	view, release, err := a.state.View(ctx)
 	if err != nil {
 		return state.Account{}, err
 	}
-	account, err := byEmail(view, name)
+	account, err = byEmail(view, name)
 	release()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return state.Account{}, err

@@ -282,15 +282,54 @@ func TestWrongPasswordsAreOneAnswerAndThrottled(t *testing.T) {
 func TestTriesAreBounded(t *testing.T) {
 	tries := newTries(1)
 	for i := range 4 * maxTried {
-		if _, ok := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", i), netip.Addr{}); !ok {
-			t.Fatal("refused")
+		end, err := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", i), netip.Addr{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		end(true)
 		if n := len(tries.younger) + len(tries.older); n > maxTried {
 			t.Fatalf("%d remembered", n)
 		}
 	}
-	if _, ok := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", 4*maxTried-1), netip.Addr{}); ok {
+	if _, err := tries.take(time.Unix(1, 0), fmt.Sprintf("u%d@example.org", 4*maxTried-1), netip.Addr{}); err == nil {
 		t.Error("the newest is forgotten")
+	}
+}
+
+// Sign-ins that are no wrong ones, as nobody had time to look at the password, can be as
+// many as a rate allows.
+func TestTriesThatAreNotWrongPushNoneOut(t *testing.T) {
+	tries, now := newTries(1), time.Unix(1000, 0)
+	address := netip.MustParseAddr("192.0.2.1")
+	end, err := tries.take(now, email, netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(true)
+	for i := range 2 * maxTried {
+		end, err := tries.take(now, fmt.Sprintf("u%d@example.org", i), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(false)
+	}
+	if _, err := tries.take(now, email, netip.Addr{}); !errors.Is(err, state.ErrLimited) {
+		t.Errorf("a wrong password of this minute is forgotten: %v", err)
+	}
+}
+
+func TestTriesOfAClockThatIsSetBackEnd(t *testing.T) {
+	tries, now := newTries(1), time.Unix(100_000, 0)
+	end, err := tries.take(now, email, netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(true)
+	if _, err := tries.take(now.Add(-time.Second), email, netip.Addr{}); !errors.Is(err, state.ErrLimited) {
+		t.Errorf("a request that was a moment earlier: %v", err)
+	}
+	if _, err := tries.take(now.Add(-2*time.Hour), email, netip.Addr{}); err != nil {
+		t.Errorf("a name is refused until the clock is where it was: %v", err)
 	}
 }
 

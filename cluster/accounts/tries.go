@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // Bounds of signing in.
@@ -31,6 +33,7 @@ type tries struct {
 	// one, which goes.
 	mu             sync.Mutex
 	younger, older map[uint64][]int64 // times of tries, oldest first, in nanoseconds
+	pending        map[uint64]int     // of them, those that nobody has looked at yet
 }
 
 func newTries(perName int) *tries {
@@ -39,12 +42,15 @@ func newTries(perName int) *tries {
 	}
 	return &tries{
 		perName: perName, perAddress: perName * addressTries, seed: maphash.MakeSeed(), younger: map[uint64][]int64{},
+		pending: map[uint64]int{},
 	}
 }
 
-// take counts a try as a wrong one, unless there were too many within a minute.
-// giveBack takes that back.
-func (t *tries) take(now time.Time, name string, from netip.Addr) (giveBack func(), ok bool) {
+// take counts a try as a wrong one until end tells whether it was.
+//
+// Errors: state.ErrLimited when there were too many within a minute,
+// state.ErrUnavailable when there may have been, by those that have not ended.
+func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wrong bool), err error) {
 	normal, err := NormalEmail(name)
 	if err != nil {
 		normal = "" // all names that no account can have are one
@@ -57,24 +63,32 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (giveBack func
 	at := now.UnixNano()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	busy := false
 	for i, k := range keys {
-		if len(t.recent(k, at)) >= most[i] {
-			return nil, false
+		n := len(t.recent(k, at))
+		if n-t.pending[k] >= most[i] {
+			return nil, state.Errorf(state.CodeLimited, "too many attempts to sign in")
 		}
+		busy = busy || n >= most[i]
+	}
+	if busy {
+		return nil, tooManyAtOnce()
 	}
 	for _, k := range keys {
 		t.keep(k, append(t.recent(k, at), at))
+		t.pending[k]++
 	}
-	return func() { t.giveBack(keys, at) }, true
+	return func(wrong bool) { t.end(keys, at, wrong) }, nil
 }
 
-// recent are the tries of a key that still count. It needs mu.
+// recent are the tries of a key that still count: none from a time that is still far
+// away, for then the clock was set back. It needs mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
 	times, ok := t.younger[k]
 	if !ok {
 		times = t.older[k]
 	}
-	for len(times) > 0 && times[0] <= now-int64(triesWithin) {
+	for len(times) > 0 && (times[0] <= now-int64(triesWithin) || times[0] > now+int64(triesWithin)) {
 		times = times[1:]
 	}
 	return times
@@ -88,16 +102,28 @@ func (t *tries) keep(k uint64, times []int64) {
 	t.younger[k] = times
 }
 
-func (t *tries) giveBack(keys []uint64, at int64) {
+func (t *tries) end(keys []uint64, at int64, wrong bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range keys {
+		if t.pending[k]--; t.pending[k] == 0 {
+			delete(t.pending, k)
+		}
+		if wrong {
+			continue
+		}
 		times := t.recent(k, at)
 		for i, then := range times {
-			if then == at {
-				t.keep(k, append(times[:i:i], times[i+1:]...))
-				break
+			if then != at {
+				continue
 			}
+			if len(times) > 1 {
+				t.keep(k, append(times[:i:i], times[i+1:]...))
+			} else { // an empty one would take the place of one that counts
+				delete(t.younger, k)
+				delete(t.older, k)
+			}
+			break
 		}
 	}
 }

@@ -51,11 +51,15 @@ func (t *turns) signIn(ctx context.Context, in line) (leave func(), err error) {
 	for t.full(in) {
 		if in == strangers {
 			t.mu.Unlock()
-			return nil, state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
+			return nil, tooManyAtOnce()
 		}
 		in = strangers
 	}
 	return t.enter(ctx, in, &turn{place: make(chan int, 1), bound: true})
+}
+
+func tooManyAtOnce() error {
+	return state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 }
 
 // full tells whether a line has all that may wait in it. It needs mu.

@@ -115,6 +115,55 @@ func TestWrongPasswordsKeepNobodyOutWhoWasHere(t *testing.T) {
 	})
 }
 
+// A script that signs in many times at once with the right password has none wrong: it is
+// to come again in a moment, and not in a minute. More than may be wrong are not tried.
+func TestRightPasswordsAtOnceAreNotWrongOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newUser(t)
+		signIn := func(password string) error {
+			_, err := w.SignIn(t.Context(), email, password, netip.MustParseAddr("192.0.2.7"))
+			return err
+		}
+		for wrong := range 2 {
+			leave := takeAll(t, w.Accounts)
+			ended := make(chan error, DefaultTries)
+			for i := range DefaultTries {
+				go func() { ended <- signIn(password + "wrong"[:min(i, wrong)]) }()
+			}
+			synctest.Wait()
+			if err := signIn(password); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("one more while %d are tried: %v", DefaultTries, err)
+			}
+			for _, leave := range leave {
+				leave()
+			}
+			refused := 0
+			for range DefaultTries {
+				if err := <-ended; errors.Is(err, state.ErrUnauthorized) {
+					refused++
+				} else if err != nil {
+					t.Errorf("one of %d at once: %v", DefaultTries, err)
+				}
+			}
+			if refused != wrong*(DefaultTries-1) {
+				t.Errorf("%d of %d are refused", refused, DefaultTries)
+			}
+			if err := signIn(password); err != nil {
+				t.Errorf("after %d wrong ones: %v", refused, err)
+			}
+		}
+		if err := signIn("wrong"); !errors.Is(err, state.ErrUnauthorized) {
+			t.Errorf("the last that may be wrong: %v", err)
+		}
+		if err := signIn(password); !errors.Is(err, state.ErrLimited) {
+			t.Errorf("after %d wrong ones: %v", DefaultTries, err)
+		}
+		if n := len(w.tries.pending); n > 0 {
+			t.Errorf("%d are tried when none is", n)
+		}
+	})
+}
+
 // Each line is served first in one place, and in the other while nobody waits there.
 func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ const LeasePrefix = "lease/"
 
 // Bounds of imports.
 const (
-	// LeaseTTL is how long imported content stays without a pin.
+	// LeaseTTL is how long imported content stays without a pin that is on its way.
 	LeaseTTL = time.Hour
 	// maxLeases is how many imports may wait for their pins.
 	maxLeases = 1024
@@ -81,7 +81,7 @@ func New(opts Options) *Content {
 }
 
 // Add imports a file. Its blocks are durable on this node when Add returns, and
-// stay until a pin of the root is pinned, or for LeaseTTL.
+// stay until a pin of the root is pinned, or for LeaseTTL when there is none.
 func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
 	owner := LeasePrefix + c.opts.NewID()
 	if !c.hold(owner, lease{running: true}, true) {
@@ -209,6 +209,28 @@ func (c *Content) Sweep(ctx context.Context) {
 	}
 }
 
+// stays tells whether a lease is needed yet. While a pin of it is on its way the members
+// that are to keep the content may have it from here alone, however long that takes them.
+func stays(view state.View, l lease, now time.Time) (bool, error) {
+	if l.running || l.root == "" { // without a root the import has failed
+		return l.running, nil
+	}
+	root, err := view.Root(l.root)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		err = nil
+	case err != nil, root.Status == state.Failed:
+	case root.Status != state.Pinned, root.Late:
+		return true, nil
+	default: // pinned it is too when all copies were lost since
+		var enough bool
+		if enough, err = view.Enough(&root); enough {
+			return false, nil
+		}
+	}
+	return now.Before(l.expires), err
+}
+
 // ended returns the leases that nothing needs any more.
 func (c *Content) ended() map[string]lease {
 	c.mu.Lock()
@@ -222,23 +244,15 @@ func (c *Content) ended() map[string]lease {
 	}
 	view, release := c.opts.State.LocalView()
 	defer release()
-	need, err := view.Need()
-	if err != nil {
-		c.opts.Logger.Error("leases not looked at", "err", err)
-		return nil
-	}
 	now := c.opts.Now()
 	for owner, l := range all {
-		if !l.running && !now.Before(l.expires) {
-			continue
+		needed, err := stays(view, l, now)
+		if err != nil {
+			c.opts.Logger.Error("lease not looked at", "root", l.root, "err", err)
 		}
-		if !l.running {
-			// Pinned it is too when all copies were lost since.
-			if root, err := view.Root(l.root); err == nil && root.Status == state.Pinned && root.In(state.Held) >= need {
-				continue
-			}
+		if needed {
+			delete(all, owner)
 		}
-		delete(all, owner)
 	}
 	return all
 }

@@ -82,6 +82,15 @@ func (w *world) pin(t *testing.T, nodes ...state.NodeID) {
 	w.report(t, state.Held, nodes...)
 }
 
+// unpin removes the pin, if there is one.
+func (w *world) unpin(t *testing.T) {
+	t.Helper()
+	_, err := w.state.Propose(t.Context(), &state.DeletePin{Account: clustertest.Operator, ID: "1"})
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
 // lose has nodes lose the root.
 func (w *world) lose(t *testing.T, nodes ...state.NodeID) {
 	t.Helper()
@@ -108,9 +117,16 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 		kept bool
 	}{
 		{"nothing has happened", func(*world) {}, true},
+		{"pinned, and one who held it was removed", func(w *world) {
+			w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+			w.pin(t, "a", "b")
+			w.state.Apply(t, &state.RemoveNode{ID: "b"})
+		}, true},
 		{"just before its time is up", func(w *world) { w.now = w.now.Add(LeaseTTL - 1) }, true},
 		{"its time is up", func(w *world) { w.now = w.now.Add(LeaseTTL) }, false},
 		{"one copy is held", func(w *world) { w.pin(t, "a") }, true},
+		{"a pin is on its way for longer than that", func(w *world) { w.pin(t); w.now = w.now.Add(20 * LeaseTTL) }, true},
+		{"pinned by few, and on its way to others", func(w *world) { w.pin(t, "a"); w.now = w.now.Add(LeaseTTL) }, true},
 		{"pinned", func(w *world) { w.pin(t, "a", "b") }, false},
 		{"pinned, and lost since", func(w *world) { w.pin(t, "a", "b"); w.lose(t, "a", "b") }, true},
 		{"pinned, and the store fails", func(w *world) { w.pin(t, "a", "b"); w.store.fail = errors.New("disk") }, true},
@@ -127,6 +143,7 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 				t.Errorf("owners %v", slices.Collect(maps.Keys(w.store.owners)))
 			}
 			w.store.fail = nil
+			w.unpin(t)
 			w.now = w.now.Add(2 * LeaseTTL)
 			w.Sweep(t.Context())
 			if len(w.store.owners) != 0 || len(w.leases) != 0 {

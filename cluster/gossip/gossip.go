@@ -37,9 +37,10 @@ type Options struct {
 	// Members returns the members, this node included, to whom the table is
 	// kept. It is called once for every sample that is sent.
 	Members func() []state.NodeID
-	Now     func() time.Time
-	Every   time.Duration
-	Logger  *slog.Logger
+	// Now is the clock that samples tell.
+	Now    func() time.Time
+	Every  time.Duration
+	Logger *slog.Logger
 }
 
 // Gossip sends this node's samples and gathers the others'.
@@ -56,7 +57,7 @@ func New(opts Options) *Gossip {
 	if opts.Every <= 0 {
 		opts.Every = DefaultEvery
 	}
-	g := &Gossip{opts: opts, table: newTable(opts.Self, opts.Now), start: max(1, state.MillisOf(opts.Now()))}
+	g := &Gossip{opts: opts, table: newTable(opts.Self, time.Now), start: max(1, state.MillisOf(opts.Now()))}
 	g.table.watch(opts.Members())
 	return g
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	block "github.com/ipfs/go-block-format"
 )
 
@@ -90,4 +91,39 @@ func TestWhatALateNodeWasNotGivenIsGivenBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a node that hangs was given of small bodies stays in memory while it does, and
+// others go on to come: as much of it as may be, and then it is given no more time.
+func TestANodeThatHangsHoldsLittleMemory(t *testing.T) {
+	const memory, bodies = 16 << 20, 64
+	bubble(t, 3, func(w *world) {
+		works := w.hang("b")
+		for seed := range bodies {
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(byte(seed), ChunkSize)), Placement{Nodes: w.all, Copies: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Done(true)
+		}
+		<-time.After(2 * cutTimeout)
+		if n, most := w.node("a").openTo("b"), memory/latePart/ChunkSize; n > most {
+			t.Errorf("%d bodies of %d wait for a node that hangs, want %d at the most", n, bodies, most)
+		}
+		<-time.After(2 * fenceEvery)
+		close(works)
+		w.wantClean()
+	}, func(o *Options) { o.Memory = memory })
+}
+
+// openTo counts the streams of a node to another one.
+func (n *node) openTo(to state.NodeID) (open int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.wires {
+		if c.remote == address(to) && c.SetReadDeadline(time.Time{}) == nil {
+			open++
+		}
+	}
+	return open
 }

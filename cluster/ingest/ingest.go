@@ -122,6 +122,9 @@ const (
 	// DefaultArriving is less than DefaultMemory by what waits in the windows of streams,
 	// which is not counted.
 	DefaultArriving = 64 << 20
+	// latePart of the memory for bodies is as much as nodes may have beside it that are
+	// behind with small ones that others keep already.
+	latePart = 4
 	// memoryPatience is the longest that a body waits for memory that others have.
 	memoryPatience = 30 * time.Second
 )
@@ -154,6 +157,7 @@ type Ingest struct {
 	bodies   *bodies
 	turns    atomic.Uint64       // bodies so far
 	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
+	late     *semaphore.Weighted // bytes of small bodies that are stored, for nodes that are behind
 
 	life context.Context // until Run ends
 	end  context.CancelFunc
@@ -178,6 +182,7 @@ func New(opts Options) *Ingest {
 	i := &Ingest{
 		opts: opts, keeper: newKeeper(opts), pool: newPool(opts.Network),
 		bodies: newBodies(opts.Memory, opts.Buffers), arriving: semaphore.NewWeighted(opts.Arriving),
+		late: semaphore.NewWeighted(opts.Memory / latePart),
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i

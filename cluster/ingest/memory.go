@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"math"
 	"slices"
@@ -510,16 +509,18 @@ func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// ended tells the end of a body from a failure of it.
-func ended(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) }
+// ended tells the end of a body from a failure of it, which may have an io.EOF in it.
+func ended(err error) bool { return err == io.EOF } //nolint:errorlint // see above
 
 // rest reads a body whose beginning has been read, and takes memory for each chunk. Where
 // there is none, it has what was read before handed on first: a body that waits for memory
-// has none then, and nobody waits for it.
+// has none then, and nobody waits for it. It waits before it gives the first byte of a
+// chunk, for who cuts the body has memory for the chunk from then on, and when it has that
+// byte, for at the end of a body there is nothing to wait for.
 type rest struct {
 	m     *memory
-	first []byte
-	paid  int // bytes that may be read before more memory is taken
+	first []byte // a chunk and one byte, or one byte, which begins a chunk that is not paid
+	paid  int    // bytes that may be read before more memory is taken
 	flush func() error
 }
 
@@ -528,31 +529,45 @@ func (r *rest) FlushWith(flush func() error) { r.flush = flush }
 
 // Read implements io.Reader.
 func (r *rest) Read(b []byte) (int, error) {
-	if len(r.first) > 0 { // its memory is taken
-		n := copy(b, r.first)
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if len(r.first) > 1 { // its memory is taken
+		n := copy(b, r.first[:len(r.first)-1])
 		if r.first = r.first[n:]; len(r.first) < firstPiece { // and let go, what is there is a copy
 			r.first = append([]byte(nil), r.first...)
 			r.m.reuse()
 		}
 		return n, nil
 	}
-	if len(b) == 0 {
-		return 0, nil
-	}
 	if r.paid == 0 {
-		if !r.m.try(ChunkSize) {
-			if r.flush != nil {
-				if err := r.flush(); err != nil {
-					return 0, err
-				}
-			}
-			if err := r.m.take(ChunkSize); err != nil {
-				return 0, err
-			}
-		}
-		r.paid = ChunkSize
+		return r.begin(b)
 	}
 	n, err := r.m.Read(b[:min(len(b), r.paid)])
 	r.paid -= n
 	return n, err
+}
+
+// begin reads the first byte of a chunk, and takes memory for the chunk.
+func (r *rest) begin(b []byte) (int, error) {
+	if len(r.first) == 0 {
+		var next [1]byte
+		if n, err := r.m.Read(next[:]); n == 0 {
+			return 0, err
+		}
+		r.first = next[:]
+	}
+	if !r.m.try(ChunkSize) {
+		if r.flush != nil {
+			if err := r.flush(); err != nil {
+				return 0, err
+			}
+		}
+		if err := r.m.take(ChunkSize); err != nil {
+			return 0, err
+		}
+	}
+	b[0], r.first = r.first[0], nil
+	r.paid = ChunkSize - 1
+	return 1, nil
 }

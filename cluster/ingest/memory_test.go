@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 )
 
@@ -44,6 +47,75 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		w.wantClean()
 	}, func(o *Options) { o.Memory = 16 << 20 })
+}
+
+// A body ends in io.EOF alone. What the framing of S3 says of one that was cut has an
+// io.ErrUnexpectedEOF in it, and what a copy of a part cannot read may have an io.EOF.
+func TestABodyThatIsCutIsNotStored(t *testing.T) {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
+		forSizes(t, func(t *testing.T, data []byte) {
+			bubble(t, 2, func(w *world) {
+				cut := fmt.Errorf("cut: %w", end)
+				s, err := w.node("a").Store(w.Context(), broken{bytes.NewReader(data), cut}, Placement{Nodes: w.all, Copies: 2})
+				if err == nil {
+					t.Errorf("%d bytes are stored of a body that was cut", s.Size)
+					s.Done(false)
+				} else if !errors.Is(err, cut) {
+					t.Errorf("error %v", err)
+				}
+				w.wantClean()
+			})
+		})
+	}
+}
+
+// flushed is a body whose reader is told when what was read before is handed on.
+type flushed struct {
+	*rest
+	n    int // bytes read
+	told func(n int)
+}
+
+func (f *flushed) Read(b []byte) (int, error) {
+	n, err := f.rest.Read(b)
+	f.n += n
+	return n, err
+}
+
+func (f *flushed) FlushWith(flush func() error) {
+	f.rest.FlushWith(func() error {
+		f.told(f.n)
+		return flush()
+	})
+}
+
+// Who cuts a body has memory for a chunk from the first byte of it on, which nobody
+// counts before the body has waited for it. Behind the last byte there is no wait.
+func TestABodyWaitsForMemoryBeforeAChunkBegins(t *testing.T) {
+	for _, size := range []int{ChunkSize + 1, 8 << 20, 8<<20 + 5} {
+		buffers := new(dag.Buffers)
+		o := newBodies(16<<20, buffers)
+		m := o.open(t.Context(), func(error) {}, bytes.NewReader(bytesOf(1, size)), 1)
+		first, more, err := m.first()
+		if err != nil || !more {
+			t.Fatal(more, err)
+		}
+		if !o.rest.room.TryAcquire(o.rest.size - m.held) {
+			t.Fatal("others have some of the memory")
+		}
+		waits := 0
+		body := &flushed{rest: &rest{m: m, first: first}, told: func(n int) {
+			waits++
+			if n%ChunkSize != 0 {
+				t.Errorf("%d bytes: it waits with %d of a chunk", size, n%ChunkSize)
+			}
+			m.release(m.hand(math.MaxInt64)) // as if all of it had been stored
+		}}
+		_, n, err := buffers.Import(t.Context(), body, DefaultBatch, func([]block.Block, func()) error { return nil })
+		if err != nil || n != uint64(size) || waits != (size-1)/ChunkSize {
+			t.Errorf("%d bytes: %d are read, with %d waits, %v", size, n, waits, err)
+		}
+	}
 }
 
 // trickle is a body without an end of a client that sends some bytes at once, and then
@@ -166,7 +238,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 func TestLargeBodiesInStepAreAllStored(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		var all sync.WaitGroup
-		for i := range 12 {
+		for i := range 40 {
 			all.Go(func() {
 				body := io.LimitReader(newTrickle(i, 10*time.Millisecond, 64<<10), 8<<20)
 				s, err := w.node("a").Store(w.Context(), body, Placement{Nodes: w.all, Copies: 1})

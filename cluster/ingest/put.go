@@ -61,6 +61,7 @@ type put struct {
 	outcome byte         // once decided is closed; 0: unknown
 	left    atomic.Int32 // holders at work, and one more until it is decided
 	body    *memory      // what is put is in; nil: nothing that is used again
+	late    int64        // bytes of Ingest.late that it has
 	cut     atomic.Bool  // a holder has failed, and what it had begun may still use it
 
 	// Of whoever calls Store, and of the Stored after it.
@@ -236,8 +237,23 @@ func (p *put) leave() {
 		return
 	}
 	p.cancel()
+	p.i.late.Release(p.late)
 	if p.body != nil && !p.cut.Load() {
 		p.body.reuse()
+	}
+}
+
+// linger lets holders that are behind go on when the body is stored and its memory given
+// back. One that hangs may take for ever: where such holders have as much as may be, those
+// of this put have no more time. Who has not got the content then fetches it.
+func (p *put) linger() {
+	if p.running == 0 || p.body == nil {
+		return
+	}
+	if n := int64(len(*p.body.buf)); p.i.late.TryAcquire(n) {
+		p.late = n
+	} else {
+		p.cancel()
 	}
 }
 
@@ -274,7 +290,7 @@ func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory)
 	w.end.sources = slices.Concat(place.Nodes, place.Spare)
 	defer func() {
 		if m != nil {
-			m.free() // late holders still have it, for a moment
+			m.free() // late holders still have it, see linger
 		}
 	}()
 	for _, node := range place.Nodes {
@@ -282,7 +298,11 @@ func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory)
 			return nil, p.giveUp(ctx, err)
 		}
 	}
-	return p.gather(ctx, release, place, &w)
+	s, err := p.gather(ctx, release, place, &w)
+	if err == nil {
+		p.linger()
+	}
+	return s, err
 }
 
 // stream puts a body on nodes while it comes.

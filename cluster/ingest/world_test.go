@@ -665,7 +665,7 @@ func (w *world) wantClean() {
 		for name, m := range map[string]struct {
 			*semaphore.Weighted
 			all int64
-		}{"first pieces": {n.bodies.first.room, n.bodies.first.size}, "bodies": {n.bodies.rest.room, n.bodies.rest.size}, "arriving": {n.arriving, n.opts.Arriving}} {
+		}{"first pieces": {n.bodies.first.room, n.bodies.first.size}, "bodies": {n.bodies.rest.room, n.bodies.rest.size}, "arriving": {n.arriving, n.opts.Arriving}, "late nodes": {n.late, n.opts.Memory / latePart}} {
 			if !m.TryAcquire(m.all) {
 				w.Errorf("node %s: memory of %s is not given back", id, name)
 				continue

@@ -40,16 +40,20 @@ type Store interface {
 	Missing() uint64
 	// DiskBytes is how much a pass reads.
 	DiskBytes() uint64
-	// Damaged calls fn for each complete owner that refers to missing blocks.
+	// Damaged calls fn for each complete owner that refers to missing blocks, and for
+	// each that is in doubt.
 	Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error
 	// Whole says whether all blocks of an owner are here; an owner that does not
 	// exist lacks nothing.
 	Whole(ctx context.Context, owner string) (bool, error)
+	// Doubted says whether an owner was complete and has lost more than is known, until
+	// it is sealed again or dropped.
+	Doubted(owner string) (bool, error)
 }
 
 // Repairs has the blocks of an owner fetched again.
 type Repairs interface {
-	// Repair asks for it and returns before it is done, which a Sealing tells.
+	// Repair asks for it and returns before it is done, which a Seal tells.
 	Repair(ctx context.Context, owner string) error
 }
 
@@ -131,9 +135,9 @@ func (s *Scrubber) Damaged(owner string) bool {
 	return ok
 }
 
-// Sealing is asked before an owner is declared complete: ErrIncomplete if
-// blocks of it were lost meanwhile. Else the owner is whole again.
-func (s *Scrubber) Sealing(ctx context.Context, owner string) error {
+// Seal has an owner declared complete by seal, after which it is whole again:
+// ErrIncomplete, and seal is not called, if blocks of it were lost meanwhile.
+func (s *Scrubber) Seal(ctx context.Context, owner string, seal func() error) error {
 	whole, err := s.opts.Store.Whole(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("integrity: before seal: %w", err)
@@ -141,10 +145,17 @@ func (s *Scrubber) Sealing(ctx context.Context, owner string) error {
 	if !whole {
 		return ErrIncomplete
 	}
+	if err := seal(); err != nil {
+		return err
+	}
+	s.forget(owner)
+	return nil
+}
+
+func (s *Scrubber) forget(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.damaged, owner)
-	return nil
 }
 
 // look brings the set of damaged owners up to date and returns it.
@@ -188,8 +199,16 @@ func (s *Scrubber) list() []string {
 // or dropped.
 func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	for _, owner := range s.list() {
-		if err := s.Sealing(ctx, owner); err != nil && !errors.Is(err, ErrIncomplete) {
-			return err
+		whole, err := s.opts.Store.Whole(ctx, owner)
+		if err != nil {
+			return fmt.Errorf("integrity: is it whole: %w", err)
+		}
+		doubted, err := s.opts.Store.Doubted(owner)
+		if err != nil {
+			return fmt.Errorf("integrity: is it in doubt: %w", err)
+		}
+		if whole && !doubted {
+			s.forget(owner)
 		}
 	}
 	return nil

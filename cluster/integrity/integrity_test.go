@@ -17,6 +17,7 @@ type disk struct {
 	mu        sync.Mutex
 	rotten    map[string]uint64 // damage that nobody has met yet, by owner
 	missing   map[string]uint64 // damage that is known
+	doubted   map[string]uint64 // seals that were taken back
 	gone      map[string]uint64 // files that went
 	completed time.Time
 	passes    []pass
@@ -91,6 +92,7 @@ func (d *disk) DiskBytes() uint64 { return 100 << 40 }
 func (d *disk) Damaged(_ context.Context, fn func(string, uint64) (bool, error)) error {
 	d.mu.Lock()
 	all := maps.Clone(d.missing)
+	maps.Copy(all, d.doubted)
 	d.mu.Unlock()
 	for owner, blocks := range all {
 		if more, err := fn(owner, blocks); !more || err != nil {
@@ -104,6 +106,13 @@ func (d *disk) Whole(_ context.Context, owner string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.missing[owner] == 0, nil
+}
+
+func (d *disk) Doubted(owner string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, doubted := d.doubted[owner]
+	return doubted, nil
 }
 
 func (d *disk) Repair(_ context.Context, owner string) error {
@@ -171,12 +180,43 @@ func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
 		if d.asked() != 1 || !s.Damaged("root/a") {
 			t.Errorf("asked %d times, damaged %v", d.asked(), s.Damaged("root/a"))
 		}
-		if err := s.Sealing(context.Background(), "root/a"); !errors.Is(err, ErrIncomplete) {
+		sealed := func() error { return nil }
+		if err := s.Seal(context.Background(), "root/a", sealed); !errors.Is(err, ErrIncomplete) {
 			t.Errorf("sealed with a hole: %v", err)
 		}
 		d.mend("root/a")
-		if err := s.Sealing(context.Background(), "root/a"); err != nil || s.Damaged("root/a") {
+		if err := s.Seal(context.Background(), "root/a", sealed); err != nil || s.Damaged("root/a") {
 			t.Errorf("whole again: %v, damaged %v", err, s.Damaged("root/a"))
+		}
+	})
+}
+
+// Of an owner in doubt nothing that is known is missing. It counts as damaged, so that it
+// is not given up as one that was never complete, and is asked for until it is sealed.
+func TestWhatIsInDoubtIsDamagedUntilItIsSealed(t *testing.T) {
+	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
+		d.mu.Lock()
+		d.doubted = map[string]uint64{"root/a": 3}
+		d.mu.Unlock()
+		if err := s.Load(context.Background()); err != nil || !s.Damaged("root/a") {
+			t.Fatalf("not damaged: %v", err)
+		}
+		pause(2*DefaultCheck + time.Second)
+		if d.asked() < 2 || !s.Damaged("root/a") {
+			t.Errorf("asked %d times, damaged %v", d.asked(), s.Damaged("root/a"))
+		}
+		full := errors.New("no space left on device")
+		if err := s.Seal(context.Background(), "root/a", func() error { return full }); !errors.Is(err, full) || !s.Damaged("root/a") {
+			t.Errorf("the seal failed: %v, damaged %v", err, s.Damaged("root/a"))
+		}
+		err := s.Seal(context.Background(), "root/a", func() error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			delete(d.doubted, "root/a")
+			return nil
+		})
+		if err != nil || s.Damaged("root/a") {
+			t.Errorf("sealed again: %v, damaged %v", err, s.Damaged("root/a"))
 		}
 	})
 }

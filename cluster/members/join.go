@@ -18,8 +18,8 @@ import (
 // Bounds of the join protocol: one JSON message each way.
 const (
 	maxJoinRequest = 64 << 10
-	maxJoinReply   = 1 << 20
-	maxJoins       = 16 // at the same time
+	maxJoinReply   = 32 << 20 // that names as many members as there may be, each with all its addresses
+	maxJoins       = 16       // at the same time
 	joinTimeout    = 20 * time.Second
 )
 
@@ -47,6 +47,8 @@ type joinReply struct {
 	Secret    []byte     `json:"secret,omitempty"`
 	Members   []joinNode `json:"members,omitempty"`
 	Member    *bool      `json:"member,omitempty"` // what was asked
+	// Index is that of the state by which it is answered. A release before does not tell.
+	Index uint64 `json:"index,omitempty"`
 }
 
 // Joined is what a new member takes away from joining.
@@ -114,7 +116,11 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	} else {
 		m.opts.Logger.InfoContext(ctx, "node joined", "node", req.Node.ID, "name", req.Node.Name)
 	}
-	return json.NewEncoder(conn).Encode(reply)
+	if sent := json.NewEncoder(conn).Encode(reply); sent != nil || err != nil {
+		return sent
+	}
+	m.admitted.forget(conn.RemoteAddr().String(), state.NodeID(req.Node.ID))
+	return nil
 }
 
 func (m *Members) level(ctx context.Context) (state.Level, error) {
@@ -151,10 +157,7 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	} else if level == 0 {
 		cmd.Node = cmd.Node.Before1() // members of the release before read this too
 	}
-	if _, err := m.opts.State.Propose(ctx, cmd); err != nil {
-		return joinReply{}, err
-	}
-	view, release, err := m.opts.State.View(ctx)
+	view, release, err := m.letIn(ctx, joiner, cmd)
 	if err != nil {
 		return joinReply{}, err
 	}
@@ -168,6 +171,35 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 		return joinReply{}, err
 	}
 	return joinReply{ClusterID: c.ID, Secret: m.opts.Secret, Members: joinNodes(nodes)}, nil
+}
+
+// letIn proposes that a node is a member and returns the state in which it is. One whose
+// ticket was spent on it before, and which was not told, is.
+func (m *Members) letIn(ctx context.Context, joiner string, cmd *state.JoinNode) (state.View, func(), error) {
+	now := m.opts.Now()
+	known, before := m.admitted.by(joiner, now)
+	if cmd.Ticket != "" {
+		m.admitted.note(joiner, cmd.Node.ID, now)
+	}
+	_, refused := m.opts.State.Propose(ctx, cmd)
+	spent := before && known == cmd.Node.ID && errors.Is(refused, state.ErrUnauthorized)
+	if refused != nil && !spent {
+		var coded *state.Error
+		if errors.As(refused, &coded) && coded.Code != state.CodeUnavailable {
+			m.admitted.forget(joiner, cmd.Node.ID)
+		}
+		return state.View{}, nil, refused
+	}
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil || !spent {
+		return view, release, err
+	}
+	if _, err := view.Node(cmd.Node.ID); err != nil { // on another
+		release()
+		m.admitted.forget(joiner, cmd.Node.ID)
+		return state.View{}, nil, refused
+	}
+	return view, release, nil
 }
 
 func joinNodes(nodes []state.Node) (all []joinNode) {
@@ -206,7 +238,7 @@ func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) 
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return joinReply{}, err
 	}
-	reply := joinReply{ClusterID: c.ID, Member: &member}
+	reply := joinReply{ClusterID: c.ID, Member: &member, Index: view.Index()}
 	if member {
 		nodes, err := view.Nodes()
 		if err != nil {
@@ -222,6 +254,7 @@ type Membership struct {
 	ClusterID string
 	Member    bool
 	Members   []state.Node // all of them, for one that is a member
+	Index     uint64       // of the state that says so; 0: it is not told
 }
 
 // AskMembership asks on conn, whose identity proves the secret, whether a node is a
@@ -241,7 +274,7 @@ func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membersh
 	if reply.Member == nil || reply.ClusterID == "" || *reply.Member && len(reply.Members) == 0 {
 		return Membership{}, state.Errorf(state.CodeUnavailable, "no answer about the membership")
 	}
-	return Membership{ClusterID: reply.ClusterID, Member: *reply.Member, Members: reply.nodes()}, nil
+	return Membership{ClusterID: reply.ClusterID, Member: *reply.Member, Members: reply.nodes(), Index: reply.Index}, nil
 }
 
 // Join asks on conn, whose identity proves the secret, to make the node a

@@ -53,9 +53,11 @@ type Gossip interface {
 	Load(state.NodeID) (Load, bool)
 }
 
-// Options are what Members is made of. All fields but Fits are required.
+// Options are what Members is made of. All fields but Own and Fits are required.
 type Options struct {
-	Self   state.Node // as this node is now
+	Self state.Node // as this node was at its start
+	// Own returns this node as it is now. Nil: it is as it was.
+	Own    func() state.Node
 	State  State
 	Gossip Gossip
 	Secret []byte
@@ -81,6 +83,17 @@ type Members struct {
 
 	// gate is what the connection gates go by; replaced whole by Refresh.
 	gate atomic.Pointer[gate]
+
+	// vouched are members by the word of another one; nil: none are. See Vouch.
+	vouched atomic.Pointer[vouched]
+
+	// admitted are the nodes that tickets let in here and that were not told so yet.
+	admitted admitted
+}
+
+type vouched struct {
+	ids   map[string]bool
+	index uint64 // of the state that has them
 }
 
 type gate struct {
@@ -96,6 +109,10 @@ const maxSpent = 1024
 // LeaveGrace is how long a removed member is still admitted: in that time it
 // hears of its removal, and ends, instead of knocking for ever.
 const LeaveGrace = 5 * time.Second
+
+// voterGrace is how long one that votes is admitted after a look found that it does: longer
+// than it is to the next look.
+const voterGrace = 4 * LeaveGrace
 
 // New returns the use cases of membership. Refresh them when the state's
 // members change.
@@ -143,6 +160,9 @@ func (m *Members) Refresh() error {
 		for id, end := range before.leaving {
 			if _, back := g.nodes[id]; !back && now.Before(end) {
 				g.leaving[id] = end
+				if grace := now.Add(LeaveGrace); grace.Before(end) { // it voted at the last look
+					g.leaving[id] = grace
+				}
 			}
 		}
 		for id := range before.nodes {
@@ -152,8 +172,42 @@ func (m *Members) Refresh() error {
 		}
 		g.remember(before, state.MillisOf(now))
 	}
+	for id, role := range m.opts.State.Roles() {
+		if _, stays := g.nodes[string(id)]; !stays && role == "voter" {
+			// Raft has not let go of it. It may lead, and nobody else could before it has
+			// handed over: whom it leaves behind has to catch up, or lacks its vote.
+			g.leaving[string(id)] = m.opts.Now().Add(voterGrace)
+		}
+	}
 	m.gate.Store(g)
+	if v := m.vouched.Load(); v != nil && view.Index() >= v.index {
+		m.vouched.CompareAndSwap(v, nil)
+	}
 	return nil
+}
+
+// Vouch has the gate admit whom a member says to be members, until the state here is as
+// new as the one of which that is true. A node that was away does not know who has joined
+// meanwhile, and it is one of those who may lead: nobody else could tell it.
+func (m *Members) Vouch(by Membership) {
+	if by.Index == 0 {
+		return // nobody could say until when
+	}
+	v := &vouched{ids: make(map[string]bool, len(by.Members)), index: by.Index}
+	for _, n := range by.Members {
+		v.ids[string(n.ID)] = true
+	}
+	m.vouched.Store(v)
+}
+
+// Vouched are whom the gate admits by the word of a member.
+func (m *Members) Vouched() (ids []state.NodeID) {
+	if v := m.vouched.Load(); v != nil {
+		for id := range v.ids {
+			ids = append(ids, state.NodeID(id))
+		}
+	}
+	return ids
 }
 
 // remember takes over which tickets were open before and why they are not now.
@@ -176,15 +230,26 @@ func expired(end state.Millis) string {
 	return "a ticket that expired at " + end.Time().UTC().Format(time.RFC3339)
 }
 
-// Is tells whether a peer id is a member, or was one until LeaveGrace ago. It
-// never blocks.
+// Is tells whether a peer id is a member, also by the word of one, was one until
+// LeaveGrace ago, or still votes. It never blocks.
 func (m *Members) Is(id string) bool {
 	g := m.gate.Load()
 	if _, ok := g.nodes[id]; ok || id == string(m.opts.Self.ID) {
 		return true
 	}
+	if v := m.vouched.Load(); v != nil && v.ids[id] {
+		return true
+	}
 	end, leaving := g.leaving[id]
 	return leaving && m.opts.Now().Before(end)
+}
+
+// own is Options.Own.
+func (m *Members) own() state.Node {
+	if m.opts.Own == nil {
+		return m.opts.Self
+	}
+	return m.opts.Own()
 }
 
 // fits is Options.Fits.
@@ -196,13 +261,18 @@ func (m *Members) fits() error {
 }
 
 // MayJoin tells whether a peer id proves a secret that admits joiners now: the
-// cluster's or an open ticket's. It never blocks.
+// cluster's, an open ticket's or that of one whose joiner waits for its answer. It does not
+// wait for anybody.
 func (m *Members) MayJoin(id string) bool {
 	if id == m.secretID {
 		return true
 	}
-	end, ok := m.gate.Load().tickets[id]
-	return ok && end > state.MillisOf(m.opts.Now())
+	now := m.opts.Now()
+	if end, ok := m.gate.Load().tickets[id]; ok && end > state.MillisOf(now) {
+		return true
+	}
+	_, waits := m.admitted.by(id, now)
+	return waits
 }
 
 // WhyNot says, for the log of this node, why a peer id may neither speak nor join here.
@@ -293,7 +363,7 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	if err != nil {
 		return "", fmt.Errorf("create ticket: %w", err)
 	}
-	t.Addrs = append(t.Addrs, m.opts.Self.ClusterAddrs...)
+	t.Addrs = append(t.Addrs, m.own().ClusterAddrs...)
 	for _, n := range m.Nodes() {
 		if n.ID != m.opts.Self.ID {
 			t.Addrs = append(t.Addrs, n.ClusterAddrs...)

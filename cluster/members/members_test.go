@@ -2,10 +2,12 @@ package members
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,6 +99,47 @@ func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
 	}
 	if !w.Is("a") || !w.Is("b") || w.Is("x") {
 		t.Error("members are a and b")
+	}
+}
+
+// Nobody else can lead before it has handed over.
+func TestARemovedMemberThatVotesIsAdmittedUntilItDoesNot(t *testing.T) {
+	w := newWorld(t, "a", "b", "c")
+	w.votes = []state.NodeID{"c"}
+	w.state.Apply(t, &state.RemoveNode{ID: "c"})
+	for range 3 {
+		w.refresh(t)
+		w.now = w.now.Add(2 * LeaveGrace)
+		if !w.Is("c") || len(w.Nodes()) != 2 {
+			t.Fatalf("it votes: admitted %t, %d members", w.Is("c"), len(w.Nodes()))
+		}
+	}
+	w.votes = []state.NodeID{"a"}
+	w.refresh(t)
+	if w.now = w.now.Add(LeaveGrace); w.Is("c") {
+		t.Error("it is admitted still")
+	}
+}
+
+func TestAMemberIsAdmittedByTheWordOfAnotherUntilTheStateIsAsNew(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	view, release := w.state.LocalView()
+	index := view.Index()
+	release()
+	w.Vouch(Membership{Members: clustertest.Members("x")})
+	if w.Is("x") {
+		t.Error("x is admitted, and nobody says until when")
+	}
+	w.Vouch(Membership{Members: clustertest.Members("a", "x", "y"), Index: index + 2})
+	w.state.Apply(t, &state.JoinNode{Node: clustertest.Members("x")[0]})
+	w.refresh(t)
+	if !w.Is("x") || !w.Is("y") || w.Is("z") || len(w.Vouched()) != 3 {
+		t.Errorf("by the word of another: %v", w.Vouched())
+	}
+	w.state.Apply(t, &state.JoinNode{Node: clustertest.Members("z")[0]})
+	w.refresh(t)
+	if !w.Is("x") || w.Is("y") || !w.Is("z") || len(w.Vouched()) != 0 {
+		t.Error("members are a, b, x and z")
 	}
 }
 
@@ -390,6 +433,94 @@ func TestJoining(t *testing.T) {
 	}
 }
 
+// ticketed is a world of two members with an open ticket, which a peer id stands for.
+func ticketed(t *testing.T) (w *world, id string) {
+	t.Helper()
+	w = newWorld(t, "a", "b")
+	w.now = time.Now()
+	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("s", len(b))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, ok := ParseTicket(text)
+	if !ok {
+		t.Fatalf("%s is no ticket", text)
+	}
+	w.refresh(t)
+	return w, "join:" + string(ticket.Secret)
+}
+
+// The change that makes a node a member is made, and whoever let it in cannot tell: the
+// majority was lost in that moment. The ticket admits that node when it asks again, for a
+// while, and nobody else.
+func TestWhoWasLetInAndNotToldAsksAgain(t *testing.T) {
+	const other = "join:another"
+	for name, wait := range map[string]time.Duration{"at once": 0, "too late": answerGrace} {
+		t.Run(name, func(t *testing.T) {
+			w, id := ticketed(t)
+			nodes := clustertest.Members("a", "b", "c", "d")
+			w.state.Before(func(state.Command) { w.state.Fail(state.ErrUnavailable) })
+			if _, err := w.join(t, id, nodes[2]); !errors.Is(err, state.ErrUnavailable) {
+				t.Fatalf("without a majority: %v", err)
+			}
+			w.state.Before(nil)
+			if _, err := w.join(t, id, nodes[2]); !errors.Is(err, state.ErrUnavailable) {
+				t.Fatalf("still without one: %v", err)
+			}
+			w.state.Fail(nil)
+			w.refresh(t)
+			if view, release := w.state.LocalView(); true {
+				if _, err := view.Node("c"); err != nil {
+					t.Fatal(err)
+				}
+				release()
+			}
+			if wait > 0 {
+				if w.now = w.now.Add(wait); w.MayJoin(id) {
+					t.Error("the ticket admits still")
+				}
+				return
+			}
+			if !w.MayJoin(id) || w.MayJoin(other) {
+				t.Error("the ticket does not admit whom it let in, or another one does")
+			}
+			if _, err := w.join(t, id, nodes[3]); !errors.Is(err, state.ErrUnauthorized) {
+				t.Errorf("another node: %v", err)
+			}
+			if joined, err := w.join(t, id, nodes[2]); err != nil || len(joined.Secret) == 0 || len(joined.Members) != 3 {
+				t.Errorf("it asked again: %+v, %v", joined, err)
+			}
+			if w.MayJoin(id) {
+				t.Error("the ticket admits after the answer")
+			}
+			if _, err := w.join(t, id, nodes[2]); !errors.Is(err, state.ErrUnauthorized) {
+				t.Errorf("after the answer: %v", err)
+			}
+		})
+	}
+}
+
+// Two nodes show one ticket at once, and the one that asked first comes second.
+func TestATicketLetsInOneOfTwo(t *testing.T) {
+	w, id := ticketed(t)
+	nodes := clustertest.Members("a", "b", "c", "d")
+	w.state.Before(func(state.Command) {
+		if _, err := w.join(t, id, nodes[3]); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 2 {
+		if _, err := w.join(t, id, nodes[2]); !errors.Is(err, state.ErrUnauthorized) {
+			t.Errorf("the second: %v", err)
+		}
+		w.state.Before(nil)
+		w.refresh(t)
+		if w.MayJoin(id) {
+			t.Error("the ticket admits still")
+		}
+	}
+}
+
 // Who knows the secret may ask whether a node is a member, and is told only by who can
 // tell for the whole cluster.
 func TestMembershipIsTold(t *testing.T) {
@@ -546,4 +677,28 @@ func FuzzParseTicket(f *testing.F) {
 			t.Errorf("%q reads as %+v, which is written and read as %+v", text, ticket, again)
 		}
 	})
+}
+
+// Who joins learns of all members at once, and has spent its ticket by then.
+func TestTheLargestClusterTellsWhoIsInIt(t *testing.T) {
+	long := strings.Repeat("a", state.MaxAddrLen)
+	addrs := slices.Repeat([]string{long}, state.MaxAddrs)
+	var nodes []state.Node
+	for i := range state.MaxNodes {
+		nodes = append(nodes, state.Node{ID: state.NodeID(fmt.Sprintf("%0*d", state.MaxIDLen, i)), Name: long[:state.MaxIDLen], Addrs: addrs, ClusterAddrs: addrs})
+	}
+	near, far := net.Pipe()
+	go func() {
+		var req joinRequest
+		if err := readMessage(far, maxJoinRequest, &req); err != nil {
+			t.Error(err)
+		}
+		_ = json.NewEncoder(far).Encode(joinReply{ClusterID: "cluster", Secret: make([]byte, 32), Members: joinNodes(nodes)})
+		_ = far.Close()
+	}()
+	joined, err := Join(near, time.Now().Add(joinTimeout), state.Node{ID: "x"})
+	if err != nil || len(joined.Members) != len(nodes) {
+		t.Errorf("it knows %d members, %v", len(joined.Members), err)
+	}
+	_ = near.Close()
 }

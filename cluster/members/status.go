@@ -42,7 +42,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if c, err := view.Cluster(); err == nil {
 		s.ClusterID = c.ID
 	}
-	s.Node = m.opts.Self // what is true, whatever the state still says
+	s.Node = m.own() // what is true, whatever the state still says
 	var err error
 	if s.Pins, _, err = view.Totals(); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
@@ -68,7 +68,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 			return Status{}, fmt.Errorf("status: %w", err)
 		}
 		if n.ID == m.opts.Self.ID {
-			p.Node = m.opts.Self
+			p.Node = s.Node
 		}
 		s.Peers = append(s.Peers, p)
 	}

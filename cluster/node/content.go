@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -121,6 +122,27 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 type keptFile struct {
 	*dag.File
 	done func()
+}
+
+// Read implements io.Reader.
+func (f keptFile) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	return n, notHere(err)
+}
+
+// WriteTo implements io.WriterTo.
+func (f keptFile) WriteTo(w io.Writer) (int64, error) {
+	n, err := f.File.WriteTo(w)
+	return n, notHere(err)
+}
+
+// notHere is the error of reading on in a file: that a block of it is nowhere is no reason
+// to think that the file is not.
+func notHere(err error) error {
+	if !ipld.IsNotFound(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the members that have all of this content cannot be reached"), err)
 }
 
 // Close implements io.Closer.
@@ -287,11 +309,11 @@ func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error
 }
 
 func (h held) seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
-	if err := h.scrubber.Sealing(ctx, owner); err != nil {
-		return false, err
-	}
-	hidden = h.hidden(owner)
-	return hidden, h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
+	err = h.scrubber.Seal(ctx, owner, func() error {
+		hidden = h.hidden(owner)
+		return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
+	})
+	return hidden, err
 }
 
 // Hide implements tracker.Blocks.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
@@ -75,6 +76,52 @@ func TestAReaderAsksLastWhoFailed(t *testing.T) {
 // Read implements dag.Lender.
 func (none) Read(_ context.Context, c cid.Cid, _ func(int) []byte) ([]byte, error) {
 	return nil, ipld.ErrNotFound{Cid: c}
+}
+
+// A fetch that is half done has the root of a file and not its leaves. While nobody who has
+// them can be reached that is no mistake of this node's, for the gateway answers with what
+// comes before the first byte.
+func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
+	open := func() *blocks.Store {
+		t.Helper()
+		store, err := blocks.Open(t.TempDir(), blocks.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}
+	whole, half := open(), open()
+	root, _, err := (&files{blocks: whole}).Import(t.Context(), "file", bytes.NewReader(peertest.Bytes(1, 3<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := whole.Get(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := half.Put(t.Context(), "file", []block.Block{b}); err != nil {
+		t.Fatal(err)
+	}
+	f := &files{
+		peer: new(peer.Peer), blocks: half, members: func() []state.Node { return nil }, now: time.Now,
+		buffers: dag.NewBuffers(maxAhead), reading: func(state.RootKey) func() { return func() {} },
+	}
+	for _, read := range []func(io.Reader) error{
+		func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err },
+		func(r io.Reader) error { _, err := r.Read(make([]byte, 1)); return err },
+	} {
+		file, _, err := f.Open(t.Context(), root, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read(file); !errors.Is(err, state.ErrUnavailable) || !ipld.IsNotFound(err) {
+			t.Errorf("reading ends in %v", err)
+		}
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // BenchmarkReadFile reads a file of 64 MiB that is here, as the gateway sends it.

@@ -28,7 +28,7 @@ func (n *Node) openVolumes() error {
 	c := n.opts.Config.Storage
 	var err error
 	n.volumes, err = volume.Open(folders, volume.Options{
-		Reserve: int64(c.Reserve), Percent: c.ReservePercent, Logger: n.logger,
+		Reserve: int64(c.Reserve), Percent: c.ReservePercent, Logger: n.logger, SpaceOf: n.opts.SpaceOf,
 	})
 	return err
 }

@@ -166,6 +166,13 @@ func fetchLimits(c config.Tracker) dag.Limits {
 	}
 }
 
+// objectLimits are the limits of what objects name: the gateway has bounds of its own for
+// their bytes, and what was acknowledged is copied whatever the bound of a pin is by now.
+func objectLimits(l dag.Limits) dag.Limits {
+	l.MaxBytes = 0
+	return l
+}
+
 // Fetch implements tracker.Fetcher.
 func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
 	var session dag.Source // of the IPFS network
@@ -174,8 +181,12 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		defer s.Close()
 		session = s
 	}
+	limits := f.limits
+	if job.Linked {
+		limits = objectLimits(limits)
+	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: job.Root, Owner: job.Owner, Store: f.store, Sources: f.sources(job, session), Limits: f.limits,
+		Root: job.Root, Owner: job.Owner, Store: f.store, Sources: f.sources(job, session), Limits: limits,
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})

@@ -41,3 +41,18 @@ func TestAMemberIsWhereItSays(t *testing.T) {
 		}
 	}
 }
+
+// A ticket and a record have room for the first few: those that others can dial are the
+// first also when addresses have changed.
+func TestNewestAddressesAreInTheirOrder(t *testing.T) {
+	start, now := []string{"/ip4/127.0.0.1"}, []string{"/ip4/8.8.8.8", "/ip4/192.168.1.2", "/ip4/172.17.0.1", "/ip4/127.0.0.1"}
+	other := slices.Clone(now)
+	slices.Reverse(other)
+	for _, tc := range []struct{ before, now, want []string }{
+		{start, now, now}, {start, nil, start}, {start, slices.Clone(start), start}, {now, other, now},
+	} {
+		if got := newest(tc.before, slices.Clone(tc.now)); !slices.Equal(got, tc.want) {
+			t.Errorf("%v, and now %v: %v", tc.before, tc.now, got)
+		}
+	}
+}

@@ -22,7 +22,7 @@ const putIdle = 30 * time.Second
 // openIngest makes the part that takes content in. What puts of an earlier process
 // left is dropped.
 func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
-	limits := fetchLimits(n.opts.Config.Tracker)
+	limits := objectLimits(fetchLimits(n.opts.Config.Tracker))
 	limits.Idle = min(limits.Idle, putIdle)
 	store := sealing{n.blocks, n.scrubber, n.hidden}
 	memory := new(dag.Buffers)

@@ -70,6 +70,9 @@ type Options struct {
 	// StateStore wraps the store of the replicated state, for the same reason. Nil:
 	// nothing.
 	StateStore func(consensus.Store) consensus.Store
+	// SpaceOf measures the disk of a folder; tests say that it is full. Nil:
+	// durable.SpaceOf.
+	SpaceOf func(path string) (durable.Space, error)
 	// RaftNetwork and GossipTopic wrap what Raft and what gossip speak over.
 	// Tests cut one of them. Nil: nothing.
 	RaftNetwork func(consensus.Network) consensus.Network
@@ -366,12 +369,12 @@ func (n *Node) timings() consensus.Timings {
 }
 
 func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
-	topic, err := n.peer.Topic(gossipTopic, gossip.NewGate(n.opts.Now).Accept)
+	topic, err := n.peer.Topic(gossipTopic, gossip.NewGate(time.Now).Accept)
 	if err != nil {
 		return fmt.Errorf("join gossip: %w", err)
 	}
 	n.members, err = members.New(members.Options{
-		Self: n.self, State: n.consensus, Gossip: n, Secret: secret,
+		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	if err != nil {
@@ -387,7 +390,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	})
 	n.heard.Store(n.gossip.Table())
 	n.alive = &liveness{
-		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: n.opts.Now, last: map[state.NodeID]time.Time{},
+		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: time.Now, last: map[state.NodeID]time.Time{},
 	}
 	n.progress = &progress{
 		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: n.down,
@@ -454,6 +457,7 @@ func (n *Node) openTracker(guards *tracker.Guards) error {
 		Leases: content.LeasePrefix,
 		Guards: guards,
 		Down:   n.down,
+		Moves:  n.moves,
 		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
@@ -461,8 +465,8 @@ func (n *Node) openTracker(guards *tracker.Guards) error {
 	}
 	n.settler = &tracker.Settler{Self: n.self.ID, State: n.consensus, Watch: n.watch, Logger: n.logger}
 	n.repairer = &tracker.Repairer{
-		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: n.alive.downSince, Place: n.place,
-		After: c.Repair.After, Every: min(tracker.DefaultRepairEvery, max(c.Repair.After, time.Second)), Now: n.opts.Now, Logger: n.logger,
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: n.alive.downSince, Full: n.takesNothing, Place: n.place,
+		After: c.Repair.After, Every: min(tracker.DefaultRepairEvery, max(c.Repair.After, time.Second)), Logger: n.logger,
 	}
 	if err := n.tracker.DropLeases(context.Background()); err != nil {
 		return err

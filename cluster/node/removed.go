@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"golang.org/x/sync/errgroup"
 )
 
 // ErrRemoved is what Run, or Open, ends in when this node was removed from its
@@ -33,6 +35,8 @@ const (
 const (
 	removalAsked = 5 * time.Second // without a leader, and between two questions
 	removalDial  = 5 * time.Second // of one question to one member
+	// removalAskers is at how many addresses it asks at a time.
+	removalAskers = 16
 )
 
 // errTicketNeeded says how a removed node comes back.
@@ -118,8 +122,8 @@ func (n *Node) isMemberAgain(ctx context.Context, left bool) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", n.folder.file(IdentityFile), err)
 	}
-	member, _ := n.askMembers(ctx, known, secret, state.NodeID(id))
-	return member, nil
+	m, _, _ := n.askMembers(ctx, known, secret, state.NodeID(id))
+	return m.Member, nil
 }
 
 func isTicket(where string) bool {
@@ -157,31 +161,69 @@ func (n *Node) watchRemoval(ctx context.Context) error {
 	}
 }
 
-// isRemoved asks the members whether this node is none of them.
+// isRemoved asks the members whether this node is none of them. If it is one, it was cut
+// off while others joined, perhaps, of whom one leads: a member's word lets them in.
 func (n *Node) isRemoved(ctx context.Context) bool {
-	member, answered := n.askMembers(ctx, newSeed(n.clusterID, n.members.Nodes()), n.secret, n.self.ID)
-	return answered && !member
+	m, by, answered := n.askMembers(ctx, newSeed(n.clusterID, n.members.Nodes()), n.secret, n.self.ID)
+	if answered && m.Member && n.members.Is(string(by)) {
+		n.members.Vouch(m)
+	}
+	return answered && !m.Member
 }
 
-// askMembers asks the members that this node knows, and at the addresses of --join,
+// askMembers asks the members that this node knows, and then at the addresses of --join,
 // whether it is one of them. One who can answer for the whole cluster is enough.
-func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (member, answered bool) {
+func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (m members.Membership, by state.NodeID, answered bool) {
 	var addrs []string
 	for _, m := range known.Members {
 		if m.ID != string(id) {
 			addrs = append(addrs, m.ClusterAddrs...)
 		}
 	}
-	addrs = append(addrs, n.hints()...)
 	slices.Sort(addrs)
-	for _, addr := range slices.Compact(addrs) {
+	addrs = slices.Compact(addrs)
+	for _, addr := range n.hints() {
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	at, m := firstAnswer(ctx, addrs, func(ctx context.Context, addr string) (members.Membership, bool) {
 		m, err := n.askMembership(ctx, addr, secret, id)
 		if err == nil && m.ClusterID == known.ClusterID {
-			return m.Member, true
+			return m, true
 		}
 		n.logger.DebugContext(ctx, "asked whether this node is still a member", "addr", addr, "err", err)
+		return m, false
+	})
+	return m, hintedID(at), at != ""
+}
+
+// firstAnswer asks at several addresses at a time, since those of who is down take as long
+// as one may, and returns the first answer and where it came from; none: "".
+func firstAnswer[T any](ctx context.Context, addrs []string, ask func(ctx context.Context, addr string) (T, bool)) (at string, answer T) {
+	ctx, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex // of at and answer
+	var asking errgroup.Group
+	asking.SetLimit(removalAskers)
+	for _, addr := range addrs {
+		asking.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if got, ok := ask(ctx, addr); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				if at == "" {
+					at, answer = addr, got
+					cancel()
+				}
+			}
+			return nil
+		})
 	}
-	return false, false
+	_ = asking.Wait() // they return none
+	cancel()
+	return at, answer
 }
 
 // askMembership asks a member of the cluster with the secret about this node.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/ipfs/go-cid"
 	"golang.org/x/sync/errgroup"
 )
@@ -90,6 +91,29 @@ func (n *Node) memberIDs() []state.NodeID {
 	return ids
 }
 
+// own is this node as it is now. It may have started before the network was there, and
+// addresses come and go while it runs: who went by those of the start would not find it.
+func (n *Node) own() state.Node {
+	own := n.self
+	own.Addrs, own.ClusterAddrs = newest(own.Addrs, n.peer.Addrs()), newest(own.ClusterAddrs, n.peer.ClusterAddrs())
+	return own
+}
+
+// newest returns the addresses of now, the best first, unless they are those of before, or
+// none.
+func newest(before, now []string) []string {
+	if len(now) == 0 || sameAddrs(before, now) {
+		return before
+	}
+	return now
+}
+
+// sameAddrs tells whether addresses are the same ones, in whatever order: those of one kind
+// come in another one each time.
+func sameAddrs(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
 // measure is what this node says of itself.
 func (n *Node) measure() gossip.Sample {
 	usage := n.blocks.Usage()
@@ -99,9 +123,10 @@ func (n *Node) measure() gossip.Sample {
 	if err != nil {
 		n.logger.Error("held roots not counted", "err", err)
 	}
+	own := n.own()
 	return gossip.Sample{
 		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
-		Version: n.self.Version, Addrs: n.self.Addrs, ClusterAddrs: n.self.ClusterAddrs,
+		Version: own.Version, Addrs: own.Addrs, ClusterAddrs: own.ClusterAddrs,
 		Full: n.full(), Tight: n.tight(),
 	}
 }
@@ -117,10 +142,19 @@ func (n *Node) Candidates() []placement.Node {
 		_, down := n.alive.downSince(m.ID)
 		candidates[i] = placement.Node{
 			ID: m.ID, Free: s.FreeBytes, Used: s.UsedBytes, Queue: s.Queue,
-			Alive: m.ID == n.self.ID || !down, Draining: s.Draining, Full: s.Full || m.ID == n.self.ID && n.full(),
+			Alive: m.ID == n.self.ID || !down, Draining: s.Draining, Full: n.takesNothing(m.ID),
 		}
 	}
 	return candidates
+}
+
+// takesNothing tells whether a member has no room for new content.
+func (n *Node) takesNothing(id state.NodeID) bool {
+	if id == n.self.ID {
+		return n.full()
+	}
+	s, _, _ := n.gossip.Table().Get(id)
+	return s.Full
 }
 
 // place chooses the nodes for a root that is repaired: as for a new one, but
@@ -133,7 +167,18 @@ func (n *Node) place(root state.Root) []state.NodeID {
 		n.logger.Error("root not placed", "root", root.Key, "err", err)
 		return nil
 	}
-	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), root.Nodes())
+	keep := slices.DeleteFunc(root.Nodes(), func(id state.NodeID) bool {
+		return root.Copy(id).Phase != state.Held && n.takesNothing(id)
+	})
+	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), keep)
+}
+
+// moves tells whether a root for which this node has no room is going to be kept by another
+// one that has some.
+func (n *Node) moves(root *state.Root, err error) bool {
+	return errors.Is(err, blocks.ErrNoSpace) && slices.ContainsFunc(n.Candidates(), func(c placement.Node) bool {
+		return c.Alive && !c.Draining && !c.Full && root.Copy(c.ID) == nil
+	})
 }
 
 // down tells whether a member is known not to answer.
@@ -277,6 +322,9 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 // takeMembers hands the membership of the local state to the gates and to the
 // peer. known is who was told to the peer before.
 func (n *Node) takeMembers(known map[state.NodeID]bool) error {
+	for _, id := range n.members.Vouched() {
+		known[id] = true // it may turn out to be none any more
+	}
 	if err := n.members.Refresh(); err != nil {
 		return err
 	}
@@ -320,13 +368,13 @@ func (n *Node) register(ctx context.Context) error {
 	if !known {
 		return state.ErrUnavailable // the record may be an old one
 	}
-	own := n.self
+	own := n.own()
 	if level < 1 {
 		own = own.Before1()
 	}
 	own.Joined = record.Joined
 	if record.Name == own.Name && record.Version == own.Version && record.Level == own.Level && record.Store == own.Store &&
-		slices.Equal(record.Addrs, own.Addrs) && slices.Equal(record.ClusterAddrs, own.ClusterAddrs) {
+		sameAddrs(record.Addrs, own.Addrs) && sameAddrs(record.ClusterAddrs, own.ClusterAddrs) {
 		return nil
 	}
 	_, err = n.consensus.Propose(ctx, &state.UpdateNode{Node: own})

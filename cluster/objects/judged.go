@@ -25,10 +25,11 @@ func Judge(ctx context.Context) error {
 	return nil
 }
 
-// propose commits a command, if who asked for it still may.
+// propose commits a command, if who asked for it still may: by the judge of its context, who
+// may have looked long before it is committed, and by Apply (state.As).
 func (o *Objects) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	if err := Judge(ctx); err != nil {
 		return state.Result{}, err
 	}
-	return o.opts.State.Propose(ctx, cmd)
+	return o.opts.State.Propose(ctx, state.ByAsker(ctx, cmd))
 }

@@ -424,19 +424,25 @@ func TestCopies(t *testing.T) {
 	}
 	refused := errors.New("not this one")
 	for _, r := range []struct {
-		copy CopyRequest
-		want error
+		copy     CopyRequest
+		want     error
+		ofSource bool
 	}{
-		{CopyRequest{Key: "x", SourceBucket: "from", Source: "absent"}, state.ErrNoKey},
-		{CopyRequest{Key: "x", SourceBucket: "absent", Source: "k"}, state.ErrNoBucket},
-		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceVersion: "other"}, state.ErrNoVersion},
-		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceIf: func(*state.Object) error { return refused }}, refused},
-		{CopyRequest{Key: "c", SourceBucket: "from", Source: "k", If: state.Condition{Absent: true}}, state.ErrPrecondition},
-		{CopyRequest{SourceBucket: "from", Source: "k"}, state.ErrInvalid},
+		{CopyRequest{Key: "x", SourceBucket: "from", Source: "absent"}, state.ErrNoKey, true},
+		{CopyRequest{Key: "x", SourceBucket: "absent", Source: "k"}, state.ErrNoBucket, true},
+		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceVersion: "other"}, state.ErrNoVersion, true},
+		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", SourceIf: func(*state.Object) error { return refused }}, refused, false},
+		{CopyRequest{Key: "c", SourceBucket: "from", Source: "k", If: state.Condition{Absent: true}}, state.ErrPrecondition, false},
+		{CopyRequest{Key: "x", SourceBucket: "from", Source: "k", If: state.Condition{Match: []string{"*"}}}, state.ErrNoKey, false},
+		{CopyRequest{SourceBucket: "from", Source: "k"}, state.ErrInvalid, false},
 	} {
-		if _, err := w.objects.Copy(t.Context(), w.account, "into", r.copy); !errors.Is(err, r.want) {
+		_, err := w.objects.Copy(t.Context(), w.account, "into", r.copy)
+		if of := new(SourceError); !errors.Is(err, r.want) || errors.As(err, &of) != r.ofSource {
 			t.Errorf("%+v: %v, want %v", r.copy, err, r.want)
 		}
+	}
+	if _, err := w.objects.Copy(t.Context(), w.account, "absent", CopyRequest{Key: "x", SourceBucket: "from", Source: "k"}); !errors.Is(err, state.ErrNoBucket) || errors.As(err, new(*SourceError)) {
+		t.Errorf("into a bucket that is not there: %v", err)
 	}
 	if _, err := w.objects.DeleteMany(t.Context(), w.account, "from", []Doomed{{Key: "k"}, {Key: "absent"}}); err != nil {
 		t.Fatal(err)

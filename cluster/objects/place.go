@@ -31,7 +31,7 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 	chosen := placement.Choose(state.RootKey(id), int(cluster.Replication), nodes, keep)
 	need := copies(&cluster, nodes)
 	if len(chosen) < need {
-		return ingest.Placement{}, state.Errorf(state.CodeNoSpace, "%d members have room for new content, and %d have to keep it", len(chosen), need)
+		return ingest.Placement{}, tooFew(nodes, len(chosen), need)
 	}
 	return ingest.Placement{
 		Nodes: chosen,
@@ -39,6 +39,21 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 		// Apply judges by the members that there are.
 		Copies: need,
 	}, nil
+}
+
+// tooFew is why content cannot be placed. Want of room counts when without it there would
+// be enough members; who is down comes back sooner.
+func tooFew(nodes []placement.Node, able, need int) error {
+	full := 0
+	for _, n := range nodes {
+		if n.Full && n.Alive {
+			full++
+		}
+	}
+	if able+full >= need {
+		return state.Errorf(state.CodeNoSpace, "%d members have room for new content, and %d have to keep it", able, need)
+	}
+	return state.Errorf(state.CodeUnavailable, "%d members can take new content, and %d have to keep it: others do not answer", able, need)
 }
 
 // copies is how many members have to keep content before it gets a name.

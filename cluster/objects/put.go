@@ -230,17 +230,21 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 	return cmd, err
 }
 
-// source reads the version that is copied, and has it judged.
+// source reads the version that is copied, and has it judged. That it is not there is a
+// SourceError.
 func (o *Objects) source(v state.View, a state.AccountID, bucket, key string, id state.VersionID, judge func(*state.Object) error) (state.Bucket, state.Object, error) {
 	b, err := v.Bucket(a, bucket)
 	if err != nil {
-		return b, state.Object{}, err
+		return b, state.Object{}, &SourceError{Err: err}
 	}
 	obj, err := v.Version(&b, key, id)
-	switch {
-	case err == nil && obj.Marker && id == "":
+	if err == nil && obj.Marker && id == "" {
 		err = state.ErrNoKey
-	case err == nil && judge != nil:
+	}
+	switch {
+	case err != nil:
+		err = &SourceError{Err: err}
+	case judge != nil:
 		seen := shown(&b, obj)
 		err = judge(&seen)
 	}

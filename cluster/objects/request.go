@@ -61,6 +61,15 @@ type CopyRequest struct {
 	If       state.Condition
 }
 
+// SourceError is an error of the source of a copy: what the copy is to replace may be
+// missing too, if it has to be there.
+type SourceError struct{ Err error }
+
+func (e *SourceError) Error() string { return "source of copy: " + e.Err.Error() }
+
+// Unwrap gives the error itself.
+func (e *SourceError) Unwrap() error { return e.Err }
+
 // UploadRequest begins a multipart upload.
 type UploadRequest struct {
 	Key        string

@@ -52,3 +52,31 @@ func TestAnAccountHasRoomWhenThePartsOfAnUploadAreFreed(t *testing.T) {
 		t.Error("when they are freed:", err)
 	}
 }
+
+// Who is told that the disks are full does not try again; a member that is down comes back.
+func TestAMemberThatIsDownIsNoFullDisk(t *testing.T) {
+	for name, tc := range map[string]struct {
+		down, full int // so many of three
+		want       error
+	}{
+		"down":           {down: 2, want: state.ErrUnavailable},
+		"full":           {full: 2, want: state.ErrNoSpace},
+		"down, and full": {down: 1, full: 1, want: state.ErrNoSpace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.bucket("bkt")
+			for i := range w.nodes {
+				w.nodes[i].Alive, w.nodes[i].Full = i >= tc.down, i >= tc.down && i < tc.down+tc.full
+			}
+			_, err := w.objects.Put(t.Context(), w.account, "bkt", PutRequest{Key: "k", Body: bodyOf("x")})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("put: %v, want %v", err, tc.want)
+			}
+			_, err = w.objects.CreateUpload(t.Context(), w.account, "bkt", UploadRequest{Key: "k"})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("new upload: %v, want %v", err, tc.want)
+			}
+		})
+	}
+}

@@ -404,6 +404,28 @@ func TestAFinishedUploadAnswersOnlyWhoAsksForIt(t *testing.T) {
 	}
 }
 
+// An upload without an algorithm takes parts with checksums, and who lists them is answered
+// the same again: none are kept by which to judge them.
+func TestAnUploadWithoutAnAlgorithmIsCompletedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	id, err := w.objects.CreateUpload(t.Context(), w.account, "bkt", UploadRequest{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := CompleteRequest{Key: "k", Upload: id}
+	part, sum := w.part("bkt", &r, 1, "the only part"), sha256.Sum256([]byte("the only part"))
+	part.Checksums = map[string][]byte{SHA256: sum[:]}
+	r.Parts = []CompletePart{part}
+	made, err := w.objects.Complete(t.Context(), w.account, "bkt", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := w.objects.Complete(t.Context(), w.account, "bkt", r); err != nil || again.ID != made.ID {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
 // The checksums of an object's parts are found by whatever id clients know it.
 func TestChecksumsOfPartsAreFoundByTheNullVersion(t *testing.T) {
 	w := newWorld(t)

@@ -325,20 +325,6 @@ func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 // seenKey is the context key of Seen.
 type seenKey struct{}
 
-// byKey is the key of a context's value that As puts there.
-type byKey struct{}
-
-// As tells, for the changes under ctx, which API key asks for them: they are
-// made only if it lives at that moment, else they end in state.ErrUnauthorized.
-func As(ctx context.Context, key state.KeyID) context.Context {
-	return context.WithValue(ctx, byKey{}, key)
-}
-
-// AsSession is As for a change that a session asks for.
-func AsSession(ctx context.Context, session state.SessionID) context.Context {
-	return context.WithValue(ctx, byKey{}, session)
-}
-
 // onceKey is the key of a context's value that Once puts there.
 type onceKey struct{}
 
@@ -353,14 +339,7 @@ func Once(ctx context.Context, name state.Hash) context.Context {
 // asked is cmd as whoever asks for it may have it made.
 func (p *Pins) asked(ctx context.Context, cmd state.Command) state.Command {
 	_, creates := cmd.(*state.CreatePin)
-	switch by := ctx.Value(byKey{}).(type) {
-	case state.KeyID:
-		if by != "" {
-			cmd = &state.ByKey{Key: by, Change: cmd}
-		}
-	case state.SessionID:
-		cmd = &state.BySession{Session: by, Change: cmd}
-	}
+	cmd = state.ByAsker(ctx, cmd)
 	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
 		by, at, _ := p.agreed() // 0 while nobody knows
 		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at}

@@ -113,7 +113,7 @@ func (t *Tracker) audit(ctx context.Context) error {
 
 // everything is one look at everything.
 func (a *auditor) everything(ctx context.Context) error {
-	t, begin := a.t, a.t.opts.Now()
+	t, begin := a.t, time.Now()
 	clear(a.behind)
 	missing, err := a.wanted(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *auditor) everything(ctx context.Context) error {
 	if err := t.auditNotes(); err != nil {
 		return err
 	}
-	t.opts.Logger.DebugContext(ctx, "audit", "missing", missing, "stray", stray, "took", t.opts.Now().Sub(begin))
+	t.opts.Logger.DebugContext(ctx, "audit", "missing", missing, "stray", stray, "took", time.Since(begin))
 	return nil
 }
 

@@ -99,6 +99,26 @@ func TestTheLastCopyIsNeverGivenUp(t *testing.T) {
 	})
 }
 
+// While the node with a damaged copy was down, the content was placed on others, which have
+// what is left of it from there.
+func TestWhatIsLeftOfTheLastCopyStaysForOthers(t *testing.T) {
+	const audit = time.Minute
+	bubble(t, Limits{Audit: audit}, func(w *world) {
+		w.pin(1, other, third)
+		w.seal(1)
+		w.store.harm(Owner(key(1)))
+		w.start()
+		defer w.stop()
+		w.pass(10 * audit)
+		if dropped := w.store.dropped(); len(dropped) != 0 {
+			t.Errorf("dropped %v", dropped)
+		}
+		w.says(other, 1, state.Held)
+		w.pass(2 * audit)
+		w.wantNothingHere(1)
+	})
+}
+
 func TestRepairOfWhatIsNoRoot(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.start()

@@ -60,7 +60,7 @@ type entry struct {
 	again    int           // times in a row that a new pin had one begin again, and no block came
 	waited   time.Duration // without a block, in turns that were cut short
 	reached  uint64        // blocks that a turn came to: fewer are no progress
-	holder   bool          // somebody held it when the last attempt failed
+	holder   bool          // somebody held it, and answered, when the last attempt failed
 	giveUp   string        // reason, while the parts are dropped
 }
 
@@ -72,7 +72,9 @@ type dispatcher struct {
 	queue   *queue
 	later   dueHeap
 	running map[*run]struct{}
-	pinned  map[*run]time.Time // those of them to whose root a pin came then, and no block since
+	pinned  map[*run]time.Time // those of them to whose root a pin, or a holder, came then, and no block since
+	lone    map[*run]struct{}  // those of them of whose holders none answers
+	sought  time.Time          // when it was last looked whether one does
 	missed  bool               // something was left to an audit, which waits until there is room
 }
 
@@ -84,6 +86,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 		queue:   newQueue(),
 		running: map[*run]struct{}{},
 		pinned:  map[*run]time.Time{},
+		lone:    map[*run]struct{}{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
 	defer sub.Close()
@@ -92,6 +95,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		d.seek()
 		d.cutStuck()
 		d.begin(ctx, &work)
 		t.queue.Store(int64(d.queue.length + len(d.running) + len(d.later)))
@@ -127,13 +131,16 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	const never = time.Duration(math.MaxInt64)
 	next := never
 	if len(d.later) > 0 {
-		next = max(0, d.later[0].due.Sub(d.t.opts.Now()))
+		next = max(0, time.Until(d.later[0].due))
 	}
 	if d.queue.length > 0 {
 		next = min(next, slotCheck)
 	}
 	if len(d.pinned) > 0 {
 		next = min(next, stuckAfter)
+	}
+	if len(d.lone) > 0 {
+		next = min(next, seekEvery)
 	}
 	if next == never {
 		timer.Stop()
@@ -356,7 +363,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 
 // wake looks at the roots that are due.
 func (d *dispatcher) wake(ctx context.Context) {
-	now := d.t.opts.Now()
+	now := time.Now()
 	if len(d.later) == 0 || d.later[0].due.After(now) {
 		return
 	}
@@ -393,17 +400,19 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	switch {
 	case own == nil && e.stage == fetching:
 		e.run.stop(errNotWanted)
-	case e.stage == fetching && e.run.private != root.Private():
-		e.run.cut() // others are asked from now on
+	case e.stage == fetching && (e.run.private != root.Private() || e.born != root.Born):
+		e.run.cut() // others are asked, or charged, from now on
 	case own == nil:
 		d.withdraw(e)
 		d.settle(ctx, view, e)
-	case e.stage == delayed && !e.holder && d.heldElsewhere(&root):
+	case e.stage == delayed && !e.holder && len(d.holders(&root)) > 0:
 		d.withdraw(e) // now there is a source: no need to wait
 		e.attempts, e.holder = 0, true
 		d.settle(ctx, view, e)
 	case e.stage == queued:
 		d.pass(view, e)
+	case e.stage == fetching && d.found(e.run, &root): // which it learns when it begins again, as for a pin
+		d.pinned[e.run] = time.Now()
 	case e.repinned(&root):
 		d.again(ctx, view, e)
 	}
@@ -437,21 +446,21 @@ func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 		d.withdraw(e)
 		d.settle(ctx, view, e)
 	case fetching:
-		d.pinned[e.run] = d.t.opts.Now()
+		d.pinned[e.run] = time.Now()
 	}
 }
 
-// cutStuck has the fetches begin again that are stuck and to whose roots pins came. One
-// that moves goes on.
+// cutStuck has the fetches begin again that are stuck and to whose roots pins, or holders,
+// came. One that moves goes on.
 func (d *dispatcher) cutStuck() {
-	now := d.t.opts.Now()
+	now := time.Now()
 	for r, at := range d.pinned {
 		switch idle := r.idle(now); {
 		case r.yielding: // it begins again as soon as it has ended
 		case idle > stuckAfter<<min(r.entry.again, maxAgain):
 			r.entry.again++
 			r.cut()
-		case idle < now.Sub(at):
+		case r.unmoved(now) < now.Sub(at):
 			delete(d.pinned, r)
 		}
 	}
@@ -574,7 +583,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 		return false
 	}
 	e.born, e.attempts, e.waited, e.reached, e.holder, e.seen = n.born, n.attempts, n.waited, n.reached, n.holder, n.seen
-	if !e.holder && d.heldElsewhere(root) {
+	if !e.holder && len(d.holders(root)) > 0 {
 		e.attempts, e.holder = 0, true // now there is a source
 		return false
 	}
@@ -611,7 +620,7 @@ func (d *dispatcher) delay(e *entry, pause time.Duration) {
 		delete(d.known, e.root)
 		return
 	}
-	e.stage, e.due = delayed, d.t.opts.Now().Add(pause)
+	e.stage, e.due = delayed, time.Now().Add(pause)
 	heap.Push(&d.later, e)
 }
 

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -153,6 +154,32 @@ func TestLargeContentMakesRoomForAnotherAccount(t *testing.T) {
 		}
 		if most := w.net.atMost(); most > 8+16+1 {
 			t.Fatalf("%d at the same time", most)
+		}
+	})
+}
+
+// What has to go through more blocks that are here than it has time for in a turn comes
+// to the others all the same.
+func TestAFetchGetsPastWhatIsHere(t *testing.T) {
+	bubble(t, Limits{Moving: 1, Waiting: 1}, func(w *world) {
+		const here = uint64(4 * DefaultTurn / time.Second)
+		w.net.rest = silent
+		w.net.set(key(1), func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
+			if err := slow(here)(ctx, f, job, progress); err != nil || len(f.fetched(key(1))) > 1 {
+				return err
+			}
+			return silent(ctx, f, job, progress) // for the first time
+		})
+		w.start()
+		defer w.stop()
+		pin := w.pin(1)
+		w.pass(time.Duration(here) * time.Second)
+		for n := 2; n < 20; n++ {
+			w.pin(n)
+		}
+		w.pass(time.Hour)
+		if s, why := w.status(pin); s != state.Pinned {
+			t.Fatalf("%s (%s) after %d turns", s, why, len(w.net.fetched(key(1))))
 		}
 	})
 }

@@ -29,10 +29,12 @@ type run struct {
 	stop  context.CancelCauseFunc
 	// private: members alone are asked
 	private bool
+	held    []state.NodeID // who was said to hold it, and answered; the dispatcher's
 
 	bytes  atomic.Uint64
 	blocks atomic.Uint64
 	moved  atomic.Int64 // nanoseconds from begin to the last new block; 0: none has come
+	walked atomic.Int64 // the same of any block, also of those that are here
 
 	yielding bool // errYield was sent; the dispatcher's
 
@@ -49,8 +51,14 @@ func (r *run) cut() {
 	r.stop(errYield)
 }
 
-// idle is how long no block has come.
+// idle is how long it has come to no block. Going through what is here, before it can come
+// to what is not, may take longer than anybody waits for a block.
 func (r *run) idle(now time.Time) time.Duration {
+	return now.Sub(r.begin) - time.Duration(r.walked.Load())
+}
+
+// unmoved is how long no new block has come.
+func (r *run) unmoved(now time.Time) time.Duration {
 	return now.Sub(r.begin) - time.Duration(r.moved.Load())
 }
 
@@ -59,7 +67,7 @@ func (r *run) idle(now time.Time) time.Duration {
 // block, and falls back when none has come for a Turn.
 func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	for r := range d.running {
-		if r.moved.Load() > 0 && r.idle(now) < d.t.limits.Turn {
+		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.Turn {
 			moving++
 		} else {
 			waiting++
@@ -139,7 +147,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 	if d.queue.length == 0 {
 		return
 	}
-	now := d.t.opts.Now()
+	now := time.Now()
 	moving, waiting := d.slots(now)
 	var view state.View
 	var nodes []state.Node
@@ -169,7 +177,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 			d.settle(ctx, view, e)
 			continue
 		}
-		job, err := d.job(view, nodes, &root)
+		job, err := d.job(view, nodes, &root, e.attempts)
 		if err != nil {
 			d.trouble(ctx, e, wrap("read origins", err))
 			return
@@ -182,6 +190,9 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 			d.report(e, &root, state.CopyReport{Phase: state.Fetching})
 		}
 		d.launch(ctx, work, e, job, now, meterOf(view, &root))
+		if e.run.held = d.holders(&root); len(e.run.held) == 0 && d.heldElsewhere(&root) {
+			d.lone[e.run] = struct{}{}
+		}
 		waiting++
 	}
 }
@@ -214,8 +225,12 @@ func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry,
 func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 	bytes, blocks, err := t.opts.Fetcher.Fetch(ctx, job, func(bytes, blocks uint64) {
 		r.bytes.Store(bytes)
-		if blocks > max(r.floor, r.blocks.Swap(blocks)) {
-			r.moved.Store(max(1, int64(t.opts.Now().Sub(r.begin))))
+		if last := r.blocks.Swap(blocks); blocks > last {
+			at := max(1, int64(time.Since(r.begin)))
+			r.walked.Store(at)
+			if blocks > r.floor {
+				r.moved.Store(at)
+			}
 		}
 		t.charge(ctx, &r.meter, bytes)
 	})
@@ -232,9 +247,10 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 }
 
 // job says where to fetch a root from: members that hold it, other members that
-// were told to, the rest of them, then its origins.
-func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root) (job Job, err error) {
-	job = Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private()}
+// were told to, the rest of them, then its origins. Where the rest are more than one
+// attempt asks, the next one asks others.
+func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, attempts int) (job Job, err error) {
+	job = Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private(), Linked: root.Links > 0}
 	if !job.Private {
 		if job.Origins, err = view.Origins(root.Key); err != nil {
 			return job, err
@@ -255,18 +271,20 @@ func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root) 
 		add(root.Copies[(job.Index+1+i)%job.Of].Node)
 	}
 	job.Sharing = len(job.Members)
-	for _, n := range nodes { // a file may have been imported anywhere
-		add(n.ID)
+	from := attempts * (maxSources - len(job.Members))
+	for i := range nodes { // a file may have been imported anywhere
+		add(nodes[(from+i)%len(nodes)].ID)
 	}
 	return job, nil
 }
 
 // ended takes the end of a fetch in.
 func (d *dispatcher) ended(ctx context.Context, r *run) {
-	e, now := r.entry, d.t.opts.Now()
+	e, now := r.entry, time.Now()
 	delete(d.running, r)
 	_, pinned := d.pinned[r]
 	delete(d.pinned, r)
+	delete(d.lone, r)
 	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
@@ -303,18 +321,14 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.count(outcomeYielded)
 		e.waited += r.idle(now)
 		if e.waited >= d.t.limits.Patience {
-			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), false, pinned)
+			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), nil, pinned)
 			return
 		}
-		d.note(e, now)
+		d.note(e, d.t.opts.Now())
 		d.enqueue(e, d.account(view, e.root), backlog)
 	default:
 		d.t.opts.Logger.InfoContext(ctx, "fetch failed", "root", e.root, "attempt", e.attempts+1, "err", r.err)
-		incurable := false
-		if f, ok := d.t.opts.Fetcher.(finalFetcher); ok {
-			incurable = f.Final(r.err)
-		}
-		d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), incurable, pinned)
+		d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), r.err, pinned)
 	}
 }
 
@@ -322,10 +336,11 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 // cure, such as a format that nothing here can read.
 type finalFetcher interface{ Final(err error) bool }
 
-// failed decides what follows a failed attempt: another one after a pause, or
-// the end. There is no end while somebody holds the content, and none that another attempt
+// failed decides what follows a failed attempt, with the error of the fetch if it says
+// why: another one after a pause, or the end. There is no end while somebody holds the
+// content, or others are to keep it for what is wrong here, and none that another attempt
 // may cure for a root that was pinned since this one began: no attempt was for that pin.
-func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, incurable, pinned bool) {
+func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, cause error, pinned bool) {
 	e.waited = 0
 	e.attempts++
 	root, own, err := wanted(view, e.root, d.t.opts.Self)
@@ -340,7 +355,12 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	// What is left of a damaged copy may be the last there is: it is never given up,
 	// and neither is what objects name, which was held once.
 	last := root.Links > 0 || d.t.damaged(e.root)
-	if (incurable || e.attempts >= d.t.limits.Attempts && !pinned) && !d.heldElsewhere(&root) && !last {
+	incurable := false
+	if f, ok := d.t.opts.Fetcher.(finalFetcher); ok && cause != nil {
+		incurable = f.Final(cause)
+	}
+	used := e.attempts >= d.t.limits.Attempts && !pinned && (cause == nil || !d.t.opts.Moves(&root, cause))
+	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
 		d.unnote(e)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))
@@ -348,7 +368,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 		return
 	}
 	d.count(outcomeFailed)
-	e.holder = d.heldElsewhere(&root)
+	e.holder = len(d.holders(&root)) > 0
 	d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: clip(reason)})
 	if pinned {
 		e.attempts = max(0, e.attempts-1) // as in again
@@ -365,6 +385,43 @@ func (d *dispatcher) heldElsewhere(root *state.Root) bool {
 	return slices.ContainsFunc(root.Copies, func(c state.Copy) bool {
 		return c.Phase == state.Held && c.Node != d.t.opts.Self
 	})
+}
+
+// holders are the other nodes that hold a root by its record, and answer.
+func (d *dispatcher) holders(root *state.Root) []state.NodeID {
+	return slices.DeleteFunc(root.Holders(), func(n state.NodeID) bool { return n == d.t.opts.Self || d.t.opts.Down(n) })
+}
+
+// found tells, once, whether there are holders that answer while a fetch knows of none.
+func (d *dispatcher) found(r *run, root *state.Root) bool {
+	if slices.ContainsFunc(r.held, func(n state.NodeID) bool { return !d.t.opts.Down(n) }) {
+		return false
+	}
+	r.held = d.holders(root)
+	return len(r.held) > 0
+}
+
+// seekEvery is how often it is looked whether a holder answers again, of whom a fetch does
+// not know.
+const seekEvery = 5 * time.Second
+
+// seek has fetches begin again, as soon as they are stuck, that began while none of the
+// holders answered, and now one does. No change of the state tells of that, and whoever
+// else is asked may have nothing for as long as a fetch may be idle.
+func (d *dispatcher) seek() {
+	now := time.Now()
+	if len(d.lone) == 0 || now.Sub(d.sought) < seekEvery {
+		return
+	}
+	d.sought = now
+	view, release := d.t.opts.State.LocalView()
+	defer release()
+	for r := range d.lone {
+		if root, own, err := wanted(view, r.entry.root, d.t.opts.Self); err == nil && own != nil && d.found(r, &root) {
+			delete(d.lone, r)
+			d.pinned[r] = now
+		}
+	}
 }
 
 func (d *dispatcher) count(outcome string) { d.t.metrics.fetches.WithLabelValues(outcome).Inc() }

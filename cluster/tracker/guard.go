@@ -88,10 +88,11 @@ func (g *Guards) Begin(ctx context.Context, root state.RootKey) error {
 		e := g.of(root)
 		wait := e.dropping
 		if wait == nil {
+			// Whoever wishes a drop leaves it to the look after the guard.
+			e.doubt = e.doubt || e.doomed || g.turning[root] > 0
 			e.doomed = false
 			e.holders++
 			e.owing++
-			e.doubt = e.doubt || g.turning[root] > 0
 		}
 		g.mu.Unlock()
 		if wait == nil {
@@ -256,14 +257,27 @@ func (g *Guards) dropped(root state.RootKey) {
 	g.tidy(root, e)
 }
 
-// settled tells whether what is complete may be dropped by a view of the cluster.
-func (g *Guards) settled(level state.Level) bool {
+// isFenced tells whether no guard of an earlier process counts any more.
+func (g *Guards) isFenced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.fenced || level < GuardLevel {
+	return g.fenced
+}
+
+// settled tells whether what is complete may be dropped by a view of the cluster that was
+// asked for when isFenced said fenced. The first fence may have come since: then what was
+// said before it may be news that the view does not show.
+func (g *Guards) settled(level state.Level, fenced bool) bool {
+	if fenced || level < GuardLevel {
 		return true
 	}
-	g.kept = true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fenced { // nobody else comes back to what is kept now
+		g.more = true
+		token(g.some)
+	}
+	g.kept = !g.fenced
 	return false
 }
 

@@ -3,6 +3,8 @@ package tracker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +155,32 @@ func TestNothingCompleteIsDroppedBeforeTheFirstFence(t *testing.T) {
 		w.pass(2 * guardLinger)
 		w.wantNothingHere(1)
 	})
+}
+
+// The first fence may be applied while a view is on its way that does not have it, nor
+// what was named before it by the word of an earlier process.
+func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		t.Run(fmt.Sprint("named ", named), func(t *testing.T) {
+			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
+				w.guards = NewGuards()
+				w.seal(1)
+				w.state.asked = func() {
+					if named {
+						w.object(b, 1, self)
+					}
+					w.guards.Fenced()
+				}
+				w.start() // which begins with an audit
+				defer w.stop()
+				w.pass(time.Minute)
+				w.wantSealed(1, named)
+				if drops := len(w.store.dropped()); (drops == 0) != named {
+					t.Errorf("%d drops", drops)
+				}
+			})
+		})
+	}
 }
 
 // What could not be fetched may come by a put: then it is not given up.
@@ -386,4 +414,24 @@ func TestClustersWithoutGuardsWaitForNoFence(t *testing.T) {
 		w.pass(time.Hour)
 		w.wantNothingHere(1)
 	})
+}
+
+// A guard that begins when its root is to be dropped, and has ended and been taken before the
+// drop, saves the root from it: whether the root is to go is looked at after the guard.
+func TestAGuardThatSavesARootFromADropHasItLookedAt(t *testing.T) {
+	g := NewGuards()
+	if !g.doom(key(1)) {
+		t.Fatal("it is guarded by nobody")
+	}
+	if err := g.Begin(t.Context(), key(1)); err != nil {
+		t.Fatal(err)
+	}
+	g.Found(key(1))
+	g.End(key(1))
+	if roots, _ := g.take(); !slices.Equal(roots, []state.RootKey{key(1)}) {
+		t.Errorf("there is a look at %v", roots)
+	}
+	if g.drop(key(1), 1) {
+		t.Error("it is dropped by what was asked for before the guard")
+	}
 }

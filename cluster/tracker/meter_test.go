@@ -74,6 +74,30 @@ func TestContentThatOutgrowsTheAllowanceIsStoppedAsItArrives(t *testing.T) {
 	})
 }
 
+// A pin that goes and one that comes, in one entry of the log, are one change for who
+// fetches: the root is wanted, as before, and is another one.
+func TestContentThatIsPinnedAnewIsChargedAsItArrives(t *testing.T) {
+	bubble(t, Limits{}, func(w *world) {
+		const allowance = 200 << 20
+		w.quotas(allowance)
+		var come atomic.Uint64
+		w.net.set(key(1), endless(&come))
+		w.start()
+		defer w.stop()
+		id := w.pin(1)
+		w.pass(5 * time.Second)
+		w.state.lag(true)
+		w.unpin(id)
+		w.pin(1)
+		w.state.lag(false)
+		id = w.pin(1)
+		w.pass(5 * time.Minute)
+		if status, why := w.status(id); status != state.Failed || !strings.Contains(why, "free storage") {
+			t.Errorf("the pin is %s (%s) when %d bytes have come", status, why, come.Load())
+		}
+	})
+}
+
 func TestNothingMoreArrivesWhileChargesCannotBeMade(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.quotas(state.Unlimited)

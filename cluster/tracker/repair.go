@@ -18,13 +18,22 @@ const (
 
 	// placeBatch is how many roots one command places.
 	placeBatch = 128
+	// lookEvery is between two looks at all roots while pins wait: one of them may have
+	// fewer copies than make it pinned, by a node that knew of fewer members.
+	lookEvery = 10 * time.Minute
+	// fewShort is how many roots that are short are looked at in each pass; more are every
+	// lookEvery, for they may be short as long as a member is down.
+	fewShort = 10_000
+	// placedLevel is the level from which all members read by which state was chosen.
+	placedLevel state.Level = 4
 	// repairRetry is the pause after a pass that could not be finished.
 	repairRetry = 2 * time.Second
 )
 
 // Repairer moves, on the leader, roots that have lost copies to nodes that can
 // keep them: those on members that have been down for too long, on nodes that
-// have left, and those with fewer copies than there could be. It also has roots
+// have left, and those with fewer copies than there could be, for a node whose disk
+// was full before the content came is none that keeps it. It also has roots
 // judged anew whose status, or mark as short of holders, is from a time with
 // more or fewer members, and takes copies back that are more than there should be. Roots that are not
 // pinned yet do not wait for a member that is down at all: there is nothing of
@@ -36,18 +45,22 @@ type Repairer struct {
 	Watch *state.Watch
 	// DownSince tells whether a member is down, and since when that was seen.
 	DownSince func(state.NodeID) (since time.Time, down bool)
+	// Full tells whether a member takes no content that it has not.
+	Full func(state.NodeID) bool
 	// Place chooses the nodes for a root as if it were new, but for keeping it
 	// where it is if it can stay there.
 	Place  func(root state.Root) []state.NodeID
 	After  time.Duration // down for longer, a member counts as gone
 	Every  time.Duration // between two looks at who is down
 	Rate   int           // roots a second
-	Now    func() time.Time
 	Logger *slog.Logger
 
 	// Of the last pass that left nothing to do; Run's.
 	last  topology
-	short uint64 // roots short of holders then
+	short uint64    // roots short of holders then
+	whole time.Time // when it was
+
+	lacked time.Time // when those that are short were looked at; Run's
 
 	// A surplus of copies is from a put while it was not known who else holds the content
 	// still. It is left alone until a member that was down then is known to be: by
@@ -63,10 +76,17 @@ type topology struct {
 	members     []state.NodeID // in order
 	gone        []state.NodeID // of the members, down for too long
 	down        []state.NodeID // of the members, down now, while pins wait
+	full        []state.NodeID // of the members, without room, while pins wait or roots are short
+	waiting     bool           // pins do
 }
 
-// full is the number of copies that a root should have.
-func (t *topology) full() int { return min(t.replication, len(t.members)) }
+// copies is the number of copies that a root should have.
+func (t *topology) copies() int { return min(t.replication, len(t.members)) }
+
+// stuck tells whether a copy will not come to be for want of room.
+func (t *topology) stuck(c state.Copy) bool {
+	return c.Phase != state.Held && slices.Contains(t.full, c.Node)
+}
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
 
@@ -85,7 +105,7 @@ func (t *topology) has(n state.NodeID) bool {
 
 func (t *topology) equal(o *topology) bool {
 	return t.replication == o.replication && slices.Equal(t.members, o.members) &&
-		slices.Equal(t.gone, o.gone) && slices.Equal(t.down, o.down)
+		slices.Equal(t.gone, o.gone) && slices.Equal(t.down, o.down) && slices.Equal(t.full, o.full)
 }
 
 // Run works until ctx ends, then returns nil. On other nodes than the leader it
@@ -119,7 +139,7 @@ func (r *Repairer) Run(ctx context.Context) error {
 
 // pass looks at all roots when there is a reason to: the nodes, or the number
 // of roots short of holders, have changed since the last one that left nothing
-// to do.
+// to do, or pins wait for long. Else it looks at those that are short, or have too many.
 func (r *Repairer) pass(ctx context.Context) error {
 	if !r.State.IsLeader() {
 		r.last = topology{} // whoever leads next begins with a whole pass
@@ -129,26 +149,33 @@ func (r *Repairer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	roots := state.View.Roots
-	unchanged := now.equal(&r.last) && (short == 0 || short == r.short)
-	if unchanged {
-		roots = state.View.Surplus
-	}
+	again := now.waiting && time.Since(r.whole).Abs() >= lookEvery
+	unchanged := now.equal(&r.last) && (short == 0 || short == r.short) && !again
 	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
 		if !unchanged {
 			r.Logger.WarnContext(ctx, "no repair while half of the members are down", "down", len(now.gone))
 		}
 		return nil
 	}
-	placed, pending, err := r.place(ctx, &now, roots)
+	var placed, pending int
+	if unchanged {
+		looks := []roots{state.View.Surplus}
+		if short <= fewShort || time.Since(r.lacked).Abs() >= lookEvery {
+			// As many that are short may be others than those that were.
+			looks, r.lacked = append(looks, state.View.Lacking), time.Now()
+		}
+		placed, _, err = r.place(ctx, &now, looks...)
+	} else {
+		placed, pending, err = r.place(ctx, &now, state.View.Roots)
+	}
 	if placed > 0 {
 		r.Logger.InfoContext(ctx, "roots placed anew", "roots", placed, "pending", pending, "gone", len(now.gone))
 	}
 	if err != nil || unchanged {
 		return err
 	}
-	r.last, r.short = now, short
-	if pending > 0 {
+	r.last, r.short, r.whole = now, short, time.Now()
+	if placed+pending > 0 { // what has changed meanwhile was not placed
 		r.last = topology{}
 	}
 	return nil
@@ -157,7 +184,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 func (r *Repairer) topology() (t topology, short uint64, err error) {
 	view, release := r.State.LocalView()
 	defer release()
-	if at := r.Now(); at.Sub(r.looked) >= r.Every {
+	if at := time.Now(); at.Sub(r.looked) >= r.Every {
 		r.aged, r.looked, r.index = r.index, at, view.Index()
 	}
 	c, err := view.Cluster()
@@ -172,18 +199,21 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	if err != nil {
 		return t, 0, wrap("read totals", err)
 	}
-	waiting := pins[state.Queued]+pins[state.Pinning] > 0
+	t.waiting = pins[state.Queued]+pins[state.Pinning] > 0
 	t.replication = int(c.Replication)
 	for _, n := range nodes {
 		t.members = append(t.members, n.ID)
+		if (t.waiting || short > 0) && r.Full(n.ID) {
+			t.full = append(t.full, n.ID)
+		}
 		since, down := r.DownSince(n.ID)
 		if n.ID == r.Self || !down {
 			continue
 		}
-		if waiting {
+		if t.waiting {
 			t.down = append(t.down, n.ID)
 		}
-		if r.Now().Sub(since) > r.After {
+		if time.Since(since) > r.After {
 			t.gone = append(t.gone, n.ID)
 		}
 	}
@@ -195,7 +225,18 @@ type roots func(view state.View, from state.RootKey, fn func(state.Root) (more b
 
 // place pages through roots and places those anew that need it. pending counts
 // those that a later pass has to look at again.
-func (r *Repairer) place(ctx context.Context, now *topology, all roots) (placed, pending int, err error) {
+func (r *Repairer) place(ctx context.Context, now *topology, looks ...roots) (placed, pending int, err error) {
+	for _, all := range looks {
+		some, wait, err := r.placeOf(ctx, now, all)
+		placed, pending = placed+some, pending+wait
+		if err != nil {
+			return placed, pending, err
+		}
+	}
+	return placed, pending, nil
+}
+
+func (r *Repairer) placeOf(ctx context.Context, now *topology, all roots) (placed, pending int, err error) {
 	var from state.RootKey
 	for {
 		batch, wait, next, err := r.page(from, now, all)
@@ -203,15 +244,15 @@ func (r *Repairer) place(ctx context.Context, now *topology, all roots) (placed,
 			return placed, pending, err
 		}
 		pending += wait
-		if len(batch) > 0 {
+		if len(batch.Items) > 0 {
 			if !r.State.IsLeader() {
-				return placed, pending, nil
+				return placed, pending + 1, nil // this node may lead again before the next pass
 			}
-			if _, err := r.State.Propose(ctx, &state.PlaceRoots{Items: batch}); err != nil {
+			if _, err := r.State.Propose(ctx, &batch); err != nil {
 				return placed, pending, wrap("place roots", err)
 			}
-			placed += len(batch)
-			if !r.rest(ctx, len(batch)) {
+			placed += len(batch.Items)
+			if !r.rest(ctx, len(batch.Items)) {
 				return placed, pending, ctx.Err()
 			}
 		}
@@ -235,16 +276,23 @@ func (r *Repairer) rest(ctx context.Context, roots int) bool {
 }
 
 // page reads roots until it has a batch or a page of them.
-func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch []state.Placement, pending int, next state.RootKey, err error) {
+func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch state.PlaceRoots, pending int, next state.RootKey, err error) {
 	view, release := r.State.LocalView()
 	defer release()
 	need, err := view.Need()
 	if err != nil {
-		return nil, 0, "", wrap("read cluster", err)
+		return batch, 0, "", wrap("read cluster", err)
+	}
+	level, err := view.Level()
+	if err != nil {
+		return batch, 0, "", wrap("read level", err)
+	}
+	if level >= placedLevel { // before there may be members that cannot read it
+		batch.At = view.Index()
 	}
 	read := 0
 	err = all(view, from, func(root state.Root) (bool, error) {
-		if read == pageRoots || len(batch) == placeBatch {
+		if read == pageRoots || len(batch.Items) == placeBatch {
 			next = root.Key
 			return false, nil
 		}
@@ -269,12 +317,12 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch []s
 			if err != nil {
 				return false, err
 			}
-			if stale || since > 0 && len(root.Copies) <= now.full() { // to be placed where it is has it judged
+			if stale || since > 0 && len(root.Copies) <= now.copies() { // to be placed where it is has it judged
 				nodes = root.Nodes()
 			}
 		}
 		if nodes != nil {
-			batch = append(batch, state.Placement{Root: root.Key, Born: root.Born, Nodes: nodes})
+			batch.Items = append(batch.Items, state.Placement{Root: root.Key, Born: root.Born, Nodes: nodes, Held: root.Holders()})
 		}
 		return true, nil
 	})
@@ -294,7 +342,7 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 		return true, nil
 	}
 	marked, err := view.IsShort(root.Key)
-	return marked != (held < now.full()), err
+	return marked != (held < now.copies()), err
 }
 
 // allocation returns where a root is to be kept, nil when it may stay as it is.
@@ -303,15 +351,18 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 // A copy on a member that is gone stays on record until others hold as many as
 // there should be with every member there. Should that member come back before,
 // its content counts: it does not drop what may be the last copy, and a cluster
-// that has no other node to use does not fetch everything again.
+// that has no other node to use does not fetch everything again. So does one on a member
+// without room: part of the content may be there, and nowhere else.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
-	var live, held, strangers int
+	var live, held, strangers, stuck int
 	without := now.without(root)
 	for _, c := range root.Copies {
 		switch {
 		case !now.has(c.Node):
 			strangers++
 		case slices.Contains(without, c.Node):
+		case now.stuck(c):
+			stuck++
 		default:
 			live++
 			if c.Phase == state.Held {
@@ -319,7 +370,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 			}
 		}
 	}
-	target, full := min(now.replication, len(now.members)-len(without)), now.full()
+	target, full := min(now.replication, len(now.members)-len(without)), now.copies()
 	lacking := live < target || strangers > 0
 	surplus := len(root.Copies) > full && held >= full
 	if !lacking && !surplus {
@@ -332,7 +383,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	}
 	whole = true
 	for _, c := range root.Copies {
-		last := c.Phase == state.Held && now.has(c.Node) && heldOn(root, nodes) < full
+		last := (c.Phase == state.Held || now.stuck(c)) && now.has(c.Node) && heldOn(root, nodes) < full
 		if last && !slices.Contains(nodes, c.Node) && len(nodes) < state.MaxCopies {
 			nodes = append(nodes, c.Node)
 			whole = false
@@ -340,14 +391,14 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	}
 	slices.Sort(nodes)
 	if slices.Equal(nodes, root.Nodes()) {
-		return nil, !lacking
+		return nil, !lacking || strangers == 0 && live+stuck >= target // there is no other room
 	}
 	return nodes, whole
 }
 
 // choose lists the nodes that can keep a root, best first: those that hold it,
-// those that were told to, and those that are new to it. So a
-// member that is down for a moment, where nothing would be placed now, loses
+// those that were told to, those that are new to it, and those without room for it. So
+// a member that is down for a moment, where nothing would be placed now, loses
 // nothing.
 func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	placed := r.Place(*root)
@@ -370,10 +421,17 @@ func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 		}
 	}
 	for _, c := range copies {
-		add(c.Node)
+		if !now.stuck(c) {
+			add(c.Node)
+		}
 	}
 	for _, n := range placed {
-		add(n)
+		if c := root.Copy(n); c == nil || !now.stuck(*c) {
+			add(n)
+		}
+	}
+	for _, c := range copies {
+		add(c.Node)
 	}
 	return nodes
 }

@@ -141,6 +141,19 @@ type repairs struct {
 
 	mu   sync.Mutex
 	down map[state.NodeID]time.Time
+	full map[state.NodeID]bool
+}
+
+func (r *repairs) isFull(n state.NodeID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full[n]
+}
+
+func (r *repairs) fill(n state.NodeID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full[n] = true
 }
 
 func (r *repairs) downSince(n state.NodeID) (time.Time, bool) {
@@ -175,15 +188,17 @@ func repairWorld(t *testing.T, members []state.NodeID, fn func(r *repairs)) {
 func newRepairs(t *testing.T, members []state.NodeID) (*repairs, *Repairer) {
 	t.Helper()
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members(members...), Replication: 3, WriteCopies: 2})
-	r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}}
+	r := &repairs{world: &world{TB: t, state: &consensus{State: st}}, down: map[state.NodeID]time.Time{}, full: map[state.NodeID]bool{}}
 	return r, &Repairer{
-		Self: self, State: r.state, Watch: st.Watch, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Self: self, State: r.state, Watch: st.Watch, Logger: slog.New(slog.DiscardHandler),
 		DownSince: r.downSince,
+		Full:      r.isFull,
 		Place:     r.choose,
 	}
 }
 
-// choose keeps the copies on nodes that are up and adds others in order.
+// choose keeps the copies on nodes that are up and have room, or hold them, and adds
+// others with room in order.
 func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
 	view, release := r.state.State.LocalView()
 	defer release()
@@ -194,7 +209,11 @@ func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
 	for _, first := range []bool{true, false} {
 		for _, m := range members {
 			_, down := r.downSince(m.ID)
-			if len(nodes) < 3 && !down && (root.Copy(m.ID) != nil) == first {
+			c := root.Copy(m.ID)
+			if r.isFull(m.ID) && (c == nil || c.Phase != state.Held) {
+				continue
+			}
+			if len(nodes) < 3 && !down && (c != nil) == first {
 				nodes = append(nodes, m.ID)
 			}
 		}
@@ -252,6 +271,33 @@ func TestAMemberThatComesBackInTimeKeepsItsCopies(t *testing.T) {
 	})
 }
 
+// A member that was told to keep content and has no room by then is replaced. What it has
+// of it counts until there are as many copies as there should be.
+func TestAMemberThatFillsBeforeItHasTheContentIsReplaced(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b")
+		r.pin(2, "b", "c", "d")
+		r.held(2, "b", "c", "d")
+		r.fill("c")
+		r.pass(DefaultRepairEvery + time.Second)
+		r.wantOn(1, "a", "b", "c", "d")
+		r.wantOn(2, "b", "c", "d") // it is there
+		r.held(1, "d")
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "d")
+		r.fill("d")
+		r.pin(3, "a", "b", "d")
+		r.held(3, "a", "b")
+		commands := r.state.commands()
+		r.pass(20 * DefaultRepairEvery)
+		r.wantOn(3, "a", "b", "d") // nobody else has room either
+		if n := r.state.commands() - commands; n > 0 {
+			t.Errorf("%d commands that change nothing", n)
+		}
+	})
+}
+
 // With no other node to use, a member's copies wait for it: it would have to
 // fetch everything again.
 func TestThreeNodesWaitForTheThird(t *testing.T) {
@@ -287,6 +333,45 @@ func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
 	})
 }
 
+// A put is accepted because two hold its content, between a look at the root and the
+// placement that comes of it: those who held it before may be down for good.
+func TestRepairTakesNothingFromWhoHoldsItByNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const account = clustertest.Operator
+		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d", "e", "f", "g"})
+		r.state.Apply(r, &state.RaiseLevel{Level: state.NewestLevel},
+			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
+		view, release := r.state.State.LocalView()
+		b, err := view.Bucket(account, "bucket")
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := &state.PutObject{
+			Account: account, Bucket: b.Name, Born: b.Born,
+			Object:  state.Object{ID: "v", Key: "k", Root: key(1), Size: 1, Created: 1, ETag: "e"},
+			Content: state.Content{Root: key(1), Bytes: 1, Blocks: 1, Held: []state.Holding{{Node: "f"}, {Node: "g"}}},
+		}
+		repairer.Place = func(root state.Root) []state.NodeID {
+			nodes := r.choose(root)
+			if put != nil {
+				r.state.Apply(r, put)
+				put = nil
+			}
+			return nodes
+		}
+		defer running(r.world, repairer.Run)()
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.fall("b")
+		r.fall("c")
+		r.pass(DefaultRepairAfter + DefaultRepairEvery + time.Second)
+		r.wantOn(1, "a", "b", "c", "f", "g")
+		r.pass(3 * DefaultRepairEvery)
+		r.wantOn(1, "a", "f", "g")
+	})
+}
+
 // A pin is proposed by a node that has not heard of the newest members yet.
 func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
@@ -295,6 +380,66 @@ func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
 		r.held(1, "a", "b")
 		r.pass(DefaultRepairEvery + time.Second)
 		r.wantOn(1, "a", "b", "c")
+	})
+}
+
+// The same of a pin with so few copies that it cannot become pinned: nothing else changes
+// that could be a reason to look at it.
+func TestAPinWithTooFewCopiesGetsMore(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		r.pass(DefaultRepairEvery)
+		pin := r.pin(1, "a")
+		r.held(1, "a")
+		r.pass(lookEvery + DefaultRepairEvery + time.Second)
+		r.wantOn(1, "a", "b", "c")
+		r.held(1, "b")
+		if s, _ := r.status(pin); s != state.Pinned {
+			t.Errorf("the pin is %s", s)
+		}
+	})
+}
+
+// One root has all its copies again when another comes with too few: there are as many
+// that are short as before.
+func TestRepairSeesWhichRootsAreShort(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b")
+		r.pass(2 * DefaultRepairEvery)
+		r.held(1, "c")
+		r.pin(2, "a", "b")
+		r.held(2, "a", "b")
+		r.pass(DefaultRepairEvery + time.Second)
+		r.wantOn(2, "a", "b", "c")
+	})
+}
+
+// Leadership that is lost during a pass is won back before the next one, and what was
+// placed anew has all its copies by then.
+func TestAPassThatWasCutShortIsMadeAgain(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+		const roots = 3 * placeBatch
+		for n := range roots {
+			r.pin(n, "a", "b", "c")
+			r.held(n, "a", "b", "c")
+		}
+		r.pass(DefaultRepairEvery)
+		r.state.Before(func(cmd state.Command) {
+			if _, ok := cmd.(*state.PlaceRoots); ok {
+				r.state.SetLeader(false)
+			}
+		})
+		r.state.Apply(r, &state.RemoveNode{ID: "c"})
+		r.pass(10 * time.Second)
+		r.state.Before(nil)
+		r.state.SetLeader(true)
+		for n := range roots {
+			r.held(n, "d") // where it is told to
+		}
+		r.pass(2 * DefaultRepairEvery)
+		for n := range roots {
+			r.wantOn(n, "a", "b", "d")
+		}
 	})
 }
 
@@ -458,7 +603,7 @@ func TestAllocation(t *testing.T) {
 		name    string
 		copies  []state.Copy
 		members string
-		gone    string // down for too long; those of the rows with pinning are down now
+		gone    string // down for too long; those of the rows with pinning are down now, of those with full have no room
 		place   string
 		want    string // empty: stays
 		whole   bool
@@ -478,6 +623,12 @@ func TestAllocation(t *testing.T) {
 		{"too many", []state.Copy{{Node: "a", Phase: A}, {Node: "b", Phase: H}, {Node: "c", Phase: H}, {Node: "d", Phase: H}}, "abcd", "", "abc", "bcd", true},
 		{"pinning, one is down", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: A}}, "abc", "b", "ac", "ac", true},
 		{"pinning, one is down and no other is there", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: A}}, "ab", "b", "a", "", true},
+		{"full and not held", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}}, "abcd", "c", "abd", "abcd", false},
+		{"full, no other", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}}, "abc", "c", "ab", "", true},
+		{"full and held", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: H}}, "abcd", "c", "abc", "", true},
+		{"full and replaced, being fetched", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}, {Node: "d", Phase: A}}, "abcd", "c", "abd", "", false},
+		{"full and replaced, whole", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}, {Node: "d", Phase: H}}, "abcd", "c", "abd", "abd", true},
+		{"full and held by nobody", []state.Copy{{Node: "a", Phase: A}, {Node: "b", Phase: A}, {Node: "c", Phase: A}}, "abcd", "c", "abd", "abcd", false},
 		{"placed on a stranger and on one that is gone", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}}, "abcde", "d", "xde", "abe", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -489,9 +640,12 @@ func TestAllocation(t *testing.T) {
 			}
 			r := &Repairer{Place: func(state.Root) []state.NodeID { return ids(tc.place) }}
 			root, now := state.Root{Status: state.Pinned, Copies: tc.copies}, topology{replication: 3, members: ids(tc.members)}
-			if strings.HasPrefix(tc.name, "pinning") {
+			switch {
+			case strings.HasPrefix(tc.name, "pinning"):
 				root.Status, now.down = state.Pinning, ids(tc.gone)
-			} else {
+			case strings.HasPrefix(tc.name, "full"):
+				now.full = ids(tc.gone)
+			default:
 				now.gone = ids(tc.gone)
 			}
 			got, whole := r.allocation(&root, &now)
@@ -529,6 +683,31 @@ func BenchmarkRoots(b *testing.B) {
 		case <-deadline:
 			b.Fatalf("%d of %d held, up to %s", held, b.N, last)
 		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Where all members can read it a placement says by which state it was chosen, and only there.
+func TestAPlacementSaysByWhichStateWhereAllReadThat(t *testing.T) {
+	for _, level := range []state.Level{placedLevel - 1, placedLevel} {
+		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d"})
+		orDefault(&repairer.Rate, DefaultRepairRate)
+		r.state.Apply(r, &state.RaiseLevel{Level: level})
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.state.Apply(r, &state.RemoveNode{ID: "c"})
+		var placed []*state.PlaceRoots
+		r.state.Before(func(cmd state.Command) {
+			if place, ok := cmd.(*state.PlaceRoots); ok {
+				placed = append(placed, place)
+			}
+		})
+		if err := repairer.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.wantOn(1, "a", "b", "d")
+		if len(placed) != 1 || (placed[0].At > 0) != (level == placedLevel) {
+			t.Errorf("at level %d: %+v", level, placed)
 		}
 	}
 }

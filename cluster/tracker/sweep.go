@@ -157,13 +157,14 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	if len(ask) == 0 {
 		return keep, nil
 	}
+	fenced := t.guards.isFenced() // before the view: it has what came before the fence then
 	view, release, err := t.linearizable(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	level, unread := view.Level()
-	settled := unread == nil && t.guards.settled(level)
+	settled := unread == nil && t.guards.settled(level, fenced)
 	for _, s := range ask {
 		root, own, err := wanted(view, s.root, t.opts.Self)
 		last := false
@@ -189,9 +190,10 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	return keep, nil
 }
 
-// isLast tells whether what is here, and wanted on other nodes, is whole, and no member is
-// said to hold it: those that fetch it have it from here, or from nobody. A node that was
-// removed and joins again, with its blocks, is wanted nowhere.
+// isLast tells whether what is here, and wanted on other nodes, is whole, or was until it
+// was damaged, and no member is said to hold it: those that fetch it have it from here, or
+// from nobody. A node that was removed and joins again, with its blocks, is wanted nowhere,
+// and one that was down with a damaged copy may not be any more.
 func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root) (bool, error) {
 	if root.Key == "" || root.Status == state.Failed {
 		return false, nil
@@ -205,7 +207,7 @@ func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root)
 		}
 	}
 	sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(root.Key))
-	return sealed, wrap("read owner", err)
+	return sealed || t.damaged(root.Key), wrap("read owner", err)
 }
 
 func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) {

@@ -59,6 +59,7 @@ type Job struct {
 	Origins []string       // multiaddrs that users gave
 	Held    bool           // some of Members are known to hold it
 	Private bool           // nobody but members may be asked for it
+	Linked  bool           // an object or a part names it
 	// Index tells this node from the Of nodes that were told to keep it and may
 	// all be fetching it now; of Members the first Sharing are among them.
 	Index, Of, Sharing int
@@ -169,9 +170,13 @@ type Options struct {
 	// Down tells whether a member is known not to answer, so that it is not
 	// asked for blocks. nil: none is.
 	Down func(state.NodeID) bool
+	// Moves tells whether the Repairer has others keep a root that could not be fetched
+	// here for err, so that this node does not give it up meanwhile. nil: it never does.
+	Moves func(root *state.Root, err error) bool
 	// Guards are the roots that are not dropped whatever the state says. nil: the
 	// Tracker has some of its own, which nobody uses.
-	Guards     *Guards
+	Guards *Guards
+	// Now is the clock by which it is noted, for the next process, when what failed is due.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
@@ -209,6 +214,9 @@ func New(opts Options) (*Tracker, error) {
 	limits := opts.Limits.withDefaults()
 	if opts.Down == nil {
 		opts.Down = func(state.NodeID) bool { return false }
+	}
+	if opts.Moves == nil {
+		opts.Moves = func(*state.Root, error) bool { return false }
 	}
 	guards := opts.Guards
 	if guards == nil {

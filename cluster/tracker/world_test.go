@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,6 +316,7 @@ type consensus struct {
 	old       *state.View
 	cut       bool
 	viewed    func() // called after each local view was made, before anybody reads it
+	asked     func() // the same of the next view of the cluster
 }
 
 // cutOff makes this node unable to propose, while others go on.
@@ -351,6 +353,17 @@ func (c *consensus) LocalView() (state.View, func()) {
 		defer viewed()
 	}
 	return c.State.LocalView()
+}
+
+func (c *consensus) View(ctx context.Context) (state.View, func(), error) {
+	c.mu.Lock()
+	asked := c.asked
+	c.asked = nil
+	c.mu.Unlock()
+	if asked != nil {
+		defer asked()
+	}
+	return c.State.View(ctx)
 }
 
 // lag makes the local state stay what it is now, or catch up again.
@@ -398,6 +411,9 @@ type world struct {
 	guards  *Guards // nil: the tracker's own
 	stop    func()
 	pins    int
+	down    state.NodeID // does not answer
+	back    atomic.Bool  // it answers again
+	moves   error        // for which others are to keep what could not be fetched
 
 	accounts map[state.AccountID]bool // that were made
 }
@@ -417,6 +433,8 @@ func (w *world) build() *Tracker {
 	w.Helper()
 	t, err := New(Options{
 		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, Notes: w.notes, Limits: w.limits,
+		Down:   func(n state.NodeID) bool { return n == w.down && !w.back.Load() },
+		Moves:  func(_ *state.Root, err error) bool { return w.moves != nil && errors.Is(err, w.moves) },
 		Guards: w.guards, Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
