@@ -44,6 +44,11 @@ const (
 	// take to notice, before what they use is closed.
 	cutTimeout = 2 * time.Second
 
+	// takeTimeout is how long a connection over HTTP/2 may take nothing of what is written to
+	// it. The deadlines of its requests alone would not end that: they reset a stream, by a
+	// frame which waits behind what is not taken.
+	takeTimeout = time.Minute
+
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// jsonReadTimeout and jsonWriteTimeout bound a whole request and a whole
@@ -306,7 +311,7 @@ func (s *Server) add(name string, l net.Listener, h http.Handler) *service {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes - 4<<10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: takeTimeout},
 		ErrorLog:          slog.NewLogLogger(s.logger.With("api", name).Handler(), slog.LevelDebug),
 	}
 	s.services = append(s.services, svc)

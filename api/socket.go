@@ -44,6 +44,11 @@ func listenSocket(folder string) (net.Listener, error) {
 		return nil, err
 	}
 	defer release()
+	free, err := claim(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	if err := removeStale(path, at); err != nil {
 		return nil, err
 	}
@@ -68,9 +73,23 @@ func listenSocket(folder string) (net.Listener, error) {
 	return l, nil
 }
 
+// claim keeps other nodes that start on a data folder from its socket until free is called:
+// the folder is locked for good only later. Where folders cannot be locked it does nothing.
+func claim(folder string) (free func(), err error) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	free = func() { _ = dir.Close() } // nothing was written
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		free()
+		return nil, fmt.Errorf("another node starts on this data folder: %s", folder)
+	}
+	return free, nil
+}
+
 // removeStale removes a socket that nobody listens on any more; it is dialled at another
-// name of it. Two starting nodes cannot do so to each other: the store in the folder
-// admits one.
+// name of it. Two starting nodes cannot do so to each other, see claim.
 func removeStale(path, at string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

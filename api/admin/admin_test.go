@@ -330,6 +330,9 @@ func TestBadRequestsReachNoUseCase(t *testing.T) {
 		{"POST", "/keys", `{"user":"a","scopes":"storage:read"}`, 400},
 		{"POST", "/keys", `{"user":"a","ttl":"x"}`, 400},
 		{"DELETE", "/peers/x?force=perhaps", "", 400},
+		{"DELETE", "/peers/x?force=false;", "", 400},
+		{"GET", "/keys?user=alice;@example.org", "", 400},
+		{"GET", "/content/" + fileCID + "?user=alice;@example.org", "", 400},
 		{"DELETE", "/peers/", "", 404},
 		{"DELETE", "/keys", "", 405},
 		{"PUT", "/status", "", 405},
@@ -376,6 +379,8 @@ func TestLocalRequestsActAsTheOperatorOrAUser(t *testing.T) {
 		{"/pins", nil, "operator", 0},
 		{"/pins?user=alice@example.org", nil, "a1", 0},
 		{"/pins?user=nobody@example.org", nil, "", 404},
+		{"/pins?user=alice;@example.org", nil, "", 400},
+		{"/pins?user=50%@example.org", nil, "", 400},
 		{"/pins", state.ErrUnavailable, "", 503},
 	} {
 		p, err := Local(&fake{err: tc.err})(t.Context(), httptest.NewRequest("GET", tc.path, nil))

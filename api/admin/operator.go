@@ -113,9 +113,12 @@ type OperatorOptions struct {
 // of the query's user, with every permission.
 func Local(a Accounts) web.Authenticate {
 	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
+		query, err := queryOf(r)
+		if err != nil {
+			return accounts.Principal{}, err
+		}
 		var account state.Account
-		var err error
-		if email := r.URL.Query().Get("user"); email != "" {
+		if email := query.Get("user"); email != "" {
 			account, err = a.ByEmail(ctx, email)
 		} else {
 			account, err = a.Operator(ctx)
@@ -130,6 +133,16 @@ func Local(a Accounts) web.Authenticate {
 			Account: account.ID, Email: account.Email, Scopes: []string{state.ScopeRead, state.ScopeWrite},
 		}, nil
 	}
+}
+
+// queryOf is the query of a request. What cannot be read of one is not left out: it may say
+// whose account is meant.
+func queryOf(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
+	}
+	return query, nil
 }
 
 type operator struct{ opts OperatorOptions }
@@ -226,9 +239,12 @@ func (p *operator) peers(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query, err := queryOf(r)
+	if err != nil {
+		return nil, err
+	}
 	var force bool
-	if text := r.URL.Query().Get("force"); text != "" {
-		var err error
+	if text := query.Get("force"); text != "" {
 		if force, err = strconv.ParseBool(text); err != nil {
 			return nil, web.BadRequest("force must be true or false")
 		}
@@ -304,7 +320,11 @@ func (p *operator) grant(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
-	all, err := p.opts.Accounts.Keys(r.Context(), r.URL.Query().Get("user"))
+	query, err := queryOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.opts.Accounts.Keys(r.Context(), query.Get("user"))
 	rows := make([]KeyRow, len(all))
 	for i := range all {
 		rows[i] = rowOf(&all[i])
@@ -396,7 +416,11 @@ func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 // operator, who may read everything.
 func (p *operator) open(r *http.Request) (f io.ReadSeekCloser, size uint64, err error) {
 	root := r.PathValue("cid")
-	if !r.URL.Query().Has("user") {
+	query, err := queryOf(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !query.Has("user") {
 		return p.opts.Files.Open(r.Context(), root)
 	}
 	who, err := Local(p.opts.Accounts)(r.Context(), r)

@@ -18,7 +18,27 @@ func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Reque
 	if err != nil {
 		return pins.Request{}, err
 	}
-	return parsePin(body)
+	p, err := parsePin(body)
+	if err != nil {
+		return p, err
+	}
+	// The answer repeats it, and has to have room before anything is changed.
+	return p, held.Grow(inJSON * texts(&p))
+}
+
+// inJSON is how many bytes JSON makes of one, at the most.
+const inJSON = 6
+
+// texts is how many bytes the texts of a pin have.
+func texts(p *pins.Request) (bytes int64) {
+	bytes = int64(len(p.CID) + len(p.Name))
+	for _, o := range p.Origins {
+		bytes += int64(len(o))
+	}
+	for k, v := range p.Meta {
+		bytes += int64(len(k) + len(v))
+	}
+	return bytes
 }
 
 // parsePin reads a Pin object by its types. What the fields hold, and that there

@@ -1,6 +1,7 @@
 package pinning
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,38 +25,76 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who asks for lists and does not read them fills no more memory than there is room
-// for the pages of an account.
-func TestPagesThatNobodyReadsAreBounded(t *testing.T) {
+// Who asks for lists, or for pins that say much, and does not read them fills no more
+// memory than there is room for of an account.
+func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	row := pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Pinned, Name: strings.Repeat("n", 1<<20)}}
-	f := &fake{rows: []pins.Record{row, row, row}}
-	h := f.limited(t, web.NewLimits(web.Rate{}, web.Rate{}, nil, nil))
-	list := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/pins", nil) }
-	size := len(f.rows) * state.ListBytes(&row.Pin)
-	writes, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	pages := (64 << 20) / size // of memory that an account may hold
-	for range pages {
-		go func() {
-			h.ServeHTTP(stuck{httptest.NewRecorder(), writes, release}, list())
-			ended <- struct{}{}
-		}()
-		<-writes
+	large := pins.Record{Pin: state.Pin{
+		ID: "r", CID: cidOne, Status: state.Pinned, Given: state.GivenMeta, Meta: map[string]string{"": strings.Repeat("<", state.MaxMetaBytes)},
+	}}
+	f := &fake{rows: []pins.Record{row, row, row}, record: large}
+	one, err := json.Marshal(statusOf(&large))
+	if err != nil {
+		t.Fatal(err)
 	}
-	rec := httptest.NewRecorder()
-	if h.ServeHTTP(rec, list()); rec.Code != http.StatusTooManyRequests {
-		t.Errorf("a page beside %d that nobody reads: %d", pages, rec.Code)
-	}
-	go func() { // what each of them writes after its first piece
-		for range writes { //nolint:revive // taken, and nothing else
+	for path, size := range map[string]int{"/pins": len(f.rows) * state.ListBytes(&row.Pin), "/pins/r": len(one)} {
+		h := f.limited(t, web.NewLimits(web.Rate{}, web.Rate{}, nil, nil))
+		get := func() *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
+		writes, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		most := (64 << 20) / size // of memory that an account may hold
+		for range most {
+			go func() {
+				h.ServeHTTP(stuck{httptest.NewRecorder(), writes, release}, get())
+				ended <- struct{}{}
+			}()
+			<-writes
 		}
-	}()
-	close(release)
-	for range pages {
-		<-ended
+		rec := httptest.NewRecorder()
+		if h.ServeHTTP(rec, get()); rec.Code != http.StatusTooManyRequests {
+			t.Errorf("%s beside %d that nobody reads: %d", path, most, rec.Code)
+		}
+		go func() { // what each of them writes after its first piece
+			for range writes { //nolint:revive // taken, and nothing else
+			}
+		}()
+		close(release)
+		for range most {
+			<-ended
+		}
+		rec = httptest.NewRecorder()
+		if h.ServeHTTP(rec, get()); rec.Code != http.StatusOK {
+			t.Errorf("%s after the others were read: %d", path, rec.Code)
+		}
+		close(writes)
 	}
-	rec = httptest.NewRecorder()
-	if h.ServeHTTP(rec, list()); rec.Code != http.StatusOK {
-		t.Errorf("a page after the others were read: %d", rec.Code)
+}
+
+// Nor who asks for pins that say much: the answer repeats it.
+func TestAnswersToPinsThatNobodyReadsAreBounded(t *testing.T) {
+	meta := map[string]string{"": strings.Repeat("<", state.MaxMetaBytes)}
+	f := &fake{record: pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Queued, Given: state.GivenMeta, Meta: meta}}}
+	answer, err := json.Marshal(statusOf(&f.record))
+	if err != nil {
+		t.Fatal(err)
 	}
-	close(writes)
+	body := `{"cid":"` + cidOne + `","meta":{"":"` + meta[""] + `"}}`
+	for _, path := range []string{"/pins", "/pins/r"} {
+		h := f.limited(t, web.NewLimits(web.Rate{}, web.Rate{}, nil, nil))
+		writes, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		for n, code := 0, 0; code != http.StatusTooManyRequests; n++ {
+			if n*len(answer) > 64<<20 {
+				t.Errorf("%s: %d answers of %d bytes that nobody reads", path, n, len(answer))
+				break
+			}
+			rec := httptest.NewRecorder()
+			go func() {
+				h.ServeHTTP(stuck{rec, writes, release}, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+				ended <- struct{}{}
+			}()
+			<-writes
+			code = rec.Code
+			defer func() { <-ended }()
+		}
+		close(release)
+	}
 }

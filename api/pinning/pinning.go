@@ -288,9 +288,9 @@ func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request
 	switch {
 	case op.scope != state.ScopeWrite:
 	case p.Session != "":
-		r = r.WithContext(pins.AsSession(r.Context(), p.Session))
+		r = r.WithContext(state.AsSession(r.Context(), p.Session))
 	case p.KeyID != "":
-		r = r.WithContext(pins.As(r.Context(), p.KeyID))
+		r = r.WithContext(state.As(r.Context(), p.KeyID))
 	}
 	return op.serve(w, r, p)
 }
@@ -381,7 +381,9 @@ func (s *surface) get(w http.ResponseWriter, r *http.Request, p accounts.Princip
 	if err != nil {
 		return fmt.Errorf("get pin: %w", err)
 	}
-	return web.JSON(w, http.StatusOK, statusOf(&record))
+	held := s.limits.Hold(p.Account)
+	defer held.Release()
+	return web.HeldJSON(w, http.StatusOK, statusOf(&record), held)
 }
 
 func (s *surface) delete(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {

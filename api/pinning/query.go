@@ -1,7 +1,9 @@
 package pinning
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +52,7 @@ func parseQuery(raw string) (q state.PinQuery, err error) {
 			}
 		}
 	}
-	return q, nil
+	return q, addMeta(&q, values)
 }
 
 // badQuery is the error of a query that cannot be taken apart. What package url
@@ -202,5 +204,31 @@ func parseMeta(q *state.PinQuery, given []string) error {
 		return web.BadRequest("meta has %d pairs, at most %d are allowed", len(meta), state.MaxMetaPairs)
 	}
 	q.Meta = meta
+	return nil
+}
+
+// addMeta adds the pairs of parameters meta[KEY]=VALUE: that is how the public JavaScript
+// client sends its filter, and without it would be shown pins that it did not ask for.
+func addMeta(q *state.PinQuery, values url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) { // of several mistakes the first
+		key, isMeta := strings.CutPrefix(name, "meta[")
+		key, closed := strings.CutSuffix(key, "]")
+		if !isMeta || !closed {
+			continue
+		}
+		given := values[name]
+		if !utf8.ValidString(key) || !utf8.ValidString(given[0]) {
+			return web.BadRequest("meta is not UTF-8")
+		}
+		if known, twice := q.Meta[key]; twice && known != given[0] {
+			return web.BadRequest("meta has a member twice, with different values")
+		}
+		if q.Meta == nil {
+			q.Meta = map[string]string{}
+		}
+		if q.Meta[key] = given[0]; len(q.Meta) > state.MaxMetaPairs {
+			return web.BadRequest("meta has more than %d pairs", state.MaxMetaPairs)
+		}
+	}
 	return nil
 }

@@ -59,6 +59,9 @@ func TestQueriesAreRead(t *testing.T) {
 		{"after=0000-01-01T00:00:00Z", state.PinQuery{}},
 		{"meta=%7B%7D", state.PinQuery{Meta: map[string]string{}}},
 		{"meta=%7B%22a%22%3A%22b%22%2C%22c%22%3A%22%22%7D", state.PinQuery{Meta: map[string]string{"a": "b", "c": ""}}},
+		{"meta%5Ba%5D=b&meta[c[d]]=&meta[a]=e", state.PinQuery{Meta: map[string]string{"a": "b", "c[d]": ""}}},
+		{"meta=%7B%22a%22%3A%22b%22%7D&meta%5Ba%5D=b&meta%5Bc%5D=%C3%A4", state.PinQuery{Meta: map[string]string{"a": "b", "c": "ä"}}},
+		{"meta%5B%5D=x&meta[a=b&metal]=c", state.PinQuery{Meta: map[string]string{"": "x"}}},
 	} {
 		if tc.want.Limit == 0 {
 			tc.want.Limit = DefaultLimit
@@ -184,6 +187,9 @@ func TestWhatIsWrongIsSaidForUsers(t *testing.T) {
 		{wait("2h"), "wait must be a time such as 30s, above 0s and at most 60s"},
 		{body(""), "the body is empty, it must be a JSON object"},
 		{query("meta", ""), "meta is empty, it must be a JSON object"},
+		{query("meta[a]", "\xff"), "meta is not UTF-8"},
+		{raw("meta[a]=b&meta=%7B%22a%22%3A%22c%22%7D"), "meta has a member twice, with different values"},
+		{raw("meta[" + strings.Join(pairs, "]=&meta[") + "]="), "meta has more than 1000 pairs"},
 		{body("\ufeff{}"), "the body begins with a byte order mark, which is not JSON"},
 		{body("{} {}"), "the body has more after the end of its JSON object"},
 		{body(`{"name":"\ud800"}`), `the body has a \u escape that is half a surrogate pair`},

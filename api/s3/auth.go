@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -191,16 +193,23 @@ func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 }
 
 // hoisted makes headers of the x-amz- parameters of a link: SDKs put there what
-// they would send as headers. What is sent as a header counts more. Checksums are
-// left out: in a link they are those of the empty body that it was made with.
+// they would send as headers. What is sent as a header counts more. A checksum of the
+// empty body is left out: SDKs make links for any body with one. Another one says which
+// body the link is for.
 func hoisted(r *request) error {
 	if !r.query.has("X-Amz-Signature") {
 		return nil
 	}
+	const prefix = "X-Amz-"
 	for _, p := range r.query {
+		if len(p.name) < len(prefix) || !strings.EqualFold(p.name[:len(prefix)], prefix) {
+			continue
+		}
+		if !isToken(p.name) { // metadata of such a name would be stored, and no answer could have it
+			return errorf(InvalidArgument, "%.64q cannot be the name of a header", p.name)
+		}
 		name := textproto.CanonicalMIMEHeaderKey(p.name)
-		if !strings.HasPrefix(name, "X-Amz-") || slices.Contains(linkParameters, name) || len(r.Header[name]) > 0 ||
-			strings.HasPrefix(name, "X-Amz-Checksum-") && name != "X-Amz-Checksum-Mode" {
+		if slices.Contains(linkParameters, name) || len(r.Header[name]) > 0 || isOfNothing(name, p.value) {
 			continue
 		}
 		if !isHeaderValue(p.value) {
@@ -209,6 +218,12 @@ func hoisted(r *request) error {
 		r.Header[name] = []string{p.value}
 	}
 	return nil
+}
+
+// isOfNothing tells whether a header is the checksum of the empty body.
+func isOfNothing(name, value string) bool {
+	a := algorithmOf(name)
+	return a != nil && value == base64.StdEncoding.EncodeToString(objects.NewHash(a.name).Sum(nil))
 }
 
 // linkParameters are those of a link itself, and what says of a body that was not

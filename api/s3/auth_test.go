@@ -2,11 +2,13 @@ package s3
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -161,16 +164,7 @@ func TestLinksAreServed(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	server := w.serve(t)
-	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
-	link := func(method, path string) string {
-		r := newRequest(t, method, server.URL+path, "")
-		url, _, err := signer.PresignHTTP(t.Context(), aws.Credentials{AccessKeyID: w.alice.AccessKeyID, SecretAccessKey: w.alice.SecretAccessKey},
-			r, "UNSIGNED-PAYLOAD", "s3", "us-east-1", w.now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return url
-	}
+	link := func(method, path string) string { return w.linked(t, server, method, path) }
 	status, body := answer(t, newRequest(t, "GET", link("GET", "/photos/dir/one?X-Amz-Expires=60&x-id=GetObject&x-amz-checksum-mode=ENABLED"), ""))
 	if status != 200 || body != "1" {
 		t.Errorf("get: %d %s", status, body)
@@ -185,11 +179,78 @@ func TestLinksAreServed(t *testing.T) {
 	if err != nil || o.ETag != sumOfHello || fmt.Sprint(o.Meta) != "map[a:b]" {
 		t.Errorf("%+v, %v", o, err)
 	}
+	for _, name := range []string{"X-Amz-Meta-a%20b", "x-amz-meta-a%20b", "X-Amz-Meta-a%0Ab", "X-Amz-Meta-%C3%A9"} { // no answer could say it
+		if status, body := answer(t, newRequest(t, "PUT", link("PUT", "/photos/named?X-Amz-Expires=60&"+name+"=c"), "hello")); status != 400 || !strings.Contains(body, "InvalidArgument") {
+			t.Errorf("metadata %s: %d %s", name, status, body)
+		}
+	}
 	if status, _ := answer(t, newRequest(t, "DELETE", url, "")); status != 403 {
 		t.Errorf("a link of another method: %d", status)
 	}
 	if status, _ := answer(t, newRequest(t, "PUT", strings.Replace(url, "meta-a=b", "meta-a=c", 1), "hello")); status != 403 {
 		t.Errorf("a link that was changed: %d", status)
+	}
+}
+
+// linked returns a link for a request, with the parameters that its path has.
+func (w *world) linked(t *testing.T, server *httptest.Server, method, path string) string {
+	t.Helper()
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	url, _, err := signer.PresignHTTP(t.Context(), aws.Credentials{AccessKeyID: w.alice.AccessKeyID, SecretAccessKey: w.alice.SecretAccessKey},
+		newRequest(t, method, server.URL+path, ""), "UNSIGNED-PAYLOAD", "s3", "us-east-1", w.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// The presigner of the SDK for JavaScript puts all x-amz headers into the query, a checksum
+// that was given to it among them: the link is for what has it, and for nothing else.
+func TestALinkWithAChecksumIsForTheContentThatHasIt(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	server := w.serve(t)
+	for _, a := range algorithms {
+		sum := func(body string) string {
+			h := objects.NewHash(a.name)
+			h.Write([]byte(body))
+			return url.QueryEscape(base64.StdEncoding.EncodeToString(h.Sum(nil)))
+		}
+		for _, path := range []string{"/photos/bound?", "/photos/open?uploadId=upload-14&partNumber=7&"} {
+			path += "X-Amz-Expires=60&" + strings.ToLower(a.header) + "="
+			link := w.linked(t, server, "PUT", path+sum("hello"))
+			if status, body := answer(t, newRequest(t, "PUT", link, "other")); status != 400 || !strings.Contains(body, "BadDigest") {
+				t.Errorf("%s: other content: %d %s", path, status, body)
+			}
+			if status, body := answer(t, newRequest(t, "PUT", link, "hello")); status != 200 {
+				t.Errorf("%s: its content: %d %s", path, status, body)
+			}
+			free := w.linked(t, server, "PUT", path+sum(""))
+			if status, body := answer(t, newRequest(t, "PUT", free, "any")); status != 200 {
+				t.Errorf("%s: with the checksum of the empty body: %d %s", path, status, body)
+			}
+		}
+	}
+	two := w.linked(t, server, "PUT", "/photos/two?X-Amz-Expires=60&x-amz-checksum-crc32=NhCmhg%3D%3D&x-amz-checksum-crc32c=NhCmhg%3D%3D")
+	if status, body := answer(t, newRequest(t, "PUT", two, "hello")); status != 400 || !strings.Contains(body, "InvalidRequest") {
+		t.Errorf("two checksums: %d %s", status, body)
+	}
+}
+
+func TestALinkBeginsAnUploadWithTheChecksumThatItNames(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	server := w.serve(t)
+	link := w.linked(t, server, "POST", "/photos/m?uploads=&X-Amz-Expires=60&x-amz-checksum-algorithm=CRC32&x-amz-checksum-type=FULL_OBJECT")
+	status, body := answer(t, newRequest(t, "POST", link, ""))
+	_, id, _ := strings.Cut(body, "<UploadId>")
+	id, _, _ = strings.Cut(id, "<")
+	if status != 200 || id == "" {
+		t.Fatalf("%d %s", status, body)
+	}
+	u, err := w.fake.Upload(t.Context(), w.who.Account, "photos", "m", state.UploadID(id))
+	if err != nil || u.Checksum.Algorithm != "CRC32" || u.Checksum.Composite {
+		t.Errorf("%+v, %v", u, err)
 	}
 }
 

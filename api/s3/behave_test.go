@@ -323,7 +323,7 @@ func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 		w.must(t, 400, wrong)
 		sum := base64.StdEncoding.EncodeToString(digest("SHA256", append(digest("SHA256", []byte(one)), digest("SHA256", []byte(two))...)))
 		wrong.header = []string{"x-amz-checksum-sha256: " + sum}
-		w.must(t, 400, wrong) // it is composed, and says so by the parts behind it
+		w.must(t, 400, wrong) // it is composed, and says so by its type or the parts behind it
 		for _, count := range []string{"-0", "-1", "-3", "-99", "-99999999999999999999"} {
 			wrong.header = []string{"x-amz-checksum-sha256: " + sum + count}
 			if rec := w.must(t, 400, wrong); !strings.Contains(rec.Body.String(), "<Code>BadDigest</Code>") {
@@ -337,6 +337,8 @@ func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 		}
 		w.must(t, 200, done) // a client that did not hear the answer
 		got := w.must(t, 200, call{method: "GET", path: "/photos/k"})
+		done.header = []string{"x-amz-checksum-sha256: " + sum, "x-amz-checksum-type: COMPOSITE"}
+		w.must(t, 200, done)
 		if got.Body.String() != one+two || got.Header().Get("X-Amz-Meta-A") != "b" || got.Header().Get("X-Amz-Tagging-Count") != "1" {
 			t.Errorf("%v %s", got.Header(), got.Body)
 		}

@@ -80,6 +80,9 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	if lock := r.Header.Get("X-Amz-Bucket-Object-Lock-Enabled"); lock != "" && !strings.EqualFold(lock, "false") {
 		return errorf(NotImplemented, "object lock is not implemented")
 	}
+	if err := checkOwnership(r.Header); err != nil {
+		return err
+	}
 	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
 		return err
@@ -96,6 +99,20 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	}
 	w.Header().Set("Location", "/"+r.bucket)
 	return web.Empty(w, http.StatusOK)
+}
+
+// checkOwnership judges whose the objects of a new bucket are to be. In all three ways
+// that there are they are the account's, for no other one writes here.
+func checkOwnership(h http.Header) error {
+	const header = "X-Amz-Object-Ownership"
+	for _, value := range h[header] {
+		switch value {
+		case "", "BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter":
+		default:
+			return errorf(InvalidArgument, "invalid x-amz-object-ownership header: %.64q", value)
+		}
+	}
+	return nil
 }
 
 func (s *surface) deleteBucket(w http.ResponseWriter, r *request) error {

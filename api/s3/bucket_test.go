@@ -2,6 +2,7 @@ package s3
 
 import (
 	"encoding/xml"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -68,5 +69,21 @@ func TestBucketsArePagedAndChosen(t *testing.T) {
 	}
 	if rec := w.must(t, 200, call{method: "GET", path: "/"}); strings.Contains(rec.Body.String(), "BucketRegion") {
 		t.Errorf("%s", rec.Body)
+	}
+}
+
+func TestBucketsAreMadeWithWhatChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	for i, c := range []call{
+		{header: []string{"x-amz-object-ownership: BucketOwnerEnforced"}},
+		{header: []string{"x-amz-object-ownership: BucketOwnerPreferred"}},
+		{header: []string{"x-amz-object-ownership: ObjectWriter"}},
+		{header: []string{"x-amz-object-ownership: "}},
+		{body: "<CreateBucketConfiguration><Tags/></CreateBucketConfiguration>"},
+		{body: "<CreateBucketConfiguration><Tags></Tags><Location><Name>a</Name></Location></CreateBucketConfiguration>"},
+		{body: "<CreateBucketConfiguration><Location><Tags>a</Tags></Location></CreateBucketConfiguration>"},
+	} {
+		c.method, c.path = "PUT", fmt.Sprintf("/made-%d", i)
+		w.must(t, 200, c)
 	}
 }

@@ -41,20 +41,30 @@ var algorithms = []algorithm{
 // checksumNotValue are headers that begin as those of checksums do.
 var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", "X-Amz-Checksum-Type"}
 
-// algorithmBy finds a checksum by its name.
-func algorithmBy(name string) (*algorithm, error) {
-	for _, a := range algorithms {
-		if strings.EqualFold(a.name, name) {
-			return &a, nil
+// algorithmNamed finds a checksum by its name; nil is none.
+func algorithmNamed(name string) *algorithm {
+	for i := range algorithms {
+		if strings.EqualFold(algorithms[i].name, name) {
+			a := algorithms[i]
+			return &a
 		}
+	}
+	return nil
+}
+
+// algorithmBy is algorithmNamed for one that has to be known.
+func algorithmBy(name string) (*algorithm, error) {
+	if a := algorithmNamed(name); a != nil {
+		return a, nil
 	}
 	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of CRC32, CRC32C, CRC64NVME, SHA1, SHA256")
 }
 
 // algorithmOf finds a checksum by the name of its header; nil is none.
 func algorithmOf(header string) *algorithm {
-	for _, a := range algorithms {
-		if strings.EqualFold(a.header, header) {
+	for i := range algorithms {
+		if strings.EqualFold(algorithms[i].header, header) {
+			a := algorithms[i]
 			return &a
 		}
 	}

@@ -136,7 +136,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	o, err := s.objects.Copy(ctx, r.account(), r.bucket, copied)
 	if err != nil {
-		return s.sourceMissing(r, &src, err)
+		return sourceMissing(&src, err)
 	}
 	src.identify(w.Header())
 	identify(w.Header(), &o)
@@ -158,20 +158,17 @@ func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 	}
 }
 
-// sourceMissing says of what is not there whether it is the source: the error of a
-// bucket names it.
-func (s *surface) sourceMissing(r *request, src *source, err error) error {
+// sourceMissing says of the source that it is not there: the error names it.
+func sourceMissing(src *source, err error) error {
+	var missing *objects.SourceError
 	switch {
+	case !errors.As(err, &missing):
 	case errors.Is(err, state.ErrNoKey) && src.version != "" && src.version != state.NullVersion:
 		return errorf(NoSuchVersion, "the specified version does not exist")
 	case errors.Is(err, state.ErrNoKey):
 		return &Error{Code: NoSuchKey, Message: "the specified key does not exist", Key: src.key}
-	case errors.Is(err, state.ErrNoBucket) && src.bucket != r.bucket:
-		ctx, cancel := r.soon()
-		defer cancel()
-		if _, missing := s.objects.Bucket(ctx, r.account(), r.bucket); missing == nil {
-			return &Error{Code: NoSuchBucket, Message: "the specified source bucket does not exist", Bucket: src.bucket}
-		}
+	case errors.Is(err, state.ErrNoBucket):
+		return &Error{Code: NoSuchBucket, Message: "the specified source bucket does not exist", Bucket: src.bucket}
 	}
 	return err
 }

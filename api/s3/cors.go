@@ -147,6 +147,12 @@ func forbidden(why string) *Error { return errorf(AccessForbidden, "CORSResponse
 
 // preflightOf answers for a link by the rules of its bucket.
 func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method, asked string) error {
+	if err := s.limits.Account(r.account(), nil); err != nil {
+		return err
+	}
+	if len(asked) > maxAskedHeaders { // before each is compared with each of a rule
+		return forbidden("there are too many Access-Control-Request-Headers")
+	}
 	ctx, cancel := r.soon()
 	defer cancel()
 	rules, err := s.objects.Cors(ctx, r.account(), r.bucket)
@@ -165,7 +171,7 @@ func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method,
 		}
 	}
 	rule, from := ruleFor(rules, origin, method, names)
-	if rule == nil || len(asked) > maxAskedHeaders {
+	if rule == nil {
 		return forbidden("this CORS request is not allowed: this is usually because the evaluation of Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers are not in the bucket's CORS rules")
 	}
 	say(w.Header(), rule, from, origin)
@@ -207,8 +213,12 @@ func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*st
 		if at < 0 || !slices.Contains(rule.Methods, method) {
 			continue
 		}
+		patterns := make([]string, len(rule.Headers))
+		for i, pattern := range rule.Headers {
+			patterns[i] = strings.ToLower(pattern)
+		}
 		refused := slices.ContainsFunc(names, func(name string) bool {
-			return !slices.ContainsFunc(rule.Headers, func(pattern string) bool { return fits(strings.ToLower(pattern), name) })
+			return !slices.ContainsFunc(patterns, func(pattern string) bool { return fits(pattern, name) })
 		})
 		if !refused {
 			return rule, rule.Origins[at]

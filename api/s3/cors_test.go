@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -244,5 +246,33 @@ func TestAPreflightOfALinkIsJudged(t *testing.T) {
 	w.pass(time.Hour)
 	if rec := w.ask(t, to, "h", "https://a.test", "PUT", ""); rec.Code != http.StatusOK {
 		t.Errorf("a link that is over: %d", rec.Code)
+	}
+}
+
+// What an account makes a node compare for a preflight is bounded: the headers that are
+// asked for before they are compared with its rules, and how often it asks.
+func TestAPreflightComparesLittle(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/k", "x")
+	w.options.Limits = web.NewLimits(web.Rate{PerSecond: 1, Burst: 3}, web.Rate{}, nil, w.now)
+	w.rebuild(t)
+	rules := "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>PUT</AllowedMethod>" +
+		strings.Repeat("<AllowedHeader>A</AllowedHeader>", 1900) + "<AllowedHeader>*</AllowedHeader></CORSRule></CORSConfiguration>"
+	w.must(t, 200, call{method: "PUT", path: "/photos?cors", body: rules})
+	to := w.link(t, &w.alice, "PUT", "http://h/photos/k").RequestURI()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	many, few := strings.Repeat("b,", 10_000), strings.Repeat("b,", maxAskedHeaders/2)
+	for _, tc := range []struct {
+		asked  string
+		status int
+	}{{many, 403}, {few, 200}, {few, 503}} {
+		if rec := w.ask(t, to, "h", "https://a.example", "PUT", tc.asked); rec.Code != tc.status {
+			t.Errorf("%d bytes of headers: %d %s", len(tc.asked), rec.Code, rec.Body)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 { // as much for each comparison before
+		t.Errorf("it took %d bytes of memory", took)
 	}
 }

@@ -450,13 +450,16 @@ func (f *fake) DeleteMany(ctx context.Context, a state.AccountID, bucket string,
 func (f *fake) source(a state.AccountID, bucket, key string, version state.VersionID, judge func(*state.Object) error) (state.Object, error) {
 	b, err := f.bucket(a, bucket)
 	if err != nil {
-		return state.Object{}, err
+		return state.Object{}, &objects.SourceError{Err: err}
 	}
 	o, err := b.version(key, version)
 	if err == nil && o.Marker && version == "" {
 		err = state.ErrNoKey
 	}
-	if err == nil && judge != nil {
+	if err != nil {
+		return o, &objects.SourceError{Err: err}
+	}
+	if judge != nil {
 		err = judge(&o)
 	}
 	return o, err

@@ -132,7 +132,7 @@ func (f *form) head() error {
 		}
 		if name == "file" {
 			f.file, f.filename = part, filename
-			return nil
+			return f.named(size)
 		}
 		value, err := io.ReadAll(io.LimitReader(part, int64(maxFieldBytes-size+1)))
 		if err != nil {
@@ -147,6 +147,31 @@ func (f *form) head() error {
 		f.fields[name] = string(value)
 		f.names = append(f.names, name)
 	}
+}
+
+// variable stands for the name of the file in any field ("Creating an HTML Form" in the
+// Amazon S3 API Reference).
+const variable = "${filename}"
+
+// redirect is the field that says where a client is sent then.
+const redirect = "success_action_redirect"
+
+// named puts the name of the file where fields have the variable for it. Then it counts
+// as what came, of which there were size bytes.
+func (f *form) named(size int) error {
+	filenames := map[string]string{redirect: escapeKey(f.filename)} // it is an address
+	for name, value := range f.fields {
+		if n := strings.Count(value, variable); n > 0 {
+			size += n * (len(pick(filenames[name], f.filename)) - len(variable))
+		}
+	}
+	if size > maxFieldBytes {
+		return tooManyFields()
+	}
+	for name, value := range f.fields {
+		f.fields[name] = strings.ReplaceAll(value, variable, pick(filenames[name], f.filename))
+	}
+	return nil
 }
 
 // disposition returns the name of a field in lower case, for case does not count,
@@ -319,7 +344,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	if b, given := form.fields["bucket"]; given && b != r.bucket {
 		return errorf(InvalidArgument, "the field bucket names another bucket than the path")
 	}
-	if r.key = strings.ReplaceAll(form.fields["key"], "${filename}", form.filename); r.key == "" {
+	if r.key = form.fields["key"]; r.key == "" {
 		return errorf(InvalidArgument, "bucket POST must contain a field named 'key' that is not empty: if it is specified, please check the order of the fields")
 	}
 	file := &formFile{form: form, most: s.maxObject}
@@ -387,7 +412,7 @@ func answerForm(w http.ResponseWriter, r *request, o *state.Object) error {
 	identify(w.Header(), o)
 	sayChecksums(w.Header(), o)
 	location := locationOf(r)
-	if to, ok := redirection(r.form.fields["success_action_redirect"], r, o); ok {
+	if to, ok := redirection(r.form.fields[redirect], r, o); ok {
 		w.Header().Set("Location", to)
 		return web.Empty(w, http.StatusSeeOther)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -214,6 +215,45 @@ func TestFormsHaveSoManyFields(t *testing.T) {
 	}
 	if rec := w.post(t, append(fields, file)...); rec.Code != 204 {
 		t.Errorf("%d fields: %d %s", len(fields), rec.Code, rec.Body)
+	}
+}
+
+// Every field may have the name of the file in it, and conditions see it there.
+func TestFieldsOfFormsHaveTheNameOfTheFile(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	fields := append([]field{
+		{"key", "k"},
+		{"x-amz-meta-name", "${filename}"},
+		{"Content-Disposition", `attachment; filename="${filename}"`},
+		{"success_action_redirect", "https://a.example/?was=${filename}"},
+	}, w.signedFields(&w.writer, policyOf(`{"key": "k"}`, `["eq", "$x-amz-meta-name", "a b.txt"]`, `["starts-with", "$Content-Disposition", "attachment; filename="]`,
+		`["starts-with", "$success_action_redirect", "https://a.example/"]`))...)
+	rec := w.post(t, append(fields, field{"file", "hello"})...)
+	if to := rec.Header().Get("Location"); rec.Code != 303 || !strings.HasPrefix(to, "https://a.example/?was=a%20b.txt&bucket=photos&") {
+		t.Fatalf("%d %s %s", rec.Code, to, rec.Body)
+	}
+	o, err := w.fake.Object(t.Context(), w.who.Account, "photos", "k", "")
+	if err != nil || o.Meta["name"] != "a b.txt" || o.Headers["Content-Disposition"] != `attachment; filename="a b.txt"` {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// The name of a file counts as often as fields have it: 20 KB of variables with a name of
+// 40 KB would be 80 MB.
+func TestANameOfAFileIsBoundedWithTheFields(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	form := formOf(strings.Repeat("n", 40<<10), field{"key", strings.Repeat("${filename}", 1800)}, field{"file", "hello"})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	rec := w.do(t, call{method: "POST", path: "/photos", body: form, header: []string{formHeader}})
+	runtime.ReadMemStats(&after)
+	if rec.Code != 400 || !strings.Contains(rec.Body.String(), "MaxPostPreDataLengthExceeded") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("it took %d bytes of memory", took)
 	}
 }
 

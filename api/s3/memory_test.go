@@ -2,13 +2,16 @@ package s3
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
 // limited gives the surface limits of memory alone.
@@ -183,4 +186,46 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += n
 	return n, err
+}
+
+// A head of 32 KiB can have 16,000 parameters. Nobody has that many, and whoever sends
+// them, let in or not, would take some hundred KiB for each time they are read.
+func TestAQueryHasSoManyParameters(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	for path, want := range map[string]int{
+		"/photos/cat.jpg?" + strings.Repeat("a=&", sigv4.MaxParameters-1):     200,
+		"/photos/cat.jpg?" + strings.Repeat("&", 28<<10):                      400,
+		"/photos/cat.jpg?" + strings.Repeat("a&", 14<<10) + "X-Amz-Signature": 400,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rec := w.do(t, call{method: "GET", path: path})
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; rec.Code != want || took > 1<<20 {
+			t.Errorf("%.40s: %d, with %d bytes of memory", path, rec.Code, took)
+		}
+	}
+}
+
+// What is read of a body takes a few times its size, whatever is in it.
+func TestAPartHasNoChecksumsThatNobodyKnows(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	var body strings.Builder
+	body.WriteString("<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag>")
+	for i := range 100_000 {
+		fmt.Fprintf(&body, "<Checksum%x/>", i)
+	}
+	body.WriteString("</Part></CompleteMultipartUpload>")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	parts, err := readParts([]byte(body.String()), 1)
+	if err == nil {
+		_, err = completeParts(parts)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 5*uint64(body.Len()) {
+		t.Errorf("%d bytes took %d, %v", body.Len(), took, err)
+	}
 }

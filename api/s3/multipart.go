@@ -183,7 +183,7 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 		SourceIf: src.guard(r.Header, nil), Range: piece,
 	})
 	if err != nil {
-		return s.sourceMissing(r, &src, err)
+		return sourceMissing(&src, err)
 	}
 	src.identify(w.Header())
 	x := newXML()
@@ -284,7 +284,8 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	if kind != "" && kind != checksumType(true) && kind != checksumType(false) {
 		return nil, errorf(InvalidRequest, "the value specified in the x-amz-checksum-type header is invalid: COMPOSITE and FULL_OBJECT are known")
 	}
-	composite, count := uncount(h)
+	counted, count := uncount(h)
+	composite := counted || kind == checksumType(true) // minio-go leaves the number of parts out
 	sum, want, err := checksumHeader(h)
 	if err != nil {
 		return nil, err
@@ -308,7 +309,7 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 			if sum == nil || sum.name != c.Algorithm || c.Composite != composite {
 				continue
 			}
-			if found = bytes.Equal(want, c.Value); !found || composite && count != partsOf(o) {
+			if found = bytes.Equal(want, c.Value); !found || counted && count != partsOf(o) {
 				return errorf(BadDigest, "the %s you specified did not match the calculated checksum", sum.name)
 			}
 		}
@@ -321,16 +322,16 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 
 // uncount takes the number of parts from the value of a checksum, which one that
 // is composed of theirs has behind it.
-func uncount(h http.Header) (composite bool, parts uint64) {
+func uncount(h http.Header) (counted bool, parts uint64) {
 	for i := range algorithms {
 		name := algorithms[i].header
 		value, count, found := strings.Cut(h.Get(name), "-")
 		if n, number := decimal(count); found && number {
 			h.Set(name, value)
-			composite, parts = true, uint64(n)
+			counted, parts = true, uint64(n)
 		}
 	}
-	return composite, parts
+	return counted, parts
 }
 
 // completeParts checks the numbers and ETags of a list of parts.
@@ -351,7 +352,7 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 		for name, text := range l.checksums {
 			a, err := algorithmBy(name)
 			if err != nil {
-				continue // ChecksumType, and what is to come
+				return nil, err
 			}
 			value, err := a.decode(text)
 			if err != nil {

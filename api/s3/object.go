@@ -18,6 +18,11 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	if r.query.has("versionId") {
 		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
+	if r.Header.Get("Content-Range") != "" {
+		// It is a piece, of an upload that goes on as curl -C has it (RFC 9110, section
+		// 14.5): taken for the whole it would end what came before.
+		return notImplemented("content-range")
+	}
 	if err := s.checkPut(r); err != nil {
 		return err
 	}
@@ -232,8 +237,7 @@ func unsatisfiable(size int64) *Error {
 	return errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
 }
 
-// copyBuffer is how much of an object is written at once. A client has the time of a
-// stall for each.
+// copyBuffer is how much of an object is written at once, see steady.
 const copyBuffer = 256 << 10
 
 // contentBlock is the most bytes that a block of an object has, which is verified before

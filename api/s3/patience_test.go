@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -220,4 +221,59 @@ func TestANodeThatStartsHasDeadlines(t *testing.T) {
 			t.Errorf("%s: %d, deadlines for reading %v, for writing %v", method, d.Code, d.read, d.write)
 		}
 	}
+}
+
+// A client whose last bytes came slowly, but fast enough, is waited for as long as any
+// other when it sends nothing.
+func TestASlowClientIsWaitedForAsLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		body := readerFunc(func(b []byte) (int, error) {
+			<-time.After(900 * time.Millisecond)
+			return len(b), nil
+		})
+		p := &patient{r: body, control: http.NewResponseController(d), stall: stallTimeout}
+		for i := range leastBytes/1024 + 1 {
+			began := time.Now()
+			if _, err := p.Read(make([]byte, 1024)); err != nil {
+				t.Fatal(err)
+			}
+			// Of the first leastBytes the first, and of those behind them.
+			if left := d.read[len(d.read)-1].Sub(began); i%(leastBytes/1024) == 0 && left < stallTimeout*3/4 {
+				t.Errorf("read %d: it is waited for %s", i, left)
+			}
+		}
+	})
+}
+
+// trickling is a client that takes 2 KiB a second, behind a buffer, of the system, that
+// takes room bytes at once.
+type trickling struct {
+	*deadlines
+	room int
+}
+
+func (t *trickling) Write(b []byte) (int, error) {
+	taken := min(t.room, len(b))
+	t.room -= taken
+	<-time.After(time.Duration(len(b)-taken) * time.Second / (2 << 10))
+	if at := t.write[len(t.write)-1]; time.Now().After(at) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return len(b), nil
+}
+
+// A client that never stops taking an answer gets it, however slow it is and whatever is
+// written at once.
+func TestASlowClientTakesItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, room := range []int{0, 256 << 10, 4 << 20} {
+			out := newSteady(&trickling{&deadlines{ResponseRecorder: httptest.NewRecorder()}, room}, stallTimeout)
+			for range 6 {
+				if n, err := out.Write(make([]byte, contentBlock)); n != contentBlock || err != nil {
+					t.Fatalf("behind %d bytes: %d bytes, %v", room, n, err)
+				}
+			}
+		}
+	})
 }

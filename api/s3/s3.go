@@ -255,9 +255,16 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	// To judge the caller the state was read as it is anywhere: what is read of it
 	// now need not be newer.
-	r.Request = plain.WithContext(objects.Judged(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
+	ctx := objects.Judged(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
 		return s.judgeAgain(ctx, r)
-	}))
+	})
+	switch {
+	case r.who.KeyID != "":
+		ctx = state.As(ctx, r.who.KeyID)
+	case r.who.Session != "":
+		ctx = state.AsSession(ctx, r.who.Session)
+	}
+	r.Request = plain.WithContext(ctx)
 	s.share(w.Header(), r)
 	if r.spent == "" || r.spent != r.account() {
 		if err := s.limits.Account(r.account(), nil); err != nil {

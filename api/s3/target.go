@@ -126,7 +126,11 @@ func parseQuery(raw string) (query, error) {
 	if raw == "" {
 		return nil, nil
 	}
-	q := make(query, 0, strings.Count(raw, "&")+1)
+	most := strings.Count(raw, "&") + 1
+	if most > sigv4.MaxParameters {
+		return nil, errorf(InvalidURI, "the query has more than %d parameters", sigv4.MaxParameters)
+	}
+	q := make(query, 0, most)
 	for part := range strings.SplitSeq(raw, "&") {
 		if part == "" {
 			continue

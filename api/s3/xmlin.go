@@ -370,20 +370,33 @@ func resolve(name string) (rune, bool) {
 	return r, utf8.ValidRune(r)
 }
 
-// checkConfiguration reads the body of CreateBucket.
+// checkConfiguration reads the body of CreateBucket. Tags are refused: buckets have none,
+// and who gives some looks for them later.
 func checkConfiguration(body []byte) error {
 	x, err := readXML(body, "CreateBucketConfiguration")
 	if err != nil {
 		return err
 	}
+	in, tagged := "", false
 	for {
-		_, ok, err := x.child()
-		if err != nil {
+		name, ok, err := x.child()
+		switch {
+		case err != nil:
 			return err
+		case !ok && in != "":
+			in = ""
+			continue
+		case !ok:
+			err = x.finish()
+			if err == nil && tagged {
+				err = errorf(NotImplemented, "tags of a bucket are not implemented")
+			}
+			return err
+		case name == "Tags" && in == "":
+			in = name
+			continue
 		}
-		if !ok {
-			return x.finish()
-		}
+		tagged = tagged || in != ""
 		if err := x.skip(); err != nil {
 			return err
 		}
@@ -441,7 +454,7 @@ func (x *xmlReader) part() (p listedPart, err error) {
 		if err != nil {
 			return p, err
 		}
-		algorithm, isChecksum := strings.CutPrefix(name, "Checksum")
+		kind, isChecksum := strings.CutPrefix(name, "Checksum")
 		twice := false
 		switch {
 		case name == "PartNumber":
@@ -449,11 +462,15 @@ func (x *xmlReader) part() (p listedPart, err error) {
 		case name == "ETag":
 			twice, p.etag = p.etag != "", value
 		case isChecksum:
+			a := algorithmNamed(kind)
+			if a == nil {
+				continue // ChecksumType, and what is to come
+			}
 			if p.checksums == nil {
 				p.checksums = map[string]string{}
 			}
-			_, twice = p.checksums[algorithm]
-			p.checksums[algorithm] = strings.TrimSpace(value)
+			_, twice = p.checksums[a.name]
+			p.checksums[a.name] = strings.TrimSpace(value)
 		}
 		if twice {
 			return p, malformed("a part has more than one %s", name)

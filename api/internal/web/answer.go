@@ -94,10 +94,17 @@ func (a Answer) write(w http.ResponseWriter) error {
 
 // JSON answers with v. Values that do not marshal are an error, and then
 // nothing is written.
-func JSON(w http.ResponseWriter, status int, v any) error {
+func JSON(w http.ResponseWriter, status int, v any) error { return HeldJSON(w, status, v, nil) }
+
+// HeldJSON is JSON of what may be large, which held holds until the client has taken it.
+// Without room for it nothing is written, and the error wraps state.ErrLimited.
+func HeldJSON(w http.ResponseWriter, status int, v any, held *Held) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
+	}
+	if err := held.Grow(int64(len(body))); err != nil {
+		return err
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/json")

@@ -20,7 +20,8 @@ const (
 	MaxJSONBody = 1 << 20
 	// MaxJSONDepth is how deep arrays and objects may be nested.
 	MaxJSONDepth = 64
-	// MaxJSONMembers is how many members an object may have.
+	// MaxJSONMembers is how many members an object, and how many entries an array of texts,
+	// may have.
 	MaxJSONMembers = 1 << 14
 )
 
@@ -141,15 +142,25 @@ func (f Fields) Texts(name string) (texts []string, given bool, err error) {
 	if !given {
 		return nil, false, nil
 	}
-	var items []json.RawMessage
-	if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
-		return nil, true, BadRequest("%s must be an array of strings", name)
+	wrong := BadRequest("%s must be an array of strings", name)
+	if raw[0] != '[' {
+		return nil, true, wrong
 	}
-	texts = make([]string, len(items))
-	for i, item := range items {
-		if item[0] != '"' || json.Unmarshal(item, &texts[i]) != nil {
-			return nil, true, BadRequest("%s must be an array of strings", name)
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil { // the bracket
+		return nil, true, wrong
+	}
+	texts = []string{}
+	for d.More() {
+		if len(texts) == MaxJSONMembers { // each takes many times its two bytes
+			return nil, true, BadRequest("%s must have at most %d entries", name, MaxJSONMembers)
 		}
+		t, err := d.Token()
+		text, ok := t.(string)
+		if err != nil || !ok {
+			return nil, true, wrong
+		}
+		texts = append(texts, text)
 	}
 	return texts, true, nil
 }

@@ -41,14 +41,15 @@ type Limits struct {
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
-	refused          atomic.Int64 // when an account was, for the last time; nanoseconds since 1970
+	made             time.Time    // when these limits were
+	refused          atomic.Int64 // when an account was, for the last time, as elapsed says; 0: never
 
 	// mu guards told, by hashes of tokens.
 	mu   sync.Mutex
 	told map[uint64]refusal
 }
 
-// refusal is what a token is told until a time, in nanoseconds since 1970.
+// refusal is what a token is told until a time, as elapsed says it.
 type refusal struct {
 	until int64
 	err   error
@@ -63,9 +64,14 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	return &Limits{
 		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), strangers: NewMemory(memoryOfStrangers, memoryOfNetwork),
 		content: NewMemory(memoryOfContent, memoryOfReaders),
-		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now,
+		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),
 	}
 }
+
+// elapsed is how long the limits have been there, in nanoseconds from 1 on. It goes on as
+// time does: by a clock that is set back, who has asked would wait until it shows again
+// what it did.
+func (l *Limits) elapsed() int64 { return 1 + int64(l.now().Sub(l.made)) }
 
 // limiter is a table of token buckets. A bucket is one time: when it will be
 // full, if nothing is taken until then (the generic cell rate algorithm).
@@ -131,7 +137,7 @@ func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	if l == nil {
 		return nil
 	}
-	now := l.now().UnixNano()
+	now := l.elapsed()
 	wait, ok := l.account.take(maphash.String(l.account.seed, string(id)), now)
 	err := limited(wait, ok)
 	if err != nil {
@@ -148,7 +154,7 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
 		return
 	}
-	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.now().UnixNano(), true)
+	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), true)
 }
 
 // Told returns what a request's token was told when its account had nothing left, as
@@ -165,7 +171,7 @@ func (l *Limits) Told(r *http.Request) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if found, ok := l.told[h]; ok && l.now().UnixNano() < found.until {
+	if found, ok := l.told[h]; ok && l.elapsed() < found.until {
 		return found.err
 	}
 	return nil
@@ -202,7 +208,7 @@ func (l *Limits) Pressed() bool {
 		return false
 	}
 	last := l.refused.Load()
-	return last != 0 && l.now().UnixNano()-last < int64(pressedFor)
+	return last != 0 && l.elapsed()-last < int64(pressedFor)
 }
 
 // Address takes one request of the address that it came from, or returns the 429
@@ -211,7 +217,7 @@ func (l *Limits) Address(r *http.Request) error {
 	if l == nil || l.address.each == 0 {
 		return nil
 	}
-	return limited(l.address.take(maphash.Comparable(l.address.seed, accounts.Network(l.Client(r))), l.now().UnixNano()))
+	return limited(l.address.take(maphash.Comparable(l.address.seed, accounts.Network(l.Client(r))), l.elapsed()))
 }
 
 func limited(wait time.Duration, ok bool) error {
@@ -234,7 +240,7 @@ func (l *Limits) Client(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{} // a Unix socket
 	}
-	client := peer.Addr().Unmap()
+	client := peer.Addr().Unmap().WithZone("") // prefixes have no zones
 	if l == nil || !l.trusts(client) {
 		return client
 	}
@@ -262,7 +268,7 @@ func parseForwarded(text string) (netip.Addr, error) {
 		return a.Unmap().WithZone(""), nil
 	}
 	ap, err := netip.ParseAddrPort(text)
-	return ap.Addr().Unmap(), err
+	return ap.Addr().Unmap().WithZone(""), err
 }
 
 func (l *Limits) trusts(a netip.Addr) bool {

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 func TestClientBehindProxies(t *testing.T) {
-	l := NewLimits(Rate{}, Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, nil)
+	l := NewLimits(Rate{}, Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10")}, nil)
 	for _, tc := range []struct{ remote, forwarded, want string }{
 		{"192.0.2.1:5", "198.51.100.1", "192.0.2.1"}, // no proxy of ours
 		{"10.0.0.1:5", "", "10.0.0.1"},
@@ -29,6 +30,8 @@ func TestClientBehindProxies(t *testing.T) {
 		{"[::1]:5", "[2001:db8::1]:4711", "2001:db8::1"},
 		{"[::1]:5", "2001:db8::1", "2001:db8::1"},
 		{"[::ffff:10.0.0.1]:5", "198.51.100.1", "198.51.100.1"},
+		{"[fe80::1%eth0]:5", "198.51.100.1", "198.51.100.1"},
+		{"[fe80::1%eth0]:5", "198.51.100.1, [fe80::2%eth0]:4711", "198.51.100.1"},
 		{"10.0.0.1:5", strings.Repeat("10.0.0.2,", 10_000) + "10.0.0.3", "10.0.0.2"},
 		{"@", "198.51.100.1", "invalid IP"},
 	} {
@@ -129,6 +132,32 @@ func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 	var none *Limits
 	if none.Told(token) != nil || none.Pressed() {
 		t.Error("no limits refuse")
+	}
+}
+
+// setBack is a time as it is read right after somebody has set the node's clock back by
+// seconds: what it shows is another time, and what has passed is as before.
+func setBack(t time.Time, seconds uint64) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t)) // the first field: a bit, 33 of seconds, 30 of nanoseconds
+	*wall -= seconds << 30
+	return t
+}
+
+// Nobody waits until a clock that was set back shows again what it did.
+func TestAClockThatIsSetBackRefusesNobody(t *testing.T) {
+	now, back := time.Now(), uint64(0)
+	l := NewLimits(Rate{PerSecond: 1, Burst: 1}, Rate{PerSecond: 1, Burst: 1}, nil, func() time.Time { return setBack(now, back) })
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer one")
+	if l.Address(r) != nil || l.Account("alice", r) != nil || l.Account("alice", r) == nil {
+		t.Error("not one at once")
+	}
+	now, back = now.Add(2*time.Second), 3600
+	if l.Pressed() || l.Told(r) != nil {
+		t.Error("a refusal of before counts")
+	}
+	if err := errors.Join(l.Address(r), l.Account("alice", r)); err != nil {
+		t.Error(err)
 	}
 }
 

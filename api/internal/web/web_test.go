@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -464,6 +465,29 @@ func TestMembersHaveTheirTypes(t *testing.T) {
 	_, pairs, err3 := f.Strings("absent")
 	if text || texts || pairs || err1 != nil || err2 != nil || err3 != nil {
 		t.Error("what is absent is given")
+	}
+}
+
+// Each text of an array takes many times the bytes that it has in a body.
+func TestAnArrayHasABound(t *testing.T) {
+	body := `{"texts":[` + strings.Repeat(`"",`, MaxJSONBody/3-8) + `""]}`
+	f, err := Object("it", []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	texts, _, err := f.Texts("texts")
+	runtime.ReadMemStats(&after)
+	if statusOf(err) != 400 || !strings.Contains(err.Error(), "texts must have at most") {
+		t.Errorf("%d texts: %v", len(texts), err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4*MaxJSONBody {
+		t.Errorf("a body of %d bytes took %d bytes", len(body), took)
+	}
+	f["texts"] = json.RawMessage("[" + strings.Repeat(`"",`, MaxJSONMembers-1) + `""]`)
+	if texts, _, err := f.Texts("texts"); err != nil || len(texts) != MaxJSONMembers {
+		t.Errorf("%d texts: %v", len(texts), err)
 	}
 }
 

@@ -113,13 +113,21 @@ func target(r *http.Request) (path, query string) {
 	return path, query
 }
 
+// MaxParameters is how many parameters a query may have, empty ones too. A head has room
+// for many more, and they take 30 times its bytes for as long as the request lasts.
+const MaxParameters = 1000
+
 // parseQuery splits a query at & alone and decodes its parts, a plus as a space
 // as S3 does. Empty parts are left out; a part without = has an empty value.
 func parseQuery(raw string) ([]parameter, error) {
 	if raw == "" {
 		return nil, nil
 	}
-	query := make([]parameter, 0, strings.Count(raw, "&")+1)
+	most := strings.Count(raw, "&") + 1
+	if most > MaxParameters {
+		return nil, errorf(CodeURI, "the query has more than %d parameters", MaxParameters)
+	}
+	query := make([]parameter, 0, most)
 	for part := range strings.SplitSeq(raw, "&") {
 		if part == "" {
 			continue

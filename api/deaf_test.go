@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener for connections within a test.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn, 1), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// deaf is a connection from which nothing is read once stop is closed.
+type deaf struct {
+	net.Conn
+	stop, closed chan struct{}
+}
+
+func (d *deaf) Read(p []byte) (int, error) {
+	select {
+	case <-d.stop:
+		<-d.closed
+		return 0, net.ErrClosed
+	default:
+		return d.Conn.Read(p)
+	}
+}
+
+// A client that takes nothing, not even what its windows have room for, keeps no handler:
+// what ends the stream of one is a frame that it does not take either.
+func TestWhoTakesNothingOverHTTP2IsCut(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	synctest.Test(t, func(t *testing.T) {
+		pool := writeCertificate(t, cert, key, 1)
+		logger := slog.New(slog.DiscardHandler)
+		certificate, err := openCertificate(cert, key, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{logger: logger, flight: newFlight(), draining: make(chan struct{})}
+		listener, ended := newPipes(), make(chan error, 1)
+		svc := s.add(s3Service, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for control := http.NewResponseController(w); ; {
+				_ = control.SetWriteDeadline(time.Now().Add(time.Minute))
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}))
+		svc.server.TLSConfig = certificate.tlsConfig()
+		svc.server.TLSConfig.SessionTicketsDisabled = true // a pipe holds nothing, and they come before the client reads
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- s.Run(ctx) }()
+
+		near, far := net.Pipe()
+		client := &deaf{near, make(chan struct{}), make(chan struct{})}
+		listener.conns <- far
+		transport := &http.Transport{
+			ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool},
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil },
+		}
+		resp, err := (&http.Client{Transport: transport}).Get("https://127.0.0.1/")
+		if err != nil || resp.ProtoMajor != 2 {
+			t.Fatal(resp, err)
+		}
+		close(client.stop)
+		select {
+		case <-ended:
+		case <-time.After(time.Hour):
+			t.Error("the answer is still being written after an hour")
+		}
+		close(client.closed)
+		_ = near.Close()
+		_ = resp.Body.Close()
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+}
