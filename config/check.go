@@ -73,12 +73,16 @@ func prefixes(field any) error {
 	return nil
 }
 
-// parsePrefix reads a prefix, or an address as the prefix of itself.
+// parsePrefix reads a prefix, or an address as the prefix of itself; those of IPv4 also as
+// IPv6 writes them.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(text)
+	if before := 128 - 32; p.Addr().Is4In6() && p.Bits() >= before {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-before)
+	}
 	return p.Masked(), err
 }
 

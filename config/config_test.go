@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -299,6 +300,10 @@ func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 		{name: "none"},
 		{name: "variable", env: []string{"HOLDFAST_SECRET=" + inVariable + " "}, want: inVariable},
 		{name: "flag beats variable", env: []string{"HOLDFAST_SECRET=" + inVariable}, args: []string{"--secret-file", path}, want: inFile},
+		{name: "an empty flag is none", env: []string{"HOLDFAST_SECRET=" + inVariable}, args: []string{"--secret-file", ""}, want: inVariable},
+		{name: "an empty variable is none", file: "[cluster]\nsecret_file = " + strconv.Quote(path), env: []string{"HOLDFAST_SECRET="}, want: inFile},
+		{name: "of two the other", file: "[cluster]\nsecret = \"" + inVariable + "\"", env: []string{"HOLDFAST_SECRET=", "HOLDFAST_CLUSTER_SECRET_FILE="}, want: inVariable},
+		{name: "an empty file beside a secret", env: []string{"HOLDFAST_SECRET=" + inVariable, "HOLDFAST_CLUSTER_SECRET_FILE="}, want: inVariable},
 		{name: "variable beats file", file: "[cluster]\nsecret_file = \"/none\"", env: []string{"HOLDFAST_SECRET=" + inVariable}, want: inVariable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -466,6 +471,18 @@ func TestDefaultStatuses(t *testing.T) {
 	} {
 		if got := (Pinning{DefaultStatus: text}).DefaultStatuses(); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestProxyPrefixes(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.9": "192.0.2.9/32", "10.1.2.3/8": "10.0.0.0/8", "fe80::1/10": "fe80::/10", "2001:db8::1": "2001:db8::1/128",
+		// IPv4 clients are known by their IPv4 addresses.
+		"::ffff:192.0.2.9": "192.0.2.9/32", "::ffff:10.1.0.0/104": "10.0.0.0/8", "::ffff:0:0/96": "0.0.0.0/0", "::/0": "::/0",
+	} {
+		if got := (API{TrustedProxies: []string{text}}).ProxyPrefixes(); len(got) != 1 || got[0].String() != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
 		}
 	}
 }

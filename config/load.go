@@ -98,7 +98,7 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 			}
 		}
 	}
-	settleSecret(&c, layers)
+	settleSecret(&c, layers, origin)
 	if from, given := origin["cluster.secret_file"]; given {
 		c.secretFrom = &from
 	}
@@ -125,20 +125,19 @@ func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	return all
 }
 
-// settleSecret lets the stronger place decide between the secret and the file
-// that holds it, so that --secret-file beats HOLDFAST_SECRET. Given both in one
-// place, Validate refuses them.
-func settleSecret(c *Config, layers []layer) {
+// settleSecret lets the strongest place decide that gives the secret, or the file that holds
+// it, so that --secret-file beats HOLDFAST_SECRET. What is empty gives neither: a variable
+// that was never set has no cluster founded with another secret than a weaker place gives.
+// Given both in one place, Validate refuses them.
+func settleSecret(c *Config, layers []layer, origin map[string]source) {
+	c.Cluster.Secret, c.Cluster.SecretFile = "", ""
 	for _, l := range slices.Backward(layers) {
-		_, secret := l.values["cluster.secret"]
-		_, file := l.values["cluster.secret_file"]
-		if secret && !file {
-			c.Cluster.SecretFile = ""
+		for key, into := range map[string]*string{"cluster.secret": &c.Cluster.Secret, "cluster.secret_file": &c.Cluster.SecretFile} {
+			if store, ok := l.values[key]; ok && store(into) == nil && *into != "" {
+				origin[key] = l.origin[key]
+			}
 		}
-		if file && !secret {
-			c.Cluster.Secret = ""
-		}
-		if secret || file {
+		if c.Cluster.Secret != "" || c.Cluster.SecretFile != "" {
 			return
 		}
 	}

@@ -446,6 +446,10 @@ func TestListOfPinsStopsAtItsLimit(t *testing.T) {
 		if rows := strings.Count(got.out, "\n") - 1; rows != tc.rows || (got.errOut != "") != tc.more {
 			t.Errorf("%s: %+v, want %d rows", tc.args, got, tc.rows)
 		}
+		got = call(t, node, "", append([]string{"pin", "ls", "--json"}, strings.Fields(tc.args)...)...)
+		if rows := strings.Count(got.out, `"requestid"`); rows != tc.rows || (got.errOut != "") != tc.more {
+			t.Errorf("%s --json: %+v, want %d rows", tc.args, got, tc.rows)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,6 +121,11 @@ func (p *importPlan) check(name string, args []string) error {
 	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
 		return usagef("%s: --from %q is no http or https URL", name, p.from)
 	}
+	for _, o := range p.origins {
+		if !usableOrigin(o) { // else no pin at all would be taken
+			return usagef("%s: --origin %q is no multiaddr of at most %d bytes", name, o, maxOriginLen)
+		}
+	}
 	p.statuses = words(p.statuses)
 	for _, s := range p.statuses {
 		if !strings.Contains(" queued pinning pinned failed ", " "+s+" ") {
@@ -183,10 +189,16 @@ type importer struct {
 
 	// mu guards what follows. It is never held while calling out.
 	mu    sync.Mutex
-	there map[string]bool // keys of what the account has, or is about to have
+	there map[string]*taken // by key, what the account has or is about to have
 	imported, known, skipped, failed,
 	knownFailed int
 	told time.Time
+}
+
+// taken is one pin that the account has, or that a try is under way for.
+type taken struct {
+	done chan struct{} // closed when it is decided
+	here bool          // or may be; set before that
 }
 
 // key tells pins apart: by CID, whatever its base, and name.
@@ -194,7 +206,7 @@ func importKey(c cid.Cid, name string) string { return c.KeyString() + "\x00" + 
 
 // importPins imports a source and says what came of it.
 func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source importSource, total int64) error {
-	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]bool{}, told: time.Now()}
+	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]*taken{}, told: time.Now()}
 	if err := im.look(ctx); err != nil {
 		return err
 	}
@@ -279,12 +291,14 @@ func (im *importer) counts() string {
 
 // look reads what the account has.
 func (im *importer) look(ctx context.Context) error {
+	here := &taken{make(chan struct{}), true}
+	close(here.done)
 	for pin, err := range im.node.Pins(ctx, im.user) {
 		if err != nil {
 			return fmt.Errorf("list what is here: %w", err)
 		}
 		if c, err := cid.Decode(pin.Pin.CID); err == nil {
-			im.there[importKey(c, pin.Pin.Name)] = true
+			im.there[importKey(c, pin.Pin.Name)] = here
 		}
 		if pin.Status == "failed" {
 			im.knownFailed++
@@ -296,34 +310,67 @@ func (im *importer) look(ctx context.Context) error {
 // errKnown says that the account has the pin already.
 var errKnown = errors.New("already here")
 
-// add pins one CID, unless it is here.
+// add pins one CID, unless it is here. One of the same CID and name that is under way is
+// waited for: should it be refused, for its origins or meta, then this one is tried.
 func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	c, err := cid.Decode(pin.CID)
 	if err != nil {
 		return fmt.Errorf("no CID: %w", err)
 	}
-	key := importKey(c, pin.Name)
-	im.mu.Lock()
-	known := im.there[key]
-	im.there[key] = true
-	im.mu.Unlock()
-	if known {
-		return errKnown
-	}
-	for try := 1; ; try++ {
-		_, err := im.node.AddPin(ctx, im.user, pin)
-		var refused *client.Error
-		if err == nil || !errors.As(err, &refused) || try == importTries {
-			return err
+	key, own := importKey(c, pin.Name), &taken{done: make(chan struct{})}
+	for {
+		im.mu.Lock()
+		other := im.there[key]
+		if other == nil {
+			im.there[key] = own
 		}
-		switch refused.Status {
-		case http.StatusTooManyRequests:
-		case http.StatusServiceUnavailable:
-			// It may have been pinned all the same.
-			if here, lookErr := im.has(ctx, pin); lookErr == nil && here {
+		im.mu.Unlock()
+		if other == nil {
+			break
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if other.here {
+			return errKnown
+		}
+	}
+	err = im.ask(ctx, pin)
+	var refused *client.Error
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if own.here = !errors.As(err, &refused) || refused.Status/100 != 4; !own.here { // else it may be
+		delete(im.there, key)
+	}
+	close(own.done)
+	return err
+}
+
+// ask has the node pin one CID, again while it asks to come later.
+func (im *importer) ask(ctx context.Context, pin client.Pin) error {
+	unsure := false // whether it was pinned by a try that was told to come later
+	for try := 1; ; try++ {
+		var err error
+		if !unsure {
+			_, err = im.node.AddPin(ctx, im.user, pin)
+		}
+		var refused *client.Error
+		if unsure || errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable {
+			here, lookErr := im.has(ctx, pin)
+			if here {
 				return nil
 			}
-		default:
+			unsure = lookErr != nil // then it is not tried again before that is known
+			if err = cmp.Or(err, lookErr); err == nil {
+				continue
+			}
+		}
+		if err == nil || !errors.As(err, &refused) || try >= importTries {
+			return err
+		}
+		if refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
 			return err
 		}
 		if err := im.pause(ctx, pauseAfter(refused.RetryAfter, try)); err != nil {

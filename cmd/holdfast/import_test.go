@@ -29,6 +29,7 @@ type importNode struct {
 	pins   []client.PinStatus
 	refuse func(p client.Pin, try int) error // nil: never
 	tries  map[string]int
+	blind  int // looks for a pin that are refused before one is not
 }
 
 func (n *importNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, error] {
@@ -47,6 +48,10 @@ func (n *importNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, e
 func (n *importNode) PinsOf(_ context.Context, _, cid string) (found []client.PinStatus, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.blind > 0 {
+		n.blind--
+		return nil, &client.Error{Status: http.StatusServiceUnavailable, RetryAfter: time.Second}
+	}
 	for _, p := range n.pins {
 		if p.Pin.CID == cid {
 			found = append(found, p)
@@ -135,6 +140,8 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 		{`{"cid":5}`, "line 1: no cid"},
 		{`{"cid":`, "line 1: no line of ipfs-cluster's export"},
 		{`{"cid":"` + importOne + `","type":{}}`, importOne + ": line 1: {} is no type of ipfs-cluster's pins"},
+		// As kubo answers `ipfs pin ls --enc=json --stream`.
+		{`{"Cid":"` + importOne + `","Type":"recursive"}`, importOne + `: line 1: "recursive" is no type of ipfs-cluster's pins`},
 		{importOne + " pinned", "line 1: no line of ipfs pin ls"},
 	} {
 		node := &importNode{}
@@ -148,6 +155,27 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 	}
 }
 
+// Of two pins of one CID and name the second is imported when the first is refused.
+func TestImportTriesThePinsOfOneNameUntilOneIsTaken(t *testing.T) {
+	var lines string
+	for _, meta := range []string{"bad", "bad", "good", "good"} {
+		lines += `{"cid":"` + importOne + `","name":"n","metadata":{"m":"` + meta + `"}}` + "\n"
+	}
+	for _, parallel := range []string{"1", "8"} {
+		node := &importNode{refuse: func(p client.Pin, _ int) error {
+			if p.Meta["m"] == "bad" {
+				return &client.Error{Status: http.StatusBadRequest, Detail: "no"}
+			}
+			return nil
+		}}
+		got := call(t, node, lines, "pin", "import", "--parallel", parallel)
+		node.wantPins(t, "bafkreig n")
+		if want := "1 imported, 1 already here, 0 skipped, 2 failed\n"; parallel == "1" && (got.code != exitFailure || got.out != want) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 func TestImportUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"a", "b"},
@@ -158,6 +186,8 @@ func TestImportUsage(t *testing.T) {
 		{"--parallel", "0"},
 		{"--parallel", "65"},
 		{"--format", "csv"},
+		{"--origin", "/ip4/192.0.2.1/tcp/1", "--origin", "203.0.113.7:4001"},
+		{"--origin", "/ip4/192.0.2.1" + strings.Repeat("/tcp/1", 200)},
 		{"--status", "done"},
 		{"--from", "http://x", "--token", "t", "--token-file", "f"},
 	} {
@@ -371,6 +401,20 @@ func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 				return gone
 			}
 		}, "1 imported, 0 already here, 0 skipped, 0 failed\n", 0, exitOK},
+		{"no leader, not even to look, but it was pinned", func(n *importNode) func(client.Pin, int) error {
+			n.blind = 3
+			return func(p client.Pin, try int) error {
+				if try > 1 {
+					return nil
+				}
+				n.pins = append(n.pins, client.PinStatus{Pin: p})
+				return gone
+			}
+		}, "1 imported, 0 already here, 0 skipped, 0 failed\n", 3 * time.Second, exitOK},
+		{"no leader for good", func(n *importNode) func(client.Pin, int) error {
+			n.blind = 1000
+			return func(client.Pin, int) error { return gone }
+		}, "0 imported, 0 already here, 0 skipped, 1 failed\n", 7 * time.Second, exitFailure},
 		{"never", func(*importNode) func(client.Pin, int) error {
 			return func(client.Pin, int) error { return busy(0) }
 		}, "0 imported, 0 already here, 0 skipped, 1 failed\n", 63500 * time.Millisecond, exitFailure},

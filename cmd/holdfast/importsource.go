@@ -67,13 +67,20 @@ func fileSource(in io.Reader, format string) importSource {
 // api.PinType of ipfs-cluster: "pin" in an export of release 1.1.6, and also the number
 // 2. A line without a type is an ordinary pin.
 func clusterPin(kind json.RawMessage) (bool, error) {
+	unknown := fmt.Errorf("%s is no type of ipfs-cluster's pins", kind)
 	var name string
 	if json.Unmarshal(kind, &name) == nil {
-		return name == "pin" || name == "", nil
+		switch name {
+		case "pin", "":
+			return true, nil
+		case "meta-pin", "clusterdag-pin", "shard-pin":
+			return false, nil
+		}
+		return false, unknown // of kubo, for one, whose lists in JSON are not read
 	}
 	var number int
 	if len(kind) > 0 && json.Unmarshal(kind, &number) != nil {
-		return false, fmt.Errorf("%s is no type of ipfs-cluster's pins", kind)
+		return false, unknown
 	}
 	return number == 2 || len(kind) == 0, nil
 }
@@ -276,11 +283,14 @@ func (s *remoteService) reached(ctx context.Context, given, counted int64) error
 // hints, and one that this program cannot read is left out. The origins are the
 // user's own, and stay as they are.
 func (r *remoteRow) asPin() client.Pin {
-	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool {
-		_, err := multiaddr.NewMultiaddr(d)
-		return err != nil || len(d) > maxOriginLen
-	})
+	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool { return !usableOrigin(d) })
 	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(r.Pin.Origins, usable)}
+}
+
+// usableOrigin tells whether a node takes an origin.
+func usableOrigin(o string) bool {
+	_, err := multiaddr.NewMultiaddr(o)
+	return err == nil && len(o) <= maxOriginLen
 }
 
 // page reads one page; the zero time begins with the newest.

@@ -122,13 +122,14 @@ func (a *app) pinListCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(notNil(pins))
+				err = a.printJSON(notNil(pins))
+			} else {
+				writePins(a.stdout, paletteOf(a.stdout, a.environ), pins)
 			}
-			writePins(a.stdout, paletteOf(a.stdout, a.environ), pins)
 			if more {
 				a.say(a.stderr, "there are more; --limit 0 shows all\n")
 			}
-			return nil
+			return err
 		},
 	}
 	userFlag(cmd, &user)
@@ -162,7 +163,7 @@ func listPins(all iter.Seq2[client.PinStatus, error], states []string, limit int
 func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t := table{head: []string{"REQUEST ID", "STATUS", "CREATED", "CID", "NAME"}, states: 1}
 	for _, pin := range pins {
-		t.add(pin.RequestID, pin.Status, pin.Created, pin.Pin.CID, printable(pin.Pin.Name))
+		t.add(pin.RequestID, pin.Status, pin.Created, printable(pin.Pin.CID), printable(pin.Pin.Name))
 	}
 	t.write(w, p)
 }
@@ -215,20 +216,20 @@ func writePin(w io.Writer, p palette, pin client.PinStatus) {
 		}
 	}
 	row("id", pin.RequestID)
-	row("cid", pin.Pin.CID)
+	row("cid", printable(pin.Pin.CID))
 	row("name", printable(pin.Pin.Name))
 	row("status", p.state(pin.Status))
-	row("details", pin.Info["status_details"])
-	row("size", pin.Info["dag_size"])
+	row("details", printable(pin.Info["status_details"]))
+	row("size", printable(pin.Info["dag_size"]))
 	row("created", pin.Created)
 	for _, k := range slices.Sorted(maps.Keys(pin.Pin.Meta)) {
 		row("meta", printable(k+"="+pin.Pin.Meta[k]))
 	}
 	for _, o := range pin.Pin.Origins {
-		row("origin", o)
+		row("origin", printable(o))
 	}
 	for _, d := range pin.Delegates {
-		row("delegate", d)
+		row("delegate", printable(d))
 	}
 }
 

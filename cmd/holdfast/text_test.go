@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/multiformats/go-multiaddr"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -218,6 +219,26 @@ func TestLogHasTheLevelAndFormOfTheSettings(t *testing.T) {
 		l.Warn("x")
 		if !bytes.HasPrefix(b.Bytes(), []byte(tc.begin)) || l.Enabled(t.Context(), slog.LevelDebug) != tc.debug {
 			t.Errorf("%+v: %s", tc.c, b.String())
+		}
+	}
+}
+
+// An origin is any multiaddr, and a reason may repeat one: both are words of strangers.
+func TestAPinTellsTheTerminalNothing(t *testing.T) {
+	const evil = "/dns4/\x1b]0;evil\x07/tcp/4001"
+	if _, err := multiaddr.NewMultiaddr(evil); err != nil {
+		t.Fatal(err)
+	}
+	pin := client.PinStatus{
+		RequestID: "r1", Status: "failed", Info: map[string]string{"status_details": evil, "dag_size": evil}, Delegates: []string{evil},
+		Pin: client.Pin{CID: evil, Name: evil, Origins: []string{evil}, Meta: map[string]string{evil: evil}},
+	}
+	var one, list bytes.Buffer
+	writePin(&one, false, pin)
+	writePins(&list, false, []client.PinStatus{pin})
+	for _, text := range []string{one.String(), list.String()} {
+		if strings.ContainsAny(text, "\x1b\x07") || !strings.Contains(text, "?]0;evil?") {
+			t.Errorf("%q", text)
 		}
 	}
 }
