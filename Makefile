@@ -125,6 +125,7 @@ chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (40) seeds, and mistake
 chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed and cut off, CHAOS_ROUNDS times
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
+	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'disks are full' -seeds $(CHAOS_HANGS)
 	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'a leader is deposed beside a log that hangs' -seeds $(CHAOS_HANGS)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged|TestALeaderThatIsCutOff)' -v ./test/conformance -long
 	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200

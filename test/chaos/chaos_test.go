@@ -1,6 +1,7 @@
 // Package chaos runs whole clusters in virtual time and breaks them: three to five
 // nodes on their own folders and a simulated network, whose links are cut, one way
-// or both, and slowed, whose power goes, and which are restarted, while clients
+// or both, and slowed, whose power goes, whose disks fill, which lose their blocks, and
+// which are restarted, while clients
 // create, replace, delete, read and list pins through all of them. Afterwards
 // there has to be an order of all calls in which every answer was right, one
 // state on all nodes, and every block of what is pinned.
@@ -306,6 +307,17 @@ func (r *run) settle(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	err := await(ctx, "all that is pinned has its copies", func() bool {
+		for _, m := range r.cluster.members {
+			if s, err := m.life.Members().Status(ctx); err != nil || s.UnderReplicated > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
 	}
 	return await(ctx, "all nodes have applied the same entries", func() bool { return r.still(ctx) })
 }

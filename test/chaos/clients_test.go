@@ -200,7 +200,8 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 		o.outcome, o.created = done, record.Created
 	case errors.Is(err, state.ErrNotFound) && o.kind != create && o.kind != list:
 		o.outcome = missing
-	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, state.ErrNoSpace): // which never happened, and unknown is less than that
 		o.outcome = unknown
 	default:
 		c.unexpected(fmt.Errorf("%v: %w", o, err))

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
 const (
@@ -36,6 +37,8 @@ const (
 	snapshotsEvery = 2 * time.Second
 	snapshotAfter  = 64
 	snapshotTrail  = 16
+	// reserve is what is kept of each disk, in bytes.
+	reserve = 4 << 20
 )
 
 // life is one node between a start and its end.
@@ -59,10 +62,24 @@ type member struct {
 	disk   platter      // under its Raft log
 	store  platter      // under its state
 	ahead  atomic.Int64 // of true time, in nanoseconds: its clock
+	full   atomic.Bool  // the disk under its blocks is
 
 	// mu guards life.
 	mu   sync.Mutex
 	life *life // nil while the node is down
+}
+
+// spaceOf says that each folder of the member is a disk of its own, and whether that of the
+// blocks is full. That of Raft's log never is: the loop in which Raft hands leadership over
+// does not wait, and virtual time would stand still.
+func (m *member) spaceOf(path string) (durable.Space, error) {
+	s, err := durable.SpaceOf(path)
+	name := filepath.Base(path)
+	s.Device = uint64(name[0])
+	if name == "blocks" && m.full.Load() {
+		s.Free = reserve / 4 // beside the ballast, a third
+	}
+	return s, err
 }
 
 // hurt tells whether this life may have ended because of a disk.
@@ -111,6 +128,7 @@ type cluster struct {
 	guests  int           // that were
 	taken   atomic.Int64  // snapshots of a leader's that a node took over
 	fired   [faults]int   // faults that happened
+	lost    atomic.Bool   // the blocks of a node were
 }
 
 // start opens and runs a node. It does not wait until it is ready.
@@ -121,6 +139,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	conf.Peer.Listen = nil // no IPFS network here: content comes from members
 	conf.Peer.ClusterListen = []string{clusterAddr(m.number)}
 	conf.Peer.Routing = config.RoutingOff
+	conf.Storage.Reserve = reserve
 	timings := consensus.Timings{Commit: commitEvery}
 	if c.often {
 		timings.SnapshotInterval, timings.SnapshotThreshold, timings.TrailingLogs = snapshotsEvery, snapshotAfter, snapshotTrail
@@ -144,6 +163,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 			}
 			return log{inner, &m.disk}
 		},
+		SpaceOf:    m.spaceOf,
 		StateStore: func(inner consensus.Store) consensus.Store { return replica{inner, &m.store} },
 	})
 	if err != nil {
@@ -294,6 +314,11 @@ func (c *cluster) revive(ctx context.Context, number int, was *life, must bool) 
 // after a while. Their lives go on with what was in the files at that moment,
 // synced or not, as after a kill -9; nobody hears of their end.
 func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int) error {
+	return c.crashAnd(ctx, down, func(*member) error { return nil }, numbers...)
+}
+
+// crashAnd is crash, with something done to what is left.
+func (c *cluster) crashAnd(ctx context.Context, down time.Duration, then func(*member) error, numbers ...int) error {
 	defer c.exclusive()()
 	lives := make([]*life, len(numbers))
 	for i, number := range numbers {
@@ -309,6 +334,9 @@ func (c *cluster) crash(ctx context.Context, down time.Duration, numbers ...int)
 		m.folder = filepath.Join(c.base, fmt.Sprintf("node%d.%d", number+1, m.lives))
 		if err := os.CopyFS(m.folder, os.DirFS(left)); err != nil {
 			return fmt.Errorf("copy what a crash leaves: %w", err)
+		}
+		if err := then(m); err != nil {
+			return err
 		}
 		defer func() { _ = os.RemoveAll(left) }() // all of base goes at the end
 	}

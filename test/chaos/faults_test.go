@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +33,15 @@ const (
 	guest                   // one more node joins, and is removed
 	hungState               // the disk under the state of a node answers no more
 	split                   // a node and half of the others reach nobody else
+	full                    // the disk under the blocks of a node takes no more
+	lost                    // a node ends without a word, and comes back without its blocks
 	faults
 )
 
 func (f fault) String() string {
 	return [...]string{
 		"partition", "deaf", "mute", "pair", "slow", "power loss", "blackout", "restart",
-		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest", "hung state", "split",
+		"flap", "hold", "slow disk", "hung disk", "broken disk", "skew", "guest", "hung state", "split", "full disk", "lost blocks",
 	}[f]
 }
 
@@ -56,6 +60,8 @@ const (
 	// hungFor is what a hang lasts beyond its step: nodes give up after 5 s.
 	hungFor = 3 * time.Second
 	maxSkew = 2 * time.Hour
+	// fullFor is what a disk stays full beyond its step: others learn of it first.
+	fullFor = 5 * time.Second
 )
 
 // step is one fault of a plan.
@@ -144,6 +150,22 @@ func hangs(rng *rand.Rand, size int) []step {
 		}
 		steps[i].with = &with
 	}
+	return steps
+}
+
+// noRoom draws faults of which every other one is a full disk, most of them beside another
+// fault, and one that takes a node's blocks.
+func noRoom(rng *rand.Rand, size int) []step {
+	steps := plan(rng, size)
+	for i := range steps {
+		with := draw(rng, size)
+		with.fault = full
+		steps[i].with = &with
+		if steps[i].fault == lost {
+			steps[i].fault = full
+		}
+	}
+	steps[rng.IntN(len(steps))].fault = lost
 	return steps
 }
 
@@ -246,6 +268,10 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 		return c.breakDisk(ctx, node, s.last)
 	case skew:
 		return c.skew(ctx, node, s)
+	case full:
+		return c.fillDisk(ctx, node, s.last+fullFor)
+	case lost:
+		return c.loseBlocks(ctx, node, s.last)
 	case guest:
 		return c.welcome(ctx, s.last)
 	}
@@ -335,6 +361,28 @@ func (c *cluster) breakDisk(ctx context.Context, number int, down time.Duration)
 	}
 	pause(ctx, down)
 	return c.revive(ctx, number, was, true)
+}
+
+// fillDisk lets the disk under a node's blocks be full.
+func (c *cluster) fillDisk(ctx context.Context, number int, d time.Duration) error {
+	disk := &c.members[number].full
+	if !disk.CompareAndSwap(false, true) {
+		return errInvalid("the disk is full already")
+	}
+	pause(ctx, d)
+	disk.Store(false)
+	return nil
+}
+
+// loseBlocks takes the power from a node, which comes back without its blocks. One copy of
+// what is pinned is elsewhere, so that this may happen once in a run.
+func (c *cluster) loseBlocks(ctx context.Context, number int, down time.Duration) error {
+	if !c.lost.CompareAndSwap(false, true) {
+		return errInvalid("blocks were lost before")
+	}
+	return c.crashAnd(ctx, down, func(m *member) error {
+		return os.RemoveAll(filepath.Join(m.folder, "blocks"))
+	}, number)
 }
 
 // skew sets a node's clock wrong, and right again.

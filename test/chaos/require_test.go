@@ -139,6 +139,10 @@ func requirements() []requirement {
 	}
 }
 
+// noRoomLeft is the scenario of disks that are full beside other faults, and of a node that
+// loses its blocks.
+const noRoomLeft = "disks are full"
+
 // hangsOnly is the scenario of nothing but disks that hang.
 const hangsOnly = "two disks hang"
 
@@ -150,6 +154,7 @@ const deposedBesideAHang = "a leader is deposed beside a log that hangs"
 func scenarios() map[string]scenario {
 	all := mistaken()
 	all[""] = scenario{sizes: true}
+	all[noRoomLeft] = scenario{plan: noRoom, sizes: true}
 	all[hangsOnly] = scenario{plan: hangs, sizes: true}
 	all[deposedBesideAHang] = scenario{plan: deposed, nodes: maxNodes}
 	for _, r := range requirements() {

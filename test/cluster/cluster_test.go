@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -55,6 +56,16 @@ func start(t *testing.T, dir, join, secretFile string, tune ...func(*node.Option
 func run(t *testing.T, c config.Config, tune ...func(*node.Options)) *running {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
+	n := opened(t, c, metrics, tune)
+	r := serve(t, n, c)
+	r.metrics = metrics
+	await(t, "ready "+c.Node.Name, func() bool { return n.Ready() == nil })
+	return r
+}
+
+// opened opens a node with options of its own.
+func opened(t *testing.T, c config.Config, metrics prometheus.Registerer, tune []func(*node.Options)) *node.Node {
+	t.Helper()
 	opts := node.Options{Config: c, Version: "test", Registerer: metrics, Logger: slog.New(slog.DiscardHandler)}
 	for _, change := range tune {
 		change(&opts)
@@ -63,10 +74,23 @@ func run(t *testing.T, c config.Config, tune ...func(*node.Options)) *running {
 	if err != nil {
 		t.Fatalf("open %s: %v", c.Data, err)
 	}
-	r := serve(t, n, c)
-	r.metrics = metrics
-	await(t, "ready "+c.Node.Name, func() bool { return n.Ready() == nil })
-	return r
+	return n
+}
+
+// runAgain runs a node until it is ready or has found its state broken, and starts it anew
+// then, as whatever runs it does.
+func runAgain(t *testing.T, c config.Config, tune ...func(*node.Options)) *running {
+	t.Helper()
+	n := opened(t, c, prometheus.NewRegistry(), tune)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	await(t, "ready, or ended", func() bool { return n.Ready() == nil || len(ended) > 0 })
+	cancel()
+	if err := errors.Join(<-ended, n.Close()); err != nil && !errors.Is(err, consensus.ErrBroken) {
+		t.Fatalf("%s has ended: %v", c.Data, err)
+	}
+	return run(t, c, tune...)
 }
 
 // serve runs an open node until the test ends, or stop is called.

@@ -185,7 +185,16 @@ func sealed(t *testing.T, n *running, root state.RootKey) bool {
 }
 
 func TestWhatIsStoredBecomesAnObject(t *testing.T) {
-	nodes := three(t)
+	testObjects(t, three(t))
+}
+
+// What may be the size of one pin is nothing to objects, which have bounds of their own:
+// neither where they are put nor where they are copied to.
+func TestABoundOfPinsIsNotForObjects(t *testing.T) {
+	testObjects(t, three(t, func(o *node.Options) { o.Config.Tracker.MaxBytes = 2 << 20 }))
+}
+
+func testObjects(t *testing.T, nodes []*running) {
 	where := ids(t, nodes)
 	account, err := nodes[0].Accounts().Operator(t.Context())
 	if err != nil {
@@ -202,12 +211,13 @@ func TestWhatIsStoredBecomesAnObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(key string, data []byte, name bool) *ingest.Stored {
+	put := func(key string, data []byte, name bool, on ...state.NodeID) *ingest.Stored {
 		t.Helper()
-		s, err := nodes[0].Ingest().Store(t.Context(), bytes.NewReader(data), ingest.Placement{Nodes: where, Copies: 2})
+		s, err := nodes[0].Ingest().Store(t.Context(), bytes.NewReader(data), ingest.Placement{Nodes: on, Copies: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.Content.Nodes = where
 		if name {
 			_, err = replica.Propose(t.Context(), &state.PutObject{
 				Account: operator, Bucket: "bucket", Born: bucket.Born, Content: s.Content,
@@ -222,8 +232,8 @@ func TestWhatIsStoredBecomesAnObject(t *testing.T) {
 		s.Done(name)
 		return s
 	}
-	small, large := put("small", bytesOf(1, 1000), true), put("large", bytesOf(2, 9<<20), true)
-	dropped := put("none", bytesOf(3, 3<<20), false)
+	small, large := put("small", bytesOf(1, 1000), true, where...), put("large", bytesOf(2, 9<<20), true, where[:2]...)
+	dropped := put("none", bytesOf(3, 3<<20), false, where...)
 	await(t, "what was given up goes from everywhere", func() bool { return !sealed(t, nodes[1], dropped.Content.Root) })
 	await(t, "all copies are held", func() bool {
 		view, release := nodes[1].Replica().LocalView()

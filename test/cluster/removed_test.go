@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus"
+	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
 // A node that was removed while it was down is told by nobody: Raft has let go of
@@ -216,4 +219,47 @@ func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
 	again := gone.config
 	again.Cluster.Join, again.Cluster.SecretFile = []string{ticket}, ""
 	run(t, again)
+}
+
+// unasked is a network on which other members are asked for nothing while closed is open.
+type unasked struct {
+	consensus.Network
+	closed chan struct{}
+}
+
+// Dial implements consensus.Network.
+func (u unasked) Dial(ctx context.Context, id, protocol string) (net.Conn, error) {
+	select {
+	case <-u.closed:
+	default:
+		if protocol == transport.ForwardProtocol {
+			return nil, errCut
+		}
+	}
+	return u.Network.Dial(ctx, id, protocol)
+}
+
+// TestTheOnlyVoterIsRemovedBeforeTheOtherVotes: as when a cluster of one moves to another
+// machine. Until the other one has caught up and votes it needs who was removed.
+func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
+	base, ready := t.TempDir(), make(chan struct{})
+	first := start(t, filepath.Join(base, "node1"), "", "", func(o *node.Options) {
+		o.RaftNetwork = func(n consensus.Network) consensus.Network { return unasked{n, ready} }
+	})
+	s, err := first.Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, filepath.Join(base, "node2"), s.Node.ClusterAddrs[0], filepath.Join(first.dir, node.SecretFile))
+	await(t, "removed", func() bool { return first.Members().Remove(t.Context(), s.Node.ID, false) == nil })
+	await(t, "the other one knows", func() bool { return len(second.Members().Nodes()) == 1 })
+	<-time.After(members.LeaveGrace + 2*time.Second) // it takes that long to catch up
+	close(ready)
+	await(t, "the other one leads", func() bool {
+		s, err := second.Members().Status(t.Context())
+		return err == nil && s.Leader == s.Node.ID
+	})
+	if err := first.stop(); err != nil && !errors.Is(err, node.ErrRemoved) {
+		t.Error(err)
+	}
 }

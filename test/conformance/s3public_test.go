@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ipfs/go-cid"
 	"golang.org/x/sync/errgroup"
@@ -194,6 +195,9 @@ func (b *toggled) churn(ctx context.Context, worker, workers int) error {
 	return nil
 }
 
+// seenWithin is for six questions of answerWithin each, and for some that come too early.
+const seenWithin = 4 * time.Minute
+
 // seen waits until strangers see what is in the bucket, or nothing of it, and never
 // what was.
 func (b *toggled) seen(peer *stranger, want bool) {
@@ -208,7 +212,7 @@ func (b *toggled) seen(peer *stranger, want bool) {
 	}
 	for _, n := range b.cluster.Nodes {
 		node := publicOf(b.t, n)
-		harness.Eventually(b.t, pinnedWithin, fmt.Sprintf("%s shows %d objects: %v", n.Name, len(b.now), want), func() (bool, error) {
+		harness.Eventually(b.t, seenWithin, fmt.Sprintf("%s shows %d objects: %v", n.Name, len(b.now), want), func() (bool, error) {
 			have, err := peer.haves(b.t.Context(), node, all)
 			wrong := 0
 			for _, c := range all {

@@ -51,7 +51,8 @@ func TestStockS3SDKs(t *testing.T) {
 	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
 	t.Run("checksums of parts", func(t *testing.T) { testPartSums(t, g) })
 	t.Run("links and tokens", func(t *testing.T) { testLinks(t, g) })
-	t.Run("minio-go", func(t *testing.T) { testMinio(t, g) })
+	t.Run("minio-go", func(t *testing.T) { testMinio(t, g, false) })
+	t.Run("minio-go with trailers", func(t *testing.T) { testMinio(t, g, true) })
 	t.Run("client-s3 and lib-storage", func(t *testing.T) {
 		modules, script := harness.Script(t, "testdata/s3js", "clients.mjs")
 		ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
@@ -247,11 +248,12 @@ func testLinks(t *testing.T, g gateway) {
 	}
 }
 
-// minio is a client of minio-go at the gateway's node.
-func (g gateway) minio(t *testing.T) *minio.Client {
+// minio is a client of minio-go at the gateway's node. With trailers there is a
+// checksum behind each body.
+func (g gateway) minio(t *testing.T, trailers bool) *minio.Client {
 	t.Helper()
 	c, err := minio.New(strings.TrimPrefix(g.node.S3URL(), "http://"), &minio.Options{
-		Creds: miniocredentials.NewStaticV4(g.key.AccessKeyID, g.key.SecretAccessKey, ""),
+		Creds: miniocredentials.NewStaticV4(g.key.AccessKeyID, g.key.SecretAccessKey, ""), TrailingHeaders: trailers,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -259,8 +261,8 @@ func (g gateway) minio(t *testing.T) *minio.Client {
 	return c
 }
 
-func testMinio(t *testing.T, g gateway) {
-	ctx, c := t.Context(), g.minio(t)
+func testMinio(t *testing.T, g gateway, trailers bool) {
+	ctx, c := t.Context(), g.minio(t, trailers)
 	bucket := "minio" + randomName()
 	if err := c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
 		t.Fatal(err)

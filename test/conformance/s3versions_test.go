@@ -552,7 +552,7 @@ func testRcloneVersions(t *testing.T, g gateway) {
 }
 
 func testMinioVersions(t *testing.T, g gateway) {
-	ctx, c := t.Context(), g.minio(t)
+	ctx, c := t.Context(), g.minio(t, true)
 	bucket := "minio" + randomName()
 	if err := c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
 		t.Fatal(err)

@@ -186,36 +186,45 @@ const wantsAtOnce = 512
 
 // haves asks whether a node has these, many in a message.
 func (s *stranger) haves(ctx context.Context, node peer.AddrInfo, cids []cid.Cid) (map[cid.Cid]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	have := make(map[cid.Cid]bool, len(cids))
 	for page := range slices.Chunk(cids, wantsAtOnce) {
-		m := message.New(true)
-		open := make(map[cid.Cid]bool, len(page))
-		for _, c := range page {
-			m.AddEntry(c, 1, pb.Message_Wantlist_Have, true)
-			open[c] = true
-		}
-		if err := s.send(ctx, node, m); err != nil {
+		if err := s.page(ctx, node, page, have); err != nil {
 			return nil, err
-		}
-		for len(open) > 0 {
-			select {
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%d wants without an answer: %w", len(open), ctx.Err())
-			case a := <-s.answers:
-				for _, p := range a.BlockPresences() {
-					have[p.Cid] = p.Type == pb.Message_Have
-					delete(open, p.Cid)
-				}
-				for _, b := range a.Blocks() { // which a small one is answered with
-					have[b.Cid()] = true
-					delete(open, b.Cid())
-				}
-			}
 		}
 	}
 	return have, nil
+}
+
+// page asks whether a node has these, in one message. To say so of small blocks it reads
+// them all, each from where it lies on the disk.
+func (s *stranger) page(ctx context.Context, node peer.AddrInfo, cids []cid.Cid, have map[cid.Cid]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	m := message.New(true)
+	open := make(map[cid.Cid]bool, len(cids))
+	for _, c := range cids {
+		m.AddEntry(c, 1, pb.Message_Wantlist_Have, true)
+		open[c] = true
+	}
+	if err := s.send(ctx, node, m); err != nil {
+		return err
+	}
+	for len(open) > 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d wants without an answer: %w", len(open), len(cids), ctx.Err())
+		case a := <-s.answers:
+			for _, p := range a.BlockPresences() {
+				have[p.Cid] = p.Type == pb.Message_Have
+				delete(open, p.Cid)
+			}
+			for _, b := range a.Blocks() { // which a small one is answered with
+				have[b.Cid()] = true
+				delete(open, b.Cid())
+			}
+		}
+	}
+	return nil
 }
 
 // send connects, and sends a message on a stream of its own.

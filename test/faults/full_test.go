@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,14 @@ func pins(full, short int) int {
 // onVolumes starts three nodes, one folder of each on a disk of its own.
 func onVolumes(t *testing.T, folder string, size int, env ...string) (*harness.Cluster, []*disk) {
 	t.Helper()
+	return nodesOnVolumes(t, 3, folder, size, env...)
+}
+
+func nodesOnVolumes(t *testing.T, nodes int, folder string, size int, env ...string) (*harness.Cluster, []*disk) {
+	t.Helper()
 	var disks []*disk
 	var folders []string
-	for range 3 {
+	for range nodes {
 		data, err := os.MkdirTemp("", fmt.Sprintf("hff-%d-", os.Getpid()))
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +54,7 @@ func onVolumes(t *testing.T, folder string, size int, env ...string) (*harness.C
 		d.on(filepath.Join(data, folder))
 		disks, folders = append(disks, d), append(folders, data)
 	}
-	return harness.Start(t, harness.Options{Folders: folders, Env: env}), disks
+	return harness.Start(t, harness.Options{Nodes: nodes, Folders: folders, Env: env}), disks
 }
 
 // diskOf is the disk of one node.
@@ -120,6 +126,48 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 		}
 	}
 	t.Logf("%d pins acknowledged, longest time without one %s", l.count(), l.gap.Round(time.Millisecond))
+}
+
+// TestContentWhoseNodesAreFullByThenIsKeptByOthers fills the disks of all three nodes that
+// were told to keep content before anybody has it, of five.
+func TestContentWhoseNodesAreFullByThenIsKeptByOthers(t *testing.T) {
+	t.Parallel()
+	c, disks := nodesOnVolumes(t, 5, "blocks", 192, "HOLDFAST_STORAGE_RESERVE=72MiB")
+	user := c.Nodes[0].Pins(c.Nodes[0].UserKey("full@example.org").Token)
+	data := bytes.Repeat([]byte("late "), 200_000)
+	file := harness.StartBoxo(t).AddBytes(data)
+	source := harness.StartBoxo(t) // which has it later
+	p, err := user.Post(t.Context(), harness.Pin{CID: file.CID, Origins: source.Addrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for i, n := range c.Nodes {
+		id := n.Status().Node.ID
+		if !slices.ContainsFunc(p.Delegates, func(a string) bool { return strings.HasSuffix(a, "/p2p/"+id) }) {
+			continue
+		}
+		told++
+		if err := disks[i].fill(32 * mib); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told != 3 {
+		t.Fatalf("%d nodes were told", told)
+	}
+	harness.Eventually(t, healWithin, "three are known to be full", func() (bool, error) {
+		full := 0
+		for _, peer := range c.Leader().Status().Peers {
+			if peer.Full {
+				full++
+			}
+		}
+		return full == told, fmt.Errorf("%d", full)
+	})
+	source.AddBytes(data)
+	if _, err := harness.WaitPinned(t.Context(), user, p.RequestID, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // stuffed is a cluster whose disks for blocks hold 20 files and are to be full.

@@ -242,7 +242,8 @@ func (c *Cluster) Live() []*Node {
 }
 
 // Settle waits until every running node is ready, sees every running node as
-// an alive member with the same leader, and knows the addresses that it has now.
+// an alive member with the same leader, knows the addresses that it has now, and votes
+// if it is going to: a test that takes a node down counts on the votes of the others.
 func (c *Cluster) Settle() {
 	c.tb.Helper()
 	c.ready(c.Live()...)
@@ -267,9 +268,41 @@ func (c *Cluster) Settle() {
 				return false, fmt.Errorf("%s sees %d alive members where they are, and the leader %q", s.Node.Name, alive, s.Leader)
 			}
 			leader = s.Leader
+			if id := unvoiced(s, addrs); id != "" {
+				return false, fmt.Errorf("%s sees %s wait for its vote", s.Node.Name, id)
+			}
 		}
 		return true, nil
 	})
+}
+
+// maxVoters is the most members that a cluster gives a vote, of consensus.
+const maxVoters = 5
+
+// unvoiced is a member whose process runs and that the cluster has yet to give a vote,
+// as a node's status has it, or "".
+func unvoiced(s Status, runs map[string][]string) (id string) {
+	members, voters := 0, 0
+	for _, p := range s.Peers {
+		if p.Role == "voter" {
+			voters++
+		}
+		if p.Quarantine != "" {
+			continue
+		}
+		members++
+		if _, here := runs[p.ID]; here && p.Role != "voter" {
+			id = p.ID
+		}
+	}
+	due := min(members, maxVoters)
+	if due > 2 && due%2 == 0 {
+		due--
+	}
+	if voters >= due {
+		return ""
+	}
+	return id
 }
 
 // Leader is the running node that leads, as soon as a running node says so.

@@ -141,3 +141,39 @@ func TestEveryPinIsListedFromPagesThatAreShort(t *testing.T) {
 		t.Errorf("%d pins of %d, %v", len(all), pins, err)
 	}
 }
+
+func TestWhoWaitsForAVote(t *testing.T) {
+	members := func(roles ...string) (s Status) {
+		for i, role := range roles {
+			s.Peers = append(s.Peers, PeerRow{ID: string(rune('a' + i)), Role: role})
+		}
+		return s
+	}
+	for _, tc := range []struct {
+		name string
+		in   Status
+		runs string // ids
+		want string
+	}{
+		{"alone", members("voter"), "a", ""},
+		{"one of three", members("voter", "voter", "nonvoter"), "abc", "c"},
+		{"three", members("voter", "voter", "voter"), "abc", ""},
+		{"the fourth follows only", members("voter", "nonvoter", "voter", "voter"), "abcd", ""},
+		{"the fifth makes the fourth due", members("voter", "voter", "voter", "nonvoter", "voter"), "abcde", "d"},
+		{"five are all", members("voter", "voter", "voter", "voter", "voter", "nonvoter", "nonvoter"), "abcdefg", ""},
+		{"a dead one waits for ever", members("voter", "voter", "nonvoter"), "ab", ""},
+	} {
+		runs := map[string][]string{}
+		for _, id := range tc.runs {
+			runs[string(id)] = nil
+		}
+		if got := unvoiced(tc.in, runs); got != tc.want {
+			t.Errorf("%s: %q waits, want %q", tc.name, got, tc.want)
+		}
+	}
+	out := members("voter", "voter", "nonvoter")
+	out.Peers[2].Quarantine = "its state differs"
+	if got := unvoiced(out, map[string][]string{"a": nil, "b": nil, "c": nil}); got != "" {
+		t.Errorf("%q is in quarantine and waits for a vote", got)
+	}
+}

@@ -19,8 +19,8 @@ const npmTimeout = 10 * time.Minute
 
 // NPM installs the packages that dir/package-lock.json pins, once per lock
 // file, in the user's cache folder, and returns the folder with node_modules.
-// No script of a package runs. Without the programs or the registry the test
-// fails, for it cannot show what it is for.
+// What dir/.npmrc sets counts. No script of a package runs. Without the programs or the
+// registry the test fails, for it cannot show what it is for.
 func NPM(tb testing.TB, dir string) string {
 	tb.Helper()
 	target, err := installNPM(tb.Context(), dir)
@@ -36,10 +36,12 @@ func installNPM(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("npm: %w", err)
 	}
 	sum := sha256.New()
-	files := []string{"package.json", "package-lock.json"}
 	contents := map[string][]byte{}
-	for _, name := range files {
+	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) && name == ".npmrc" {
+			continue
+		}
 		if err != nil {
 			return "", fmt.Errorf("npm: %w", err)
 		}

@@ -41,6 +41,9 @@ async function generated () {
   assert.equal(got.created.getTime(), added.created.getTime())
   const listed = await pins.pinsGet({ cid: [known], status: all, name: 'FIRST', match: 'iexact' })
   assert.deepEqual([listed.count, [...listed.results][0].requestid], [1, added.requestid])
+  for (const [app, count] of [['a', 1], ['b', 0]]) {
+    assert.equal((await pins.pinsGet({ status: all, meta: { app } })).count, count)
+  }
   const now = await pins.pinsRequestidPost({ requestid: added.requestid, pin: { cid: known, name: 'second' } })
   assert.notEqual(now.requestid, added.requestid)
   await refused(pins.pinsRequestidGet({ requestid: added.requestid }), 404)

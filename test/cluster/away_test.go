@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/node"
+)
+
+// TestAMemberComesBackUnderALeaderThatJoinedMeanwhile: what it has of the state does not
+// know that leader, who alone could tell it.
+func TestAMemberComesBackUnderALeaderThatJoinedMeanwhile(t *testing.T) {
+	nodes := three(t)
+	known, err := nodes[0].Members().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := nodes[2]
+	if err := away.stop(); err != nil {
+		t.Fatal(err)
+	}
+	base := t.TempDir()
+	nodes = nodes[:2]
+	for _, name := range []string{"node4", "node5"} {
+		nodes = append(nodes, start(t, filepath.Join(base, name), known.Node.ClusterAddrs[0], filepath.Join(nodes[0].dir, node.SecretFile)))
+	}
+	await(t, "those that joined vote", func() bool {
+		s, err := nodes[2].Members().Status(t.Context())
+		return err == nil && !slices.ContainsFunc(s.Peers, func(p members.Peer) bool { return p.Role != "voter" })
+	})
+	await(t, "one that joined leads", func() bool {
+		s, err := nodes[2].Members().Status(t.Context())
+		if err != nil {
+			return false
+		}
+		for _, p := range known.Peers {
+			if p.ID == s.Leader {
+				for _, n := range nodes[:2] {
+					_ = n.Replica().HandOver(t.Context()) // to whom is chance
+				}
+				return false
+			}
+		}
+		return s.Leader != ""
+	})
+	opened, err := node.Open(t.Context(), node.Options{Config: away.config, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := serve(t, opened, away.config)
+	await(t, "ready", func() bool { return back.Ready() == nil })
+	if s, err := back.Members().Status(t.Context()); err != nil || len(s.Peers) != 5 {
+		t.Errorf("it knows %d members, %v", len(s.Peers), err)
+	}
+}
