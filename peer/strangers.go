@@ -29,7 +29,7 @@ const (
 	addressArrivalsBurst  = 32
 	addressGrace          = time.Minute // how long the limiter remembers an address
 	addressConns          = 32          // open at the same time
-	strangerPending       = 32          // connections whose handshake is not over
+	strangerPending       = 32          // connections whose handshake is not over; of one address as many as are left
 	strangerStreams       = 512         // inbound
 	strangerStreamsEach   = 24          // of one peer
 	strangerBytes         = 1 << 20     // read a second, over all protocols
@@ -77,7 +77,8 @@ type strangers struct {
 	mu      sync.Mutex
 	known   map[netip.Addr]struct{} // addresses that members have, or came from
 	addrs   map[netip.Prefix]int    // open inbound connections of unknown addresses
-	pending int
+	hands   map[netip.Prefix]int    // those of them whose handshake is not over
+	pending int                     // all of hands
 	streams int
 	peers   map[libp2ppeer.ID]*presence
 }
@@ -117,6 +118,7 @@ func newStrangers(inner network.ResourceManager, trusted func(libp2ppeer.ID) boo
 		bytes:   timerate.NewLimiter(strangerBytes, strangerBytesBurst),
 		known:   make(map[netip.Addr]struct{}),
 		addrs:   make(map[netip.Prefix]int),
+		hands:   make(map[netip.Prefix]int),
 		peers:   make(map[libp2ppeer.ID]*presence),
 	}
 }
@@ -178,13 +180,28 @@ func (s *strangers) enter(c *arrival) error {
 	near := neighbourhood(c.ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending >= strangerPending || s.addrs[near] >= addressConns {
+	// Handshakes that are never finished take their places for as long as they may, so one
+	// address leaves others as many as it has.
+	if s.hands[near] >= strangerPending-s.pending || s.addrs[near] >= addressConns {
 		return errStrangers
 	}
 	s.pending++
+	s.hands[near]++
 	s.addrs[near]++
 	c.pending, c.near = true, near
 	return nil
+}
+
+// shaken takes note that a handshake is over, or given up. The caller holds mu.
+func (s *strangers) shaken(c *arrival) {
+	if !c.pending {
+		return
+	}
+	c.pending = false
+	s.pending--
+	if s.hands[c.near]--; s.hands[c.near] == 0 {
+		delete(s.hands, c.near)
+	}
 }
 
 // arrival is one connection's scope.
@@ -215,10 +232,7 @@ func (c *arrival) SetPeer(id libp2ppeer.ID) error {
 	if c.gone || c.peer != "" {
 		return nil
 	}
-	if c.pending {
-		s.pending--
-		c.pending = false
-	}
+	s.shaken(c)
 	c.peer = id
 	p := s.peers[id]
 	if p == nil {
@@ -247,9 +261,7 @@ func (c *arrival) leave() {
 		return
 	}
 	c.gone = true
-	if c.pending {
-		s.pending--
-	}
+	s.shaken(c)
 	if c.near.IsValid() {
 		if s.addrs[c.near]--; s.addrs[c.near] == 0 {
 			delete(s.addrs, c.near)

@@ -80,6 +80,24 @@ func handshakes(t *testing.T) {
 	}
 }
 
+// A new member, whose address nobody knows yet, gets in beside somebody who begins
+// handshakes and never ends one.
+func TestOneAddressLeavesHandshakesToOthers(t *testing.T) {
+	s, _ := door()
+	had := 0
+	for range strangerPending - 1 { // as many at once are another bound
+		if _, err := knock(s, network.DirInbound, "203.0.113.1"); err == nil {
+			had++
+		}
+	}
+	if had != strangerPending/2 {
+		t.Errorf("one address has %d handshakes of %d", had, strangerPending)
+	}
+	if _, err := knock(s, network.DirInbound, "198.51.100.1"); err != nil {
+		t.Error("nobody else has one:", err)
+	}
+}
+
 func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
@@ -304,7 +322,7 @@ func TestStrangersLeaveNothingBehind(t *testing.T) {
 	c.Done()
 	in.Done()
 	in.Done()
-	if len(s.peers) != 0 || len(s.addrs) != 0 || s.pending != 0 || s.streams != 0 {
+	if len(s.peers) != 0 || len(s.addrs) != 0 || len(s.hands) != 0 || s.pending != 0 || s.streams != 0 {
 		t.Errorf("%d peers, %d addresses, %d handshakes, %d streams are left", len(s.peers), len(s.addrs), s.pending, s.streams)
 	}
 }

@@ -42,7 +42,8 @@ type world struct {
 	places  []ingest.Placement
 	kept    []*fakeKept
 	epoch   uint64
-	refuse  error // of Store
+	refuse  error  // of Store
+	joining func() // called by Join; nil: nothing is
 }
 
 func newWorld(t *testing.T) *world {
@@ -89,6 +90,9 @@ func (w *world) Store(_ context.Context, body io.Reader, place ingest.Placement)
 
 // Join implements Content.
 func (w *world) Join(_ context.Context, parts []ingest.File, place ingest.Placement) (Kept, error) {
+	if w.joining != nil {
+		w.joining()
+	}
 	var all []byte
 	for _, p := range parts {
 		w.mu.Lock()

@@ -289,13 +289,13 @@ func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key stri
 func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string, r CompleteRequest) (state.Object, error) {
 	for attempt := 1; ; attempt++ {
 		obj, err := o.complete(ctx, a, bucket, &r)
-		if !errors.Is(err, state.ErrInvalidPart) || !errors.As(err, new(*raced)) || attempt == maxAttempts {
+		if !errors.As(err, new(*raced)) || attempt == maxAttempts {
 			return obj, err
 		}
 	}
 }
 
-// raced is an error of a part that was there when it was looked for.
+// raced is an error of what was there when it was looked for: a part, or the upload.
 type raced struct{ error }
 
 // Unwrap gives the error itself.
@@ -334,7 +334,11 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	}
 	stored, err := o.opts.Content.Join(ctx, files, place)
 	if err != nil {
-		return state.Object{}, fmt.Errorf("join parts: %w", err)
+		err = fmt.Errorf("join parts: %w", err)
+		if o.ended(ctx, a, bucket, r) {
+			err = &raced{err}
+		}
+		return state.Object{}, err
 	}
 	obj.Root = stored.Content().Root
 	list := state.ListParts(parts)
@@ -352,6 +356,19 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 		return state.Object{}, fmt.Errorf("complete upload: %w", err)
 	}
 	return made(&result, obj), nil
+}
+
+// ended tells whether an upload was completed or aborted meanwhile: then nobody keeps
+// its parts any more.
+func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) bool {
+	err := o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err == nil {
+			_, err = v.Upload(&b, r.Key, r.Upload)
+		}
+		return err
+	})
+	return errors.Is(err, state.ErrNoUpload)
 }
 
 // gather reads the parts that are listed, or the object that the upload became.

@@ -323,6 +323,47 @@ func TestAnUploadIsCompletedOnce(t *testing.T) {
 	}
 }
 
+// Whoever ends an upload has its parts dropped, while another completes it perhaps.
+func TestAnUploadThatEndsWhileItsPartsAreJoinedIsSaidToHaveEnded(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	r := w.uploaded("bkt", "k", "the first part", "the second part")
+	lose := func(end func()) (state.Object, error) {
+		t.Helper()
+		w.joining = func() {
+			w.joining = nil
+			end()
+			w.mu.Lock()
+			clear(w.content)
+			w.mu.Unlock()
+		}
+		return w.objects.Complete(t.Context(), w.account, "bkt", r)
+	}
+	if obj, err := lose(func() {}); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("parts that nobody reaches: %+v, %v", obj, err)
+	}
+	r = w.uploaded("bkt", "k", "the first part", "the second part")
+	var won state.Object
+	obj, err := lose(func() {
+		var err error
+		if won, err = w.objects.Complete(t.Context(), w.account, "bkt", r); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil || obj.ID != won.ID {
+		t.Errorf("completed at the same time: %+v and %+v, %v", obj, won, err)
+	}
+	r = w.uploaded("bkt", "k", "the first part", "the second part")
+	obj, err = lose(func() {
+		if err := w.objects.Abort(t.Context(), w.account, "bkt", r.Key, r.Upload); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !errors.Is(err, state.ErrNoUpload) {
+		t.Errorf("aborted meanwhile: %+v, %v", obj, err)
+	}
+}
+
 // holdsIt fails the test unless a version is there as it was answered.
 func (w *world) holdsIt(bucket string, want state.Object) {
 	w.t.Helper()
