@@ -29,6 +29,8 @@ const (
 	MaxTrees = 2 * 40
 
 	batch = guts.MaxSIMD * Chunk // bytes that are hashed together
+
+	cacheLine = 64 // bytes
 )
 
 // words is a chaining value as the compression function has it.
@@ -111,6 +113,8 @@ type Hasher struct {
 	trees forest
 	done  bool
 	top   words // what all bytes are together
+	// fetched is for nobody; without it nothing would be read.
+	fetched byte
 	// buf is there from the first byte that has to wait for others on.
 	buf *[batch]byte
 }
@@ -142,7 +146,9 @@ func (h *Hasher) Write(p []byte) (int, error) {
 			continue
 		}
 		if h.n == 0 && room == batch && (len(p) > batch || len(p) == batch && h.next > h.at) {
-			h.add((*[batch]byte)(p), batch)
+			whole := (*[batch]byte)(p)
+			h.fetch(whole)
+			h.add(whole, batch)
 			p = p[batch:]
 			continue
 		}
@@ -159,6 +165,15 @@ func (h *Hasher) room() *[batch]byte {
 		h.buf = new([batch]byte)
 	}
 	return h.buf
+}
+
+// fetch reads bytes in their order, so that a processor has them at hand. They are hashed
+// 16 chunks side by side, and a processor that does not see them come waits for each: a
+// third of the time of a MiB that is in no cache (BenchmarkHasher).
+func (h *Hasher) fetch(p *[batch]byte) {
+	for i := 0; i < batch; i += cacheLine {
+		h.fetched |= p[i]
+	}
 }
 
 // add hashes chunks that are one subtree; the last may be short.
