@@ -63,6 +63,16 @@ func (b *batch) end(rec record) error {
 	return b.apply(rec, b.s.active.number)
 }
 
+// block is the record of a block, from its begin to its end.
+func (b *batch) block(rec record) error {
+	b.begin()
+	rec.off = b.base + int64(b.start)
+	var sum uint32
+	b.s.buf, sum = appendBlock(b.s.buf, b.s.active.seed, rec.off, rec)
+	endSummed(b.s.buf, b.start, b.s.active.seed, rec.off, rec.kind, sum)
+	return b.apply(rec, b.s.active.number)
+}
+
 // do has fn run alone and returns when what it did is durable and readable.
 func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) error {
 	return s.queued(ctx, &op{bytes: bytes, run: fn})

@@ -336,9 +336,7 @@ func (b *batch) relocateBlock(from uint32, rec record) error {
 	if err != nil || !ok || e.segment != from || int64(e.off) != rec.off {
 		return err
 	}
-	b.begin()
-	b.s.buf = append(appendHash(b.s.buf, rec.hash), rec.data...)
-	return b.end(rec)
+	return b.block(rec)
 }
 
 func (b *batch) relocateRefs(from uint32, rec record) error {

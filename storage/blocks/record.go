@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/multiformats/go-multihash"
 )
@@ -88,12 +89,33 @@ func beginRecord(b []byte) []byte {
 // endRecord fills in the head of the record that begins at b[start], which
 // will stand at off in its segment.
 func endRecord(b []byte, start int, seed uint32, off int64, kind byte) {
+	endSummed(b, start, seed, off, kind, recordSum(seed, off, b[start+recordHeadBytes:]))
+}
+
+// endSummed is endRecord of a payload whose checksum is known.
+func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint32) {
 	head, payload := b[start:start+recordHeadBytes], b[start+recordHeadBytes:]
 	binary.BigEndian.PutUint32(head, recordMagic)
 	head[4] = kind
 	binary.BigEndian.PutUint32(head[8:], uint32(len(payload)))
-	binary.BigEndian.PutUint32(head[12:], recordSum(seed, off, payload))
+	binary.BigEndian.PutUint32(head[12:], sum)
 	binary.BigEndian.PutUint32(head[16:], recordSum(seed, off, head[:16]))
+}
+
+// sumStep is how many bytes of a block are copied, and then summed while they are in the
+// processor's nearest cache.
+const sumStep = 16 << 10
+
+// appendBlock appends the payload of a block that stands at off, and returns its checksum.
+func appendBlock(b []byte, seed uint32, off int64, rec record) ([]byte, uint32) {
+	start := len(b)
+	b = appendHash(b, rec.hash)
+	sum := recordSum(seed, off, b[start:])
+	for piece := range slices.Chunk(rec.data, sumStep) {
+		b = append(b, piece...)
+		sum = crc32.Update(sum, castagnoli(), piece)
+	}
+	return b, sum
 }
 
 // parseHead checks the head of a record that stands at off.

@@ -230,9 +230,7 @@ func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 		if here {
 			continue // twice in one call
 		}
-		b.begin()
-		b.s.buf = append(appendHash(b.s.buf, hash), data...)
-		if err := b.end(record{kind: kindBlock, hash: hash, data: data}); err != nil {
+		if err := b.block(record{kind: kindBlock, hash: hash, data: data}); err != nil {
 			return err
 		}
 		delete(bad, string(hash))
