@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"crypto/md5"  //nolint:gosec // what S3 calls an ETag
 	"crypto/sha1" //nolint:gosec // one of the checksums of S3
 	"crypto/sha256"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/multimd5"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -60,6 +60,8 @@ func NewHash(algorithm string) hash.Hash {
 const (
 	hashBuffer  = 256 << 10 // bytes handed over at once
 	hashBuffers = 8         // of one body, under way
+	// hashLate is how many of them may wait until other bodies have some to be hashed with.
+	hashLate = 4
 )
 
 // piece is bytes of a body that several hash at the same time.
@@ -68,19 +70,25 @@ type piece struct {
 	left  atomic.Int32 // who has not hashed them yet
 }
 
+// hashing is what bodies share that are hashed.
+type hashing struct {
+	pieces sync.Pool // of *piece
+	md5    multimd5.Pool
+}
+
 // digester is a body that is hashed while it is read: in the reader's goroutine
 // while it is short, else beside it, since MD5 is slower than all the rest, and a
 // BLAKE3 tree next to it.
 type digester struct {
-	pool *sync.Pool // of *piece
+	with *hashing
 	r    io.Reader
-	md5  hash.Hash
+	md5  *multimd5.Hash
 	by   map[string]hash.Hash
 	at   uint64      // bytes before the body in its object, as far as tree goes
 	tree *bao.Hasher // nil: none is made
 	read uint64
 
-	work  []chan *piece  // of each goroutine; nil while hashing is done in place
+	work  []chan *piece  // of each goroutine, that of MD5 first; nil while hashing is done in place
 	done  sync.WaitGroup // of the goroutines
 	ended bool
 }
@@ -90,8 +98,8 @@ type digester struct {
 const unplaced = math.MaxUint64
 
 // newDigester hashes what r has, which comes behind at bytes of its object, or unplaced.
-func newDigester(pool *sync.Pool, r io.Reader, algorithms []string, at uint64) (*digester, error) {
-	d := &digester{pool: pool, r: r, md5: md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
+func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*digester, error) {
+	d := &digester{with: with, r: r, md5: with.md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
 	for _, a := range algorithms {
 		h := NewHash(a)
 		if h == nil {
@@ -129,13 +137,14 @@ func (d *digester) take(p []byte) {
 		return
 	}
 	if d.work == nil {
+		d.md5.Wait()
 		d.beside(d.hash)
 		if d.tree != nil {
 			d.beside(d.grow)
 		}
 	}
 	for len(p) > 0 {
-		b, ok := d.pool.Get().(*piece)
+		b, ok := d.with.pieces.Get().(*piece)
 		if !ok {
 			b = new(piece)
 		}
@@ -145,6 +154,9 @@ func (d *digester) take(p []byte) {
 		b.left.Store(int32(len(d.work)))
 		for _, w := range d.work {
 			w <- b
+		}
+		if len(d.work[0]) >= hashLate {
+			d.md5.Hurry()
 		}
 	}
 }
@@ -157,14 +169,14 @@ func (d *digester) beside(hash func([]byte)) {
 		for b := range work {
 			hash(b.bytes)
 			if b.left.Add(-1) == 0 {
-				d.pool.Put(b)
+				d.with.pieces.Put(b)
 			}
 		}
 	})
 }
 
 func (d *digester) hash(p []byte) {
-	d.md5.Write(p)
+	_, _ = d.md5.Write(p) // it never fails
 	for _, h := range d.by {
 		h.Write(p)
 	}
@@ -183,6 +195,7 @@ func (d *digester) end() {
 		return
 	}
 	d.ended = true
+	d.md5.Leave()
 	for _, w := range d.work {
 		close(w)
 	}

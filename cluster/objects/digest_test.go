@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -17,7 +16,7 @@ import (
 
 // The check values of the CRC catalogue (reveng), FIPS 180-4 and RFC 1321.
 func TestDigestsOfTheCheckString(t *testing.T) {
-	d, err := newDigester(new(sync.Pool), bytes.NewReader([]byte("123456789")), Algorithms(), 0)
+	d, err := newDigester(new(hashing), bytes.NewReader([]byte("123456789")), Algorithms(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +53,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 		for name, read := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "half": iotest.HalfReader, "data with EOF": iotest.DataErrReader,
 		} {
-			d, err := newDigester(new(sync.Pool), read(bytes.NewReader(data)), Algorithms(), 2048)
+			d, err := newDigester(new(hashing), read(bytes.NewReader(data)), Algorithms(), 2048)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +90,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 
 func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	d, err := newDigester(new(sync.Pool), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil, 0)
+	d, err := newDigester(new(hashing), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +140,11 @@ func BenchmarkDigester(b *testing.B) {
 	data := make([]byte, 8<<20)
 	for name, at := range map[string]uint64{"with a tree": 0, "without": unplaced} {
 		b.Run(name, func(b *testing.B) {
-			pool := new(sync.Pool)
+			with := new(hashing)
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				d, err := newDigester(pool, bytes.NewReader(data), nil, at)
+				d, err := newDigester(with, bytes.NewReader(data), nil, at)
 				if err != nil {
 					b.Fatal(err)
 				}

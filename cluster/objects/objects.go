@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,7 +85,7 @@ type Options struct {
 // Objects answers for the buckets and objects of all accounts.
 type Objects struct {
 	opts    Options
-	hashing sync.Pool // of *piece, on their way to be hashed
+	hashing hashing
 	trees   *trees
 	hashed  Hashing
 }

@@ -55,8 +55,9 @@ var rows = []row{
 
 	{"cluster/placement", []string{"consensus/state"}, layerUseCase},
 	{"cluster/pins", []string{"consensus/state", "cluster/placement"}, layerUseCase},
-	{"cluster/objects", []string{"consensus/state", "cluster/placement", "cluster/ingest", "cluster/bao"}, layerUseCase},
+	{"cluster/objects", []string{"consensus/state", "cluster/placement", "cluster/ingest", "cluster/bao", "cluster/multimd5"}, layerUseCase},
 	{"cluster/bao", nil, layerUseCase},
+	{"cluster/multimd5", nil, layerUseCase},
 	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
