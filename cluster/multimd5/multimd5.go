@@ -42,7 +42,7 @@ type Pool struct {
 }
 
 // Hash is an MD5, whose state the standard library keeps. It is for one goroutine at a
-// time, but for Hurry.
+// time, but for Hurry and Leave.
 type Hash struct {
 	hash.Hash
 	pool  *Pool
@@ -79,7 +79,7 @@ func (h *Hash) Reset() {
 // once, have something to hash. Until Leave, which has to be called.
 func (h *Hash) Wait() { h.waits(true) }
 
-// Leave ends Wait, also of what is being written.
+// Leave ends Wait, also of what is being written. It may be called by any goroutine.
 func (h *Hash) Leave() { h.waits(false) }
 
 func (h *Hash) waits(patient bool) {
