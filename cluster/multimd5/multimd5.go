@@ -36,7 +36,6 @@ type Pool struct {
 	// mu guards what follows, and what Hash says that it does. It is not held while hashing.
 	mu      sync.Mutex
 	queue   []*Hash // what is to be hashed
-	hurried int     // of the queue
 	led     bool    // one of the queue, or of those that are being hashed, leads
 	patient int     // hashes that wait for each other
 }
@@ -55,7 +54,6 @@ type Hash struct {
 	// Guarded by Pool.mu.
 	patient bool // it waits for others
 	hurry   bool // but not with what it is given now, or next
-	queued  bool
 }
 
 var _ hash.Hash = (*Hash)(nil)
@@ -95,7 +93,6 @@ func (h *Hash) waits(patient bool) {
 		return
 	}
 	p.patient--
-	p.hasten(h)
 	p.begin()
 }
 
@@ -106,17 +103,9 @@ func (h *Hash) Hurry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !h.alone {
-		p.hasten(h)
+		h.hurry = true
 		p.begin()
 	}
-}
-
-// hasten is Hurry. It needs mu.
-func (p *Pool) hasten(h *Hash) {
-	if h.queued && !h.hurry {
-		p.hurried++
-	}
-	h.hurry = true
 }
 
 // Write implements io.Writer. It never fails.
@@ -138,7 +127,7 @@ func (h *Hash) Write(p []byte) (int, error) {
 func (p *Pool) hash(h *Hash, blocks []byte) {
 	h.rest = blocks
 	p.mu.Lock()
-	p.enqueue(h)
+	p.queue = append(p.queue, h)
 	p.begin()
 	p.mu.Unlock()
 	if leads := <-h.turn; leads {
@@ -149,17 +138,14 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 	}
 }
 
-// enqueue needs mu.
-func (p *Pool) enqueue(h *Hash) {
-	p.queue, h.queued = append(p.queue, h), true
-	if h.hurry = h.hurry || !h.patient; h.hurry {
-		p.hurried++
-	}
-}
-
 // begin has one of the queue lead, unless one does, or all may wait. It needs mu.
 func (p *Pool) begin() {
-	if n := len(p.queue); !p.led && n > 0 && (p.hurried > 0 || n >= min(width, p.patient)) {
+	n := len(p.queue)
+	if p.led || n == 0 {
+		return
+	}
+	now := func(h *Hash) bool { return h.hurry || !h.patient }
+	if n >= min(width, p.patient) || slices.ContainsFunc(p.queue, now) {
 		p.led = true
 		p.queue[0].turn <- true
 	}
@@ -174,10 +160,7 @@ func (p *Pool) lead(h *Hash) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, other := range in {
-		p.enqueue(other)
-	}
-	p.led = false
+	p.queue, p.led = append(p.queue, in...), false
 	p.begin()
 }
 
@@ -186,12 +169,7 @@ func (p *Pool) fill(in []*Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(width-len(in), len(p.queue))
-	for _, h := range p.queue[:n] {
-		if h.queued = false; h.hurry {
-			p.hurried--
-		}
-		in = append(in, h)
-	}
+	in = append(in, p.queue[:n]...)
 	p.queue = slices.Delete(p.queue, 0, n)
 	return in
 }

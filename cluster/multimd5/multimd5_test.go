@@ -87,7 +87,7 @@ func TestManyBodies(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if pool.led || len(pool.queue)+pool.hurried+pool.patient > 0 {
+	if pool.led || len(pool.queue)+pool.patient > 0 {
 		t.Errorf("left in the pool: %+v", &pool)
 	}
 	if h := pool.New(); h.Size() != md5.Size || h.BlockSize() != md5.BlockSize {
@@ -138,7 +138,7 @@ func TestWhoWaits(t *testing.T) {
 				}
 				waits.Leave()
 				other.Leave()
-				if pool.led || len(pool.queue)+pool.hurried+pool.patient > 0 {
+				if pool.led || len(pool.queue)+pool.patient > 0 {
 					t.Errorf("left in the pool: %+v", &pool)
 				}
 			})
