@@ -43,15 +43,15 @@ var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode
 
 // algorithmNamed finds a checksum by its name; nil is none.
 func algorithmNamed(name string) *algorithm {
-	return algorithmWhose(func(a *algorithm) string { return a.name }, name)
+	return algorithmWhose(func(a algorithm) string { return a.name }, name)
 }
 
 // algorithmWhose finds a checksum by something that it has, in any case; nil is none.
-func algorithmWhose(has func(*algorithm) string, text string) *algorithm {
-	for i := range algorithms { // a variable of the loop would be memory for each of them
-		if strings.EqualFold(has(&algorithms[i]), text) {
-			a := algorithms[i]
-			return &a
+func algorithmWhose(has func(algorithm) string, text string) *algorithm {
+	for _, a := range algorithms {
+		if strings.EqualFold(has(a), text) {
+			found := a // of its own, so that only what is found is memory
+			return &found
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func algorithmBy(name string) (*algorithm, error) {
 
 // algorithmOf finds a checksum by the name of its header; nil is none.
 func algorithmOf(header string) *algorithm {
-	return algorithmWhose(func(a *algorithm) string { return a.header }, header)
+	return algorithmWhose(func(a algorithm) string { return a.header }, header)
 }
 
 // decode reads the value of a checksum.
