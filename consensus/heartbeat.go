@@ -82,12 +82,14 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 	}
 }
 
-// pump hands over what comes for the loop until Raft has ended.
-func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals) {
+// pump hands over what comes for the loop, unless taken is true of it, until Raft has ended.
+func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals, taken func(raft.RPC) bool) {
 	for {
 		select {
 		case rpc := <-from:
-			h.hand(arriving.watch(rpc))
+			if rpc = arriving.watch(rpc); !taken(rpc) {
+				h.hand(rpc)
+			}
 		case <-h.done:
 			return
 		}
