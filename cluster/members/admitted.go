@@ -14,8 +14,9 @@ const answerGrace = time.Minute
 // admitted are the nodes that tickets may have let in and that were not told so. The change
 // that lets a node in spends its ticket; where the majority is lost at that moment, or the
 // answer, the node is a member and does not know the secret, and the ticket admits nobody
-// any more. So it is answered when it asks again, for a while, and no other node is. Such a
-// ticket was open here, so there are no more of them than there may be tickets.
+// any more. So it is answered when it asks again, for a while or until it says that it has the
+// answer, and no other node is. Such a ticket was open here, so there are no more of them
+// than there may be tickets.
 type admitted struct {
 	// mu guards nodes, by their tickets.
 	mu    sync.Mutex

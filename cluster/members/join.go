@@ -15,12 +15,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the join protocol: one JSON message each way.
+// Bounds of the join protocol: one JSON message each way, and the word of who was let in
+// that it was told so.
 const (
 	maxJoinRequest = 64 << 10
+	maxJoinTold    = 1 << 10
 	maxJoinReply   = 32 << 20 // that names as many members as there may be, each with all its addresses
 	maxJoins       = 16       // at the same time
 	joinTimeout    = 20 * time.Second
+	// hangUpWait is how long a joiner that has its answer waits for the other side to have
+	// heard so.
+	hangUpWait = time.Second
 )
 
 type joinRequest struct {
@@ -49,6 +54,11 @@ type joinReply struct {
 	Member    *bool      `json:"member,omitempty"` // what was asked
 	// Index is that of the state by which it is answered. A release before does not tell.
 	Index uint64 `json:"index,omitempty"`
+}
+
+// joinTold says that who was let in has the answer. A release before does not say so.
+type joinTold struct {
+	Told bool `json:"told"`
 }
 
 // Joined is what a new member takes away from joining.
@@ -118,6 +128,12 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	}
 	if sent := json.NewEncoder(conn).Encode(reply); sent != nil || err != nil {
 		return sent
+	}
+	// What was written may have come to a buffer and no further.
+	var word joinTold
+	if err := readMessage(conn, maxJoinTold, &word); err != nil || !word.Told {
+		m.opts.Logger.DebugContext(ctx, "joiner did not say that it has the answer", "node", req.Node.ID, "err", err)
+		return nil
 	}
 	m.admitted.forget(conn.RemoteAddr().String(), state.NodeID(req.Node.ID))
 	return nil
@@ -300,7 +316,20 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	if reply.ClusterID == "" || len(reply.Secret) == 0 || len(reply.Members) == 0 {
 		return Joined{}, state.Errorf(state.CodeInvalid, "the answer to the join is incomplete")
 	}
+	sayTold(conn, deadline)
 	return Joined{ClusterID: reply.ClusterID, Secret: reply.Secret, Members: reply.nodes()}, nil
+}
+
+// sayTold says that the answer has come, and waits until the other side hangs up, but not for
+// long: whether it hears so is its own matter.
+func sayTold(conn net.Conn, deadline time.Time) {
+	if soon := time.Now().Add(hangUpWait); soon.Before(deadline) {
+		deadline = soon
+	}
+	if conn.SetDeadline(deadline) != nil || json.NewEncoder(conn).Encode(joinTold{Told: true}) != nil {
+		return
+	}
+	_, _ = conn.Read(make([]byte, 1))
 }
 
 // readMessage reads one line of JSON of at most limit bytes.

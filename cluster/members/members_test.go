@@ -400,7 +400,11 @@ func (w *world) join(t *testing.T, id string, node state.Node) (Joined, error) {
 	server, client := net.Pipe()
 	served := make(chan error, 1)
 	w.now = time.Now() // deadlines of a connection are real
-	go func() { served <- w.serveJoin(context.Background(), dialled{server, id}) }()
+	go func() {
+		err := w.serveJoin(context.Background(), dialled{server, id})
+		_ = server.Close()
+		served <- err
+	}()
 	joined, err := Join(client, time.Now().Add(time.Minute), node)
 	if serveErr := <-served; serveErr != nil {
 		t.Errorf("serve: %v", serveErr)
@@ -497,6 +501,53 @@ func TestWhoWasLetInAndNotToldAsksAgain(t *testing.T) {
 				t.Errorf("after the answer: %v", err)
 			}
 		})
+	}
+}
+
+// The answer goes out over a line that is cut in that moment: writing it succeeds, into a
+// buffer. The joiner asks again.
+func TestWhoseAnswerWasLostOnItsWayAsksAgain(t *testing.T) {
+	w, id := ticketed(t)
+	node := clustertest.Members("a", "b", "c")[2]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = time.Now()
+	served := make(chan error, 1)
+	go func() { served <- w.serveJoin(context.Background(), dialled{server, id}) }()
+	request := joinRequest{Node: joinNode{ID: "c", Name: "c", ClusterAddrs: node.ClusterAddrs, Level: node.Level}}
+	if err := json.NewEncoder(client).Encode(request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(make([]byte, 1)); err != nil { // it has been sent, and the rest is lost
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	_ = server.Close()
+	w.refresh(t)
+	if !w.MayJoin(id) {
+		t.Error("who was let in and lost the answer is cut off")
+	}
+	if joined, err := w.join(t, id, node); err != nil || len(joined.Secret) == 0 {
+		t.Errorf("it asked again: %v", err)
+	}
+	if w.MayJoin(id) {
+		t.Error("the ticket admits after the answer")
 	}
 }
 
