@@ -82,8 +82,23 @@ func TestBucketsAreMadeWithWhatChangesNothing(t *testing.T) {
 		{body: "<CreateBucketConfiguration><Tags/></CreateBucketConfiguration>"},
 		{body: "<CreateBucketConfiguration><Tags></Tags><Location><Name>a</Name></Location></CreateBucketConfiguration>"},
 		{body: "<CreateBucketConfiguration><Location><Tags>a</Tags></Location></CreateBucketConfiguration>"},
+		{body: "<CreateBucketConfiguration><Bucket/><Type>Directory</Type></CreateBucketConfiguration>"},
+		{body: "<CreateBucketConfiguration><Bucket><Type>General</Type></Bucket></CreateBucketConfiguration>"},
 	} {
 		c.method, c.path = "PUT", fmt.Sprintf("/made-%d", i)
 		w.must(t, 200, c)
+	}
+}
+
+func TestBucketsThatAreNoneHereAreNotMade(t *testing.T) {
+	w := newWorld(t)
+	for _, body := range []string{
+		"<CreateBucketConfiguration><Tags><Tag><Key>a</Key><Value>b</Value></Tag></Tags></CreateBucketConfiguration>",
+		"<CreateBucketConfiguration><Tags><Tag/></Tags><Bucket/></CreateBucketConfiguration>",
+		"<CreateBucketConfiguration><Location><Name>a</Name><Type>AvailabilityZone</Type></Location>" +
+			"<Bucket><DataRedundancy>SingleAvailabilityZone</DataRedundancy><Type>Directory</Type></Bucket></CreateBucketConfiguration>",
+	} {
+		w.must(t, 501, call{method: "PUT", path: "/none", body: body})
+		w.must(t, 404, call{method: "HEAD", path: "/none"})
 	}
 }

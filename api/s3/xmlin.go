@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
@@ -370,14 +371,14 @@ func resolve(name string) (rune, bool) {
 	return r, utf8.ValidRune(r)
 }
 
-// checkConfiguration reads the body of CreateBucket. Tags are refused: buckets have none,
-// and who gives some looks for them later.
+// checkConfiguration reads the body of CreateBucket. Tags are refused, and directory buckets:
+// there are none, and who asks for some looks for them later.
 func checkConfiguration(body []byte) error {
 	x, err := readXML(body, "CreateBucketConfiguration")
 	if err != nil {
 		return err
 	}
-	in, tagged := "", false
+	in, refused := "", error(nil)
 	for {
 		name, ok, err := x.child()
 		switch {
@@ -385,20 +386,25 @@ func checkConfiguration(body []byte) error {
 			return err
 		case !ok && in != "":
 			in = ""
-			continue
 		case !ok:
-			err = x.finish()
-			if err == nil && tagged {
-				err = errorf(NotImplemented, "tags of a bucket are not implemented")
-			}
-			return err
-		case name == "Tags" && in == "":
+			return cmp.Or(x.finish(), refused)
+		case in == "" && (name == "Tags" || name == "Bucket"):
 			in = name
-			continue
-		}
-		tagged = tagged || in != ""
-		if err := x.skip(); err != nil {
-			return err
+		case in == "Bucket" && name == "Type":
+			kind, err := x.text()
+			if err != nil {
+				return err
+			}
+			if kind == "Directory" {
+				refused = errorf(NotImplemented, "directory buckets are not implemented")
+			}
+		default:
+			if in == "Tags" {
+				refused = errorf(NotImplemented, "tags of a bucket are not implemented")
+			}
+			if err := x.skip(); err != nil {
+				return err
+			}
 		}
 	}
 }
