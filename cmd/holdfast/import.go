@@ -341,7 +341,8 @@ func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	var refused *client.Error
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if own.here = !errors.As(err, &refused) || refused.Status/100 != 4; !own.here { // else it may be
+	none := errors.As(err, &refused) && (refused.Status/100 == 4 || refused.Status == http.StatusInsufficientStorage)
+	if own.here = !none; none { // else it may be
 		delete(im.there, key)
 	}
 	close(own.done)

@@ -162,16 +162,18 @@ func TestImportTriesThePinsOfOneNameUntilOneIsTaken(t *testing.T) {
 		lines += `{"cid":"` + importOne + `","name":"n","metadata":{"m":"` + meta + `"}}` + "\n"
 	}
 	for _, parallel := range []string{"1", "8"} {
-		node := &importNode{refuse: func(p client.Pin, _ int) error {
-			if p.Meta["m"] == "bad" {
-				return &client.Error{Status: http.StatusBadRequest, Detail: "no"}
+		for _, status := range []int{http.StatusBadRequest, http.StatusInsufficientStorage} {
+			node := &importNode{refuse: func(p client.Pin, _ int) error {
+				if p.Meta["m"] == "bad" {
+					return &client.Error{Status: status, Detail: "no"}
+				}
+				return nil
+			}}
+			got := call(t, node, lines, "pin", "import", "--parallel", parallel)
+			node.wantPins(t, "bafkreig n")
+			if want := "1 imported, 1 already here, 0 skipped, 2 failed\n"; parallel == "1" && (got.code != exitFailure || got.out != want) {
+				t.Errorf("%d: %+v", status, got)
 			}
-			return nil
-		}}
-		got := call(t, node, lines, "pin", "import", "--parallel", parallel)
-		node.wantPins(t, "bafkreig n")
-		if want := "1 imported, 1 already here, 0 skipped, 2 failed\n"; parallel == "1" && (got.code != exitFailure || got.out != want) {
-			t.Errorf("%+v", got)
 		}
 	}
 }
