@@ -438,6 +438,7 @@ func (b *batch) seal(owner string, sealed Sealed) (inc uint64, err error) {
 	if !ok {
 		o.inc = b.position()
 	}
+	sealed = o.declares(sealed)
 	b.begin()
 	b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
 	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, owner: owner, sealed: sealed})
