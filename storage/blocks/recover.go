@@ -208,6 +208,11 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	// A process that was killed may have written what it did not flush. Once it is in the index
+	// it is taken for durable, and is acknowledged to who puts it again.
+	if err := durable.Datasync(f); err != nil {
+		return err
+	}
 	sc := &scan{src: f, seed: seed, size: s.sizes[number]}
 	if err := s.enter(sc, number, from); err != nil {
 		return err
