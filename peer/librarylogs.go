@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	golog "github.com/ipfs/go-log/v2"
+	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/gologshim"
 	"go.uber.org/zap/zapcore"
 )
@@ -26,6 +27,21 @@ type errorsOnly struct{ slog.Handler }
 
 func (e errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError && e.Handler.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler. That a listener was closed is no error: the swarm logs it as
+// one where libp2p's upgrader says so with an error of its own.
+func (e errorsOnly) Handle(ctx context.Context, r slog.Record) error {
+	closed := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		closed = closed || ok && err.Error() == transport.ErrListenerClosed.Error()
+		return !closed
+	})
+	if closed {
+		return nil
+	}
+	return e.Handler.Handle(ctx, r)
 }
 
 func (e errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -51,6 +51,7 @@ func TestErrorsOfLibrariesAreInTheLog(t *testing.T) {
 	swarm := gologshim.Logger("test-swarm")
 	swarm.Warn("left out")
 	swarm.With("addr", "a").Error("accept", "err", errors.New("why"))
+	swarm.Error("accept", "err", errors.New("listener closed"))
 	dht := golog.Logger("test-dht")
 	if err := golog.SetLogLevel("test-dht", "debug"); err != nil {
 		t.Fatal(err)
