@@ -111,6 +111,10 @@ func New(o Options) *Objects {
 // it was made from and its commit.
 const maxAttempts = 4
 
+// copyAttempts is maxAttempts of a copy. Whoever overwrites its source as fast as copies are
+// made has each second try be in vain, or three of four, and each version is a whole object.
+const copyAttempts = 32
+
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
 
 // look calls fn with the state as it was at some moment since the request began,

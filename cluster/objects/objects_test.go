@@ -676,8 +676,30 @@ func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
 		w.put("bkt", "k", fmt.Sprint(w.objects.opts.NewID()))
 		return 0, size, nil
 	}
-	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrUnavailable) {
+	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrUnavailable) || strings.Contains(err.Error(), "no leader") {
 		t.Errorf("of a source that never stays: %+v, %v", p, err)
+	}
+}
+
+// A copy of an object that others overwrite as fast as they can is one of some version.
+func TestACopyOfAnObjectThatIsReplacedAgainAndAgain(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.put("bkt", "k", "0")
+	newest := ""
+	for n, want := range map[int]error{3: nil, copyAttempts / 2: nil, copyAttempts: state.ErrUnavailable} {
+		left := n
+		w.state.Before(func(cmd state.Command) {
+			if _, copies := cmd.(*state.CopyObject); copies && left > 0 {
+				left--
+				newest = fmt.Sprint(n, left)
+				w.put("bkt", "k", newest)
+			}
+		})
+		copied, err := w.objects.Copy(t.Context(), w.account, "bkt", CopyRequest{Key: "c", SourceBucket: "bkt", Source: "k"})
+		if !errors.Is(err, want) || err == nil && copied.ETag != md5Of(newest) {
+			t.Errorf("overwritten %d times: %+v, %v", n, copied, err)
+		}
 	}
 }
 

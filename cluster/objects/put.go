@@ -172,7 +172,7 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 // unsettled is the answer when the state has moved on each time, whatever moved it: the
 // client asked for nothing that is not so, and may try again.
 func unsettled(conflict error) error {
-	return fmt.Errorf("%w: %s", state.ErrUnavailable, conflict.Error())
+	return state.Errorf(state.CodeUnavailable, "what this is made of has changed each time: %v", conflict)
 }
 
 // Copy makes an object of another one of the same account, without moving bytes.
@@ -192,7 +192,7 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 			return made(&result, cmd.Object), nil
 		case !errors.Is(err, state.ErrConflict):
 			return state.Object{}, fmt.Errorf("copy object: %w", err)
-		case attempt == maxAttempts: // the source has changed each time
+		case attempt == copyAttempts: // the source has changed each time
 			return state.Object{}, unsettled(err)
 		}
 	}

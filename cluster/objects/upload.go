@@ -182,7 +182,7 @@ func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string
 		switch {
 		case !errors.Is(err, state.ErrConflict):
 			return part, err
-		case attempt == maxAttempts: // the source has changed each time
+		case attempt == copyAttempts: // the source has changed each time
 			return part, unsettled(err)
 		}
 	}
