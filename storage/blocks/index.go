@@ -288,7 +288,9 @@ func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
 }
 
 // says tells whether the owner is sealed with just that declaration.
-func (e ownerEntry) says(sealed Sealed) bool { return e.sealSegment != 0 && e.sealed == e.declares(sealed) }
+func (e ownerEntry) says(sealed Sealed) bool {
+	return e.sealSegment != 0 && e.sealed == e.declares(sealed)
+}
 
 // declares is a declaration as it is kept: with no more blocks than the owner refers to. Who
 // seals may count blocks by CID, and several CIDs can name one, or carry it in themselves; a

@@ -202,7 +202,13 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 		}
 		s.damaged.Add(1)
 		s.log.Error("segment cannot be read", "file", segmentPath(dir, number), "err", err)
-		return nil
+		if _, known := s.loads[number]; known {
+			return nil // who looks for damage salvages what the index knows of it
+		}
+		// Nothing will ever refer to it, and an index that lacks it would be made anew with
+		// every start. What was in it comes from others; the file is for people to look at.
+		delete(s.sizes, number)
+		return durable.Rename(segmentPath(dir, number), segmentPath(dir, number)+rottenSuffix)
 	}
 	if err != nil {
 		return err
@@ -279,6 +285,13 @@ func (s *Store) openActive() error {
 		newest = max(newest, number)
 	}
 	room := newest != 0 && s.sizes[newest] < s.opts.SegmentBytes
+	rotten, err := newestRotten(dir)
+	if err != nil {
+		return err
+	}
+	if rotten > newest { // its number was used, and its name stays
+		newest, room = rotten, false
+	}
 	for number := range s.loads {
 		// A lost file's number is not used again: the index still names it.
 		if number > newest {

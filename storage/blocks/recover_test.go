@@ -540,8 +540,8 @@ func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 				t.Errorf("usage %+v, want %d damaged", u, tc.damaged)
 			}
 			if name == "both headers" {
-				if u.Blocks != 0 || !fileExists(path) {
-					t.Errorf("usage %+v; the file must stay", u)
+				if u.Blocks != 0 || fileExists(path) || !fileExists(path+rottenSuffix) {
+					t.Errorf("usage %+v; the file must be set aside", u)
 				}
 			} else if tc.damaged == 0 {
 				wantHere(t, again, blks...)

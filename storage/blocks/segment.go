@@ -18,7 +18,9 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	filePerm      = 0o600
+	// rottenSuffix ends the names of segments that could not be read and were set aside.
+	rottenSuffix = ".rotten"
+	filePerm     = 0o600
 
 	// maxOpenSegments bounds the files kept open for reading. More may be open
 	// while more are being read at one moment.
@@ -51,6 +53,21 @@ func segmentFiles(dir string) (map[uint32]int64, error) {
 		sizes[uint32(number)] = info.Size()
 	}
 	return sizes, nil
+}
+
+// newestRotten returns the highest number of a segment in dir that was set aside; 0: none was.
+func newestRotten(dir string) (newest uint32, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		name, aside := strings.CutSuffix(e.Name(), segmentSuffix+rottenSuffix)
+		if number, err := strconv.ParseUint(name, 10, 32); aside && err == nil {
+			newest = max(newest, uint32(number))
+		}
+	}
+	return newest, nil
 }
 
 func createSegment(dir string, number uint32) (*active, error) {
