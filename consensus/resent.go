@@ -19,7 +19,7 @@ type resent struct {
 	progress *progress
 	noSpace  func(error) bool
 	fail     func(error)
-	run      func(func()) // runs something that Run waits for
+	run      func(func()) // runs what Close waits for
 }
 
 // take has a snapshot answered that this node has, and returns at once; false: it is Raft's.

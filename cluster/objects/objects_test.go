@@ -647,62 +647,6 @@ func TestAPartOfAWholeObjectMovesNoBytes(t *testing.T) {
 	}
 }
 
-// The part is of the source as it is when the part is made.
-func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
-	w := newWorld(t)
-	w.bucket("bkt")
-	ctx, a := t.Context(), w.account
-	w.put("bkt", "k", "before")
-	id, err := w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	looks := 0
-	r := PartCopyRequest{Key: "c", Upload: id, Number: 1, SourceBucket: "bkt", Source: "k", SourceIf: func(*state.Object) error {
-		looks++
-		return nil
-	}}
-	r.Range = func(size uint64) (uint64, uint64, error) {
-		if looks == 1 {
-			w.put("bkt", "k", "after")
-		}
-		return 0, size, nil
-	}
-	p, err := w.objects.CopyPart(ctx, a, "bkt", r)
-	if err != nil || p.ETag != md5Of("after") || looks != 2 {
-		t.Errorf("after %d looks: %+v, %v", looks, p, err)
-	}
-	r.Range = func(size uint64) (uint64, uint64, error) {
-		w.put("bkt", "k", fmt.Sprint(w.objects.opts.NewID()))
-		return 0, size, nil
-	}
-	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrUnavailable) || strings.Contains(err.Error(), "no leader") {
-		t.Errorf("of a source that never stays: %+v, %v", p, err)
-	}
-}
-
-// A copy of an object that others overwrite as fast as they can is one of some version.
-func TestACopyOfAnObjectThatIsReplacedAgainAndAgain(t *testing.T) {
-	w := newWorld(t)
-	w.bucket("bkt")
-	w.put("bkt", "k", "0")
-	newest := ""
-	for n, want := range map[int]error{3: nil, copyAttempts / 2: nil, copyAttempts: state.ErrUnavailable} {
-		left := n
-		w.state.Before(func(cmd state.Command) {
-			if _, copies := cmd.(*state.CopyObject); copies && left > 0 {
-				left--
-				newest = fmt.Sprint(n, left)
-				w.put("bkt", "k", newest)
-			}
-		})
-		copied, err := w.objects.Copy(t.Context(), w.account, "bkt", CopyRequest{Key: "c", SourceBucket: "bkt", Source: "k"})
-		if !errors.Is(err, want) || err == nil && copied.ETag != md5Of(newest) {
-			t.Errorf("overwritten %d times: %+v, %v", n, copied, err)
-		}
-	}
-}
-
 func TestAnAccountPaysForTheNetChange(t *testing.T) {
 	w := newWorld(t)
 	w.state.Apply(t, &state.SetQuota{Account: w.account, Allowance: 100})
@@ -780,42 +724,5 @@ func TestNothingCrossesAccounts(t *testing.T) {
 	}
 	if _, body := w.read("bkt", "k"); body != "mine" {
 		t.Errorf("%q", body)
-	}
-}
-
-// Tags that are set between what a copy reads and its commit are those of the copy: the
-// version that is copied keeps its id.
-func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
-	w := newWorld(t)
-	w.bucket("bkt")
-	w.put("bkt", "k", "text")
-	set := func(text string) {
-		t.Helper()
-		if err := w.objects.SetTags(t.Context(), w.account, "bkt", "k", "", []state.Tag{{Key: "t", Value: text}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, tc := range []struct {
-		r    CopyRequest
-		want string
-	}{
-		{CopyRequest{Key: "k", Replace: &Attributes{Meta: map[string]string{"m": "1"}}, KeepTags: true}, "later 0"},
-		{CopyRequest{Key: "other"}, "later 1"},
-		{CopyRequest{Key: "k", Replace: &Attributes{Tags: []state.Tag{{Key: "t", Value: "mine"}}}}, "mine"},
-	} {
-		set("before")
-		tc.r.SourceBucket, tc.r.Source = "bkt", "k"
-		w.state.Before(func(cmd state.Command) {
-			if _, copies := cmd.(*state.CopyObject); copies {
-				set(fmt.Sprint("later ", i))
-			}
-		})
-		if _, err := w.objects.Copy(t.Context(), w.account, "bkt", tc.r); err != nil {
-			t.Fatal(err)
-		}
-		w.state.Before(nil)
-		if obj, _ := w.read("bkt", tc.r.Key); len(obj.Tags) != 1 || obj.Tags[0].Value != tc.want {
-			t.Errorf("%+v: the copy has %v, want %s", tc.r, obj.Tags, tc.want)
-		}
 	}
 }
