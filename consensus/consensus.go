@@ -317,7 +317,7 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 		return err
 	}
 	n.beats.raft.Store(n.raft)
-	again := resent{raft: n.raft, log: n.opts.Log, progress: n.fsm.progress, noSpace: n.opts.NoSpace, fail: n.fail, run: n.waits.Go}
+	again := resent{raft: n.raft, log: n.opts.Log, progress: n.fsm.progress, disk: n.disk, run: n.waits.Go}
 	n.waits.Go(func() {
 		n.beats.pump(n.transport.Consumer(), arrivals{heard: n.raft.LastContact, drop: n.transport.Drop}, again.take)
 	})

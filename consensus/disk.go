@@ -82,10 +82,10 @@ func (l watchedLog) StoreLogs(entries []*raft.Log) error {
 		switch {
 		case err == nil:
 			l.cut.Store(false)
-		case l.cut.Load() && l.noSpace != nil && l.noSpace(err):
+		case l.cut.Load() && l.full(err):
 			// Raft goes by the end that it remembers, which is gone.
 			err = fmt.Errorf("%w: the end of the log was cut off before", errCut)
-		case l.leading != nil && l.leading() && l.noSpace != nil && l.noSpace(err) && slices.ContainsFunc(entries, configures):
+		case l.leading != nil && l.leading() && l.full(err) && slices.ContainsFunc(entries, configures):
 			err = errUnwritten // without the error of the disk, which may be met again
 		}
 		return err
@@ -136,7 +136,7 @@ func (v watchedValues) persist(key string, fn func() error) error {
 		if err == nil {
 			return nil
 		}
-		if v.noSpace == nil || !v.noSpace(err) {
+		if !v.full(err) {
 			runtime.Goexit()
 		}
 		timer := time.NewTimer(diskCheck)
@@ -149,6 +149,9 @@ func (v watchedValues) persist(key string, fn func() error) error {
 	}
 }
 
+// full tells whether an error says that a full disk has refused a write.
+func (d *disk) full(err error) bool { return d.noSpace != nil && d.noSpace(err) }
+
 func (d *disk) write(kind int, op string, fn func() error) error {
 	d.under[kind].start(d.ran)
 	err := fn()
@@ -156,7 +159,7 @@ func (d *disk) write(kind int, op string, fn func() error) error {
 	if err == nil {
 		return nil
 	}
-	if d.noSpace != nil && d.noSpace(err) {
+	if d.full(err) {
 		if !d.refusedLately() {
 			d.log.Error("the disk of the Raft log is full", "err", err)
 		}

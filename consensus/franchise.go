@@ -194,7 +194,7 @@ func (n *Node) takeVote(view state.View) error {
 	switch {
 	case err == nil:
 		return nil
-	case n.opts.NoSpace != nil && n.opts.NoSpace(err):
+	case n.disk.full(err):
 		n.log.Warn("no room to note that this node may vote", "err", err)
 		return nil // the next look tries again
 	}

@@ -360,7 +360,7 @@ func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) err
 	}
 	n.disk.cut.Store(false) // Raft goes by the snapshot's end and not by that of the log
 	err := standIn(log, snapshot)
-	if err != nil && n.opts.NoSpace != nil && n.opts.NoSpace(err) {
+	if err != nil && n.disk.full(err) {
 		n.log.Warn("no room to note in the log where it begins", "snapshot", snapshot.ID, "err", err)
 		return nil
 	}

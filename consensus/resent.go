@@ -17,8 +17,7 @@ type resent struct {
 	raft     *raft.Raft
 	log      raft.LogStore // not of Raft's: one entry may go to it beside Raft's own
 	progress *progress
-	noSpace  func(error) bool
-	fail     func(error)
+	disk     *disk
 	run      func(func()) // runs what Close waits for
 }
 
@@ -65,8 +64,8 @@ func (r *resent) has(args *raft.InstallSnapshotRequest) bool {
 // leader tries again; any other one ends the node.
 func (r *resent) goOn(snapshot raft.SnapshotMeta) error {
 	err := standIn(r.log, snapshot)
-	if err != nil && (r.noSpace == nil || !r.noSpace(err)) {
-		r.fail(fmt.Errorf("%w: go on behind a snapshot: %w", ErrBroken, err))
+	if err != nil && !r.disk.full(err) {
+		r.disk.fail(fmt.Errorf("%w: go on behind a snapshot: %w", ErrBroken, err))
 	}
 	return err
 }

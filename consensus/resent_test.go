@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,8 +14,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// newest is the newest snapshot of a node, with its content.
-func (n *testNode) newest() (raft.SnapshotMeta, []byte) {
+// taken is a snapshot that a node takes now, with its content.
+func (n *testNode) taken() (raft.SnapshotMeta, []byte) {
+	n.cluster.t.Helper()
+	if err := n.snapshot(n.cluster.t.Context()); err != nil {
+		n.cluster.t.Fatal(err)
+	}
 	n.snaps.mu.Lock()
 	defer n.snaps.mu.Unlock()
 	s := n.snaps.all[len(n.snaps.all)-1]
@@ -61,10 +64,7 @@ func TestALateSnapshotLeavesTheVoters(t *testing.T) {
 		others := c.others(leader.id)
 		late, third := c.nodes[others[0]], c.nodes[others[1]]
 		leader.mustPin("a")
-		if err := leader.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		meta, content := leader.newest()
+		meta, content := leader.taken()
 		c.grow(leader, "n4", "n5")
 		leader.mustPin("b")
 		c.until("all five know and are ready", func() bool { return c.know(5) && c.ready() == 5 })
@@ -97,10 +97,7 @@ func TestALateSnapshotLeavesTheVoters(t *testing.T) {
 		c.sameEverywhere()
 
 		// What it says of the voters in a snapshot of its own is what it goes by later.
-		if err := late.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if own, _ := late.newest(); len(own.Configuration.Servers) != 5 {
+		if own, _ := late.taken(); len(own.Configuration.Servers) != 5 {
 			t.Errorf("its own snapshot has %d voters", len(own.Configuration.Servers))
 		}
 		late.kill()
@@ -114,10 +111,7 @@ func TestALateSnapshotLeavesTheVoters(t *testing.T) {
 func TestALateSnapshotLeavesTheVotersOfWhoIsBehind(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		sick, leader, goOn := c.whoseStateHangs()
-		if err := leader.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		meta, content := leader.newest()
+		meta, content := leader.taken()
 		if sick.Applied() >= meta.Index {
 			t.Fatalf("it has applied %d, and the snapshot is at %d", sick.Applied(), meta.Index)
 		}
@@ -141,17 +135,12 @@ func TestALateSnapshotBeforeTheLog(t *testing.T) {
 		leader := c.leader()
 		late := c.nodes[c.others(leader.id)[0]]
 		leader.mustPin("a")
-		if err := leader.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		meta, content := leader.newest()
+		meta, content := leader.taken()
 		for i := range 6 {
 			leader.mustPin(fmt.Sprintf("p%d", i))
 		}
 		c.sameEverywhere()
-		if err := late.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		late.taken()
 		if first, err := late.disk.FirstIndex(); err != nil || first <= meta.Index+1 {
 			t.Fatalf("the log begins at %d, %v, and the snapshot is at %d", first, err, meta.Index)
 		}
@@ -161,45 +150,40 @@ func TestALateSnapshotBeforeTheLog(t *testing.T) {
 	})
 }
 
-// noRoom is a log on a disk that has no room for entries, so many times.
-type noRoom struct {
-	raft.LogStore
-	left atomic.Int32
-}
-
-func (l *noRoom) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
-
-func (l *noRoom) StoreLogs(entries []*raft.Log) error {
-	if l.left.Add(-1) >= 0 {
-		return syscall.ENOSPC
+// leftBehind is a follower that is down, and what follows its log is in a snapshot of its
+// leader.
+func (c *testCluster) leftBehind() (lagging, leader *testNode) {
+	c.t.Helper()
+	lagging = c.follower()
+	lagging.kill()
+	leader = c.leader(c.others(lagging.id)...)
+	for i := range 40 {
+		leader.mustPin(fmt.Sprintf("p%02d", i))
 	}
-	return l.LogStore.StoreLogs(entries)
+	leader.taken()
+	return lagging, leader
 }
 
-// withNoRoom has a node's next entries refused by a full disk.
-func (n *testNode) withNoRoom(log raft.LogStore, entries int32) *noRoom {
-	l := &noRoom{LogStore: log}
-	l.left.Store(entries)
+// refusedOnce has a full disk refuse what a node writes to log first; has tells whether it did.
+func (n *testNode) refusedOnce(log raft.LogStore) (has func() bool) {
+	var refused atomic.Bool
 	n.tune = func(o *Options) {
-		o.Log = l
-		o.NoSpace = func(err error) bool { return errors.Is(err, syscall.ENOSPC) }
+		o.Log = &faultyLog{log, func() error {
+			if refused.CompareAndSwap(false, true) {
+				return errFull
+			}
+			return nil
+		}}
+		o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
 	}
-	return l
+	return refused.Load
 }
 
 // A node is sent a snapshot, and there is no room to note where its log begins. The leader
 // does not hear that it has what follows, who votes among it, and sends the snapshot again.
 func TestASnapshotThatIsSentAgainLeavesTheVoters(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
-		lagging := c.follower()
-		lagging.kill()
-		leader := c.leader(c.others(lagging.id)...)
-		for i := range 40 {
-			leader.mustPin(fmt.Sprintf("p%02d", i))
-		}
-		if err := leader.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		lagging, leader := c.leftBehind()
 		c.grow(leader, "n4", "n5")
 		<-time.After(time.Minute) // so that the leader's next try is to send all of this
 		l := &ackless{LogStore: lagging.log, stored: make(chan struct{}), resume: make(chan struct{}), behind: func() uint64 {
@@ -209,7 +193,7 @@ func TestASnapshotThatIsSentAgainLeavesTheVoters(t *testing.T) {
 			}
 			return metas[0].Index
 		}}
-		lagging.withNoRoom(l, 1)
+		lagging.refusedOnce(l)
 		lagging.start()
 		<-l.stored
 		c.network.isolate(lagging.id, c.others(lagging.id)...)
@@ -230,18 +214,10 @@ func TestASnapshotThatIsSentAgainLeavesTheVoters(t *testing.T) {
 // also where the log from before had to go first.
 func TestNoRoomToStandInEndsNoNode(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
-		lagging := c.follower()
-		lagging.kill()
-		leader := c.leader(c.others(lagging.id)...)
-		for i := range 40 {
-			leader.mustPin(fmt.Sprintf("p%02d", i))
-		}
-		if err := leader.snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		l := lagging.withNoRoom(lagging.log, 1)
+		lagging, leader := c.leftBehind()
+		refused := lagging.refusedOnce(lagging.log)
 		lagging.start()
-		c.until("the entry was refused", func() bool { return l.left.Load() < 1 || len(lagging.ended) > 0 })
+		c.until("the entry was refused", refused)
 		leader.mustPin("after")
 		c.sameEverywhere()
 		if len(lagging.ended) > 0 {
