@@ -104,7 +104,7 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
 	}
 	m.checkVisible(t)
-	m.checkLoads(t)
+	wantLoads(t, m.store)
 	m.checkDrops(t)
 }
 
@@ -171,9 +171,10 @@ func (m *machine) checkHidden(t *rapid.T) {
 	}
 }
 
-// checkLoads compares the counts that decide about segments with the index.
-func (m *machine) checkLoads(t *rapid.T) {
-	s := m.store
+// wantLoads compares the counts that decide about segments with the index, of a store
+// without doubts.
+func wantLoads(t rapid.TB, s *Store) {
+	t.Helper()
 	want := make(map[uint32]int64)
 	v := s.index.View()
 	defer v.Close()

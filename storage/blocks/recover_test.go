@@ -191,22 +191,12 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 // the end of it, with the seal, and not the beginning, with the references. Nobody was told
 // of any of it, so the owner must not pass for whole.
 func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	before, torn := makeBlocks(t, 1, 2, 100), makeBlocks(t, 2, 3, 5_000)
-	mustPut(t, s, "before", before...)
-	must(t, s.Seal(t.Context(), "before", Sealed{Bytes: 200, Blocks: 2}))
-	killed := kill(t, dir) // the index ends here
-	end, sealed := s.active.size, Sealed{Bytes: 15_000, Blocks: 3, Hidden: true}
-	must(t, s.PutAndSeal(t.Context(), "torn", torn, sealed))
-	whole, err := os.ReadFile(segmentPaths(t, dir)[0])
-	must(t, err)
-	clear(whole[end : end+directAlign])
+	power := cutPower(t)
+	before, torn, sealed := power.before, power.torn, power.sealed
 	for _, index := range []string{"kept", "lost"} {
 		for _, then := range []string{"put again", "dropped"} {
 			t.Run("index "+index+", "+then, func(t *testing.T) {
-				copied := kill(t, killed)
-				must(t, os.WriteFile(segmentPaths(t, copied)[0], whole, 0o600))
+				copied := kill(t, power.dir)
 				if index == "lost" {
 					must(t, os.RemoveAll(filepath.Join(copied, indexDir)))
 				}
