@@ -41,8 +41,15 @@ const (
 	// DefaultCacheBytes is the block cache of a store whose Options name none.
 	DefaultCacheBytes = 32 << 20
 	// memTableBytes bounds what a restart replays and what a checkpoint copies
-	// instead of linking: the write-ahead log of one memtable.
-	memTableBytes = 16 << 20
+	// instead of linking: the write-ahead log of one memtable. Pebble takes the memory
+	// of memtables from the block cache, and they have a quarter of it at the most: one
+	// is written to while another is flushed.
+	memTableBytes = 8 << 20
+	// level0Tables is how many tables of level 0 that overlap are merged at once, and
+	// level0Most is with how many of them writes wait. More tables of a memtable each at
+	// once are fewer merges.
+	level0Tables = 8
+	level0Most   = 3 * level0Tables
 	// maxOpenFiles bounds the file descriptors of one store.
 	maxOpenFiles = 512
 	// bloomBitsPerKey gives about 1 % false positives for point reads.
@@ -66,7 +73,8 @@ type Options struct {
 	// Logger gets Pebble's own messages at debug and its errors at error. Nil
 	// discards them.
 	Logger *slog.Logger
-	// CacheBytes is the size of the block cache, DefaultCacheBytes if zero.
+	// CacheBytes is the size of the block cache, memtables included, DefaultCacheBytes if
+	// zero.
 	CacheBytes int64
 	// Fatal is called, after the message is logged, when Pebble can no longer
 	// promise what it wrote (a failed fsync of its log, say). It must not
@@ -262,14 +270,16 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 		inner = vfs.Default
 	}
 	opts := &pebble.Options{
-		FS:                 fileSystem(inner, s.opts.Full),
-		FormatMajorVersion: pebble.FormatNewest,
-		CacheSize:          s.opts.CacheBytes,
-		MemTableSize:       memTableBytes,
-		MaxOpenFiles:       maxOpenFiles,
-		ErrorIfNotExists:   mustExist,
-		ReadOnly:           readOnly,
-		Logger:             pebbleLogger{log: s.log, fatal: s.opts.Fatal},
+		FS:                    fileSystem(inner, s.opts.Full),
+		FormatMajorVersion:    pebble.FormatNewest,
+		CacheSize:             s.opts.CacheBytes,
+		MemTableSize:          uint64(min(memTableBytes, s.opts.CacheBytes/4)),
+		L0CompactionThreshold: level0Tables,
+		L0StopWritesThreshold: level0Most,
+		MaxOpenFiles:          maxOpenFiles,
+		ErrorIfNotExists:      mustExist,
+		ReadOnly:              readOnly,
+		Logger:                pebbleLogger{log: s.log, fatal: s.opts.Fatal},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)

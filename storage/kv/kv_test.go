@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -381,4 +382,26 @@ func TestOthersCannotReadAStore(t *testing.T) {
 		t.Errorf("opened again: %q", got)
 	}
 	narrow(found[0])
+}
+
+// Memtables leave a good part of the cache to blocks, also when one is full and the next
+// has its memory: reads of what was written would go to the disk, every one.
+func TestMemtablesLeaveACache(t *testing.T) {
+	s := open(t, t.TempDir())
+	random := rand.NewChaCha8([32]byte{1})
+	value := make([]byte, 4<<10) // does not compress
+	for i := range 4 * memTableBytes / len(value) {
+		if _, err := random.Read(value); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, false, fmt.Sprintf("%08d", i), string(value))
+	}
+	v := s.View()
+	defer v.Close()
+	if err := v.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if size := s.live.db.Metrics().BlockCache.Size; size < DefaultCacheBytes/4 {
+		t.Errorf("%d bytes of blocks are in a cache of %d", size, DefaultCacheBytes)
+	}
 }
