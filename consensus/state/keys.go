@@ -132,14 +132,20 @@ func (k key) end() key {
 }
 
 // Sparse tells the keys that most commands look for in vain: an operation by its
-// id, a pin by its request, and a root. They are new but for what is tried again,
-// and for content that was there before.
+// id, a pin by its request, a root, and an object by its key. They are new but for what is
+// tried again, and for content and names that were there before.
 func Sparse(k []byte) bool {
-	if len(k) == 0 || k[0] != tablePins {
-		return len(k) > 0 && (k[0] == tableOp || k[0] == tableRoot)
+	if len(k) == 0 {
+		return false
 	}
-	at := partEnd(k)
-	return at > 0 && at < len(k) && k[at] == pinByID
+	switch k[0] {
+	case tableOp, tableRoot, tableObject:
+		return true
+	case tablePins:
+		at := partEnd(k)
+		return at > 0 && at < len(k) && k[at] == pinByID
+	}
+	return false
 }
 
 // SparseAfter tells where behind a key that is not Sparse the next such one may
@@ -148,8 +154,10 @@ func SparseAfter(k []byte) []byte {
 	switch {
 	case len(k) == 0 || k[0] < tableOp:
 		return []byte{tableOp}
-	case k[0] > tableRoot:
+	case k[0] > tableObject:
 		return []byte{0xff} // no table begins with it
+	case k[0] > tableRoot:
+		return []byte{tableObject}
 	case k[0] > tablePins:
 		return []byte{tableRoot}
 	}

@@ -29,8 +29,11 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 		others = append(others, guardsOf(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
 	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}
+	for _, key := range []string{"r", long, "\x00"} {
+		sparse = append(sparse, b.objectKey(key))
+	}
 	u := Upload{ID: "r", Key: "r", Created: 1}
-	others = append(others, bucketKey("r", "r"), bornKey("r"), b.objectKey("r"), b.uploadKey("r", "r"), b.partKey("r", 'r'), b.stored(storedKeys),
+	others = append(others, bucketKey("r", "r"), bornKey("r"), b.uploadKey("r", "r"), b.partKey("r", 'r'), b.stored(storedKeys),
 		b.begunKey(&u), emptyingKey("r", 'r'), b.endedKey("r"), fenceKey("r"))
 	others = append(others, clusterKey, nodeKey("n"), wantedOn("n"), apiKeyKey("j"),
 		[]byte{}, []byte{0x00}, []byte("P"), []byte("P\x00"), []byte("P\x00\x01"), []byte("P\x00\x01a"), []byte("P\xff\xffr"))
