@@ -65,10 +65,9 @@ func TestANodeThatDiffersIsPutOutAndComesBackEqual(t *testing.T) {
 				if sick.Ready() == nil {
 					t.Error("ready in quarantine")
 				}
-				if err := <-sick.ended; !errors.Is(err, ErrQuarantined) {
+				if err := sick.end(); !errors.Is(err, ErrQuarantined) {
 					t.Fatalf("ended in %v", err)
 				}
-				sick.ended <- nil
 				sick.shutdown()
 				leader := c.leader(c.others(sick.id)...)
 				if role := leader.Roles()[sick.id]; role != roleNonvoter {

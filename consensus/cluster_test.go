@@ -52,7 +52,8 @@ type testNode struct {
 	tune    func(*Options) // nil: nothing
 
 	stop  context.CancelFunc // ends Run
-	ended chan error         // the error of Run
+	ended chan struct{}      // closed when Run has ended, in err
+	err   error
 }
 
 // inVirtualTime runs a test of n nodes, all members and voters at its start.
@@ -183,14 +184,34 @@ func (n *testNode) start() {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n.Node, n.stop, n.ended = node, cancel, make(chan error, 1)
-	go func() { n.ended <- node.Run(ctx) }()
+	ended := make(chan struct{})
+	n.Node, n.stop, n.ended = node, cancel, ended
+	go func() {
+		defer close(ended)
+		n.err = node.Run(ctx)
+	}()
+}
+
+// end waits until a node has ended, and returns what Run ended in.
+func (n *testNode) end() error {
+	<-n.ended
+	return n.err
+}
+
+// over tells whether Run has ended.
+func (n *testNode) over() bool {
+	select {
+	case <-n.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // shutdown ends a node in order. It returns what Run ended in.
 func (n *testNode) shutdown() error {
 	n.stop()
-	err := <-n.ended
+	err := n.end()
 	if cerr := n.Close(); cerr != nil {
 		n.cluster.t.Errorf("close %s: %v", n.id, cerr)
 	}

@@ -257,10 +257,9 @@ func TestVotersAreOddAndFollowTheMembers(t *testing.T) {
 			if _, err := c.leader().Propose(t.Context(), &state.RemoveNode{ID: gone.id}); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-gone.ended; !errors.Is(err, ErrRemoved) {
+			if err := gone.end(); !errors.Is(err, ErrRemoved) {
 				t.Errorf("removed %s ended with %v", gone.id, err)
 			}
-			gone.ended <- nil
 			gone.shutdown()
 			delete(c.nodes, gone.id)
 			c.until(fmt.Sprintf("%d vote", want), func() bool {
@@ -276,13 +275,12 @@ func TestRemovedLeaderLeaves(t *testing.T) {
 		if _, err := old.Propose(t.Context(), &state.RemoveNode{ID: old.id}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-old.ended; !errors.Is(err, ErrRemoved) {
+		if err := old.end(); !errors.Is(err, ErrRemoved) {
 			t.Errorf("ended with %v", err)
 		}
 		if err := old.Ready(); !errors.Is(err, ErrRemoved) {
 			t.Errorf("ready says %v", err)
 		}
-		old.ended <- nil
 		old.shutdown()
 		delete(c.nodes, old.id)
 		c.until("two vote", func() bool { return c.voters() == 2 && len(c.leader().Roles()) == 2 })
@@ -453,13 +451,12 @@ func TestNodeThatCannotTrustItsDiskEnds(t *testing.T) {
 
 				healthy := c.nodes[c.others(sick.id)[0]]
 				healthy.mustPin("a")
-				if err := <-sick.ended; !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
+				if err := sick.end(); !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
 					t.Errorf("ended with %v", err)
 				}
 				if err := sick.Ready(); !errors.Is(err, ErrBroken) {
 					t.Errorf("ready says %v", err)
 				}
-				sick.ended <- nil
 				sick.shutdown()
 				healthy.mustPin("b")
 				healthy.wantPins("a", "b")
@@ -503,10 +500,9 @@ func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
 			t.Errorf("with its disk hanging still it says: %v", err)
 		}
 		thaw()
-		if err := <-sick.ended; !errors.Is(err, ErrStalled) {
+		if err := sick.end(); !errors.Is(err, ErrStalled) {
 			t.Errorf("ended with %v", err)
 		}
-		sick.ended <- nil
 	})
 }
 

@@ -104,10 +104,8 @@ func onSmallDisk(t *testing.T, c *testCluster, node *testNode, lead bool) *small
 // ran tells whether Run has not ended.
 func (n *testNode) ran(t *testing.T) {
 	t.Helper()
-	select {
-	case err := <-n.ended:
-		t.Fatalf("%s has ended: %v", n.id, err)
-	default:
+	if n.over() {
+		t.Fatalf("%s has ended: %v", n.id, n.end())
 	}
 }
 
@@ -187,15 +185,11 @@ func TestAChangeOfWhoVotesThatADiskRefusedDoesNotCount(t *testing.T) {
 		c.until("the change is refused", func() bool { return l.refused.Load() > 0 })
 		l.full.Store(false)
 		<-time.After(2 * refusedFor)
-		select {
-		case err := <-stays.ended:
-			if !errors.Is(err, ErrBroken) {
+		if stays.over() { // else it goes by what it has in its log
+			if err := stays.shutdown(); !errors.Is(err, ErrBroken) {
 				t.Errorf("it ended with %v", err)
 			}
-			stays.ended <- nil
-			stays.shutdown()
 			stays.start()
-		default: // it goes by what it has in its log
 		}
 		c.until("it votes alone", func() bool { return stays.IsLeader() && stays.voters() == 1 })
 		_ = goes.shutdown() // it may have learned that it was removed
@@ -287,10 +281,9 @@ func TestRaftsOwnValuesThatCannotBeKeptEndTheNodeInOrder(t *testing.T) {
 					sick.ran(t)
 					return // the node is closed while it waits
 				}
-				if err := <-sick.ended; !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
+				if err := sick.end(); !errors.Is(err, ErrBroken) || !errors.Is(err, errInjected) {
 					t.Errorf("ended with %v", err)
 				}
-				sick.ended <- nil
 			})
 		})
 	}

@@ -270,10 +270,9 @@ func TestWhoWaitsForASnapshotIsNotRemoved(t *testing.T) {
 		}
 		c.nodes["n2"] = late
 		late.start()
-		c.until("it has caught up, or ended", func() bool { return late.Ready() == nil || len(late.ended) > 0 })
-		if len(late.ended) > 0 {
-			t.Errorf("it ended after %s with %v", time.Since(began), <-late.ended)
-			late.ended <- nil
+		c.until("it has caught up, or ended", func() bool { return late.Ready() == nil || late.over() })
+		if late.over() {
+			t.Errorf("it ended after %s with %v", time.Since(began), late.end())
 		}
 		if took := time.Since(began); took < 2*removalGrace {
 			t.Errorf("the snapshot came within %s", took)

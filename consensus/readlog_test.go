@@ -49,16 +49,14 @@ func TestNodeThatCannotReadItsLogEnds(t *testing.T) {
 		log.rotten.Store(true)
 		c.nodes[lagging].start()
 		select {
-		case err := <-sick.ended:
-			if !errors.Is(err, ErrBroken) || !errors.Is(err, errRot) {
-				t.Errorf("ended in %v", err)
+		case <-sick.ended:
+			if !errors.Is(sick.err, ErrBroken) || !errors.Is(sick.err, errRot) {
+				t.Errorf("ended in %v", sick.err)
 			}
 		case <-time.After(time.Minute):
 			t.Fatal("it goes on")
 		}
-		sick.ended <- nil
 		sick.stop()
-		<-sick.ended
 		_ = sick.Close() // a part of Raft is gone, and does not stop in order
 		sick.Node = nil
 		c.leader(c.others(sick.id)...).mustPin("without it")

@@ -220,7 +220,7 @@ func TestNoRoomToStandInEndsNoNode(t *testing.T) {
 		c.until("the entry was refused", refused)
 		leader.mustPin("after")
 		c.sameEverywhere()
-		if len(lagging.ended) > 0 {
+		if lagging.over() {
 			t.Error("it ended")
 		}
 	})
