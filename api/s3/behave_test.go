@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -100,13 +102,19 @@ func TestPagesAreTheWholeListWhateverTheirSize(t *testing.T) {
 
 func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
 	w := newWorld(t)
-	w.put(t, "/photos/k", "hello") // at 03:04:07.678
+	w.put(t, "/photos/k", "hello", "Expires: Wed, 21 Oct 2037 07:28:00 GMT") // at 03:04:07.678
 	const (
 		tag    = `"` + sumOfHello + `"`
 		before = "Fri, 02 Jan 2026 03:04:06 GMT"
 		at     = "Fri, 02 Jan 2026 03:04:07 GMT"
 		future = "Fri, 02 Jan 2099 03:04:07 GMT"
 	)
+	for _, asked := range []string{"no-cache", "max-age=5"} {
+		rec := w.must(t, 304, call{method: "GET", path: "/photos/k?response-expires=0&response-cache-control=" + asked, header: []string{"If-None-Match: *"}})
+		if rec.Header().Get("Cache-Control") != asked || rec.Header().Get("Expires") != "0" {
+			t.Errorf("%s: 304 with %v", asked, rec.Header())
+		}
+	}
 	for _, tc := range []struct {
 		header []string
 		want   int
@@ -149,6 +157,9 @@ func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
 			rec := w.do(t, call{method: method, path: "/photos/k", header: tc.header})
 			if rec.Code != tc.want || rec.Header().Get("Etag") != tag || rec.Header().Get("Last-Modified") != at {
 				t.Errorf("%s %q: %d, want %d: %v", method, tc.header, rec.Code, tc.want, rec.Header())
+			}
+			if got := rec.Header().Get("Expires"); rec.Code < 400 && got != "Wed, 21 Oct 2037 07:28:00 GMT" {
+				t.Errorf("%s %q: %d expires %q", method, tc.header, rec.Code, got)
 			}
 			if (rec.Code == 304 || method == "HEAD") && rec.Body.Len() > 0 {
 				t.Errorf("%s %q: a body", method, tc.header)
@@ -602,6 +613,15 @@ func TestAnAccountHasSoManyBuckets(t *testing.T) {
 	}
 }
 
+func TestMoreUploadsThanABucketMayHaveAreNoLargeBody(t *testing.T) {
+	w := newWorld(t)
+	w.fake.err = state.Errorf(state.CodeTooLarge, "the bucket has its most open uploads, 10000")
+	rec := w.must(t, 400, call{method: "POST", path: "/photos/k?uploads"})
+	if body := rec.Body.String(); !strings.Contains(body, "InvalidRequest") || !strings.Contains(body, "open uploads") {
+		t.Errorf("%s", body)
+	}
+}
+
 func TestALargeDeleteIsOneChange(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/keep", "x")
@@ -619,6 +639,32 @@ func TestALargeDeleteIsOneChange(t *testing.T) {
 	}
 	if _, names := w.list(t, "/photos?list-type=2"); !slices.Equal(names, []string{"keep"}) {
 		t.Errorf("%q", names)
+	}
+}
+
+// Each deletion by ETag has its own time, so a request that is long as a whole does all of
+// it; and a cluster that does not answer is not asked a thousand times.
+func TestDeletionsByETagHaveTheirOwnTime(t *testing.T) {
+	for slow, deleted := range map[time.Duration]int{100 * time.Millisecond: state.MaxDeleteKeys, 2 * caseTimeout: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var body strings.Builder
+			body.WriteString("<Delete>")
+			for n := range state.MaxDeleteKeys {
+				w.put(t, fmt.Sprintf("/photos/k%d", n), "hello")
+				fmt.Fprintf(&body, "<Object><Key>k%d</Key><ETag>%s</ETag></Object>", n, sumOfHello)
+			}
+			body.WriteString("</Delete>")
+			w.fake.slow = slow
+			began := time.Now()
+			answer := w.must(t, 200, call{method: "POST", path: "/photos?delete", body: body.String()}).Body.String()
+			if n, refused := strings.Count(answer, "<Deleted>"), strings.Count(answer, "ServiceUnavailable"); n != deleted || n+refused != state.MaxDeleteKeys {
+				t.Errorf("%s each: %d deleted, %d unavailable", slow, n, refused)
+			}
+			if took := time.Since(began); took > caseTimeout {
+				t.Errorf("%s each: answered after %s", slow, took)
+			}
+		})
 	}
 }
 

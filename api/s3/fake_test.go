@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -36,6 +37,8 @@ type fake struct {
 
 	// err, when it is set, is what every call ends in.
 	err error
+	// slow is how long the cluster takes for each Delete.
+	slow time.Duration
 	// torn is how many bytes a reader gives before it fails; negative: all.
 	torn int
 }
@@ -412,6 +415,11 @@ func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.R
 func (f *fake) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (d objects.Deleted, err error) {
 	if err := objects.Judge(ctx); err != nil {
 		return d, err
+	}
+	select {
+	case <-time.After(f.slow):
+	case <-ctx.Done():
+		return d, state.ErrUnavailable
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	id, err := s.objects.CreateUpload(ctx, r.account(), r.bucket, made)
 	if err != nil {
-		return err
+		return tooManyUploads(err)
 	}
 	x := newXML()
 	x.root("InitiateMultipartUploadResult")
@@ -93,6 +94,15 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	x.text("UploadId", string(id))
 	x.end("InitiateMultipartUploadResult")
 	return x.send(w, http.StatusOK)
+}
+
+// tooManyUploads says of what is too large that it is the number of uploads; what else of
+// an upload may be has been judged.
+func tooManyUploads(err error) error {
+	if errors.Is(err, state.ErrTooLarge) {
+		return errorf(InvalidRequest, "the bucket has as many open uploads as it may, %d: complete or abort some", state.MaxUploads)
+	}
+	return err
 }
 
 // upload returns the upload that a request names.

@@ -130,9 +130,14 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
 		keepable(w.Header())
-		confine(w.Header(), typeOf(r.query, o)) // a cache takes it over
-		if kept := o.Headers["Cache-Control"]; kept != "" {
-			w.Header().Set("Cache-Control", kept)
+		confine(w.Header(), typeOf(r.query, o))                     // a cache takes it over
+		for _, name := range []string{"Cache-Control", "Expires"} { // RFC 9110, section 15.4.5
+			if kept := o.Headers[name]; kept != "" {
+				w.Header().Set(name, kept)
+			}
+			if asked := r.query.get("response-" + strings.ToLower(name)); asked != "" {
+				w.Header().Set(name, asked)
+			}
 		}
 		w.WriteHeader(http.StatusNotModified)
 		return true, nil

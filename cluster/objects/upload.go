@@ -358,17 +358,17 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	return made(&result, obj), nil
 }
 
-// ended tells whether an upload was completed or aborted meanwhile: then nobody keeps
-// its parts any more.
+// ended tells whether an upload was completed or aborted meanwhile, also through another
+// node, or its bucket is gone: then nobody keeps its parts any more.
 func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) bool {
-	err := o.look(ctx, func(v state.View) error {
+	err := o.look(Seen(ctx, 0), func(v state.View) error { // what the request has seen is from before
 		b, err := v.Bucket(a, bucket)
 		if err == nil {
 			_, err = v.Upload(&b, r.Key, r.Upload)
 		}
 		return err
 	})
-	return errors.Is(err, state.ErrNoUpload)
+	return errors.Is(err, state.ErrNoUpload) || errors.Is(err, state.ErrNoBucket)
 }
 
 // gather reads the parts that are listed, or the object that the upload became.

@@ -428,6 +428,9 @@ func (v View) Version(b *Bucket, k string, id VersionID) (Object, error) {
 		return Object{}, err
 	}
 	if current == nil && b.Versioning == Unversioned {
+		if id != "" {
+			return Object{}, ErrNoVersion
+		}
 		return Object{}, ErrNoKey
 	}
 	found := current

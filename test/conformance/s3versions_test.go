@@ -354,6 +354,10 @@ func testVersionsListed(t *testing.T, o *objects) {
 	if got := o.versions(plain, "").lines(); !slices.Equal(got, []string{"k " + id + " latest"}) {
 		t.Errorf("a bucket without versioning has %q", got)
 	}
+	for _, at := range []string{"/k?versionId=other", "/nothing?versionId=other", "/nothing?versionId=null", "/nothing?tagging&versionId=other"} {
+		o.refused(http.StatusNotFound, "NoSuchVersion", http.MethodGet, plain+at, nil)
+	}
+	o.ok(http.StatusNoContent, http.MethodDelete, plain+"/nothing?versionId=other", nil)
 }
 
 func testVersionsRefused(t *testing.T, o *objects) {
