@@ -393,7 +393,7 @@ func unlink(tx Tx, a AccountID, l link, e *entry) error {
 	if isPublic(value) {
 		root.Public--
 	}
-	if err := unbill(tx, a, root); err != nil {
+	if err := unbill(tx, a, root, linksOf(root.Key), row); err != nil {
 		return err
 	}
 	if root.needed() {

@@ -285,16 +285,31 @@ func bill(tx Tx, a AccountID, root *Root) error {
 }
 
 // unbill ends the charge for a root when the last of an account's pins, objects and
-// parts has let go of it, and the root has been told so.
-func unbill(tx Tx, a AccountID, root *Root) error {
+// parts has let go of it, and the root has been told so. gone is the row of who did, of rows,
+// and what is behind it is looked at first: of those who let go one after the other, in their
+// order, each would look at the place of all before it.
+func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
+		return err
+	}
+	held := false
+	err = tx.Scan(gone, part(rows, a).end(), false, func(_, _ []byte) (bool, error) {
+		held = true
+		return false, nil
+	})
+	if err != nil || held {
 		return err
 	}
 	if n, err := holdsAt(tx, a, root, 1); err != nil || n > 0 {
 		return err
 	}
 	return setCharge(tx, a, q, root.Key, charge{})
+}
+
+// unbillPin is unbill when a pin has let go of the root.
+func unbillPin(tx Tx, p *Pin, root *Root) error {
+	return unbill(tx, p.Account, root, attachedTo(root.Key), attachedKey(p, root.Key))
 }
 
 // affordCharge charges an account for what its root counts from now on, unless
@@ -411,7 +426,7 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 		return err
 	}
 	root.Refs--
-	return unbill(tx, p.Account, root)
+	return unbillPin(tx, p, root)
 }
 
 // SetQuota changes what an account may store. What it stores beyond that stays.

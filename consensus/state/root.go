@@ -396,7 +396,7 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 		return fmt.Errorf("state: pin %s is attached to root %s, which does not know it", p.ID, k)
 	}
 	root.Refs--
-	if err := unbill(tx, p.Account, root); err != nil {
+	if err := unbillPin(tx, p, root); err != nil {
 		return err
 	}
 	if guard != "" && guard != k && root.Refs == 0 {
@@ -547,7 +547,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 				return err
 			}
 			root.Refs--
-			if err := unbill(tx, p.Account, root); err != nil {
+			if err := unbillPin(tx, p, root); err != nil {
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ type generation struct {
 
 	points points
 	sieve  sieve
+	gaps   gaps
 
 	// Set before the Store gives up its reference, read after the last one.
 	obsolete bool         // replaced by Restore: remove the folder
@@ -31,6 +32,7 @@ func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation 
 	g := &generation{name: name, dir: dir, db: db}
 	g.sieve.begin(sparse)
 	g.points.commits = 1
+	g.gaps.steps = gapSteps
 	g.refs.Store(1)
 	return g
 }

@@ -17,6 +17,7 @@ var errStop = errors.New("stop")
 // what is read was often written, deleted or remembered before.
 func TestTransactionsAreThoseOfAMap(t *testing.T) {
 	s := open(t, t.TempDir())
+	s.live.gaps.steps = 1
 	r := rand.New(rand.NewPCG(1, 1))
 	committed := map[string]string{}
 	for range 1000 {
@@ -36,6 +37,9 @@ func TestTransactionsAreThoseOfAMap(t *testing.T) {
 		if got, want := stored(t, s), text(committed); got != want {
 			t.Fatalf("the store holds\n%s\nthe model\n%s", got, want)
 		}
+	}
+	if len(s.live.gaps.all) == 0 {
+		t.Error("no gap was remembered")
 	}
 }
 

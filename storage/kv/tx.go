@@ -91,9 +91,33 @@ func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) 
 	}
 	keys := t.overlay.within(lower, upper)
 	if len(keys) == 0 {
-		return scan(t.gen.db.NewIter, lower, upper, reverse, fn)
+		return t.scan(lower, upper, reverse, fn)
 	}
-	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return scan(t.gen.db.NewIter, lower, upper, reverse, fn) })
+	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return t.scan(lower, upper, reverse, fn) })
+}
+
+// scan is Scan over what the store holds.
+func (t *Tx) scan(lower, upper []byte, reverse bool, fn visit) error {
+	if reverse {
+		return scan(t.gen.db.NewIter, lower, upper, true, fn)
+	}
+	from, anything := t.gen.gaps.skip(lower, upper)
+	if !anything {
+		return nil
+	}
+	return iterate(t.gen.db.NewIter, from, upper, func(it *pebble.Iterator) error {
+		first := func() bool {
+			found := it.First()
+			switch many := passed(it) > t.gen.gaps.steps; {
+			case many && found:
+				t.gen.gaps.learn(lower, it.Key())
+			case many && upper != nil && it.Error() == nil:
+				t.gen.gaps.learn(lower, upper)
+			}
+			return found
+		}
+		return visitAll(it, first, it.Next, fn)
+	})
 }
 
 // Set makes key hold value. Both slices are copied.
@@ -129,6 +153,7 @@ func (t *Tx) Commit(sync bool) error {
 	err := t.write(opts)
 	t.gen.points.wrote(t.overlay.keys, err != nil)
 	if err != nil {
+		t.gen.gaps.clear()
 		err = fmt.Errorf("kv: commit: %w", coded(err))
 	} else if serr := t.gen.sieve.advance(t.gen.db); serr != nil {
 		// The commit stands. Whoever reads what cannot be read here is told.
@@ -148,6 +173,7 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 			copy(op.Key, key)
 			copy(op.Value, k.value)
 			t.gen.sieve.add(op.Key) // before it can be there
+			t.gen.gaps.wrote(key)
 			err = op.Finish()
 		} else {
 			op := b.DeleteDeferred(len(key))

@@ -95,18 +95,23 @@ func scan(open opener, lower, upper []byte, reverse bool, fn visit) (err error) 
 		if reverse {
 			first, next = it.Last, it.Prev
 		}
-		for ok := first(); ok; ok = next() {
-			value, err := it.ValueAndErr()
-			if err != nil {
-				return fmt.Errorf("kv: scan: %w", coded(err))
-			}
-			more, err := fn(it.Key(), value)
-			if err != nil || !more {
-				return err
-			}
-		}
-		return nil
+		return visitAll(it, first, next, fn)
 	})
+}
+
+// visitAll calls fn for what an iterator moves to, until fn says that it needs no more.
+func visitAll(it *pebble.Iterator, first, next func() bool, fn visit) error {
+	for ok := first(); ok; ok = next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("kv: scan: %w", coded(err))
+		}
+		more, err := fn(it.Key(), value)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
 }
 
 func walk(open opener, lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error {
