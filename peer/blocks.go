@@ -141,6 +141,13 @@ func (u *pull) fail(missing []cid.Cid, err error) {
 // pullPart sends one request and reads its answers. A pooled stream that turns
 // out to be dead before the first answer is replaced once.
 func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, to taker) (missing []cid.Cid, err error) {
+	if to.steady {
+		giveBack, err := p.pool.takeBulk(ctx, member)
+		if err != nil {
+			return cids, err
+		}
+		defer giveBack()
+	}
 	for {
 		s, err := p.pool.get(ctx, member)
 		if err != nil {

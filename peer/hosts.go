@@ -59,6 +59,7 @@ const (
 	publicTransientMemory   = 64 << 20
 	publicPeerConns         = 8
 	publicPeerStreams       = 512
+	publicPeerInbound       = 32 // of any peer, also one that was dialled: origins are anybody's to name
 	publicPeerMemory        = 128 << 20
 	publicConnsPerAddress   = 64
 	publicDialTimeout       = 10 * time.Second
@@ -118,10 +119,12 @@ func clusterLimits() (network.ResourceManager, error) {
 func publicLimits() (network.ResourceManager, error) {
 	system := whole(publicMaxConns, publicMaxStreams, publicMaxMemory, publicMaxConns)
 	system.ConnsInbound = publicMaxInbound
+	peer := whole(publicPeerConns, publicPeerStreams, publicPeerMemory, publicPeerConns)
+	peer.StreamsInbound = publicPeerInbound
 	return newLimits(rcmgr.PartialLimitConfig{
 		System:      system,
 		Transient:   whole(publicTransientConns, publicTransientStreams, publicTransientMemory, publicTransientConns),
-		PeerDefault: whole(publicPeerConns, publicPeerStreams, publicPeerMemory, publicPeerConns),
+		PeerDefault: peer,
 	}, publicConnsPerAddress)
 }
 

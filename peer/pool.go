@@ -14,6 +14,8 @@ const (
 	// maxStreamsPerMember bounds the block streams to one member, busy and
 	// idle; who wants one more waits.
 	maxStreamsPerMember = 16
+	// maxBulkStreams of them may be in use for DAGs, whose blocks nobody waits for one by one.
+	maxBulkStreams = 12
 	// streamIdle is how long a stream is kept without use.
 	streamIdle = time.Minute
 	// streamSweepEvery is how often idle streams are looked for.
@@ -45,6 +47,7 @@ type streamPool struct {
 
 type memberStreams struct {
 	slots chan struct{} // one token per stream in use
+	bulk  chan struct{} // and one per stream in use for GetBlocks
 	idle  []*pooledStream
 }
 
@@ -60,7 +63,7 @@ func (o *streamPool) member(id string) (*memberStreams, error) {
 	}
 	m := o.members[id]
 	if m == nil {
-		m = &memberStreams{slots: make(chan struct{}, maxStreamsPerMember)}
+		m = &memberStreams{slots: make(chan struct{}, maxStreamsPerMember), bulk: make(chan struct{}, maxBulkStreams)}
 		o.members[id] = m
 	}
 	return m, nil
@@ -114,6 +117,20 @@ func (o *streamPool) put(id string, s *pooledStream, good bool) {
 	}
 	if m != nil {
 		<-m.slots
+	}
+}
+
+// takeBulk waits for a place among the streams for DAGs; the caller gives it back.
+func (o *streamPool) takeBulk(ctx context.Context, id string) (giveBack func(), err error) {
+	m, err := o.member(id)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case m.bulk <- struct{}{}:
+		return func() { <-m.bulk }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -157,6 +157,7 @@ type Ingest struct {
 	bodies   *bodies
 	turns    atomic.Uint64       // bodies so far
 	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
+	shares   sync.Map            // of arriving: by member
 	late     *semaphore.Weighted // bytes of small bodies that are stored, for nodes that are behind
 
 	life context.Context // until Run ends

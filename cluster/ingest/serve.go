@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	block "github.com/ipfs/go-block-format"
+	"golang.org/x/sync/semaphore"
 )
 
 // Bounds of what other nodes put here.
@@ -64,6 +65,8 @@ func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
 // serveStream takes one put after the other. Its error is why there are no more.
 func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
 	s := &served{i: i, conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
+	share, _ := i.shares.LoadOrStore(conn.RemoteAddr().String(), semaphore.NewWeighted(max(i.opts.Arriving/2, 2*maxBlock)))
+	s.share = share.(*semaphore.Weighted)
 	defer s.work.Wait()
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() {
@@ -111,10 +114,40 @@ func readSmall(r *bufio.Reader) (frame, error) {
 
 // served is a stream by which another node puts content here.
 type served struct {
-	i    *Ingest
-	conn net.Conn
-	in   *bufio.Reader
-	work sync.WaitGroup // the reader of what follows an end
+	i     *Ingest
+	conn  net.Conn
+	in    *bufio.Reader
+	work  sync.WaitGroup      // the reader of what follows an end
+	share *semaphore.Weighted // of i.arriving, of the member
+}
+
+// takeRoom takes room for n bytes that arrive, first of the member's own share: what comes
+// slowly from one leaves the others theirs.
+func (s *served) takeRoom(ctx context.Context, n int64) error {
+	if err := s.share.Acquire(ctx, n); err != nil {
+		return err
+	}
+	if err := s.i.arriving.Acquire(ctx, n); err != nil {
+		s.share.Release(n)
+		return err
+	}
+	return nil
+}
+
+func (s *served) tryRoom(n int64) bool {
+	if !s.share.TryAcquire(n) {
+		return false
+	}
+	if !s.i.arriving.TryAcquire(n) {
+		s.share.Release(n)
+		return false
+	}
+	return true
+}
+
+func (s *served) giveRoom(n int64) {
+	s.i.arriving.Release(n)
+	s.share.Release(n)
 }
 
 // arriving are the blocks of one put that have not been stored yet.
@@ -206,12 +239,11 @@ func (a *arriving) expect(ctx context.Context) error {
 // waits here is bounded over all puts: when there is no room, this one stores what
 // it has before it waits, so that nobody waits for somebody who waits.
 func (a *arriving) block(ctx context.Context, n int) error {
-	room := a.s.i.arriving
-	if !room.TryAcquire(int64(n)) {
+	if !a.s.tryRoom(int64(n)) {
 		if err := errors.Join(a.store(ctx), a.settle()); err != nil {
 			return err
 		}
-		if err := room.Acquire(ctx, int64(n)); err != nil {
+		if err := a.s.takeRoom(ctx, int64(n)); err != nil {
 			return err
 		}
 	}
@@ -247,7 +279,7 @@ func (a *arriving) store(ctx context.Context) error {
 		if err == nil { // else what was begun may still use it
 			a.reuse(bufs)
 		}
-		a.s.i.arriving.Release(bytes)
+		a.s.giveRoom(bytes)
 		going <- err
 	})
 	return nil
@@ -272,7 +304,7 @@ func (a *arriving) settle() error {
 
 // forget lets go of the batch.
 func (a *arriving) forget() {
-	a.s.i.arriving.Release(a.bytes)
+	a.s.giveRoom(a.bytes)
 	a.batch, a.bufs, a.bytes = nil, nil, 0
 }
 

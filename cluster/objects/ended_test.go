@@ -35,7 +35,9 @@ func TestAnUploadThatEndsElsewhereIsSaidToHaveEnded(t *testing.T) {
 		end  func(w *world, r CompleteRequest) error
 		want error
 	}{
-		"aborted":        {func(w *world, r CompleteRequest) error { return w.objects.Abort(t.Context(), w.account, "bkt", r.Key, r.Upload) }, state.ErrNoUpload},
+		"aborted": {func(w *world, r CompleteRequest) error {
+			return w.objects.Abort(t.Context(), w.account, "bkt", r.Key, r.Upload)
+		}, state.ErrNoUpload},
 		"bucket deleted": {func(w *world, _ CompleteRequest) error { return w.objects.DeleteBucket(t.Context(), w.account, "bkt") }, state.ErrNoBucket},
 	} {
 		t.Run(name, func(t *testing.T) {

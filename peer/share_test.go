@@ -1,0 +1,73 @@
+package peer
+
+import (
+	"testing"
+
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/test"
+	"github.com/multiformats/go-multiaddr"
+)
+
+// A block that somebody reads does not wait behind DAGs that come from the same member,
+// however many they are.
+func TestAReadDoesNotWaitBehindDAGs(t *testing.T) {
+	peers, _ := newCluster(t, 2)
+	member := peers[1].ID()
+	cids := addBlocks(t, peers[1].store, maxStreamsPerMember+1, 1<<10)
+	release := make(chan struct{})
+	ended := make(chan error, maxStreamsPerMember)
+	for i := range maxStreamsPerMember {
+		go func() {
+			_, err := peers[0].GetBlocks(t.Context(), member, cids[i:i+1], func(blocks.Block) error {
+				<-release
+				return nil
+			})
+			ended <- err
+		}()
+	}
+	until(t, "streams are in use", func() bool { return peers[0].pool.busy(member) >= maxBulkStreams })
+	data, err := peers[0].ReadBlock(t.Context(), member, cids[maxStreamsPerMember], fresh)
+	if err != nil || len(data) != 1<<10 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if busy := peers[0].pool.busy(member); busy != maxBulkStreams {
+		t.Errorf("%d streams have DAGs", busy)
+	}
+	close(release)
+	for range maxStreamsPerMember {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Whoever this node has dialled, an origin that a pin names perhaps, leaves streams and
+// their memory to the others.
+func TestNoPeerHasAllStreams(t *testing.T) {
+	limits, err := publicLimits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = limits.Close() }()
+	bad, good := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
+	conn, err := limits.OpenConnection(network.DirOutbound, true, multiaddr.StringCast("/ip4/192.0.2.1/tcp/4001"))
+	if err != nil || conn.SetPeer(bad) != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	for range publicPeerStreams {
+		if _, err := limits.OpenStream(bad, network.DirInbound); err == nil {
+			opened++
+		}
+	}
+	if opened != publicPeerInbound {
+		t.Errorf("%d streams from one peer", opened)
+	}
+	if _, err := limits.OpenStream(bad, network.DirOutbound); err != nil {
+		t.Errorf("to the same peer: %v", err)
+	}
+	if _, err := limits.OpenStream(good, network.DirInbound); err != nil {
+		t.Errorf("from another one: %v", err)
+	}
+}
