@@ -96,6 +96,9 @@ func origins(field any) error {
 		if text != "*" && (err != nil || u.Scheme == "" || u.Host == "" || text != u.Scheme+"://"+u.Host || strings.ToLower(text) != text) {
 			return fmt.Errorf("%q is not * or an origin such as https://app.example.org", text)
 		}
+		if u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
+			return fmt.Errorf("%q names a port that browsers leave out, so it would never match: write %s://%s", text, u.Scheme, u.Hostname())
+		}
 	}
 	return nil
 }

@@ -175,6 +175,7 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "text for a number", file: "[cluster]\nreplication = \"3\"", want: []string{"cluster.replication"}},
 		{name: "number too large", file: "[cluster]\nreplication = 99999999999", want: []string{"cluster.replication"}},
 		{name: "no copies", args: []string{"--replication=0"}, want: []string{"--replication: cluster.replication", "0 is not between 1 and 32"}, usage: true},
+		{name: "an origin with a port that browsers leave out", env: []string{"HOLDFAST_API_ORIGINS=https://b.example:443"}, want: []string{"api.origins", "would never match"}},
 		{name: "size", env: []string{"HOLDFAST_STORAGE_CACHE=1PB"}, want: []string{"storage.cache", `"1PB"`}},
 		{name: "size overflow", env: []string{"HOLDFAST_STORAGE_CACHE=9999999999TiB"}, want: []string{"storage.cache"}},
 		{name: "truth", env: []string{"HOLDFAST_PEER_ALLOW_PRIVATE_ORIGINS=ja"}, want: []string{`"ja"`}},

@@ -105,6 +105,9 @@ func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uin
 	if posting == "" {
 		posting = a.newID()
 	}
+	if len(posting) > state.MaxIDLen {
+		return state.Errorf(state.CodeInvalid, "the posting's name has %d bytes, the most is %d", len(posting), state.MaxIDLen)
+	}
 	return a.change(ctx, "credits granted", account.ID, &state.GrantCredits{Posting: state.Posting{
 		ID: posting, Account: account.ID, Credits: credits, Made: state.MillisOf(a.now()),
 	}})

@@ -150,8 +150,13 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 			t.Errorf("%q: %+v", tc.line, got)
 		}
 	}
-	if got := call(t, &importNode{}, strings.Repeat("x", maxImportLine+1), "pin", "import"); got.code != exitFailure || !strings.Contains(got.errOut, "too long") {
-		t.Errorf("a line without end: %d %.200s", got.code, got.errOut)
+	for _, end := range []string{"", "\n", "\n" + importTwo, "\n" + importTwo + "\n"} {
+		lines := importOne + "\n" + strings.Repeat("x", 3*maxImportLine) + end
+		got := call(t, &importNode{}, lines, "pin", "import")
+		want := fmt.Sprintf("%d imported, 0 already here, 0 skipped, 1 failed\n", 1+min(1, strings.Count(end, importTwo)))
+		if got.code != exitFailure || got.out != want || !strings.Contains(got.errOut, "line 2: longer than") {
+			t.Errorf("a line that is too long, and %q: %d %s %.200s", end, got.code, got.out, got.errOut)
+		}
 	}
 }
 

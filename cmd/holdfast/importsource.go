@@ -31,15 +31,23 @@ const maxImportLine = 1 << 20
 // fileSource reads one pin a line.
 func fileSource(in io.Reader, format string) importSource {
 	return func(ctx context.Context, fn func(client.Pin, error) error) error {
-		lines := bufio.NewScanner(in)
-		lines.Buffer(make([]byte, 0, 64<<10), maxImportLine)
-		for n := 1; lines.Scan(); n++ {
-			line := strings.TrimSpace(lines.Text())
-			if line == "" {
-				continue
-			}
-			if ctx.Err() != nil {
+		lines := bufio.NewReaderSize(in, maxImportLine)
+		for n := 1; ; n++ {
+			line, err := readLine(lines)
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case ctx.Err() != nil:
 				return ctx.Err()
+			case errors.Is(err, bufio.ErrBufferFull):
+				if err := fn(client.Pin{}, fmt.Errorf("line %d: longer than %d bytes", n, maxImportLine)); err != nil {
+					return err
+				}
+				continue
+			case err != nil:
+				return fmt.Errorf("read pins: %w", err)
+			case line == "":
+				continue
 			}
 			read := readIPFS
 			if format == formatCluster || format == "auto" && strings.HasPrefix(line, "{") {
@@ -56,11 +64,27 @@ func fileSource(in io.Reader, format string) importSource {
 				return err
 			}
 		}
-		if err := lines.Err(); err != nil {
-			return fmt.Errorf("read pins: %w", err)
-		}
-		return nil
 	}
+}
+
+// readLine reads a line without the space around it. One that does not fit into the
+// buffer is read to its end, and is bufio.ErrBufferFull.
+func readLine(in *bufio.Reader) (string, error) {
+	line, err := in.ReadSlice('\n')
+	text := strings.TrimSpace(string(line))
+	if errors.Is(err, bufio.ErrBufferFull) {
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			err = bufio.ErrBufferFull
+		}
+		return "", err
+	}
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		err = nil // the last one
+	}
+	return text, err
 }
 
 // clusterPin tells an ordinary pin from the parts of sharded DAGs by its type, an

@@ -81,7 +81,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		if r.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		rec := &recorder{ResponseWriter: w, spell: o.Spell}
+		rec := &recorder{ResponseWriter: w, spell: o.Spell, shared: r.ProtoMajor > 1}
 		r = rec.noted(r)
 		err := error(nil)
 		if busy {
@@ -203,6 +203,7 @@ type recorder struct {
 	status int
 	bytes  int64
 	begun  bool  // the header is out
+	shared bool  // other requests use the connection, as over HTTP/2
 	failed bool  // by an answer to an error, which is whole
 	early  bool  // it does not wait for the rest of the body
 	body   *body // of the request; nil when there is none that an answer may wait for
@@ -282,6 +283,9 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) begin(status int) {
 	w.status, w.begun = status, true
+	if w.shared { // or net/http would end them, and some clients lose this answer
+		w.Header().Del("Connection")
+	}
 	if w.spell != nil {
 		w.spell(w.Header())
 	}

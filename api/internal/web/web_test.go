@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"runtime"
 	"strconv"
 	"strings"
@@ -209,6 +210,38 @@ func TestAnAnswerSaysWhetherTheConnectionGoesOn(t *testing.T) {
 				t.Errorf("%s, close %v, %v", resp.Status, resp.Close, err)
 			}
 		})
+	}
+}
+
+// Over HTTP/2 requests share a connection: a refusal of one ends none of the others.
+func TestARefusalLeavesASharedConnection(t *testing.T) {
+	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error {
+		return tooLarge(MaxJSONBody)
+	})
+	for _, two := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(h)
+		s.EnableHTTP2 = two
+		s.StartTLS()
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		for n := range 3 {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if cerr := resp.Body.Close(); err != nil || cerr != nil || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") {
+				t.Errorf("%s: %q, %v", resp.Proto, body, err)
+			}
+			if want := two && n > 0; reused != want || resp.ProtoMajor == 2 != two {
+				t.Errorf("%s: request %d on a connection that is there: %t", resp.Proto, n, reused)
+			}
+		}
+		s.Close()
 	}
 }
 
