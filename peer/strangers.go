@@ -311,7 +311,9 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 	// What it owes for the stream is paid by its next reads.
 	now := time.Now()
 	p.bytes.ReserveN(now, streamCharge)
-	s.bytes.ReserveN(now, streamCharge)
+	if s.bytes.TokensAt(now) > -strangerBytesBurst { // or all strangers would owe for one without end
+		s.bytes.ReserveN(now, streamCharge)
+	}
 	if s.streams >= strangerStreams || p.streams >= strangerStreamsEach {
 		cut := s.cut != nil && !p.cut && !p.refusal.Allow()
 		p.cut = p.cut || cut

@@ -226,6 +226,9 @@ func (f *fetcher) Reason(err error) string {
 	return state.ReasonOf(shared.Reason(), failed.Notes)
 }
 
+// Blameless tells the tracker which failures come of what this node does beside it.
+func (f *fetcher) Blameless(err error) bool { return errors.Is(err, dag.ErrMemory) }
+
 // Final tells the tracker which failures another attempt cannot cure: those
 // that lie in the content itself.
 func (f *fetcher) Final(err error) bool {

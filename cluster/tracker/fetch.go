@@ -336,6 +336,10 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 // cure, such as a format that nothing here can read.
 type finalFetcher interface{ Final(err error) bool }
 
+// blamelessFetcher is a Fetcher that knows which failures say nothing of the content, nor
+// of who was asked for it: no number of them is the end.
+type blamelessFetcher interface{ Blameless(err error) bool }
+
 // failed decides what follows a failed attempt, with the error of the fetch if it says
 // why: another one after a pause, or the end. There is no end while somebody holds the
 // content, or others are to keep it for what is wrong here, and none that another attempt
@@ -359,7 +363,11 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	if f, ok := d.t.opts.Fetcher.(finalFetcher); ok && cause != nil {
 		incurable = f.Final(cause)
 	}
-	used := e.attempts >= d.t.limits.Attempts && !pinned && (cause == nil || !d.t.opts.Moves(&root, cause))
+	blameless := false
+	if f, ok := d.t.opts.Fetcher.(blamelessFetcher); ok && cause != nil {
+		blameless = f.Blameless(cause)
+	}
+	used := e.attempts >= d.t.limits.Attempts && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
 		d.unnote(e)
@@ -377,6 +385,9 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 		return
 	}
 	pause := d.t.limits.backoff(d.t.opts.Self, e.root, e.attempts)
+	if blameless {
+		e.attempts-- // it was none
+	}
 	d.note(e, d.t.opts.Now().Add(pause))
 	d.delay(e, pause)
 }

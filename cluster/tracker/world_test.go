@@ -208,6 +208,11 @@ func good(context.Context, *network, Job, func(uint64, uint64)) error { return n
 // absent fails at once.
 func absent(context.Context, *network, Job, func(uint64, uint64)) error { return errNobody }
 
+// crowded fails at once, for want of room here.
+func crowded(context.Context, *network, Job, func(uint64, uint64)) error { return errCrowded }
+
+var errCrowded = errors.New("no room")
+
 // silent gives nothing, and does not say so.
 func silent(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error {
 	<-ctx.Done()
@@ -304,6 +309,8 @@ func (f *network) Fetch(ctx context.Context, job Job, progress func(uint64, uint
 	}
 	return 100, 10, nil
 }
+
+func (f *network) Blameless(err error) bool { return errors.Is(err, errCrowded) }
 
 func (f *network) Reason(err error) string { return "no luck: " + err.Error() }
 
