@@ -11,6 +11,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"golang.org/x/sync/semaphore"
 )
@@ -26,6 +27,9 @@ const (
 	// messageRoom for those of peers that this node asked.
 	strangerMessages = 16 << 20
 	messageRoom      = 128 << 20
+	// peerMessages is the most of messageRoom that one peer has: an origin is anybody's to
+	// name, and a message may take minutes to come.
+	peerMessages = 16 << 20
 	// messageIdle bounds the time without one byte of a message that has begun,
 	// and the wait for room. A whole message of a stranger has to come within
 	// messageTotal, one of a peer that was asked at messageRate bytes a second.
@@ -52,6 +56,35 @@ type bitswapHost struct {
 	foreign   *semaphore.Weighted // of strangerMessages
 	asked     *semaphore.Weighted // of messageRoom
 	buffers   *sync.Pool          // of *[]byte
+
+	// mu guards shares, those of peers that have or want some of asked.
+	mu     sync.Mutex
+	shares map[peer.ID]*share
+}
+
+// share is what a peer may have of a room.
+type share struct {
+	room  *semaphore.Weighted
+	users int // messages that have or want some of it
+}
+
+// share returns a peer's, which leave gives back.
+func (h *bitswapHost) share(id peer.ID) (room *semaphore.Weighted, leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.shares[id]
+	if s == nil {
+		s = &share{room: semaphore.NewWeighted(peerMessages)}
+		h.shares[id] = s
+	}
+	s.users++
+	return s.room, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(h.shares, id)
+		}
+	}
 }
 
 func newBitswapHost(ctx context.Context, h host.Host, s *strangers) *bitswapHost {
@@ -60,6 +93,7 @@ func newBitswapHost(ctx context.Context, h host.Host, s *strangers) *bitswapHost
 		foreign: semaphore.NewWeighted(strangerMessages),
 		asked:   semaphore.NewWeighted(messageRoom),
 		buffers: &sync.Pool{New: func() any { return new([]byte) }},
+		shares:  make(map[peer.ID]*share),
 	}
 }
 
@@ -83,8 +117,7 @@ type messages struct {
 	in    *bufio.Reader
 	frame *[]byte // the message with its length; from host.buffers
 	rest  []byte  // of it, not read yet
-	room  *semaphore.Weighted
-	taken int64 // of room
+	free  func()  // gives back the room that it takes; nil: it takes none
 }
 
 // Read implements io.Reader.
@@ -135,16 +168,32 @@ func (m *messages) take(size int64) error {
 	if size <= smallMessage {
 		return nil
 	}
-	room := m.host.asked
-	if m.host.strangers.isStranger(m.Conn().RemotePeer()) {
-		room = m.host.foreign
-	}
 	ctx, cancel := context.WithTimeout(m.host.ctx, messageIdle)
 	defer cancel()
-	if err := room.Acquire(ctx, size); err != nil {
-		return fmt.Errorf("%w: no room for %d bytes", errMessage, size)
+	refused := fmt.Errorf("%w: no room for %d bytes", errMessage, size)
+	id := m.Conn().RemotePeer()
+	if m.host.strangers.isStranger(id) {
+		if m.host.foreign.Acquire(ctx, size) != nil {
+			return refused
+		}
+		m.free = func() { m.host.foreign.Release(size) }
+		return nil
 	}
-	m.room, m.taken = room, size
+	own, leave := m.host.share(id)
+	if own.Acquire(ctx, size) != nil {
+		leave()
+		return refused
+	}
+	if m.host.asked.Acquire(ctx, size) != nil {
+		own.Release(size)
+		leave()
+		return refused
+	}
+	m.free = func() {
+		m.host.asked.Release(size)
+		own.Release(size)
+		leave()
+	}
 	return nil
 }
 
@@ -187,10 +236,10 @@ func (m *messages) release() {
 	if m.frame != nil {
 		m.host.buffers.Put(m.frame)
 	}
-	if m.room != nil {
-		m.room.Release(m.taken)
+	if m.free != nil {
+		m.free()
 	}
-	m.frame, m.rest, m.room, m.taken = nil, nil, nil, 0
+	m.frame, m.rest, m.free = nil, nil, nil
 }
 
 // checkMessage counts what a message repeats, in the message itself and in its

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"encoding/binary"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
+	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/test"
 	"github.com/multiformats/go-multiaddr"
@@ -69,5 +71,54 @@ func TestNoPeerHasAllStreams(t *testing.T) {
 	}
 	if _, err := limits.OpenStream(good, network.DirInbound); err != nil {
 		t.Errorf("from another one: %v", err)
+	}
+}
+
+// Nor has it the room for messages of all that were asked.
+func TestNoPeerHasAllRoomForMessages(t *testing.T) {
+	p := newTestPeer(t, newRoster())
+	h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close() }()
+	session := p.Session(t.Context(), []string{h.Addrs()[0].String() + "/p2p/" + h.ID().String()})
+	defer session.Close()
+	until(t, "it is dialled", func() bool { return h.Network().Connectedness(p.id) == network.Connected })
+	var streams []network.Stream
+	const messages = 2 * peerMessages / network.MessageSizeMax
+	for range messages {
+		s, err := openStream(t.Context(), h, p.id, "/ipfs/bitswap/1.2.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write(binary.AppendUvarint(nil, network.MessageSizeMax)); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s)
+	}
+	b := p.bitswapHost
+	users := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if s := b.shares[h.ID()]; s != nil {
+			return s.users
+		}
+		return 0
+	}
+	until(t, "its messages have room, or wait for it", func() bool { return users() == messages })
+	if !b.asked.TryAcquire(messageRoom - peerMessages) {
+		t.Error("it has others' room")
+	} else {
+		b.asked.Release(messageRoom - peerMessages)
+	}
+	for _, s := range streams {
+		if err := s.Reset(); err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, "all has ended", func() bool { return users() == 0 })
+	if !b.asked.TryAcquire(messageRoom) {
+		t.Error("room is not given back")
 	}
 }
