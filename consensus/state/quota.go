@@ -293,6 +293,9 @@ func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	if err != nil || q == nil {
 		return err
 	}
+	if root.Refs+root.Links == 0 {
+		return setCharge(tx, a, q, root.Key, charge{})
+	}
 	held := false
 	err = tx.Scan(gone, part(rows, a).end(), false, func(_, _ []byte) (bool, error) {
 		held = true
