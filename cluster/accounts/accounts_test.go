@@ -439,3 +439,14 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestAPostingHasAShortName(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	if err := w.Grant(t.Context(), email, strings.Repeat("x", state.MaxIDLen+1), 5); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("a long one: %v", err)
+	}
+	if err := w.Grant(t.Context(), email, strings.Repeat("x", state.MaxIDLen), 5); errors.Is(err, state.ErrInvalid) {
+		t.Errorf("the longest: %v", err)
+	}
+}
