@@ -95,7 +95,7 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	ctx, cancel := r.soon()
 	defer cancel()
 	if err := s.objects.CreateBucket(ctx, r.account(), r.bucket, public); err != nil {
-		return tooManyBuckets(err)
+		return tooMany(err, TooManyBuckets, "you have attempted to create more buckets than allowed: %d", state.MaxBucketsPerUser)
 	}
 	w.Header().Set("Location", "/"+r.bucket)
 	return web.Empty(w, http.StatusOK)
@@ -167,10 +167,10 @@ func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) 
 	return x, nil
 }
 
-// tooManyBuckets says of what is too large that it is the number of buckets.
-func tooManyBuckets(err error) error {
+// tooMany says of what is too large that it is a number of things.
+func tooMany(err error, code Code, format string, args ...any) error {
 	if errors.Is(err, state.ErrTooLarge) {
-		return errorf(TooManyBuckets, "you have attempted to create more buckets than allowed: %d", state.MaxBucketsPerUser)
+		return errorf(code, format, args...)
 	}
 	return err
 }

@@ -163,8 +163,6 @@ func sourceMissing(src *source, err error) error {
 	var missing *objects.SourceError
 	switch {
 	case !errors.As(err, &missing):
-	case errors.Is(err, state.ErrNoKey) && src.version != "" && src.version != state.NullVersion:
-		return errorf(NoSuchVersion, "the specified version does not exist")
 	case errors.Is(err, state.ErrNoKey):
 		return &Error{Code: NoSuchKey, Message: "the specified key does not exist", Key: src.key}
 	case errors.Is(err, state.ErrNoBucket):

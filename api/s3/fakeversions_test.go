@@ -63,7 +63,7 @@ func (b *fakeBucket) version(key string, id state.VersionID) (state.Object, erro
 	if there {
 		all = append([]state.Object{o}, all...)
 	}
-	if len(all) == 0 && (id == "" || b.Versioning == state.Unversioned) {
+	if len(all) == 0 && id == "" {
 		return o, fmt.Errorf("fake: %w", state.ErrNoKey)
 	}
 	for _, v := range all {

@@ -3,7 +3,6 @@ package s3
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,7 +84,8 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	id, err := s.objects.CreateUpload(ctx, r.account(), r.bucket, made)
 	if err != nil {
-		return tooManyUploads(err)
+		// What else of an upload may be too large has been judged.
+		return tooMany(err, InvalidRequest, "the bucket has as many open uploads as it may, %d: complete or abort some", state.MaxUploads)
 	}
 	x := newXML()
 	x.root("InitiateMultipartUploadResult")
@@ -94,15 +94,6 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	x.text("UploadId", string(id))
 	x.end("InitiateMultipartUploadResult")
 	return x.send(w, http.StatusOK)
-}
-
-// tooManyUploads says of what is too large that it is the number of uploads; what else of
-// an upload may be has been judged.
-func tooManyUploads(err error) error {
-	if errors.Is(err, state.ErrTooLarge) {
-		return errorf(InvalidRequest, "the bucket has as many open uploads as it may, %d: complete or abort some", state.MaxUploads)
-	}
-	return err
 }
 
 // upload returns the upload that a request names.

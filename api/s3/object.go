@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -51,15 +52,18 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// overrides are the headers that a request may set in the answer, and by which
-// parameter.
-var overrides = []struct{ parameter, header string }{
-	{"response-cache-control", "Cache-Control"},
-	{"response-content-disposition", "Content-Disposition"},
-	{"response-content-encoding", "Content-Encoding"},
-	{"response-content-language", "Content-Language"},
-	{"response-content-type", "Content-Type"},
-	{"response-expires", "Expires"},
+// overrides are the headers that a request may set in the answer, by which parameter, and
+// whether a 304 has them too (RFC 9110, section 15.4.5).
+var overrides = []struct {
+	parameter, header string
+	notModified       bool
+}{
+	{"response-cache-control", "Cache-Control", true},
+	{"response-content-disposition", "Content-Disposition", false},
+	{"response-content-encoding", "Content-Encoding", false},
+	{"response-content-language", "Content-Language", false},
+	{"response-content-type", "Content-Type", false},
+	{"response-expires", "Expires", true},
 }
 
 func checkOverrides(q query) error {
@@ -130,13 +134,10 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
 		keepable(w.Header())
-		confine(w.Header(), typeOf(r.query, o))                     // a cache takes it over
-		for _, name := range []string{"Cache-Control", "Expires"} { // RFC 9110, section 15.4.5
-			if kept := o.Headers[name]; kept != "" {
-				w.Header().Set(name, kept)
-			}
-			if asked := r.query.get("response-" + strings.ToLower(name)); asked != "" {
-				w.Header().Set(name, asked)
+		confine(w.Header(), typeOf(r.query, o)) // a cache takes it over
+		for _, h := range overrides {
+			if value := cmp.Or(r.query.get(h.parameter), o.Headers[h.header]); h.notModified && value != "" {
+				w.Header().Set(h.header, value)
 			}
 		}
 		w.WriteHeader(http.StatusNotModified)

@@ -293,16 +293,15 @@ func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	if err != nil || q == nil {
 		return err
 	}
-	if root.Refs+root.Links == 0 {
-		return setCharge(tx, a, q, root.Key, charge{})
-	}
-	held := false
-	err = tx.Scan(gone, part(rows, a).end(), false, func(_, _ []byte) (bool, error) {
-		held = true
-		return false, nil
-	})
-	if err != nil || held {
-		return err
+	if root.Refs+root.Links > 0 {
+		held := false
+		err := tx.Scan(gone, part(rows, a).end(), false, func(_, _ []byte) (bool, error) {
+			held = true
+			return false, nil
+		})
+		if err != nil || held {
+			return err
+		}
 	}
 	if n, err := holdsAt(tx, a, root, 1); err != nil || n > 0 {
 		return err

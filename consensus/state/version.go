@@ -427,10 +427,7 @@ func (v View) Version(b *Bucket, k string, id VersionID) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	if current == nil && b.Versioning == Unversioned {
-		if id != "" {
-			return Object{}, ErrNoVersion
-		}
+	if current == nil && b.Versioning == Unversioned && id == "" {
 		return Object{}, ErrNoKey
 	}
 	found := current
