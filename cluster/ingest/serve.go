@@ -64,8 +64,8 @@ func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
 
 // serveStream takes one put after the other. Its error is why there are no more.
 func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
-	s := &served{i: i, conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
-	share, _ := i.shares.LoadOrStore(conn.RemoteAddr().String(), semaphore.NewWeighted(max(i.opts.Arriving/2, 2*maxBlock)))
+	s := &served{i: i, from: conn.RemoteAddr().String(), conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
+	share, _ := i.shares.LoadOrStore(s.from, semaphore.NewWeighted(max(i.opts.Arriving/2, 2*maxBlock)))
 	s.share = share.(*semaphore.Weighted)
 	defer s.work.Wait()
 	defer func() { _ = conn.Close() }()
@@ -115,6 +115,7 @@ func readSmall(r *bufio.Reader) (frame, error) {
 // served is a stream by which another node puts content here.
 type served struct {
 	i     *Ingest
+	from  string // the member
 	conn  net.Conn
 	in    *bufio.Reader
 	work  sync.WaitGroup      // the reader of what follows an end
@@ -164,7 +165,7 @@ type arriving struct {
 
 // put takes one put in, up to its outcome. After an error the stream is over.
 func (s *served) put(ctx context.Context, id putID) error {
-	a := &arriving{s: s, keep: s.i.keeper.open(s.conn.RemoteAddr().String() + "/" + hex.EncodeToString(id[:]))}
+	a := &arriving{s: s, keep: s.i.keeper.open(s.from + "/" + hex.EncodeToString(id[:]))}
 	ctx, cancel := context.WithCancel(ctx)
 	outcome, err := s.take(ctx, a)
 	cancel()

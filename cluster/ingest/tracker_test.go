@@ -46,6 +46,8 @@ func (nowhere) Fetch(context.Context, tracker.Job, func(uint64, uint64)) (uint64
 	return 0, 0, errors.New("there is nobody")
 }
 func (nowhere) Reason(err error) string { return err.Error() }
+func (nowhere) Final(error) bool        { return false }
+func (nowhere) Blameless(error) bool    { return false }
 
 // forgetful are notes that nothing is kept of.
 type forgetful struct{}

@@ -226,11 +226,10 @@ func (f *fetcher) Reason(err error) string {
 	return state.ReasonOf(shared.Reason(), failed.Notes)
 }
 
-// Blameless tells the tracker which failures come of what this node does beside it.
+// Blameless implements tracker.Fetcher: what this node does beside it had the memory.
 func (f *fetcher) Blameless(err error) bool { return errors.Is(err, dag.ErrMemory) }
 
-// Final tells the tracker which failures another attempt cannot cure: those
-// that lie in the content itself.
+// Final implements tracker.Fetcher: those failures lie in the content itself.
 func (f *fetcher) Final(err error) bool {
 	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
 }

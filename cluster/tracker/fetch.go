@@ -332,14 +332,6 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	}
 }
 
-// finalFetcher is a Fetcher that knows which failures another attempt cannot
-// cure, such as a format that nothing here can read.
-type finalFetcher interface{ Final(err error) bool }
-
-// blamelessFetcher is a Fetcher that knows which failures say nothing of the content, nor
-// of who was asked for it: no number of them is the end.
-type blamelessFetcher interface{ Blameless(err error) bool }
-
 // failed decides what follows a failed attempt, with the error of the fetch if it says
 // why: another one after a pause, or the end. There is no end while somebody holds the
 // content, or others are to keep it for what is wrong here, and none that another attempt
@@ -359,14 +351,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	// What is left of a damaged copy may be the last there is: it is never given up,
 	// and neither is what objects name, which was held once.
 	last := root.Links > 0 || d.t.damaged(e.root)
-	incurable := false
-	if f, ok := d.t.opts.Fetcher.(finalFetcher); ok && cause != nil {
-		incurable = f.Final(cause)
-	}
-	blameless := false
-	if f, ok := d.t.opts.Fetcher.(blamelessFetcher); ok && cause != nil {
-		blameless = f.Blameless(cause)
-	}
+	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
+	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)
 	used := e.attempts >= d.t.limits.Attempts && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)

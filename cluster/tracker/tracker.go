@@ -74,6 +74,12 @@ type Fetcher interface {
 	Fetch(ctx context.Context, job Job, progress func(bytes, blocks uint64)) (bytes, blocks uint64, err error)
 	// Reason says to people why a fetch failed.
 	Reason(err error) string
+	// Final tells failures that another attempt cannot cure, such as a format that
+	// nothing here can read.
+	Final(err error) bool
+	// Blameless tells failures that say nothing of the content, nor of who was asked for
+	// it: no number of them is the end.
+	Blameless(err error) bool
 }
 
 // rootPrefix begins the owners of roots.

@@ -310,6 +310,8 @@ func (f *network) Fetch(ctx context.Context, job Job, progress func(uint64, uint
 	return 100, 10, nil
 }
 
+func (f *network) Final(error) bool { return false }
+
 func (f *network) Blameless(err error) bool { return errors.Is(err, errCrowded) }
 
 func (f *network) Reason(err error) string { return "no luck: " + err.Error() }
