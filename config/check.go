@@ -97,7 +97,7 @@ func origins(field any) error {
 			return fmt.Errorf("%q is not * or an origin such as https://app.example.org", text)
 		}
 		if u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
-			return fmt.Errorf("%q names a port that browsers leave out, so it would never match: write %s://%s", text, u.Scheme, u.Hostname())
+			return fmt.Errorf("%q names a port that browsers leave out, so it would never match: write %s", text, strings.TrimSuffix(text, ":"+u.Port()))
 		}
 	}
 	return nil

@@ -170,29 +170,26 @@ func (m *messages) take(size int64) error {
 	}
 	ctx, cancel := context.WithTimeout(m.host.ctx, messageIdle)
 	defer cancel()
-	refused := fmt.Errorf("%w: no room for %d bytes", errMessage, size)
 	id := m.Conn().RemotePeer()
-	if m.host.strangers.isStranger(id) {
-		if m.host.foreign.Acquire(ctx, size) != nil {
-			return refused
-		}
-		m.free = func() { m.host.foreign.Release(size) }
-		return nil
+	rooms, leave := []*semaphore.Weighted{m.host.foreign}, func() {}
+	if !m.host.strangers.isStranger(id) {
+		var own *semaphore.Weighted
+		own, leave = m.host.share(id)
+		rooms = []*semaphore.Weighted{own, m.host.asked}
 	}
-	own, leave := m.host.share(id)
-	if own.Acquire(ctx, size) != nil {
-		leave()
-		return refused
-	}
-	if m.host.asked.Acquire(ctx, size) != nil {
-		own.Release(size)
-		leave()
-		return refused
-	}
+	taken := 0
 	m.free = func() {
-		m.host.asked.Release(size)
-		own.Release(size)
+		for _, room := range rooms[:taken] {
+			room.Release(size)
+		}
 		leave()
+	}
+	for _, room := range rooms {
+		if room.Acquire(ctx, size) != nil {
+			m.release()
+			return fmt.Errorf("%w: no room for %d bytes", errMessage, size)
+		}
+		taken++
 	}
 	return nil
 }

@@ -71,7 +71,6 @@ func fileSource(in io.Reader, format string) importSource {
 // buffer is read to its end, and is bufio.ErrBufferFull.
 func readLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
-	text := strings.TrimSpace(string(line))
 	if errors.Is(err, bufio.ErrBufferFull) {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
@@ -84,7 +83,7 @@ func readLine(in *bufio.Reader) (string, error) {
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil // the last one
 	}
-	return text, err
+	return strings.TrimSpace(string(line)), err
 }
 
 // clusterPin tells an ordinary pin from the parts of sharded DAGs by its type, an
