@@ -32,6 +32,10 @@ BENCH ?= ./...
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
 
+# The stock IPFS node that test/conformance drives; its version is in KUBO_MODULE/go.mod.
+KUBO        := bin/tools/ipfs
+KUBO_MODULE := test/conformance/testdata/kubo
+
 # No cgo: the binary runs on any Linux, and no C compiler is needed to test.
 export CGO_ENABLED := 0
 # For everything alike, so that what the tests compile is what the binary is
@@ -105,8 +109,12 @@ demo: build ## three nodes on this machine, one tour, until Ctrl-C
 smoke: build ## one cluster of three processes, under a minute
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 5m ./test/smoke
 
+$(KUBO): $(KUBO_MODULE)/go.mod $(KUBO_MODULE)/go.sum
+	$(GO) build -C $(KUBO_MODULE) -ldflags '-s -w' -o $(CURDIR)/$@ github.com/ipfs/kubo/cmd/ipfs
+	touch $@
+
 .PHONY: conformance
-conformance: build ## black-box suites against three processes (needs npm)
+conformance: build $(KUBO) ## black-box suites against three processes (needs npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 ./test/conformance/...
 
 .PHONY: faults-ci

@@ -31,12 +31,12 @@ type acknowledged struct {
 	pins map[string]harness.Offered // by request id
 }
 
-// TestForeignPeersUnderstandEachOther shows that the two foreign peers work,
-// so that a failure elsewhere is not theirs.
+// TestForeignPeersUnderstandEachOther shows that the foreign peers work, so that a
+// failure elsewhere is not theirs.
 func TestForeignPeersUnderstandEachOther(t *testing.T) {
 	t.Parallel() // it mostly waits
-	boxo, helia := harness.StartBoxo(t), harness.StartHelia(t, heliaDir)
-	for _, pair := range [][2]harness.Foreign{{boxo, helia}, {helia, boxo}} {
+	boxo, helia, kubo := harness.StartBoxo(t), harness.StartHelia(t, heliaDir), harness.StartKubo(t)
+	for _, pair := range [][2]harness.Foreign{{boxo, helia}, {helia, kubo}, {kubo, boxo}} {
 		f := pair[0].AddRandom(1, 1_500_000)[0]
 		got, err := pair[1].Fetch(f.CID, pair[0].Origins())
 		if err != nil || got.SHA256 != f.SHA256 {
@@ -256,6 +256,7 @@ func TestStrangersFetchPinnedContent(t *testing.T) {
 	for name, start := range map[string]func() harness.Foreign{
 		"boxo":  func() harness.Foreign { return harness.StartBoxo(t) },
 		"helia": func() harness.Foreign { return harness.StartHelia(t, heliaDir) },
+		"kubo":  func() harness.Foreign { return harness.StartKubo(t) },
 	} {
 		for _, n := range c.Nodes {
 			got, err := start().Fetch(f.CID, n.Status().Node.Addrs)

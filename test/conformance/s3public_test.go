@@ -50,8 +50,8 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 
 	t.Run("fetched by peers of the IPFS network", func(t *testing.T) {
 		peer.soon(t, c, true, public)
-		for i, f := range []harness.Foreign{harness.StartBoxo(t), harness.StartHelia(t, heliaDir)} {
-			from := c.Nodes[i+1].Status().Node.Addrs
+		for i, f := range []harness.Foreign{harness.StartBoxo(t), harness.StartHelia(t, heliaDir), harness.StartKubo(t)} {
+			from := c.Nodes[i].Status().Node.Addrs
 			for root, want := range map[cid.Cid][]byte{root: data, large: bytes.Join(parts, nil)} {
 				got, err := f.Fetch(root.String(), from)
 				if err != nil || !got.Matches(want) {

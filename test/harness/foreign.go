@@ -38,7 +38,7 @@ func (o Offered) Matches(data []byte) bool {
 	return hex.EncodeToString(sum[:]) == o.SHA256
 }
 
-// Foreign is an IPFS peer that is not Holdfast: boxo's or Helia.
+// Foreign is an IPFS peer that is not Holdfast: boxo's, Helia or Kubo.
 type Foreign interface {
 	// Origins are its multiaddrs with /p2p/.
 	Origins() []string

@@ -1,0 +1,153 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// everyStatus is what Kubo's commands are told to list all pins.
+const everyStatus = "--status=queued,pinning,pinned,failed"
+
+// TestKubo drives a node that does not lead with the commands of a stock Kubo.
+func TestKubo(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "kubo@example.org")
+	kubo := harness.StartKubo(t)
+	const service = "--service=holdfast"
+	node := c.Followers()[0]
+	remote := func(command string, args ...string) string {
+		t.Helper()
+		return kubo.Do(append([]string{"pin", "remote", command, service}, args...)...)
+	}
+	kubo.Do("pin", "remote", "service", "add", "holdfast", node.URL(), s.token)
+	if got := kubo.Do("pin", "remote", "service", "ls", "--stat"); got != "holdfast "+node.URL()+" 0/0/0/0" {
+		t.Fatalf("the service is %q", got)
+	}
+
+	// In the foreground it waits until the cluster has fetched the file from it.
+	files := kubo.AddRandom(3, 1_500_000)
+	for i, f := range files {
+		name := fmt.Sprint("file ", i)
+		want := "CID:    " + f.CID + "\nName:   " + name + "\nStatus: pinned"
+		if got := remote("add", "--name="+name, f.CID); got != want {
+			t.Fatalf("add: %q, want %q", got, want)
+		}
+	}
+	lost := nowhere().String()
+	if got := remote("add", "--background", "--name=lost", lost); !strings.HasSuffix(got, "Status: queued") {
+		t.Fatalf("add in the background: %q", got)
+	}
+	line := func(i int) string { return fmt.Sprintf("%s\tpinned\tfile %d", files[i].CID, i) }
+	for args, want := range map[string]string{
+		"":                       line(2) + "\n" + line(1) + "\n" + line(0),
+		"--name=file 1":          line(1),
+		"--cid=" + files[0].CID:  line(0),
+		"--name=nothing of that": "",
+	} {
+		var more []string
+		if args != "" {
+			more = append(more, args)
+		}
+		if got := remote("ls", more...); got != want {
+			t.Errorf("ls %s: %q, want %q", args, got, want)
+		}
+	}
+	if got := remote("ls", everyStatus, "--cid="+lost); !strings.HasPrefix(got, lost+"\tqueued\t") && !strings.HasPrefix(got, lost+"\tpinning\t") {
+		t.Errorf("ls of what nobody has: %q", got)
+	}
+
+	// Without the file it gets it back from the cluster.
+	kubo.Do("pin", "rm", files[0].CID)
+	kubo.Do("repo", "gc", "--quiet")
+	if _, err := kubo.Try(nil, "--offline", "cat", files[0].CID); err == nil {
+		t.Fatal("kubo has the file still")
+	}
+	if got, err := kubo.Fetch(files[0].CID, node.Status().Node.Addrs); err != nil || got != files[0] {
+		t.Errorf("from the cluster: %+v, %v", got, err)
+	}
+
+	remote("rm", everyStatus, "--name=lost")
+	if _, err := kubo.Try(nil, "pin", "remote", "rm", service); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("rm of several: %v", err)
+	}
+	remote("rm", "--force")
+	if got := kubo.Do("pin", "remote", "service", "ls", "--stat"); !strings.HasSuffix(got, " 0/0/0/0") || len(s.all()) != 0 {
+		t.Errorf("after removing all, %d pins: %q", len(s.all()), got)
+	}
+}
+
+// TestImportOfKubosPins takes over what Kubo lists as it prints it.
+func TestImportOfKubosPins(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "moved@example.org")
+	kubo := harness.StartKubo(t)
+	var want []string
+	for i, f := range kubo.AddRandom(3, 300_000) {
+		name := ""
+		if i > 0 { // the first stays without a name
+			name = fmt.Sprintf("with blanks, number %d", i)
+			kubo.Do("pin", "rm", f.CID)
+			kubo.Do("pin", "add", "--name="+name, f.CID)
+		}
+		want = append(want, f.CID+" "+name)
+	}
+	list, err := kubo.Try(nil, "pin", "ls", "--type=recursive", "--names")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Followers()[0].TryCLI(string(list), "pin", "import", "--user", "moved@example.org", "--origin", kubo.Addrs[0])
+	if r.Code != 0 {
+		t.Fatalf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	var got []string
+	for _, p := range s.all() {
+		s.pinned(p.RequestID)
+		got = append(got, p.Pin.CID+" "+p.Pin.Name)
+	}
+	for _, row := range want {
+		if !slices.Contains(got, row) {
+			t.Errorf("%q is not among %q of\n%s", row, got, list)
+		}
+	}
+}
+
+// kuboLooksEvery is how often Kubo looks at its settings, which nothing changes.
+const kuboLooksEvery = 30 * time.Second
+
+// TestKuboReplacesThePinOfItsFiles lets Kubo keep the root of `ipfs files` pinned, for which it
+// replaces the pin of its name by another.
+func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "mfs@example.org")
+	kubo := harness.StartKubo(t)
+	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Followers()[0].URL(), s.token)
+	kubo.Do("config", "--json", "Pinning.RemoteServices.holdfast.Policies.MFS", `{"Enable": true, "PinName": "my files", "RepinInterval": "1s"}`)
+	kubo.Restart()
+	last := ""
+	for i := range 2 {
+		if _, err := kubo.Try([]byte(fmt.Sprint("text ", i)), "files", "write", "--create", fmt.Sprint("/f", i)); err != nil {
+			t.Fatal(err)
+		}
+		root := kubo.Do("files", "stat", "--hash", "/")
+		harness.Eventually(t, 2*kuboLooksEvery+pinnedWithin, "the root of the files is pinned", func() (bool, error) {
+			got, err := s.next().List(t.Context(), url.Values{"name": {"my files"}})
+			return err == nil && got.Count == 1 && got.Results[0].Pin.CID == root && got.Results[0].RequestID != last, err
+		})
+		all := s.all()
+		if len(all) != 1 {
+			t.Fatalf("%d pins", len(all))
+		}
+		last = all[0].RequestID
+	}
+}

@@ -1,0 +1,173 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kuboVariable names Kubo's program, ipfs; what `make bin/tools/ipfs` builds otherwise.
+const kuboVariable = "HOLDFAST_KUBO_BIN"
+
+// Kubo is a foreign peer of the Go implementation of IPFS that most people run, with
+// its command line.
+type Kubo struct {
+	Addrs []string
+
+	tb   testing.TB
+	path string
+	dir  string // of the node, and its user's home
+	log  *tail
+	proc *process
+}
+
+// StartKubo starts a node with Kubo's own settings for tests: on loopback, knowing nobody.
+// It ends with the test, which fails without the program.
+func StartKubo(tb testing.TB) *Kubo {
+	tb.Helper()
+	k := &Kubo{tb: tb, path: kuboProgram(tb), dir: tb.TempDir(), log: &tail{}}
+	k.Do("init", "--profile=test")
+	k.start()
+	tb.Cleanup(func() {
+		k.proc.end(tb)
+		if tb.Failed() {
+			tb.Logf("--- end of the log of kubo\n%s", k.log)
+		}
+	})
+	return k
+}
+
+func kuboProgram(tb testing.TB) string {
+	tb.Helper()
+	if os.Getenv(kuboVariable) != "" {
+		return binary(tb, kuboVariable)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(root, "bin", "tools", "ipfs")
+	if _, err := os.Stat(path); err != nil {
+		tb.Fatalf("no Kubo: %v; `make bin/tools/ipfs` builds it, or %s names one", err, kuboVariable)
+	}
+	return path
+}
+
+// command is one call of the program, which reads stdin.
+func (k *Kubo) command(ctx context.Context, stdin []byte, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, k.path, args...)
+	cmd.Env = environment(k.dir, []string{"IPFS_PATH=" + filepath.Join(k.dir, "repo"), "IPFS_TELEMETRY=off"})
+	cmd.Dir, cmd.Stdin = k.dir, bytes.NewReader(stdin)
+	return cmd
+}
+
+// start runs the daemon and waits until it answers.
+func (k *Kubo) start() {
+	k.tb.Helper()
+	cmd := k.command(context.Background(), nil, []string{"daemon"})
+	cmd.Stdout, cmd.Stderr = k.log, k.log
+	var err error
+	if k.proc, err = startProcess(cmd, nil); err != nil {
+		k.tb.Fatal(err)
+	}
+	// A command before this file is there would not ask the daemon and keep it from its repository.
+	api := filepath.Join(k.dir, "repo", "api")
+	Eventually(k.tb, readyLineWithin, "kubo answers", func() (bool, error) {
+		if k.proc.ended() {
+			k.tb.Fatalf("kubo ended\n%s", k.log)
+		}
+		if _, err := os.Stat(api); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		out, err := k.Try(nil, "id", "--format=<addrs>")
+		k.Addrs = strings.Fields(string(out))
+		return len(k.Addrs) > 0, err
+	})
+}
+
+// Restart ends the daemon and starts it again, with what was set meanwhile.
+func (k *Kubo) Restart() {
+	k.tb.Helper()
+	k.proc.end(k.tb)
+	if err := os.Remove(filepath.Join(k.dir, "repo", "api")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.tb.Fatal(err)
+	}
+	k.start()
+}
+
+// Try calls the program with standard input and returns what it printed.
+func (k *Kubo) Try(stdin []byte, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), foreignTimeout)
+	defer cancel()
+	cmd := k.command(ctx, stdin, args)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("ipfs %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return out, nil
+}
+
+// Do is Try, and wants exit code 0. White space around what it printed is left out.
+func (k *Kubo) Do(args ...string) string {
+	k.tb.Helper()
+	out, err := k.Try(nil, args...)
+	if err != nil {
+		k.tb.Fatal(err)
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// Origins are the peer's multiaddrs.
+func (k *Kubo) Origins() []string { return k.Addrs }
+
+// AddRandom adds count random files of size bytes as `ipfs add` does.
+func (k *Kubo) AddRandom(count, size int) []Offered {
+	k.tb.Helper()
+	files := make([]Offered, count)
+	for i := range files {
+		data := make([]byte, size)
+		_, _ = rand.Read(data) // never fails
+		out, err := k.Try(data, "add", "--quieter")
+		if err != nil {
+			k.tb.Fatal(err)
+		}
+		files[i] = fileOf(strings.TrimSpace(string(out)), data)
+	}
+	return files
+}
+
+func fileOf(cid string, data []byte) Offered {
+	sum := sha256.Sum256(data)
+	return Offered{CID: cid, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
+}
+
+// Fetch dials the peers and has `ipfs get` write the file.
+func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
+	if _, err := k.Try(nil, append([]string{"swarm", "connect"}, from...)...); err != nil {
+		return Offered{}, err
+	}
+	path := filepath.Join(k.tb.TempDir(), "got")
+	if _, err := k.Try(nil, "get", "--output="+path, cid); err != nil {
+		return Offered{}, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Offered{}, fmt.Errorf("kubo: %w", err)
+	}
+	return fileOf(cid, data), nil
+}
+
+// Close ends the process.
+func (k *Kubo) Close() { k.proc.end(k.tb) }
