@@ -207,7 +207,7 @@ func TestDeletedContentIsFetchedAgainAtOnce(t *testing.T) {
 	}
 	p := newTestPeer(t, newRoster())
 	for round := range rounds {
-		s := p.Session(t.Context(), f.Addrs())
+		s := p.Session(t.Context(), "one", f.Addrs())
 		got, err := dag.Fetch(t.Context(), dag.FetchRequest{
 			Root: root, Owner: "again", Store: peertest.NewStore().Owned(), Sources: []dag.Source{s},
 			Limits: dag.Limits{Renew: time.Second, Idle: time.Minute},

@@ -118,6 +118,7 @@ type Peer struct {
 	provide   *provideQueue
 	providing providing
 	origins   origins
+	dials     *dials        // of origins
 	redial    chan struct{} // wakes the loop that keeps members connected
 	metrics   metrics
 	refusals  refusals
@@ -203,6 +204,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		serving: newPlaces(maxServedRequests),
 		provide: newProvideQueue(),
 		origins: origins{private: opts.AllowPrivateOrigins},
+		dials:   newDials(),
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
 		told:    make(map[libp2ppeer.ID][]string),

@@ -46,11 +46,14 @@ const (
 // checks every hash. The origins stay connected, and their connections are
 // not trimmed, until Close.
 type Session struct {
-	p      *Peer
-	ctx    context.Context // ends with Close; a session is a scope, as bitswap's own is
-	cancel context.CancelFunc
-	dials  sync.WaitGroup
-	named  []*origin
+	p       *Peer
+	account string          // whose turns its dials take
+	ctx     context.Context // ends with Close; a session is a scope, as bitswap's own is
+	cancel  context.CancelFunc
+	dials   sync.WaitGroup
+	named   []*origin
+
+	dialling dialling // of p.dials, which guards it
 
 	first     chan struct{} // closed when one origin is connected or all failed once
 	firstOnce sync.Once
@@ -63,12 +66,13 @@ type Session struct {
 	pending int                // origins whose first dial is not over
 }
 
-// Session begins to dial the origins in the background and returns at once. It
-// ends with ctx or Close, and Close must be called.
-func (p *Peer) Session(ctx context.Context, origins []string) *Session {
+// Session begins to dial the origins in the background and returns at once. Its dials
+// take the turns of the account. It ends with ctx or Close, and Close must be called.
+func (p *Peer) Session(ctx context.Context, account string, origins []string) *Session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Session{
 		p:       p,
+		account: account,
 		ctx:     ctx,
 		cancel:  cancel,
 		first:   make(chan struct{}),
@@ -152,21 +156,26 @@ func (s *Session) dialOrigin(o *origin) error {
 	if h.Network().Connectedness(o.info.ID) == network.Connected {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, originDialTimeout)
-	defer cancel()
 	info := o.info
-	if len(info.Addrs) == 0 && len(h.Peerstore().Addrs(info.ID)) == 0 {
+	known := h.Peerstore().Addrs(info.ID)
+	if len(info.Addrs) == 0 && len(known) == 0 {
 		if s.p.dht == nil {
 			return errors.New("no address, and routing is off")
 		}
+		ctx, cancel := context.WithTimeout(s.ctx, originDialTimeout)
+		defer cancel()
 		found, err := s.p.dht.FindPeer(ctx, info.ID)
 		if err != nil {
 			return fmt.Errorf("no address found: %w", err)
 		}
 		info.Addrs = found.Addrs
 	}
-	// A direct dial passes over the back-off that an earlier failure left.
-	return h.Connect(network.WithForceDirectDial(ctx, "origin"), info)
+	return s.p.dials.run(s.ctx, s, max(len(info.Addrs), len(known)), func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, originDialTimeout)
+		defer cancel()
+		// A direct dial passes over the back-off that an earlier failure left.
+		return h.Connect(network.WithForceDirectDial(ctx, "origin"), info)
+	})
 }
 
 // note keeps the reason why an origin is not connected, in words for a user.
@@ -189,6 +198,8 @@ func dialReason(err error) string {
 	switch {
 	case errors.Is(err, swarm.ErrNoGoodAddresses), errors.Is(err, swarm.ErrGaterDisallowedConnection):
 		return ErrOriginRefused.Error() + ": no public address behind it"
+	case errors.Is(err, errGaveWay):
+		return err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &dial) && len(dial.DialErrors) > 0:

@@ -36,7 +36,7 @@ func dialled(s *Session) bool {
 
 // fetch pins root from origins, as the tracker does.
 func fetch(ctx context.Context, p testPeer, root cid.Cid, limits dag.Limits, origins ...string) (dag.Result, error) {
-	s := p.Session(ctx, origins)
+	s := p.Session(ctx, "one", origins)
 	defer s.Close()
 	return dag.Fetch(ctx, dag.FetchRequest{
 		Root: root, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s}, Limits: limits,
@@ -129,7 +129,7 @@ func TestFetchTellsThatTheProviderVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	origin := f.Addrs()[0]
-	s := p.Session(t.Context(), []string{origin})
+	s := p.Session(t.Context(), "one", []string{origin})
 	defer s.Close()
 	var have uint64
 	_, err = dag.Fetch(t.Context(), dag.FetchRequest{
@@ -199,7 +199,7 @@ func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 	// Sorted, as OriginErrors is.
 	refused := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d%s", port, id)
 	p := newTestPeer(t, newRoster())
-	s := p.Session(t.Context(), []string{refused, "/ip4/127.0.0.1/udp/1/webrtc-direct" + id, "nonsense", p.Addrs()[0]})
+	s := p.Session(t.Context(), "one", []string{refused, "/ip4/127.0.0.1/udp/1/webrtc-direct" + id, "nonsense", p.Addrs()[0]})
 	defer s.Close()
 	until(t, "three reasons", func() bool { return len(s.OriginErrors()) == 3 && dialled(s) })
 	for i, want := range []string{refused + ": not reachable: ", "webrtc-direct/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU: origin refused: only tcp", "nonsense: origin refused: "} {
@@ -214,7 +214,7 @@ func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 func TestRenewedSessionGoesOn(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
-	s := p.Session(t.Context(), f.Addrs())
+	s := p.Session(t.Context(), "one", f.Addrs())
 	defer s.Close()
 	late, err := peertest.Block(cid.Raw, []byte("late"))
 	if err != nil {
@@ -327,7 +327,7 @@ func TestASessionRightAfterAnotherGetsTheSameBlock(t *testing.T) {
 func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
-	s := p.Session(t.Context(), f.Addrs())
+	s := p.Session(t.Context(), "one", f.Addrs())
 	until(t, "the origin", func() bool { return p.public.Network().Connectedness(f.Host.ID()) == network.Connected })
 	manager := p.public.ConnManager()
 	if !manager.IsProtected(f.Host.ID(), "") {
@@ -485,7 +485,7 @@ func TestANameForLoopbackIsNotDialled(t *testing.T) {
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.AllowPrivateOrigins = false })
 	for _, form := range []string{"/dns4/localhost/tcp/%d", "/dns/localhost/tcp/%d/ws", "/dns4/localhost/tcp/%d/wss"} {
 		origin := fmt.Sprintf(form, port) + someID
-		s := p.Session(t.Context(), []string{origin})
+		s := p.Session(t.Context(), "one", []string{origin})
 		until(t, "a reason", func() bool { return dialled(s) })
 		if got := s.OriginErrors()[0]; got != origin+": origin refused: no public address behind it" {
 			t.Errorf("%s", got)
@@ -566,7 +566,7 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 	before := processor(b)
 	n := 0
 	for b.Loop() {
-		s := p.Session(b.Context(), origins)
+		s := p.Session(b.Context(), "one", origins)
 		if _, err := s.GetBlock(b.Context(), cids[n%len(cids)]); err != nil {
 			b.Fatal(err)
 		}

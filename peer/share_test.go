@@ -82,7 +82,7 @@ func TestNoPeerHasAllRoomForMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = h.Close() }()
-	session := p.Session(t.Context(), []string{h.Addrs()[0].String() + "/p2p/" + h.ID().String()})
+	session := p.Session(t.Context(), "one", []string{h.Addrs()[0].String() + "/p2p/" + h.ID().String()})
 	defer session.Close()
 	until(t, "it is dialled", func() bool { return h.Network().Connectedness(p.id) == network.Connected })
 	var streams []network.Stream

@@ -177,7 +177,7 @@ func objectLimits(l dag.Limits) dag.Limits {
 func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
 	var session dag.Source // of the IPFS network
 	if !job.Private {
-		s := f.peer.Session(ctx, job.Origins)
+		s := f.peer.Session(ctx, string(job.Account), job.Origins)
 		defer s.Close()
 		session = s
 	}

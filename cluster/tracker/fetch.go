@@ -182,6 +182,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 			d.trouble(ctx, e, wrap("read origins", err))
 			return
 		}
+		job.Account = e.account
 		if e.born != root.Born {
 			e.renew(root.Born)
 		}

@@ -54,12 +54,13 @@ type Blocks interface {
 // Job is one attempt to make a whole DAG durable here.
 type Job struct {
 	Root    cid.Cid
-	Owner   string         // to put the blocks under
-	Members []state.NodeID // who may have it: holders, other allocated nodes, others
-	Origins []string       // multiaddrs that users gave
-	Held    bool           // some of Members are known to hold it
-	Private bool           // nobody but members may be asked for it
-	Linked  bool           // an object or a part names it
+	Owner   string          // to put the blocks under
+	Account state.AccountID // whose turns it takes
+	Members []state.NodeID  // who may have it: holders, other allocated nodes, others
+	Origins []string        // multiaddrs that users gave
+	Held    bool            // some of Members are known to hold it
+	Private bool            // nobody but members may be asked for it
+	Linked  bool            // an object or a part names it
 	// Index tells this node from the Of nodes that were told to keep it and may
 	// all be fetching it now; of Members the first Sharing are among them.
 	Index, Of, Sharing int
