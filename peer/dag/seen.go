@@ -12,6 +12,10 @@ const (
 	// maxSeenBytes bounds what the walks that share a Buffer remember of nodes,
 	// all together; one of DefaultMaxBlocks nodes takes 190 MB at the most.
 	maxSeenBytes = 256 << 20
+	// The last keptForSmall of it are for sets of at most smallSeen, 80,000 nodes or more: so that
+	// walks through the largest DAGs do not keep others from all others.
+	keptForSmall = 64 << 20
+	smallSeen    = 2 << 20
 	slotBytes    = 12
 	firstSlots   = 8
 	// splitAt is when a set goes over to parts that grow one by one, so that no
@@ -151,7 +155,11 @@ func (s *seen) split() error {
 func partOf(v slot) int { return int(v[2]>>1) % seenParts }
 
 func (s *seen) take(n int64) error {
-	if s.free.Add(-n) < 0 {
+	kept := int64(0)
+	if s.taken+n > smallSeen {
+		kept = keptForSmall
+	}
+	if s.free.Add(-n) < kept {
 		s.free.Add(n)
 		return fmt.Errorf("%w: no room to remember more nodes", ErrMemory)
 	}

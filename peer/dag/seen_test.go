@@ -67,6 +67,36 @@ func TestWalksShareWhatTheyRemember(t *testing.T) {
 	}
 }
 
+// TestSmallWalksHaveRoomBesideTheLargest has walks take all that they can, and then wants
+// room for many that are small, and for one of the largest DAG alone.
+func TestSmallWalksHaveRoomBesideTheLargest(t *testing.T) {
+	free := newSeenBytes()
+	large := newSeen(free)
+	if err := large.take(190e6); err != nil {
+		t.Fatalf("the largest DAG: %v", err)
+	}
+	for {
+		if err := newSeen(free).take(smallSeen + 1); err != nil {
+			break // it gives nothing back
+		}
+	}
+	const nodes = 80_000
+	for range keptForSmall / smallSeen {
+		s := newSeen(free)
+		for i := range nodes {
+			if _, err := s.add(seenKey(i)); err != nil {
+				t.Fatalf("after %d nodes, %d bytes free: %v", i, free.Load(), err)
+			}
+		}
+		if s.taken > smallSeen {
+			t.Fatalf("%d nodes take %d bytes", nodes, s.taken)
+		}
+	}
+	if err := large.take(1); !errors.Is(err, ErrMemory) {
+		t.Errorf("a large one is given what is kept for small ones: %v", err)
+	}
+}
+
 // A tenth of the largest DAG takes a tenth of 200 MB: BenchmarkSeen shows the
 // whole of it.
 func TestAMillionNodesAreRememberedInLittle(t *testing.T) {
