@@ -29,6 +29,8 @@ const (
 	raftDir      = "raft"
 	blocksDir    = "blocks"
 	notesFile    = "notes"
+	// newFile is there from before a folder has its identity until it belongs to a cluster.
+	newFile = "new"
 )
 
 // secretLen is how many bytes of a cluster secret a founder makes. One that it is given
@@ -51,7 +53,7 @@ func (f folder) file(name ...string) string {
 // somebody else's.
 func (f folder) narrow(log *slog.Logger) {
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, notesFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, notesFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)
@@ -95,6 +97,9 @@ func (f folder) identity() ([]byte, error) {
 		if key, err = peer.NewKey(); err != nil {
 			return nil, fmt.Errorf("make identity: %w", err)
 		}
+		if err := durable.WriteFile(f.file(newFile), nil, 0o600); err != nil {
+			return nil, err
+		}
 		return key, durable.WriteFile(f.file(IdentityFile), key, 0o600)
 	}
 	if err != nil {
@@ -104,6 +109,17 @@ func (f folder) identity() ([]byte, error) {
 		return nil, fmt.Errorf("%s is damaged: %s: %w", f.file(IdentityFile), identityAdvice, err)
 	}
 	return key, nil
+}
+
+// mayFound returns an error when the folder has an identity that was not made for it, and
+// nothing else: a member's, put back on a new disk. As a cluster of one it would be ready,
+// and refuse what is asked of the cluster that it was in.
+func (f folder) mayFound() error {
+	_, err := os.Stat(f.file(newFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s was here before, and what cluster it is of is not: to come back into that one, name a member with --join; for a new cluster, start on an empty data folder", f.file(IdentityFile))
+	}
+	return err
 }
 
 // secret reads the cluster secret; nil means that this node has none yet.

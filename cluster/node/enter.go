@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +59,9 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	if len(n.opts.Config.Cluster.Join) == 0 {
+		if err := n.folder.mayFound(); err != nil {
+			return nil, nil, err
+		}
 		switch { // with one in its folder it was about to found when it went down
 		case secret == nil && given != nil:
 			secret = given
@@ -74,6 +79,9 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	if err := n.folder.writeSeed(known); err != nil {
+		return nil, nil, err
+	}
+	if err := os.Remove(n.folder.file(newFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
 	return secret, known, n.forgetRemoval()

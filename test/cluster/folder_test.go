@@ -135,6 +135,50 @@ func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 	}
 }
 
+// An identity that was put back on a new disk, with the secret of the others or without, is
+// a member's: without --join the node does not found a cluster of its own, and with it the
+// node is back (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended right behind its identity founds all the same.
+func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
+	nodes := three(t)
+	for _, kept := range [][]string{{identityFile}, {identityFile, node.SecretFile}} {
+		c := nodes[1].config
+		c.Data = filepath.Join(t.TempDir(), "copy")
+		c.Cluster.Join = nil
+		if err := os.CopyFS(c.Data, os.DirFS(nodes[1].dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := removeAllBut(c.Data, kept...); err != nil {
+			t.Fatal(err)
+		}
+		if why := refused(t, c); !strings.Contains(why, filepath.Join(c.Data, identityFile)) || !strings.Contains(why, "--join") {
+			t.Errorf("%v: %s", kept, why)
+		}
+		if _, err := os.Stat(filepath.Join(c.Data, membersFile)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: a cluster was founded: %v", kept, err)
+		}
+	}
+	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeAllBut(n.dir, identityFile, node.SecretFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, "new"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := node.Open(t.Context(), node.Options{Config: n.config, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, "new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is still new: %v", err)
+	}
+}
+
 // unreadSeeds are files of members that tell nothing.
 var unreadSeeds = []string{"", "{\"cluster_id\": \"", "{}", "null", "\x00\x00\x00\x00"}
 
