@@ -5,7 +5,10 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -127,6 +130,9 @@ func TestBehindALoadBalancer(t *testing.T) {
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("a node ends in order", func(t *testing.T) {
+		testDownloadsWhileANodeEnds(t, g, client, bucket)
+	})
 	t.Run("multipart with a node killed", func(t *testing.T) {
 		testMultipartWithAKill(t, g, client, bucket)
 	})
@@ -190,5 +196,54 @@ func testMultipartWithAKill(t *testing.T, g gateway, client *s3.Client, bucket *
 		}
 	}
 	victim.Restart()
+	g.cluster.Settle()
+}
+
+// testDownloadsWhileANodeEnds reads slowly through the balancer, from each node, while one
+// of them is told to end: what it has begun to send comes whole.
+func testDownloadsWhileANodeEnds(t *testing.T, g gateway, client *s3.Client, bucket *string) {
+	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
+	defer cancel()
+	key, data := aws.String("slowly"), randomBytes(48<<20)
+	if _, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(data)}); err != nil {
+		t.Fatal(err)
+	}
+	began, ended := make(chan struct{}, 6), make(chan error, 6)
+	for range cap(began) { // requests go round
+		go func() {
+			ended <- func() error {
+				got, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key})
+				began <- struct{}{}
+				if err != nil {
+					return err
+				}
+				defer func() { _ = got.Body.Close() }()
+				whole, slow := sha256.New(), time.NewTicker(100*time.Millisecond)
+				defer slow.Stop()
+				for err == nil { // for 3 s: what is marked down is so after less than one
+					<-slow.C
+					_, err = io.CopyN(whole, got.Body, int64(len(data))/30)
+				}
+				if !errors.Is(err, io.EOF) {
+					return err
+				}
+				if [32]byte(whole.Sum(nil)) != sha256.Sum256(data) {
+					return errors.New("other bytes came")
+				}
+				return nil
+			}()
+		}()
+	}
+	for range cap(began) {
+		<-began
+	}
+	stopped := g.cluster.Followers()[0]
+	stopped.Stop()
+	for range cap(ended) {
+		if err := <-ended; err != nil {
+			t.Errorf("cut: %v", err)
+		}
+	}
+	stopped.Restart()
 	g.cluster.Settle()
 }
