@@ -117,7 +117,7 @@ func (f folder) identity() ([]byte, error) {
 func (f folder) mayFound() error {
 	_, err := os.Stat(f.file(newFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s was here before, and what cluster it is of is not: to come back into that one, name a member with --join; for a new cluster, start on an empty data folder", f.file(IdentityFile))
+		return fmt.Errorf("%s was here before this start, and nothing says of which cluster it is: to come back into that one, name a member with --join; for a new cluster, start on an empty data folder", f.file(IdentityFile))
 	}
 	return err
 }

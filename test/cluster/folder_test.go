@@ -137,7 +137,8 @@ func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 
 // An identity that was put back on a new disk, with the secret of the others or without, is
 // a member's: without --join the node does not found a cluster of its own, and with it the
-// node is back (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended right behind its identity founds all the same.
+// node is back (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended
+// right behind its identity founds all the same.
 func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
 	nodes := three(t)
 	for _, kept := range [][]string{{identityFile}, {identityFile, node.SecretFile}} {
