@@ -112,9 +112,10 @@ type publicGater struct {
 	lan          bool
 	boot         map[string]bool // bootstrap addresses, chosen by the operator
 
-	// mu guards origins.
+	// mu guards origins and awaited.
 	mu      sync.Mutex
 	origins map[libp2ppeer.ID]int // sessions that dial this peer for a user
+	awaited map[libp2ppeer.ID]int // sessions whose user named this peer, which may come by itself
 }
 
 func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicGater {
@@ -123,6 +124,7 @@ func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicG
 		lan:          lan,
 		boot:         make(map[string]bool),
 		origins:      make(map[libp2ppeer.ID]int),
+		awaited:      make(map[libp2ppeer.ID]int),
 	}
 	for _, info := range boot {
 		for _, a := range info.Addrs {
@@ -155,6 +157,29 @@ func (g *publicGater) isOrigin(id libp2ppeer.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.origins[id] > 0
+}
+
+// addAwaited marks id as named by a user, at addresses that are not dialled.
+func (g *publicGater) addAwaited(id libp2ppeer.ID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.awaited[id]++
+}
+
+// removeAwaited undoes one addAwaited.
+func (g *publicGater) removeAwaited(id libp2ppeer.ID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.awaited[id]--; g.awaited[id] <= 0 {
+		delete(g.awaited, id)
+	}
+}
+
+// isNamed tells whether a user named id, whether it is dialled or not.
+func (g *publicGater) isNamed(id libp2ppeer.ID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.origins[id] > 0 || g.awaited[id] > 0
 }
 
 // InterceptPeerDial allows every peer; its addresses decide.

@@ -29,7 +29,8 @@ func CheckOrigin(origin string, allowPrivate bool) error {
 }
 
 // parseOrigin reads a user-given multiaddr. It takes TCP, WebSocket and QUIC
-// to a named peer, at a public address or a name, and nothing else.
+// to a named peer, at a public address or a name, and nothing else. Whom an address
+// names that is refused is told with the error.
 func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) {
 	var none libp2ppeer.AddrInfo
 	refuse := func(why any) (libp2ppeer.AddrInfo, error) {
@@ -46,6 +47,7 @@ func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) 
 	if id == "" {
 		return refuse("no peer id (/p2p/...) at the end")
 	}
+	none.ID = id
 	if len(a) == 0 {
 		return libp2ppeer.AddrInfo{ID: id}, nil // found by routing
 	}

@@ -263,7 +263,7 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	if err != nil {
 		return err
 	}
-	trusted := func(id libp2ppeer.ID) bool { return p.gate.isOrigin(id) || p.isMember(id) }
+	trusted := func(id libp2ppeer.ID) bool { return p.gate.isNamed(id) || p.isMember(id) }
 	p.strangers = newStrangers(limits, trusted, p.metrics.refused.WithLabelValues("public").Inc)
 	p.strangers.cut = p.cutStranger
 	h, err := newPublicHost(key, p.gate, p.strangers, newMeteredMux(p.ctx, p.strangers), announce, p.opts.Routing, p.opts.HostOptions)

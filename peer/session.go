@@ -78,7 +78,12 @@ func (p *Peer) Session(ctx context.Context, account string, origins []string) *S
 		first:   make(chan struct{}),
 		reasons: make(map[string]string),
 	}
-	s.named = s.targets(origins)
+	var awaited []libp2ppeer.ID
+	s.named, awaited = s.targets(origins)
+	for _, id := range awaited {
+		p.gate.addAwaited(id)
+		s.dials.Go(func() { s.await(id) })
+	}
 	s.pending = len(s.named)
 	if s.pending == 0 {
 		s.firstOnce.Do(func() { close(s.first) })
@@ -97,9 +102,9 @@ type origin struct {
 }
 
 // targets parses origins, notes why some are refused, and joins those of one
-// peer.
-func (s *Session) targets(texts []string) []*origin {
-	var out []*origin
+// peer. Peers of which none is dialled may come by themselves, as they do from behind a
+// NAT: they are told too.
+func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.ID) {
 	byID := make(map[libp2ppeer.ID]*origin)
 	for i, text := range texts {
 		if i >= MaxOrigins {
@@ -110,6 +115,9 @@ func (s *Session) targets(texts []string) []*origin {
 		switch {
 		case err != nil:
 			s.reasons[text] = err.Error()
+			if info.ID != "" && info.ID != s.p.id && !slices.Contains(awaited, info.ID) {
+				awaited = append(awaited, info.ID)
+			}
 			continue
 		case info.ID == s.p.id:
 			continue
@@ -123,7 +131,17 @@ func (s *Session) targets(texts []string) []*origin {
 		o.info.Addrs = append(o.info.Addrs, info.Addrs...)
 		o.texts = append(o.texts, text)
 	}
-	return out
+	return out, slices.DeleteFunc(awaited, func(id libp2ppeer.ID) bool { return byID[id] != nil })
+}
+
+// await has a peer that is not dialled be no stranger, should it come, until the session ends.
+func (s *Session) await(id libp2ppeer.ID) {
+	tag := fmt.Sprintf("session-%p", s)
+	manager := s.p.public.ConnManager()
+	manager.Protect(id, tag)
+	<-s.ctx.Done()
+	manager.Unprotect(id, tag)
+	s.p.gate.removeAwaited(id)
 }
 
 // keepOrigin keeps one origin connected until the session ends.

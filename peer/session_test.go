@@ -188,6 +188,31 @@ func TestAnOriginThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
+// Who is behind a NAT is named by addresses that are not dialled, and comes by itself: what it
+// was named for comes at full speed, not at that of strangers.
+func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
+	for _, kind := range []string{"/tcp/", "/quic-v1/"} {
+		f := peertest.NewForeign(t)
+		p := newTestPeer(t, newRoster(), func(o *Options) { o.AllowPrivateOrigins = false })
+		file, err := f.AddFile(bytes.NewReader(peertest.Bytes(1, peerBytesBurst+20*peerBytes)), 256<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := p.Addrs()[slices.IndexFunc(p.Addrs(), func(a string) bool { return strings.Contains(a, kind) })]
+		if err := f.Connect(t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a stranger takes 20 s
+		if _, err := fetch(ctx, p, file, dag.Limits{}, f.Addrs()...); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		cancel()
+		if p.gate.isNamed(f.Host.ID()) || p.public.ConnManager().IsProtected(f.Host.ID(), "") {
+			t.Errorf("%s: still an origin", kind)
+		}
+	}
+}
+
 func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 	closed, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
