@@ -215,7 +215,17 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	// A process that was killed may have written what it did not flush. Once it is in the index
-	// it is taken for durable, and is acknowledged to who puts it again.
+	// it is taken for durable, and is acknowledged to who puts it again. After a flush that
+	// failed it is in memory alone, and the system says that there is nothing to flush: so it
+	// is written again. Of the segments before the last one everything was flushed.
+	if last {
+		err := writeAgain(f, from, s.sizes[number])
+		if durable.IsFull(err) { // of a file system that writes nothing in place
+			s.log.Warn("a full disk does not take again what it has", "file", f.Name(), "err", err)
+		} else if err != nil {
+			return err
+		}
+	}
 	if err := durable.Datasync(f); err != nil {
 		return err
 	}
@@ -237,6 +247,25 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	for _, bad := range sc.bad {
 		s.damaged.Add(1)
 		s.log.Error("segment holds unreadable bytes", "file", f.Name(), "offset", bad.from, "bytes", bad.to-bad.from)
+	}
+	return nil
+}
+
+// writeAgain has the system write what it says a file holds from an offset on.
+func writeAgain(f *os.File, from, end int64) error {
+	if from == headerBytes {
+		from = 0
+	}
+	buf := make([]byte, min(scanWindowBytes, max(end-from, 0)))
+	for from < end {
+		part := buf[:min(int64(len(buf)), end-from)]
+		if _, err := f.ReadAt(part, from); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(part, from); err != nil {
+			return err
+		}
+		from += int64(len(part))
 	}
 	return nil
 }
