@@ -169,8 +169,9 @@ type Node struct {
 	observed  chan raft.Observation
 	metrics   *metrics
 	snapshots *goodSnapshots
-	longLog   atomic.Bool // the log has more than trails, for a follower or since a disk was full
-	empty     []byte      // an entry without commands
+	taken     atomic.Pointer[raft.SnapshotMeta] // the newest that a leader sent and Raft goes on from
+	longLog   atomic.Bool                       // the log has more than trails, for a follower or since a disk was full
+	empty     []byte                            // an entry without commands
 
 	// ledTerm has a token when this node has committed in a term of its own.
 	ledTerm chan struct{}
@@ -317,9 +318,9 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 		return err
 	}
 	n.beats.raft.Store(n.raft)
-	again := resent{raft: n.raft, log: n.opts.Log, progress: n.fsm.progress, disk: n.disk, run: n.waits.Go}
+	again := resent{raft: n.raft, log: n.opts.Log, progress: n.fsm.progress, disk: n.disk, run: n.waits.Go, taken: &n.taken}
 	n.waits.Go(func() {
-		n.beats.pump(n.transport.Consumer(), arrivals{heard: n.raft.LastContact, drop: n.transport.Drop}, again.take)
+		n.beats.pump(n.transport.Consumer(), arrivals{heard: n.raft.LastContact, drop: n.transport.Drop}, &again)
 	})
 	return nil
 }

@@ -82,13 +82,13 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 	}
 }
 
-// pump hands over what comes for the loop, unless taken is true of it, until Raft has ended.
-func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals, taken func(raft.RPC) bool) {
+// pump hands over what comes for the loop, unless again answers it, until Raft has ended.
+func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals, again *resent) {
 	for {
 		select {
 		case rpc := <-from:
-			if rpc = arriving.watch(rpc); !taken(rpc) {
-				h.hand(rpc)
+			if rpc = arriving.watch(rpc); !again.take(rpc) {
+				h.hand(again.behind(rpc))
 			}
 		case <-h.done:
 			return

@@ -346,7 +346,11 @@ func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	}
 	for _, m := range metas {
 		if m.Index == index {
-			return n.leadTo(cached, log, *m)
+			err := n.leadTo(cached, log, *m)
+			if err == nil {
+				n.taken.Store(m)
+			}
+			return err
 		}
 	}
 	return fmt.Errorf("the snapshot at %d is not listed", index)

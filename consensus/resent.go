@@ -3,6 +3,7 @@ package consensus
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -19,6 +20,25 @@ type resent struct {
 	progress *progress
 	disk     *disk
 	run      func(func()) // runs what Close waits for
+	// taken is the newest snapshot that was taken over; nil: none was.
+	taken *atomic.Pointer[raft.SnapshotMeta]
+}
+
+// behind has Raft take what follows the snapshot that it took over last. Where the log ended
+// at that very entry, with one of another term that nobody has committed, Raft remembers that
+// term, refuses what follows, and is sent the snapshot again at once, for ever. Up to the
+// snapshot's end there is nothing to compare: what a message goes on from is committed.
+func (r *resent) behind(rpc raft.RPC) raft.RPC {
+	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	if !ok || args.PrevLogEntry == 0 {
+		return rpc
+	}
+	if s := r.taken.Load(); s != nil && args.PrevLogEntry == s.Index && args.PrevLogTerm == s.Term {
+		from := *args
+		from.PrevLogEntry, from.PrevLogTerm = 0, 0
+		rpc.Command = &from
+	}
+	return rpc
 }
 
 // take has a snapshot answered that this node has, and returns at once; false: it is Raft's.
