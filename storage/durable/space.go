@@ -3,7 +3,10 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"syscall"
 )
 
@@ -40,4 +43,22 @@ func SpaceOf(path string) (Space, error) {
 func FreeBytes(path string) (uint64, error) {
 	s, err := SpaceOf(path)
 	return s.Free, err
+}
+
+// Allocated returns how many bytes of the disk the file at path has, which is less than its
+// size if it has holes; 0 if there is none.
+func Allocated(path string) (uint64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("durable: size of %s: %w", path, err)
+	}
+	size := uint64(info.Size())
+	if at, ok := info.Sys().(*syscall.Stat_t); ok {
+		const sector = 512 // what stat counts in
+		size = min(size, uint64(at.Blocks)*sector)
+	}
+	return size, nil
 }

@@ -158,8 +158,8 @@ func Open(folders []Folder, o Options) (*Watch, error) {
 		v := devices[s.Device]
 		if v == nil {
 			v = &volume{path: f.Path}
-			if info, err := os.Stat(v.file()); err == nil {
-				v.ballast = uint64(info.Size())
+			if v.ballast, err = durable.Allocated(v.file()); err != nil {
+				return nil, fmt.Errorf("volume: open %s: %w", f.Name, err)
 			}
 			devices[s.Device] = v
 			w.volumes = append(w.volumes, v)
@@ -216,6 +216,13 @@ func (w *Watch) take(v *volume, s durable.Space) {
 		v.Reserve = part
 	}
 	v.files = s.Files > 0 && s.FreeFiles < fewFiles
+	if has, err := durable.Allocated(v.file()); err == nil && has < v.ballast {
+		// Somebody else took it, or part of it: what it had is free already, and counted.
+		w.log.Warn("the ballast is gone or has become smaller", "file", v.file(), "bytes", has, "was", v.ballast)
+		if v.ballast = has; has == 0 || os.Remove(v.file()) == nil {
+			v.ballast = 0 // it is made anew when there is room
+		}
+	}
 	switch {
 	case w.closed:
 	case v.ballast > 0 && s.Free < v.ballast/letGoPart:
@@ -275,6 +282,9 @@ func (w *Watch) load(v *volume) bool {
 		return false
 	}
 	v.ballast = size
+	if has, err := durable.Allocated(v.file()); err == nil {
+		v.ballast = min(size, has) // not what this file system keeps no account of
+	}
 	return true
 }
 

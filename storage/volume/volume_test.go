@@ -248,3 +248,58 @@ func TestRunMeasuresUntilItIsEnded(t *testing.T) {
 		}
 	})
 }
+
+// What somebody removed or cut off is in the free bytes that the file system tells of, and
+// counts once; the ballast is made again.
+func TestABallastThatSomebodyElseTookCountsOnce(t *testing.T) {
+	const reserve, ballast = 512 * mib, 64 * mib
+	for name, take := range map[string]func(path string) error{
+		"removed":   os.Remove,
+		"cut off":   func(path string) error { return os.Truncate(path, 1*mib) },
+		"of a hole": func(path string) error { return errors.Join(os.Truncate(path, 0), os.Truncate(path, ballast)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, d, paths := open(t, Options{}, "raft")
+			path := paths["raft"]
+			if err := take(filepath.Join(path, "ballast")); err != nil {
+				t.Fatal(err)
+			}
+			d.set(path, func(s *durable.Space) { s.Free = reserve - 1*mib }) // all there is
+			if err := w.Measure(); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.Volumes()[0]; got.Free != reserve-1*mib || got.Level != Low {
+				t.Errorf("%d MiB free, %v", got.Free/mib, got.Level)
+			}
+			if got := w.Spare("raft", Low); got != 0 {
+				t.Errorf("%d bytes of the reserve are given to content", got)
+			}
+			d.set(path, func(s *durable.Space) { s.Free = 9 << 30 })
+			if err := w.Measure(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := durable.Allocated(filepath.Join(path, "ballast")); err != nil || got < ballast {
+				t.Errorf("a ballast of %d bytes, %v", got, err)
+			}
+		})
+	}
+}
+
+// A file with a hole, as a backup that was put back may leave it, is no ballast.
+func TestAHoleIsNoBallast(t *testing.T) {
+	w, d, paths := open(t, Options{}, "raft")
+	path := paths["raft"]
+	file := filepath.Join(path, "ballast")
+	if err := errors.Join(w.Close(), os.Truncate(file, 0), os.Truncate(file, 64*mib)); err != nil {
+		t.Fatal(err)
+	}
+	d.set(path, func(s *durable.Space) { s.Free = 100 * mib })
+	again, err := Open([]Folder{{Name: "raft", Path: path}}, Options{SpaceOf: d.of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got := again.Volumes()[0]; got.Free != 100*mib {
+		t.Errorf("%d MiB free", got.Free/mib)
+	}
+}
