@@ -24,7 +24,8 @@ type keystore struct {
 	mu      sync.Mutex
 	shelves [1 << keystoreBits][]keptRoot
 	size    int
-	round   uint8 // of sweep
+	round   uint8               // of sweep
+	gone    map[string]struct{} // deleted since look, and not put again; nil: there is no look
 }
 
 // keptRoot is one multihash with its key in the DHT at hand again by sha256.
@@ -37,12 +38,33 @@ func dhtKey(hash string) [sha256.Size]byte { return sha256.Sum256([]byte(hash)) 
 
 func shelfOf(key [sha256.Size]byte) int { return int(key[0])<<4 | int(key[1])>>4 }
 
-// put adds one multihash and tells whether it is new.
-func (k *keystore) put(hash mh.Multihash) bool {
-	text := string(hash)
-	at := shelfOf(dhtKey(text))
+// look begins a look at all roots, which ends with sweep. What is deleted meanwhile does not
+// come back by it: what it sees may be from before.
+func (k *keystore) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.gone = map[string]struct{}{}
+}
+
+// hold is put for a look.
+func (k *keystore) hold(hash mh.Multihash) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, gone := k.gone[string(hash)]
+	return !gone && k.add(string(hash))
+}
+
+// put adds one multihash and tells whether it is new.
+func (k *keystore) put(hash mh.Multihash) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.gone, string(hash))
+	return k.add(string(hash))
+}
+
+// add is put. The caller holds mu.
+func (k *keystore) add(text string) bool {
+	at := shelfOf(dhtKey(text))
 	shelf := k.shelves[at]
 	for i := range shelf {
 		if shelf[i].hash == text {
@@ -80,6 +102,7 @@ func (k *keystore) sweep() (old []mh.Multihash) {
 		}
 	}
 	k.round++
+	k.gone = nil
 	return old
 }
 
@@ -147,6 +170,9 @@ func (k *keystore) Delete(_ context.Context, hashes ...mh.Multihash) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hashes {
+		if k.gone != nil {
+			k.gone[string(h)] = struct{}{}
+		}
 		at := shelfOf(dhtKey(string(h)))
 		shelf := k.shelves[at]
 		for i := range shelf {

@@ -290,8 +290,9 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 	}
 	k := &p.providing.keys
 	var fresh []mh.Multihash
+	k.look()
 	p.opts.Roots(func(c cid.Cid) bool {
-		if k.put(c.Hash()) && online {
+		if k.hold(c.Hash()) && online {
 			fresh = append(fresh, c.Hash())
 		}
 		return ctx.Err() == nil

@@ -282,3 +282,29 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 		cancel()
 	}
 }
+
+// A look at all roots goes by the state of its beginning: what becomes private, or goes,
+// before the look has come to it is not announced again by it.
+func TestWhatIsWithdrawnDuringALookStaysWithdrawn(t *testing.T) {
+	kept, gone, back := rawCID(t, "kept"), rawCID(t, "gone"), rawCID(t, "back")
+	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue()}
+	all := func(fn func(cid.Cid) bool) { _ = fn(kept) && fn(gone) && fn(back) }
+	p.opts.Roots = all
+	p.holdRoots(t.Context(), nil, false)
+	p.opts.Roots = func(fn func(cid.Cid) bool) {
+		p.Withdraw(gone)
+		p.Withdraw(back)
+		p.providing.keys.put(back.Hash()) // public again
+		all(fn)
+	}
+	p.holdRoots(t.Context(), nil, false)
+	announced := p.providing.keys.only([]mh.Multihash{kept.Hash(), gone.Hash(), back.Hash()})
+	if len(announced) != 2 || slices.ContainsFunc(announced, func(h mh.Multihash) bool { return string(h) == string(gone.Hash()) }) {
+		t.Errorf("announced: %v", announced)
+	}
+	p.opts.Roots = all
+	p.holdRoots(t.Context(), nil, false) // a later look sees what is there then
+	if n, _ := p.providing.keys.Size(t.Context()); n != 3 {
+		t.Errorf("%d announced", n)
+	}
+}
