@@ -1,0 +1,324 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+)
+
+var chanceSeeds = flag.Uint64("chance-seeds", 6, "histories of puts among nodes that are restarted")
+
+// mover is a tracker's fetcher that gets what other nodes have.
+type mover struct {
+	nowhere
+	n *node
+}
+
+func (m mover) Fetch(ctx context.Context, job tracker.Job, _ func(uint64, uint64)) (uint64, uint64, error) {
+	return m.n.Fetch(ctx, job.Root, job.Owner, job.Members)
+}
+
+// dice may be thrown by several goroutines.
+type dice struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (d *dice) n(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(n)
+}
+
+func (d *dice) sleep(most time.Duration) {
+	<-time.After(time.Duration(d.n(int(most/time.Microsecond)+1)) * time.Microsecond)
+}
+
+// slowly is a state whose linearizable views are asked for, and come, at their leisure.
+type slowly struct {
+	*clustertest.State
+	dice  *dice
+	leads bool
+}
+
+func (s slowly) View(ctx context.Context) (state.View, func(), error) {
+	s.dice.sleep(300 * time.Millisecond)
+	v, release, err := s.State.View(ctx)
+	s.dice.sleep(2 * time.Second)
+	return v, release, err
+}
+
+func (s slowly) IsLeader() bool { return s.leads }
+
+// gamble is three nodes, two accounts' worth of names, and a few contents that they share.
+type gamble struct {
+	*world
+	*dice
+	st       *clustertest.State
+	born     map[string]state.Incarnation
+	nodes    []*tracked
+	contents [][]byte
+	byRoot   map[state.RootKey][]byte
+	mu       sync.Mutex
+	acked    int
+	work     sync.WaitGroup
+	ids      int
+}
+
+func newGamble(t *testing.T, seed uint64) *gamble {
+	d := &dice{rng: rand.New(rand.NewPCG(seed, 3))}
+	g := &gamble{
+		dice: d, born: map[string]state.Incarnation{}, byRoot: map[state.RootKey][]byte{},
+		world: &world{TB: t, nodes: map[state.NodeID]*node{}, all: []state.NodeID{"a", "b", "c"}},
+		st:    clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a", "b", "c"), Replication: 3, WriteCopies: 2}),
+	}
+	g.st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	for _, name := range []string{"first", "second"} {
+		g.st.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: name, Created: 1}})
+		view, release := g.st.LocalView()
+		b, err := view.Bucket(clustertest.Operator, name)
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.born[name] = b.Born
+	}
+	shared := bytesOf(9, ChunkSize) // a block that several roots have
+	g.contents = [][]byte{
+		bytesOf(1, 100), bytesOf(2, 200), bytesOf(3, 300),
+		append(bytes.Clone(shared), bytesOf(4, 1000)...), append(bytes.Clone(shared), bytesOf(5, 1000)...),
+	}
+	for _, id := range g.all {
+		n := &tracked{node: &node{w: g.world, id: id, store: newStore(), fences: &fences{}}, state: g.st}
+		n.store.judge = func(owner string) bool { return private(g.st, owner) }
+		n.store.before(func(context.Context, string, string) error {
+			if g.n(4) == 0 {
+				g.sleep(400 * time.Millisecond)
+			}
+			return nil
+		})
+		g.world.nodes[id] = n.node
+		g.nodes = append(g.nodes, n)
+	}
+	for _, n := range g.nodes {
+		g.run(n)
+	}
+	return g
+}
+
+func (g *gamble) run(n *tracked) {
+	guards := tracker.NewGuards()
+	tr, err := tracker.New(tracker.Options{
+		Self: n.id, State: slowly{g.st, g.dice, n.id == "a"}, Watch: g.st.Watch, Blocks: seals{n.store}, Fetcher: mover{n: n.node},
+		Notes: forgetful{}, Guards: guards, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Limits: tracker.Limits{Audit: time.Minute},
+	})
+	if err != nil {
+		g.Fatal(err)
+	}
+	n.start(func(o *Options) {
+		o.Guards, o.Fences, o.Owner = guards, epochs{n.id, g.st, &n.none}, tracker.Owner
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	n.done, n.ended = cancel, make(chan error, 1)
+	go func() { n.ended <- tr.Run(ctx) }()
+}
+
+func (g *gamble) put() {
+	n, content, bucket, key := g.nodes[g.n(3)], g.contents[g.n(len(g.contents))], []string{"first", "second"}[g.n(2)], fmt.Sprint(g.n(3))
+	g.ids++
+	id, ing := state.VersionID(fmt.Sprintf("v%06d", g.ids)), n.Ingest
+	nodes := append([]state.NodeID(nil), g.all...)
+	for i := range nodes {
+		j := g.n(i + 1)
+		nodes[i], nodes[j] = nodes[j], nodes[i]
+	}
+	place := Placement{Nodes: nodes, Copies: 2}
+	if g.n(3) == 0 {
+		place.Nodes, place.Spare = nodes[:2], nodes[2:]
+	}
+	created := state.Millis(g.ids)
+	g.work.Go(func() {
+		ctx := context.Background()
+		s, err := ing.Store(ctx, bytes.NewReader(content), place)
+		if err != nil {
+			return
+		}
+		g.mu.Lock()
+		g.byRoot[s.Content.Root] = content
+		g.mu.Unlock()
+		if g.n(10) == 0 {
+			g.sleep(3 * time.Minute)
+		} else {
+			g.sleep(2 * time.Second)
+		}
+		name := func() error {
+			_, err := g.st.Propose(ctx, &state.PutObject{
+				Account: clustertest.Operator, Bucket: bucket, Born: g.born[bucket], Content: s.Content,
+				Object: state.Object{ID: id, Key: key, Root: s.Content.Root, Size: s.Size, Created: created, ETag: "d41d8cd98f00b204e9800998ecf8427e"},
+			})
+			return err
+		}
+		switch g.n(8) {
+		case 0:
+			s.Done(false)
+			return
+		case 1:
+			s.Unknown()
+			g.sleep(2 * time.Minute)
+			if name() == nil {
+				g.mu.Lock()
+				g.acked++
+				g.mu.Unlock()
+			}
+			return
+		}
+		for range 4 {
+			err := name()
+			if err == nil {
+				g.mu.Lock()
+				g.acked++
+				g.mu.Unlock()
+				g.sleep(500 * time.Millisecond)
+				s.Done(true)
+				return
+			}
+			if !errors.Is(err, state.ErrConflict) || s.Renew(ctx) != nil {
+				break
+			}
+		}
+		s.Done(false)
+	})
+}
+
+// check looks at every copy that the state says is held.
+func (g *gamble) check(least int) {
+	g.Helper()
+	synctest.Wait()
+	view, release := g.st.LocalView()
+	defer release()
+	for bucket := range g.born {
+		b, err := view.Bucket(clustertest.Operator, bucket)
+		if err != nil {
+			g.Fatal(err)
+		}
+		for k := range 3 {
+			o, err := view.Object(&b, fmt.Sprint(k))
+			if err != nil {
+				continue
+			}
+			root, err := view.Root(o.Root)
+			if err != nil {
+				g.Fatalf("%s/%d names %v: %v", bucket, k, o.Root, err)
+			}
+			held := 0
+			for _, c := range root.Copies {
+				if c.Phase != state.Held {
+					continue
+				}
+				held++
+				st := g.node(c.Node).store
+				st.mu.Lock()
+				size, sealed := st.sealed[tracker.Owner(o.Root)]
+				blocks := len(st.owners[tracker.Owner(o.Root)])
+				st.mu.Unlock()
+				if !sealed || uint64(blocks) != size[1] {
+					g.Fatalf("node %s does not have %v, which the state says it holds for %s/%d: sealed %t, %d blocks of %d", c.Node, o.Root, bucket, k, sealed, blocks, size[1])
+				}
+				if least > 0 {
+					f, err := dag.Open(context.Background(), st, o.Root.Cid())
+					if err != nil {
+						g.Fatal(err)
+					}
+					got, err := io.ReadAll(f)
+					if err := errors.Join(err, f.Close()); err != nil || !bytes.Equal(got, g.byRoot[o.Root]) {
+						g.Fatalf("node %s: other bytes, %v", c.Node, err)
+					}
+				}
+			}
+			if held < max(least, 2) {
+				g.Fatalf("%s/%d is held by %d nodes: %+v", bucket, k, held, root)
+			}
+		}
+	}
+}
+
+// Puts, replacements and deletions of a few contents that share blocks and names, with
+// streams that break, fences that do not come and nodes that are restarted at any moment:
+// who is said to hold content has it at every moment, and in the end nothing else is left.
+func TestWhoIsSaidToHoldContentHasItWhateverRestarts(t *testing.T) {
+	for seed := range *chanceSeeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGamble(t, seed)
+				for range 400 {
+					switch k := g.n(20); {
+					case k < 10:
+						g.put()
+					case k < 15:
+						bucket := []string{"first", "second"}[g.n(2)]
+						_, err := g.st.Propose(context.Background(), &state.DeleteObjects{
+							Account: clustertest.Operator, Bucket: bucket, Born: g.born[bucket], Keys: []string{fmt.Sprint(g.n(3))},
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+					case k < 17:
+						g.nodes[g.n(3)].cut()
+					case k < 18:
+						n := g.nodes[g.n(3)]
+						n.none.Store(!n.none.Load())
+					case k < 19:
+						n := g.nodes[g.n(3)]
+						n.halt()
+						g.sleep(10 * time.Second)
+						g.run(n)
+					default:
+						g.sleep(2 * time.Minute)
+					}
+					g.sleep(1500 * time.Millisecond)
+					g.check(0)
+				}
+				g.work.Wait()
+				for _, n := range g.nodes {
+					n.none.Store(false)
+				}
+				<-time.After(3 * time.Hour)
+				g.check(2)
+				t.Logf("%d of %d puts named", g.acked, g.ids)
+				if g.acked < 20 {
+					t.Error("that shows little")
+				}
+				view, release := g.st.LocalView()
+				for _, n := range g.nodes {
+					for owner := range n.store.owners {
+						c, ok := tracker.RootOf(owner)
+						if !ok {
+							t.Errorf("node %s: %s is left", n.id, owner)
+						} else if _, err := view.Root(state.RootOf(c)); err != nil {
+							t.Errorf("node %s: %s is left, %v", n.id, owner, err)
+						}
+					}
+				}
+				release()
+				for _, n := range g.nodes {
+					n.halt()
+				}
+			})
+		})
+	}
+}
