@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -222,7 +223,16 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // it may be known elsewhere
 	}
-	return p.Account, s.limits.Account(p.Account, r)
+	return p.Account, s.charge(p.Account, r)
+}
+
+// charge takes a request from the rate of an account. Who goes on with a list is slowed down
+// to it: Kubo asks for ten pins at a time, and gives up at the first 429.
+func (s *surface) charge(account state.AccountID, r *http.Request) error {
+	if strings.Contains(r.URL.RawQuery, "before=") {
+		return s.limits.Paced(account, r)
+	}
+	return s.limits.Account(account, r)
 }
 
 // confirmed serves whom the cluster knows. The request was taken from the rate of
@@ -278,7 +288,7 @@ func undecided(err error) bool {
 // it, and is judged again when it is made: the body may have taken long to arrive.
 func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal, spent state.AccountID) error {
 	if spent == "" || spent != p.Account {
-		if err := s.limits.Account(p.Account, r); err != nil {
+		if err := s.charge(p.Account, r); err != nil {
 			return err
 		}
 	}

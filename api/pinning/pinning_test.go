@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,7 +208,7 @@ func TestAnOperationWithoutAScopeIsServedToNobody(t *testing.T) {
 		}
 	}
 	s := &surface{authenticate: anyone}
-	err := s.authorized(operation{http.MethodGet, "/new", "", nil})(nil, &http.Request{})
+	err := s.authorized(operation{http.MethodGet, "/new", "", nil})(nil, httptest.NewRequest(http.MethodGet, "/new", nil))
 	if !errors.Is(err, state.ErrForbidden) {
 		t.Errorf("an operation without a scope: %v", err)
 	}

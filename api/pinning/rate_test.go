@@ -71,6 +71,23 @@ func TestARefusalForTheRateDoesNotAskTheCluster(t *testing.T) {
 	}
 }
 
+// Kubo lists pins by tens, one page after the other, and gives up at a 429.
+func TestPagesOfAListAreSlowedDownAndNotRefused(t *testing.T) {
+	w := newWorld(t)
+	_, h := w.lagging(t, web.Rate{PerSecond: 50, Burst: 2}, nil)
+	get := func(query string) int {
+		return do(h, request{method: "GET", path: "/pins" + query, token: w.alice}).Code
+	}
+	for i := range 10 {
+		if got := get("?limit=10&before=2026-01-02T15:04:05Z"); got != 200 {
+			t.Fatalf("page %d: %d", i+1, got)
+		}
+	}
+	if got := get(""); got != 429 {
+		t.Errorf("a list from its beginning: %d", got)
+	}
+}
+
 // pressedNot is longer than a refusal makes a node careful for.
 const pressedNot = time.Minute
 

@@ -32,6 +32,8 @@ const (
 	// maxTold of how many tokens that is remembered, about 50 bytes each.
 	toldFor = 100 * time.Millisecond
 	maxTold = 1 << 12
+	// patience is how long Paced keeps a request back that came too soon.
+	patience = 250 * time.Millisecond
 )
 
 // Limits hold accounts and addresses to their rates and their memory, on this node.
@@ -100,12 +102,12 @@ func newLimiter(r Rate) *limiter {
 
 // take takes one request of what hashes to h, or tells how long to wait.
 func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
-	return l.add(h, 1, now, false)
+	return l.add(h, 1, now, 0)
 }
 
-// add takes n requests of what hashes to h. Unless they are owed, they are refused when
-// there are not as many left.
-func (l *limiter) add(h uint64, n, now int64, owed bool) (wait time.Duration, ok bool) {
+// add takes n requests of what hashes to h, and tells how long to wait until there are as
+// many. They are refused when that is longer than patience.
+func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time.Duration, ok bool) {
 	if l.each == 0 {
 		return 0, true
 	}
@@ -117,8 +119,8 @@ func (l *limiter) add(h uint64, n, now int64, owed bool) (wait time.Duration, ok
 		full = s.older[h]
 	}
 	full = max(full, now) + n*l.each
-	if over := full - now - l.most; over > 0 && !owed {
-		return time.Duration(over), false
+	if wait = time.Duration(max(0, full-now-l.most)); wait > patience {
+		return wait, false
 	}
 	if !known && len(s.younger) >= maxLimited/limitShards/2 {
 		s.older, s.younger = s.younger, nil
@@ -127,18 +129,39 @@ func (l *limiter) add(h uint64, n, now int64, owed bool) (wait time.Duration, ok
 		s.younger = map[uint64]int64{}
 	}
 	s.younger[h] = full
-	return 0, true
+	return wait, true
 }
 
 // Account takes one request of an account, or returns the 429 that it is
 // answered. A nil Limits limits nothing. r is the request if it is known to be the
 // account's by its token alone, else nil: Told remembers what its token is told.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
+	return l.within(id, r, 0)
+}
+
+// Paced is Account for requests that follow one another, as the pages of a list do: one
+// that comes up to a quarter of a second too soon waits for its turn instead of being
+// refused. The error is that of r's context when it ends meanwhile.
+func (l *Limits) Paced(id state.AccountID, r *http.Request) error {
+	return l.within(id, r, patience)
+}
+
+func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Duration) error {
 	if l == nil {
 		return nil
 	}
 	now := l.elapsed()
-	wait, ok := l.account.take(maphash.String(l.account.seed, string(id)), now)
+	wait, ok := l.account.add(maphash.String(l.account.seed, string(id)), 1, now, patience)
+	if ok && wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+	}
 	err := limited(wait, ok)
 	if err != nil {
 		l.refused.Store(now)
@@ -154,7 +177,7 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
 		return
 	}
-	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), true)
+	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), math.MaxInt64)
 }
 
 // Told returns what a request's token was told when its account had nothing left, as

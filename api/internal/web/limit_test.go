@@ -1,13 +1,17 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -169,6 +173,44 @@ func BenchmarkAccount(b *testing.B) {
 			if err := l.Account("an account of some length", nil); err != nil {
 				b.Fatal(err)
 			}
+		}
+	})
+}
+
+// TestWhoGoesOnIsSlowedDown has one ask again and again, and another much at once.
+func TestWhoGoesOnIsSlowedDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimits(Rate{PerSecond: 100, Burst: 10}, Rate{}, nil, nil)
+		r := httptest.NewRequest(http.MethodGet, "/pins?before=", nil).WithContext(t.Context())
+		began := time.Now()
+		for i := range 40 {
+			if err := l.Paced("one", r); err != nil {
+				t.Fatalf("request %d: %v", i, err)
+			}
+		}
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("30 requests beyond the burst took %s", took)
+		}
+		if err := l.Account("one", r); err == nil {
+			t.Error("a request that does not go on was taken at once")
+		}
+		var refused atomic.Int64
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				if l.Paced("flood", r) != nil {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := refused.Load(); n != 200-10-25 {
+			t.Errorf("%d of 200 at once were refused", n)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if err := l.Paced("flood", r.WithContext(gone)); !errors.Is(err, context.Canceled) {
+			t.Errorf("who has left: %v", err)
 		}
 	})
 }
