@@ -48,6 +48,9 @@ func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...an
 	switch level {
 	case hclog.Error:
 		to = slog.LevelError
+		if ofAnother(msg, args) {
+			to = slog.LevelWarn
+		}
 	case hclog.Warn:
 		to = slog.LevelWarn
 	}
@@ -75,12 +78,32 @@ func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...an
 	s.log.LogAttrs(ctx, to, "raft: "+msg, attrs...)
 }
 
+// ofAnother tells errors of a connection to another member, as when that one is started
+// again: nothing is wrong with this node.
+func ofAnother(msg string, args []any) bool {
+	switch msg {
+	case "failed to decode incoming command", "failed to flush response": // which name nobody
+		return true
+	}
+	for i := range args {
+		if namesMember(args, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// namesMember tells whether the argument at i is the key of a member.
+func namesMember(args []any, i int) bool {
+	return i%2 == 0 && i+1 < len(args) && (args[i] == "peer" || args[i] == "target")
+}
+
 // quiet tells whether a line was said lately, and how often it was kept quiet
 // since it was said last.
 func (s *slogSink) quiet(msg string, args []any, now time.Time) (repeated int, quiet bool) {
 	kind := msg
-	for i := 0; i+1 < len(args); i += 2 {
-		if key := fmt.Sprint(args[i]); key == "peer" || key == "target" {
+	for i := range args {
+		if namesMember(args, i) {
 			kind += " " + fmt.Sprint(args[i+1])
 		}
 	}

@@ -8,6 +8,21 @@ import (
 	"time"
 )
 
+func TestWhatAnotherMemberDoesIsNoErrorHere(t *testing.T) {
+	var out bytes.Buffer
+	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	l.Error("failed to heartbeat to", "backoff time", time.Second, "peer", "b")
+	l.Error("failed to make requestVote RPC", "target", "b")
+	l.Error("failed to decode incoming command", "error", "stream reset")
+	if got := strings.Count(out.String(), "level=WARN"); got != 3 || strings.Contains(out.String(), "level=ERROR") {
+		t.Errorf("%d warnings in\n%s", got, out.String())
+	}
+	l.Error("failed to commit logs", "error", "peer")
+	if got := strings.Count(out.String(), "level=ERROR"); got != 1 {
+		t.Errorf("%d errors of its own in\n%s", got, out.String())
+	}
+}
+
 func TestRaftSaysTheSameOnlyNowAndThen(t *testing.T) {
 	var out bytes.Buffer
 	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
