@@ -64,7 +64,7 @@ func (s slowly) View(ctx context.Context) (state.View, func(), error) {
 
 func (s slowly) IsLeader() bool { return s.leads }
 
-// gamble is three nodes, two accounts' worth of names, and a few contents that they share.
+// gamble is three nodes, two buckets, and a few contents that both have.
 type gamble struct {
 	*world
 	*dice

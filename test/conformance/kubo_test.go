@@ -16,6 +16,9 @@ import (
 // everyStatus is what Kubo's commands are told to list all pins.
 const everyStatus = "--status=queued,pinning,pinned,failed"
 
+// everyStatusQuery is the same for a list of the API.
+var everyStatusQuery = []string{"status", "queued,pinning,pinned,failed"}
+
 // TestKubo drives a node that does not lead with the commands of a stock Kubo.
 func TestKubo(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -82,6 +85,22 @@ func TestKubo(t *testing.T) {
 	remote("rm", "--force")
 	if got := kubo.Do("pin", "remote", "service", "ls", "--stat"); !strings.HasSuffix(got, " 0/0/0/0") || len(s.all()) != 0 {
 		t.Errorf("after removing all, %d pins: %q", len(s.all()), got)
+	}
+}
+
+// TestAKuboThatIsNotDialled pins what is at a Kubo whose addresses are all private, as behind
+// a NAT: it dials the node, and is no stranger there. As one it would take 90 s.
+func TestAKuboThatIsNotDialled(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--allow-private-origins=false"}})
+	s := newService(t, c, "nat@example.org")
+	kubo := harness.StartKubo(t)
+	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Nodes[0].URL(), s.token)
+	f := kubo.AddRandom(1, 24<<20)[0]
+	kubo.Do("pin", "remote", "add", "--service=holdfast", "--background", f.CID)
+	s.pinned(s.list(everyStatusQuery...).Results[0].RequestID)
+	if !f.Matches(c.Nodes[0].Get(f.CID)) {
+		t.Error("other bytes came")
 	}
 }
 
