@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -121,21 +120,10 @@ func newGamble(t *testing.T, seed uint64) *gamble {
 }
 
 func (g *gamble) run(n *tracked) {
-	guards := tracker.NewGuards()
-	tr, err := tracker.New(tracker.Options{
-		Self: n.id, State: slowly{g.st, g.dice, n.id == "a"}, Watch: g.st.Watch, Blocks: seals{n.store}, Fetcher: mover{n: n.node},
-		Notes: forgetful{}, Guards: guards, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Limits: tracker.Limits{Audit: time.Minute},
+	n.runWith(func(o *tracker.Options) {
+		o.State, o.Fetcher = slowly{g.st, g.dice, n.id == "a"}, mover{n: n.node}
+		o.Limits = tracker.Limits{Audit: time.Minute}
 	})
-	if err != nil {
-		g.Fatal(err)
-	}
-	n.start(func(o *Options) {
-		o.Guards, o.Fences, o.Owner = guards, epochs{n.id, g.st, &n.none}, tracker.Owner
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	n.done, n.ended = cancel, make(chan error, 1)
-	go func() { n.ended <- tr.Run(ctx) }()
 }
 
 func (g *gamble) put() {

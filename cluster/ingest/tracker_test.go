@@ -114,12 +114,17 @@ func private(st *clustertest.State, owner string) bool {
 }
 
 // run starts the node, and its tracker, as a process that has just started.
-func (n *tracked) run() {
+func (n *tracked) run() { n.runWith(func(*tracker.Options) {}) }
+
+// runWith is run with other options of the tracker.
+func (n *tracked) runWith(change func(*tracker.Options)) {
 	g := tracker.NewGuards()
-	tr, err := tracker.New(tracker.Options{
+	options := tracker.Options{
 		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, Notes: forgetful{},
 		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	change(&options)
+	tr, err := tracker.New(options)
 	if err != nil {
 		n.w.Fatal(err)
 	}
