@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,34 +156,6 @@ func TestADialHasItsGrace(t *testing.T) {
 	})
 }
 
-// tarpit is an address where connections are taken and nothing is said.
-func tarpit(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var taken sync.WaitGroup
-	taken.Go(func() {
-		var all []net.Conn
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				break
-			}
-			all = append(all, c)
-		}
-		for _, c := range all {
-			c.Close()
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		taken.Wait()
-	})
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return "/ip4/127.0.0.1/tcp/" + port
-}
-
 // TestAFetchBesideDeadOrigins fetches from an origin that is there while another account's
 // sessions dial as many that are not as hold all of libp2p's dials.
 func TestAFetchBesideDeadOrigins(t *testing.T) {
@@ -195,7 +166,7 @@ func TestAFetchBesideDeadOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newTestPeer(t, newRoster())
-	at := tarpit(t)
+	at := silent(t)
 	for range 16 {
 		var origins []string
 		for range MaxOrigins {

@@ -112,10 +112,15 @@ type publicGater struct {
 	lan          bool
 	boot         map[string]bool // bootstrap addresses, chosen by the operator
 
-	// mu guards origins and awaited.
+	// mu guards origins.
 	mu      sync.Mutex
-	origins map[libp2ppeer.ID]int // sessions that dial this peer for a user
-	awaited map[libp2ppeer.ID]int // sessions whose user named this peer, which may come by itself
+	origins map[libp2ppeer.ID]sessions
+}
+
+// sessions are those whose user named a peer.
+type sessions struct {
+	dialled int // that dial it
+	awaited int // that do not: it may come by itself
 }
 
 func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicGater {
@@ -123,8 +128,7 @@ func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicG
 		allowPrivate: allowPrivate,
 		lan:          lan,
 		boot:         make(map[string]bool),
-		origins:      make(map[libp2ppeer.ID]int),
-		awaited:      make(map[libp2ppeer.ID]int),
+		origins:      make(map[libp2ppeer.ID]sessions),
 	}
 	for _, info := range boot {
 		for _, a := range info.Addrs {
@@ -134,52 +138,47 @@ func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicG
 	return g
 }
 
-// addOrigin marks id as named by a user, so that its addresses are judged
+// addOrigin marks id as named by a user. Where a session dials it, its addresses are judged
 // strictly even on a private network.
-func (g *publicGater) addOrigin(id libp2ppeer.ID) {
+func (g *publicGater) addOrigin(id libp2ppeer.ID, dialled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.origins[id]++
+	g.count(id, dialled, 1)
 }
 
-// removeOrigin undoes one addOrigin and tells whether it was the last.
-func (g *publicGater) removeOrigin(id libp2ppeer.ID) bool {
+// removeOrigin undoes one addOrigin and tells whether it was the last of its kind.
+func (g *publicGater) removeOrigin(id libp2ppeer.ID, dialled bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.origins[id]--; g.origins[id] > 0 {
-		return false
+	return g.count(id, dialled, -1) == 0
+}
+
+// count adds to the sessions of one kind and returns how many there are. The caller holds mu.
+func (g *publicGater) count(id libp2ppeer.ID, dialled bool, by int) int {
+	n := g.origins[id]
+	of := &n.awaited
+	if dialled {
+		of = &n.dialled
 	}
-	delete(g.origins, id)
-	return true
+	*of += by
+	if g.origins[id] = n; n == (sessions{}) {
+		delete(g.origins, id)
+	}
+	return *of
 }
 
+// isOrigin tells whether a session dials id for a user.
 func (g *publicGater) isOrigin(id libp2ppeer.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.origins[id] > 0
-}
-
-// addAwaited marks id as named by a user, at addresses that are not dialled.
-func (g *publicGater) addAwaited(id libp2ppeer.ID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.awaited[id]++
-}
-
-// removeAwaited undoes one addAwaited.
-func (g *publicGater) removeAwaited(id libp2ppeer.ID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.awaited[id]--; g.awaited[id] <= 0 {
-		delete(g.awaited, id)
-	}
+	return g.origins[id].dialled > 0
 }
 
 // isNamed tells whether a user named id, whether it is dialled or not.
 func (g *publicGater) isNamed(id libp2ppeer.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.origins[id] > 0 || g.awaited[id] > 0
+	return g.origins[id] != sessions{}
 }
 
 // InterceptPeerDial allows every peer; its addresses decide.

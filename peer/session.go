@@ -81,7 +81,7 @@ func (p *Peer) Session(ctx context.Context, account string, origins []string) *S
 	var awaited []libp2ppeer.ID
 	s.named, awaited = s.targets(origins)
 	for _, id := range awaited {
-		p.gate.addAwaited(id)
+		p.gate.addOrigin(id, false)
 		s.dials.Go(func() { s.await(id) })
 	}
 	s.pending = len(s.named)
@@ -89,7 +89,7 @@ func (p *Peer) Session(ctx context.Context, account string, origins []string) *S
 		s.firstOnce.Do(func() { close(s.first) })
 	}
 	for _, t := range s.named {
-		p.gate.addOrigin(t.info.ID)
+		p.gate.addOrigin(t.info.ID, true)
 		s.dials.Go(func() { s.keepOrigin(t) })
 	}
 	return s
@@ -136,22 +136,25 @@ func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.I
 
 // await has a peer that is not dialled be no stranger, should it come, until the session ends.
 func (s *Session) await(id libp2ppeer.ID) {
+	defer s.protect(id)()
+	defer s.p.gate.removeOrigin(id, false)
+	<-s.ctx.Done()
+}
+
+// protect keeps the connections of a peer from being trimmed until release.
+func (s *Session) protect(id libp2ppeer.ID) (release func()) {
 	tag := fmt.Sprintf("session-%p", s)
 	manager := s.p.public.ConnManager()
 	manager.Protect(id, tag)
-	<-s.ctx.Done()
-	manager.Unprotect(id, tag)
-	s.p.gate.removeAwaited(id)
+	return func() { manager.Unprotect(id, tag) }
 }
 
 // keepOrigin keeps one origin connected until the session ends.
 func (s *Session) keepOrigin(o *origin) {
-	tag := fmt.Sprintf("session-%p", s)
-	manager := s.p.public.ConnManager()
-	manager.Protect(o.info.ID, tag)
+	release := s.protect(o.info.ID)
 	defer func() {
-		manager.Unprotect(o.info.ID, tag)
-		if s.p.gate.removeOrigin(o.info.ID) {
+		release()
+		if s.p.gate.removeOrigin(o.info.ID, true) {
 			// What the user gave is not to be dialled later for another reason.
 			s.p.public.Peerstore().UpdateAddrs(o.info.ID, peerstore.TempAddrTTL, 0)
 		}

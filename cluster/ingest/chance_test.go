@@ -159,6 +159,11 @@ func (g *gamble) put() {
 				Account: clustertest.Operator, Bucket: bucket, Born: g.born[bucket], Content: s.Content,
 				Object: state.Object{ID: id, Key: key, Root: s.Content.Root, Size: s.Size, Created: created, ETag: "d41d8cd98f00b204e9800998ecf8427e"},
 			})
+			if err == nil {
+				g.mu.Lock()
+				g.acked++
+				g.mu.Unlock()
+			}
 			return err
 		}
 		switch g.n(8) {
@@ -168,19 +173,12 @@ func (g *gamble) put() {
 		case 1:
 			s.Unknown()
 			g.sleep(2 * time.Minute)
-			if name() == nil {
-				g.mu.Lock()
-				g.acked++
-				g.mu.Unlock()
-			}
+			_ = name()
 			return
 		}
 		for range 4 {
 			err := name()
 			if err == nil {
-				g.mu.Lock()
-				g.acked++
-				g.mu.Unlock()
 				g.sleep(500 * time.Millisecond)
 				s.Done(true)
 				return

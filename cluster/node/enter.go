@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
 // Bounds of joining.
@@ -81,7 +80,7 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 	if err := n.folder.writeSeed(known); err != nil {
 		return nil, nil, err
 	}
-	if err := os.Remove(n.folder.file(newFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveAll(n.folder.file(newFile)); err != nil {
 		return nil, nil, err
 	}
 	return secret, known, n.forgetRemoval()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -254,20 +255,10 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 // writeAgain has the system write what it says a file holds from an offset on.
 func writeAgain(f *os.File, from, end int64) error {
 	if from == headerBytes {
-		from = 0
+		from = 0 // the header too: nothing of the file is known to be on the disk
 	}
-	buf := make([]byte, min(scanWindowBytes, max(end-from, 0)))
-	for from < end {
-		part := buf[:min(int64(len(buf)), end-from)]
-		if _, err := f.ReadAt(part, from); err != nil {
-			return err
-		}
-		if _, err := f.WriteAt(part, from); err != nil {
-			return err
-		}
-		from += int64(len(part))
-	}
-	return nil
+	_, err := io.Copy(io.NewOffsetWriter(f, from), io.NewSectionReader(f, from, end-from))
+	return err
 }
 
 func (s *Store) enter(sc *scan, number uint32, from int64) error {

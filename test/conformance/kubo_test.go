@@ -14,10 +14,7 @@ import (
 )
 
 // everyStatus is what Kubo's commands are told to list all pins.
-const everyStatus = "--status=queued,pinning,pinned,failed"
-
-// everyStatusQuery is the same for a list of the API.
-var everyStatusQuery = []string{"status", "queued,pinning,pinned,failed"}
+const everyStatus = "--status=" + harness.AllStatuses
 
 // TestKubo drives a node that does not lead with the commands of a stock Kubo.
 func TestKubo(t *testing.T) {
@@ -71,7 +68,7 @@ func TestKubo(t *testing.T) {
 	// Without the file it gets it back from the cluster.
 	kubo.Do("pin", "rm", files[0].CID)
 	kubo.Do("repo", "gc", "--quiet")
-	if _, err := kubo.Try(nil, "--offline", "cat", files[0].CID); err == nil {
+	if _, err := kubo.Try("", "--offline", "cat", files[0].CID); err == nil {
 		t.Fatal("kubo has the file still")
 	}
 	if got, err := kubo.Fetch(files[0].CID, node.Status().Node.Addrs); err != nil || got != files[0] {
@@ -79,7 +76,7 @@ func TestKubo(t *testing.T) {
 	}
 
 	remote("rm", everyStatus, "--name=lost")
-	if _, err := kubo.Try(nil, "pin", "remote", "rm", service); err == nil || !strings.Contains(err.Error(), "--force") {
+	if _, err := kubo.Try("", "pin", "remote", "rm", service); err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("rm of several: %v", err)
 	}
 	remote("rm", "--force")
@@ -98,7 +95,7 @@ func TestAKuboThatIsNotDialled(t *testing.T) {
 	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Nodes[0].URL(), s.token)
 	f := kubo.AddRandom(1, 24<<20)[0]
 	kubo.Do("pin", "remote", "add", "--service=holdfast", "--background", f.CID)
-	s.pinned(s.list(everyStatusQuery...).Results[0].RequestID)
+	s.pinned(s.all()[0].RequestID)
 	if !f.Matches(c.Nodes[0].Get(f.CID)) {
 		t.Error("other bytes came")
 	}
@@ -120,11 +117,11 @@ func TestImportOfKubosPins(t *testing.T) {
 		}
 		want = append(want, f.CID+" "+name)
 	}
-	list, err := kubo.Try(nil, "pin", "ls", "--type=recursive", "--names")
+	list, err := kubo.Try("", "pin", "ls", "--type=recursive", "--names")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := c.Followers()[0].TryCLI(string(list), "pin", "import", "--user", "moved@example.org", "--origin", kubo.Addrs[0])
+	r := c.Followers()[0].TryCLI(list, "pin", "import", "--user", "moved@example.org", "--origin", kubo.Addrs[0])
 	if r.Code != 0 {
 		t.Fatalf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
@@ -155,7 +152,7 @@ func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 	kubo.Restart()
 	last := ""
 	for i := range 2 {
-		if _, err := kubo.Try([]byte(fmt.Sprint("text ", i)), "files", "write", "--create", fmt.Sprint("/f", i)); err != nil {
+		if _, err := kubo.Try(fmt.Sprint("text ", i), "files", "write", "--create", fmt.Sprint("/f", i)); err != nil {
 			t.Fatal(err)
 		}
 		root := kubo.Do("files", "stat", "--hash", "/")

@@ -32,11 +32,14 @@ type Offered struct {
 	Bytes  int    `json:"bytes"`  // of those blocks
 }
 
-// Matches says whether data are the file's bytes.
-func (o Offered) Matches(data []byte) bool {
+// fileOf is a file of these bytes, whose blocks are not known.
+func fileOf(cid string, data []byte) Offered {
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]) == o.SHA256
+	return Offered{CID: cid, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
 }
+
+// Matches says whether data are the file's bytes.
+func (o Offered) Matches(data []byte) bool { return fileOf(o.CID, data).SHA256 == o.SHA256 }
 
 // Foreign is an IPFS peer that is not Holdfast: boxo's, Helia or Kubo.
 type Foreign interface {

@@ -1,11 +1,7 @@
 package harness
 
 import (
-	"bytes"
-	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,18 +59,16 @@ func kuboProgram(tb testing.TB) string {
 	return path
 }
 
-// command is one call of the program, which reads stdin.
-func (k *Kubo) command(ctx context.Context, stdin []byte, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, k.path, args...)
-	cmd.Env = environment(k.dir, []string{"IPFS_PATH=" + filepath.Join(k.dir, "repo"), "IPFS_TELEMETRY=off"})
-	cmd.Dir, cmd.Stdin = k.dir, bytes.NewReader(stdin)
-	return cmd
+// environment is what the program sees: where its node is.
+func (k *Kubo) environment() []string {
+	return []string{"IPFS_PATH=" + filepath.Join(k.dir, "repo"), "IPFS_TELEMETRY=off"}
 }
 
 // start runs the daemon and waits until it answers.
 func (k *Kubo) start() {
 	k.tb.Helper()
-	cmd := k.command(context.Background(), nil, []string{"daemon"})
+	cmd := exec.Command(k.path, "daemon")
+	cmd.Env, cmd.Dir = environment(k.dir, k.environment()), k.dir
 	cmd.Stdout, cmd.Stderr = k.log, k.log
 	var err error
 	if k.proc, err = startProcess(cmd, nil); err != nil {
@@ -89,8 +83,8 @@ func (k *Kubo) start() {
 		if _, err := os.Stat(api); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
-		out, err := k.Try(nil, "id", "--format=<addrs>")
-		k.Addrs = strings.Fields(string(out))
+		out, err := k.Try("", "id", "--format=<addrs>")
+		k.Addrs = strings.Fields(out)
 		return len(k.Addrs) > 0, err
 	})
 }
@@ -106,27 +100,22 @@ func (k *Kubo) Restart() {
 }
 
 // Try calls the program with standard input and returns what it printed.
-func (k *Kubo) Try(stdin []byte, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), foreignTimeout)
-	defer cancel()
-	cmd := k.command(ctx, stdin, args)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		return out, fmt.Errorf("ipfs %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(errs.Bytes()))
+func (k *Kubo) Try(stdin string, args ...string) (string, error) {
+	r, err := runProgram(foreignTimeout, k.path, k.dir, k.environment(), stdin, args)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("ipfs %s: exit code %d: %s", strings.Join(args, " "), r.Code, strings.TrimSpace(r.Stderr))
 	}
-	return out, nil
+	return r.Stdout, err
 }
 
 // Do is Try, and wants exit code 0. White space around what it printed is left out.
 func (k *Kubo) Do(args ...string) string {
 	k.tb.Helper()
-	out, err := k.Try(nil, args...)
+	out, err := k.Try("", args...)
 	if err != nil {
 		k.tb.Fatal(err)
 	}
-	return string(bytes.TrimSpace(out))
+	return strings.TrimSpace(out)
 }
 
 // Origins are the peer's multiaddrs.
@@ -139,27 +128,22 @@ func (k *Kubo) AddRandom(count, size int) []Offered {
 	for i := range files {
 		data := make([]byte, size)
 		_, _ = rand.Read(data) // never fails
-		out, err := k.Try(data, "add", "--quieter")
+		out, err := k.Try(string(data), "add", "--quieter")
 		if err != nil {
 			k.tb.Fatal(err)
 		}
-		files[i] = fileOf(strings.TrimSpace(string(out)), data)
+		files[i] = fileOf(strings.TrimSpace(out), data)
 	}
 	return files
 }
 
-func fileOf(cid string, data []byte) Offered {
-	sum := sha256.Sum256(data)
-	return Offered{CID: cid, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
-}
-
 // Fetch dials the peers and has `ipfs get` write the file.
 func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
-	if _, err := k.Try(nil, append([]string{"swarm", "connect"}, from...)...); err != nil {
+	if _, err := k.Try("", append([]string{"swarm", "connect"}, from...)...); err != nil {
 		return Offered{}, err
 	}
 	path := filepath.Join(k.tb.TempDir(), "got")
-	if _, err := k.Try(nil, "get", "--output="+path, cid); err != nil {
+	if _, err := k.Try("", "get", "--output="+path, cid); err != nil {
 		return Offered{}, err
 	}
 	data, err := os.ReadFile(path)

@@ -249,9 +249,14 @@ func Run(tb testing.TB, env []string, stdin string, args ...string) Result {
 }
 
 func runCommand(tb testing.TB, dir string, env []string, stdin string, args []string) (Result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	return runProgram(commandWithin, binary(tb, holdfastVariable), dir, env, stdin, args)
+}
+
+// runProgram runs any program to its end, whatever its exit code.
+func runProgram(within time.Duration, path, dir string, env []string, stdin string, args []string) (Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(tb, holdfastVariable), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = environment(dir, env)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(stdin)
@@ -259,7 +264,7 @@ func runCommand(tb testing.TB, dir string, env []string, stdin string, args []st
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
-		return Result{}, fmt.Errorf("holdfast %s: %w", strings.Join(args, " "), errors.Join(err, ctx.Err()))
+		return Result{}, fmt.Errorf("%s %s: %w", filepath.Base(path), strings.Join(args, " "), errors.Join(err, ctx.Err()))
 	}
 	return Result{Stdout: out.String(), Stderr: errs.String(), Code: cmd.ProcessState.ExitCode()}, nil
 }
