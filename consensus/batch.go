@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,6 +158,7 @@ func (b *batcher) run(ctx context.Context) error {
 	for {
 		b.need.Store(int64(p.need()))
 		if p.entries < maxEntries && b.due() {
+			runtime.Gosched() // whoever is about to enqueue does first
 			e, err := b.pack(<-b.queue)
 			if err != nil {
 				e.answer(nil, err)

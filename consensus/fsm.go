@@ -65,7 +65,8 @@ type fsm struct {
 	grown *growth
 
 	// What follows belongs to Raft's goroutine.
-	broken      error  // nothing is applied any more
+	broken      error // nothing is applied any more
+	applier     state.Applier
 	handed      uint64 // the newest entry that Raft has handed over
 	checkpoints uint64 // made so far, for their names
 }
@@ -261,7 +262,7 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 		if entry.Index <= index || entry.Type != raft.LogCommand {
 			continue
 		}
-		outcomes, err := applyEntry(tx, entry, &fx)
+		outcomes, err := f.applyEntry(tx, entry, &fx)
 		if err != nil {
 			return 0, err
 		}
@@ -307,14 +308,14 @@ func (f *fsm) wakeMembers() {
 	}
 }
 
-func applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wire.Outcome, error) {
+func (f *fsm) applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wire.Outcome, error) {
 	commands, err := wire.DecodeEntry(entry.Data)
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w", entry.Index, err)
 	}
 	outcomes := make([]wire.Outcome, len(commands))
 	for i, cmd := range commands {
-		result, err := state.Apply(tx, entry.Index, cmd.Op, cmd.Body, fx)
+		result, err := f.applier.Apply(tx, entry.Index, cmd.Op, cmd.Body, fx)
 		outcomes[i] = wire.Outcome{Index: entry.Index, Result: result}
 		if err != nil && !errors.As(err, &outcomes[i].Err) {
 			return nil, fmt.Errorf("entry %d: %w", entry.Index, err)
@@ -365,6 +366,7 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 		}
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
+	f.applier = state.Applier{}
 	view := f.store.View()
 	defer view.Close()
 	index, err := readApplied(view)

@@ -57,13 +57,18 @@ func (f *Effects) touch(root *Root) {
 	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
 }
 
+// Apply is an Applier's Apply with nothing at hand.
+func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
+	return new(Applier).Apply(tx, index, op, cmd, fx)
+}
+
 // Apply runs one command of the log. It is a function of the store and its
 // arguments alone. A command whose op was applied before changes nothing and
 // returns the first result, or an error of the first one's code.
 //
 // The error is an *Error for an outcome, which is part of the state's history,
 // and anything else when the store cannot be trusted any more.
-func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
+func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	if op != (OpID{}) {
 		if b, done, err := tx.Get(opKey(op)); err != nil {
 			return Result{}, err
@@ -80,7 +85,7 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 	if op != (OpID{}) {
 		kept, err := brief(tx, result, cmd)
 		if err == nil {
-			err = remember(tx, op, kept, outcome)
+			err = a.remember(tx, op, kept, outcome)
 		}
 		if err != nil {
 			return Result{}, err

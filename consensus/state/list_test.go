@@ -314,8 +314,9 @@ func TestNegativeTimesSelectNothingOlder(t *testing.T) {
 
 // onDisk is a machine whose state lies in the store that nodes use.
 type onDisk struct {
-	store *kv.Store
-	index uint64
+	store   *kv.Store
+	index   uint64
+	applier Applier
 }
 
 func newOnDisk(b *testing.B) *onDisk {
@@ -360,7 +361,7 @@ func (d *onDisk) apply(b *testing.B, cmds ...Command) {
 		d.index++
 		var op OpID
 		binary.BigEndian.PutUint64(op[:], d.index)
-		if _, err := Apply(tx, 100+d.index, op, cmd, &Effects{}); err != nil {
+		if _, err := d.applier.Apply(tx, 100+d.index, op, cmd, &Effects{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func (o operations) write(tx Tx) error {
 // there are more than MaxOps, or MaxOpBytes of results. Of an error it keeps the code:
 // releases may word it differently, and what is kept is part of the state, which all
 // members have alike while a cluster is upgraded.
-func remember(tx Tx, op OpID, r Result, e *Error) error {
+func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 	if e != nil {
 		e = &Error{Code: e.Code}
 	}
@@ -77,9 +77,10 @@ func remember(tx Tx, op OpID, r Result, e *Error) error {
 	if err := tx.Set(opOrderKey(o.next), op[:]); err != nil {
 		return err
 	}
+	a.ops.note(o.next, op, len(b))
 	o.next++
 	o.bytes += uint64(len(b))
-	if err := o.forget(tx); err != nil {
+	if err := o.forget(tx, &a.ops); err != nil {
 		return err
 	}
 	return o.write(tx)
@@ -130,34 +131,48 @@ func pinIn(cmd Command) *Pin {
 }
 
 // forget removes the oldest operations that are too many; the newest stays.
-func (o *operations) forget(tx Tx) error {
+func (o *operations) forget(tx Tx, recent *recentOps) error {
 	for range maxForget {
 		tooMany := o.next-o.first > MaxOps || o.bounded && o.bytes > MaxOpBytes
 		if !tooMany || o.first+1 == o.next {
 			return nil
 		}
-		order := opOrderKey(o.first)
-		id, ok, err := tx.Get(order)
-		if err != nil || !ok || len(id) != len(OpID{}) {
-			return fmt.Errorf("state: operation %d is not on record: %w", o.first, err)
-		}
-		result := opKey(OpID(id))
-		if o.bounded {
-			b, ok, err := tx.Get(result)
-			if err != nil || !ok || uint64(len(b)) > o.bytes {
-				return fmt.Errorf("state: result of operation %d of %d bytes in %d: %w", o.first, len(b), o.bytes, err)
+		op, known := recent.at(o.first)
+		if !known {
+			var err error
+			if op, err = o.oldest(tx); err != nil {
+				return err
 			}
-			o.bytes -= uint64(len(b))
 		}
-		if err := tx.Delete(order); err != nil {
+		if o.bounded {
+			o.bytes -= uint64(op.size)
+		}
+		if err := tx.Delete(opOrderKey(o.first)); err != nil {
 			return err
 		}
-		if err := tx.Delete(result); err != nil {
+		if err := tx.Delete(opKey(op.id)); err != nil {
 			return err
 		}
 		o.first++
 	}
 	return nil
+}
+
+// oldest reads the oldest operation, and the size of its result where that counts.
+func (o *operations) oldest(tx Tx) (op recentOp, err error) {
+	id, ok, err := tx.Get(opOrderKey(o.first))
+	if err != nil || !ok || len(id) != len(OpID{}) {
+		return op, fmt.Errorf("state: operation %d is not on record: %w", o.first, err)
+	}
+	op.id = OpID(id)
+	if o.bounded {
+		b, ok, err := tx.Get(opKey(op.id))
+		if err != nil || !ok || uint64(len(b)) > o.bytes {
+			return op, fmt.Errorf("state: result of operation %d of %d bytes in %d: %w", o.first, len(b), o.bytes, err)
+		}
+		op.size = uint32(len(b)) //nolint:gosec // at most MaxCommand
+	}
+	return op, nil
 }
 
 // boundOps begins to count, and to bound, the bytes of remembered results.

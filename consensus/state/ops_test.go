@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +132,86 @@ func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
+// What is at hand of the operations saves reads and nothing else: the state is that of who
+// has nothing at hand, whenever a node was started again, or had another state.
+func TestOperationsAtHandChangeNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	bare, full := found(t), found(t)
+	bare.must(&RaiseLevel{Level: 1})
+	full.must(&RaiseLevel{Level: 1})
+	same := func() {
+		t.Helper()
+		if !slices.Equal(bare.txnRows(), full.txnRows()) {
+			t.Fatalf("the states differ after %d", bare.index)
+		}
+	}
+	var applier Applier
+	for i := range MaxOps + 2000 {
+		var cmd Command = &RemoveNode{ID: "nobody"}
+		if rng.IntN(100) == 0 {
+			pin := bigPin(i)
+			pin.Pin.Meta["m"] = pin.Pin.Meta["m"][:rng.IntN(60<<10)]
+			cmd = pin
+		}
+		op := OpID{byte(i), byte(i >> 8), byte(i >> 16), 2}
+		by := &applier
+		switch rng.IntN(2000) {
+		case 0:
+			applier = Applier{} // it was started again
+		case 1:
+			by = new(Applier) // others were applied while it was not there
+		}
+		full.index++
+		if _, err := by.Apply(full.memory, full.index, op, cmd, &full.fx); err != nil && !errors.As(err, new(*Error)) {
+			t.Fatal(err)
+		}
+		if _, err := bare.applyOp(op, cmd); err != nil && !errors.As(err, new(*Error)) {
+			t.Fatal(err)
+		}
+		if i == 10_000 {
+			same()
+		}
+	}
+	same()
+	if o := full.operations(); o.first < 1500 {
+		t.Errorf("the oldest is %d, so little was forgotten", o.first)
+	}
+}
+
+// A store that forgets an operation for each that comes reads none of them.
+func TestOperationsAtHandAreNotRead(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{Level: 1})
+	read, before := &opReads{memory: m.memory}, int(m.operations().next)
+	var applier Applier
+	for i := range MaxOps + 100 {
+		op := OpID{byte(i), byte(i >> 8), byte(i >> 16), 2}
+		if _, err := applier.Apply(read, uint64(i), op, &RemoveNode{ID: "nobody"}, &m.fx); !errors.As(err, new(*Error)) {
+			t.Fatal(err)
+		}
+	}
+	if o := m.operations(); o.next-o.first != MaxOps || o.first < 90 {
+		t.Fatalf("%+v", o)
+	}
+	if read.found > 2*before { // each of those and its place
+		t.Errorf("%d records of operations were read", read.found)
+	}
+}
+
+// opReads counts the reads that found something of an operation.
+type opReads struct {
+	*memory
+	found int
+}
+
+func (r *opReads) Get(key []byte) ([]byte, bool, error) {
+	value, ok, err := r.memory.Get(key)
+	if ok && (key[0] == table(tableOp)[0] || key[0] == table(tableOpOrder)[0]) {
+		r.found++
+	}
+	return value, ok, err
+}
+
 func TestBookkeepingOfTheReleaseBeforeIsRead(t *testing.T) {
 	m := newMemory()
 	_ = m.Set(opNext, binary.BigEndian.AppendUint64(nil, MaxOps+7))
@@ -152,7 +233,7 @@ func TestOfAnErrorTheCodeIsRemembered(t *testing.T) {
 		var states []*memory
 		for _, text := range []string{"as one release says it", "or another", ""} {
 			m := newMemory()
-			if err := remember(m, op, Result{}, Errorf(code, "%s", text)); err != nil {
+			if err := new(Applier).remember(m, op, Result{}, Errorf(code, "%s", text)); err != nil {
 				t.Fatal(err)
 			}
 			states = append(states, m)

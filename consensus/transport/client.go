@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -291,6 +292,7 @@ func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
 		case <-done:
 			return nil
 		}
+		runtime.Gosched() // who was answered together asks together: their frames come first
 		for more := true; more; {
 			if _, err := w.Write(frame); err != nil {
 				return err
