@@ -91,6 +91,8 @@ type Options struct {
 	Replica  admin.Replica
 	Health   Health
 	Gatherer prometheus.Gatherer
+	// Registerer gets the metrics of requests; nil: there are none.
+	Registerer prometheus.Registerer
 
 	// DefaultStatus are the names of the statuses that a list of pins without a
 	// status shows.
@@ -130,6 +132,7 @@ type Server struct {
 	logger      *slog.Logger
 	services    []*service
 	flight      *flight       // requests under way
+	metrics     *web.Metrics  // of the APIs that clients use; nil: none
 	draining    chan struct{} // closed when Run begins to end
 }
 
@@ -155,7 +158,7 @@ const (
 )
 
 // Bind reads the certificate and listens on every address that is configured. Of
-// Options it needs the addresses, Folder, Health, Gatherer and Logger, and takes
+// Options it needs the addresses, Folder, Health, Gatherer, Registerer and Logger, and takes
 // what clients of a node that is starting see. An address that is taken is an
 // error that names the flag it came from, a certificate that cannot be used one
 // that names its settings. End it with Run or Close.
@@ -164,6 +167,11 @@ func Bind(o Options) (*Server, error) {
 	var err error
 	if s.certificate, err = openTLS(o); err != nil {
 		return nil, err
+	}
+	if o.Registerer != nil {
+		if s.metrics, err = web.NewMetrics(o.Registerer); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.listen(o); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -179,7 +187,7 @@ func (s *Server) listen(o Options) error {
 		}
 		s.addrs.Pinning = l.Addr().String()
 		s.secure(s.addJSON(pinningService, l, pinning.Starting(pinning.Options{
-			Health: o.Health, Origins: o.Origins, Version: o.Version, Logger: o.Logger,
+			Health: o.Health, Origins: o.Origins, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 		})))
 	}
 	if o.S3 != "" {
@@ -188,7 +196,9 @@ func (s *Server) listen(o Options) error {
 			return err
 		}
 		s.addrs.S3 = l.Addr().String()
-		s.secure(s.add(s3Service, l, s3.Starting(s3.Options{Domain: o.S3Domain, Version: o.Version, Logger: o.Logger}, o.Health)))
+		s.secure(s.add(s3Service, l, s3.Starting(s3.Options{
+			Domain: o.S3Domain, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+		}, o.Health)))
 	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
@@ -234,12 +244,12 @@ func (s *Server) Open(o Options) error {
 			h, err = pinning.New(pinning.Options{
 				Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
 				Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-				DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger,
+				DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case s3Service:
 			h, err = s3.New(s3.Options{
 				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger,
+				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
 			h, err = s.operator(o)

@@ -64,9 +64,9 @@ func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
 		gauge("log_write_seconds", "How long the write to the Raft log that is under way has taken.", func() float64 {
 			return n.disk.writing().Seconds()
 		}),
-		gauge("log_writes_refused", "Writes to the Raft log since the start that a full disk has refused.", func() float64 {
-			return float64(n.disk.refusal.Load())
-		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: name("log_writes_refused_total"), Help: "Writes to the Raft log that a full disk has refused.",
+		}, func() float64 { return float64(n.disk.refusal.Load()) }),
 	} {
 		if err := to.Register(c); err != nil {
 			m.unregister()

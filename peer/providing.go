@@ -337,6 +337,11 @@ func (o *providing) collectors() []prometheus.Collector {
 			Namespace: "holdfast", Subsystem: "provide", Name: name, Help: help,
 		}, func() float64 { return value(o.stats()) })
 	}
+	counter := func(name, help string, value func(stats.Stats) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "holdfast", Subsystem: "provide", Name: name, Help: help,
+		}, func() float64 { return float64(value(o.stats())) })
+	}
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "holdfast", Subsystem: "provide", Name: "roots", Help: "Roots that are announced to the IPFS network.",
@@ -349,8 +354,8 @@ func (o *providing) collectors() []prometheus.Collector {
 		}),
 		gauge("due_roots", "Roots that wait for their first announcement.", func(s stats.Stats) float64 { return float64(s.Queues.PendingKeyProvides) }),
 		gauge("due_regions", "Regions of the DHT whose turn has come and that wait.", func(s stats.Stats) float64 { return float64(s.Queues.PendingRegionReprovides) }),
-		gauge("announced_roots", "Roots announced since the start, again and again.", func(s stats.Stats) float64 { return float64(s.Operations.Past.KeysProvided) }),
-		gauge("failed_roots", "Announcements since the start that failed.", func(s stats.Stats) float64 { return float64(s.Operations.Past.KeysFailed) }),
+		counter("announced_roots_total", "Roots announced, again and again.", func(s stats.Stats) int64 { return s.Operations.Past.KeysProvided }),
+		counter("failed_roots_total", "Announcements that failed.", func(s stats.Stats) int64 { return s.Operations.Past.KeysFailed }),
 		gauge("regions_last_cycle", "Regions announced within the last cycle.", func(s stats.Stats) float64 { return float64(s.Operations.Past.RegionReprovidedLastCycle) }),
 		gauge("next_timestamp_seconds", "When the next region is announced; 0 is never.", func(s stats.Stats) float64 {
 			if s.Schedule.NextReprovideAt.IsZero() {

@@ -226,12 +226,11 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 		}
 		values := map[string]float64{}
 		for _, f := range families {
-			if g := f.GetMetric()[0].GetGauge(); g != nil {
-				values[f.GetName()] = g.GetValue()
-			}
+			m := f.GetMetric()[0]
+			values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 		return values["holdfast_provide_roots"] == 3 && values["holdfast_provide_online"] == 1 &&
-			values["holdfast_provide_announced_roots"] >= 2 && values["holdfast_provide_next_timestamp_seconds"] > 0
+			values["holdfast_provide_announced_roots_total"] >= 2 && values["holdfast_provide_next_timestamp_seconds"] > 0
 	})
 
 	holder.Withdraw(fresh)

@@ -78,6 +78,7 @@ type Options struct {
 	Draining <-chan struct{}
 	Version  string
 	Logger   *slog.Logger
+	Metrics  *web.Metrics // of the requests; nil: none
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority answers
@@ -116,7 +117,7 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger}, web.Routes(routes))
+	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, web.Routes(routes))
 	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 

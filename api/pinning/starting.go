@@ -7,13 +7,14 @@ import (
 )
 
 // Starting returns what answers until the use cases are there for New: health, and
-// 503 for everything else. Of o it needs Health, Origins, Version and Logger.
+// 503 for everything else. Of o it needs Health, Origins, Version and Logger, and
+// takes Metrics.
 func Starting(o Options) http.Handler {
 	serve := web.Starting(o.Health, []web.Route{
 		{Method: http.MethodGet, Path: "/healthz", Serve: web.Alive(o.Version)},
 		{Method: http.MethodGet, Path: "/readyz", Serve: web.Ready(o.Health, o.Version)},
 	})
-	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger}, serve)
+	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, serve)
 	return web.CrossOrigin(o.Origins, wrapped)
 }
 

@@ -41,6 +41,7 @@ func parseWait(raw string) (time.Duration, error) {
 // wait returns the pin of record when it has changed, or as it is after patience.
 // A key may be revoked meanwhile, so it is judged again.
 func (s *surface) wait(w http.ResponseWriter, r *http.Request, p accounts.Principal, record pins.Record, patience time.Duration) (pins.Record, error) {
+	web.Operation(w, "GET /pins/{requestid}?wait") // no such time as the others take
 	limit := patience + 2*caseTimeout
 	// The server's own bounds are those of answers that come at once. Past the
 	// read deadline it would take the client for gone. A writer without deadlines

@@ -139,6 +139,7 @@ type Options struct {
 	Now     func() time.Time // nil: time.Now
 	Version string
 	Logger  *slog.Logger
+	Metrics *web.Metrics // of the requests; nil: none
 }
 
 // caseTimeout bounds each call of a use case that moves no content: a node
@@ -198,7 +199,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	if o.Version != "" {
 		server += "/" + o.Version
 	}
-	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Spell: spell, Logger: o.Logger}, s.serve)
+	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Spell: spell, Logger: o.Logger, Metrics: o.Metrics}, s.serve)
 	return attended(stall, wrapped), nil
 }
 
@@ -277,6 +278,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err != nil {
 		return err
 	}
+	web.Operation(w, op.name)
 	if !op.need.granted(&r.who) {
 		return errorf(AccessDenied, "the token does not permit %s", op.name)
 	}

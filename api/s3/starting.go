@@ -8,7 +8,7 @@ import (
 )
 
 // Starting returns what answers until the use cases are there for New: 503 and why.
-// Of o it needs Version and Logger, and takes Domain.
+// Of o it needs Version and Logger, and takes Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
 	s := &surface{stall: stallTimeout}
 	if o.Domain != "" {
@@ -19,7 +19,7 @@ func Starting(o Options, h web.Health) http.Handler {
 		server += "/" + o.Version
 	}
 	serve := web.Starting(h, nil)
-	return attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger},
+	return attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger, Metrics: o.Metrics},
 		func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
 			return serve(w, r)

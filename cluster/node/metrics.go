@@ -25,7 +25,9 @@ func (n *Node) registerMetrics() error {
 		disk("disk_bytes", "Bytes of the segment files.", func(u blocks.Usage) float64 { return float64(u.DiskBytes) }),
 		disk("free_bytes", "Bytes free on the disk of the blocks.", func(u blocks.Usage) float64 { return float64(u.FreeBytes) }),
 		disk("missing", "Blocks that an owner refers to and that are not here, or damaged.", func(u blocks.Usage) float64 { return float64(u.Missing) }),
-		disk("corrupt", "Reads since the start that found a block damaged.", func(u blocks.Usage) float64 { return float64(u.Corrupt) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "holdfast", Subsystem: "blocks", Name: "corrupt_total", Help: "Reads that found a block damaged.",
+		}, func() float64 { return float64(n.blocks.Usage().Corrupt) }),
 	}
 	collectors = append(collectors, n.volumeCollectors()...)
 	for _, s := range state.Statuses() {

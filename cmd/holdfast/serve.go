@@ -86,7 +86,7 @@ func (a *app) surfacesOf(c config.Config, h *health, metrics *prometheus.Registr
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart),
-		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Logger: logger, Version: a.version,
+		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Registerer: metrics, Logger: logger, Version: a.version,
 	}
 }
 

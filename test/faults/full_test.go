@@ -96,7 +96,7 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 			t.Logf("the leadership was elsewhere %s after the disk was full", time.Since(began).Round(time.Millisecond))
 		}
 		harness.Eventually(t, healWithin, "a write is refused for want of room", func() (bool, error) {
-			return victim.Metrics()["holdfast_consensus_log_writes_refused"] > 0, nil
+			return victim.Metrics()["holdfast_consensus_log_writes_refused_total"] > 0, nil
 		})
 		l.more(t, pins(200, 60), healWithin)
 		if now := known.leader(others...); now == victim {

@@ -17,6 +17,7 @@ type Route struct {
 }
 
 type path struct {
+	pattern  string
 	segments []string
 	methods  map[string]Handler
 	allow    []string
@@ -32,7 +33,7 @@ func Routes(table []Route) Handler {
 		i := slices.IndexFunc(paths, func(p *path) bool { return slices.Equal(p.segments, segments) })
 		if i < 0 {
 			i = len(paths)
-			paths = append(paths, &path{segments, map[string]Handler{}, []string{http.MethodOptions}})
+			paths = append(paths, &path{r.Path, segments, map[string]Handler{}, []string{http.MethodOptions}})
 		}
 		p := paths[i]
 		p.methods[r.Method] = r.Serve
@@ -54,6 +55,7 @@ func Routes(table []Route) Handler {
 			serve, ok := p.methods[r.Method]
 			switch {
 			case ok:
+				Operation(w, r.Method+" "+p.pattern)
 				return serve(w, r)
 			case r.Method == http.MethodOptions:
 				w.Header().Set("Allow", strings.Join(p.allow, ", "))

@@ -1,9 +1,9 @@
 // Package web is what the HTTP surfaces have in common: handlers that return
-// errors, the request id, the access log, recovery from panics, the bearer
+// errors, the request id, the access log and metrics, recovery from panics, the bearer
 // token, strict reading of JSON, and the writing of answers. It knows no route
 // and no reason for an error: each surface has its own table of both.
 //
-// Imports: std, consensus/state, cluster/accounts.
+// Imports: std, prometheus, consensus/state, cluster/accounts.
 // Never:   the surfaces, other use cases, listeners, settings.
 package web
 
@@ -54,6 +54,8 @@ type Options struct {
 	// out; nil: all as net/http has them.
 	Spell  func(http.Header)
 	Logger *slog.Logger
+	// Metrics count the requests; nil: nobody does.
+	Metrics *Metrics
 }
 
 // Wrap makes an http.Handler of h: it mints the request id, sets the headers
@@ -81,7 +83,8 @@ func Wrap(o Options, h Handler) http.Handler {
 		if r.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		rec := &recorder{ResponseWriter: w, spell: o.Spell, shared: r.ProtoMajor > 1}
+		rec := &recorder{ResponseWriter: w, spell: o.Spell, shared: r.ProtoMajor > 1, started: started}
+		ended := o.Metrics.begin(o.Name)
 		r = rec.noted(r)
 		err := error(nil)
 		if busy {
@@ -93,8 +96,10 @@ func Wrap(o Options, h Handler) http.Handler {
 			err = o.fail(rec, r, err)
 		}
 		o.log(r, rec, id, time.Since(started), err)
+		cut := err != nil && rec.begun && !rec.failed
+		ended(rec, cut || err != nil && r.Context().Err() != nil) // nobody waits for it any more
 		rec.readRest()
-		if err != nil && rec.begun && !rec.failed {
+		if cut {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
 		}
 	})
@@ -202,11 +207,15 @@ type recorder struct {
 	spell  func(http.Header)
 	status int
 	bytes  int64
-	begun  bool  // the header is out
-	shared bool  // other requests use the connection, as over HTTP/2
-	failed bool  // by an answer to an error, which is whole
-	early  bool  // it does not wait for the rest of the body
-	body   *body // of the request; nil when there is none that an answer may wait for
+	// started is when the request came, waited how long after that the answer began.
+	started   time.Time
+	waited    time.Duration
+	operation string // what is asked for, once that is known
+	begun     bool   // the header is out
+	shared    bool   // other requests use the connection, as over HTTP/2
+	failed    bool   // by an answer to an error, which is whole
+	early     bool   // it does not wait for the rest of the body
+	body      *body  // of the request; nil when there is none that an answer may wait for
 }
 
 // unreadAtMost is what is read of a body that nobody wants, in bytes, so that the
@@ -282,7 +291,7 @@ func (w *recorder) noted(r *http.Request) *http.Request {
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) begin(status int) {
-	w.status, w.begun = status, true
+	w.status, w.begun, w.waited = status, true, time.Since(w.started)
 	if w.shared { // or net/http would end them, and some clients lose this answer
 		w.Header().Del("Connection")
 	}

@@ -1,0 +1,79 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Values of labels that are no operation's name and no status code.
+const (
+	noOperation = "none" // refused before it was known what was asked for
+	cutAnswer   = "cut"  // the answer did not go out whole, whoever ended it
+)
+
+// Metrics count the requests of surfaces by what was asked for and how it went. Nil counts
+// nothing.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	answer   *prometheus.HistogramVec
+	underway *prometheus.GaugeVec
+}
+
+// NewMetrics registers metrics for all surfaces of a node; the error is the registerer's.
+func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "holdfast", Subsystem: "http", Name: "requests_total",
+			Help: "Requests by API, operation (none: refused before it was known) and status code (cut: the answer did not go out whole, or nobody waited for it).",
+		}, []string{"api", "operation", "code"}),
+		answer: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "holdfast", Subsystem: "http", Name: "answer_seconds",
+			Help:    "Time from the head of a request to that of its answer, by API and operation; of an upload it has the time its body took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"api", "operation"}),
+		underway: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "holdfast", Subsystem: "http", Name: "requests_underway",
+			Help: "Requests that are being answered, by API.",
+		}, []string{"api"}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.answer, m.underway} {
+		if err := to.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// begin counts a request as under way; what it returns is called at its end.
+func (m *Metrics) begin(api string) (end func(w *recorder, cut bool)) {
+	if m == nil {
+		return func(*recorder, bool) {}
+	}
+	underway := m.underway.WithLabelValues(api)
+	underway.Inc()
+	return func(w *recorder, cut bool) {
+		underway.Dec()
+		operation, code := w.operation, cutAnswer
+		if operation == "" {
+			operation = noOperation
+		}
+		if w.begun {
+			m.answer.WithLabelValues(api, operation).Observe(w.waited.Seconds())
+			if !cut {
+				code = strconv.Itoa(w.status)
+			}
+		}
+		m.requests.WithLabelValues(api, operation, code).Inc()
+	}
+}
+
+// Operation tells the metrics what a request asks for: one of a fixed number of names. w is
+// what a Handler was called with.
+func Operation(w http.ResponseWriter, name string) {
+	if rec, ok := w.(*recorder); ok {
+		rec.operation = name
+	}
+}
