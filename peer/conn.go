@@ -12,6 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/multiformats/go-multistream"
 )
 
@@ -190,16 +191,24 @@ func (p *Peer) openMember(ctx context.Context, id, proto string) (network.Stream
 	return openStream(ctx, p.cluster, remote, proto)
 }
 
+// endBackoff has libp2p dial a peer again that did not answer a moment ago. A dial that is
+// told to be direct passes over the back-off too, but ends the process when the host is
+// closed meanwhile (Swarm.nonProxyAddr of go-libp2p 0.51 asks a transport that is gone).
+func endBackoff(h host.Host, id libp2ppeer.ID) {
+	if s, ok := h.Network().(*swarm.Swarm); ok {
+		s.Backoff().Clear(id)
+	}
+}
+
 // openStream opens a stream and negotiates its protocol at once. libp2p's own
 // NewStream leaves that to the first write, and the other side resets a stream
 // that stays silent for 10 s.
 func openStream(ctx context.Context, h host.Host, id libp2ppeer.ID, proto string) (network.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	// Direct dials pass over libp2p's back-off: a member that was down a
-	// moment ago is tried again as soon as somebody needs it.
-	dial := network.WithForceDirectDial(ctx, "cluster stream")
-	if _, err := h.Network().DialPeer(dial, id); err != nil {
+	// A member that was down a moment ago is tried again as soon as somebody needs it.
+	endBackoff(h, id)
+	if _, err := h.Network().DialPeer(ctx, id); err != nil {
 		return nil, err
 	}
 	s, err := h.Network().NewStream(network.WithNoDial(ctx, "just dialled"), id)

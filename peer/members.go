@@ -110,7 +110,8 @@ func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 func (p *Peer) dialMember(ctx context.Context, id libp2ppeer.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterDialTimeout)
 	defer cancel()
-	_, err := p.cluster.Network().DialPeer(network.WithForceDirectDial(ctx, "member"), id)
+	endBackoff(p.cluster, id)
+	_, err := p.cluster.Network().DialPeer(ctx, id)
 	return err
 }
 

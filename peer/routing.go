@@ -9,7 +9,6 @@ import (
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/amino"
 	"github.com/libp2p/go-libp2p/core/host"
-	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -89,8 +88,9 @@ func (p *Peer) connectBootstrap(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			dial, cancel := context.WithTimeout(network.WithForceDirectDial(ctx, "bootstrap"), bootstrapTimeout)
+			dial, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 			defer cancel()
+			endBackoff(p.public, info.ID)
 			if err := p.public.Connect(dial, info); err != nil {
 				p.log.DebugContext(ctx, "bootstrap peer not reached", "peer", info.ID.String(), "err", err)
 			}

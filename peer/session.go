@@ -194,8 +194,8 @@ func (s *Session) dialOrigin(o *origin) error {
 	return s.p.dials.run(s.ctx, s, max(len(info.Addrs), len(known)), func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, originDialTimeout)
 		defer cancel()
-		// A direct dial passes over the back-off that an earlier failure left.
-		return h.Connect(network.WithForceDirectDial(ctx, "origin"), info)
+		endBackoff(h, info.ID)
+		return h.Connect(ctx, info)
 	})
 }
 
