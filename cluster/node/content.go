@@ -284,8 +284,14 @@ func (r *reader) fails(id state.NodeID) {
 type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
-	peer     *peer.Peer
+	provides announcer
 	hidden   func(owner string) bool // as it is sealed
+}
+
+// announcer tells the IPFS network of roots that are here, for the peer.
+type announcer interface {
+	Announce(root cid.Cid) bool // what finds no room is announced with all roots
+	Withdraw(root cid.Cid)
 }
 
 // Damaged tells the tracker what is damaged from what was never complete.
@@ -308,9 +314,14 @@ func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error
 	return err
 }
 
+// seal announces what strangers are to see, before they can: whoever hides it withdraws it
+// after that, and what is sealed as hidden was never announced.
 func (h held) seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
 	err = h.scrubber.Seal(ctx, owner, func() error {
 		hidden = h.hidden(owner)
+		if c, ok := tracker.RootOf(owner); ok && !hidden {
+			h.provides.Announce(c)
+		}
 		return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
 	})
 	return hidden, err
@@ -321,9 +332,9 @@ func (h held) Hide(ctx context.Context, owner string, hidden bool) error {
 	changed, err := h.Store.Hide(ctx, owner, hidden)
 	if c, ok := tracker.RootOf(owner); ok && changed {
 		if hidden {
-			h.peer.Withdraw(c)
+			h.provides.Withdraw(c)
 		} else {
-			h.peer.Announce(c) // what finds no room is announced with all roots
+			h.provides.Announce(c)
 		}
 	}
 	return err
@@ -332,7 +343,7 @@ func (h held) Hide(ctx context.Context, owner string, hidden bool) error {
 // Drop implements tracker.Blocks.
 func (h held) Drop(ctx context.Context, owner string) error {
 	if c, ok := tracker.RootOf(owner); ok {
-		h.peer.Withdraw(c)
+		h.provides.Withdraw(c)
 	}
 	_, err := h.Store.Drop(ctx, owner)
 	return err

@@ -190,9 +190,6 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
-	if err == nil && !f.store.hidden(job.Owner) {
-		f.peer.Announce(job.Root) // what finds no room is announced with all roots
-	}
 	return got.Bytes, got.Blocks, err
 }
 

@@ -2,10 +2,102 @@ package node
 
 import (
 	"testing"
+	"time"
 
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 )
+
+// announced is the roots that are announced.
+type announced map[cid.Cid]bool
+
+func (a announced) Announce(c cid.Cid) bool { a[c] = true; return true }
+func (a announced) Withdraw(c cid.Cid)      { delete(a, c) }
+
+// fetchStore is the store of h as a fetch sees it.
+func fetchStore(h held) sealing {
+	return sealing{Store: h.Store, scrubber: h.scrubber, hidden: h.hidden}
+}
+
+// Wherever in a fetch and its seal the content turns private, only what strangers see is announced.
+func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
+	blk := block.NewBlock([]byte("of a pin"))
+	root := cid.NewCidV1(cid.Raw, blk.Cid().Hash())
+	blk, err := block.NewBlockWithCid(blk.RawData(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := "root/" + root.String()
+	const never = 5 // steps
+	for i := range 2 * (never + 1) {
+		small, before := i%2 == 0, i/2 // what is small is sealed with its last block
+		store, err := blocks.Open(t.TempDir(), blocks.Options{MinFreeBytes: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scrubber, err := integrity.New(integrity.Options{Store: scrubbed{store}, Repairs: noRepairs{}, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, told, sealing := false, announced{}, false
+		h := held{Store: store, scrubber: scrubber, provides: told}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		// turns makes it private, of which the tracker tells the store.
+		turns := func() {
+			private = true
+			must(h.Hide(t.Context(), owner, true))
+		}
+		h.hidden = func(string) bool {
+			said := private
+			if before == 2 && sealing { // right after the seal has asked
+				turns()
+			}
+			return said
+		}
+		fetched := fetchStore(h)
+		if before == 0 {
+			turns()
+		}
+		if small {
+			must(fetched.Complete(t.Context(), owner, []block.Block{blk}, 8, 1))
+		} else {
+			must(fetched.Put(t.Context(), owner, []block.Block{blk}))
+		}
+		if before == 1 {
+			turns()
+		}
+		sealing = true
+		must(h.Seal(t.Context(), owner, 8, 1))
+		sealing = false
+		if before == 3 {
+			turns()
+		}
+		must(h.Hide(t.Context(), owner, private)) // the look after a fetch
+		if before == 4 {
+			turns()
+		}
+		visible, err := store.Visible(t.Context(), root)
+		must(err)
+		if want := before == never; visible != want || told[root] != want {
+			t.Errorf("small %t, private before step %d: visible %t, announced %t", small, before, visible, told[root])
+		}
+		must(h.Drop(t.Context(), owner))
+		if len(told) != 0 {
+			t.Error("what is dropped is announced")
+		}
+		must(store.Close())
+	}
+}
 
 // Nobody outside may learn from a want what is private.
 func TestWithoutASessionMembersAloneAreAsked(t *testing.T) {

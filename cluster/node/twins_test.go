@@ -72,7 +72,7 @@ func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 		sc, err := integrity.New(integrity.Options{Store: scrubbed{s}, Repairs: noRepairs{}, Now: time.Now})
 		must(err)
 		must(sc.Load(t.Context()))
-		return s, held{Store: s, scrubber: sc, hidden: func(string) bool { return false }}
+		return s, held{Store: s, scrubber: sc, provides: &announced{}, hidden: func(string) bool { return false }}
 	}
 	attempt := func(h held) { // as the tracker does
 		t.Helper()
