@@ -152,6 +152,21 @@ func inline(c cid.Cid) (blocks.Block, bool, error) {
 	return b, true, nil
 }
 
+// hollow returns the block if it has no bytes, as an empty file in a folder; nil of
+// another. Whoever serves by boxo's bitswap, Kubo too, says that he has it and never
+// sends it.
+func hollow(c cid.Cid) blocks.Block {
+	p := c.Prefix()
+	if sum, err := p.Sum(nil); err != nil || !sum.Equals(c) {
+		return nil
+	}
+	b, err := blocks.NewBlockWithCid([]byte{}, c)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
 // inlineBytes are the bytes of a root that is inside its own CID; 0 of another.
 func inlineBytes(root cid.Cid) uint64 {
 	b, inlined, err := inline(root)

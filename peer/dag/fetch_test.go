@@ -206,6 +206,37 @@ func TestFetchFollowsIdentityLinks(t *testing.T) {
 	}
 }
 
+// Kubo never sends a block of no bytes, whoever asks.
+func TestBlocksOfNoBytesAreAskedOfNobody(t *testing.T) {
+	for _, hash := range []uint64{mh.SHA2_256, mh.SHA2_512, mh.BLAKE2B_MIN + 31, mh.BLAKE3} {
+		digest, err := mh.Sum(nil, hash, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty, file := cid.NewCidV1(cid.Raw, digest), labelled(t, cid.Raw, []byte("file"))
+		folder := node(t, cid.DagProtobuf, nil, empty, file.Cid(), cid.NewCidV1(cid.DagProtobuf, digest))
+		from := peertest.NewStore()
+		for _, b := range []blocks.Block{folder, file} {
+			if err := from.Blockstore.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for root, want := range map[cid.Cid]uint64{empty: 1, folder.Cid(): 4} {
+			here := peertest.NewStore()
+			got, err := Fetch(t.Context(), FetchRequest{
+				Root: root, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from, silent: true}},
+				Limits: Limits{Idle: 5 * time.Second},
+			})
+			if err != nil || got.Blocks != want {
+				t.Errorf("%s: %+v, %v, want %d blocks", root, got, err, want)
+			}
+			if v, err := Verify(t.Context(), here, root, Limits{}); err != nil || v != got {
+				t.Errorf("%s, verified: %+v, %v, want %+v", root, v, err, got)
+			}
+		}
+	}
+}
+
 func TestFetchFailsWithAReason(t *testing.T) {
 	big := labelled(t, cid.Raw, make([]byte, MaxBlock+1))
 	git := labelled(t, cid.GitRaw, []byte("blob 0"))

@@ -17,9 +17,9 @@ type strikes struct {
 	failed bool // the last time, and did not just lack everything
 }
 
-// job makes its items present: those inside their CID, those that are here, and
-// the others from the sources. It returns nil when all are here or on their way
-// into the store.
+// job makes its items present: those inside their CID, those that are here, those of
+// no bytes, and the others from the sources. It returns nil when all are here or on
+// their way into the store.
 func (f *fetch) job(items []item) error {
 	var here []have
 	ask := make([]cid.Cid, 0, len(items))
@@ -68,6 +68,16 @@ func (f *fetch) job(items []item) error {
 	}
 	if len(here) > 0 {
 		f.tell(event{have: here})
+	}
+	for c, it := range want {
+		b := hollow(c)
+		if b == nil {
+			continue
+		}
+		if err := f.take(it, checked{b}); err != nil {
+			return err
+		}
+		delete(want, c)
 	}
 	return f.pull(want)
 }
