@@ -267,8 +267,9 @@ func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, err
 		provider.WithKeystore(&p.providing.keys),
 		provider.WithDatastore(store),
 		// Every region has its time in the cycle, also after a restart: nodes
-		// that restart together do not announce everything at once.
-		provider.WithSkipBootstrapReprovide(true),
+		// that restart together do not announce everything at once. In a private
+		// network it is they who have the records, in memory: there they do.
+		provider.WithSkipBootstrapReprovide(p.opts.Routing != RoutingLAN),
 		provider.WithConnectivityCallbacks(online, nil, offline),
 	)
 }

@@ -204,6 +204,7 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 		t.Fatal("no room in an empty queue")
 	}
 	until(t, "a new root is found by a peer that is no Holdfast node", func() bool { return provided(fresh) })
+	until(t, "so is one that was held before the start", func() bool { return provided(before) })
 
 	running := func() bool {
 		holder.providing.mu.Lock()
