@@ -5,6 +5,8 @@ package conformance
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -165,5 +167,37 @@ func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 			t.Fatalf("%d pins", len(all))
 		}
 		last = all[0].RequestID
+	}
+}
+
+// TestKuboPinsAFolderWithAnEmptyFile: Kubo says that it has a block of no bytes, and never
+// sends it. Who gets the folder from the cluster has the file too.
+func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	s := newService(t, c, "empty@example.org")
+	kubo := harness.StartKubo(t)
+	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Followers()[0].URL(), s.token)
+	folder := t.TempDir()
+	files := map[string]string{"__init__.py": "", "main.py": "print()\n"}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, version := range []string{"0", "1"} {
+		root := kubo.Do("add", "--recursive", "--quieter", "--cid-version="+version, folder)
+		if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
+			t.Fatalf("version %s: %q", version, got)
+		}
+		other := harness.StartKubo(t)
+		other.Do(append([]string{"swarm", "connect"}, c.Followers()[0].Status().Node.Addrs...)...)
+		to := filepath.Join(t.TempDir(), "got")
+		other.Do("get", "--output="+to, root)
+		for name, content := range files {
+			if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != content {
+				t.Errorf("version %s: %s is %q, %v", version, name, got, err)
+			}
+		}
 	}
 }
