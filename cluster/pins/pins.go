@@ -309,7 +309,7 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
-	d := newDescriber(view)
+	d := newDescriber(view, p.nodes)
 	c, err := d.content(pin.CID)
 	if err != nil {
 		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
@@ -378,7 +378,7 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 	if err != nil {
 		return Record{}, fmt.Errorf("read pin: %w", err)
 	}
-	r, root, err := read(view, account, id)
+	r, root, err := p.read(view, account, id)
 	release()
 	if err != nil {
 		return Record{}, err
@@ -423,7 +423,7 @@ func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQue
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}
-	d := newDescriber(view)
+	d := newDescriber(view, p.nodes)
 	records = make([]Record, len(found))
 	for i, pin := range found {
 		if records[i], err = d.record(pin); err != nil {

@@ -45,6 +45,14 @@ func (l *load) set(ids ...state.NodeID) {
 	}
 }
 
+func (l *load) lose(ids ...state.NodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.nodes {
+		l.nodes[i].Alive = l.nodes[i].Alive && !slices.Contains(ids, l.nodes[i].ID)
+	}
+}
+
 // world is the use case over a state machine, with two accounts.
 type world struct {
 	*Pins
@@ -568,6 +576,22 @@ func TestDelegates(t *testing.T) {
 		n := state.Node{ID: "n1", Addrs: slices.Clone(addrs)}
 		if got := public(&n); !slices.Equal(got, addrs[2:]) || !slices.Equal(n.Addrs, addrs) {
 			t.Errorf("%q of %q", got, n.Addrs)
+		}
+	})
+	t.Run("of members that are down only where there are no others", func(t *testing.T) {
+		w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), Replication: 2})
+		pin := w.create(t, alice, v0)
+		all, keeps := pin.Delegates, w.root(t, v0).Nodes()
+		for i, down := range [][]state.NodeID{{keeps[0]}, {keeps[1]}, keeps, nil} {
+			w.load.set("n1", "n2", "n3")
+			w.load.lose(down...)
+			want := slices.DeleteFunc(slices.Clone(all), func(a string) bool {
+				return len(down) == 1 && strings.HasSuffix(a, "/"+string(down[0]))
+			})
+			again, got := w.create(t, bob, v0).Delegates, w.get(t, alice, pin.ID).Delegates
+			if len(want) == 0 || !slices.Equal(got, want) || !slices.Equal(again, want) {
+				t.Errorf("%d, of %v %v are down: %v, pinned again %v, want %v", i, keeps, down, got, again, want)
+			}
 		}
 	})
 	t.Run("when every node of the allocation has left", func(t *testing.T) {

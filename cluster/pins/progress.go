@@ -91,7 +91,7 @@ func blocks(n uint64) string {
 }
 
 // read describes a pin at one view; root is nil when nobody keeps its content.
-func read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
+func (p *Pins) read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	if !validID(id) {
 		return Record{}, nil, notFound()
 	}
@@ -102,7 +102,7 @@ func read(view state.View, account state.AccountID, id state.RequestID) (Record,
 	if err != nil {
 		return Record{}, nil, fmt.Errorf("read pin %s: %w", id, err)
 	}
-	d := newDescriber(view)
+	d := newDescriber(view, p.nodes)
 	r, err := d.record(pin)
 	if err != nil {
 		return Record{}, nil, err

@@ -22,9 +22,10 @@ const (
 // Record is a pin with what the cluster knows of its content.
 type Record struct {
 	state.Pin
-	// Delegates are multiaddrs of the nodes that were told to keep the content,
-	// each ending in /p2p/ and a peer id: at least one, at most MaxDelegates,
-	// none twice, those first that can be dialled from farthest away.
+	// Delegates are multiaddrs of the nodes that were told to keep the content, of those
+	// that are not down if there are any, each ending in /p2p/ and a peer id: at least
+	// one, at most MaxDelegates, none twice, those first that can be dialled from
+	// farthest away.
 	Delegates []string
 	// Info tells a client more, by the Info keys; nil when there is nothing.
 	Info map[string]string
@@ -41,6 +42,8 @@ type content struct {
 // in common is read and made once.
 type describer struct {
 	view      state.View
+	nodes     Nodes
+	down      map[state.NodeID]bool // members that are down; nil: nobody has asked yet
 	byText    map[string]*content
 	byRoot    map[state.RootKey]*content
 	byNodes   map[string][]string // allocation, joined -> delegates
@@ -48,9 +51,9 @@ type describer struct {
 	anyone    []string // delegates where nobody is allocated
 }
 
-func newDescriber(view state.View) *describer {
+func newDescriber(view state.View, nodes Nodes) *describer {
 	return &describer{
-		view: view, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
+		view: view, nodes: nodes, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
 		byNodes: map[string][]string{}, addresses: map[state.NodeID][]string{},
 	}
 }
@@ -140,17 +143,11 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	if known, ok := d.byNodes[string(joined)]; ok {
 		return known, nil
 	}
-	lists := make([][]string, 0, len(root.Copies))
-	for _, c := range root.Copies {
-		addrs, err := d.addressesOf(c.Node)
-		if err != nil {
-			return nil, err
-		}
-		lists = append(lists, addrs)
+	all, err := d.reachable(root.Nodes())
+	if err != nil {
+		return nil, err
 	}
-	all := interleave(lists)
 	if len(all) == 0 { // every node of the allocation has left, and repair is to come
-		var err error
 		if all, err = d.strangers(); err != nil {
 			return nil, err
 		}
@@ -169,12 +166,43 @@ func (d *describer) strangers() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists := make([][]string, len(members))
+	ids := make([]state.NodeID, len(members))
 	for i := range members {
-		lists[i] = public(&members[i])
+		ids[i] = members[i].ID
 	}
-	d.anyone = interleave(lists)
-	return d.anyone, nil
+	d.anyone, err = d.reachable(ids)
+	return d.anyone, err
+}
+
+// reachable returns the addresses of nodes as interleave joins them. Those of nodes that are
+// down are left out where there are others: clients dial one after the other, and wait.
+func (d *describer) reachable(ids []state.NodeID) ([]string, error) {
+	var up, down [][]string
+	for _, id := range ids {
+		addrs, err := d.addressesOf(id)
+		switch {
+		case err != nil:
+			return nil, err
+		case d.isDown(id):
+			down = append(down, addrs)
+		default:
+			up = append(up, addrs)
+		}
+	}
+	if all := interleave(up); len(all) > 0 {
+		return all, nil
+	}
+	return interleave(down), nil
+}
+
+func (d *describer) isDown(id state.NodeID) bool {
+	if d.down == nil {
+		d.down = map[state.NodeID]bool{}
+		for _, n := range d.nodes.Candidates() {
+			d.down[n.ID] = !n.Alive
+		}
+	}
+	return d.down[id]
 }
 
 // addressesOf returns the public addresses of a node; none when it has left.

@@ -77,7 +77,7 @@ func settled(s state.Status) bool { return s == state.Pinned || s == state.Faile
 func (p *Pins) local(account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	view, release := p.state.LocalView()
 	defer release()
-	return read(view, account, id)
+	return p.read(view, account, id)
 }
 
 // Run tells those who wait for pins of changes, until ctx ends; then it returns
