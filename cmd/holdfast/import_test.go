@@ -462,3 +462,23 @@ func TestAnImportThatIsInterruptedSaysHowFarItCame(t *testing.T) {
 		t.Error("it was not interrupted")
 	}
 }
+
+// A pin may have as many origins as there can be, all of them gone since it was pinned.
+func TestDelegatesFindAPlaceAmongOrigins(t *testing.T) {
+	addrs := func(net, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("/ip4/192.0.%d.%d/tcp/1", net, i))
+		}
+		return list
+	}
+	for _, tc := range []struct{ own, delegates, wantOwn, want int }{
+		{20, 6, 16, 4}, {20, 1, 19, 1}, {20, 0, 20, 0}, {15, 6, 15, 5}, {2, 6, 2, 6}, {0, 30, 0, 20},
+	} {
+		row := remoteRow{Delegates: addrs(2, tc.delegates)}
+		row.Pin.Origins = addrs(1, tc.own)
+		want := slices.Concat(addrs(1, tc.own)[:tc.wantOwn], addrs(2, tc.delegates)[:tc.want])
+		if got := row.asPin().Origins; !slices.Equal(got, want) {
+			t.Errorf("%d origins and %d delegates: %v", tc.own, tc.delegates, got)
+		}
+	}
+}

@@ -170,6 +170,8 @@ const (
 	maxRemotePage = 64 << 20 // bytes
 	// maxOriginLen is that of the Pinning Service API here, in bytes.
 	maxOriginLen = 1 << 10
+	// leastDelegates have a place among the origins, however many a pin has of its own.
+	leastDelegates = 4
 )
 
 // remoteService is another pinning service.
@@ -304,10 +306,13 @@ func (s *remoteService) reached(ctx context.Context, given, counted int64) error
 
 // asPin is the pin to make of a row. Who holds it there can give it: delegates are
 // hints, and one that this program cannot read is left out. The origins are the
-// user's own, and stay as they are.
+// user's own, and stay as they are; the last of them make room for delegates, for they
+// may be long gone.
 func (r *remoteRow) asPin() client.Pin {
 	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool { return !usableOrigin(d) })
-	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(r.Pin.Origins, usable)}
+	own := r.Pin.Origins
+	own = own[:min(len(own), maxOrigins-min(len(usable), leastDelegates))]
+	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(own, usable)}
 }
 
 // usableOrigin tells whether a node takes an origin.
