@@ -25,18 +25,24 @@ const (
 	cborBudget = 64 * MaxBlock
 )
 
+// Codecs of data that have no links, and are pinned as raw is; go-cid has no names for them.
+const (
+	plainCBOR = 0x51
+	plainJSON = 0x0200
+)
+
 var errTooManyLinks = errors.New("too many links")
 
 func supported(codec uint64) bool {
 	switch codec {
-	case cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON:
+	case cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON, plainCBOR, plainJSON:
 		return true
 	}
 	return false
 }
 
 // Links returns what a block links to, in its own order and with repetitions:
-// nothing for raw, and the links of dag-pb, dag-cbor and dag-json. No node is
+// nothing for raw, cbor and json, and the links of dag-pb, dag-cbor and dag-json. No node is
 // built, so a block costs memory for its links only, whatever it holds. What is
 // in a dag-pb node beside its links is not looked at, unless it claims to be a
 // node of a sharded UnixFS directory: one that cannot be read as that is
@@ -50,7 +56,7 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 	var found collector
 	var err error
 	switch codec := c.Prefix().Codec; codec {
-	case cid.Raw:
+	case cid.Raw, plainCBOR, plainJSON:
 		return nil, nil
 	case cid.DagProtobuf:
 		if err = dagpb.DecodeBytes(&found, data); err == nil {

@@ -43,6 +43,8 @@ func TestLinksOfEveryCodec(t *testing.T) {
 		want  []cid.Cid
 	}{
 		{"raw has none, whatever it holds", labelled(t, cid.Raw, node(t, cid.DagProtobuf, nil, a).RawData()), nil},
+		{"cbor has none", labelled(t, plainCBOR, node(t, cid.DagCBOR, nil, a).RawData()), nil},
+		{"json has none", labelled(t, plainJSON, []byte(`{"/":"`+a.String()+`"}`)), nil},
 		{"dag-pb", node(t, cid.DagProtobuf, []byte("x"), a, b, a), []cid.Cid{a, b, a}},
 		{"dag-pb without links", node(t, cid.DagProtobuf, []byte("x")), nil},
 		{"dag-cbor", node(t, cid.DagCBOR, []byte("x"), b, a), []cid.Cid{b, a}},
