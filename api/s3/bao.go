@@ -88,7 +88,7 @@ func sliceOf(q query, o *state.Object) (*objects.Slice, error) {
 		return nil, errorf(InvalidArgument, "length has to be a number from 1 on, and there has to be one with start")
 	}
 	if uint64(start) >= o.Size && (start > 0 || o.Size > 0) {
-		return nil, unsatisfiable(int64(o.Size))
+		return nil, unsatisfiable("", int64(o.Size))
 	}
 	return &objects.Slice{Start: uint64(start), Count: uint64(count)}, nil
 }

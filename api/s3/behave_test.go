@@ -214,6 +214,16 @@ func TestRanges(t *testing.T) {
 	}
 }
 
+func TestARangeBehindTheEndNamesTheSize(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	w.must(t, 200, call{method: "PUT", path: "/photos/empty"})
+	rec := w.must(t, 416, call{method: "GET", path: "/photos/empty", header: []string{"Range: bytes=0-"}})
+	if !strings.Contains(rec.Body.String(), "<RangeRequested>bytes=0-</RangeRequested><ActualObjectSize>0</ActualObjectSize>") {
+		t.Errorf("%s", rec.Body)
+	}
+}
+
 func TestTagsAreKeptInTheirOrder(t *testing.T) {
 	w := newWorld(t)
 	long, value := strings.Repeat("🦀", 128), strings.Repeat("🦀", 256)

@@ -156,7 +156,7 @@ func rangeOf(header string, size int64) (s span, given bool, err error) {
 			return s, false, nil
 		}
 		if n = min(n, size); n == 0 {
-			return s, true, unsatisfiable(size)
+			return s, true, unsatisfiable(header, size)
 		}
 		return span{size - n, n}, true, nil
 	}
@@ -172,7 +172,7 @@ func rangeOf(header string, size int64) (s span, given bool, err error) {
 		last = min(last, size-1)
 	}
 	if first >= size {
-		return s, true, unsatisfiable(size)
+		return s, true, unsatisfiable(header, size)
 	}
 	return span{first, last - first + 1}, true, nil
 }

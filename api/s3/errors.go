@@ -151,6 +151,7 @@ type Error struct {
 	// of the path.
 	Bucket, Key string
 
+	more   [][2]string // elements of its own, behind the message
 	status int         // of a code that is not ours; else 0
 	header http.Header // sent with the answer
 	retry  time.Duration
@@ -168,6 +169,12 @@ func (e *Error) with(name, value string) *Error {
 		e.header = http.Header{}
 	}
 	e.header.Set(name, value)
+	return e
+}
+
+// element adds an element to the answer.
+func (e *Error) element(name, value string) *Error {
+	e.more = append(e.more, [2]string{name, value})
 	return e
 }
 
@@ -279,6 +286,9 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x.begin("Error")
 	x.text("Code", string(e.Code))
 	x.text("Message", legible(e.Message)) // it may repeat what a client sent
+	for _, m := range e.more {
+		x.text(m[0], legible(m[1]))
+	}
 	if f.bucket && wrong == nil {
 		x.text("BucketName", legible(pick(e.Bucket, t.bucket)))
 	}

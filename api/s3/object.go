@@ -239,8 +239,13 @@ func partOf(o *state.Object, n uint64) (span, bool) {
 	return span{}, false
 }
 
-func unsatisfiable(size int64) *Error {
-	return errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
+// unsatisfiable has the size in the body too: smart_open takes it from there alone.
+func unsatisfiable(asked string, size int64) *Error {
+	e := errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
+	if asked != "" {
+		e = e.element("RangeRequested", asked)
+	}
+	return e.element("ActualObjectSize", strconv.FormatInt(size, 10))
 }
 
 // copyBuffer is how much of an object is written at once, see steady.
