@@ -237,7 +237,7 @@ func (n *Node) secretFits() error {
 // have been admitted already, by a ticket that is spent: it went down before it wrote
 // that down. So whoever accepts that secret is asked first, and no admission follows.
 func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, error) {
-	targets, err := n.joinTargets(given)
+	targets, err := n.joinTargets(own, given)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -344,7 +344,7 @@ func (n *Node) whyCut(targets []target) string {
 	var ended state.Millis
 	for _, t := range targets {
 		tickets = tickets || t.ticket
-		secrets = secrets || !t.ticket
+		secrets = secrets || !t.ticket && t.secret != nil
 		if t.expires > 0 && t.expires <= state.MillisOf(n.opts.Now()) {
 			ended = max(ended, t.expires)
 		}
@@ -366,12 +366,23 @@ func (n *Node) whyCut(targets []target) string {
 // target is one address to join at and the secret to show there.
 type target struct {
 	addr    string
-	secret  []byte
+	secret  []byte       // nil: who is there is asked whether this node is a member, no more
 	ticket  bool         // the secret is that of a ticket
 	expires state.Millis // of the ticket; 0: it does not tell
 }
 
-func (n *Node) joinTargets(given []byte) ([]target, error) {
+// joinTargets are the places of the settings. At an address the secret counts that is
+// given, else the one in the folder, as of a member whose disk is new. A removed node does
+// not come back by one, also where a ticket is named beside it.
+func (n *Node) joinTargets(own, given []byte) ([]target, error) {
+	secret := given
+	if secret == nil {
+		secret = own
+	}
+	removed := n.wasRemoved()
+	if removed {
+		secret = nil
+	}
 	var targets []target
 	for _, where := range n.opts.Config.Cluster.Join {
 		if ticket, ok := members.ParseTicket(where); ok {
@@ -386,10 +397,10 @@ func (n *Node) joinTargets(given []byte) ([]target, error) {
 		if !strings.HasPrefix(where, "/") {
 			return nil, fmt.Errorf("%w: --join takes a ticket of `holdfast token` or the multiaddr of a member, /ip4/.../tcp/9096/p2p/ID", ErrNoWayIn)
 		}
-		if given == nil {
+		if secret == nil && !removed {
 			return nil, errNoSecret
 		}
-		targets = append(targets, target{addr: where, secret: given})
+		targets = append(targets, target{addr: where, secret: secret})
 	}
 	return targets, nil
 }
@@ -401,6 +412,9 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 			return members.Joined{ClusterID: m.ClusterID, Secret: own, Members: m.Members}, nil
 		}
 		n.logger.DebugContext(ctx, "asked whether this node is a member already", "addr", t.addr, "member", m.Member, "err", err)
+	}
+	if t.secret == nil {
+		return members.Joined{}, errNoTicket
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()

@@ -21,12 +21,13 @@ func TestAJoinerSaysWhatToLookAt(t *testing.T) {
 		not     string
 		expired int // lines at once
 	}{
-		{"a secret", []target{{addr: "a"}}, []string{"secret", "cluster.secret"}, "ticket", 0},
+		{"a secret", []target{{addr: "a", secret: []byte{1}}}, []string{"secret", "cluster.secret"}, "ticket", 0},
 		{"a ticket that does not tell", []target{{ticket: true}}, []string{"used", "expired", "another cluster", "holdfast token"}, "secret", 0},
 		{"a ticket that is good", []target{{ticket: true, expires: at(time.Hour)}}, []string{"may have been used"}, "has expired", 0},
 		{"one that ended while clocks may differ", []target{{ticket: true, expires: at(-time.Second)}}, []string{"has expired at 2026-05-04T11:59:59Z"}, "used", 0},
 		{"one that ended long ago, two addresses", []target{{ticket: true, expires: at(-time.Hour)}, {ticket: true, expires: at(-time.Hour)}}, []string{"has expired at 2026-05-04T11:00:00Z"}, "used", 1},
-		{"both ways", []target{{ticket: true}, {addr: "a"}}, []string{"ticket", "secret"}, "has expired", 0},
+		{"both ways", []target{{ticket: true}, {addr: "a", secret: []byte{1}}}, []string{"ticket", "secret"}, "has expired", 0},
+		{"a ticket, and an address that is only asked", []target{{ticket: true}, {addr: "a"}}, []string{"ticket"}, "secret", 0},
 	} {
 		var log bytes.Buffer
 		n := &Node{opts: Options{Now: func() time.Time { return now }}, logger: slog.New(slog.NewTextHandler(&log, nil))}

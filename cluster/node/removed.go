@@ -42,10 +42,19 @@ const (
 // errTicketNeeded says how a removed node comes back.
 var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
 
+// errNoTicket is an address in the place of a new ticket.
+var errNoTicket = errors.New("a node that was removed joins by a new ticket, not by an address")
+
+// wasRemoved tells whether this folder is of a node that was removed and is no member again.
+func (n *Node) wasRemoved() bool {
+	_, gone := os.Stat(n.folder.file(removedFile))
+	return gone == nil
+}
+
 // sayRemoved adds to why a node could not join that it was removed, if it was: what
 // --join names is often what it joined by once.
 func (n *Node) sayRemoved(err error) error {
-	if _, gone := os.Stat(n.folder.file(removedFile)); gone != nil {
+	if !n.wasRemoved() {
 		return err
 	}
 	// It is no ErrRemoved: to try once more would end in the same.

@@ -78,9 +78,12 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	}
 	spent, _ := members.ParseTicket(ticket)
 	spent.Secret = bytes.Repeat([]byte{1}, len(spent.Secret))
-	stale.Cluster.Join = []string{spent.String()}
-	if why := refused(t, stale); !strings.Contains(why, "was removed") || !strings.Contains(why, "admit") {
-		t.Errorf("with a ticket that admits nobody: %s", why)
+	// An address beside it, with the secret, is no way back either.
+	for _, beside := range [][]string{nil, gone.config.Cluster.Join} {
+		stale.Cluster.Join = append([]string{spent.String()}, beside...)
+		if why := refused(t, stale); !strings.Contains(why, "was removed") || !strings.Contains(why, "admit") {
+			t.Errorf("with a ticket that admits nobody, and %v: %s", beside, why)
+		}
 	}
 
 	again := gone.config

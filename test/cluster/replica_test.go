@@ -252,6 +252,10 @@ func TestAMemberThatLostItsDiskComesBackWithoutAVote(t *testing.T) {
 		}, true},
 		{"log", 2, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "raft")) }, true},
 		{"state", 1, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "state")) }, false},
+		{"all but its identity and the secret", 2, func(dir string) error {
+			nodes[2].config.Cluster.SecretFile = "" // the one beside it does
+			return removeAllBut(dir, identityFile, node.SecretFile)
+		}, true},
 		{"log and state of the founder", 0, func(dir string) error {
 			return errors.Join(os.RemoveAll(filepath.Join(dir, "raft")), os.RemoveAll(filepath.Join(dir, "state")))
 		}, true},
