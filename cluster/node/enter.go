@@ -248,6 +248,7 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 	retry := time.NewTicker(joinRetry)
 	defer retry.Stop()
 	refusals := 0
+	var unable error // of the last whole round in which a member knew the secret
 	for rounds := 0; ; rounds++ {
 		r, joined, err := n.joinRound(ctx, asked, targets, own)
 		if err != nil {
@@ -266,9 +267,16 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 		if refusals == joinRefusals {
 			return nil, nil, fmt.Errorf("the cluster does not admit this node: %s: %w", n.whyCut(targets), failed)
 		}
+		if r.known > 0 {
+			unable = failed
+		} else if ctx.Err() == nil {
+			unable = nil
+		}
 		if rounds%joinTold == 0 {
 			why := "no member was reached: is the address right, and does a member run there?"
 			switch {
+			case r.known > 0:
+				why = cannotAdmit
 			case r.cut > 0:
 				why = n.whyCut(targets) + "; or the member is only starting"
 			case r.other > 0:
@@ -281,11 +289,17 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 			if asked.Err() != nil {
 				return nil, nil, fmt.Errorf("join: %w", asked.Err())
 			}
+			if unable != nil {
+				return nil, nil, fmt.Errorf("%s: %w", cannotAdmit, unable)
+			}
 			return nil, nil, fmt.Errorf("no member could be joined (is the secret or ticket right, and the address reachable?): %w", failed)
 		case <-retry.C:
 		}
 	}
 }
+
+// cannotAdmit is what a joiner is told whose secret is good.
+const cannotAdmit = "a member answers, and its cluster can admit nobody now: does a majority of its members run?"
 
 // round is what came of asking at every address once.
 type round struct {

@@ -266,3 +266,34 @@ func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A joiner whose ticket is good is told that the cluster has no majority, and not that it
+// reaches nobody or shows something wrong.
+func TestAJoinerIsToldThatNobodyCanAdmitIt(t *testing.T) {
+	nodes := three(t)
+	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes[1:] {
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	log, ended := new(lines), make(chan error, 1)
+	go func() {
+		_, err := node.Open(ctx, node.Options{
+			Config: settings(filepath.Join(t.TempDir(), "node4"), ticket, ""), Version: "test", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		ended <- err
+	}()
+	await(t, "it tells why it waits", func() bool { return strings.Contains(log.String(), "not joined yet") })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if !strings.Contains(log.String(), "can admit nobody now") {
+		t.Error(log.String())
+	}
+}
