@@ -17,6 +17,7 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	ma "github.com/multiformats/go-multiaddr"
 )
 
 const (
@@ -24,6 +25,9 @@ const (
 	MaxOrigins = 20
 	// originDialTimeout bounds one attempt to reach an origin.
 	originDialTimeout = 15 * time.Second
+	// originNumbersFirst is how long addresses with a number have alone, where an origin
+	// has names too.
+	originNumbersFirst = 5 * time.Second
 	// originRedialFirst is the pause before an origin that is not connected is
 	// tried again, as long as the session lives; it doubles up to
 	// originRedialMost.
@@ -192,11 +196,36 @@ func (s *Session) dialOrigin(o *origin) error {
 		info.Addrs = found.Addrs
 	}
 	return s.p.dials.run(s.ctx, s, max(len(info.Addrs), len(known)), func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, originDialTimeout)
-		defer cancel()
-		endBackoff(h, info.ID)
-		return h.Connect(ctx, info)
+		all := slices.Concat(info.Addrs, known)
+		if numbers := numeric(all); len(numbers) > 0 && len(numbers) < len(all) {
+			// libp2p asks for each name that it knows of a peer before it dials anything: one
+			// that nobody answers for would keep it from all other addresses.
+			h.Peerstore().ClearAddrs(info.ID)
+			err := s.connect(ctx, libp2ppeer.AddrInfo{ID: info.ID, Addrs: numbers}, originNumbersFirst)
+			h.Peerstore().AddAddrs(info.ID, all, peerstore.TempAddrTTL)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+		return s.connect(ctx, info, originDialTimeout)
 	})
+}
+
+func (s *Session) connect(ctx context.Context, info libp2ppeer.AddrInfo, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	endBackoff(s.p.public, info.ID)
+	return s.p.public.Connect(ctx, info)
+}
+
+// numeric returns the addresses that begin with an IP address.
+func numeric(addrs []ma.Multiaddr) (numbers []ma.Multiaddr) {
+	for _, a := range addrs {
+		if _, ok := ipOf(a); ok {
+			numbers = append(numbers, a)
+		}
+	}
+	return numbers
 }
 
 // note keeps the reason why an origin is not connected, in words for a user.

@@ -17,9 +17,11 @@ import (
 	"github.com/ipfs/boxo/blockstore"
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
+	"github.com/libp2p/go-libp2p"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/routing"
 	ma "github.com/multiformats/go-multiaddr"
 
@@ -189,6 +191,44 @@ func TestAnOriginThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("took %s", took)
+	}
+}
+
+// unheard asks for names of which nobody tells anything.
+type unheard struct{}
+
+func (unheard) ResolveDNSAddr(ctx context.Context, _ libp2ppeer.ID, _ ma.Multiaddr, _, _ int) ([]ma.Multiaddr, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (unheard) ResolveDNSComponent(ctx context.Context, _ ma.Multiaddr, _ int) ([]ma.Multiaddr, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Kubo names itself by names too (libp2p.direct). The numbers have to do where there are no
+// answers.
+func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
+	f := peertest.NewForeign(t)
+	p := newTestPeer(t, newRoster(), func(o *Options) { o.HostOptions = []HostOption{libp2p.MultiaddrResolver(unheard{})} })
+	id := "/p2p/" + target(t, f.Addrs()).ID.String()
+	origins := append([]string{"/dns4/a.example.org/tcp/4001/tls/ws" + id, "/dnsaddr/example.org" + id}, f.Addrs()...)
+	start := time.Now()
+	for i := range 2 { // the second time with what the peer was known by
+		root, _, _, err := f.Store.AddTree(uint64(1+i), cid.DagProtobuf, 10, 2, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fetch(t.Context(), p, root, dag.Limits{Idle: originDialTimeout}, origins...); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.public.Network().ClosePeer(target(t, f.Addrs()).ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(start); took > originNumbersFirst {
 		t.Fatalf("took %s", took)
 	}
 }
