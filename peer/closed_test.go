@@ -49,15 +49,10 @@ func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableRelay())
-			if err != nil {
+			other := newStranger(t, nil)
+			if err := other.Network().Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0")); err != nil {
 				t.Fatal(err)
 			}
-			defer func() {
-				if err := other.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
 			h.Peerstore().AddAddrs(other.ID(), other.Addrs(), peerstore.PermanentAddrTTL)
 			ended := make(chan error, 1)
 			go func() { ended <- dial(&Peer{cluster: h}, other.ID()) }()
@@ -75,17 +70,9 @@ func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 
 // A member that did not answer a moment ago is dialled again, and not after libp2p's pause.
 func TestDialsOfMembersDoNotBackOff(t *testing.T) {
-	h, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableRelay())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	p, gone := &Peer{cluster: h}, newID(t)
-	id, err := libp2ppeer.Decode(gone)
+	h := newStranger(t, nil)
+	p := &Peer{cluster: h}
+	id, err := libp2ppeer.Decode(newID(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,12 @@ package node
 
 import (
 	"testing"
-	"time"
 
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 
-	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 )
 
 // announced is the roots that are announced.
@@ -18,11 +15,6 @@ type announced map[cid.Cid]bool
 
 func (a announced) Announce(c cid.Cid) bool { a[c] = true; return true }
 func (a announced) Withdraw(c cid.Cid)      { delete(a, c) }
-
-// fetchStore is the store of h as a fetch sees it.
-func fetchStore(h held) sealing {
-	return sealing{Store: h.Store, scrubber: h.scrubber, hidden: h.hidden}
-}
 
 // Wherever in a fetch and its seal the content turns private, only what strangers see is announced.
 func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
@@ -36,16 +28,9 @@ func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
 	const never = 5 // steps
 	for i := range 2 * (never + 1) {
 		small, before := i%2 == 0, i/2 // what is small is sealed with its last block
-		store, err := blocks.Open(t.TempDir(), blocks.Options{MinFreeBytes: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		scrubber, err := integrity.New(integrity.Options{Store: scrubbed{store}, Repairs: noRepairs{}, Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		private, told, sealing := false, announced{}, false
-		h := held{Store: store, scrubber: scrubber, provides: told}
+		private, told, atSeal := false, announced{}, false
+		h := openHeld(t, t.TempDir())
+		h.provides = told
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -59,12 +44,12 @@ func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
 		}
 		h.hidden = func(string) bool {
 			said := private
-			if before == 2 && sealing { // right after the seal has asked
+			if before == 2 && atSeal { // right after the seal has asked
 				turns()
 			}
 			return said
 		}
-		fetched := fetchStore(h)
+		fetched := sealing{Store: h.Store, scrubber: h.scrubber, hidden: h.hidden} // as a fetch sees it
 		if before == 0 {
 			turns()
 		}
@@ -76,9 +61,9 @@ func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
 		if before == 1 {
 			turns()
 		}
-		sealing = true
+		atSeal = true
 		must(h.Seal(t.Context(), owner, 8, 1))
-		sealing = false
+		atSeal = false
 		if before == 3 {
 			turns()
 		}
@@ -86,7 +71,7 @@ func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
 		if before == 4 {
 			turns()
 		}
-		visible, err := store.Visible(t.Context(), root)
+		visible, err := h.Visible(t.Context(), root)
 		must(err)
 		if want := before == never; visible != want || told[root] != want {
 			t.Errorf("small %t, private before step %d: visible %t, announced %t", small, before, visible, told[root])
@@ -95,7 +80,7 @@ func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
 		if len(told) != 0 {
 			t.Error("what is dropped is announced")
 		}
-		must(store.Close())
+		must(h.Close())
 	}
 }
 

@@ -41,6 +41,23 @@ type noRepairs struct{}
 
 func (noRepairs) Repair(context.Context, string) error { return nil }
 
+// openHeld opens the blocks of a folder, of which nothing is hidden and nobody is told.
+func openHeld(t *testing.T, dir string) held {
+	t.Helper()
+	s, err := blocks.Open(dir, blocks.Options{MinFreeBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, err := integrity.New(integrity.Options{Store: scrubbed{s}, Repairs: noRepairs{}, Now: time.Now})
+	if err == nil {
+		err = sc.Load(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held{Store: s, scrubber: sc, provides: announced{}, hidden: func(string) bool { return false }}
+}
+
 // A folder that names one file by its CIDv0 and by its CIDv1 is two CIDs and one block. When
 // the index of its node is made anew, it can be made whole again.
 func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
@@ -67,12 +84,8 @@ func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 	owner := "root/" + folder.Cid().String()
 	open := func() (*blocks.Store, held) {
 		t.Helper()
-		s, err := blocks.Open(dir, blocks.Options{MinFreeBytes: -1})
-		must(err)
-		sc, err := integrity.New(integrity.Options{Store: scrubbed{s}, Repairs: noRepairs{}, Now: time.Now})
-		must(err)
-		must(sc.Load(t.Context()))
-		return s, held{Store: s, scrubber: sc, provides: &announced{}, hidden: func(string) bool { return false }}
+		h := openHeld(t, dir)
+		return h.Store, h
 	}
 	attempt := func(h held) { // as the tracker does
 		t.Helper()

@@ -219,7 +219,7 @@ func history(rt *rapid.T, m *machine, draw func() Command) {
 			rt.Fatalf("step %d: %+v was refused (%v) and changed something", step, cmd, err)
 		}
 		first, ferr := twice.apply(cmd)
-		second, serr := twice.applyOp(OpID{byte(twice.op), byte(twice.op >> 8), byte(twice.op >> 16), 1}, cmd)
+		second, serr := twice.applyOp(opOf(twice.op), cmd)
 		twice.index-- // the other machine has no such entry
 		for _, other := range []Result{first, second} {
 			if err == nil && (!slices.Equal(other.Deeds, result.Deeds) || other.Created != result.Created) {

@@ -69,7 +69,7 @@ func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
 		t.Errorf("%d bytes remembered, the bound is %d", o.bytes, MaxOpBytes)
 	}
 	// The newest are answered from memory: nothing changes, and the pin is told.
-	last, index := OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}, m.index
+	last, index := opOf(m.op), m.index
 	r, err := m.applyOp(last, bigPin(above+20))
 	if err != nil || r.Pin == nil || m.operations() != o {
 		t.Errorf("at %d: %+v, %v", index, r, err)
@@ -117,7 +117,7 @@ func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 		if level > 0 {
 			m.must(&RaiseLevel{Level: level})
 		}
-		first := OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}
+		first := opOf(m.op)
 		for range MaxOps + 10 {
 			if _, err := m.apply(&RemoveNode{ID: "nobody"}); err == nil {
 				t.Fatal("removed nobody")
@@ -153,7 +153,7 @@ func TestOperationsAtHandChangeNothing(t *testing.T) {
 			pin.Pin.Meta["m"] = pin.Pin.Meta["m"][:rng.IntN(60<<10)]
 			cmd = pin
 		}
-		op := OpID{byte(i), byte(i >> 8), byte(i >> 16), 2}
+		op := opOf(1<<20 + i)
 		by := &applier
 		switch rng.IntN(2000) {
 		case 0:
@@ -185,7 +185,7 @@ func TestOperationsAtHandAreNotRead(t *testing.T) {
 	read, before := &opReads{memory: m.memory}, int(m.operations().next)
 	var applier Applier
 	for i := range MaxOps + 100 {
-		op := OpID{byte(i), byte(i >> 8), byte(i >> 16), 2}
+		op := opOf(1<<20 + i)
 		if _, err := applier.Apply(read, uint64(i), op, &RemoveNode{ID: "nobody"}, &m.fx); !errors.As(err, new(*Error)) {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func TestLettingGoOfPopularContentCostsTheSameForEach(t *testing.T) {
 		for _, cmd := range cmds {
 			m.index++
 			m.op++
-			if _, err := Apply(p, m.index, OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}, cmd, &m.fx); err != nil {
+			if _, err := Apply(p, m.index, opOf(m.op), cmd, &m.fx); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -440,7 +440,7 @@ func TestOldestOperationsAreForgotten(t *testing.T) {
 	if order := len(m.rows(tableOpOrder)); order != MaxOps {
 		t.Errorf("%d operations in order, want %d", order, MaxOps)
 	}
-	if known, _ := has(m, opKey(OpID{byte(first), byte(first >> 8), byte(first >> 16), 1})); known {
+	if known, _ := has(m, opKey(opOf(first))); known {
 		t.Error("the oldest is still on record")
 	}
 }

@@ -137,10 +137,13 @@ func found(t reporter) *machine {
 	return m
 }
 
+// opOf is an operation by its number.
+func opOf[N int | uint64](n N) OpID { return OpID{byte(n), byte(n >> 8), byte(n >> 16), 1} }
+
 // apply applies a command as an operation of its own.
 func (m *machine) apply(cmd Command) (Result, error) {
 	m.op++
-	return m.applyOp(OpID{byte(m.op), byte(m.op >> 8), byte(m.op >> 16), 1}, cmd)
+	return m.applyOp(opOf(m.op), cmd)
 }
 
 func (m *machine) applyOp(op OpID, cmd Command) (Result, error) {

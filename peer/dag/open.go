@@ -463,9 +463,10 @@ func (f *File) load(ctx context.Context, s *step) error {
 			return fmt.Errorf("%w: %s: %w", ErrInvalidBlock, s.cid, err)
 		}
 		return s.parse(n)
-	case cid.DagCBOR, cid.DagJSON, plainCBOR, plainJSON:
-		return fmt.Errorf("%w: codec 0x%x", ErrNotFile, codec)
 	default:
+		if supported(codec) {
+			return fmt.Errorf("%w: codec 0x%x", ErrNotFile, codec)
+		}
 		return fmt.Errorf("%w: 0x%x", ErrUnsupportedCodec, codec)
 	}
 }

@@ -18,19 +18,25 @@ import (
 // everyStatus is what Kubo's commands are told to list all pins.
 const everyStatus = "--status=" + harness.AllStatuses
 
+// kuboOf starts a Kubo of an account whose pinning service is a node, by the name holdfast.
+func kuboOf(t *testing.T, c *harness.Cluster, n *harness.Node, email string) (*service, *harness.Kubo) {
+	t.Helper()
+	s, kubo := newService(t, c, email), harness.StartKubo(t)
+	kubo.Do("pin", "remote", "service", "add", "holdfast", n.URL(), s.token)
+	return s, kubo
+}
+
 // TestKubo drives a node that does not lead with the commands of a stock Kubo.
 func TestKubo(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
-	s := newService(t, c, "kubo@example.org")
-	kubo := harness.StartKubo(t)
 	const service = "--service=holdfast"
 	node := c.Followers()[0]
+	s, kubo := kuboOf(t, c, node, "kubo@example.org")
 	remote := func(command string, args ...string) string {
 		t.Helper()
 		return kubo.Do(append([]string{"pin", "remote", command, service}, args...)...)
 	}
-	kubo.Do("pin", "remote", "service", "add", "holdfast", node.URL(), s.token)
 	if got := kubo.Do("pin", "remote", "service", "ls", "--stat"); got != "holdfast "+node.URL()+" 0/0/0/0" {
 		t.Fatalf("the service is %q", got)
 	}
@@ -92,9 +98,7 @@ func TestKubo(t *testing.T) {
 func TestAKuboThatIsNotDialled(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--allow-private-origins=false"}})
-	s := newService(t, c, "nat@example.org")
-	kubo := harness.StartKubo(t)
-	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Nodes[0].URL(), s.token)
+	s, kubo := kuboOf(t, c, c.Nodes[0], "nat@example.org")
 	f := kubo.AddRandom(1, 24<<20)[0]
 	kubo.Do("pin", "remote", "add", "--service=holdfast", "--background", f.CID)
 	s.pinned(s.all()[0].RequestID)
@@ -147,9 +151,7 @@ const kuboLooksEvery = 30 * time.Second
 func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
-	s := newService(t, c, "mfs@example.org")
-	kubo := harness.StartKubo(t)
-	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Followers()[0].URL(), s.token)
+	s, kubo := kuboOf(t, c, c.Followers()[0], "mfs@example.org")
 	kubo.Do("config", "--json", "Pinning.RemoteServices.holdfast.Policies.MFS", `{"Enable": true, "PinName": "my files", "RepinInterval": "1s"}`)
 	kubo.Restart()
 	last := ""
@@ -175,9 +177,8 @@ func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
-	s := newService(t, c, "empty@example.org")
-	kubo := harness.StartKubo(t)
-	kubo.Do("pin", "remote", "service", "add", "holdfast", c.Followers()[0].URL(), s.token)
+	node := c.Followers()[0]
+	_, kubo := kuboOf(t, c, node, "empty@example.org")
 	folder := t.TempDir()
 	files := map[string]string{"__init__.py": "", "main.py": "print()\n"}
 	for name, content := range files {
@@ -190,10 +191,10 @@ func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 		if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
 			t.Fatalf("version %s: %q", version, got)
 		}
-		other := harness.StartKubo(t)
-		other.Do(append([]string{"swarm", "connect"}, c.Followers()[0].Status().Node.Addrs...)...)
-		to := filepath.Join(t.TempDir(), "got")
-		other.Do("get", "--output="+to, root)
+		to, err := harness.StartKubo(t).Get(root, node.Status().Node.Addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for name, content := range files {
 			if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != content {
 				t.Errorf("version %s: %s is %q, %v", version, name, got, err)

@@ -137,13 +137,20 @@ func (k *Kubo) AddRandom(count, size int) []Offered {
 	return files
 }
 
-// Fetch dials the peers and has `ipfs get` write the file.
-func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
+// Get dials the peers and has `ipfs get` write the file or folder to path.
+func (k *Kubo) Get(cid string, from []string) (path string, err error) {
 	if _, err := k.Try("", append([]string{"swarm", "connect"}, from...)...); err != nil {
-		return Offered{}, err
+		return "", err
 	}
-	path := filepath.Join(k.tb.TempDir(), "got")
-	if _, err := k.Try("", "get", "--output="+path, cid); err != nil {
+	path = filepath.Join(k.tb.TempDir(), "got")
+	_, err = k.Try("", "get", "--output="+path, cid)
+	return path, err
+}
+
+// Fetch is Get of a file.
+func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
+	path, err := k.Get(cid, from)
+	if err != nil {
 		return Offered{}, err
 	}
 	data, err := os.ReadFile(path)

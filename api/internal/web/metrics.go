@@ -47,27 +47,30 @@ func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// begin counts a request as under way; what it returns is called at its end.
-func (m *Metrics) begin(api string) (end func(w *recorder, cut bool)) {
+// began counts a request as under way, until ended.
+func (m *Metrics) began(api string) {
+	if m != nil {
+		m.underway.WithLabelValues(api).Inc()
+	}
+}
+
+// ended counts how a request went; cut: its answer did not go out whole, or to nobody.
+func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	if m == nil {
-		return func(*recorder, bool) {}
+		return
 	}
-	underway := m.underway.WithLabelValues(api)
-	underway.Inc()
-	return func(w *recorder, cut bool) {
-		underway.Dec()
-		operation, code := w.operation, cutAnswer
-		if operation == "" {
-			operation = noOperation
-		}
-		if w.begun {
-			m.answer.WithLabelValues(api, operation).Observe(w.waited.Seconds())
-			if !cut {
-				code = strconv.Itoa(w.status)
-			}
-		}
-		m.requests.WithLabelValues(api, operation, code).Inc()
+	m.underway.WithLabelValues(api).Dec()
+	operation, code := w.operation, cutAnswer
+	if operation == "" {
+		operation = noOperation
 	}
+	if w.begun {
+		m.answer.WithLabelValues(api, operation).Observe(w.waited.Seconds())
+		if !cut {
+			code = strconv.Itoa(w.status)
+		}
+	}
+	m.requests.WithLabelValues(api, operation, code).Inc()
 }
 
 // Operation tells the metrics what a request asks for: one of a fixed number of names. w is

@@ -17,7 +17,6 @@ type Route struct {
 }
 
 type path struct {
-	pattern  string
 	segments []string
 	methods  map[string]Handler
 	allow    []string
@@ -33,13 +32,13 @@ func Routes(table []Route) Handler {
 		i := slices.IndexFunc(paths, func(p *path) bool { return slices.Equal(p.segments, segments) })
 		if i < 0 {
 			i = len(paths)
-			paths = append(paths, &path{r.Path, segments, map[string]Handler{}, []string{http.MethodOptions}})
+			paths = append(paths, &path{segments, map[string]Handler{}, []string{http.MethodOptions}})
 		}
 		p := paths[i]
-		p.methods[r.Method] = r.Serve
+		p.methods[r.Method] = named(r.Method+" "+r.Path, r.Serve)
 		p.allow = append(p.allow, r.Method)
 		if r.Method == http.MethodGet {
-			p.methods[http.MethodHead] = r.Serve
+			p.methods[http.MethodHead] = named(http.MethodHead+" "+r.Path, r.Serve)
 			p.allow = append(p.allow, http.MethodHead)
 		}
 	}
@@ -55,7 +54,6 @@ func Routes(table []Route) Handler {
 			serve, ok := p.methods[r.Method]
 			switch {
 			case ok:
-				Operation(w, r.Method+" "+p.pattern)
 				return serve(w, r)
 			case r.Method == http.MethodOptions:
 				w.Header().Set("Allow", strings.Join(p.allow, ", "))
@@ -65,6 +63,14 @@ func Routes(table []Route) Handler {
 			}
 		}
 		return NoSuchRoute()
+	}
+}
+
+// named is serve as an operation that the metrics know.
+func named(name string, serve Handler) Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		Operation(w, name)
+		return serve(w, r)
 	}
 }
 

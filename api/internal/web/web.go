@@ -84,7 +84,7 @@ func Wrap(o Options, h Handler) http.Handler {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		rec := &recorder{ResponseWriter: w, spell: o.Spell, shared: r.ProtoMajor > 1, started: started}
-		ended := o.Metrics.begin(o.Name)
+		o.Metrics.began(o.Name)
 		r = rec.noted(r)
 		err := error(nil)
 		if busy {
@@ -97,7 +97,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		}
 		o.log(r, rec, id, time.Since(started), err)
 		cut := err != nil && rec.begun && !rec.failed
-		ended(rec, cut || err != nil && r.Context().Err() != nil) // nobody waits for it any more
+		o.Metrics.ended(o.Name, rec, cut || err != nil && r.Context().Err() != nil) // nobody waits for it any more
 		rec.readRest()
 		if cut {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
