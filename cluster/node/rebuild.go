@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"syscall"
@@ -128,11 +129,12 @@ func (n *Node) setAside(r rebuild) error {
 				"restore %s and %s, or start on an empty data folder: %s", n.folder.file(stateDir), n.folder.file(raftDir), r.Reason)
 		}
 	}
-	return n.moveAside(r)
+	return n.moveAside(r, slog.LevelError)
 }
 
-// moveAside is setAside for who has seen to it that others have what goes.
-func (n *Node) moveAside(r rebuild) error {
+// moveAside is setAside for who has seen to it that others have what goes. Each folder is
+// told of at this level.
+func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
 		return fmt.Errorf("set the state aside: %w", err)
 	}
@@ -148,7 +150,7 @@ func (n *Node) moveAside(r rebuild) error {
 		if err != nil {
 			return fmt.Errorf("set the state aside: %w", err)
 		}
-		n.logger.Error("folder set aside, its content comes anew", "folder", from, "now", to, "reason", r.Reason)
+		n.logger.Log(context.Background(), level, "folder set aside, its content comes anew", "folder", from, "now", to, "reason", r.Reason)
 	}
 	return nil
 }

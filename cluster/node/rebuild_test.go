@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -39,6 +40,38 @@ func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(at, "lost+found")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who finds its copy damaged is in trouble, and who left a cluster is not.
+func TestFoldersThatAreLeftBehindAreNoError(t *testing.T) {
+	for name, c := range map[string]struct {
+		leave func(*Node) error
+		want  string
+	}{
+		"damaged": {func(n *Node) error { return n.setAside(rebuild{Folders: []string{stateDir}, Reason: "damaged"}) }, "level=ERROR"},
+		"removed": {func(n *Node) error {
+			n.opts.Config.Cluster.Join = []string{members.Ticket{Secret: make([]byte, 32), Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}.String()}
+			if err := os.WriteFile(n.folder.file(removedFile), nil, 0o600); err != nil {
+				return err
+			}
+			return n.leaveBehind(t.Context())
+		}, "level=INFO"},
+	} {
+		var log strings.Builder
+		n := &Node{folder: folder{t.TempDir()}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+		if err := os.Mkdir(n.folder.file(stateDir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.leave(n); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(n.folder.file(stateDir)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the state is still there: %v", name, err)
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || !strings.Contains(got, "folder set aside") {
+			t.Errorf("%s: %q is said, want one line with %s", name, got, c.want)
+		}
 	}
 }
 

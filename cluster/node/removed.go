@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -97,7 +98,7 @@ func (n *Node) leaveBehind(ctx context.Context) error {
 	if left {
 		return nil
 	}
-	if err := n.moveAside(rebuild{Folders: []string{stateDir, raftDir}, Reason: ErrRemoved.Error()}); err != nil {
+	if err := n.moveAside(rebuild{Folders: []string{stateDir, raftDir}, Reason: ErrRemoved.Error()}, slog.LevelInfo); err != nil {
 		return err
 	}
 	if err := durable.RemoveAll(n.folder.file(membersFile)); err != nil {
