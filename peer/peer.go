@@ -33,6 +33,7 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/routing"
 	ma "github.com/multiformats/go-multiaddr"
+	mh "github.com/multiformats/go-multihash"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -86,6 +87,8 @@ type Options struct {
 	// Roots calls fn with every root to announce again, until fn says false.
 	// Nil means that nothing is announced again.
 	Roots func(fn func(cid.Cid) bool)
+	// Waiting are roots to announce at once where Roots has them: see Peer.Waiting.
+	Waiting []mh.Multihash
 
 	// ServeRate is what strangers together are served by bitswap, in bytes a
 	// second; 0 is DefaultServeRate. Members and peers that this node dialled are
@@ -203,15 +206,17 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		id:      id,
 		serving: newPlaces(maxServedRequests),
 		provide: newProvideQueue(),
-		origins: origins{private: opts.AllowPrivateOrigins},
-		dials:   newDials(),
-		redial:  make(chan struct{}, 1),
-		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
-		told:    make(map[libp2ppeer.ID][]string),
-		hints:   make(map[libp2ppeer.ID][]ma.Multiaddr),
-		boot:    boot,
-		ctx:     ctx,
-		stop:    stop,
+		// Where nothing is announced this time, they wait for the next.
+		providing: providing{waiting: opts.Waiting},
+		origins:   origins{private: opts.AllowPrivateOrigins},
+		dials:     newDials(),
+		redial:    make(chan struct{}, 1),
+		members:   make(map[libp2ppeer.ID][]ma.Multiaddr),
+		told:      make(map[libp2ppeer.ID][]string),
+		hints:     make(map[libp2ppeer.ID][]ma.Multiaddr),
+		boot:      boot,
+		ctx:       ctx,
+		stop:      stop,
 	}
 	p.pool = newStreamPool(p.openBlocks)
 	var more []prometheus.Collector

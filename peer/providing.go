@@ -48,6 +48,9 @@ const (
 	// cycleStartKey is where the provider looks for the time at which its
 	// cycle began, in hexadecimal seconds: see cycleStart.
 	cycleStartKey = "/cycle_start"
+	// maxWaiting bounds the roots that are remembered from one start to the next, each of
+	// some 34 bytes; more than these have their turn within reprovideEvery.
+	maxWaiting = 1 << 16
 )
 
 // providing announces the roots that this node holds: new ones at once, and all
@@ -57,10 +60,12 @@ type providing struct {
 	keys keystore
 
 	// mu guards what follows.
-	mu     sync.Mutex
-	sweep  *provider.SweepingProvider // nil while it does not run
-	last   stats.Stats
-	lastAt time.Time
+	mu      sync.Mutex
+	sweep   *provider.SweepingProvider // nil while it does not run
+	last    stats.Stats
+	lastAt  time.Time
+	handed  []mh.Multihash // to sweep, since it last had nothing new to announce
+	waiting []mh.Multihash // see Peer.Waiting
 }
 
 // provideQueue is the roots that wait to be announced.
@@ -143,6 +148,16 @@ func (p *Peer) Announce(c cid.Cid) bool {
 	return p.provide.add(c)
 }
 
+// Waiting is, once Run has returned, the roots that were still to be announced for the first
+// time, at most maxWaiting: what Options.Waiting of the next start is to be. Without them a
+// node that skips what it had announced would not know them from that, and they would wait
+// for their turn in the cycle.
+func (p *Peer) Waiting() []mh.Multihash {
+	p.providing.mu.Lock()
+	defer p.providing.mu.Unlock()
+	return p.providing.waiting
+}
+
 // Withdraw ends the announcements of c. What others know of it they forget
 // within 48 hours. What goes wrong is found by the next look at all roots.
 func (p *Peer) Withdraw(c cid.Cid) {
@@ -177,6 +192,7 @@ func (p *Peer) announce(ctx context.Context) error {
 			online <- now
 		}
 	}
+	waiting := p.opts.Waiting // and what is not announced when ctx ends
 	p.holdRoots(ctx, nil, false)
 	sweep, err := p.newSweep(tell(true), tell(false))
 	if err != nil {
@@ -186,6 +202,7 @@ func (p *Peer) announce(ctx context.Context) error {
 	o.sweep = sweep
 	o.mu.Unlock()
 	defer func() {
+		p.keepWaiting(sweep, waiting)
 		o.mu.Lock()
 		o.sweep = nil
 		o.mu.Unlock()
@@ -203,21 +220,68 @@ func (p *Peer) announce(ctx context.Context) error {
 		case now := <-online:
 			if queue = nil; now {
 				queue = p.provide.roots
+				waiting = p.startWaiting(ctx, sweep, waiting)
 			}
 		case <-tick.C:
-			p.holdRoots(ctx, sweep, queue != nil)
+			waiting = append(waiting, p.holdRoots(ctx, sweep, queue != nil)...)
 		case c := <-queue:
-			if hashes := p.provide.batch(c); len(hashes) > 0 {
-				p.startProviding(ctx, sweep, hashes)
+			if hashes := p.provide.batch(c); len(hashes) > 0 && !p.startProviding(ctx, sweep, hashes) {
+				waiting = append(waiting, hashes...)
 			}
 		}
 	}
 }
 
-// startProviding announces roots now and in every cycle. Before the provider has
-// measured the DHT it would take them for the cycle alone, without a word, so
-// this waits until it has; it does when it plans for a root that it knows.
-func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvider, hashes []mh.Multihash) {
+// startWaiting announces those of these roots that are still held, and returns those that it
+// did not come to before ctx ended.
+func (p *Peer) startWaiting(ctx context.Context, sweep *provider.SweepingProvider, waiting []mh.Multihash) []mh.Multihash {
+	for len(waiting) > 0 {
+		batch := waiting[:min(len(waiting), provideBatch)]
+		if due := p.providing.keys.only(batch); len(due) > 0 && !p.startProviding(ctx, sweep, due) {
+			return waiting
+		}
+		waiting = waiting[len(batch):]
+	}
+	return nil
+}
+
+// keepWaiting remembers for Waiting these roots, those that the provider may not have come to,
+// and those in the queue. Whether all of them are held is seen when they are announced.
+func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multihash) {
+	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
+	defer cancel()
+	o := &p.providing
+	s, err := sweep.Stats(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil || !isIdle(s) {
+		waiting = append(waiting, o.handed...)
+	}
+	for {
+		select {
+		case c := <-p.provide.roots:
+			waiting = append(waiting, p.provide.batch(c)...)
+			continue
+		default:
+		}
+		break
+	}
+	slices.SortFunc(waiting, slices.Compare)
+	waiting = slices.CompactFunc(waiting, slices.Equal)
+	o.waiting = waiting[:min(len(waiting), maxWaiting)]
+}
+
+// isIdle tells whether a provider has announced all that it was given as new.
+func isIdle(s stats.Stats) bool {
+	return s.Queues.PendingKeyProvides == 0 && s.Operations.Ongoing.KeyProvides == 0
+}
+
+// startProviding announces roots now and in every cycle, and tells whether it came to that
+// before ctx ended. Before the provider has measured the DHT it would take them for the cycle
+// alone, without a word, so this waits until it has; it does when it plans for a root that it
+// knows.
+func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvider, hashes []mh.Multihash) bool {
+	idle := false
 	_, err := p.providing.keys.Put(ctx, hashes...)
 	for end := time.Now().Add(provideReady); err == nil && time.Now().Before(end); {
 		if err = sweep.RefreshSchedule(); err != nil {
@@ -225,18 +289,22 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 		}
 		var s stats.Stats
 		if s, err = sweep.Stats(ctx); err == nil && s.Schedule.Regions > 0 {
+			idle = isIdle(s)
 			break
 		}
 		if !wait(ctx, provideReadyPoll) {
-			return
+			return false
 		}
 	}
 	if err == nil { // for what was not withdrawn meanwhile
-		err = sweep.StartProviding(true, p.providing.keys.only(hashes)...)
+		due := p.providing.keys.only(hashes)
+		p.providing.hand(due, idle)
+		err = sweep.StartProviding(true, due...)
 	}
 	if err != nil {
 		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)
 	}
+	return true
 }
 
 func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, error) {
@@ -284,10 +352,11 @@ func (p *Peer) cycleStart(now time.Time) time.Time {
 
 // holdRoots makes the announced roots those that are held. What is new, because
 // it found no room in the queue, is announced; out of reach of the DHT it is only known,
-// for the provider to plan for when that is back. sweep is nil before it runs.
-func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) {
+// for the provider to plan for when that is back. sweep is nil before it runs. It returns
+// what was to be announced when ctx ended.
+func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) []mh.Multihash {
 	if p.opts.Roots == nil {
-		return
+		return nil
 	}
 	k := &p.providing.keys
 	var fresh []mh.Multihash
@@ -299,7 +368,7 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 		return ctx.Err() == nil
 	})
 	if ctx.Err() != nil {
-		return // not all of them were seen
+		return nil // not all of them were seen
 	}
 	if old := k.sweep(); sweep != nil && len(old) > 0 {
 		if err := sweep.StopProviding(old...); err != nil {
@@ -308,11 +377,17 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 	}
 	// After the look, which keeps the state of its beginning on the disk: the provider may
 	// have this wait.
-	for batch := range slices.Chunk(fresh, provideBatch) {
-		if due := k.only(batch); len(due) > 0 && ctx.Err() == nil { // some may be withdrawn by now
-			p.startProviding(ctx, sweep, due)
-		}
+	return p.startWaiting(ctx, sweep, fresh) // some may be withdrawn by now
+}
+
+// hand notes what the provider is given, which was idle before or not.
+func (o *providing) hand(hashes []mh.Multihash, idle bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if idle {
+		o.handed = nil
 	}
+	o.handed = append(o.handed, hashes[:min(len(hashes), maxWaiting-len(o.handed))]...)
 }
 
 // stats is what the provider counts, at most provideStatsAge old.

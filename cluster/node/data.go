@@ -53,7 +53,7 @@ func (f folder) file(name ...string) string {
 // somebody else's.
 func (f folder) narrow(log *slog.Logger) {
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, notesFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, notesFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -269,6 +269,10 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		return err
 	}
 	c := n.opts.Config.Peer
+	waiting, err := n.folder.waiting()
+	if err != nil {
+		n.logger.WarnContext(ctx, "some content is announced hours later", "err", err)
+	}
 	n.peer, err = peer.Open(ctx, peer.Options{
 		Key:                 key,
 		Listen:              c.Listen,
@@ -282,6 +286,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Blocks:              n.blocks.Blockstore(),
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
+		Waiting:             waiting,
 		ServeRate:           int64(c.ServeRate),
 		AllowPrivateOrigins: c.AllowPrivateOrigins,
 		HostOptions:         n.opts.HostOptions,

@@ -257,6 +257,9 @@ func (n *Node) Run(ctx context.Context) error {
 		})
 	}
 	err = g.Wait()
+	if kerr := n.folder.keepWaiting(n.peer.Waiting()); kerr != nil {
+		n.logger.Warn("some content is announced hours later", "err", kerr)
+	}
 	if errors.Is(err, consensus.ErrRemoved) {
 		err = errors.Join(errTicketNeeded, n.noteRemoved())
 	}

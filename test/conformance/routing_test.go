@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -118,4 +121,58 @@ func dashed(t *testing.T, o *objects, path string, data []byte) (root cid.Cid, l
 		t.Fatalf("%d %s, root %s", put.Status, put.Body, root)
 	}
 	return root, slices.DeleteFunc(all, root.Equals)
+}
+
+// TestRootsThatWaitAreAnnouncedByTheNextStart shows that a node which ends before it has
+// reached the DHT knows at its next start what it had to announce.
+func TestRootsThatWaitAreAnnouncedByTheNextStart(t *testing.T) {
+	t.Parallel()                                                                         // it mostly waits
+	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--routing", "lan"}}) // and nobody to ask
+	s, n := newService(t, c, "pins@example.org"), c.Nodes[0]
+	source := harness.StartBoxo(t)
+	file := source.AddRandom(1, 1_000)[0]
+	s.pinned(s.post(harness.Pin{CID: file.CID, Origins: source.Addrs}).RequestID)
+	root, err := cid.Decode(file.CID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() string {
+		n.Stop()
+		b, err := os.ReadFile(filepath.Join(n.Dir, "waiting"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	again := func() {
+		n.Restart()
+		if err := n.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if got := waiting(); got != string(root.Hash()) {
+			t.Errorf("a node that reached nobody keeps %q, want the multihash of %s", got, root)
+		}
+		again()
+	}
+	n.Stop()
+	boot := newDHT(t, dht.ModeServer)
+	at := peer.AddrInfo{ID: boot.Host().ID(), Addrs: boot.Host().Addrs()}
+	n.AddArgs("--bootstrap", at.Addrs[0].String()+"/p2p/"+at.ID.String())
+	again()
+	seeker := newDHT(t, dht.ModeClient, at)
+	harness.Eventually(t, pinnedWithin, "the node is found", func() (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), findWithin)
+		defer cancel()
+		found, err := seeker.FindProviders(ctx, root)
+		return len(found) > 0, err
+	})
+	harness.Eventually(t, pinnedWithin, "nothing is left to announce", func() (bool, error) {
+		if waiting() == "" {
+			return true, nil
+		}
+		again() // it was stopped in the middle
+		return false, errors.New("it waits still")
+	})
 }

@@ -1,0 +1,53 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	mh "github.com/multiformats/go-multihash"
+)
+
+// waitingFile has the roots that were still to be announced for the first time when the node
+// ended: their multihashes, one behind the other.
+const waitingFile = "waiting"
+
+// waiting is what is in waitingFile. A node can do without it: what it cannot read of it has
+// its turn when all roots have.
+func (f folder) waiting() (hashes []mh.Multihash, err error) {
+	b, err := os.ReadFile(f.file(waitingFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for err == nil && len(b) > 0 {
+		var n int
+		var hash mh.Multihash
+		if n, hash, err = mh.MHFromBytes(b); err == nil {
+			hashes, b = append(hashes, hash), b[n:]
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", waitingFile, err)
+	}
+	return hashes, err
+}
+
+// keepWaiting makes these what is in waitingFile.
+func (f folder) keepWaiting(hashes []mh.Multihash) error {
+	var b []byte
+	for _, hash := range hashes {
+		b = append(b, hash...)
+	}
+	var err error
+	if len(b) == 0 {
+		err = durable.RemoveAll(f.file(waitingFile))
+	} else {
+		err = durable.WriteFile(f.file(waitingFile), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", waitingFile, err)
+	}
+	return nil
+}
