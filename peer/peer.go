@@ -206,18 +206,17 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		id:      id,
 		serving: newPlaces(maxServedRequests),
 		provide: newProvideQueue(),
-		// Where nothing is announced this time, they wait for the next.
-		providing: providing{waiting: opts.Waiting},
-		origins:   origins{private: opts.AllowPrivateOrigins},
-		dials:     newDials(),
-		redial:    make(chan struct{}, 1),
-		members:   make(map[libp2ppeer.ID][]ma.Multiaddr),
-		told:      make(map[libp2ppeer.ID][]string),
-		hints:     make(map[libp2ppeer.ID][]ma.Multiaddr),
-		boot:      boot,
-		ctx:       ctx,
-		stop:      stop,
+		origins: origins{private: opts.AllowPrivateOrigins},
+		dials:   newDials(),
+		redial:  make(chan struct{}, 1),
+		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
+		told:    make(map[libp2ppeer.ID][]string),
+		hints:   make(map[libp2ppeer.ID][]ma.Multiaddr),
+		boot:    boot,
+		ctx:     ctx,
+		stop:    stop,
 	}
+	p.providing.waiting = opts.Waiting // where nothing is announced this time, they wait for the next
 	p.pool = newStreamPool(p.openBlocks)
 	var more []prometheus.Collector
 	if opts.Routing != RoutingOff {

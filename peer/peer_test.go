@@ -71,23 +71,30 @@ type testPeer struct {
 	store *peertest.Store
 }
 
-// newTestPeer opens a peer on loopback and runs it until the test ends.
-func newTestPeer(tb testing.TB, r *roster, adapt ...func(*Options)) testPeer {
+// testOptions are those of a peer on loopback that has no blocks.
+func testOptions(tb testing.TB, r *roster) Options {
 	tb.Helper()
 	key, err := NewKey()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	store := peertest.NewStore()
-	opts := Options{
+	return Options{
 		Key:                 key,
 		Listen:              []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
 		ClusterListen:       []string{"/ip4/127.0.0.1/tcp/0"},
 		Members:             r.isMember,
 		Joiners:             r.isJoiner,
-		Blocks:              store,
+		Blocks:              peertest.NewStore(),
 		AllowPrivateOrigins: true,
 	}
+}
+
+// newTestPeer opens a peer on loopback and runs it until the test ends.
+func newTestPeer(tb testing.TB, r *roster, adapt ...func(*Options)) testPeer {
+	tb.Helper()
+	store := peertest.NewStore()
+	opts := testOptions(tb, r)
+	opts.Blocks = store
 	for _, a := range adapt {
 		a(&opts)
 	}

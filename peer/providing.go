@@ -257,14 +257,8 @@ func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multih
 	if err != nil || !isIdle(s) {
 		waiting = append(waiting, o.handed...)
 	}
-	for {
-		select {
-		case c := <-p.provide.roots:
-			waiting = append(waiting, p.provide.batch(c)...)
-			continue
-		default:
-		}
-		break
+	for q := p.provide; len(q.roots) > 0; { // which nobody else takes from
+		waiting = append(waiting, q.batch(<-q.roots)...)
 	}
 	slices.SortFunc(waiting, slices.Compare)
 	waiting = slices.CompactFunc(waiting, slices.Equal)

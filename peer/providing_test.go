@@ -175,15 +175,10 @@ func TestWhatIsWithdrawnBeforeItsTurnIsNotAnnounced(t *testing.T) {
 	}
 }
 
-func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
-	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
-	held := new(heldRoots)
-	before, late := rawCID(t, "held before the start"), rawCID(t, "found no room in the queue")
-	held.set(before)
-	registry := prometheus.NewRegistry()
-	holder := newTestPeer(t, newRoster(), func(o *Options) {
-		o.Routing, o.Bootstrap, o.Roots, o.Registerer = RoutingLAN, boot.Addrs(), held.each, registry
-	})
+// newSeeker is a peer of boot's DHT that is no Holdfast node. What it returns asks it once
+// whether a peer has c.
+func newSeeker(t *testing.T, boot testPeer) (finds func(id libp2ppeer.ID, c cid.Cid) bool) {
+	t.Helper()
 	seeker, err := dht.New(peertest.NewForeign(t).Host, dht.Mode(dht.ModeClient), dht.ProtocolExtension(lanExtension),
 		dht.BootstrapPeers(target(t, boot.Addrs())))
 	if err != nil {
@@ -193,12 +188,25 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 	if err := seeker.Bootstrap(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	provided := func(c cid.Cid) bool {
+	return func(id libp2ppeer.ID, c cid.Cid) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		found, err := seeker.FindProviders(ctx, c)
-		return err == nil && slices.ContainsFunc(found, func(i libp2ppeer.AddrInfo) bool { return i.ID == holder.id })
+		return err == nil && slices.ContainsFunc(found, func(i libp2ppeer.AddrInfo) bool { return i.ID == id })
 	}
+}
+
+func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
+	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
+	held := new(heldRoots)
+	before, late := rawCID(t, "held before the start"), rawCID(t, "found no room in the queue")
+	held.set(before)
+	registry := prometheus.NewRegistry()
+	holder := newTestPeer(t, newRoster(), func(o *Options) {
+		o.Routing, o.Bootstrap, o.Roots, o.Registerer = RoutingLAN, boot.Addrs(), held.each, registry
+	})
+	finds := newSeeker(t, boot)
+	provided := func(c cid.Cid) bool { return finds(holder.id, c) }
 	fresh := rawCID(t, "pinned now")
 	if !holder.Announce(fresh) {
 		t.Fatal("no room in an empty queue")

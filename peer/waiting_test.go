@@ -5,27 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 	"github.com/ipfs/go-cid"
-	dht "github.com/libp2p/go-libp2p-kad-dht"
-	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	mh "github.com/multiformats/go-multihash"
 )
 
 // waitingAfter runs a peer for as long as do takes, and returns what waits then.
 func waitingAfter(t *testing.T, adapt func(*Options), do func(*Peer)) []mh.Multihash {
 	t.Helper()
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRoster()
-	opts := Options{
-		Key: key, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, ClusterListen: []string{"/ip4/127.0.0.1/tcp/0"},
-		Members: r.isMember, Joiners: r.isJoiner, Blocks: peertest.NewStore(), AllowPrivateOrigins: true, Routing: RoutingLAN,
-	}
+	opts := testOptions(t, newRoster())
+	opts.Routing = RoutingLAN
 	adapt(&opts)
 	p, err := Open(t.Context(), opts)
 	if err != nil {
@@ -69,27 +58,14 @@ func TestWhatWaitsToBeAnnouncedOutlivesARestart(t *testing.T) {
 	}
 
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
-	seeker, err := dht.New(peertest.NewForeign(t).Host, dht.Mode(dht.ModeClient), dht.ProtocolExtension(lanExtension),
-		dht.BootstrapPeers(target(t, boot.Addrs())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seeker.Close() })
-	if err := seeker.Bootstrap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	finds := newSeeker(t, boot)
 	held := new(heldRoots)
 	held.set(old)
 	online := func(then func(*Peer)) func(*Peer) {
 		return func(p *Peer) {
 			last := rawCID(t, "behind what waits")
 			p.Announce(last)
-			until(t, "what came last is announced", func() bool {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				found, err := seeker.FindProviders(ctx, last)
-				return err == nil && slices.ContainsFunc(found, func(i libp2ppeer.AddrInfo) bool { return i.ID == p.id })
-			})
+			until(t, "what came last is announced", func() bool { return finds(p.id, last) })
 			then(p)
 		}
 	}

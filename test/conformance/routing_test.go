@@ -46,15 +46,21 @@ func newDHT(t *testing.T, mode dht.ModeOpt, boot ...peer.AddrInfo) *dht.IpfsDHT 
 	return d
 }
 
+// bootDHT is where such a network begins, and its address for --bootstrap.
+func bootDHT(t *testing.T) (at peer.AddrInfo, address string) {
+	t.Helper()
+	h := newDHT(t, dht.ModeServer).Host()
+	return peer.AddrInfo{ID: h.ID(), Addrs: h.Addrs()}, h.Addrs()[0].String() + "/p2p/" + h.ID().String()
+}
+
 // TestRootsAreFoundThroughTheDHT shows the other half of acceptance row 195: a peer
 // that knows nothing but a CID finds the nodes that hold it, if it was pinned or is in
 // a public bucket, and fetches it from them. Of what is private nobody is told.
 func TestRootsAreFoundThroughTheDHT(t *testing.T) {
 	t.Parallel() // it mostly waits
-	boot := newDHT(t, dht.ModeServer)
-	at := peer.AddrInfo{ID: boot.Host().ID(), Addrs: boot.Host().Addrs()}
+	at, address := bootDHT(t)
 	c := harness.Start(t, harness.Options{Args: []string{
-		"--routing", "lan", "--bootstrap", at.Addrs[0].String() + "/p2p/" + at.ID.String(),
+		"--routing", "lan", "--bootstrap", address,
 	}})
 	s, o := newService(t, c, "pins@example.org"), newObjects(t, c, "objects@example.org")
 	source := harness.StartBoxo(t)
@@ -126,8 +132,8 @@ func dashed(t *testing.T, o *objects, path string, data []byte) (root cid.Cid, l
 // TestRootsThatWaitAreAnnouncedByTheNextStart shows that a node which ends before it has
 // reached the DHT knows at its next start what it had to announce.
 func TestRootsThatWaitAreAnnouncedByTheNextStart(t *testing.T) {
-	t.Parallel()                                                                         // it mostly waits
-	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--routing", "lan"}}) // and nobody to ask
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--routing", "lan"}})
 	s, n := newService(t, c, "pins@example.org"), c.Nodes[0]
 	source := harness.StartBoxo(t)
 	file := source.AddRandom(1, 1_000)[0]
@@ -157,9 +163,8 @@ func TestRootsThatWaitAreAnnouncedByTheNextStart(t *testing.T) {
 		again()
 	}
 	n.Stop()
-	boot := newDHT(t, dht.ModeServer)
-	at := peer.AddrInfo{ID: boot.Host().ID(), Addrs: boot.Host().Addrs()}
-	n.AddArgs("--bootstrap", at.Addrs[0].String()+"/p2p/"+at.ID.String())
+	at, address := bootDHT(t)
+	n.AddArgs("--bootstrap", address)
 	again()
 	seeker := newDHT(t, dht.ModeClient, at)
 	harness.Eventually(t, pinnedWithin, "the node is found", func() (bool, error) {
