@@ -45,6 +45,9 @@ const (
 	// DHT, and provideReadyPoll how often it is asked.
 	provideReady     = time.Minute
 	provideReadyPoll = 100 * time.Millisecond
+	// provideSettle is how long what the provider is given may be missing from what it counts:
+	// a batch is in neither count between its queue and its beginning.
+	provideSettle = 100 * time.Millisecond
 	// cycleStartKey is where the provider looks for the time at which its
 	// cycle began, in hexadecimal seconds: see cycleStart.
 	cycleStartKey = "/cycle_start"
@@ -60,12 +63,13 @@ type providing struct {
 	keys keystore
 
 	// mu guards what follows.
-	mu      sync.Mutex
-	sweep   *provider.SweepingProvider // nil while it does not run
-	last    stats.Stats
-	lastAt  time.Time
-	handed  []mh.Multihash // to sweep, since it last had nothing new to announce
-	waiting []mh.Multihash // see Peer.Waiting
+	mu       sync.Mutex
+	sweep    *provider.SweepingProvider // nil while it does not run
+	last     stats.Stats
+	lastAt   time.Time
+	handed   []mh.Multihash // to sweep, since it last had nothing new to announce
+	handedAt time.Time      // the last of them
+	waiting  []mh.Multihash // see Peer.Waiting
 }
 
 // provideQueue is the roots that wait to be announced.
@@ -251,6 +255,7 @@ func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multih
 	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
 	defer cancel()
 	o := &p.providing
+	wait(ctx, o.unsettled())
 	s, err := sweep.Stats(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,7 +280,7 @@ func isIdle(s stats.Stats) bool {
 // alone, without a word, so this waits until it has; it does when it plans for a root that it
 // knows.
 func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvider, hashes []mh.Multihash) bool {
-	idle := false
+	idle, settled := false, p.providing.unsettled() <= 0
 	_, err := p.providing.keys.Put(ctx, hashes...)
 	for end := time.Now().Add(provideReady); err == nil && time.Now().Before(end); {
 		if err = sweep.RefreshSchedule(); err != nil {
@@ -283,7 +288,7 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 		}
 		var s stats.Stats
 		if s, err = sweep.Stats(ctx); err == nil && s.Schedule.Regions > 0 {
-			idle = isIdle(s)
+			idle = settled && isIdle(s)
 			break
 		}
 		if !wait(ctx, provideReadyPoll) {
@@ -382,6 +387,14 @@ func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 		o.handed = nil
 	}
 	o.handed = append(o.handed, hashes[:min(len(hashes), maxWaiting-len(o.handed))]...)
+	o.handedAt = time.Now()
+}
+
+// unsettled is for how long the provider may still not count all that it was given.
+func (o *providing) unsettled() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return provideSettle - time.Since(o.handedAt)
 }
 
 // stats is what the provider counts, at most provideStatsAge old.
