@@ -48,11 +48,11 @@ func (n *Node) withRoom(folder string, open func() error) error {
 // of a compaction: half of what is there, however full the disk is, for a copy
 // gives back more than it takes.
 func (n *Node) roomForBlocks() (content, copies int64) {
-	content, copies = n.volumes.Spare(blocksDir, volume.Low), n.volumes.Free(blocksDir)/2
+	content, free := n.volumes.Spare(blocksDir, volume.Low)
 	if n.tight() {
 		content = 0 // what is fetched could not be reported
 	}
-	return content, copies
+	return content, free / 2
 }
 
 // full tells whether this node takes no new content.

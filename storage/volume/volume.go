@@ -322,43 +322,29 @@ func (w *Watch) Level(folder string) Level {
 	return Roomy
 }
 
-// Spare measures how many bytes may be written to the file system of a folder
-// before it is at a level. A folder that cannot be measured has all the room
-// there is: its writes will tell.
-func (w *Watch) Spare(folder string, until Level) int64 {
+// Spare measures how many bytes may be written to the file system of a folder before it is
+// at a level, and how many there are at all, the ballast not counted. A folder that cannot be
+// measured has all the room there could be: its writes will tell.
+func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	v := w.find(folder)
 	if v == nil {
-		return math.MaxInt64
+		return math.MaxInt64, math.MaxInt64
 	}
 	s, err := w.opts.SpaceOf(v.path)
+	if err != nil {
+		return math.MaxInt64, math.MaxInt64
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	keep := v.Reserve
 	if until == Tight {
 		keep /= tightPart
 	}
-	switch free := s.Free + v.ballast; {
-	case err != nil:
-		return math.MaxInt64
-	case free < keep || v.Level >= until:
-		return 0 // the level is left when Measure says so, not by a few bytes
-	default:
-		return int64(min(free-keep, math.MaxInt64))
+	// The level is left when Measure says so, not by a few bytes.
+	if all := s.Free + v.ballast; all >= keep && v.Level < until {
+		spare = int64(min(all-keep, math.MaxInt64))
 	}
-}
-
-// Free measures how many bytes there are on the file system of a folder, the
-// ballast not counted. A folder that cannot be measured has all there could be.
-func (w *Watch) Free(folder string) int64 {
-	v := w.find(folder)
-	if v == nil {
-		return math.MaxInt64
-	}
-	s, err := w.opts.SpaceOf(v.path)
-	if err != nil {
-		return math.MaxInt64
-	}
-	return int64(min(s.Free, math.MaxInt64))
+	return spare, int64(min(s.Free, math.MaxInt64))
 }
 
 // Volumes returns the file systems, in the order of the folders.

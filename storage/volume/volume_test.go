@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,22 +157,24 @@ func TestTheBallastGoesWithTheLastBytesAndComesBack(t *testing.T) {
 func TestSpareEndsAtTheLevel(t *testing.T) {
 	w, d, paths := open(t, Options{Reserve: 12 * mib}, "blocks")
 	d.set(paths["blocks"], func(s *durable.Space) { s.Free = 10 * mib }) // and 4 of ballast
-	if low, tight := w.Spare("blocks", Low), w.Spare("blocks", Tight); low != 2*mib || tight != 8*mib {
-		t.Errorf("%d until low, %d until tight", low, tight)
+	check := func(low, tight, free int64) {
+		t.Helper()
+		for level, want := range map[Level]int64{Low: low, Tight: tight} {
+			if spare, all := w.Spare("blocks", level); spare != want || all != free {
+				t.Errorf("%d of %d bytes until %s, want %d of %d", spare, all, level, want, free)
+			}
+		}
 	}
+	check(2*mib, 8*mib, 10*mib)
 	d.set(paths["blocks"], func(s *durable.Space) { s.Free = 5 * mib })
 	if err := w.Measure(); err != nil {
 		t.Fatal(err)
 	}
-	if low, tight := w.Spare("blocks", Low), w.Spare("blocks", Tight); low != 0 || tight != 3*mib {
-		t.Errorf("%d until low, %d until tight", low, tight)
-	}
+	check(0, 3*mib, 5*mib)
 	d.mu.Lock()
 	d.fault = errors.New("no answer")
 	d.mu.Unlock()
-	if w.Spare("blocks", Low) < 1<<60 {
-		t.Error("what cannot be measured refuses writes")
-	}
+	check(math.MaxInt64, math.MaxInt64, math.MaxInt64) // what cannot be measured refuses no writes
 }
 
 func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
@@ -271,7 +274,7 @@ func TestABallastThatSomebodyElseTookCountsOnce(t *testing.T) {
 			if got := w.Volumes()[0]; got.Free != reserve-1*mib || got.Level != Low {
 				t.Errorf("%d MiB free, %v", got.Free/mib, got.Level)
 			}
-			if got := w.Spare("raft", Low); got != 0 {
+			if got, _ := w.Spare("raft", Low); got != 0 {
 				t.Errorf("%d bytes of the reserve are given to content", got)
 			}
 			d.set(path, func(s *durable.Space) { s.Free = 9 << 30 })
