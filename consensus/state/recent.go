@@ -12,9 +12,12 @@ type Applier struct {
 // use forgets, one for each that comes, need not be read: the key of a result is random, so
 // that was a look-up in the whole store.
 type recentOps struct {
-	ring        []recentOp // the one of sequence n is at n % len(ring)
-	first, next uint64     // sequences that are in it
+	ring       []recentOp // grows up to ringOps; the one of sequence n is at (n-base) % ringOps
+	base, next uint64     // since base there was none in between; next is the one to come
 }
+
+// ringOps is one more than may be remembered: the oldest goes after the newest has come.
+const ringOps = MaxOps + 1
 
 type recentOp struct {
 	id   OpID
@@ -23,21 +26,22 @@ type recentOp struct {
 
 // note has an operation at hand that was remembered.
 func (r *recentOps) note(n uint64, id OpID, size int) {
-	if r.ring == nil {
-		r.ring = make([]recentOp, MaxOps+1) // the oldest goes after the newest has come
-	}
 	if n != r.next {
-		r.first = n // there were others in between
+		r.ring, r.base = r.ring[:0], n // there were others in between
 	}
-	r.ring[n%uint64(len(r.ring))] = recentOp{id, uint32(size)} //nolint:gosec // at most MaxCommand
+	op := recentOp{id, uint32(size)} //nolint:gosec // at most MaxCommand
+	if len(r.ring) < ringOps {
+		r.ring = append(r.ring, op)
+	} else {
+		r.ring[(n-r.base)%ringOps] = op
+	}
 	r.next = n + 1
-	r.first = max(r.first, r.next-min(r.next, uint64(len(r.ring))))
 }
 
 // at returns an operation that is at hand.
 func (r *recentOps) at(n uint64) (op recentOp, ok bool) {
-	if n < r.first || n >= r.next {
+	if n < r.base || n >= r.next || r.next-n > uint64(len(r.ring)) {
 		return recentOp{}, false
 	}
-	return r.ring[n%uint64(len(r.ring))], true
+	return r.ring[(n-r.base)%ringOps], true
 }
