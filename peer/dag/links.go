@@ -35,19 +35,19 @@ var errTooManyLinks = errors.New("too many links")
 
 func supported(codec uint64) bool {
 	switch codec {
-	case cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON, plainCBOR, plainJSON:
+	case cid.Raw, cid.DagProtobuf, cid.DagCBOR, cid.DagJSON, cid.DagJOSE, plainCBOR, plainJSON:
 		return true
 	}
 	return false
 }
 
 // Links returns what a block links to, in its own order and with repetitions:
-// nothing for raw, cbor and json, and the links of dag-pb, dag-cbor and dag-json. No node is
-// built, so a block costs memory for its links only, whatever it holds. What is
-// in a dag-pb node beside its links is not looked at, unless it claims to be a
-// node of a sharded UnixFS directory: one that cannot be read as that is
-// invalid. The errors are ErrUnsupportedCodec, ErrInvalidBlock, and ErrTooLarge
-// for more than MaxLinks.
+// nothing for raw, cbor and json, the links of dag-pb, dag-cbor and dag-json, and
+// what a dag-jose signature is of. No node is built, so a block costs memory for its
+// links only, whatever it holds. What is in a dag-pb node beside its links is not
+// looked at, unless it claims to be a node of a sharded UnixFS directory: one that
+// cannot be read as that is invalid. The errors are ErrUnsupportedCodec,
+// ErrInvalidBlock, and ErrTooLarge for more than MaxLinks.
 func Links(b blocks.Block) ([]cid.Cid, error) {
 	c, data := b.Cid(), b.RawData()
 	if len(data) > MaxBlock {
@@ -63,8 +63,9 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 			err = checkShard(data, found.bytes, len(found.links))
 		}
 	case cid.DagCBOR:
-		// Relaxed, because old blocks with non-minimal integers are pinned too.
-		err = dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(&found, bytes.NewReader(data))
+		err = decodeCBOR(&found, data)
+	case cid.DagJOSE:
+		err = decodeJOSE(&found, data)
 	case cid.DagJSON:
 		err = dagjson.DecodeOptions{ParseLinks: true, ParseBytes: true, MaxDepth: maxNesting}.Decode(&found, bytes.NewReader(data))
 	default:
@@ -77,6 +78,11 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInvalidBlock, c, err)
 	}
 	return found.links, nil
+}
+
+// decodeCBOR is relaxed, because old blocks with non-minimal integers are pinned too.
+func decodeCBOR(into datamodel.NodeAssembler, data []byte) error {
+	return dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(into, bytes.NewReader(data))
 }
 
 // collector is what the decoders fill: it keeps the links, the last bytes, which

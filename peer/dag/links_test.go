@@ -49,6 +49,8 @@ func TestLinksOfEveryCodec(t *testing.T) {
 		{"dag-pb without links", node(t, cid.DagProtobuf, []byte("x")), nil},
 		{"dag-cbor", node(t, cid.DagCBOR, []byte("x"), b, a), []cid.Cid{b, a}},
 		{"dag-json", node(t, cid.DagJSON, []byte("x"), a, b), []cid.Cid{a, b}},
+		{"dag-jose that is signed", labelled(t, cid.DagJOSE, signed(b.Bytes())), []cid.Cid{b}},
+		{"dag-jose that is encrypted", labelled(t, cid.DagJOSE, append([]byte("\xa2\x62iv\x41\x01\x6aciphertext\x58\x24"), a.Bytes()...)), nil},
 		{"dag-json without links", labelled(t, cid.DagJSON, []byte(`{"a":[1,{"b":null}]}`)), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -61,6 +63,7 @@ func TestLinksOfEveryCodec(t *testing.T) {
 }
 
 func TestLinksRefuses(t *testing.T) {
+	leaf := node(t, cid.Raw, []byte("a")).Cid()
 	for _, tc := range []struct {
 		name  string
 		block blocks.Block
@@ -72,6 +75,11 @@ func TestLinksRefuses(t *testing.T) {
 		{"dag-cbor nested too deep", labelled(t, cid.DagCBOR, append(bytes.Repeat([]byte{0x81}, 1<<20), 0)), ErrInvalidBlock},
 		{"dag-json nested too deep", labelled(t, cid.DagJSON, bytes.Repeat([]byte{'['}, 1<<20)), ErrInvalidBlock},
 		{"dag-cbor with something behind", labelled(t, cid.DagCBOR, []byte{1, 1}), ErrInvalidBlock},
+		{"dag-jose that is no map", labelled(t, cid.DagJOSE, []byte{0x80}), ErrInvalidBlock},
+		{"dag-jose of another map", labelled(t, cid.DagJOSE, []byte("\xa1\x61a\x01")), ErrInvalidBlock},
+		{"dag-jose whose payload is below another key", labelled(t, cid.DagJOSE, append([]byte("\xa1\x61a"), signed(leaf.Bytes())...)), ErrInvalidBlock},
+		{"dag-jose that signs what is no CID", labelled(t, cid.DagJOSE, signed([]byte("text"))), ErrInvalidBlock},
+		{"dag-jose with a text in the place of the payload", labelled(t, cid.DagJOSE, []byte("\xa1\x67payload\x61a")), ErrInvalidBlock},
 		{"block too large", labelled(t, cid.Raw, make([]byte, MaxBlock+1)), ErrInvalidBlock},
 		{"dag-cbor with too many links", labelled(t, cid.DagCBOR, manyLinks(MaxLinks+1)), ErrTooLarge},
 		{"dag-pb link that is no CID", labelled(t, cid.DagProtobuf, []byte{0x12, 3, 0x0a, 1, 7}), ErrInvalidBlock},
@@ -85,6 +93,12 @@ func TestLinksRefuses(t *testing.T) {
 	if got, err := Links(labelled(t, cid.DagCBOR, manyLinks(MaxLinks))); err != nil || len(got) != MaxLinks {
 		t.Fatalf("as many links as allowed: %d, %v", len(got), err)
 	}
+}
+
+// signed is dag-jose: {"payload": payload, "signatures": [{"signature": h'0102'}]}.
+func signed(payload []byte) []byte {
+	data := append([]byte("\xa2\x67payload\x58"), byte(len(payload)))
+	return append(append(data, payload...), "\x6asignatures\x81\xa1\x69signature\x42\x01\x02"...)
 }
 
 // manyLinks is a dag-cbor list of n links to identity CIDs, small enough for a
@@ -143,7 +157,8 @@ func FuzzLinks(f *testing.F) {
 	}
 	f.Add(byte(1), bytes.Repeat([]byte{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 6))
 	f.Add(byte(2), []byte(`{"/":{"bytes":"AA"}}`))
-	codecs := []uint64{cid.DagProtobuf, cid.DagCBOR, cid.DagJSON}
+	f.Add(byte(3), signed(leaf.Bytes()))
+	codecs := []uint64{cid.DagProtobuf, cid.DagCBOR, cid.DagJSON, cid.DagJOSE}
 	f.Fuzz(func(t *testing.T, codec byte, data []byte) {
 		b := labelled(t, codecs[int(codec)%len(codecs)], data)
 		links, err := Links(b)

@@ -94,7 +94,8 @@ func hostileContent() []hostile {
 		{"a node inside its CID with a bomb", func(*testing.T, *peertest.Foreign) cid.Cid {
 			return cid.NewCidV1(cid.DagCBOR, must(multihash.Encode(bomb(), multihash.IDENTITY)))
 		}, "invalid block"},
-		{"an unknown codec", offer(cid.DagJOSE, []byte("?")), "codec"},
+		{"dag-jose that is none", offer(cid.DagJOSE, []byte("?")), "invalid block"},
+		{"an unknown codec", offer(cid.GitRaw, []byte("?")), "codec"},
 		{"sha1, which git has", hashed(multihash.SHA1, -1), ""},
 		{"a hash that is broken", hashed(multihash.MD5, -1), "invalid block"},
 		{"a hash cut to 16 bytes", hashed(multihash.SHA2_256, 16), "invalid block"},

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ipfs/go-cid"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -200,5 +203,33 @@ func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 				t.Errorf("version %s: %s is %q, %v", version, name, got, err)
 			}
 		}
+	}
+}
+
+// TestKuboPinsWhatIsSigned: a node of dag-jose, of which Kubo knows that it links to its payload.
+func TestKuboPinsWhatIsSigned(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{})
+	node := c.Followers()[0]
+	_, kubo := kuboOf(t, c, node, "signed@example.org")
+	store := func(codec, node string) string {
+		t.Helper()
+		out, err := kubo.Try(node, "dag", "put", "--store-codec="+codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+	file := kubo.AddRandom(1, 300_000)[0]
+	payload := must(cid.Decode(store("dag-cbor", fmt.Sprintf(`{"file":{"/":%q}}`, file.CID))))
+	jws := store("dag-jose", fmt.Sprintf(`{"payload":%q,"signatures":[{"signature":"AQID"}]}`, base64.RawURLEncoding.EncodeToString(payload.Bytes())))
+	root := store("dag-cbor", fmt.Sprintf(`{"prev":{"/":%q}}`, jws))
+	if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
+		t.Fatal(got)
+	}
+	other := harness.StartKubo(t)
+	other.Do("swarm", "connect", node.Status().Node.Addrs[0])
+	if got := other.Do("dag", "get", jws+"/link/file"); got != kubo.Do("dag", "get", file.CID) {
+		t.Errorf("the file that is signed is %q", got)
 	}
 }
