@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func (a *app) pinImportCommand() *cobra.Command {
                is standard input
 
 What the account has already, by CID and name, is not pinned again, so an import
-that broke off goes on when it is called again. Answers that ask to come later
+that broke off goes on when it is called again, and several at once pin each once. Answers that ask to come later
 are heeded. What cannot be pinned or read, and what a service counts but does not
 give, is told on standard error, and then the exit code is 1. Importing returns
 before the content is here: 'holdfast pin ls --status queued,pinning,failed' tells
@@ -337,11 +338,14 @@ func (im *importer) add(ctx context.Context, pin client.Pin) error {
 			return errKnown
 		}
 	}
-	err = im.ask(ctx, pin)
+	id, err := im.ask(ctx, pin)
 	var refused *client.Error
+	none := errors.As(err, &refused) && (refused.Status/100 == 4 || refused.Status == http.StatusInsufficientStorage)
+	if id != "" {
+		err = im.yield(ctx, id, pin)
+	}
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	none := errors.As(err, &refused) && (refused.Status/100 == 4 || refused.Status == http.StatusInsufficientStorage)
 	if own.here = !none; none { // else it may be
 		delete(im.there, key)
 	}
@@ -349,46 +353,75 @@ func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	return err
 }
 
-// ask has the node pin one CID, again while it asks to come later.
-func (im *importer) ask(ctx context.Context, pin client.Pin) error {
+// ask has the node pin one CID, again while it asks to come later. The id is that of the
+// pin, empty where it was found after an answer that did not tell.
+func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err error) {
 	unsure := false // whether it was pinned by a try that was told to come later
 	for try := 1; ; try++ {
-		var err error
+		var added client.PinStatus
+		err = nil
 		if !unsure {
-			_, err = im.node.AddPin(ctx, im.user, pin)
+			added, err = im.node.AddPin(ctx, im.user, pin)
 		}
 		var refused *client.Error
 		if unsure || errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable {
-			here, lookErr := im.has(ctx, pin)
-			if here {
-				return nil
+			found, lookErr := im.find(ctx, pin)
+			if len(found) > 0 {
+				return "", nil
 			}
 			unsure = lookErr != nil // then it is not tried again before that is known
 			if err = cmp.Or(err, lookErr); err == nil {
 				continue
 			}
 		}
-		if err == nil || !errors.As(err, &refused) || try >= importTries {
-			return err
+		if err == nil {
+			return added.RequestID, nil
 		}
-		if refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
-			return err
-		}
-		if err := im.pause(ctx, pauseAfter(refused.RetryAfter, try)); err != nil {
-			return err
+		if err := im.later(ctx, err, try); err != nil {
+			return "", err
 		}
 	}
 }
 
-// has tells whether the account has a pin, by asking.
-func (im *importer) has(ctx context.Context, pin client.Pin) (bool, error) {
-	found, err := im.node.PinsOf(ctx, im.user, pin.CID)
-	for _, p := range found {
-		if p.Pin.Name == pin.Name {
-			return true, nil
+// yield removes the pin that was just made if the account has an older one of its CID and
+// name: of another import at the same time, which had not made it yet when this one looked.
+// The oldest stays, so one does, whoever looks first.
+func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error {
+	for try := 1; ; try++ {
+		found, err := im.find(ctx, pin)
+		own := slices.IndexFunc(found, func(p client.PinStatus) bool { return p.RequestID == id })
+		switch {
+		case err != nil:
+		case own < 0:
+			return errKnown // somebody removed it, the last try for one
+		case !slices.ContainsFunc(found, func(p client.PinStatus) bool { return p.Created < found[own].Created }):
+			return nil
+		default:
+			if err = im.node.RemovePin(ctx, im.user, id); err == nil {
+				return errKnown
+			}
+		}
+		if err := im.later(ctx, err, try); err != nil {
+			return fmt.Errorf("pinned, and maybe twice: %w", err)
 		}
 	}
-	return false, err
+}
+
+// find asks for the pins of the account that have the CID and name.
+func (im *importer) find(ctx context.Context, pin client.Pin) ([]client.PinStatus, error) {
+	found, err := im.node.PinsOf(ctx, im.user, pin.CID, pin.Name)
+	return slices.DeleteFunc(found, func(p client.PinStatus) bool { return p.Pin.Name != pin.Name }), err
+}
+
+// later waits after so many tries if the last one was asked to come later, and returns
+// the error if it was not or has come often enough.
+func (im *importer) later(ctx context.Context, err error, tries int) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || tries >= importTries ||
+		refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
+		return err
+	}
+	return im.pause(ctx, pauseAfter(refused.RetryAfter, tries))
 }
 
 // pauseAfter is how long to wait after so many tries, of which the last answer

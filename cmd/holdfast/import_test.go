@@ -27,6 +27,7 @@ type importNode struct {
 
 	mu     sync.Mutex
 	pins   []client.PinStatus
+	made   int
 	refuse func(p client.Pin, try int) error // nil: never
 	tries  map[string]int
 	blind  int // looks for a pin that are refused before one is not
@@ -45,7 +46,7 @@ func (n *importNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, e
 	}
 }
 
-func (n *importNode) PinsOf(_ context.Context, _, cid string) (found []client.PinStatus, err error) {
+func (n *importNode) PinsOf(_ context.Context, _, cid, name string) (found []client.PinStatus, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.blind > 0 {
@@ -53,7 +54,7 @@ func (n *importNode) PinsOf(_ context.Context, _, cid string) (found []client.Pi
 		return nil, &client.Error{Status: http.StatusServiceUnavailable, RetryAfter: time.Second}
 	}
 	for _, p := range n.pins {
-		if p.Pin.CID == cid {
+		if p.Pin.CID == cid && (name == "" || p.Pin.Name == name) {
 			found = append(found, p)
 		}
 	}
@@ -67,14 +68,27 @@ func (n *importNode) AddPin(_ context.Context, _ string, p client.Pin) (client.P
 		n.tries = map[string]int{}
 	}
 	n.tries[p.CID]++
-	s := client.PinStatus{RequestID: strconv.Itoa(len(n.pins)), Status: "queued", Pin: p}
 	if n.refuse != nil {
 		if err := n.refuse(p, n.tries[p.CID]); err != nil {
-			return s, err
+			return client.PinStatus{}, err
 		}
 	}
+	return n.take(p), nil
+}
+
+// take makes a pin.
+func (n *importNode) take(p client.Pin) client.PinStatus {
+	s := client.PinStatus{RequestID: strconv.Itoa(n.made), Status: "queued", Pin: p, Created: fmt.Sprintf("%03d", n.made)}
+	n.made++
 	n.pins = append(n.pins, s)
-	return s, nil
+	return s
+}
+
+func (n *importNode) RemovePin(_ context.Context, _, id string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pins = slices.DeleteFunc(n.pins, func(p client.PinStatus) bool { return p.RequestID == id })
+	return nil
 }
 
 // wantPins are CID and name of each, in any order.
@@ -440,6 +454,57 @@ func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 				}
 				if len(node.pins) > 1 {
 					t.Errorf("%d pins", len(node.pins))
+				}
+			})
+		})
+	}
+}
+
+// Two imports at once look before either has pinned anything.
+func TestTwoImportsAtOncePinEachOnce(t *testing.T) {
+	const other = "other"
+	for name, tc := range map[string]struct {
+		before bool
+		busy   int
+		out    string
+	}{
+		"the other is first":                         {true, 0, "0 imported, 2 already here, 0 skipped, 0 failed\n"},
+		"the other is second":                        {false, 0, "2 imported, 0 already here, 0 skipped, 0 failed\n"},
+		"the other is first, and there is no leader": {true, 3, "0 imported, 2 already here, 0 skipped, 0 failed\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := &importNode{blind: tc.busy}
+				theirs := func(p client.Pin) {
+					p.Meta = map[string]string{"of": other}
+					node.take(p)
+				}
+				node.refuse = func(p client.Pin, _ int) error {
+					if tc.before {
+						theirs(p)
+						return nil
+					}
+					go func() { // waits until this one is taken
+						node.mu.Lock()
+						defer node.mu.Unlock()
+						theirs(p)
+					}()
+					return nil
+				}
+				got := call(t, node, importOne+" recursive\n"+importOne+" recursive n\n", "pin", "import")
+				if got.code != exitOK || got.out != tc.out {
+					t.Errorf("%+v", got)
+				}
+				synctest.Wait()
+				var left []string
+				for _, p := range node.pins {
+					if (p.Pin.Meta["of"] == other) == tc.before {
+						left = append(left, p.Pin.Name)
+					}
+				}
+				slices.Sort(left)
+				if !slices.Equal(left, []string{"", "n"}) {
+					t.Errorf("%q are left of the older ones, all are %+v", left, node.pins)
 				}
 			})
 		})

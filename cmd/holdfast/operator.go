@@ -32,8 +32,8 @@ type operator interface {
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)
-	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error] // newest first
-	PinsOf(ctx context.Context, user, cid string) ([]client.PinStatus, error) // the newest of a CID
+	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error]       // newest first
+	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest of both; any name if empty
 	RemovePin(ctx context.Context, user, id string) error
 	// WaitPin returns the pin once it is pinned or has failed; seen is told of
 	// each change before.

@@ -84,10 +84,13 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 	}
 }
 
-// PinsOf returns the newest pins of a user that have a CID, of all statuses: one
-// page, of at most 1,000, and fewer where they say much.
-func (c *Client) PinsOf(ctx context.Context, user, cid string) ([]PinStatus, error) {
+// PinsOf returns the newest pins of a user that have a CID and, unless it is empty, a
+// name, of all statuses: one page, of at most 1,000, and fewer where they say much.
+func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatus, error) {
 	query := url.Values{"cid": {cid}, "limit": {"1000"}}
+	if name != "" {
+		query.Set("name", name)
+	}
 	if user != "" {
 		query.Set("user", user)
 	}
