@@ -156,8 +156,17 @@ func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	return f.blocks.Visible(ctx, c)
 }
 
-// avoidFor is how long a reader asks others first than a member that failed.
-const avoidFor = 30 * time.Second
+// Bounds of what a reader waits for members.
+const (
+	// avoidFor is how long it asks others first than a member that failed.
+	avoidFor = 30 * time.Second
+	// askNextAfter is how long it waits for a member's answer to begin while others have not
+	// been asked: the connection of one that hangs, or lost its power, stands for 15 s more.
+	askNextAfter = 3 * time.Second
+)
+
+// errSilent says that a member's answer has not begun in time.
+var errSilent = errors.New("no answer yet")
 
 // reader gets the blocks of one file from here or from members. It stores nothing.
 type reader struct {
@@ -213,9 +222,16 @@ func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]
 // elsewhere gets a block from members; here is why it is not had here.
 func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte, here error) ([]byte, error) {
 	// Absent, or damaged here: a member may do better. One that does not answer
-	// is passed over like one that has not got it, and asked last for a while.
-	for _, id := range r.ranked() {
-		data, err := r.ask(ctx, id, c, lend)
+	// is passed over like one that has not got it, and asked last for a while. Who only
+	// was slow is asked once more, with all its time, when nobody else has the block.
+	order := r.ranked()
+	first := len(order)
+	for i := 0; i < len(order); i++ {
+		id, ask := order[i], r.ask
+		if i < first-1 {
+			ask = r.askSoon
+		}
+		data, err := ask(ctx, id, c, lend)
 		if err == nil {
 			r.gave(id)
 			return data, nil
@@ -223,11 +239,30 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if errors.Is(err, errSilent) {
+			order = append(order, id)
+		}
 		if !ipld.IsNotFound(err) {
 			r.fails(id)
 		}
 	}
 	return nil, here
+}
+
+// askSoon asks a member, and gives up with errSilent when its answer does not begin soon.
+func (r *reader) askSoon(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(askNextAfter, func() { cancel(errSilent) })
+	defer late.Stop()
+	data, err := r.ask(ctx, id, c, func(bytes int) []byte {
+		late.Stop()
+		return lend(bytes)
+	})
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		return nil, errSilent
+	}
+	return data, err
 }
 
 // ranked returns the members in the order in which they are asked.

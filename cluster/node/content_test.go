@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -71,6 +72,88 @@ func TestAReaderAsksLastWhoFailed(t *testing.T) {
 	now = now.Add(avoidFor)
 	down["b"] = true
 	want("after a while in order again, but for who is down", false, "c", "a", "b")
+}
+
+// TestAMemberThatHangsDoesNotHoldUpAReader: others are asked while its connection stands.
+func TestAMemberThatHangsDoesNotHoldUpAReader(t *testing.T) {
+	leaf, err := dag.Leaf([]byte("some"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const slow = 10 * time.Second
+	for _, tc := range []struct {
+		name   string
+		has    state.NodeID
+		asked  []state.NodeID
+		within time.Duration
+	}{
+		{"another has it", "b", []state.NodeID{"a", "b"}, askNextAfter},
+		{"it alone has it, and is only slow", "a", []state.NodeID{"a", "b", "c", "a"}, askNextAfter + slow},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked []state.NodeID
+				r := &reader{
+					here: none{}, order: []state.NodeID{"a", "b", "c"}, now: time.Now,
+					down: func(state.NodeID) bool { return false },
+					ask: func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+						asked = append(asked, id)
+						if id == "a" {
+							select {
+							case <-time.After(slow):
+							case <-ctx.Done():
+								return nil, ctx.Err()
+							}
+						}
+						if id != tc.has {
+							return nil, ipld.ErrNotFound{Cid: c}
+						}
+						data := lend(len(leaf.RawData()))
+						copy(data, leaf.RawData())
+						return data, nil
+					},
+				}
+				began := time.Now()
+				b, err := r.Get(t.Context(), leaf.Cid())
+				if err != nil || !bytes.Equal(b.RawData(), leaf.RawData()) {
+					t.Fatalf("block %v, %v", b, err)
+				}
+				if took := time.Since(began); !slices.Equal(asked, tc.asked) || took > tc.within {
+					t.Errorf("asked %v in %v, want %v in %v", asked, took, tc.asked, tc.within)
+				}
+			})
+		})
+	}
+}
+
+// TestAnAnswerThatHasBegunHasItsTime: a large block may be long on its way.
+func TestAnAnswerThatHasBegunHasItsTime(t *testing.T) {
+	leaf, err := dag.Leaf([]byte("some"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &reader{
+			here: none{}, order: []state.NodeID{"a", "b"}, now: time.Now, down: func(state.NodeID) bool { return false },
+			ask: func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+				if id != "a" {
+					return nil, ipld.ErrNotFound{Cid: c}
+				}
+				data := lend(len(leaf.RawData()))
+				select {
+				case <-time.After(2 * askNextAfter):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+				copy(data, leaf.RawData())
+				return data, nil
+			},
+		}
+		began := time.Now()
+		if b, err := r.Get(t.Context(), leaf.Cid()); err != nil || !bytes.Equal(b.RawData(), leaf.RawData()) || time.Since(began) != 2*askNextAfter {
+			t.Errorf("block %v, %v, after %v", b, err, time.Since(began))
+		}
+	})
 }
 
 // Read implements dag.Lender.
