@@ -21,8 +21,9 @@ const (
 	// moveTimeout bounds the time in which one block has to go out.
 	moveTimeout = 30 * time.Second
 	// answerTimeout bounds the silence of a node that was told the end; one that
-	// works on it says so every workingEvery.
-	answerTimeout = 30 * time.Second
+	// works on it says so every workingEvery. The connection of one that hangs stands for
+	// longer, and the client waits.
+	answerTimeout = 2 * workingEvery
 	workingEvery  = 5 * time.Second
 	// doneTimeout bounds the time in which an outcome has to go out.
 	doneTimeout = 5 * time.Second

@@ -1,0 +1,64 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// silent is a network on which node b takes what it is sent and says nothing, as a process
+// that is stopped.
+type silent struct{ Network }
+
+func (s silent) Dial(ctx context.Context, node, protocol string) (net.Conn, error) {
+	if node != "b" {
+		return s.Network.Dial(ctx, node, protocol)
+	}
+	here, there := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, there) }() // until here is closed
+	return here, nil
+}
+
+// TestANodeThatSaysNothingIsReplaced: the spare node has the content before clients give up.
+func TestANodeThatSaysNothingIsReplaced(t *testing.T) {
+	const patience = 15 * time.Second
+	forSizes(t, func(t *testing.T, data []byte) {
+		bubble(t, 3, func(w *world) {
+			began := time.Now()
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all[:2], Spare: w.all[2:], Copies: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > patience {
+				t.Errorf("stored after %v, want %v at the most", took, patience)
+			}
+			w.wantKept(s, data, "a", "c")
+			s.Done(true)
+			w.wantGuards(0)
+		}, func(o *Options) { o.Network = silent{o.Network} })
+	})
+}
+
+// TestANodeThatWorksHasItsTime: it says so, and so may take much longer than it may be silent.
+func TestANodeThatWorksHasItsTime(t *testing.T) {
+	const works = 10 * answerTimeout
+	bubble(t, 2, func(w *world) {
+		w.node("b").store.before(func(ctx context.Context, op, _ string) error {
+			select {
+			case <-time.After(works):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		data := bytesOf(1, 1000)
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantKept(s, data, "a", "b")
+		s.Done(true)
+	})
+}
