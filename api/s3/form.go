@@ -358,6 +358,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 		}
 		file.least, file.most = p.least, min(file.most, p.most)
 	}
+	location := s.locationOf(r)
 	// What a PUT has in its headers is in the fields.
 	header, err := form.header()
 	if err != nil {
@@ -372,7 +373,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return answerForm(w, r, &o)
+	return answerForm(w, r, &o, location)
 }
 
 // storeFile stores a form's file, with what r's headers say of it.
@@ -408,10 +409,9 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 }
 
 // answerForm answers as the form asks for: with a redirect, or 200, 201 or 204.
-func answerForm(w http.ResponseWriter, r *request, o *state.Object) error {
+func answerForm(w http.ResponseWriter, r *request, o *state.Object, location string) error {
 	identify(w.Header(), o)
 	sayChecksums(w.Header(), o)
-	location := locationOf(r)
 	if to, ok := redirection(r.form.fields[redirect], r, o); ok {
 		w.Header().Set("Location", to)
 		return web.Empty(w, http.StatusSeeOther)

@@ -10,12 +10,14 @@ import (
 	"io"
 	"maps"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -405,4 +407,29 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("%s lets any field in", text)
 		}
 	})
+}
+
+// Who comes through a proxy with TLS is told a URL by which it reaches the object.
+func TestLocationsBehindAProxyWithTLS(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	w.options.Limits = web.NewLimits(web.Rate{}, web.Rate{}, []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, w.now)
+	w.rebuild(t)
+	for _, scheme := range []string{"http", "https"} {
+		said := "X-Forwarded-Proto: " + scheme
+		form := w.do(t, call{method: "POST", path: "/photos", body: formOf("a", field{"key", "form"}, field{"file", "hello"}), header: []string{formHeader, said}})
+		if got := form.Header().Get("Location"); form.Code != 204 || got != scheme+"://example.com/photos/form" {
+			t.Errorf("form: %d %q", form.Code, got)
+		}
+		_, id, _ := strings.Cut(w.must(t, 200, call{method: "POST", path: "/photos/up?uploads"}).Body.String(), "<UploadId>")
+		id, _, _ = strings.Cut(id, "</UploadId>")
+		etag := w.must(t, 200, call{method: "PUT", path: "/photos/up?partNumber=1&uploadId=" + id, body: "hello"}).Header().Get("Etag")
+		upload := w.must(t, 200, call{
+			method: "POST", path: "/photos/up?uploadId=" + id, header: []string{said},
+			body: complete("", etag),
+		}).Body.String()
+		if !strings.Contains(upload, "<Location>"+scheme+"://example.com/photos/up</Location>") {
+			t.Errorf("upload: %s", upload)
+		}
+	}
 }

@@ -264,7 +264,7 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	w.Header().Del("Etag")
 	x := newXML()
 	x.root("CompleteMultipartUploadResult")
-	x.text("Location", locationOf(r))
+	x.text("Location", s.locationOf(r))
 	x.text("Bucket", r.bucket)
 	x.text("Key", r.key)
 	x.etag(o.ETag)
@@ -369,16 +369,12 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 }
 
 // locationOf is the URL of an object, as the client reaches it.
-func locationOf(r *request) string {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
+func (s *surface) locationOf(r *request) string {
 	path := "/" + escapeKey(r.key)
 	if !r.hosted {
 		path = "/" + r.bucket + path
 	}
-	return scheme + "://" + r.Host + path
+	return s.limits.Scheme(r.Request) + "://" + r.Host + path
 }
 
 func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {

@@ -285,6 +285,23 @@ func (l *Limits) Client(r *http.Request) netip.Addr {
 	return client
 }
 
+// Scheme is how who sent a request reaches this API: that of the connection, or behind a
+// trusted proxy what it says in X-Forwarded-Proto, of which the last value counts.
+func (l *Limits) Scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || l == nil || !l.trusts(peer.Addr().Unmap().WithZone("")) {
+		return "http"
+	}
+	said := strings.Join(r.Header["X-Forwarded-Proto"], ",")
+	if strings.EqualFold(strings.TrimSpace(said[strings.LastIndexByte(said, ',')+1:]), "https") {
+		return "https"
+	}
+	return "http"
+}
+
 // parseForwarded reads an address that some proxies write with a port.
 func parseForwarded(text string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {

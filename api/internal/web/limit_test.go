@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,6 +47,42 @@ func TestClientBehindProxies(t *testing.T) {
 		}
 		if got := l.Client(r).String(); got != tc.want {
 			t.Errorf("%s, forwarded for %.40q: %s, want %s", tc.remote, tc.forwarded, got, tc.want)
+		}
+	}
+}
+
+func TestSchemeBehindProxies(t *testing.T) {
+	l := NewLimits(Rate{}, Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fe80::/10")}, nil)
+	for _, tc := range []struct {
+		limits *Limits
+		remote string
+		tls    bool
+		said   []string
+		want   string
+	}{
+		{l, "192.0.2.1:5", false, []string{"https"}, "http"}, // no proxy of ours
+		{l, "192.0.2.1:5", true, nil, "https"},
+		{l, "10.0.0.1:5", false, nil, "http"},
+		{l, "10.0.0.1:5", false, []string{"https"}, "https"},
+		{l, "10.0.0.1:5", false, []string{"HTTPS"}, "https"},
+		{l, "10.0.0.1:5", false, []string{"http"}, "http"},
+		{l, "10.0.0.1:5", true, []string{"http"}, "https"},
+		{l, "10.0.0.1:5", false, []string{"https, http"}, "http"},
+		{l, "10.0.0.1:5", false, []string{"http", "https"}, "https"},
+		{l, "10.0.0.1:5", false, []string{"javascript"}, "http"},
+		{l, "[::ffff:10.0.0.1]:5", false, []string{"https"}, "https"},
+		{l, "[fe80::1%eth0]:5", false, []string{"https"}, "https"},
+		{l, "@", false, []string{"https"}, "http"}, // a Unix socket
+		{nil, "10.0.0.1:5", false, []string{"https"}, "http"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = tc.remote
+		if tc.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		r.Header["X-Forwarded-Proto"] = tc.said
+		if got := tc.limits.Scheme(r); got != tc.want {
+			t.Errorf("%s, TLS %t, forwarded %q: %s, want %s", tc.remote, tc.tls, tc.said, got, tc.want)
 		}
 	}
 }
