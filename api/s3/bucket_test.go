@@ -102,3 +102,27 @@ func TestBucketsThatAreNoneHereAreNotMade(t *testing.T) {
 		w.must(t, 404, call{method: "HEAD", path: "/none"})
 	}
 }
+
+// SDKs ask without credentials where a bucket is. What they are told is the same for
+// every name, so it tells nobody which buckets there are.
+func TestWhereABucketIsIsToldToEverybody(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	for _, tc := range []struct {
+		path, token string
+		want        int
+		region      string
+	}{
+		{"/photos", "-", 403, "us-east-1"},
+		{"/photos", "nonsense", 403, "us-east-1"},
+		{"/absent", "-", 403, "us-east-1"},
+		{"/absent", "", 404, ""},
+		{"/photos/cat.jpg", "-", 403, ""},
+		{"/photos/cat.jpg", "", 200, ""},
+	} {
+		rec := w.must(t, tc.want, call{method: "HEAD", path: tc.path, token: tc.token})
+		if got := rec.Header().Get("X-Amz-Bucket-Region"); got != tc.region {
+			t.Errorf("%s as %q: region %q, want %q", tc.path, tc.token, got, tc.region)
+		}
+	}
+}

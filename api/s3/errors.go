@@ -278,6 +278,11 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 		f.status = http.StatusInternalServerError
 	}
 	if r.Method == http.MethodHead {
+		// SDKs ask so, without credentials, where a bucket is. All are in one place,
+		// those that nobody has too.
+		if t, err := s.targetOf(r); err == nil && t.level == levelBucket && f.status == http.StatusForbidden {
+			header.Set("X-Amz-Bucket-Region", s.region)
+		}
 		w.WriteHeader(f.status)
 		return nil
 	}
