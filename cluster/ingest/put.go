@@ -56,6 +56,7 @@ type put struct {
 	ctx     context.Context // of the pushing: until it is given up, or everything ends
 	cancel  context.CancelFunc
 	results chan *holder // has room for all that are ever tried
+	silence chan *holder // those that do not answer; what finds no room comes again
 	decided chan struct{}
 	once    sync.Once
 	outcome byte         // once decided is closed; 0: unknown
@@ -66,6 +67,7 @@ type put struct {
 
 	// Of whoever calls Store, and of the Stored after it.
 	running int
+	silent  int // of those that run
 	kept    []*holder
 	errs    []error
 }
@@ -83,6 +85,10 @@ type holder struct {
 	renews chan renewal
 	kept   kept  // of the result
 	err    error // of the result
+
+	// Of whoever calls Store.
+	silent bool // is counted as such
+	ended  bool // its result has come
 }
 
 // renewal asks a holder for its epoch.
@@ -112,6 +118,7 @@ func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release fu
 	p = &put{
 		i: i, id: newID(), copies: place.Copies, spare: place.Spare, began: time.Now(),
 		results: make(chan *holder, len(place.Nodes)+len(place.Spare)), decided: make(chan struct{}),
+		silence: make(chan *holder, len(place.Nodes)+len(place.Spare)),
 	}
 	p.ctx, p.cancel = context.WithCancel(i.life)
 	p.left.Store(1)
@@ -124,7 +131,12 @@ func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
 	if node == p.i.opts.Self {
 		h.dest = p.i.keeper.open(string(node) + "/" + fmt.Sprintf("%x", p.id))
 	} else {
-		h.dest = &remote{pool: p.i.pool, node: node, id: p.id}
+		h.dest = &remote{pool: p.i.pool, node: node, id: p.id, silent: func() {
+			select {
+			case p.silence <- h:
+			default:
+			}
+		}}
 	}
 	p.i.mu.Lock()
 	defer p.i.mu.Unlock()
@@ -421,6 +433,10 @@ func (p *put) collect() {
 
 func (p *put) result(h *holder) {
 	p.running--
+	h.ended = true
+	if h.silent {
+		p.silent--
+	}
 	switch {
 	case h.err != nil:
 		p.errs = append(p.errs, fmt.Errorf("node %s: %w", h.node, h.err))
@@ -433,7 +449,7 @@ func (p *put) result(h *holder) {
 }
 
 // gather waits until enough nodes keep the content; those that fail are replaced by
-// spare ones.
+// spare ones, and beside those that say nothing spare ones are asked.
 func (p *put) gather(ctx context.Context, release func() bool, place Placement, w *whole) (*Stored, error) {
 	var late <-chan time.Time
 	for p.running > 0 || len(p.kept) < p.copies {
@@ -443,7 +459,7 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 			late = timer.C
 		}
 		// Of a body that has gone by a spare node gets nothing before somebody kept it.
-		for len(p.kept)+p.running < p.copies && len(p.spare) > 0 && (!w.past || len(p.kept) > 0) {
+		for len(p.kept)+p.running-p.silent < p.copies && len(p.spare) > 0 && (!w.past || len(p.kept) > 0) {
 			node := p.spare[0]
 			p.spare = p.spare[1:]
 			if _, err := p.try(node, w); err != nil {
@@ -456,6 +472,12 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 		select {
 		case h := <-p.results:
 			p.result(h)
+			continue
+		case h := <-p.silence:
+			if !h.silent && !h.ended {
+				h.silent = true
+				p.silent++
+			}
 			continue
 		case <-late:
 		case <-ctx.Done():

@@ -42,6 +42,44 @@ func TestANodeThatSaysNothingIsReplaced(t *testing.T) {
 	})
 }
 
+// mute is a network on which what node b says comes later, once, and nothing before.
+type mute struct {
+	Network
+	later time.Duration
+}
+
+func (m mute) Dial(ctx context.Context, node, protocol string) (net.Conn, error) {
+	conn, err := m.Network.Dial(ctx, node, protocol)
+	if err != nil || node != "b" {
+		return conn, err
+	}
+	return &mutedConn{Conn: conn, later: m.later}, nil
+}
+
+type mutedConn struct {
+	net.Conn
+	later time.Duration
+}
+
+func (c *mutedConn) Read(b []byte) (int, error) {
+	<-time.After(c.later)
+	c.later = 0
+	return c.Conn.Read(b)
+}
+
+// TestANodeThatIsSilentForAWhileIsNotGivenUp: where it alone could, it keeps the content.
+func TestANodeThatIsSilentForAWhileIsNotGivenUp(t *testing.T) {
+	data := bytesOf(1, 1000)
+	bubble(t, 2, func(w *world) {
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all, Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantKept(s, data, "a", "b")
+		s.Done(true)
+	}, func(o *Options) { o.Network = mute{o.Network, 2*silentAfter + time.Second} })
+}
+
 // TestANodeThatWorksHasItsTime: it says so, and so may take much longer than it may be silent.
 func TestANodeThatWorksHasItsTime(t *testing.T) {
 	const works = 10 * answerTimeout

@@ -21,9 +21,10 @@ const (
 	// moveTimeout bounds the time in which one block has to go out.
 	moveTimeout = 30 * time.Second
 	// answerTimeout bounds the silence of a node that was told the end; one that
-	// works on it says so every workingEvery. The connection of one that hangs stands for
-	// longer, and the client waits.
-	answerTimeout = 2 * workingEvery
+	// works on it says so every workingEvery. After silentAfter a spare node is given the
+	// content too, for the client waits.
+	answerTimeout = 30 * time.Second
+	silentAfter   = 2 * workingEvery
 	workingEvery  = 5 * time.Second
 	// doneTimeout bounds the time in which an outcome has to go out.
 	doneTimeout = 5 * time.Second
@@ -133,22 +134,28 @@ func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() err
 	return err
 }
 
-// await returns the next answer but "working".
-func (s *stream) await(ctx context.Context) (kept, error) {
-	timer := time.NewTimer(answerTimeout)
-	defer timer.Stop()
+// await returns the next answer but "working". silent is called after each silentAfter
+// in which none of either has come.
+func (s *stream) await(ctx context.Context, silent func()) (kept, error) {
+	tick := time.NewTicker(silentAfter)
+	defer tick.Stop()
+	heard := time.Now()
 	for {
 		select {
 		case a := <-s.answers:
 			if a.working {
-				timer.Reset(answerTimeout)
+				heard = time.Now()
+				tick.Reset(silentAfter)
 				continue
 			}
 			return a.kept, a.err
 		case <-ctx.Done():
 			return kept{}, ctx.Err()
-		case <-timer.C:
-			return kept{}, errors.New("no answer in time")
+		case <-tick.C:
+			if time.Since(heard) >= answerTimeout {
+				return kept{}, errors.New("no answer in time")
+			}
+			silent()
 		case <-s.broken:
 			select {
 			case a := <-s.answers: // the last word, perhaps the reason
@@ -305,9 +312,10 @@ func (o *pool) run(ctx context.Context) {
 
 // remote is one put as another node keeps it. It is for one goroutine.
 type remote struct {
-	pool *pool
-	node state.NodeID
-	id   putID
+	pool   *pool
+	node   state.NodeID
+	id     putID
+	silent func() // told, again and again, while no answer comes; never waits
 
 	s *stream
 }
@@ -400,7 +408,7 @@ func (d *remote) write(ctx context.Context, first bool, blks []block.Block, e *e
 // put implements dest.
 func (d *remote) put(ctx context.Context, blks []block.Block) error {
 	if d.s != nil && len(d.s.answers) > 0 { // it does not want more
-		_, err := d.s.await(ctx)
+		_, err := d.s.await(ctx, d.silent)
 		return errors.Join(err, errBroken)
 	}
 	return d.send(ctx, blks, nil, nil)
@@ -409,7 +417,7 @@ func (d *remote) put(ctx context.Context, blks []block.Block) error {
 // end implements dest.
 func (d *remote) end(ctx context.Context, e end, last []block.Block) (k kept, err error) {
 	err = d.send(ctx, last, &e, func() (err error) {
-		k, err = d.s.await(ctx)
+		k, err = d.s.await(ctx, d.silent)
 		return err
 	})
 	return k, err
@@ -424,7 +432,7 @@ func (d *remote) renew(ctx context.Context) (kept, error) {
 	if err != nil {
 		return kept{}, err
 	}
-	return d.s.await(ctx)
+	return d.s.await(ctx, d.silent)
 }
 
 // done implements dest. When it cannot be said, the other node takes the end for one
