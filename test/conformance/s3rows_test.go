@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"crypto/rand"
 	"encoding/base64"
@@ -80,7 +81,11 @@ func (o *objects) callOn(n *harness.Node, method, path string, body []byte, pair
 }
 
 func (o *objects) tryOn(n *harness.Node, method, path string, body []byte, pairs ...string) (reply, error) {
-	req, err := http.NewRequestWithContext(o.t.Context(), method, n.S3URL(), bytes.NewReader(body))
+	return o.tryFor(o.t.Context(), n, method, path, body, pairs...)
+}
+
+func (o *objects) tryFor(ctx context.Context, n *harness.Node, method, path string, body []byte, pairs ...string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, n.S3URL(), bytes.NewReader(body))
 	if err != nil {
 		return reply{}, err
 	}
