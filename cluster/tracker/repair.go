@@ -26,6 +26,9 @@ const (
 	fewShort = 10_000
 	// placedLevel is the level from which all members read by which state was chosen.
 	placedLevel state.Level = 4
+	// returnEvery is between two looks for members that were down and are back: what was put
+	// meanwhile lacks a copy that they can have.
+	returnEvery = 5 * time.Second
 	// repairRetry is the pause after a pass that could not be finished.
 	repairRetry = 2 * time.Second
 )
@@ -61,6 +64,8 @@ type Repairer struct {
 	whole time.Time // when it was
 
 	lacked time.Time // when those that are short were looked at; Run's
+
+	absent map[state.NodeID]bool // whether each member was down when last looked at; Run's
 
 	// A surplus of copies is from a put while it was not known who else holds the content
 	// still. It is left alone until a member that was down then is known to be: by
@@ -118,10 +123,16 @@ func (r *Repairer) Run(ctx context.Context) error {
 	defer sub.Close()
 	timer := time.NewTimer(r.Every)
 	defer timer.Stop()
+	back := time.NewTicker(returnEvery)
+	defer back.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-back.C:
+			if !r.State.IsLeader() || !r.returned() {
+				continue
+			}
 		case <-sub.C:
 			if ch := sub.Take(); !ch.All && !ch.Members {
 				continue
@@ -135,6 +146,16 @@ func (r *Repairer) Run(ctx context.Context) error {
 		}
 		timer.Reset(next)
 	}
+}
+
+// returned tells whether a member is back that was down when last looked at.
+func (r *Repairer) returned() (some bool) {
+	for id, was := range r.absent {
+		_, down := r.DownSince(id)
+		some = some || was && !down
+		r.absent[id] = down
+	}
+	return some
 }
 
 // pass looks at all roots when there is a reason to: the nodes, or the number
@@ -201,12 +222,14 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	}
 	t.waiting = pins[state.Queued]+pins[state.Pinning] > 0
 	t.replication = int(c.Replication)
+	r.absent = make(map[state.NodeID]bool, len(nodes))
 	for _, n := range nodes {
 		t.members = append(t.members, n.ID)
 		if (t.waiting || short > 0) && r.Full(n.ID) {
 			t.full = append(t.full, n.ID)
 		}
 		since, down := r.DownSince(n.ID)
+		r.absent[n.ID] = down
 		if n.ID == r.Self || !down {
 			continue
 		}

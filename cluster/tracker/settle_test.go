@@ -316,6 +316,30 @@ func TestThreeNodesWaitForTheThird(t *testing.T) {
 	})
 }
 
+// What was put while a member was down has its copy there soon after the member is back,
+// also where no pass has seen it down.
+func TestAMemberThatIsBackIsGivenWhatItMissed(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
+		r.pass(DefaultRepairEvery + time.Second)
+		for n := range 2 {
+			r.fall("c")
+			r.pin(n, "a", "b")
+			r.held(n, "a", "b")
+			r.pass(returnEvery)
+			r.rise("c")
+			r.pass(returnEvery)
+			r.wantOn(n, "a", "b", "c")
+			r.held(n, "c")
+			r.pass(DefaultRepairEvery)
+		}
+		commands := r.state.commands()
+		r.pass(DefaultRepairEvery)
+		if n := r.state.commands() - commands; n > 0 {
+			t.Errorf("%d commands when nobody was away", n)
+		}
+	})
+}
+
 func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
 		r.pin(1, "a", "b", "c")
