@@ -357,10 +357,12 @@ func (builder) Leaf(data, sum []byte) (block.Block, error) { return dag.LeafOf(d
 type lent struct{ builder }
 
 func spoil(data []byte) {
-	for i := range data {
-		data[i] ^= 0xa5
+	for len(data) > 0 { // at once: byte by byte it was a tenth of what the package takes under -race
+		data = data[copy(data, spoilt):]
 	}
 }
+
+var spoilt = bytesOf(0xa5, 64<<10)
 
 func (m lent) Put(buf *[]byte) {
 	spoil(*buf)
