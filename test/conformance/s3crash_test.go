@@ -83,6 +83,7 @@ func TestNodesDieUnderPuts(t *testing.T) {
 	}
 	s.deleteAll(t)
 	harness.Eventually(t, crashSettledSoon, "no node keeps a block of what was deleted", func() (bool, error) {
+		var left []error // of all, for where it is tells why
 		for _, n := range c.Nodes {
 			st, err := n.StatusNow()
 			if err != nil {
@@ -90,11 +91,11 @@ func TestNodesDieUnderPuts(t *testing.T) {
 			}
 			for _, p := range st.Peers {
 				if p.UsedBytes != 0 {
-					return false, fmt.Errorf("%s says that %s keeps %d bytes", n.Name, p.Name, p.UsedBytes)
+					left = append(left, fmt.Errorf("%s says that %s keeps %d bytes", n.Name, p.ID, p.UsedBytes))
 				}
 			}
 		}
-		return true, nil
+		return len(left) == 0, errors.Join(left...)
 	})
 }
 
