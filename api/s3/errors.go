@@ -280,8 +280,10 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	if r.Method == http.MethodHead {
 		// SDKs ask so, without credentials, where a bucket is. All are in one place,
 		// those that nobody has too.
-		if t, err := s.targetOf(r); err == nil && t.level == levelBucket && f.status == http.StatusForbidden {
-			header.Set("X-Amz-Bucket-Region", s.region)
+		if f.status == http.StatusForbidden {
+			if t, err := s.targetOf(r); err == nil && t.level == levelBucket {
+				header.Set("X-Amz-Bucket-Region", s.region)
+			}
 		}
 		w.WriteHeader(f.status)
 		return nil

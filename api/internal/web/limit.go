@@ -259,12 +259,8 @@ const maxForwarded = 16
 // or behind trusted proxies the last address of X-Forwarded-For that is not a
 // trusted one. What is before it anybody may have written.
 func (l *Limits) Client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{} // a Unix socket
-	}
-	client := peer.Addr().Unmap().WithZone("") // prefixes have no zones
-	if l == nil || !l.trusts(client) {
+	client, proxy := l.peer(r)
+	if !proxy {
 		return client
 	}
 	said := strings.Join(r.Header["X-Forwarded-For"], ",")
@@ -291,8 +287,7 @@ func (l *Limits) Scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || l == nil || !l.trusts(peer.Addr().Unmap().WithZone("")) {
+	if _, proxy := l.peer(r); !proxy {
 		return "http"
 	}
 	said := strings.Join(r.Header["X-Forwarded-Proto"], ",")
@@ -300,6 +295,17 @@ func (l *Limits) Scheme(r *http.Request) string {
 		return "https"
 	}
 	return "http"
+}
+
+// peer is the other end of the connection, and whether that is a trusted proxy. A Unix
+// socket has no address.
+func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	addr = peer.Addr().Unmap().WithZone("") // prefixes have no zones
+	return addr, l != nil && l.trusts(addr)
 }
 
 // parseForwarded reads an address that some proxies write with a port.
