@@ -50,6 +50,7 @@ type entry struct {
 
 	ticket uint64 // of a report that has not been answered; 0: none
 	verify bool   // look into the block store even when the state says Held
+	missed bool   // the state may say something else since the drop that is under way began
 	repair bool   // it was held here before
 	noted  bool   // what is noted of earlier attempts has been read
 
@@ -316,8 +317,8 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 		return
 	}
 	e.stage = resting
-	reason, born := e.giveUp, e.born
-	e.giveUp = ""
+	reason, born, missed := e.giveUp, e.born, e.missed
+	e.giveUp, e.missed = "", false
 	if s.dropped {
 		d.t.metrics.drops.Inc()
 		e.renew(0)
@@ -334,8 +335,8 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if s.guarded {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
-			if e.verify {
-				d.look(ctx, view, e) // the guard has ended, and this is the look
+			if e.verify || missed {
+				d.look(ctx, view, e) // the guard may have ended, and been looked at
 				return
 			}
 			d.forget(e) // there is a look when the guard ends
@@ -354,7 +355,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	switch _, own, err := wanted(view, e.root, d.t.opts.Self); {
 	case s.err != nil:
 		d.delay(e, d.t.limits.MaxBackoff)
-	case err == nil && own == nil && !s.dropped:
+	case err == nil && own == nil && !s.dropped && !missed:
 		d.forget(e) // wanted by entries that are not applied here yet; they will tell
 	default:
 		d.look(ctx, view, e)
@@ -384,8 +385,9 @@ func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
 // lookAt is look with what the view says of the root.
 func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
-	case dropping:
-		return // looked at when it has ended
+	case dropping: // looked at when it has ended
+		e.missed = true
+		return
 	case resting: // a report may be on its way, and it may be that nothing more is tried
 		if e.ticket == 0 || now.own != nil && e.repinned(&now.root) {
 			d.settleAs(ctx, view, e, now)

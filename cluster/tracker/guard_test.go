@@ -110,6 +110,52 @@ func TestALookIsNotLostWhileADropWaits(t *testing.T) {
 	})
 }
 
+// What comes while a drop waits for its view is named, found in order when its guard has
+// ended, and deleted, all before the drop that the guard stopped is over.
+func TestADeletionIsNotLostWhileADropWaits(t *testing.T) {
+	guarded(t, func(w *world, g *Guards) {
+		w.limits.Audit = 1000 * time.Hour
+		g.Fenced()
+		w.seal(1)
+		w.state.whenAsked(func() {
+			if err := g.Begin(t.Context(), key(1)); err != nil {
+				t.Error(err)
+			}
+			id := w.pin(1)
+			w.says(self, 1, state.Held)
+			g.End(key(1))
+			w.pass(time.Minute)
+			w.unpin(id)
+			synctest.Wait()
+		})
+		w.start() // which begins with an audit
+		defer w.stop()
+		w.pass(time.Hour)
+		w.wantNothingHere(1)
+	})
+}
+
+// The view for a drop shows that the root is wanted again, and that is over before the
+// dispatcher hears of it.
+func TestADeletionIsNotLostBehindTheViewOfADrop(t *testing.T) {
+	guarded(t, func(w *world, g *Guards) {
+		w.limits.Audit = 1000 * time.Hour
+		g.Fenced()
+		w.seal(1)
+		w.state.lag(true)
+		id := w.pin(1)
+		w.state.whenAsked(func() {
+			w.state.lag(false)
+			w.unpin(id)
+			synctest.Wait()
+		})
+		w.start()
+		defer w.stop()
+		w.pass(time.Hour)
+		w.wantNothingHere(1)
+	})
+}
+
 func TestAGuardWaitsForADrop(t *testing.T) {
 	guarded(t, func(w *world, g *Guards) {
 		g.Fenced()
@@ -165,12 +211,12 @@ func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
 				w.guards = NewGuards()
 				w.seal(1)
-				w.state.asked = func() {
+				w.state.whenAsked(func() {
 					if named {
 						w.object(b, 1, self)
 					}
 					w.guards.Fenced()
-				}
+				})
 				w.start() // which begins with an audit
 				defer w.stop()
 				w.pass(time.Minute)

@@ -375,6 +375,14 @@ func (c *consensus) View(ctx context.Context) (state.View, func(), error) {
 	return c.State.View(ctx)
 }
 
+// whenAsked has fn called once, after the next view of the cluster was made and before
+// anybody has it.
+func (c *consensus) whenAsked(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = fn
+}
+
 // lag makes the local state stay what it is now, or catch up again.
 func (c *consensus) lag(behind bool) {
 	view, _ := c.State.LocalView()
