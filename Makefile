@@ -26,7 +26,7 @@ TEST := $(GO) test -vet=off
 
 # Packages whose tests run code of several goroutines at once.
 # The state machine and its codecs have no goroutines: go test ./... is enough for them.
-RACE ?= ./api/... ./cluster/... ./consensus ./consensus/transport ./peer/... ./storage/...
+RACE ?= ./cluster/ingest ./storage/... ./api/... ./cluster/... ./consensus ./consensus/transport ./peer/...
 BENCH ?= ./...
 
 GOLANGCI_VERSION := v2.15.0
@@ -54,7 +54,7 @@ build: ## bin/holdfast
 
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) ./...
+	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) ./test/cluster ./... # the longest begins first
 
 .PHONY: check
 check: test check-rest ## all that CI runs

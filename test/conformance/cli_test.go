@@ -183,13 +183,23 @@ func TestANodeAlone(t *testing.T) {
 			t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 		}
 	})
-	before := n.Status()
+	before := statusOf(t, n)
 	n.Stop() // wants exit code 0
 	n.Restart()
 	c.Settle()
-	if after := n.Status(); after.Node.ID != before.Node.ID || after.ClusterID != before.ClusterID || after.Pins != before.Pins {
+	if after := statusOf(t, n); after.Node.ID != before.Node.ID || after.ClusterID != before.ClusterID || after.Pins != before.Pins {
 		t.Errorf("%+v, before the restart %+v", after, before)
 	}
+}
+
+// statusOf is `status --json` of a node, with unknown fields refused.
+func statusOf(t *testing.T, n *harness.Node) (s harness.Status) {
+	t.Helper()
+	out := n.CLI("status", "--json")
+	if err := harness.DecodeStrict([]byte(out), &s); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return s
 }
 
 // TestPortZeroTellsTheRealPorts starts a node that chooses every port.
@@ -197,7 +207,7 @@ func TestPortZeroTellsTheRealPorts(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{
 		"--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
 	}})
-	s := c.Nodes[0].Status()
+	s := statusOf(t, c.Nodes[0])
 	for _, addr := range append(slices.Clone(s.Node.Addrs), s.Node.ClusterAddrs...) {
 		a, err := multiaddr.NewMultiaddr(addr)
 		if err != nil {
@@ -273,7 +283,7 @@ func testStatus(t *testing.T, n *harness.Node) {
 		t.Fatalf("%s: %v", whole["peers"], err)
 	}
 	hasFields(t, "peer", peers[0])
-	s := n.Status()
+	s := statusOf(t, n)
 	p := s.Peers[0]
 	if s.Leader != s.Node.ID || s.Index == 0 || s.ClusterID == "" || p.ID != s.Node.ID || p.Role != "voter" || p.State != "alive" || p.FreeBytes <= 0 {
 		t.Errorf("%+v", s)

@@ -16,6 +16,7 @@ import (
 // was started by mistake: while both run the log says so, and once the copy has ended
 // the others hear the member again.
 func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	original := c.Followers()[0]
 	original.Stop()

@@ -318,6 +318,7 @@ func testLateJoiner(t *testing.T, all *harness.Cluster) {
 	c := all.As(t)
 	late := c.Add(c.JoinArgs(true)...)
 	c.Settle()
+	id := late.Status().Node.ID
 	harness.Eventually(t, gossipWithin, "all nodes tell the same of each", func() (bool, error) {
 		var first []string
 		for _, n := range c.Live() {
@@ -327,7 +328,7 @@ func testLateJoiner(t *testing.T, all *harness.Cluster) {
 			}
 			var rows []string
 			for _, p := range s.Peers {
-				if p.ID != late.Status().Node.ID && (p.Pins == 0 || p.UsedBytes == 0) {
+				if p.ID != id && (p.Pins == 0 || p.UsedBytes == 0) {
 					return false, fmt.Errorf("%s knows of %d pins and %d bytes on %s", n.Name, p.Pins, p.UsedBytes, p.Name)
 				}
 				rows = append(rows, fmt.Sprintf("%s %s %s %s %d %d", p.ID, p.Name, p.State, p.Version, p.Pins, p.UsedBytes))
@@ -342,7 +343,6 @@ func testLateJoiner(t *testing.T, all *harness.Cluster) {
 		}
 		return true, nil
 	})
-	id := late.Status().Node.ID
 	c.Leader().CLI("peers", "rm", id, "--force")
 	late.Kill()
 	left := all.As(t)

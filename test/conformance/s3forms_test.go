@@ -63,6 +63,7 @@ func postForm(t *testing.T, to *url.URL, fields map[string]string, content []byt
 // TestFormsThatMinioSigns uploads as a page in a browser does, at a node that does
 // not lead, by policies that minio-go signs.
 func TestFormsThatMinioSigns(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, harness.Options{})
 	ctx := t.Context()
 	c, err := minio.New(strings.TrimPrefix(g.node.S3URL(), "http://"), &minio.Options{

@@ -221,6 +221,7 @@ func (h *history) do(n *harness.Node, op objectOp) (known bool, err error) {
 // TestUploadsThatEndTwice completes an upload at two nodes at once, and completes
 // against an abort: there is one end, and everybody is told the same.
 func TestUploadsThatEndTwice(t *testing.T) {
+	t.Parallel()
 	c := harness.Start(t, harness.Options{})
 	u := &uploads{newObjects(t, c, "twice@example.org"), "/twice" + randomName()}
 	u.ok(http.StatusOK, http.MethodPut, u.bucket, nil)

@@ -22,9 +22,12 @@ import (
 // toolTimeout bounds one call of a stock tool.
 const toolTimeout = 5 * time.Minute
 
-// multipartBytes is what every tool sends in parts: rclone does so from 200 MiB on, aws
-// above 8 MiB and s3cmd above 15 MiB.
-const multipartBytes = 200 << 20
+// What tools send in parts: rclone does so from 200 MiB on, aws above 8 MiB and s3cmd above
+// 15 MiB.
+const (
+	multipartBytes = 40 << 20
+	rcloneBytes    = 200 << 20
+)
 
 // tool runs a stock S3 program in a folder of its own, with the credentials of one
 // account and one node as its endpoint.
@@ -159,9 +162,10 @@ func treeOf(t *testing.T, root string) string {
 // TestStockS3Tools drives the S3 programs of Debian 12, and newer ones that are
 // installed, against a node that does not lead, with their default settings.
 func TestStockS3Tools(t *testing.T) {
+	t.Parallel() // the tools of Python mostly start
 	g := newGateway(t, harness.Options{})
 	t.Run("aws of Debian", func(t *testing.T) {
-		t.Parallel() // the tools of Python mostly start
+		t.Parallel()
 		testAWS(g.tool(t), "/usr/bin/aws", g.node.S3URL())
 	})
 	t.Run("newest aws", func(t *testing.T) {
@@ -290,7 +294,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("copyto", small, at+"/docs/small file.bin")
 	rclone("copyto", at+"/docs/small file.bin", "back")
 	x.same(small, filepath.Join(x.home, "back"))
-	big := x.file("big", multipartBytes)
+	big := x.file("big", rcloneBytes)
 	rclone("copyto", big, at+"/big")
 	rclone("copyto", at+"/big", "big.back")
 	x.same(big, filepath.Join(x.home, "big.back"))
@@ -300,7 +304,7 @@ func testRclone(x *tool, g gateway) {
 	rclone("check", tree, at+"/tree")
 	rclone("sync", at+"/tree", "tree.back")
 	x.sameTrees(tree, filepath.Join(x.home, "tree.back"))
-	x.has(rclone("lsl", at), "70000", fmt.Sprint(multipartBytes), "copy")
+	x.has(rclone("lsl", at), "70000", fmt.Sprint(rcloneBytes), "copy")
 	rclone("purge", at)
 	if strings.Contains(rclone("lsd", "h:"), bucket) {
 		x.t.Error("a purged bucket is listed")

@@ -157,12 +157,13 @@ func TestContentWhoseNodesAreFullByThenIsKeptByOthers(t *testing.T) {
 	}
 	harness.Eventually(t, healWithin, "three are known to be full", func() (bool, error) {
 		full := 0
-		for _, peer := range c.Leader().Status().Peers {
+		s, err := c.Leader().StatusNow()
+		for _, peer := range s.Peers {
 			if peer.Full {
 				full++
 			}
 		}
-		return full == told, fmt.Errorf("%d", full)
+		return full == told, errors.Join(err, fmt.Errorf("%d", full))
 	})
 	source.AddBytes(data)
 	if _, err := harness.WaitPinned(t.Context(), user, p.RequestID, 2*time.Minute); err != nil {
@@ -199,12 +200,13 @@ func stuff(t *testing.T) *stuffed {
 		}
 	}
 	harness.Eventually(t, healWithin, "all three have all copies", func() (bool, error) {
-		for _, p := range c.Nodes[0].Status().Peers {
+		now, err := c.Nodes[0].StatusNow()
+		for _, p := range now.Peers {
 			if p.Pins < int64(len(s.ids)) {
 				return false, fmt.Errorf("%s has %d", p.Name, p.Pins)
 			}
 		}
-		return true, nil
+		return err == nil, err
 	})
 	return s
 }

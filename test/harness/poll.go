@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// Poll calls cond at once and then every so often until it is true. A false
-// answer may come with the reason as an error, which Poll reports when ctx ends
-// first.
-func Poll(ctx context.Context, every time.Duration, cond func() (bool, error)) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+// Poll calls cond at once, and then again and again with a pause between, until it is
+// true. A false answer may come with the reason as an error, which Poll reports when ctx
+// ends first.
+func Poll(ctx context.Context, pause time.Duration, cond func() (bool, error)) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	for {
 		ok, last := cond()
 		if ok {
 			return nil
 		}
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			if last == nil {
 				return ctx.Err()
 			}
 			return fmt.Errorf("%w; last: %w", ctx.Err(), last)
-		case <-tick.C:
+		case <-timer.C:
 		}
 	}
 }
 
-// pollEvery is how often Eventually looks.
+// pollEvery is the pause between two looks of Eventually.
 const pollEvery = 50 * time.Millisecond
 
 // Eventually fails the test when cond does not become true within the time.
