@@ -54,7 +54,7 @@ build: ## bin/holdfast
 
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) ./test/cluster ./... # the longest begins first
+	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./... # the longest begins first
 
 .PHONY: check
 check: test check-rest ## all that CI runs

@@ -99,6 +99,7 @@ func TestDeliberateMistakesAreFound(t *testing.T) {
 			if i > 0 && !*longFlag && !*proofFlag {
 				t.Skip("only with -long or -proof")
 			}
+			t.Parallel()
 			find(t, name, func(error) bool { return true })
 		})
 	}
@@ -112,6 +113,7 @@ func TestDamageIsFound(t *testing.T) {
 		"blocks that are gone": "is not here", "a root that was collected in use": "is not here", "a state with one more key": "differ",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			find(t, name, func(err error) bool { return strings.Contains(err.Error(), want) })
 		})
 	}

@@ -13,6 +13,7 @@ import (
 // TestAMemberComesBackUnderALeaderThatJoinedMeanwhile: what it has of the state does not
 // know that leader, who alone could tell it.
 func TestAMemberComesBackUnderALeaderThatJoinedMeanwhile(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	known, err := nodes[0].Members().Status(t.Context())
 	if err != nil {

@@ -300,6 +300,7 @@ func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
 }
 
 func TestAStrangerWithAWrongSecretDoesNotJoin(t *testing.T) {
+	t.Parallel() // it mostly waits
 	base := t.TempDir()
 	first := start(t, filepath.Join(base, "node1"), "", "")
 	s, err := first.Members().Status(t.Context())

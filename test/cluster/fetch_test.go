@@ -207,6 +207,7 @@ func TestReplaceFetchesOnlyWhatDiffers(t *testing.T) {
 // A provider that has half of a DAG, a restart, and then the other half: no
 // block is asked for twice, and the pause between attempts goes on.
 func TestNothingThatIsHereIsAskedForAfterARestart(t *testing.T) {
+	t.Parallel()       // it mostly waits
 	const chunks = 120 // more than is held back for being small
 	a := newAlone(t, func(c *config.Config) {
 		c.Tracker.IdleTimeout = time.Second
@@ -281,6 +282,7 @@ func TestDeleteTakesBackItsWantsAndItsBlocks(t *testing.T) {
 // go and their blocks are collected. The old version stays whole until the new
 // one has failed; then what only it needed goes, and nothing else.
 func TestAReplacementThatStallsCostsNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newAlone(t, func(c *config.Config) {
 		c.Tracker.IdleTimeout = 4 * time.Second
 		c.Tracker.Attempts = 3 // the first pins may need them where the disk stands still

@@ -185,6 +185,7 @@ var unreadSeeds = []string{"", "{\"cluster_id\": \"", "{}", "null", "\x00\x00\x0
 
 // What a member knows of its cluster besides the state is written anew from it.
 func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
 	before, err := n.Members().Status(t.Context())
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 // it. It asks, ends, and comes back with a ticket only, as a new member with its
 // old identity: its log and its state are given up, its blocks are not (A14).
 func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	content := make([]byte, 1<<20)
 	_, _ = rand.Read(content)
@@ -126,6 +127,7 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 // again. It asks whether it is a member as long as it has not written down that it is, and
 // from then on gives nothing up any more, whatever it says of an earlier removal.
 func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
 	if err != nil {
@@ -178,6 +180,7 @@ func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 // TestARemovedNodeThatDidNotGetInJoinsLater: it has given up what it had when it asks to
 // join, and goes on from there, with a ticket.
 func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	gone := nodes[2]
 	s, err := gone.Members().Status(t.Context())
@@ -245,6 +248,7 @@ func (u unasked) Dial(ctx context.Context, id, protocol string) (net.Conn, error
 // TestTheOnlyVoterIsRemovedBeforeTheOtherVotes: as when a cluster of one moves to another
 // machine. Until the other one has caught up and votes it needs who was removed.
 func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	base, ready := t.TempDir(), make(chan struct{})
 	first := start(t, filepath.Join(base, "node1"), "", "", func(o *node.Options) {
 		o.RaftNetwork = func(n consensus.Network) consensus.Network { return unasked{n, ready} }
@@ -270,6 +274,7 @@ func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
 // A joiner whose ticket is good is told that the cluster has no majority, and not that it
 // reaches nobody or shows something wrong.
 func TestAJoinerIsToldThatNobodyCanAdmitIt(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
 	if err != nil {
