@@ -24,6 +24,7 @@ import (
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
 	"github.com/multiformats/go-multihash"
 )
 
@@ -187,13 +188,19 @@ func compactOften(ctx context.Context, s *Store, every time.Duration) error {
 	}
 }
 
-// accounted checks that the store holds what its owners refer to, and no more.
-func accounted(t testing.TB, s *Store) {
+// accounted checks that the store holds what its owners refer to, and no more. Of owners
+// that were cut short blocks may be missing: of a batch that was being written there is a
+// beginning, and references come before their blocks.
+func accounted(t testing.TB, s *Store, cut map[string]bool) {
 	t.Helper()
-	want := map[string]int{}
+	want, missing := map[string]int{}, map[string]bool{}
 	if err := s.Owners(context.Background(), "", func(o OwnerInfo) (bool, error) {
 		return true, s.Blocks(context.Background(), o.Owner, func(h multihash.Multihash) (bool, error) {
 			n, err := s.GetSize(context.Background(), cid.NewCidV1(cid.Raw, h))
+			if ipld.IsNotFound(err) && cut[o.Owner] && !o.Sealed {
+				missing[string(h)] = true
+				return true, nil
+			}
 			want[string(h)] = n
 			return true, err
 		})
@@ -204,8 +211,8 @@ func accounted(t testing.TB, s *Store) {
 	for _, n := range want {
 		bytes += n
 	}
-	if u := s.Usage(); u.Blocks != uint64(len(want)) || u.LiveBytes != uint64(bytes) || u.Missing != 0 {
-		t.Fatalf("%+v, but the owners have %d blocks of %d bytes", u, len(want), bytes)
+	if u := s.Usage(); u.Blocks != uint64(len(want)) || u.LiveBytes != uint64(bytes) || u.Missing != uint64(len(missing)) {
+		t.Fatalf("%+v, but the owners have %d blocks of %d bytes, and lack %d", u, len(want), bytes, len(missing))
 	}
 }
 
@@ -249,9 +256,9 @@ func TestCollectingTakesNothingThatIsHeld(t *testing.T) {
 			must(t, w.check(t.Context(), owner))
 		}
 	}
-	accounted(t, s)
+	accounted(t, s, nil)
 	must(t, s.Compact(t.Context()))
-	accounted(t, s)
+	accounted(t, s, nil)
 	for _, w := range workers {
 		for owner := range w.held {
 			mustDrop(t, s, owner)
@@ -356,11 +363,12 @@ func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 			}
 		}
 		must(t, s.Compact(t.Context())) // ends the drops that were cut short
-		accounted(t, s)
+		accounted(t, s, open)
 		for owner := range open {
 			mustDrop(t, s, owner)
 			known[owner] = "gone"
 		}
+		accounted(t, s, nil)
 		must(t, s.Close())
 	}
 	if changes < least {

@@ -363,8 +363,10 @@ func testPinCommands(t *testing.T, n *harness.Node) {
 		t.Fatal(err)
 	}
 	added := cidOf(t, n.CLI("add", path))
-	if got := n.Get(added); string(got) != string(data) {
-		t.Errorf("add and get: %d bytes, want %d", len(got), len(data))
+	path = filepath.Join(t.TempDir(), "got")
+	n.CLI("get", added, "-o", path)
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(data) {
+		t.Errorf("add and get: %d bytes, want %d: %v", len(got), len(data), err)
 	}
 	if out := n.CLI("get", added); out != string(data) {
 		t.Errorf("get to standard output: %d bytes, want %d", len(out), len(data))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -331,15 +332,19 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Get is the content of a CID by `holdfast get` on this node.
+// Get is the content of a CID as `holdfast get` on this node has it, from the socket in its
+// folder as in StatusNow.
 func (n *Node) Get(cid string) []byte {
 	n.tb.Helper()
-	dir := n.tb.TempDir()
-	path := filepath.Join(dir, "content")
-	n.CLI("get", cid, "-o", path)
-	data, err := os.ReadFile(path)
+	o := client.New(n.Dir)
+	defer o.Close()
+	body, _, err := o.OpenContent(context.Background(), "", cid)
 	if err != nil {
-		n.tb.Fatal(err)
+		n.tb.Fatalf("%s: get %s: %v", n.Name, cid, err)
+	}
+	data, err := io.ReadAll(body)
+	if err = errors.Join(err, body.Close()); err != nil {
+		n.tb.Fatalf("%s: get %s: %v", n.Name, cid, err)
 	}
 	return data
 }
