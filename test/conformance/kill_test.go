@@ -36,6 +36,7 @@ const (
 	fireDown, fireCalm = time.Second, 1500 * time.Millisecond
 	fireWithin         = 20 * time.Minute
 	fireRetry          = 20 * time.Millisecond
+	decidedWithin      = 10 * time.Second // a write, of consensus
 	pinnedUnderFire    = 4 * time.Minute
 )
 
@@ -181,12 +182,9 @@ func (f *fire) check(t *testing.T) {
 	for _, a := range f.attempts {
 		tried[a.name] = a
 	}
-	var first []harness.PinStatus
-	for _, n := range f.c.Nodes {
-		list, err := n.Pins(f.token).ListAll(t.Context(), nil, 1000)
-		if err != nil {
-			t.Fatalf("%s: %v", n.Name, err)
-		}
+	lists := f.lists(t)
+	for k, n := range f.c.Nodes {
+		list := lists[k]
 		seen := map[string]bool{}
 		acked := 0
 		for i, p := range list {
@@ -209,15 +207,30 @@ func (f *fire) check(t *testing.T) {
 		if acked != f.acked {
 			t.Errorf("262: %s lists %d of %d acknowledged pins", n.Name, acked, f.acked)
 		}
-		if first == nil {
-			first = list
-		} else if !slices.EqualFunc(list, first, samePin) {
-			t.Errorf("261: %s lists %d pins, %s %d, and they differ", n.Name, len(list), f.c.Nodes[0].Name, len(first))
-		}
 	}
 	if err := f.c.SameState(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// lists are those of all nodes, which have to be one. A write that was under way when its
+// client left may be decided between two of them.
+func (f *fire) lists(t *testing.T) (lists [][]harness.PinStatus) {
+	t.Helper()
+	harness.Eventually(t, decidedWithin, "261: all nodes have one list", func() (bool, error) {
+		lists = nil
+		for _, n := range f.c.Nodes {
+			list, err := n.Pins(f.token).ListAll(t.Context(), nil, 1000)
+			if err != nil {
+				return false, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			if lists = append(lists, list); !slices.EqualFunc(list, lists[0], samePin) {
+				return false, fmt.Errorf("%s lists %d pins, %s %d, and they differ", n.Name, len(list), f.c.Nodes[0].Name, len(lists[0]))
+			}
+		}
+		return true, nil
+	})
+	return lists
 }
 
 // pinned waits until everything on the list is pinned.
