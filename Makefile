@@ -52,9 +52,10 @@ help: ## this list
 build: ## bin/holdfast
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
 
+# What takes longest begins first.
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./... # the longest begins first
+	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./...
 
 .PHONY: check
 check: test check-rest ## all that CI runs

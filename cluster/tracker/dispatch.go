@@ -50,7 +50,7 @@ type entry struct {
 
 	ticket uint64 // of a report that has not been answered; 0: none
 	verify bool   // look into the block store even when the state says Held
-	missed bool   // the state may say something else since the drop that is under way began
+	missed bool   // it was to be looked at while the drop was under way
 	repair bool   // it was held here before
 	noted  bool   // what is noted of earlier attempts has been read
 
@@ -335,8 +335,8 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if s.guarded {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
-			if e.verify || missed {
-				d.look(ctx, view, e) // the guard may have ended, and been looked at
+			if missed { // by an audit or the look after a guard too
+				d.look(ctx, view, e)
 				return
 			}
 			d.forget(e) // there is a look when the guard ends

@@ -169,9 +169,9 @@ func wholeEverywhere(t *testing.T, c *harness.Cluster) {
 			if disk < damageFiles*damageBytes {
 				return false, fmt.Errorf("%s has %d bytes of segments", n.Name, disk)
 			}
-			s, err := n.StatusNow()
-			if err != nil || s.Pins.Pinned != damageFiles || s.Pins.UnderReplicated != 0 {
-				return false, fmt.Errorf("%s sees %+v: %w", n.Name, s.Pins, err)
+			s := n.Status()
+			if s.Pins.Pinned != damageFiles || s.Pins.UnderReplicated != 0 {
+				return false, fmt.Errorf("%s sees %+v", n.Name, s.Pins)
 			}
 		}
 		return true, nil
@@ -209,8 +209,7 @@ func TestDamageThatNobodyCanRepairIsSaid(t *testing.T) {
 	n.CLI("add", path)
 	harness.Eventually(t, 2*repairedWithin, "the copy is whole", func() (bool, error) {
 		m := n.Metrics()
-		s, err := n.StatusNow()
-		return m["holdfast_blocks_missing"]+m["holdfast_scrub_damaged_roots"] == 0 && s.Pins.Pinned > 0, err
+		return m["holdfast_blocks_missing"]+m["holdfast_scrub_damaged_roots"] == 0 && n.Status().Pins.Pinned > 0, nil
 	})
 	if out := n.CLI("scrub"); !strings.Contains(out, "damaged   0\n") {
 		t.Errorf("scrub finds\n%s", out)

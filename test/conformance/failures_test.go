@@ -29,10 +29,7 @@ func usedBytes(t *testing.T, c *harness.Cluster) map[string]int64 {
 	t.Helper()
 	used := map[string]int64{}
 	for _, n := range c.Nodes {
-		s, err := n.StatusNow()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := n.Status()
 		for _, p := range s.Peers {
 			if p.ID == s.Node.ID {
 				used[p.ID] = p.UsedBytes

@@ -182,55 +182,54 @@ func (f *fire) check(t *testing.T) {
 	for _, a := range f.attempts {
 		tried[a.name] = a
 	}
-	lists := f.lists(t)
-	for k, n := range f.c.Nodes {
-		list := lists[k]
-		seen := map[string]bool{}
-		acked := 0
-		for i, p := range list {
-			a, known := tried[p.Pin.Name]
-			switch {
-			case !known:
-				t.Fatalf("%s lists %+v, which nobody asked for", n.Name, p)
-			case seen[p.Pin.Name]:
-				t.Errorf("262: %s lists %s twice", n.Name, p.Pin.Name)
-			case a.id != "" && (a.id != p.RequestID || a.created != p.Created || a.cid != p.Pin.CID):
-				t.Errorf("%s lists %+v for %+v", n.Name, p, a)
-			case i > 0 && p.Created >= list[i-1].Created:
-				t.Errorf("%s: %s stands after %s", n.Name, p.Created, list[i-1].Created)
+	// A write that was under way when its client left may be decided between two lists.
+	harness.Eventually(t, decidedWithin, "261: all nodes have one list", func() (bool, error) {
+		var first []harness.PinStatus
+		for i, n := range f.c.Nodes {
+			list, err := n.Pins(f.token).ListAll(t.Context(), nil, 1000)
+			if err != nil {
+				t.Fatalf("%s: %v", n.Name, err)
 			}
-			seen[p.Pin.Name] = true
-			if a.id != "" {
-				acked++
+			f.checkList(t, n, list, tried)
+			if i == 0 {
+				first = list
+			} else if !slices.EqualFunc(list, first, samePin) {
+				return false, fmt.Errorf("%s lists %d pins, %s %d, and they differ", n.Name, len(list), f.c.Nodes[0].Name, len(first))
 			}
 		}
-		if acked != f.acked {
-			t.Errorf("262: %s lists %d of %d acknowledged pins", n.Name, acked, f.acked)
-		}
-	}
+		return true, nil
+	})
 	if err := f.c.SameState(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// lists are those of all nodes, which have to be one. A write that was under way when its
-// client left may be decided between two of them.
-func (f *fire) lists(t *testing.T) (lists [][]harness.PinStatus) {
+// checkList wants what was acknowledged of the attempts, by name, once on a node's list,
+// and nothing twice. The caller has mu.
+func (f *fire) checkList(t *testing.T, n *harness.Node, list []harness.PinStatus, tried map[string]attempt) {
 	t.Helper()
-	harness.Eventually(t, decidedWithin, "261: all nodes have one list", func() (bool, error) {
-		lists = nil
-		for _, n := range f.c.Nodes {
-			list, err := n.Pins(f.token).ListAll(t.Context(), nil, 1000)
-			if err != nil {
-				return false, fmt.Errorf("%s: %w", n.Name, err)
-			}
-			if lists = append(lists, list); !slices.EqualFunc(list, lists[0], samePin) {
-				return false, fmt.Errorf("%s lists %d pins, %s %d, and they differ", n.Name, len(list), f.c.Nodes[0].Name, len(lists[0]))
-			}
+	seen := map[string]bool{}
+	acked := 0
+	for i, p := range list {
+		a, known := tried[p.Pin.Name]
+		switch {
+		case !known:
+			t.Fatalf("%s lists %+v, which nobody asked for", n.Name, p)
+		case seen[p.Pin.Name]:
+			t.Errorf("262: %s lists %s twice", n.Name, p.Pin.Name)
+		case a.id != "" && (a.id != p.RequestID || a.created != p.Created || a.cid != p.Pin.CID):
+			t.Errorf("%s lists %+v for %+v", n.Name, p, a)
+		case i > 0 && p.Created >= list[i-1].Created:
+			t.Errorf("%s: %s stands after %s", n.Name, p.Created, list[i-1].Created)
 		}
-		return true, nil
-	})
-	return lists
+		seen[p.Pin.Name] = true
+		if a.id != "" {
+			acked++
+		}
+	}
+	if acked != f.acked {
+		t.Errorf("262: %s lists %d of %d acknowledged pins", n.Name, acked, f.acked)
+	}
 }
 
 // pinned waits until everything on the list is pinned.

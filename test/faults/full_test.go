@@ -157,13 +157,12 @@ func TestContentWhoseNodesAreFullByThenIsKeptByOthers(t *testing.T) {
 	}
 	harness.Eventually(t, healWithin, "three are known to be full", func() (bool, error) {
 		full := 0
-		s, err := c.Leader().StatusNow()
-		for _, peer := range s.Peers {
+		for _, peer := range c.Leader().Status().Peers {
 			if peer.Full {
 				full++
 			}
 		}
-		return full == told, errors.Join(err, fmt.Errorf("%d", full))
+		return full == told, fmt.Errorf("%d", full)
 	})
 	source.AddBytes(data)
 	if _, err := harness.WaitPinned(t.Context(), user, p.RequestID, 2*time.Minute); err != nil {
@@ -200,13 +199,12 @@ func stuff(t *testing.T) *stuffed {
 		}
 	}
 	harness.Eventually(t, healWithin, "all three have all copies", func() (bool, error) {
-		now, err := c.Nodes[0].StatusNow()
-		for _, p := range now.Peers {
+		for _, p := range c.Nodes[0].Status().Peers {
 			if p.Pins < int64(len(s.ids)) {
 				return false, fmt.Errorf("%s has %d", p.Name, p.Pins)
 			}
 		}
-		return err == nil, err
+		return true, nil
 	})
 	return s
 }
