@@ -68,7 +68,7 @@ type providing struct {
 	last     stats.Stats
 	lastAt   time.Time
 	handed   []mh.Multihash // to sweep, since it last had nothing new to announce
-	handedAt time.Time      // the last of them
+	handedAt time.Time      // when it had taken the last of them
 	waiting  []mh.Multihash // see Peer.Waiting
 }
 
@@ -298,7 +298,8 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 	if err == nil { // for what was not withdrawn meanwhile
 		due := p.providing.keys.only(hashes)
 		p.providing.hand(due, idle)
-		err = sweep.StartProviding(true, due...)
+		err = sweep.StartProviding(true, due...) // thousands take it a while
+		p.providing.taken()
 	}
 	if err != nil {
 		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)
@@ -387,6 +388,12 @@ func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 		o.handed = nil
 	}
 	o.handed = append(o.handed, hashes[:min(len(hashes), maxWaiting-len(o.handed))]...)
+}
+
+// taken notes that the provider has taken what it was handed.
+func (o *providing) taken() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.handedAt = time.Now()
 }
 
