@@ -99,6 +99,7 @@ func Wrap(o Options, h Handler) http.Handler {
 		cut := err != nil && rec.begun && !rec.failed
 		o.Metrics.ended(o.Name, rec, cut || err != nil && r.Context().Err() != nil) // nobody waits for it any more
 		rec.readRest()
+		rec.leaveHeldBack(r)
 		if cut {
 			panic(http.ErrAbortHandler) // the answer is half out: the client must notice
 		}
@@ -254,10 +255,25 @@ func (w *recorder) readRest() {
 	}
 }
 
+// heldBackFor is how long a body may still come after the answer that a client holds back
+// until it is asked for, and was not asked for.
+const heldBackFor = 5 * time.Second
+
+// leaveHeldBack bounds the wait for a body that the client holds back. net/http reads what
+// is left of one before it closes the connection, as the answer says it will: up to the
+// deadline for reading, for a body that never comes. Closed at once, who sends it all the
+// same would lose the answer.
+func (w *recorder) leaveHeldBack(r *http.Request) {
+	if w.body != nil && r.Header.Get("Expect") != "" && !w.body.asked.Load() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(heldBackFor))
+	}
+}
+
 // body notes how far the body of a request was read. A handler may have a reader of it
 // that has not ended yet.
 type body struct {
 	io.ReadCloser
+	asked  atomic.Bool  // somebody has begun to read it
 	read   atomic.Int64 // bytes
 	ended  atomic.Bool  // there is no more
 	broken atomic.Bool  // there may be more, which cannot be read
@@ -265,6 +281,7 @@ type body struct {
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
+	b.asked.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	b.read.Add(int64(n))
 	if errors.Is(err, io.EOF) {
