@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -228,4 +230,40 @@ func BenchmarkRefusedForTheRate(b *testing.B) {
 			b.ReportMetric(float64(behind.Asked()-asked)/float64(b.N), "rounds/op")
 		})
 	}
+}
+
+// slowAccounts judge nobody before they are told to go on.
+type slowAccounts struct {
+	Accounts
+	asked chan struct{}
+	goOn  chan struct{}
+}
+
+func (a *slowAccounts) Authenticate(ctx context.Context, token string) (accounts.Principal, error) {
+	a.asked <- struct{}{}
+	<-a.goOn
+	return a.Accounts.Authenticate(ctx, token)
+}
+
+// Whoever asks while the node has as much to do as it takes on, as over HTTP/2, is told so
+// with an id as all others are.
+func TestARequestTooManyHasAnID(t *testing.T) {
+	w := newWorld(t)
+	slow := &slowAccounts{w.users, make(chan struct{}), make(chan struct{})}
+	w.options.Accounts = slow
+	w.rebuild(t)
+	var group sync.WaitGroup
+	for range web.MaxRequests {
+		r := w.request(t, call{method: "GET", path: "/"})
+		group.Go(func() { w.answer(r) })
+	}
+	for range web.MaxRequests {
+		<-slow.asked
+	}
+	rec := w.answer(w.request(t, call{method: "GET", path: "/"}))
+	if id := rec.Header().Get("X-Amz-Request-Id"); rec.Code != 503 || id != "golden" || !strings.Contains(rec.Body.String(), "<RequestId>"+id+"</RequestId>") {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	close(slow.goOn)
+	group.Wait()
 }
