@@ -382,6 +382,9 @@ func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if name := "X-Amz-If-Match-Initiated-Time"; r.Header.Get(name) != "" {
+		return notImplemented(name + " of a change")
+	}
 	ctx, cancel := r.soon()
 	defer cancel()
 	if err := s.objects.Abort(ctx, r.account(), r.bucket, r.key, id); err != nil {
