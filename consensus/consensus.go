@@ -145,6 +145,9 @@ type Options struct {
 	// could, best first. It is asked often and must not wait. An empty reason,
 	// or nobody who could: it may lead. Nil: it always may.
 	Standing func() (unfit string, heirs []state.NodeID)
+	// Gone tells whether a member has been down for so long that another one is to vote
+	// in its place. It must not wait. Nil: none is.
+	Gone func(state.NodeID) bool
 }
 
 // Node is one member's part in the consensus. Its methods may be called

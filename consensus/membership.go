@@ -211,16 +211,23 @@ func electorate(members []raft.ServerID, servers []raft.Server) (voters, others 
 	return voters, others
 }
 
-// promote gives a vote to a member that has caught up, if one is missing.
+// gone tells whether a member is down for so long that its vote is another's to have.
+func (n *Node) gone(id raft.ServerID) bool {
+	return n.opts.Gone != nil && string(id) != string(n.opts.ID) && n.opts.Gone(state.NodeID(id))
+}
+
+// promote gives a vote to a member that has caught up, if one is missing, or is that of a
+// member that is gone: demote takes it from that one then. Else members that die one after
+// the other, with days between, would take the majority with them while others are there.
 func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, others := electorate(members, servers)
-	if len(voters) >= votersFor(len(voting)) {
+	if voters = slices.DeleteFunc(voters, n.gone); len(voters) >= votersFor(len(voting)) {
 		return false, nil
 	}
 	commit := n.raft.CommitIndex()
 	for _, id := range others {
 		node, counts := voting[id]
-		if !counts || !node.MayVote() && node.Store == "" {
+		if !counts || n.gone(id) || !node.MayVote() && node.Store == "" {
 			continue // it has not told its store yet
 		}
 		at, err := n.appliedOn(ctx, id)
@@ -306,8 +313,8 @@ func (n *Node) rank(id raft.ServerID) int {
 	return 0
 }
 
-// demote takes a vote when one too many has it: from one that does not answer,
-// else from the last by id, never from the leader.
+// demote takes a vote when one too many has it: from one that is gone or does not
+// answer, else from the last by id, never from the leader.
 func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, _ := electorate(members, servers)
 	if len(voters) <= votersFor(len(voting)) {
@@ -315,10 +322,14 @@ func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, 
 	}
 	voters = slices.DeleteFunc(voters, func(id raft.ServerID) bool { return id == raft.ServerID(n.opts.ID) })
 	chosen := voters[len(voters)-1]
-	for _, id := range voters {
-		if _, err := n.appliedOn(ctx, id); err != nil {
-			chosen = id
-			break
+	if i := slices.IndexFunc(voters, n.gone); i >= 0 {
+		chosen = voters[i]
+	} else {
+		for _, id := range voters {
+			if _, err := n.appliedOn(ctx, id); err != nil {
+				chosen = id
+				break
+			}
 		}
 	}
 	n.log.InfoContext(ctx, "member does not vote from now on", "node", chosen)

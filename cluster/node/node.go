@@ -351,6 +351,7 @@ func (n *Node) openConsensus(known *seed) error {
 		Registerer:    n.opts.Registerer,
 		NoSpace:       refusedByFullDisk,
 		Standing:      n.standing,
+		Gone:          n.gone,
 	})
 	if err != nil {
 		return fmt.Errorf("open consensus: %w", err)

@@ -187,6 +187,12 @@ func (n *Node) down(id state.NodeID) bool {
 	return down
 }
 
+// gone tells whether a member has been down for so long that its content is placed anew.
+func (n *Node) gone(id state.NodeID) bool {
+	since, down := n.alive.downSince(id)
+	return down && time.Since(since) > n.opts.Config.Repair.After
+}
+
 // heldRoots calls fn with the roots that this node holds and that are not private,
 // to announce them.
 func (n *Node) heldRoots(fn func(cid.Cid) bool) {
