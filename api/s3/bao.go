@@ -15,31 +15,31 @@ import (
 // getBao answers with a Bao encoding of an object, of ours: without start and length
 // the outboard encoding, with them a slice, by which one who has the BLAKE3 hash of
 // the object verifies its bytes as they arrive.
-func (s *surface) getBao(w http.ResponseWriter, r *request) (err error) {
-	o, err := s.current(r)
-	if err != nil {
+func (s *surface) getBao(w http.ResponseWriter, r *request) error {
+	return s.reading(r, func(o *state.Object) error { return s.answerWithBao(w, r, o) })
+}
+
+func (s *surface) answerWithBao(w http.ResponseWriter, r *request, o *state.Object) (err error) {
+	if answered, err := conditional(w, r, o); answered || err != nil {
 		return err
 	}
-	if answered, err := conditional(w, r, &o); answered || err != nil {
-		return err
-	}
-	slice, err := sliceOf(r.query, &o)
+	slice, err := sliceOf(r.query, o)
 	if err != nil {
 		return err
 	}
 	held := s.limits.HoldContent(r.account())
 	defer held.Release()
-	if err := held.Grow(blockOf(&o) + objects.BaoMemory(&o, slice)); err != nil {
+	if err := held.Grow(blockOf(o) + objects.BaoMemory(o, slice)); err != nil {
 		return err
 	}
-	e, err := s.objects.Bao(r.Context(), r.account(), &o, slice)
+	e, err := s.objects.Bao(r.Context(), r.account(), o, slice)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	out := &beginning{to: newSteady(w, s.stall), begin: func() {
 		h := w.Header()
-		identify(h, &o)
+		identify(h, o)
 		h.Set("X-Holdfast-Blake3", hex.EncodeToString(e.Blake3[:])) // also where the object does not know it
 		h.Set("Last-Modified", httpTime(o.Created))
 		h.Set("Content-Type", defaultType)

@@ -39,6 +39,8 @@ type fake struct {
 	err error
 	// slow is how long the cluster takes for each Delete.
 	slow time.Duration
+	// going, when it is set, is called by Open, whose content is gone then.
+	going func()
 	// torn is how many bytes a reader gives before it fails; negative: all.
 	torn int
 }
@@ -407,6 +409,10 @@ func (t *tornReader) WriteTo(w io.Writer) (n int64, err error) {
 func (t *tornReader) Close() error { return nil }
 
 func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.ReadSeekCloser, error) {
+	if f.going != nil {
+		f.going()
+		return nil, fmt.Errorf("fake: %w", state.ErrNotFound)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return &tornReader{bytes.NewReader(f.content[o.Root]), f.torn}, f.err

@@ -84,28 +84,48 @@ func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 	if err := checkOverrides(r.query); err != nil {
 		return err
 	}
-	o, err := s.current(r)
-	if err != nil {
-		return err
-	}
-	piece, partial, err := pieceOf(r, &o)
-	if answered, refused := conditional(w, r, &o); answered || refused != nil {
+	return s.reading(r, func(o *state.Object) error { return s.answerWith(w, r, o) })
+}
+
+func (s *surface) answerWith(w http.ResponseWriter, r *request, o *state.Object) error {
+	piece, partial, err := pieceOf(r, o)
+	if answered, refused := conditional(w, r, o); answered || refused != nil {
 		return refused
 	}
 	if err != nil {
 		return err
 	}
 	if r.query.has("partNumber") && wantsChecksum(r) {
-		if r.part, err = s.partSums(r, &o); err != nil {
+		if r.part, err = s.partSums(r, o); err != nil {
 			return err
 		}
 	}
 	if r.Method == http.MethodHead || piece.count == 0 {
-		head(w.Header(), r, &o, piece, partial)
+		head(w.Header(), r, o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 		return nil
 	}
-	return s.sendContent(w, r, &o, piece, partial)
+	return s.sendContent(w, r, o, piece, partial)
+}
+
+// maxReads is how many versions of an object are tried for one that is not replaced at once.
+const maxReads = 3
+
+// reading answers a read with the version that is current. Where that is replaced, and its
+// content gone, before the first byte of it is here, the one in its place is read: there was
+// an object all the time. It is not begun again by who has waited for long.
+func (s *surface) reading(r *request, answer func(*state.Object) error) error {
+	began := time.Now()
+	for tries := 0; tries < maxReads && time.Since(began) < caseTimeout; tries++ {
+		o, err := s.current(r)
+		if err != nil {
+			return err
+		}
+		if err := answer(&o); !errors.Is(err, state.ErrNotFound) {
+			return err
+		}
+	}
+	return state.Errorf(state.CodeUnavailable, "the object was replaced each time before its content could be read")
 }
 
 func wantsChecksum(r *request) bool {
