@@ -10,20 +10,19 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/core/sec"
 	tptu "github.com/libp2p/go-libp2p/p2p/net/upgrader"
-	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 )
 
 // flushBytes is how many bytes of records are gathered before they go out. A connection
 // keeps as much memory for them.
 const flushBytes = 256 << 10
 
-// wholeTLS is libp2p's TLS whose connections write what they are given at once in one
+// wholeTLS is agelessTLS whose connections write what they are given at once in one
 // system call: crypto/tls writes each record of 16 KiB by itself, which for content
 // between members is most of what sending costs.
-type wholeTLS struct{ *libp2ptls.Transport }
+type wholeTLS struct{ *agelessTLS }
 
 func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) (wholeTLS, error) {
-	t, err := libp2ptls.New(id, key, muxers)
+	t, err := newAgelessTLS(id, key, muxers)
 	return wholeTLS{t}, err
 }
 
@@ -31,7 +30,7 @@ func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) 
 func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	_ = leaveUnsent(insecure, unsentBytes) // what is urgent is a little later without it
 	below := &gathering{Conn: insecure}
-	c, err := t.Transport.SecureInbound(ctx, below, p)
+	c, err := t.agelessTLS.SecureInbound(ctx, below, p)
 	return flushing(c, below, err)
 }
 
@@ -39,7 +38,7 @@ func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.I
 func (t wholeTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	_ = leaveUnsent(insecure, unsentBytes)
 	below := &gathering{Conn: insecure}
-	c, err := t.Transport.SecureOutbound(ctx, below, p)
+	c, err := t.agelessTLS.SecureOutbound(ctx, below, p)
 	return flushing(c, below, err)
 }
 

@@ -11,10 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/libp2p/go-libp2p/core/crypto"
-	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/sec"
-	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 )
 
 // counted counts what is written, and fails or waits for Close when it is told to.
@@ -50,23 +47,8 @@ func (c *counted) Close() error {
 // secured are the ends of a connection, the first over what counts.
 func secured(t *testing.T) (a, b sec.SecureConn, below *counted) {
 	t.Helper()
-	transport := func() (wholeTLS, peer.ID) {
-		key, _, err := crypto.GenerateEd25519Key(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := peer.IDFromPrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newWholeTLS(libp2ptls.ID, key, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s, id
-	}
-	from, _ := transport()
-	to, id := transport()
+	from, _ := tlsNow(t)
+	to, id := tlsNow(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
