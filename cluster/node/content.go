@@ -163,6 +163,10 @@ const (
 	// askNextAfter is how long it waits for a member's answer to begin while others have not
 	// been asked: the connection of one that hangs, or lost its power, stands for 15 s more.
 	askNextAfter = 3 * time.Second
+	// searchFor is how long all of them together may take to begin an answer while nobody
+	// has given a block of the file yet: the client has no answer by then, and no request
+	// waits for more than 15 s. Several that died at once would take 10 s each and more.
+	searchFor = 14 * time.Second
 )
 
 // errSilent says that a member's answer has not begun in time.
@@ -224,7 +228,12 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 	// Absent, or damaged here: a member may do better. One that does not answer
 	// is passed over like one that has not got it, and asked last for a while. Who only
 	// was slow is asked once more, with all its time, when nobody else has the block.
-	order := r.ranked()
+	order, search := r.ranked()
+	if search {
+		var end context.CancelFunc
+		ctx, lend, end = beginsWithin(ctx, searchFor, lend)
+		defer end()
+	}
 	first := len(order)
 	for i := 0; i < len(order); i++ {
 		id, ask := order[i], r.ask
@@ -235,6 +244,9 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 		if err == nil {
 			r.gave(id)
 			return data, nil
+		}
+		if errors.Is(context.Cause(ctx), errSilent) {
+			break
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -249,25 +261,36 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 	return nil, here
 }
 
+// beginsWithin returns a context that ends for errSilent unless an answer has begun in
+// time, for which memory is lent.
+func beginsWithin(ctx context.Context, within time.Duration, lend func(int) []byte) (context.Context, func(int) []byte, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(within, func() { cancel(errSilent) })
+	return ctx, func(bytes int) []byte {
+			late.Stop()
+			return lend(bytes)
+		}, func() {
+			late.Stop()
+			cancel(nil)
+		}
+}
+
 // askSoon asks a member, and gives up with errSilent when its answer does not begin soon.
 func (r *reader) askSoon(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(askNextAfter, func() { cancel(errSilent) })
-	defer late.Stop()
-	data, err := r.ask(ctx, id, c, func(bytes int) []byte {
-		late.Stop()
-		return lend(bytes)
-	})
+	ctx, lend, end := beginsWithin(ctx, askNextAfter, lend)
+	defer end()
+	data, err := r.ask(ctx, id, c, lend)
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
 		return nil, errSilent
 	}
 	return data, err
 }
 
-// ranked returns the members in the order in which they are asked.
-func (r *reader) ranked() []state.NodeID {
+// ranked returns the members in the order in which they are asked, and whether none of them
+// has given a block yet.
+func (r *reader) ranked() (order []state.NodeID, search bool) {
 	r.mu.Lock()
+	search = r.giver == ""
 	order, now := slices.Clone(r.order), r.now()
 	late := make(map[state.NodeID]bool, len(r.failed))
 	for id, at := range r.failed {
@@ -287,7 +310,7 @@ func (r *reader) ranked() []state.NodeID {
 			return -1
 		}
 	})
-	return order
+	return order, search
 }
 
 func (r *reader) gave(id state.NodeID) {

@@ -126,6 +126,55 @@ func TestAMemberThatHangsDoesNotHoldUpAReader(t *testing.T) {
 	}
 }
 
+// TestMembersThatAllHangAreNotWaitedForOneByOne: until one of them has given a block nobody
+// has an answer, and that is not to take longer however many they are (P13).
+func TestMembersThatAllHangAreNotWaitedForOneByOne(t *testing.T) {
+	leaf, err := dag.Leaf([]byte("some"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hangs := map[state.NodeID]time.Duration{}
+		r := &reader{
+			here: none{}, order: []state.NodeID{"a", "b", "c", "d"}, now: time.Now, down: func(state.NodeID) bool { return false },
+			ask: func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
+				select {
+				case <-time.After(hangs[id]):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+				if id == "d" {
+					return nil, ipld.ErrNotFound{Cid: c}
+				}
+				data := lend(len(leaf.RawData()))
+				copy(data, leaf.RawData())
+				return data, nil
+			},
+		}
+		look := func() (time.Duration, error) {
+			began := time.Now()
+			_, err := r.Get(t.Context(), leaf.Cid())
+			return time.Since(began), err
+		}
+		for _, id := range []state.NodeID{"a", "b", "c"} {
+			hangs[id] = 10 * time.Second
+		}
+		if took, err := look(); !ipld.IsNotFound(err) || took != searchFor {
+			t.Errorf("%v after %v", err, took)
+		}
+		clear(hangs)
+		if took, err := look(); err != nil || took != 0 {
+			t.Errorf("they answer: %v after %v", err, took)
+		}
+		for _, id := range []state.NodeID{"a", "b", "c"} {
+			hangs[id] = 10 * time.Second
+		}
+		if took, err := look(); err != nil || took <= searchFor { // the client has the beginning
+			t.Errorf("further on in the file: %v after %v", err, took)
+		}
+	})
+}
+
 // TestAnAnswerThatHasBegunHasItsTime: a large block may be long on its way.
 func TestAnAnswerThatHasBegunHasItsTime(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
