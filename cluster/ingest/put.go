@@ -452,7 +452,7 @@ func (p *put) result(h *holder) {
 // spare ones, and beside those that say nothing spare ones are asked.
 func (p *put) gather(ctx context.Context, release func() bool, place Placement, w *whole) (*Stored, error) {
 	var late <-chan time.Time
-	for p.running > 0 || len(p.kept) < p.copies {
+	for p.running > p.silent || len(p.kept) < p.copies {
 		if late == nil && len(p.kept) >= p.copies {
 			timer := time.NewTimer(min(maxLinger, max(minLinger, time.Since(p.began)/lingerOf)))
 			defer timer.Stop()

@@ -42,6 +42,40 @@ func TestANodeThatSaysNothingIsReplaced(t *testing.T) {
 	})
 }
 
+// gone is a network on which nodes b and c have died, with streams to them still open, and d
+// before, so that it is never reached.
+type gone struct{ Network }
+
+func (g gone) Dial(ctx context.Context, node, protocol string) (net.Conn, error) {
+	switch node {
+	case "c":
+		node = "b"
+	case "d":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return silent(g).Dial(ctx, node, protocol)
+}
+
+// TestSpareNodesThatAreDownTooAreNotWaitedForOneByOne: clients wait 15 s at the most, for
+// content that is in memory.
+func TestSpareNodesThatAreDownTooAreNotWaitedForOneByOne(t *testing.T) {
+	data := bytesOf(1, 1000)
+	bubble(t, 5, func(w *world) {
+		began := time.Now()
+		s, err := w.node("a").Store(w.Context(), bytes.NewReader(data), Placement{Nodes: w.all[:3], Spare: w.all[3:], Copies: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took, want := time.Since(began), silentAfter+reachedWithin; took > want {
+			t.Errorf("stored after %v, want %v", took, want)
+		}
+		w.wantKept(s, data, "a", "e")
+		s.Done(true)
+		w.wantGuards(0)
+	}, func(o *Options) { o.Network = gone{o.Network} })
+}
+
 // mute is a network on which what node b says comes later, once, and nothing before.
 type mute struct {
 	Network

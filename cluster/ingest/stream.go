@@ -18,6 +18,9 @@ import (
 const (
 	// dialTimeout is how long a put waits for a node that it has no stream to.
 	dialTimeout = 5 * time.Second
+	// reachedWithin is after what time of that it is silent, see silentAfter: of spare nodes
+	// several may be down, and each is tried when the one before is.
+	reachedWithin = time.Second
 	// moveTimeout bounds the time in which one block has to go out.
 	moveTimeout = 30 * time.Second
 	// answerTimeout bounds the silence of a node that was told the end; one that
@@ -183,8 +186,9 @@ type pool struct {
 
 func newPool(n Network) *pool { return &pool{network: n, idle: map[state.NodeID][]*stream{}} }
 
-// get returns an idle stream, or with fresh, or when there is none, a new one.
-func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool) (*stream, error) {
+// get returns an idle stream, or with fresh, or when there is none, a new one. silent is
+// called when that takes long.
+func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool, silent func()) (*stream, error) {
 	for !fresh {
 		o.mu.Lock()
 		list := o.idle[node]
@@ -203,7 +207,9 @@ func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool) (*stream,
 	}
 	dial, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	long := time.AfterFunc(reachedWithin, silent)
 	conn, err := o.network.Dial(dial, string(node), Protocol)
+	long.Stop()
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +332,11 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 	for fresh := false; ; fresh = true {
 		first := d.s == nil
 		if first {
-			s, err := d.pool.get(ctx, d.node, fresh)
+			silent := d.silent
+			if e == nil {
+				silent = func() {} // the body is still coming: what is slow now may not be at its end
+			}
+			s, err := d.pool.get(ctx, d.node, fresh, silent)
 			if err != nil {
 				return err
 			}
