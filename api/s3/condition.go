@@ -152,12 +152,17 @@ func rangeOf(header string, size int64) (s span, given bool, err error) {
 	}
 	if from == "" {
 		n, ok := decimal(to)
-		if !ok {
+		switch {
+		case !ok:
+			return s, false, nil
+		case n == 0:
+			return s, true, unsatisfiable(header, size)
+		case size == 0:
+			// The last bytes of none are all there are (RFC 9110, section 14.1.2), and no
+			// Content-Range can say so.
 			return s, false, nil
 		}
-		if n = min(n, size); n == 0 {
-			return s, true, unsatisfiable(header, size)
-		}
+		n = min(n, size)
 		return span{size - n, n}, true, nil
 	}
 	first, ok := decimal(from)

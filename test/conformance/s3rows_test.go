@@ -629,6 +629,7 @@ func testS3Reads(t *testing.T, o *objects) {
 	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodHead, bucket+"/absent", nil)
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/empty", nil)
 	o.refused(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", http.MethodGet, bucket+"/empty", nil, "Range", "bytes=0-")
+	o.ok(http.StatusOK, http.MethodGet, bucket+"/empty", nil, "Range", "bytes=-5")
 	got := o.ok(http.StatusOK, http.MethodGet, bucket+"/k?response-content-type=a/b&response-content-disposition=inline", nil)
 	if got.Header.Get("Content-Type") != "a/b" || got.Header.Get("Content-Disposition") != "inline" {
 		t.Errorf("%v", got.Header)
