@@ -41,9 +41,22 @@ var ErrBadBlock = errors.New("block does not match its hash")
 // seen, whether or not there is an error; with a nil error the member does not
 // have them.
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
+	return p.getBlocks(ctx, member, cids, fresh, fn)
+}
+
+// GetBlocksHearing is GetBlocks, and calls heard when a block begins to come, several at
+// once perhaps: over a slow line the first takes long to be there.
+func (p *Peer) GetBlocksHearing(ctx context.Context, member string, cids []cid.Cid, heard func(), fn func(blocks.Block) error) (missing []cid.Cid, err error) {
+	return p.getBlocks(ctx, member, cids, func(bytes int) []byte {
+		heard()
+		return fresh(bytes)
+	}, fn)
+}
+
+func (p *Peer) getBlocks(ctx context.Context, member string, cids []cid.Cid, lend func(int) []byte, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	size := min(max((len(cids)+requestsAtOnce-1)/requestsAtOnce, minRequestCIDs), maxRequestCIDs)
 	pull := pull{fn: fn}
-	take := taker{lend: fresh, take: pull.deliver, steady: true}
+	take := taker{lend: lend, take: pull.deliver, steady: true}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,29 @@ func TestMembersExchangeBlocks(t *testing.T) {
 	})
 	if err != nil || len(got) != len(cids) || !slices.Equal(missing, []cid.Cid{absent.Cid()}) {
 		t.Fatalf("%d of %d blocks, missing %v, %v", len(got), len(cids), missing, err)
+	}
+}
+
+// TestABlockIsHeardBeforeItIsThere: nothing is heard of one that the member has not got.
+func TestABlockIsHeardBeforeItIsThere(t *testing.T) {
+	peers, _ := newCluster(t, 2)
+	cids := addBlocks(t, peers[1].store, 3, 10_000)
+	absent, err := peertest.Block(cid.Raw, []byte("absent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range [][]cid.Cid{cids, {absent.Cid()}} {
+		var heard atomic.Int64
+		got := int64(0)
+		missing, err := peers[0].GetBlocksHearing(t.Context(), peers[1].ID(), ask, func() { heard.Add(1) }, func(blocks.Block) error {
+			if got++; heard.Load() < got {
+				t.Errorf("%d blocks came, and %d were heard", got, heard.Load())
+			}
+			return nil
+		})
+		if err != nil || got+int64(len(missing)) != int64(len(ask)) || heard.Load() != got {
+			t.Errorf("%d blocks of %d, %d heard, missing %v, %v", got, len(ask), heard.Load(), missing, err)
+		}
 	}
 }
 

@@ -48,6 +48,11 @@ func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 	return m.peer.GetBlocks(ctx, m.id, cids, fn)
 }
 
+// hear is Blocks, and calls heard when a block begins to come, several at once perhaps.
+func (m member) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) ([]cid.Cid, error) {
+	return m.peer.GetBlocksHearing(ctx, m.id, cids, heard, fn)
+}
+
 // originsFirst is where the root of new content comes from: its origins, and
 // when they have not given it within a while, members beside them. Nobody in
 // the cluster is known to hold it, so to ask everybody first would be in vain

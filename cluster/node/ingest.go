@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
@@ -92,16 +93,89 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 			order = append(order, n.ID)
 		}
 	}
-	var sources []dag.Source
+	var members []speaker
 	for _, id := range order {
 		if string(id) != g.peer.ID() && !g.down(id) {
-			sources = append(sources, member{peer: g.peer, id: string(id)})
+			members = append(members, member{peer: g.peer, id: string(id)})
 		}
 	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: root, Owner: owner, Store: g.store, Sources: sources, Limits: g.limits, Buffer: g.buffer, Here: true,
+		Root: root, Owner: owner, Store: g.store, Sources: promptFirst(members), Limits: g.limits, Buffer: g.buffer, Here: true,
 	})
 	return got.Bytes, got.Blocks, roomy(err)
+}
+
+// speaker is a member as a source that tells when a block begins to come.
+type speaker interface {
+	dag.Source
+	hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) (missing []cid.Cid, err error)
+}
+
+// promptFirst has a fetch for which a client waits pass over the members that say nothing:
+// the connection of one that hangs stands for a while, and each dial to it after that takes
+// as long as it may. They are asked once more, with all their time, for what nobody else has.
+func promptFirst(members []speaker) []dag.Source {
+	sources, all := make([]dag.Source, len(members), len(members)+1), make(patient, len(members))
+	for i, m := range members {
+		all[i] = &prompt{speaker: m}
+		sources[i] = all[i]
+	}
+	return append(sources, all)
+}
+
+// prompt is a member that is passed over once it has said nothing for askNextAfter. Who has
+// begun to give something has all its time: what is asked for side by side waits in turn.
+type prompt struct {
+	speaker
+	spoke, silent atomic.Bool
+}
+
+// ChecksHashes tells dag.Fetch what members do.
+func (*prompt) ChecksHashes() bool { return true }
+
+// Blocks implements dag.Source.
+func (p *prompt) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) ([]cid.Cid, error) {
+	if p.silent.Load() {
+		return cids, errSilent
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(askNextAfter, func() {
+		if !p.spoke.Load() {
+			cancel(errSilent)
+		}
+	})
+	defer late.Stop()
+	missing, err := p.hear(ctx, cids, func() { p.spoke.Store(true) }, fn)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		p.silent.Store(true)
+		err = errSilent
+	}
+	return missing, err
+}
+
+// patient are the members of whom those that were silent are asked with all their time.
+type patient []*prompt
+
+// Name implements dag.Source.
+func (patient) Name() string { return "cluster nodes that said nothing" }
+
+// ChecksHashes tells dag.Fetch what members do.
+func (patient) ChecksHashes() bool { return true }
+
+// Blocks implements dag.Source.
+func (p patient) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block) error) (missing []cid.Cid, err error) {
+	missing = cids
+	for _, m := range p {
+		if len(missing) == 0 || ctx.Err() != nil {
+			break
+		}
+		if m.silent.Load() {
+			rest, failed := m.speaker.Blocks(ctx, missing, fn)
+			missing, err = rest, errors.Join(err, failed)
+		}
+	}
+	return missing, err
 }
 
 // dags implements ingest.DAGs.
