@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -52,7 +53,8 @@ func TestABodyThatIsHeldBackKeepsNoConnection(t *testing.T) {
 				if err != nil || !resp.Close {
 					t.Fatalf("%+v, %v; want an answer that ends the connection", resp, err)
 				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				if err = errors.Join(err, resp.Body.Close()); err != nil {
 					t.Fatal(err)
 				}
 				answered := time.Now()
