@@ -585,6 +585,11 @@ func TestTheLogHasNoKeysOfObjects(t *testing.T) {
 	for _, c := range []call{{method: "GET", path: "/photos/cat.jpg"}, {method: "GET", path: "/photos/absent-cat"}, {method: "PUT", path: "/photos/secret-cat?acl"}, {method: "GET", path: "/photos?prefix=secret"}} {
 		w.do(t, c)
 	}
+	form := formOf("cat", append(w.signedFields(&w.alice, policyOf(`["eq", "$key", "secret-cat"]`)), field{"key", "other"}, field{"file", "x"})...)
+	rec := w.must(t, 403, call{method: "POST", path: "/photos", token: "-", body: form, header: []string{formHeader}})
+	if !strings.Contains(rec.Body.String(), "Policy Condition failed: [&quot;eq&quot;,&quot;$key&quot;,&quot;secret-cat&quot;]") {
+		t.Errorf("%s", rec.Body)
+	}
 	if text := log.String(); strings.Contains(text, "cat") || strings.Contains(text, "secret") || strings.Contains(text, w.alice.Token) || !strings.Contains(text, "path=/photos/…") {
 		t.Errorf("%s", text)
 	}

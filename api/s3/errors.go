@@ -151,6 +151,7 @@ type Error struct {
 	// of the path.
 	Bucket, Key string
 
+	shown  string      // behind the message, to the client alone: it may hold a key, and the log has none
 	more   [][2]string // elements of its own, behind the message
 	status int         // of a code that is not ours; else 0
 	header http.Header // sent with the answer
@@ -293,7 +294,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x := newXML()
 	x.begin("Error")
 	x.text("Code", string(e.Code))
-	x.text("Message", legible(e.Message)) // it may repeat what a client sent
+	x.text("Message", legible(e.Message+e.shown)) // it may repeat what a client sent
 	for _, m := range e.more {
 		x.text(m[0], legible(m[1]))
 	}

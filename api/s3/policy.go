@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -164,7 +165,9 @@ func (p *policy) judge(f *form, bucket, key string, now time.Time) error {
 			value = key
 		}
 		if !given || !c.holds(value) {
-			return denied("Policy Condition failed: %.1024s", c)
+			e := denied("Policy Condition failed")
+			e.shown = fmt.Sprintf(": %.1024s", c)
+			return e
 		}
 		covered = append(covered, c.field)
 	}
