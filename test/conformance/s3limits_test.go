@@ -77,6 +77,7 @@ func TestLimitsOfTheObjectGateway(t *testing.T) {
 		{"bodies that break off A21", testS3BrokenBodies},
 		{"lists during changes A25", testS3ListsDuringChanges},
 		{"parts are charged A53", testS3PartsAreCharged},
+		{"the largest object is a setting, row 191", testS3LargestObject},
 	} {
 		t.Run(sub.name, func(t *testing.T) { sub.test(t, o.as(t), bucket) })
 	}
@@ -150,6 +151,28 @@ func testS3Heads(t *testing.T, o *objects, bucket string) {
 		}
 	}
 	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/head", nil)
+}
+
+// testS3LargestObject has one node take less than the others.
+func testS3LargestObject(t *testing.T, o *objects, bucket string) {
+	const most = 1 << 20
+	n := o.cluster.Followers()[0]
+	n.SetEnv("HOLDFAST_S3_MAX_OBJECT_SIZE=1MiB")
+	n.Stop()
+	n.Restart()
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]int{most: http.StatusOK, most + 1: http.StatusBadRequest} {
+		path := fmt.Sprint(bucket, "/of-", size)
+		r := o.callOn(n, http.MethodPut, path, make([]byte, size))
+		if r.Status != want || want != http.StatusOK && !bytes.Contains(r.Body, []byte("<Code>EntityTooLarge</Code>")) {
+			t.Errorf("%d bytes: %d %s, want %d", size, r.Status, r.Body, want)
+		}
+		if r := o.call(http.MethodHead, path, nil); (r.Status == http.StatusOK) != (want == http.StatusOK) {
+			t.Errorf("%d bytes: HEAD says %d", size, r.Status)
+		}
+	}
 }
 
 func testS3PartNumbers(t *testing.T, o *objects, bucket string) {
