@@ -69,9 +69,14 @@ func TestANodeOfManyAddressesStarts(t *testing.T) {
 	if err != nil || len(s.Node.Addrs) != state.MaxAddrs || len(s.Node.ClusterAddrs) != state.MaxAddrs {
 		t.Errorf("it tells of %d and %d addresses, %v", len(s.Node.Addrs), len(s.Node.ClusterAddrs), err)
 	}
-	for _, m := range n.Members().Nodes() {
-		if len(m.Addrs) != state.MaxAddrs || len(m.ClusterAddrs) != state.MaxAddrs {
-			t.Errorf("%d and %d addresses are on record", len(m.Addrs), len(m.ClusterAddrs))
+	var addrs, cluster int
+	await(t, "as many are on record", func() bool { // a moment after the start
+		for _, m := range n.Members().Nodes() {
+			addrs, cluster = len(m.Addrs), len(m.ClusterAddrs)
 		}
+		return addrs >= state.MaxAddrs && cluster >= state.MaxAddrs
+	})
+	if addrs != state.MaxAddrs || cluster != state.MaxAddrs {
+		t.Errorf("%d and %d addresses are on record", addrs, cluster)
 	}
 }
