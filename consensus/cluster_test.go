@@ -93,11 +93,16 @@ func (c *testCluster) ids() []state.NodeID {
 // add starts a node on empty disks.
 func (c *testCluster) add(id state.NodeID) *testNode {
 	c.t.Helper()
-	disk := raft.NewInmemStore()
-	node := &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
-	c.nodes[id] = node
+	node := c.empty(id)
 	node.start()
 	return node
+}
+
+// empty is a node with empty disks that has not started.
+func (c *testCluster) empty(id state.NodeID) *testNode {
+	disk := raft.NewInmemStore()
+	c.nodes[id] = &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
+	return c.nodes[id]
 }
 
 // found makes a node the first of a cluster.

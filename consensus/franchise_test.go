@@ -236,14 +236,12 @@ func (f *forgetful) Set(key, value []byte) error {
 // would be nobody to elect a leader, and only a leader could let it vote.
 func TestAMemberCountsWhenItHasTakenItsVote(t *testing.T) {
 	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
-		disk := raft.NewInmemStore()
-		values := &forgetful{StableStore: disk}
-		node := &testNode{cluster: c, id: "n3", store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
+		node := c.empty("n3")
+		values := &forgetful{StableStore: node.disk}
 		node.tune = func(o *Options) {
 			o.Stable = values
 			o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
 		}
-		c.nodes[node.id] = node
 		node.start()
 		values.full.Store(true)
 		c.join(node.id)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -30,15 +28,13 @@ func TestVotesOfMembersThatAreGoneGoToOthers(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		var gone sync.Map
 		for i := range 7 {
-			disk := raft.NewInmemStore()
-			node := &testNode{cluster: c, id: state.NodeID(fmt.Sprintf("n%d", i+1)), store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
+			node := c.empty(state.NodeID(fmt.Sprintf("n%d", i+1)))
 			node.tune = func(o *Options) {
 				o.Gone = func(id state.NodeID) bool {
 					_, is := gone.Load(id)
 					return is
 				}
 			}
-			c.nodes[node.id] = node
 			node.start()
 			if i == 0 {
 				c.found(node)

@@ -213,7 +213,7 @@ func electorate(members []raft.ServerID, servers []raft.Server) (voters, others 
 
 // gone tells whether a member is down for so long that its vote is another's to have.
 func (n *Node) gone(id raft.ServerID) bool {
-	return n.opts.Gone != nil && string(id) != string(n.opts.ID) && n.opts.Gone(state.NodeID(id))
+	return n.opts.Gone != nil && id != raft.ServerID(n.opts.ID) && n.opts.Gone(state.NodeID(id))
 }
 
 // promote gives a vote to a member that has caught up, if one is missing, or is that of a

@@ -268,7 +268,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 		f.status = e.status
 	}
 	header := w.Header()
-	header.Set(requestIDHeader, header.Get(web.RequestIDHeader)) // serve did not see what is refused before it
+	header.Set(requestIDHeader, header.Get(web.RequestIDHeader)) // serve does not see what is refused before it
 	for name, values := range e.header {
 		header[name] = values
 	}

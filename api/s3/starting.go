@@ -18,10 +18,6 @@ func Starting(o Options, h web.Health) http.Handler {
 	if o.Version != "" {
 		server += "/" + o.Version
 	}
-	serve := web.Starting(h, nil)
 	return attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger, Metrics: o.Metrics},
-		func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
-			return serve(w, r)
-		}))
+		web.Starting(h, nil)))
 }
