@@ -269,6 +269,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	local, err := pinning.New(pinning.Options{
 		Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
 		DefaultStatus: []string{"queued", "pinning", "pinned", "failed"}, Draining: s.draining, Version: o.Version, Logger: o.Logger,
+		Unavailable: admin.Unavailable(o.Members),
 	})
 	if err != nil {
 		return nil, err

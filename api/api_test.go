@@ -67,6 +67,21 @@ func (n *node) CreateTicket(_ context.Context, ttl time.Duration, _ func([]byte)
 	return "holdfast1." + ttl.String(), nil
 }
 
+func (n *node) Quorum() members.Quorum {
+	return members.Quorum{Votes: 1, Needed: 1, Here: 1, Leader: "n1"}
+}
+
+func (n *node) Writable(context.Context) error { return nil }
+
+func (n *node) Named(_ context.Context, who string) (state.Node, error) {
+	return state.Node{ID: state.NodeID(who)}, nil
+}
+
+func (n *node) Leaving(ctx context.Context, who string) (members.Leaving, error) {
+	node, err := n.Named(ctx, who)
+	return members.Leaving{Peer: members.Peer{Node: node}, Leads: true}, err
+}
+
 func (n *node) Remove(_ context.Context, id state.NodeID, force bool) error {
 	if !force {
 		return state.Errorf(state.CodeConflict, "node %s does not answer", id)

@@ -77,7 +77,7 @@ type setting struct {
 // table is every setting, in the order of the file.
 var table = []setting{
 	{
-		key: "node.name", help: "`name` of this node, shown to people; empty is the host's name",
+		key: "node.name", flag: "name", help: "`name` of this node, by which commands can call it; empty is the host's name",
 		field: func(c *Config) any { return &c.Node.Name }, check: shortText,
 	},
 	{

@@ -34,6 +34,7 @@ type fake struct {
 	status members.Status
 	file   []byte
 	breaks bool // the file, at its end
+	quorum members.Quorum
 	calls  []string
 }
 
@@ -50,6 +51,36 @@ func (f *fake) CreateTicket(_ context.Context, ttl time.Duration, random func([]
 	}
 	f.called("ticket %v", ttl)
 	return "holdfast1.ticket", f.err
+}
+
+func (f *fake) Quorum() members.Quorum { return f.quorum }
+
+func (f *fake) Writable(context.Context) error { return f.err }
+
+// Named has two members, one of which is called two.
+func (f *fake) Named(_ context.Context, who string) (state.Node, error) {
+	switch who {
+	case "12D3KooWtwo", "two":
+		return state.Node{ID: "12D3KooWtwo", Name: "two"}, nil
+	}
+	return state.Node{}, state.Errorf(state.CodeNotFound, "no member has the id or the name %q: see holdfast peers ls", who)
+}
+
+func (f *fake) Leaving(ctx context.Context, who string) (members.Leaving, error) {
+	n, err := f.Named(ctx, who)
+	return members.Leaving{
+		Peer:  members.Peer{Node: n, Role: "voter", Pins: 7, Load: members.Load{State: "alive", UsedBytes: 100}},
+		Leads: true, Sole: 3, Votes: 2, Answer: 1,
+	}, errors.Join(err, f.err)
+}
+
+func (f *fake) Holdings(_ context.Context, who string) (accounts.Holdings, error) {
+	f.called("holdings %s", who)
+	all, err := f.List(context.Background())
+	return accounts.Holdings{
+		User: all[0], Pins: map[state.Status]uint64{state.Queued: 1, state.Pinning: 2, state.Pinned: 3, state.Failed: 4},
+		Buckets: 5, Objects: 6, Uploads: 7, Keys: 8, Sessions: 9,
+	}, err
 }
 
 func (f *fake) Remove(_ context.Context, id state.NodeID, force bool) error {
@@ -230,6 +261,14 @@ func fullStatus() members.Status {
 	}
 }
 
+// twoAreMissing is a cluster of three of which one is here.
+func twoAreMissing() members.Quorum {
+	return members.Quorum{Votes: 3, Needed: 2, Here: 1, Missing: []members.Missing{
+		{ID: "12D3KooWthreethree", Name: "three"},
+		{ID: "12D3KooWtwotwotwo", Name: "two", Heard: true, Silent: 14*time.Second + time.Millisecond},
+	}}
+}
+
 func TestAnswersKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -242,6 +281,12 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"peers", fake{status: fullStatus()}, "GET", "/peers", "", ""},
 		{"peers_none", fake{}, "GET", "/peers", "", ""},
 		{"peers_remove", fake{}, "DELETE", "/peers/12D3KooWtwo", "", "remove 12D3KooWtwo false"},
+		{"peers_remove_name", fake{}, "DELETE", "/peers/two", "", "remove 12D3KooWtwo false"},
+		{"peers_remove_unknown", fake{}, "DELETE", "/peers/three", "", ""},
+		{"peers_leaving", fake{}, "GET", "/peers/two", "", ""},
+		{"quorum", fake{quorum: members.Quorum{Votes: 2, Needed: 2, Here: 2, Leader: "12D3KooWone"}}, "GET", "/quorum", "", ""},
+		{"quorum_lost", fake{quorum: twoAreMissing(), err: state.Errorf(state.CodeUnavailable, "why")}, "GET", "/quorum", "", ""},
+		{"user_show", fake{}, "GET", "/users/a1", "", "holdings a1"},
 		{"peers_remove_force", fake{}, "DELETE", "/peers/12D3KooWtwo?force=true", "", "remove 12D3KooWtwo true"},
 		{"peers_remove_refused", fake{err: state.Errorf(state.CodeConflict, "node 12D3KooWtwo does not answer: remove a dead node with --force")}, "DELETE", "/peers/12D3KooWtwo", "", "remove 12D3KooWtwo false"},
 		{"ticket", fake{}, "POST", "/tickets", "{}", "ticket 24h0m0s"},
@@ -272,7 +317,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"state_check", fake{}, "POST", "/state/checks", "", "check"},
 		{"content_bad_cid", fake{}, "GET", "/content/hello", "", ""},
 		{"error_internal", fake{err: errors.New("open blocks: input/output error")}, "GET", "/status", "", ""},
-		{"error_unavailable", fake{err: state.ErrUnavailable}, "GET", "/users", "", ""},
+		{"error_no_quorum", fake{err: fmt.Errorf("propose: %w", state.Errorf(state.CodeUnavailable, "nothing was written")), quorum: twoAreMissing()}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
+		{"error_unavailable", fake{quorum: members.Quorum{Votes: 1, Needed: 1, Here: 1, Leader: "12D3KooWone"}, err: state.ErrUnavailable}, "GET", "/users", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rec := do(tc.fake.handler(), tc.method, tc.path, tc.body)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -55,6 +56,35 @@ type Peer struct {
 	Full bool `json:"full,omitempty"`
 }
 
+// Leaving is a member and what its removal takes away.
+type Leaving struct {
+	Peer
+	Leader bool `json:"leader"`
+	Sole   int  `json:"sole"` // roots that no other member that answers holds
+	// Votes are those of the other members, and Answering how many of them answer.
+	Votes     int `json:"votes"`
+	Answering int `json:"answering"`
+}
+
+// Quorum says whether the cluster can write, and who votes.
+type Quorum struct {
+	Writable bool      `json:"writable"`
+	Why      string    `json:"why,omitempty"`     // it cannot
+	Warning  string    `json:"warning,omitempty"` // it can, and what endangers that
+	Votes    int       `json:"votes"`             // members that vote
+	Needed   int       `json:"needed"`            // votes that a decision takes
+	Here     int       `json:"here"`              // that this node reaches
+	Missing  []Missing `json:"missing"`
+}
+
+// Missing is a member that votes and that the node does not reach.
+type Missing struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// SilentSeconds is how long ago it was last heard of; null: not since the node started.
+	SilentSeconds *int64 `json:"silent_seconds"`
+}
+
 // PinCounts counts the pins of all accounts.
 type PinCounts struct {
 	Queued          uint64 `json:"queued"`
@@ -75,6 +105,28 @@ type User struct {
 	ComingBytes    uint64  `json:"coming_bytes"` // that have arrived of what is not pinned yet
 	Credits        uint64  `json:"credits"`
 }
+
+// UserDetail is an account with what belongs to it.
+type UserDetail struct {
+	User
+	Pins     PinsOf `json:"pins"`
+	Buckets  uint64 `json:"buckets"`
+	Objects  uint64 `json:"objects"` // without old versions
+	Uploads  uint64 `json:"uploads"` // that are open
+	Keys     uint64 `json:"keys"`    // API keys, those that have expired too
+	Sessions uint64 `json:"sessions"`
+}
+
+// PinsOf counts the pins of one account.
+type PinsOf struct {
+	Queued  uint64 `json:"queued"`
+	Pinning uint64 `json:"pinning"`
+	Pinned  uint64 `json:"pinned"`
+	Failed  uint64 `json:"failed"`
+}
+
+// Sum is how many pins they are in all.
+func (p PinsOf) Sum() uint64 { return p.Queued + p.Pinning + p.Pinned + p.Failed }
 
 // NewPassword asks for another password.
 type NewPassword struct {
@@ -186,11 +238,42 @@ func statusOf(s *members.Status, here Addrs) Status {
 			UnderReplicated: s.UnderReplicated,
 		},
 	}
-	for i, p := range s.Peers {
-		out.Peers[i] = Peer{
-			ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
-			Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
-			Quarantine: p.Quarantine,
+	for i := range s.Peers {
+		out.Peers[i] = peerOf(&s.Peers[i])
+	}
+	return out
+}
+
+func peerOf(p *members.Peer) Peer {
+	return Peer{
+		ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
+		Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
+		Quarantine: p.Quarantine,
+	}
+}
+
+func leavingOf(l *members.Leaving) Leaving {
+	return Leaving{Peer: peerOf(&l.Peer), Leader: l.Leads, Sole: l.Sole, Votes: l.Votes, Answering: l.Answer}
+}
+
+// quorumOf is the picture of the votes; refused is why the cluster cannot write, or nil.
+func quorumOf(q *members.Quorum, refused error) Quorum {
+	out := Quorum{
+		Writable: refused == nil, Votes: q.Votes, Needed: q.Needed, Here: q.Here, Warning: q.Warning(),
+		Missing: make([]Missing, len(q.Missing)),
+	}
+	var coded *state.Error
+	switch {
+	case errors.As(refused, &coded):
+		out.Why = coded.Detail
+	case refused != nil:
+		out.Why = refused.Error()
+	}
+	for i, m := range q.Missing {
+		out.Missing[i] = Missing{ID: string(m.ID), Name: m.Name}
+		if m.Heard {
+			seconds := int64(m.Silent / time.Second)
+			out.Missing[i].SilentSeconds = &seconds
 		}
 	}
 	return out
@@ -213,6 +296,16 @@ func userOf(u *accounts.User) User {
 		user.AllowanceBytes = &u.Quota.Allowance
 	}
 	return user
+}
+
+func holdingsOf(h *accounts.Holdings) UserDetail {
+	return UserDetail{
+		User: userOf(&h.User),
+		Pins: PinsOf{
+			Queued: h.Pins[state.Queued], Pinning: h.Pins[state.Pinning], Pinned: h.Pins[state.Pinned], Failed: h.Pins[state.Failed],
+		},
+		Buckets: h.Buckets, Objects: h.Objects, Uploads: h.Uploads, Keys: h.Keys, Sessions: h.Sessions,
+	}
 }
 
 func keyOf(k *accounts.Key) Key {

@@ -29,6 +29,14 @@ type Members interface {
 	// CreateTicket makes a ticket that admits one node until ttl is over; random
 	// fills a slice with what nobody can guess.
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
+	// Quorum returns who votes and who of them is missing; it asks nobody.
+	Quorum() members.Quorum
+	// Writable is nil when a majority answers now; it waits 2 s for that.
+	Writable(ctx context.Context) error
+	// Named returns the member of an id or a name that only one has.
+	Named(ctx context.Context, who string) (state.Node, error)
+	// Leaving returns what a removal would take away; who is as in Named.
+	Leaving(ctx context.Context, who string) (members.Leaving, error)
 	// Remove ends a membership; without force not that of a node that is dead,
 	// nor of one that alone holds something.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
@@ -48,6 +56,8 @@ type Accounts interface {
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
 	// Grant posts credits to an e-mail's account, under the same name once.
 	Grant(ctx context.Context, email, posting string, credits uint64) error
+	// Holdings returns the account of an e-mail or an id with what belongs to it.
+	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
 	// ByEmail returns the account of an e-mail, or state.ErrNotFound.
 	ByEmail(ctx context.Context, email string) (state.Account, error)
 	// Operator returns the account that local commands act as.
@@ -135,6 +145,16 @@ func Local(a Accounts) web.Authenticate {
 	}
 }
 
+// Unavailable says who is missing while the cluster has no majority, for an operator.
+func Unavailable(m Members) func() string {
+	return func() string {
+		if q := m.Quorum(); !q.Complete() {
+			return q.Lacking()
+		}
+		return ""
+	}
+}
+
 // queryOf is the query of a request. What cannot be read of one is not left out: it may say
 // whose account is meant.
 func queryOf(r *http.Request) (url.Values, error) {
@@ -150,7 +170,7 @@ type operator struct{ opts OperatorOptions }
 // NewOperator returns the handler of the local API.
 func NewOperator(o OperatorOptions) http.Handler {
 	p := &operator{o}
-	own := web.Wrap(web.Options{Name: "operator", Answer: answer, Logger: o.Logger}, web.Routes(p.routes()))
+	own := web.Wrap(web.Options{Name: "operator", Answer: web.Explained(answer, Unavailable(o.Members)), Logger: o.Logger}, web.Routes(p.routes()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
 			o.Pins.ServeHTTP(w, r)
@@ -164,10 +184,13 @@ func (p *operator) routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/status", Serve: call(p.status)},
 		{Method: http.MethodGet, Path: "/peers", Serve: call(p.peers)},
+		{Method: http.MethodGet, Path: "/quorum", Serve: call(p.quorum)},
+		{Method: http.MethodGet, Path: "/peers/{id}", Serve: call(p.leaving)},
 		{Method: http.MethodDelete, Path: "/peers/{id}", Serve: call(p.removePeer)},
 		{Method: http.MethodPost, Path: "/tickets", Serve: call(p.createTicket)},
 		{Method: http.MethodGet, Path: "/users", Serve: call(p.users)},
 		{Method: http.MethodPost, Path: "/users", Serve: call(p.createUser)},
+		{Method: http.MethodGet, Path: "/users/{email}", Serve: call(p.user)},
 		{Method: http.MethodDelete, Path: "/users/{email}", Serve: call(p.removeUser)},
 		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: call(p.setPassword)},
 		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: call(p.setQuota)},
@@ -249,7 +272,23 @@ func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, erro
 			return nil, web.BadRequest("force must be true or false")
 		}
 	}
-	return nil, p.opts.Members.Remove(r.Context(), state.NodeID(r.PathValue("id")), force)
+	node, err := p.opts.Members.Named(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return nil, p.opts.Members.Remove(r.Context(), node.ID, force)
+}
+
+func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) {
+	l, err := p.opts.Members.Leaving(r.Context(), r.PathValue("id"))
+	return leavingOf(&l), err
+}
+
+// quorum answers also where the cluster decides nothing: that is what is asked.
+func (p *operator) quorum(_ http.ResponseWriter, r *http.Request) (any, error) {
+	err := p.opts.Members.Writable(r.Context())
+	q := p.opts.Members.Quorum()
+	return quorumOf(&q, err), nil
 }
 
 func (p *operator) createTicket(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -273,6 +312,11 @@ func (p *operator) users(_ http.ResponseWriter, r *http.Request) (any, error) {
 		rows[i] = userOf(&all[i])
 	}
 	return rows, err
+}
+
+func (p *operator) user(_ http.ResponseWriter, r *http.Request) (any, error) {
+	h, err := p.opts.Accounts.Holdings(r.Context(), r.PathValue("email"))
+	return holdingsOf(&h), err
 }
 
 func (p *operator) createUser(w http.ResponseWriter, r *http.Request) (any, error) {

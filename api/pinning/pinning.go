@@ -76,9 +76,12 @@ type Options struct {
 	// Draining is closed when the server is to end: who waits for changes is
 	// answered then.
 	Draining <-chan struct{}
-	Version  string
-	Logger   *slog.Logger
-	Metrics  *web.Metrics // of the requests; nil: none
+	// Unavailable says for the operator of the node why the cluster decides nothing, ""
+	// where it does. Nil: callers are not told, as who is a member is none of their business.
+	Unavailable func() string
+	Version     string
+	Logger      *slog.Logger
+	Metrics     *web.Metrics // of the requests; nil: none
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority answers
@@ -117,7 +120,7 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, web.Routes(routes))
+	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: web.Explained(answer, o.Unavailable), Logger: o.Logger, Metrics: o.Metrics}, web.Routes(routes))
 	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 

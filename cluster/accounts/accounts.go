@@ -146,7 +146,7 @@ func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (U
 	if err != nil {
 		return User{}, fmt.Errorf("create account: %w", err)
 	}
-	a.log.InfoContext(ctx, "account created", "account", account.ID)
+	a.log.InfoContext(ctx, "account created", "account", account.ID, "email", account.Email)
 	account.PasswordHash = ""
 	return User{Account: account, Quota: state.Quota{Allowance: a.allowance}}, nil
 }

@@ -450,3 +450,30 @@ func TestAPostingHasAShortName(t *testing.T) {
 		t.Errorf("the longest: %v", err)
 	}
 }
+
+// TestAnAccountIsShownWithWhatItHas finds it by its e-mail and by the id that logs name.
+func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
+	w := newWorld(t)
+	a := w.account(t, email)
+	w.key(t, email)
+	w.key(t, email)
+	w.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: a.ID, Name: "the-first", Created: 1}})
+	for _, who := range []string{email, strings.ToUpper(email), string(a.ID)} {
+		h, err := w.Holdings(t.Context(), who)
+		if err != nil || h.Account.ID != a.ID || h.PasswordHash != "" || h.Keys != 2 || h.Buckets != 1 || h.Objects != 0 || h.Pins[state.Pinned] != 0 {
+			t.Errorf("%q: %+v, %v", who, h, err)
+		}
+	}
+	for _, who := range []string{"", "nobody@example.org", "no-such-id", strings.Repeat("x", state.MaxIDLen+1)} {
+		if _, err := w.Holdings(t.Context(), who); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("%q: %v", who, err)
+		}
+	}
+	if !strings.Contains(w.logs.String(), "email="+email) {
+		t.Errorf("an id alone: %s", w.logs)
+	}
+	w.state.Fail(state.ErrUnavailable)
+	if _, err := w.Holdings(t.Context(), email); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("without a majority: %v", err)
+	}
+}

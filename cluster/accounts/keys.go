@@ -90,7 +90,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key, Expired: expired}); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
-	a.log.InfoContext(ctx, "API key created", "account", account.ID, "key", key.ID)
+	a.log.InfoContext(ctx, "API key created", "account", account.ID, "email", account.Email, "key", key.ID)
 	return a.Show(ctx, key.ID) // the state says which key of the cluster signs it
 }
 

@@ -64,7 +64,7 @@ func (a *Accounts) SetPassword(ctx context.Context, email, password string) erro
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, "password changed", account.ID, &state.SetPassword{Account: account.ID, Hash: hash})
+	return a.change(ctx, "password changed", account, &state.SetPassword{Account: account.ID, Hash: hash})
 }
 
 // RemoveAccount closes an e-mail's account: from its return on the account and its keys
@@ -77,7 +77,7 @@ func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, "account closed", account.ID, &state.CloseAccount{Account: account.ID})
+	return a.change(ctx, "account closed", account, &state.CloseAccount{Account: account.ID})
 }
 
 // SetAllowance changes how many bytes an e-mail's account may store without
@@ -89,7 +89,7 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, "allowance changed", account.ID, &state.SetQuota{Account: account.ID, Allowance: bytes})
+	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes})
 }
 
 // Grant posts credits to an e-mail's account. Posting names the grant: granted
@@ -108,15 +108,15 @@ func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uin
 	if len(posting) > state.MaxIDLen {
 		return state.Errorf(state.CodeInvalid, "the posting's name has %d bytes, the most is %d", len(posting), state.MaxIDLen)
 	}
-	return a.change(ctx, "credits granted", account.ID, &state.GrantCredits{Posting: state.Posting{
+	return a.change(ctx, "credits granted", account, &state.GrantCredits{Posting: state.Posting{
 		ID: posting, Account: account.ID, Credits: credits, Made: state.MillisOf(a.now()),
 	}})
 }
 
-func (a *Accounts) change(ctx context.Context, what string, id state.AccountID, cmd state.Command) error {
+func (a *Accounts) change(ctx context.Context, what string, account state.Account, cmd state.Command) error {
 	if _, err := a.state.Propose(ctx, cmd); err != nil {
 		return fmt.Errorf("change account: %w", err)
 	}
-	a.log.InfoContext(ctx, what, "account", id)
+	a.log.InfoContext(ctx, what, "account", account.ID, "email", account.Email)
 	return nil
 }

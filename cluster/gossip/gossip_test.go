@@ -325,6 +325,20 @@ func TestTableFollowsTheMembers(t *testing.T) {
 	}
 }
 
+func TestSilenceIsCountedFromTheLastSignOfLife(t *testing.T) {
+	c := &clock{at: time.Unix(1_000, 0)}
+	table := newTable("self", c.now)
+	table.watch([]state.NodeID{"self", "a", "b"})
+	c.at = c.at.Add(20 * time.Second)
+	table.record(sample("a", 1, 1))
+	c.at = c.at.Add(14 * time.Second)
+	for id, want := range map[state.NodeID]time.Duration{"a": 14 * time.Second, "b": 34 * time.Second, "nobody": 0} {
+		if got := table.Silent(id); got != want {
+			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+	}
+}
+
 func TestDownSinceCountsOnlyWhatThisNodeCouldHear(t *testing.T) {
 	members := []state.NodeID{"self", "a", "b"}
 	for _, tc := range []struct {

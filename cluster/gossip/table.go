@@ -81,6 +81,19 @@ func (t *Table) Get(id state.NodeID) (s Sample, alive State, ok bool) {
 	return p.Sample, p.at(now), p.Heard
 }
 
+// Silent is how long ago the last sign of life of a node was. Of one never heard it is how
+// long it has been watched, and of one that is not watched 0.
+func (t *Table) Silent(id state.NodeID) time.Duration {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[id]
+	if p == nil {
+		return 0
+	}
+	return max(0, now.Sub(p.Last))
+}
+
 // All returns every watched node, by id.
 func (t *Table) All() []Peer {
 	now := t.now()

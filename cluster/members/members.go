@@ -43,8 +43,10 @@ type Load struct {
 	FreeBytes uint64
 	Queue     int
 	Version   string
-	Full      bool // has no room for new content
-	Away      bool // not heard of lately, and no connection to it stands: who needs what it holds does not get it
+	Full      bool          // has no room for new content
+	Away      bool          // not heard of lately, and no connection to it stands: who needs what it holds does not get it
+	Connected bool          // a connection to it stands
+	Silent    time.Duration // since it was last heard of, or, of one never heard of, since it is listened for
 }
 
 // Gossip tells the newest load of a node; false, and no more than its State, when it was

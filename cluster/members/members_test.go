@@ -20,12 +20,13 @@ import (
 // world is membership as node "a" sees it, over the real state machine.
 type world struct {
 	*Members
-	state  *clustertest.State
-	now    time.Time
-	agreed state.Millis // 0: nobody knows
-	loads  map[state.NodeID]Load
-	votes  []state.NodeID
-	asked  func() // when it is asked who votes; nil: nothing
+	state      *clustertest.State
+	now        time.Time
+	agreed     state.Millis // 0: nobody knows
+	loads      map[state.NodeID]Load
+	votes      []state.NodeID
+	leaderless bool
+	asked      func() // when it is asked who votes; nil: nothing
 }
 
 // consensus is the state with what only Raft knows.
@@ -34,7 +35,7 @@ type consensus struct {
 	world *world
 }
 
-func (consensus) Leader() (state.NodeID, bool) { return "a", true }
+func (c consensus) Leader() (state.NodeID, bool) { return "a", !c.world.leaderless }
 func (c consensus) Roles() map[state.NodeID]string {
 	roles := map[state.NodeID]string{"a": "nonvoter", "b": "nonvoter", "c": "nonvoter"}
 	if c.world.asked != nil {

@@ -50,30 +50,38 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if s.UnderReplicated, err = m.UnderReplicated(view); err != nil {
 		return Status{}, err
 	}
-	quarantine, err := quarantined(view)
-	if err != nil {
-		return Status{}, err
-	}
-	roles := m.opts.State.Roles()
 	for _, n := range m.Nodes() {
-		p := Peer{Node: n, Role: roles[n.ID], Quarantine: quarantine[n.ID]}
-		if p.Role == "" {
-			p.Role = "nonvoter" // a member that the log does not know yet
-		}
-		p.Load, _ = m.opts.Gossip.Load(n.ID)
-		if p.Load.Version == "" {
-			p.Load.Version = n.Version
-		}
-		if p.Pins, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
-			return Status{}, fmt.Errorf("status: %w", err)
-		}
-		if n.ID == m.opts.Self.ID {
-			p.Node = s.Node
+		p, err := m.peer(view, n)
+		if err != nil {
+			return Status{}, err
 		}
 		s.Peers = append(s.Peers, p)
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return s, nil
+}
+
+// peer is a member with its role and its newest load.
+func (m *Members) peer(view state.View, n state.Node) (Peer, error) {
+	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID]}
+	if p.Role == "" {
+		p.Role = "nonvoter" // a member that the log does not know yet
+	}
+	p.Load, _ = m.opts.Gossip.Load(n.ID)
+	if p.Load.Version == "" {
+		p.Load.Version = n.Version
+	}
+	var err error
+	if p.Pins, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
+		return Peer{}, fmt.Errorf("status: %w", err)
+	}
+	if p.Quarantine, err = quarantined(view, n.ID); err != nil {
+		return Peer{}, err
+	}
+	if n.ID == m.opts.Self.ID {
+		p.Node = m.own() // what is true, whatever the state still says
+	}
+	return p, nil
 }
 
 // UnderReplicated counts the pinned roots with fewer holders than they should have, as
@@ -97,15 +105,11 @@ func (m *Members) UnderReplicated(view state.View) (uint64, error) {
 	return n, nil
 }
 
-// quarantined returns why members are in quarantine.
-func quarantined(view state.View) (map[state.NodeID]string, error) {
-	all, err := view.Quarantined()
-	if err != nil {
-		return nil, fmt.Errorf("status: %w", err)
+// quarantined returns why a member is in quarantine; "": it is not.
+func quarantined(view state.View, id state.NodeID) (string, error) {
+	q, err := view.Quarantine(id)
+	if err != nil || q == nil {
+		return "", err
 	}
-	why := make(map[state.NodeID]string, len(all))
-	for _, q := range all {
-		why[q.Node] = fmt.Sprintf("its state differs from the majority's: %.12s, not %.12s, at index %d", q.Hash, q.Majority, q.Check)
-	}
-	return why, nil
+	return fmt.Sprintf("its state differs from the majority's: %.12s, not %.12s, at index %d", q.Hash, q.Majority, q.Check), nil
 }

@@ -63,7 +63,7 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	connected := id == n.self.ID || n.peer.Connected(string(id))
 	return members.Load{
 		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
-		Away: silent && !connected,
+		Away: silent && !connected, Connected: connected, Silent: n.gossip.Table().Silent(id),
 	}, ok
 }
 

@@ -59,7 +59,7 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"key create --user a@b --ttl -1h", "--ttl"},
 		{"key revoke", "JTI"},
 		{"token --ttl 0s", "--ttl"},
-		{"peers rm", "ID"},
+		{"peers rm", "NODE"},
 		{"add", "FILE"},
 		{"get", "CID"},
 		{"get a -o", "-o"},
@@ -393,6 +393,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 			{RequestID: "r2", Status: "failed", Created: "2026-11-20T10:00:01.000Z", Pin: client.Pin{CID: "bafy2"}},
 			{RequestID: "r1", Status: "pinned", Created: "2026-11-20T10:00:00.000Z", Pin: client.Pin{CID: "bafy1", Name: "a\x1b[31mb"}},
 		},
+		status: client.Status{Leader: "12D3", Peers: []client.Peer{{ID: "12D3", Name: "beta", Role: "voter"}}},
 	}
 	for _, tc := range []struct{ args, stdin, want string }{
 		{"version", "", "holdfast v1.2.3\n"},
@@ -404,27 +405,34 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"user add a@b", "", "a@b\n"},
 		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
 		{"user ls --json", "", "[]\n"},
-		{"user rm a@b", "", ""},
-		{"user passwd a@b", "secret words\n", ""},
-		{"user quota a@b 7", "", ""},
-		{"user quota a@b unlimited", "", ""},
-		{"user grant a@b 7 --posting g", "", ""},
+		{"user rm a@b", "", "removed account a@b: 1,100 pins, 1 bucket with 12 objects, 2 keys, 5.0 MiB stored\n"},
+		{"user passwd a@b", "secret words\n", "changed the password of a@b; its sessions have ended\n"},
+		{"user quota a@b 7", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
+		{"user quota a@b unlimited", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
+		{"user grant a@b 7 --posting g", "", "credits of a@b: 1,100\n"},
 		{"pin ls", "", "REQUEST ID  STATUS  CREATED                   CID    NAME\n" +
 			"r2          failed  2026-11-20T10:00:01.000Z  bafy2\n" +
 			"r1          pinned  2026-11-20T10:00:00.000Z  bafy1  a?[31mb\n"},
 		{"pin ls --status queued --json", "", "[]\n"},
 		{"pin get r2", "", "id        r2\ncid       bafy2\nstatus    failed\ncreated   2026-11-20T10:00:01.000Z\n"},
 		{"pin add bafyhave --wait", "", "rbafyhave\n"},
-		{"peers rm 12D3", "", ""},
+		{"peers rm beta", "", "removed member beta (12D3); 2 votes left\n"},
+		{"peers rm 12D3 --force --yes", "", "removed member beta (12D3); 2 votes left\n"},
+		{"key revoke k1", "", "revoked key k1 \"lap?top\" of a@b\n"},
+		{"key revoke k0 --json", "", "{\n  \"id\": \"k0\",\n  \"user\": \"\",\n  \"name\": \"\",\n  \"scope\": \"\",\n  \"created\": \"\"\n}\n"},
+		{"pin rm r1", "", "removed pin r1 \"a?[31mb\" of bafy1\n"},
+		{"user show id-of-a", "", "email      id-of-a\nid         id-of-a\ncreated    \nallowance  7.0 GiB (7516192768 bytes)\nstored     5.0 MiB\n" +
+			"coming     0 B\ncredits    1,100\npins       0 queued, 0 pinning, 1099 pinned, 1 failed\nbuckets    1\nobjects    12\nuploads    0\nkeys       2\nsessions   0\n"},
 	} {
 		got := call(t, node, tc.stdin, strings.Fields(tc.args)...)
 		if got.code != exitOK || got.out != tc.want || got.errOut != "" {
 			t.Errorf("%s:\n got %+v\nwant %q", tc.args, got, tc.want)
 		}
 	}
-	want := []string{"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7"}
+	want := []string{"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7",
+		"peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1"}
 	if !slices.Equal(node.changes, want) {
-		t.Errorf("the accounts were changed by %q, want %q", node.changes, want)
+		t.Errorf("the node was changed by %q, want %q", node.changes, want)
 	}
 }
 

@@ -25,7 +25,10 @@ type fakeNode struct {
 
 	readers []string // of files: the users
 
-	changes []string // of accounts
+	changes []string // that were asked for
+
+	quorum    client.Quorum
+	quorumErr error
 }
 
 // fakeFile breaks off with err after data.
@@ -36,10 +39,50 @@ type fakeFile struct {
 
 var errNotFound = errors.New("not found")
 
-func (f *fakeNode) Status(context.Context) (client.Status, error)  { return f.status, nil }
-func (f *fakeNode) Peers(context.Context) ([]client.Peer, error)   { return f.status.Peers, nil }
-func (f *fakeNode) Users(context.Context) ([]client.User, error)   { return nil, nil }
-func (f *fakeNode) RemovePeer(context.Context, string, bool) error { return nil }
+func (f *fakeNode) Status(context.Context) (client.Status, error) { return f.status, nil }
+func (f *fakeNode) Peers(context.Context) ([]client.Peer, error)  { return f.status.Peers, nil }
+func (f *fakeNode) Users(context.Context) ([]client.User, error)  { return nil, nil }
+
+func (f *fakeNode) Quorum(context.Context) (client.Quorum, error) {
+	q := f.quorum
+	q.Writable = q.Why == ""
+	return q, f.quorumErr
+}
+
+func (f *fakeNode) Leaving(_ context.Context, node string) (client.Leaving, error) {
+	for _, p := range f.status.Peers {
+		if p.ID == node || p.Name == node {
+			return client.Leaving{Peer: p, Leader: p.ID == f.status.Leader, Sole: 2, Votes: 2, Answering: 1}, nil
+		}
+	}
+	return client.Leaving{}, errNotFound
+}
+
+func (f *fakeNode) RemovePeer(_ context.Context, node string, force bool) error {
+	f.changes = append(f.changes, fmt.Sprint("peer ", node, " ", force))
+	return nil
+}
+
+func (f *fakeNode) User(_ context.Context, who string) (client.UserDetail, error) {
+	allowance := uint64(7 << 30)
+	u := client.UserDetail{User: client.User{ID: "id-of-a", Email: who, StoredBytes: 5 << 20, AllowanceBytes: &allowance, Credits: 1100}, Buckets: 1, Objects: 12, Keys: 2}
+	u.Pins.Pinned, u.Pins.Failed = 1099, 1
+	return u, nil
+}
+
+func (f *fakeNode) Keys(context.Context, string) ([]client.KeyRow, error) {
+	return []client.KeyRow{{ID: "k0"}, {ID: "k1", User: "a@b", Name: "lap\x1btop", Scope: "storage:read"}}, nil
+}
+
+func (f *fakeNode) RevokeKey(_ context.Context, jti string) error {
+	f.changes = append(f.changes, "revoke "+jti)
+	return nil
+}
+
+func (f *fakeNode) RemovePin(_ context.Context, user, id string) error {
+	f.changes = append(f.changes, "unpin "+user+" "+id)
+	return nil
+}
 
 func (f *fakeNode) CreateTicket(_ context.Context, ttl time.Duration) (string, error) {
 	return "ticket-" + ttl.String(), nil

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,9 +178,11 @@ func (a *app) keyListCommand() *cobra.Command {
 }
 
 func (a *app) keyRevokeCommand() *cobra.Command {
-	return &cobra.Command{
+	var r *removal
+	cmd := &cobra.Command{
 		Use:     "revoke JTI",
 		Short:   "Revoke an API key: every node refuses it from now on",
+		Long:    "Revokes an API key: every node refuses it from now on. On a terminal it asks first.",
 		Example: "  holdfast key revoke hq2vd7w3mkxgr5zcn6yt4jbfpa",
 		Args:    arguments("JTI"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,7 +190,44 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.RevokeKey(cmd.Context(), args[0])
+			key, err := keyNamed(cmd.Context(), o, args[0])
+			if err != nil {
+				return err
+			}
+			used := "never used"
+			if key.Used != "" {
+				used = "last used " + key.Used
+			}
+			if err := a.confirm(cmd.Context(), r, fmt.Sprintf("This revokes the key %s%s of %s: %s, %s.",
+				key.ID, inQuotes(key.Name), printable(key.User), key.Scope, used)); err != nil {
+				return err
+			}
+			if err := o.RevokeKey(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.did(r.json, key, "revoked key %s%s of %s", key.ID, inQuotes(key.Name), printable(key.User))
 		},
 	}
+	r = removalFlags(cmd)
+	return cmd
+}
+
+// keyNamed is the row of a key. Of one that is none the node says so.
+func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error) {
+	keys, err := o.Keys(ctx, "")
+	if err != nil {
+		return client.KeyRow{}, err
+	}
+	if i := slices.IndexFunc(keys, func(k client.KeyRow) bool { return k.ID == jti }); i >= 0 {
+		return keys[i], nil
+	}
+	return client.KeyRow{}, fmt.Errorf("there is no key %q: see holdfast key ls", jti)
+}
+
+// inQuotes is a name behind what it names; "" where there is none.
+func inQuotes(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", printable(name))
 }

@@ -15,11 +15,14 @@ import (
 type operator interface {
 	Status(ctx context.Context) (client.Status, error)
 	Peers(ctx context.Context) ([]client.Peer, error)
-	RemovePeer(ctx context.Context, id string, force bool) error
+	Quorum(ctx context.Context) (client.Quorum, error)
+	Leaving(ctx context.Context, node string) (client.Leaving, error) // what a removal takes away
+	RemovePeer(ctx context.Context, node string, force bool) error
 	CreateTicket(ctx context.Context, ttl time.Duration) (string, error)
 
 	CreateUser(ctx context.Context, email, password string) (client.User, error)
 	Users(ctx context.Context) ([]client.User, error)
+	User(ctx context.Context, who string) (client.UserDetail, error) // by e-mail or id
 	RemoveUser(ctx context.Context, email string) error
 	SetPassword(ctx context.Context, email, password string) error
 	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64: no limit

@@ -40,7 +40,7 @@ func TestAPasswordThatIsTypedIsAskedForAndNotShown(t *testing.T) {
 	const typed = "typed words"
 	for _, tc := range []struct{ args, prompt, out, change string }{
 		{"user add a@b --password-stdin", "Password: ", "a@b" + typed + "\n", ""},
-		{"user passwd a@b", "New password: ", "", "passwd a@b " + typed},
+		{"user passwd a@b", "New password: ", "changed the password of a@b; its sessions have ended\n", "passwd a@b " + typed},
 	} {
 		person, terminal := newTerminal(t)
 		node := &fakeNode{}

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) peersCommand() *cobra.Command {
 	return group("peers", "Members of the cluster", `  holdfast peers ls
-  holdfast peers rm 12D3KooW... --force`, a.peersListCommand(), a.peersRemoveCommand())
+  holdfast peers rm node3`, a.peersListCommand(), a.peersRemoveCommand())
 }
 
 func (a *app) peersListCommand() *cobra.Command {
@@ -23,14 +26,14 @@ func (a *app) peersListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			peers, err := o.Peers(cmd.Context())
+			s, err := o.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(notNil(peers))
+				return a.printJSON(notNil(s.Peers))
 			}
-			writePeers(a.stdout, paletteOf(a.stdout, a.environ), peers, "")
+			writePeers(a.stdout, paletteOf(a.stdout, a.environ), &s)
 			return nil
 		},
 	}
@@ -39,26 +42,60 @@ func (a *app) peersListCommand() *cobra.Command {
 }
 
 func (a *app) peersRemoveCommand() *cobra.Command {
-	var force bool
+	var (
+		force bool
+		r     *removal
+	)
 	cmd := &cobra.Command{
-		Use:   "rm ID",
+		Use:   "rm NODE",
 		Short: "Remove a member",
-		Long: `Removes a member. A node that does not answer, or that is the only holder of
+		Long: `Removes a member, by its id or its name. On a terminal it asks first. A node that does not answer, or that is the only holder of
 some content among those that answer, is removed with --force only: what it alone
 holds is then lost. One that answers stays, also with --force, while the others could
 not go on without it: remove the dead ones first.`,
-		Example: "  holdfast peers rm 12D3KooW... --force",
-		Args:    arguments("ID"),
+		Example: `  holdfast peers rm node3
+  holdfast peers rm 12D3KooW... --force --yes`,
+		Args: arguments("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.operator()
 			if err != nil {
 				return err
 			}
-			return o.RemovePeer(cmd.Context(), args[0], force)
+			node, err := o.Leaving(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(cmd.Context(), r, leaves(&node)...); err != nil {
+				return err
+			}
+			if err := o.RemovePeer(cmd.Context(), node.ID, force); err != nil {
+				return err
+			}
+			return a.did(r.json, node, "removed member %s (%s); %s left", nameOf(&node.Peer), node.ID, plural(node.Votes, "vote"))
 		},
 	}
+	r = removalFlags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "remove it even when it is dead or the only holder of content")
 	return cmd
+}
+
+// leaves says what the removal of a member takes away.
+func leaves(node *client.Leaving) []string {
+	lines := []string{fmt.Sprintf("This removes member %s (%s): %s, %s%s.", nameOf(&node.Peer), node.ID, node.Role, node.State,
+		map[bool]string{true: ", the leader of the cluster"}[node.Leader])}
+	lines = append(lines, fmt.Sprintf("It holds %s of content, %s in all.", pluralOf(node.Pins, "root"), humanBytes(node.UsedBytes)))
+	if node.Sole > 0 {
+		lines = append(lines, fmt.Sprintf("%s of them no other member that answers holds: that content would be lost.", pluralOf(uint64(node.Sole), "root")))
+	}
+	if node.Votes > 0 {
+		lines = append(lines, fmt.Sprintf("After it %s left, of which %d answer now and %d are needed.", plural(node.Votes, "vote"), node.Answering, node.Votes/2+1))
+	}
+	return lines
+}
+
+// nameOf is a member for people.
+func nameOf(p *client.Peer) string {
+	return printable(cmp.Or(p.Name, "without a name"))
 }
 
 // defaultTicketTTL is how long a join ticket is good for.

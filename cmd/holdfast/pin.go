@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
@@ -234,10 +235,14 @@ func writePin(w io.Writer, p palette, pin client.PinStatus) {
 }
 
 func (a *app) pinRemoveCommand() *cobra.Command {
-	var user string
+	var (
+		user string
+		r    *removal
+	)
 	cmd := &cobra.Command{
 		Use:     "rm ID",
 		Short:   "Remove a pin",
+		Long:    "Removes a pin, and with the last pin or object that names it the content. On a terminal it asks first.",
 		Example: "  holdfast pin rm 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,9 +250,25 @@ func (a *app) pinRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.RemovePin(cmd.Context(), user, args[0])
+			pin, err := o.Pin(cmd.Context(), user, args[0])
+			if err != nil {
+				return err
+			}
+			what := fmt.Sprintf("%s%s of %s", pin.RequestID, inQuotes(pin.Pin.Name), printable(pin.Pin.CID))
+			size := ""
+			if bytes, err := strconv.ParseUint(pin.Info["dag_size"], 10, 64); err == nil {
+				size = ", " + humanBytes(bytes)
+			}
+			if err := a.confirm(cmd.Context(), r, fmt.Sprintf("This removes the pin %s: %s%s.", what, pin.Status, size)); err != nil {
+				return err
+			}
+			if err := o.RemovePin(cmd.Context(), user, args[0]); err != nil {
+				return err
+			}
+			return a.did(r.json, pin, "removed pin %s", what)
 		},
 	}
+	r = removalFlags(cmd)
 	userFlag(cmd, &user)
 	return cmd
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
@@ -14,6 +17,9 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster as this node sees it",
+		Long: `Shows the cluster as this node sees it. It exits 1, after printing, where the
+cluster cannot write: no majority of the members that vote answers. In the table
+* is this node and leader marks the one that leads.`,
 		Example: `  holdfast status --data ~/node1
   holdfast status --json`,
 		Args: arguments(),
@@ -26,16 +32,48 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			q, err := quorumOf(cmd.Context(), o, &s)
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				s.Node.Admin, s.Node.TLS = "", false // scripts know the fields of old, and may refuse others
-				return a.printJSON(s)
+				if err := a.printJSON(s); err != nil {
+					return err
+				}
+			} else {
+				writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
+				writeVotes(a.stdout, paletteOf(a.stdout, a.environ), &q)
 			}
-			writeStatus(a.stdout, paletteOf(a.stdout, a.environ), s)
+			if !q.Writable {
+				return fmt.Errorf("the cluster cannot write: %s", q.Why)
+			}
 			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// quorumOf is what a node says of the votes. One of a release before does not tell: then it
+// goes by the leader.
+func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum, error) {
+	q, err := o.Quorum(ctx)
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		return client.Quorum{Writable: s.Leader != "", Why: "no leader is known"}, nil
+	}
+	return q, err
+}
+
+// writeVotes says below the status what is wrong with the votes.
+func writeVotes(w io.Writer, p palette, q *client.Quorum) {
+	switch {
+	case !q.Writable:
+		_, _ = fmt.Fprintf(w, "%s  %s\n", p.red("cannot write"), printable(q.Why))
+	case q.Warning != "":
+		_, _ = fmt.Fprintf(w, "%s  %s\n", p.yellow("warning"), q.Warning)
+	}
 }
 
 // writeStatus is status for people.
@@ -66,7 +104,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 		say("  %s  %s\n", p.dim("cluster"), addr)
 	}
 	say("\n")
-	writePeers(w, p, s.Peers, s.Node.ID)
+	writePeers(w, p, &s)
 	for _, peer := range s.Peers {
 		if peer.Quarantine != "" {
 			say("\n%s  %s (…%s) neither votes nor serves: %s\n", p.red("quarantine"), peer.Name, tail(peer.ID), peer.Quarantine)
@@ -92,23 +130,27 @@ func (p palette) count(name string, n uint64) string {
 	return text
 }
 
-// writePeers is the members for people; own is marked.
-func writePeers(w io.Writer, p palette, peers []client.Peer, own string) {
+// writePeers is the members for people. This node and the leader are marked.
+func writePeers(w io.Writer, p palette, s *client.Status) {
 	t := table{
 		head:   []string{"", "NAME", "ROLE", "STATE", "PINS", "USED", "FREE", "QUEUE", "VERSION", "ID"},
 		right:  []int{4, 5, 6, 7},
 		states: 3,
 	}
-	for _, peer := range peers {
+	for _, peer := range s.Peers {
 		mark := ""
-		if peer.ID == own && own != "" {
+		if peer.ID == s.Node.ID && peer.ID != "" {
 			mark = "*"
+		}
+		role := peer.Role
+		if peer.ID == s.Leader && peer.ID != "" {
+			role = "leader" // who leads votes
 		}
 		free := humanBytes(peer.FreeBytes)
 		if peer.Full {
 			free += " full"
 		}
-		t.add(mark, peer.Name, peer.Role, peer.State, strconv.FormatUint(peer.Pins, 10),
+		t.add(mark, printable(peer.Name), role, peer.State, strconv.FormatUint(peer.Pins, 10),
 			humanBytes(peer.UsedBytes), free, strconv.Itoa(peer.Queue), peer.Version, peer.ID)
 	}
 	t.write(w, p)
@@ -119,9 +161,21 @@ const idTail = 6
 
 func tail(id string) string { return id[max(0, len(id)-idTail):] }
 
-func plural(n int, what string) string {
+func plural(n int, what string) string { return pluralOf(uint64(n), what) }
+
+// pluralOf is a number with its thousands set apart and what it counts.
+func pluralOf(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return strconv.Itoa(n) + " " + what + "s"
+	return thousands(n) + " " + what + "s"
+}
+
+// thousands writes n with a comma between groups of three digits.
+func thousands(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

@@ -76,6 +76,44 @@ func TestStatusForPeople(t *testing.T) {
 	}
 }
 
+// TestStatusSaysWhetherTheClusterCanWrite checks the code that a script goes by, what a
+// person reads, and that JSON has the fields of the contract all the same.
+func TestStatusSaysWhetherTheClusterCanWrite(t *testing.T) {
+	const why = "2 of 3 votes are needed and 1 is here; missing: beta (...KooWBeta, last heard of 14 s ago)"
+	for _, tc := range []struct {
+		name string
+		node fakeNode
+		code int
+		says string
+	}{
+		{"healthy", fakeNode{}, exitOK, ""},
+		{"two votes", fakeNode{quorum: client.Quorum{Warning: "two votes"}}, exitOK, "\nwarning  two votes\n"},
+		{"no majority", fakeNode{quorum: client.Quorum{Why: why}}, exitFailure, "\ncannot write  " + why + "\n"},
+		{"a node of a release before", fakeNode{quorumErr: &client.Error{Status: 404}}, exitOK, ""},
+	} {
+		tc.node.status = someStatus()
+		got := call(t, &tc.node, "", "status")
+		if got.code != tc.code || !strings.HasSuffix(got.out, tc.says) || (tc.says == "") != strings.HasSuffix(got.out, "with too few copies\n") {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+		if tc.code != exitOK && got.errOut != "holdfast: the cluster cannot write: "+why+"\n" {
+			t.Errorf("%s: %q", tc.name, got.errOut)
+		}
+		asJSON := call(t, &tc.node, "", "status", "--json")
+		if asJSON.code != tc.code || !strings.HasPrefix(asJSON.out, "{") || strings.Contains(asJSON.out, "votes") || asJSON.errOut != got.errOut {
+			t.Errorf("%s as JSON: %+v", tc.name, asJSON)
+		}
+	}
+	leaderless := fakeNode{quorumErr: &client.Error{Status: 404}}
+	if got := call(t, &leaderless, "", "status"); got.code != exitFailure {
+		t.Errorf("no leader, and the node tells nothing of votes: %+v", got)
+	}
+	broken := fakeNode{quorumErr: &client.Error{Status: 500, Detail: "broken"}}
+	if got := call(t, &broken, "", "status"); got.code != exitFailure || !strings.Contains(got.errOut, "broken") {
+		t.Errorf("the votes cannot be asked for: %+v", got)
+	}
+}
+
 func TestBoardSaysWhereAndWhatNext(t *testing.T) {
 	where := addresses{
 		Name: "alpha", ID: "12D3KooWAlpha",

@@ -18,7 +18,8 @@ const maxPassword = 1 << 10
 
 func (a *app) userCommand() *cobra.Command {
 	return group("user", "Accounts", `  holdfast user add ann@example.org
-  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userQuotaCommand(), a.userGrantCommand())
+  holdfast user show ann@example.org
+  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userQuotaCommand(), a.userGrantCommand())
 }
 
 func (a *app) userAddCommand() *cobra.Command {
@@ -101,13 +102,13 @@ func (a *app) userListCommand() *cobra.Command {
 			if asJSON {
 				return a.printJSON(notNil(users))
 			}
-			t := table{head: []string{"EMAIL", "STORED", "ALLOWANCE", "CREDITS", "CREATED"}, states: -1}
+			t := table{head: []string{"EMAIL", "STORED", "ALLOWANCE", "CREDITS", "CREATED", "ID"}, states: -1}
 			for _, u := range users {
 				allowance := noLimit
 				if u.AllowanceBytes != nil {
 					allowance = strconv.FormatUint(*u.AllowanceBytes, 10)
 				}
-				t.add(u.Email, strconv.FormatUint(u.StoredBytes, 10), allowance, strconv.FormatUint(u.Credits, 10), u.Created)
+				t.add(u.Email, strconv.FormatUint(u.StoredBytes, 10), allowance, strconv.FormatUint(u.Credits, 10), u.Created, u.ID)
 			}
 			t.write(a.stdout, paletteOf(a.stdout, a.environ))
 			return nil

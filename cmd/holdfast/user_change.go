@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -15,22 +16,106 @@ import (
 // noLimit is the word for an allowance without an end.
 const noLimit = "unlimited"
 
-func (a *app) userRemoveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "rm EMAIL",
-		Short: "Remove an account with its keys and pins",
-		Long: `Removes an account. Its keys are refused by every node when the command
-returns; its pins go away after it, and with the last of them the content.`,
-		Example: `  holdfast user rm ann@example.org`,
-		Args:    arguments("EMAIL"),
+func (a *app) userShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show EMAIL|ID",
+		Short: "Show an account with what belongs to it",
+		Long:  "Shows an account with what belongs to it, by its e-mail or by the id that logs name.",
+		Example: `  holdfast user show ann@example.org
+  holdfast user show 3f0f7f0e-5c1c-4c5e-8d8e-2f9d0c6b1a7e --json`,
+		Args: arguments("EMAIL|ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd, func(ctx context.Context, o operator) error { return o.RemoveUser(ctx, args[0]) })
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			user, err := o.User(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(user)
+			}
+			a.showUser(&user)
+			return nil
 		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// showUser prints an account with what belongs to it.
+func (a *app) showUser(u *client.UserDetail) {
+	p := paletteOf(a.stdout, a.environ)
+	for _, row := range [][2]string{
+		{"email", u.Email},
+		{"id", u.ID},
+		{"created", u.Created},
+		{"allowance", allowanceOf(u)},
+		{"stored", humanBytes(u.StoredBytes)},
+		{"coming", humanBytes(u.ComingBytes)},
+		{"credits", thousands(u.Credits)},
+		{"pins", fmt.Sprintf("%d queued, %d pinning, %d pinned, %d failed", u.Pins.Queued, u.Pins.Pinning, u.Pins.Pinned, u.Pins.Failed)},
+		{"buckets", thousands(u.Buckets)},
+		{"objects", thousands(u.Objects)},
+		{"uploads", thousands(u.Uploads)},
+		{"keys", thousands(u.Keys)},
+		{"sessions", thousands(u.Sessions)},
+	} {
+		a.say(a.stdout, "%s  %s\n", p.dim(pad(row[0], len("allowance"))), printable(row[1]))
 	}
 }
 
+func allowanceOf(u *client.UserDetail) string {
+	if u.AllowanceBytes == nil {
+		return noLimit
+	}
+	return fmt.Sprintf("%s (%d bytes)", humanBytes(*u.AllowanceBytes), *u.AllowanceBytes)
+}
+
+// belongings are what the removal of an account takes away.
+func belongings(u *client.UserDetail) string {
+	return fmt.Sprintf("%s, %s with %s, %s, %s stored", pluralOf(u.Pins.Sum(), "pin"), pluralOf(u.Buckets, "bucket"),
+		pluralOf(u.Objects, "object"), pluralOf(u.Keys, "key"), humanBytes(u.StoredBytes))
+}
+
+func (a *app) userRemoveCommand() *cobra.Command {
+	var r *removal
+	cmd := &cobra.Command{
+		Use:   "rm EMAIL",
+		Short: "Remove an account with its keys, pins and buckets",
+		Long: `Removes an account. On a terminal it says what will go, and asks. Its keys are
+refused by every node when the command returns; its pins and buckets go away after
+it, and with the last of them the content.`,
+		Example: `  holdfast user rm ann@example.org
+  holdfast user rm ann@example.org --yes`,
+		Args: arguments("EMAIL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			user, err := o.User(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(cmd.Context(), r, fmt.Sprintf("This removes the account %s and all it has: %s.", printable(user.Email), belongings(&user))); err != nil {
+				return err
+			}
+			if err := o.RemoveUser(cmd.Context(), user.Email); err != nil {
+				return err
+			}
+			return a.did(r.json, user, "removed account %s: %s", printable(user.Email), belongings(&user))
+		},
+	}
+	r = removalFlags(cmd)
+	return cmd
+}
+
 func (a *app) userPasswordCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
 		Short: "Change the password of an account",
 		Long: `Changes the password of an account to the first line of standard input. On a
@@ -43,9 +128,14 @@ terminal it is asked for and not shown.`,
 			if err != nil {
 				return err
 			}
-			return a.change(cmd, func(ctx context.Context, o operator) error { return o.SetPassword(ctx, args[0], password) })
+			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.SetPassword(ctx, args[0], password) },
+				func(u *client.UserDetail) string {
+					return "changed the password of " + u.Email + "; its sessions have ended"
+				})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 // askPassword reads a password from a terminal, unseen and after a prompt, or the first
@@ -68,7 +158,8 @@ func (a *app) askPassword(prompt string) (string, error) {
 }
 
 func (a *app) userQuotaCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "quota EMAIL BYTES",
 		Short: "Change how much an account may store without credits",
 		Long: `Changes an account's allowance to a number of bytes, or to "unlimited". What
@@ -84,13 +175,21 @@ is stored beyond a smaller one stays; new pins are refused until there is room.`
 			if err != nil {
 				return usagef("%s: %q is neither a number of bytes nor %q", called(cmd), args[1], noLimit)
 			}
-			return a.change(cmd, func(ctx context.Context, o operator) error { return o.SetQuota(ctx, args[0], bytes) })
+			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.SetQuota(ctx, args[0], bytes) },
+				func(u *client.UserDetail) string {
+					return fmt.Sprintf("allowance of %s: %s; %s are stored", u.Email, allowanceOf(u), humanBytes(u.StoredBytes))
+				})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func (a *app) userGrantCommand() *cobra.Command {
-	var posting string
+	var (
+		posting string
+		asJSON  bool
+	)
 	cmd := &cobra.Command{
 		Use:   "grant EMAIL CREDITS",
 		Short: "Give an account credits",
@@ -104,20 +203,31 @@ command runs.`,
 			if err != nil || credits == 0 {
 				return usagef("%s: %q is not a number of credits", called(cmd), args[1])
 			}
-			return a.change(cmd, func(ctx context.Context, o operator) error { return o.Grant(ctx, args[0], posting, credits) })
+			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.Grant(ctx, args[0], posting, credits) },
+				func(u *client.UserDetail) string {
+					return fmt.Sprintf("credits of %s: %s", u.Email, thousands(u.Credits))
+				})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&posting, "posting", "", "`name` of the grant, so that it is made once")
 	mustNotBeEmpty(cmd, "posting")
 	mustBeText(cmd, "posting")
 	return cmd
 }
 
-// change has the node change something about an account.
-func (a *app) change(cmd *cobra.Command, do func(context.Context, operator) error) error {
+// change has the node change something about an account and says how the account is then.
+func (a *app) change(cmd *cobra.Command, asJSON bool, email string, do func(context.Context, operator) error, said func(*client.UserDetail) string) error {
 	o, err := a.operator()
 	if err != nil {
 		return err
 	}
-	return do(cmd.Context(), o)
+	if err := do(cmd.Context(), o); err != nil {
+		return err
+	}
+	user, err := o.User(cmd.Context(), email)
+	if err != nil {
+		return fmt.Errorf("changed, and the account cannot be shown: %w", err)
+	}
+	return a.did(asJSON, user, "%s", printable(said(&user)))
 }

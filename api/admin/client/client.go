@@ -30,8 +30,17 @@ type Status = admin.Status
 // Peer is one member.
 type Peer = admin.Peer
 
+// Quorum says whether the cluster can write, and who votes.
+type Quorum = admin.Quorum
+
+// Leaving is a member and what its removal takes away.
+type Leaving = admin.Leaving
+
 // User is an account.
 type User = admin.User
+
+// UserDetail is an account with what belongs to it.
+type UserDetail = admin.UserDetail
 
 // Key is a new API key with its secrets.
 type Key = admin.Key
@@ -128,10 +137,21 @@ func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
 	return peers, c.callWithin(ctx, c.look, http.MethodGet, "/peers", nil, nil, &peers)
 }
 
-// RemovePeer ends the membership of a node; force, when it is dead or alone
-// holds something.
-func (c *Client) RemovePeer(ctx context.Context, id string, force bool) error {
-	return c.call(ctx, http.MethodDelete, "/peers/"+url.PathEscape(id), url.Values{"force": {strconv.FormatBool(force)}}, nil, nil)
+// Quorum returns whether the cluster can write and who votes. Without a majority the node
+// takes about 2 s to say so.
+func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
+	return q, c.callWithin(ctx, c.look, http.MethodGet, "/quorum", nil, nil, &q)
+}
+
+// Leaving returns what the removal of a member takes away; node is an id or a name.
+func (c *Client) Leaving(ctx context.Context, node string) (l Leaving, err error) {
+	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), nil, nil, &l)
+}
+
+// RemovePeer ends the membership of a node, an id or a name; force, when it is dead or
+// alone holds something.
+func (c *Client) RemovePeer(ctx context.Context, node string, force bool) error {
+	return c.call(ctx, http.MethodDelete, "/peers/"+url.PathEscape(node), url.Values{"force": {strconv.FormatBool(force)}}, nil, nil)
 }
 
 // CreateTicket returns a ticket that admits one node until ttl is over; 0 is
@@ -154,6 +174,11 @@ func (c *Client) CreateUser(ctx context.Context, email, password string) (u User
 // Users returns all accounts.
 func (c *Client) Users(ctx context.Context) (users []User, err error) {
 	return users, c.call(ctx, http.MethodGet, "/users", nil, nil, &users)
+}
+
+// User returns an account, by e-mail or id, with what belongs to it.
+func (c *Client) User(ctx context.Context, who string) (u UserDetail, err error) {
+	return u, c.call(ctx, http.MethodGet, user(who), nil, nil, &u)
 }
 
 // RemoveUser ends an account and its keys; its pins go away after it.

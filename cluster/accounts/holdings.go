@@ -1,0 +1,83 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Holdings is an account with what belongs to it, which its removal takes away.
+type Holdings struct {
+	User
+	Pins     map[state.Status]uint64
+	Buckets  uint64
+	Objects  uint64 // in all buckets, without old versions
+	Uploads  uint64 // that are open
+	Keys     uint64 // that have expired too
+	Sessions uint64
+}
+
+// Holdings returns the account of an e-mail or an id with what belongs to it, or
+// state.ErrNotFound. It reads counters, the account's buckets, keys and sessions.
+func (a *Accounts) Holdings(ctx context.Context, who string) (Holdings, error) {
+	h, err := a.holdings(ctx, who)
+	if err != nil {
+		return Holdings{}, fmt.Errorf("show account: %w", err)
+	}
+	return h, nil
+}
+
+func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return h, err
+	}
+	defer release()
+	if h.Account, err = byEmailOrID(view, who); err != nil {
+		return h, err
+	}
+	h.PasswordHash = ""
+	if h.Quota, err = view.Quota(h.Account.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return h, err
+	}
+	h.Pins = make(map[state.Status]uint64)
+	for _, s := range state.Statuses() {
+		if h.Pins[s], _, err = view.ListPins(ctx, h.Account.ID, state.PinQuery{Statuses: []state.Status{s}}); err != nil {
+			return h, err
+		}
+	}
+	buckets, err := view.Buckets(h.Account.ID)
+	if err != nil {
+		return h, err
+	}
+	h.Buckets = uint64(len(buckets))
+	for i := range buckets {
+		objects, _, uploads, err := view.BucketUsage(&buckets[i])
+		if err != nil {
+			return h, err
+		}
+		h.Objects, h.Uploads = h.Objects+objects, h.Uploads+uploads
+	}
+	keys, err := view.Keys(h.Account.ID)
+	if err != nil {
+		return h, err
+	}
+	h.Keys = uint64(len(keys))
+	sessions, err := view.Sessions(h.Account.ID)
+	h.Sessions = uint64(len(sessions))
+	return h, err
+}
+
+// byEmailOrID finds an account by its e-mail, else by its id, as logs name it.
+func byEmailOrID(v state.View, who string) (state.Account, error) {
+	account, err := byEmail(v, who)
+	if !errors.Is(err, state.ErrNotFound) || who == "" || len(who) > state.MaxIDLen {
+		return account, err
+	}
+	if account, err = v.Account(state.AccountID(who)); errors.Is(err, state.ErrNotFound) {
+		err = state.Errorf(state.CodeNotFound, "there is no account with this e-mail address or id: see holdfast user ls")
+	}
+	return account, err
+}

@@ -1,0 +1,91 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Named returns the member that text names: its id, or its name where only one member has
+// it. The error is a *state.Error: CodeNotFound, CodeConflict when several have the name, or
+// CodeUnavailable without a majority.
+func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return state.Node{}, err
+	}
+	defer release()
+	nodes, err := view.Nodes()
+	if err != nil {
+		return state.Node{}, fmt.Errorf("find member: %w", err)
+	}
+	return named(nodes, text)
+}
+
+// named is Named among members. An id beats a name.
+func named(nodes []state.Node, text string) (state.Node, error) {
+	if i := slices.IndexFunc(nodes, func(n state.Node) bool { return string(n.ID) == text }); i >= 0 {
+		return nodes[i], nil
+	}
+	var found []state.Node
+	for _, n := range nodes {
+		if n.Name == text {
+			found = append(found, n)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return state.Node{}, state.Errorf(state.CodeNotFound, "no member has the id or the name %q: see holdfast peers ls", text)
+	case 1:
+		return found[0], nil
+	}
+	ids := make([]string, len(found))
+	for i, n := range found {
+		ids[i] = string(n.ID)
+	}
+	return state.Node{}, state.Errorf(state.CodeConflict, "%d members are called %q: give the id, %s", len(found), text, strings.Join(ids, " or "))
+}
+
+// Leaving is what the removal of a member takes away, as it is now.
+type Leaving struct {
+	Peer
+	Leads bool
+	Sole  int // roots that no other member that answers holds: they would be lost
+	// Votes are those of the others, and Answer how many of them answer.
+	Votes, Answer int
+}
+
+// Leaving returns what the removal of a member would take away; who is named as in Named.
+func (m *Members) Leaving(ctx context.Context, who string) (Leaving, error) {
+	view, release, err := m.opts.State.View(ctx)
+	if err != nil {
+		return Leaving{}, err
+	}
+	defer release()
+	nodes, err := view.Nodes()
+	if err != nil {
+		return Leaving{}, fmt.Errorf("find member: %w", err)
+	}
+	node, err := named(nodes, who)
+	if err != nil {
+		return Leaving{}, err
+	}
+	var l Leaving
+	if l.Peer, err = m.peer(view, node); err != nil {
+		return Leaving{}, err
+	}
+	leader, _ := m.opts.State.Leader()
+	l.Leads = leader == node.ID
+	if l.Sole, err = soleHolder(ctx, view, node.ID, m.answers); err != nil {
+		return Leaving{}, fmt.Errorf("find what it alone holds: %w", err)
+	}
+	ids := make([]state.NodeID, len(nodes))
+	for i, n := range nodes {
+		ids[i] = n.ID
+	}
+	l.Votes, l.Answer = m.votersWithout(ids, node.ID)
+	return l, nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// removal is what every command that takes something away can be told.
+type removal struct{ yes, json bool }
+
+// removalFlags gives a command the flags of a removal.
+func removalFlags(cmd *cobra.Command) *removal {
+	r := new(removal)
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask; without a terminal nothing is asked")
+	jsonFlag(cmd, &r.json)
+	return r
+}
+
+// errUnchanged is an answer that is not yes.
+var errUnchanged = errors.New("nothing was changed")
+
+// maxAnswer is the most bytes of an answer.
+const maxAnswer = 1 << 10
+
+// confirm shows a person at a terminal what a command takes away and goes on only when the
+// answer is yes. Everything else, the end of input and Ctrl-C included, changes nothing. It
+// does not ask without a terminal, nor with --yes.
+func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
+	in, ok := a.stdin.(*os.File)
+	if r.yes || !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	out := a.stderr
+	if !isTerminal(out) {
+		if out = a.stdout; !isTerminal(out) {
+			return nil // nobody would see the question
+		}
+	}
+	for _, line := range what {
+		a.say(out, "%s\n", line)
+	}
+	a.say(out, "Go on? [y/N] ")
+	answer, err := readAnswer(ctx, in)
+	if err != nil {
+		a.say(out, "\n")
+		return fmt.Errorf("%w: %w", errUnchanged, err)
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errUnchanged
+	}
+	return nil
+}
+
+// Why there is no answer.
+var (
+	errInterrupted = errors.New("interrupted")
+	errNoAnswer    = errors.New("no answer")
+)
+
+// readAnswer reads one line. The read itself cannot be ended: when ctx does it is left
+// behind, and the process is about to end.
+func readAnswer(ctx context.Context, r io.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := bufio.NewReader(io.LimitReader(r, maxAnswer)).ReadString('\n')
+		read <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", errInterrupted
+	case l := <-read:
+		if errors.Is(l.err, io.EOF) {
+			return "", errNoAnswer
+		}
+		return l.text, l.err
+	}
+}
+
+// did says what a command has changed: a line for people, or JSON.
+func (a *app) did(asJSON bool, v any, format string, args ...any) error {
+	if asJSON {
+		return a.printJSON(v)
+	}
+	a.say(a.stdout, format+"\n", args...)
+	return nil
+}
