@@ -279,9 +279,9 @@ func hostPort(field any) error {
 // shortText accepts a name that people can read on one line.
 func shortText(field any) error {
 	value := deref(field.(*string))
-	if utf8.RuneCountInString(value) > maxNameRunes ||
+	if utf8.RuneCountInString(value) > maxNameRunes || len(value) > maxNameBytes ||
 		strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%q is not a name of at most %d printable characters", value, maxNameRunes)
+		return fmt.Errorf("%q is not a name of at most %d printable characters and %d bytes", value, maxNameRunes, maxNameBytes)
 	}
 	return nil
 }

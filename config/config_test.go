@@ -116,6 +116,7 @@ func TestEveryRunFlagOfTheContractHasItsKeyAndDefault(t *testing.T) {
 		"paid-listen":           {"paid.listen", `""`},
 		"gateway-listen":        {"gateway.listen", `""`},
 		"admin-listen":          {"admin.listen", `"127.0.0.1:9094"`},
+		"name":                  {"node.name", `""`},
 		"routing":               {"peer.routing", `"public"`},
 		"bootstrap":             {"peer.bootstrap", `[]`},
 		"replication":           {"cluster.replication", `3`},

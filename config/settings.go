@@ -41,7 +41,8 @@ const (
 	minUploadAge   = time.Minute
 	maxUploadAge   = 365 * 24 * time.Hour
 	maxNameRunes   = 64
-	maxEntries     = 64 // values of one repeatable setting
+	maxNameBytes   = 128 // what a member's record holds
+	maxEntries     = 64  // values of one repeatable setting
 )
 
 // EnvPrefix begins the name of every environment variable of Holdfast.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -29,6 +30,9 @@ const (
 	raftDir      = "raft"
 	blocksDir    = "blocks"
 	notesFile    = "notes"
+	// formatFile tells the format of the folder as a whole, and so of each file in it that
+	// has no mark of its own. A release that changes one of those raises folderFormat.
+	formatFile = "format"
 	// newFile is there from before a folder has its identity until it belongs to a cluster.
 	newFile = "new"
 )
@@ -46,6 +50,37 @@ func (f folder) file(name ...string) string {
 	return filepath.Join(append([]string{f.path}, name...)...)
 }
 
+// folderFormat is the newest format of a data folder that is known here.
+const folderFormat = 1
+
+// formatForm is what is in formatFile.
+const formatForm = "holdfast folder %d\n"
+
+// checkFormat refuses the folder of a newer release with an error that wraps
+// durable.ErrNewer, and marks a folder that has no mark.
+func (f folder) checkFormat() error {
+	path := f.file(formatFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err := durable.WriteFile(path, fmt.Appendf(nil, formatForm, folderFormat), 0o600)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return nil // a full disk is no reason not to start: without a mark it is format 1
+		}
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("read the format of the folder: %w", err)
+	}
+	var found uint64
+	if _, err := fmt.Sscanf(string(b), formatForm, &found); err != nil {
+		return fmt.Errorf("%s is damaged: it says %q; if no newer release ever ran on this folder, remove the file", path, b[:min(len(b), 64)])
+	}
+	if found > folderFormat {
+		return durable.Newer(path, found, folderFormat)
+	}
+	return nil
+}
+
 // narrow takes from other users of this machine what they may read of the node's own files
 // and folders: one that was copied here, put back from a backup or made beforehand may
 // let them, and the folder above too. Where that cannot be, it is said and no reason not
@@ -53,7 +88,7 @@ func (f folder) file(name ...string) string {
 // somebody else's.
 func (f folder) narrow(log *slog.Logger) {
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, notesFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, notesFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -136,6 +136,9 @@ func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
 // Members returns the use cases of membership.
 func (n *Node) Members() *members.Members { return n.members }
 
+// TwoVotes is what a person is told of a cluster of two.
+func (n *Node) TwoVotes() string { return members.TwoVotes }
+
 // Content returns the use cases of files.
 func (n *Node) Content() *content.Content { return n.content }
 
@@ -213,6 +216,9 @@ func (n *Node) openFolder() error {
 		return fmt.Errorf("data folder %s: %w", n.folder.path, err)
 	}
 	n.closers = append(n.closers, lock)
+	if err := n.folder.checkFormat(); err != nil {
+		return err
+	}
 	n.folder.narrow(n.logger)
 	return nil
 }

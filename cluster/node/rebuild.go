@@ -42,7 +42,7 @@ type rebuild struct {
 func rebuildFor(err error) rebuild {
 	r := rebuild{}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, durable.ErrNewer): // nothing is damaged
 		return r
 	case errors.Is(err, consensus.ErrQuarantined), errors.Is(err, consensus.ErrIncomplete):
 		// Log and snapshots lead to the same state again, or lead nowhere.

@@ -23,7 +23,7 @@ var version = "devel"
 
 func main() {
 	node.HashInPlace()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	a := &app{
 		version: version,
@@ -36,4 +36,15 @@ func main() {
 	code := a.execute(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// endings are the signals that end the program in order. SIGHUP is one of them: a terminal
+// that closes sends it, and certificates are read anew without it. Under nohup, which has it
+// ignored, it stays so.
+func endings() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }

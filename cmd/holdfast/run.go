@@ -23,7 +23,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a node in the foreground",
 		Long: `Runs a node in the foreground. On an empty data folder it first makes an
 identity, a cluster secret, a settings file and a cluster of one; with --join it
-joins a cluster instead. SIGTERM and SIGINT end it cleanly.
+joins a cluster instead. SIGTERM, SIGINT and SIGHUP end it cleanly.
 
 Every flag is also a key of config.toml in the data folder and a variable
 HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
@@ -128,6 +128,7 @@ type addresses struct {
 	Pinning string // host:port, empty is off
 	S3      string
 	Admin   string
+	Warning string // what is wrong with the cluster that the node is in now
 }
 
 // board says where the node answers and what to do next.
@@ -154,6 +155,9 @@ func (a *app) board(c config.Config, where addresses) {
 	line("pinning", link(where.Pinning, "/pins", tls))
 	line("s3", link(where.S3, "", tls))
 	line("metrics", link(where.Admin, "/metrics", false))
+	if where.Warning != "" {
+		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)
+	}
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))
 	for _, next := range [][2]string{

@@ -190,7 +190,13 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	if err != nil {
 		return // the board is a courtesy
 	}
+	warning := ""
+	if len(s.Peers) == 2 { // the second has its vote a moment later
+		warning = n.TwoVotes()
+		logger.InfoContext(ctx, "the cluster has two members: the stop of either stops all writes, so add a third node or remove one")
+	}
 	a.board(c, addresses{
+		Warning: warning,
 		Name: s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
 		Pinning: listening.Pinning, S3: listening.S3, Admin: listening.Admin,
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/multiformats/go-multihash"
 
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
@@ -364,6 +365,9 @@ func (m meta) encode() []byte {
 }
 
 func decodeMeta(v []byte) (meta, error) {
+	if len(v) > 0 && v[0] > indexVersion {
+		return meta{}, durable.Newer("the index of the blocks", uint64(v[0]), indexVersion)
+	}
 	if len(v) != 37 || v[0] < oldestVersion || v[0] > indexVersion {
 		return meta{}, badEntry([]byte{keyMeta})
 	}

@@ -37,6 +37,7 @@ import (
 // There are no tombstones of blocks: a block without a reference is garbage.
 const (
 	segmentMagic     = "HFSEG\x00\x00\x01"
+	segmentVersion   = 1
 	headerCopyBytes  = 32
 	headerBytes      = 2 * headerCopyBytes
 	recordMagic      = 0xF5A3C91E
@@ -74,6 +75,19 @@ func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// newerSegment returns the version of a header that a newer release wrote; 0: none did.
+// A header is one by its checksum, which every version has at the same place.
+func newerSegment(h []byte) uint64 {
+	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
+		c := h[at : at+headerCopyBytes]
+		version := uint64(c[5])<<16 | uint64(c[6])<<8 | uint64(c[7])
+		if string(c[:5]) == segmentMagic[:5] && version > segmentVersion && binary.BigEndian.Uint32(c[28:]) == crc32.Checksum(c[:28], castagnoli()) {
+			return version
+		}
+	}
+	return 0
 }
 
 func recordSum(seed uint32, off int64, b []byte) uint32 {

@@ -105,6 +105,9 @@ func openSegment(dir string, number uint32, flag int) (f *os.File, seed uint32, 
 		return nil, 0, errors.Join(fmt.Errorf("blocks: open segment: %w", err), f.Close())
 	}
 	seed, ok := parseSegmentHeader(header[:n], number)
+	if version := newerSegment(header[:n]); !ok && version > 0 {
+		return nil, 0, errors.Join(fmt.Errorf("blocks: open segment: %w", durable.Newer(path, version, segmentVersion)), f.Close())
+	}
 	if !ok {
 		return nil, 0, errors.Join(fmt.Errorf("blocks: open segment %s: %w: header", path, ErrCorrupt), f.Close())
 	}

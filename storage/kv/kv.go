@@ -296,6 +296,9 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 		},
 	}
 	if mustExist {
+		if err := checkFormat(dir); err != nil {
+			return nil, fmt.Errorf("open: %w", err)
+		}
 		if err := checkManifest(dir); err != nil {
 			return nil, fmt.Errorf("open %s: %w", dir, err)
 		}

@@ -37,9 +37,12 @@ const (
 	// MaxValueBytes bounds the value of a note; a larger one is not kept.
 	MaxValueBytes = 4 << 10
 
-	header    = "holdfast notes 1\n"
-	headBytes = 8 // of a record
-	deleted   = 0xffff
+	headerForm = "holdfast notes %d\n"
+	version    = 1
+	header     = "holdfast notes 1\n"
+	maxHeader  = 64 // bytes
+	headBytes  = 8  // of a record
+	deleted    = 0xffff
 	// The journal is written anew when it is as long as slack times what is
 	// true, and slackBytes more.
 	slack      = 2
@@ -72,12 +75,17 @@ type Notes struct {
 }
 
 // Open reads the notes at path, none when there is no file. A damaged file is
-// read as far as it is good. It fails only when the file cannot be read at all.
+// read as far as it is good. It fails when the file cannot be read at all, and with
+// durable.ErrNewer when a newer release wrote it: that one is left as it is.
 func Open(path string, log *slog.Logger) (*Notes, error) {
 	n := &Notes{path: path, log: log, notes: map[string][]byte{}}
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("notes: open: %w", err)
+	}
+	var found uint64
+	if _, err := fmt.Sscanf(string(b[:min(len(b), maxHeader)]), headerForm, &found); err == nil && found > version {
+		return nil, fmt.Errorf("notes: open: %w", durable.Newer(path, found, version))
 	}
 	good := n.read(b)
 	if good < len(b) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
 // The frame of an entry, version 1, is the Data of the entry that raft-boltdb
@@ -58,7 +60,7 @@ func decodeEntry(frame []byte, index uint64, e *raft.Log) error {
 		return fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
 	if body[0] != entryVersion {
-		return fmt.Errorf("raftlog: entry format %d is unknown to this version", body[0])
+		return fmt.Errorf("raftlog: entry %d: %w", index, durable.Newer("the log of Raft", uint64(body[0]), entryVersion))
 	}
 	extensions := binary.BigEndian.Uint32(body[22:])
 	rest := body[entryHeadBytes:]

@@ -32,6 +32,8 @@ const (
 
 	// maxMetaBytes bounds what is read of a snapshot's description.
 	maxMetaBytes = 4 << 20
+	// snapshotVersion is that of Raft's snapshots which are written and known here.
+	snapshotVersion = 1
 )
 
 var snapshotID = regexp.MustCompile(`^[0-9]{20}-[0-9]{20}-[0-9]{13,}$`)
@@ -127,6 +129,9 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 		meta, err := s.readMeta(id)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed since
+		}
+		if errors.Is(err, durable.ErrNewer) {
+			return nil, fmt.Errorf("raftlog: list snapshots: %w", err)
 		}
 		if err != nil {
 			s.log.Error("snapshot is not readable", "snapshot", id, "err", err)
@@ -383,6 +388,9 @@ func decodeMeta(raw []byte) (*raft.SnapshotMeta, error) {
 	var fields metaFields
 	if err := json.Unmarshal(stored.Meta, &fields); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if fields.Version > snapshotVersion {
+		return nil, durable.Newer("snapshot "+fields.ID, uint64(fields.Version), snapshotVersion)
 	}
 	m := &raft.SnapshotMeta{
 		Version: raft.SnapshotVersion(fields.Version), ID: fields.ID, Index: fields.Index, Term: fields.Term,

@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"os"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
 // What is read here is the file format of bbolt, version 2 (its docs and
@@ -27,6 +29,7 @@ const (
 	metaSumAt     = 56 // checksum in a meta: FNV-1a of what precedes it
 	metaBytes     = metaSumAt + 8
 	metaMagic     = 0xED0CDAED
+	boltVersion   = 2
 
 	flagBranch = 0x01
 	flagLeaf   = 0x02
@@ -99,6 +102,9 @@ func (w *walk) metas(size int64) (root uint64, err error) {
 		meta := head[pageHeadBytes:]
 		sum := fnv.New64a()
 		_, _ = sum.Write(meta[:metaSumAt]) // a hash takes everything
+		if v := binary.NativeEndian.Uint32(meta[4:]); v > boltVersion && sum.Sum64() == binary.NativeEndian.Uint64(meta[metaSumAt:]) {
+			return 0, durable.Newer(w.file.Name(), uint64(v), boltVersion)
+		}
 		if sum.Sum64() != binary.NativeEndian.Uint64(meta[metaSumAt:]) || binary.NativeEndian.Uint32(meta) != metaMagic ||
 			binary.NativeEndian.Uint64(head) != i || binary.NativeEndian.Uint16(head[8:]) != flagMeta ||
 			uint64(binary.NativeEndian.Uint32(meta[8:])) != w.pageSize {

@@ -1,0 +1,37 @@
+package kv
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/holdfast-ipfs/holdfast/storage/durable"
+)
+
+// formatMarker begins the name of the file by which Pebble tells the version of its format:
+// marker.format-version.<change>.<version>.
+const formatMarker = "marker.format-version."
+
+// checkFormat returns an error that wraps durable.ErrNewer when a newer Pebble wrote the
+// folder dir. Pebble's own error says neither that nor what to do.
+func checkFormat(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		change, found := strings.CutPrefix(e.Name(), formatMarker)
+		if !found {
+			continue
+		}
+		_, text, _ := strings.Cut(change, ".")
+		version, err := strconv.ParseUint(text, 10, 64)
+		if err == nil && version > uint64(pebble.FormatNewest) {
+			return durable.Newer(filepath.Join(dir, e.Name()), version, uint64(pebble.FormatNewest))
+		}
+	}
+	return nil
+}
