@@ -282,6 +282,56 @@ func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// Kubernetes tells every container of a namespace about a service named holdfast. A name
+// that only resembles its forms is a misspelt setting, which stops the start.
+func TestNamesThatKubernetesGivesAreLeftAlone(t *testing.T) {
+	for name, ignored := range map[string]bool{
+		"HOLDFAST_PORT":                     true,
+		"HOLDFAST_SERVICE_HOST":             true,
+		"HOLDFAST_SERVICE_PORT":             true,
+		"HOLDFAST_SERVICE_PORT_S3":          true,
+		"HOLDFAST_SERVICE_PORT_PINNING_API": true,
+		"HOLDFAST_PORT_9000_TCP":            true,
+		"HOLDFAST_PORT_9000_TCP_ADDR":       true,
+		"HOLDFAST_PORT_9000_TCP_PORT":       true,
+		"HOLDFAST_PORT_9000_TCP_PROTO":      true,
+		"HOLDFAST_PORT_4001_UDP":            true,
+		"HOLDFAST_PORT_65535_SCTP_ADDR":     true,
+		"HOLDFAST_PORTS":                    false,
+		"HOLDFAST_PORT_":                    false,
+		"HOLDFAST_PORT_TCP":                 false,
+		"HOLDFAST_PORT_9000":                false,
+		"HOLDFAST_PORT_9000_":               false,
+		"HOLDFAST_PORT_0_TCP":               false,
+		"HOLDFAST_PORT_09000_TCP":           false,
+		"HOLDFAST_PORT_+9000_TCP":           false,
+		"HOLDFAST_PORT_65536_TCP":           false,
+		"HOLDFAST_PORT_9000_tcp":            false,
+		"HOLDFAST_PORT_9000_QUIC":           false,
+		"HOLDFAST_PORT_9000_TCP_":           false,
+		"HOLDFAST_PORT_9000_TCP_HOST":       false,
+		"HOLDFAST_PORT_9000_TCP_ADDR_X":     false,
+		"HOLDFAST_SERVICE":                  false,
+		"HOLDFAST_SERVICE_HOSTS":            false,
+		"HOLDFAST_SERVICE_HOST_X":           false,
+		"HOLDFAST_SERVICE_PORT_":            false,
+		"HOLDFAST_SERVICE_PORT_s3":          false,
+		"HOLDFAST_SERVICE_PORTS":            false,
+		"HOLDFAST_S3_PORT":                  false,
+		"HOLDFAST_S3_PORT_9000_TCP":         false,
+		"HOLDFAST_S3_SERVICE_HOST":          false,
+		"HOLDFAST_PINING_LISTEN":            false,
+	} {
+		_, err := load(t, "", []string{name + "=tcp://10.96.0.7:9000"}, nil)
+		if ignored && err != nil {
+			t.Errorf("%s: %v, want it ignored", name, err)
+		}
+		if !ignored && (err == nil || !strings.Contains(err.Error(), name)) {
+			t.Errorf("%s: %v, want a refusal that names it", name, err)
+		}
+	}
+}
+
 func TestSettingsFileIsBounded(t *testing.T) {
 	if _, err := load(t, "#"+strings.Repeat("x", maxFile), nil, nil); err == nil || !strings.Contains(err.Error(), FileName) {
 		t.Errorf("got %v, want a refusal that names %s", err, FileName)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/toml/v2"
@@ -29,6 +30,33 @@ var foreign = []string{
 }
 
 const foreignPrefix = EnvPrefix + "TEST_"
+
+// fromKubernetes tells whether a variable has a name that Kubernetes gives to what it tells
+// a container about a service named holdfast. The forms are HOLDFAST_SERVICE_HOST,
+// HOLDFAST_SERVICE_PORT, HOLDFAST_SERVICE_PORT_<NAME>, HOLDFAST_PORT, and
+// HOLDFAST_PORT_<N>_<PROTO> alone or followed by _PROTO, _PORT or _ADDR. No section of the
+// settings is called service or port.
+func fromKubernetes(variable string) bool {
+	name := strings.TrimPrefix(variable, EnvPrefix)
+	switch name {
+	case "SERVICE_HOST", "SERVICE_PORT", "PORT":
+		return true
+	}
+	if port, ok := strings.CutPrefix(name, "SERVICE_PORT_"); ok {
+		return port != "" && strings.Trim(port, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
+	}
+	rest, ok := strings.CutPrefix(name, "PORT_")
+	if !ok {
+		return false
+	}
+	number, rest, _ := strings.Cut(rest, "_")
+	protocol, last, more := strings.Cut(rest, "_")
+	if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
+		return false
+	}
+	return slices.Contains([]string{"TCP", "UDP", "SCTP"}, protocol) &&
+		(!more || slices.Contains([]string{"PROTO", "PORT", "ADDR"}, last))
+}
 
 // layer is what one place says: values by key, and where each came from.
 type layer struct {
@@ -211,7 +239,7 @@ func envLayer(environ []string) (layer, []Problem) {
 	var found []Problem
 	for name, value := range lookup(environ) {
 		if !strings.HasPrefix(name, EnvPrefix) || name == envData ||
-			slices.Contains(foreign, name) || strings.HasPrefix(name, foreignPrefix) {
+			slices.Contains(foreign, name) || strings.HasPrefix(name, foreignPrefix) || fromKubernetes(name) {
 			continue
 		}
 		i := slices.IndexFunc(table, func(s setting) bool { return s.environment() == name })
