@@ -69,12 +69,13 @@ func (m *Members) Quorum() Quorum {
 func (m *Members) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_, release, err := m.opts.State.View(ctx)
+	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
 		return state.Errorf(state.CodeUnavailable, "%s", m.Quorum().Lacking())
 	}
-	release()
-	return nil
+	defer release()
+	_, err = view.Cluster() // one that is only being founded has no state
+	return err
 }
 
 // Complete tells whether nothing is missing for a decision, as far as this node sees.

@@ -197,7 +197,7 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	}
 	a.board(c, addresses{
 		Warning: warning,
-		Name: s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
+		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
 		Pinning: listening.Pinning, S3: listening.S3, Admin: listening.Admin,
 	})
 }
