@@ -25,15 +25,23 @@ func TestWhoIsMissingIsSaid(t *testing.T) {
 	}{
 		{name: "all here", votes: []state.NodeID{"a", "b", "c"}, b: here, c: here, complete: true},
 		{name: "one missing", votes: []state.NodeID{"a", "b", "c"}, b: here, c: Load{State: "alive"}, complete: true},
-		{name: "two missing", votes: []state.NodeID{"a", "b", "c"}, b: Load{State: "down", Silent: 61 * time.Minute}, c: Load{State: "suspect", Silent: 14 * time.Second},
-			leaderless: true, lacking: "2 of 3 votes are needed and 1 is here; missing: b (b, last heard of 1 h ago), c (c, last heard of 14 s ago)"},
-		{name: "a connection alone is not enough", votes: []state.NodeID{"a", "b", "c"}, b: Load{State: "down", Connected: true, Silent: time.Minute}, unheard: true,
-			leaderless: true, lacking: "2 of 3 votes are needed and 1 is here; missing: b (b, last heard of 1 min ago), c (c, not heard of since this node started)"},
-		{name: "an election", votes: []state.NodeID{"a", "b", "c"}, b: here, c: here, leaderless: true,
-			lacking: "2 of 3 votes are needed and 3 are here; no leader is known: the members elect one, or do not reach each other"},
+		{
+			name: "two missing", votes: []state.NodeID{"a", "b", "c"}, b: Load{State: "down", Silent: 61 * time.Minute}, c: Load{State: "suspect", Silent: 14 * time.Second},
+			leaderless: true, lacking: "2 of 3 votes are needed and 1 is here; missing: b (b, last heard of 1 h ago), c (c, last heard of 14 s ago)",
+		},
+		{
+			name: "a connection alone is not enough", votes: []state.NodeID{"a", "b", "c"}, b: Load{State: "down", Connected: true, Silent: time.Minute}, unheard: true,
+			leaderless: true, lacking: "2 of 3 votes are needed and 1 is here; missing: b (b, last heard of 1 min ago), c (c, not heard of since this node started)",
+		},
+		{
+			name: "an election", votes: []state.NodeID{"a", "b", "c"}, b: here, c: here, leaderless: true,
+			lacking: "2 of 3 votes are needed and 3 are here; no leader is known: the members elect one, or do not reach each other",
+		},
 		{name: "two votes", votes: []state.NodeID{"a", "b"}, b: here, c: here, complete: true, warns: true},
-		{name: "one of two", votes: []state.NodeID{"a", "b"}, b: Load{State: "down", Silent: 20 * time.Second}, c: here, leaderless: true, warns: true,
-			lacking: "2 of 2 votes are needed and 1 is here; missing: b (b, last heard of 20 s ago)"},
+		{
+			name: "one of two", votes: []state.NodeID{"a", "b"}, b: Load{State: "down", Silent: 20 * time.Second}, c: here, leaderless: true, warns: true,
+			lacking: "2 of 2 votes are needed and 1 is here; missing: b (b, last heard of 20 s ago)",
+		},
 		{name: "one vote", votes: []state.NodeID{"a"}, complete: true},
 		{name: "no votes are known", lacking: "this node does not know the votes of the cluster yet"},
 	} {

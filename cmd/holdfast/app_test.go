@@ -429,8 +429,10 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %q", tc.args, got, tc.want)
 		}
 	}
-	want := []string{"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7",
-		"peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1"}
+	want := []string{
+		"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7",
+		"peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1",
+	}
 	if !slices.Equal(node.changes, want) {
 		t.Errorf("the node was changed by %q, want %q", node.changes, want)
 	}

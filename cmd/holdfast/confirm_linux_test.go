@@ -46,7 +46,7 @@ func TestARemovalAsksOnATerminal(t *testing.T) {
 			{"yesterday\n", exitFailure},
 		} {
 			node := manyThings()
-			code, shown, errs := onTerminal(t, t.Context(), node, answer.typed, tc.args)
+			code, shown, errs := onTerminal(t.Context(), t, node, answer.typed, tc.args)
 			if code != answer.code || !strings.Contains(shown, tc.asks) {
 				t.Errorf("%s answered %q: code %d, shows %q", tc.args, answer.typed, code, shown)
 			}
@@ -58,7 +58,7 @@ func TestARemovalAsksOnATerminal(t *testing.T) {
 			}
 		}
 		node := manyThings()
-		if code, shown, _ := onTerminal(t, t.Context(), node, "", tc.args+" --yes"); code != exitOK || strings.Contains(shown, "?") || len(node.changes) != 1 {
+		if code, shown, _ := onTerminal(t.Context(), t, node, "", tc.args+" --yes"); code != exitOK || strings.Contains(shown, "?") || len(node.changes) != 1 {
 			t.Errorf("%s --yes: code %d, shows %q, changes %q", tc.args, code, shown, node.changes)
 		}
 	}
@@ -70,7 +70,7 @@ func TestAQuestionThatIsInterruptedChangesNothing(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		interrupt()
 		node := manyThings()
-		code, _, errs := onTerminal(t, ctx, node, "", tc.args)
+		code, _, errs := onTerminal(ctx, t, node, "", tc.args)
 		if code != exitFailure || len(node.changes) > 0 || !strings.Contains(errs, "nothing was changed: interrupted") {
 			t.Errorf("%s: code %d, %q, changes %q", tc.args, code, errs, node.changes)
 		}
@@ -79,7 +79,7 @@ func TestAQuestionThatIsInterruptedChangesNothing(t *testing.T) {
 
 // onTerminal runs a command at a terminal whose person types something at the question,
 // and returns what the terminal showed, and of that the message of the failure.
-func onTerminal(t *testing.T, ctx context.Context, node *fakeNode, typed, args string) (code int, shown, errs string) {
+func onTerminal(ctx context.Context, t *testing.T, node *fakeNode, typed, args string) (code int, shown, errs string) {
 	t.Helper()
 	person, terminal := newTerminal(t)
 	a, _ := testApp(t, node, "")
