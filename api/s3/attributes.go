@@ -228,7 +228,15 @@ func sayChecksums(h http.Header, o *state.Object) {
 			continue // of a newer release
 		}
 		h.Set(a.header, checksumText(c, parts))
-		h.Set("X-Amz-Checksum-Type", checksumType(c.Composite))
+	}
+	sayChecksumType(h, o)
+}
+
+// sayChecksumType sets the header that says what the checksum of an object is of, if it
+// has one. Answers whose body has the checksum have that header too.
+func sayChecksumType(h http.Header, o *state.Object) {
+	for i := range o.Checksums {
+		h.Set(checksumTypeHeader, checksumType(o.Checksums[i].Composite))
 	}
 }
 
@@ -246,5 +254,5 @@ func sayPartSum(h http.Header, r *request, o *state.Object) {
 		return
 	}
 	h.Set(a.header, base64.StdEncoding.EncodeToString(r.part.Of(n)))
-	h.Set("X-Amz-Checksum-Type", checksumType(o.Checksums[0].Composite))
+	h.Set(checksumTypeHeader, checksumType(o.Checksums[0].Composite))
 }

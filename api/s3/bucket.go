@@ -135,27 +135,6 @@ func (s *surface) headBucket(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// probe answers for what tools look whether a bucket has it.
-func (s *surface) probe(answer func(*surface, *request, *state.Bucket) (*xmlWriter, error)) func(http.ResponseWriter, *request) error {
-	return func(w http.ResponseWriter, r *request) error {
-		ctx, cancel := r.soon()
-		defer cancel()
-		b, err := s.objects.Bucket(ctx, r.account(), r.bucket)
-		if err != nil {
-			return err
-		}
-		x, err := answer(s, r, &b)
-		if err != nil {
-			return err
-		}
-		return x.send(w, http.StatusOK)
-	}
-}
-
-func nothing(code Code, message string) func(*surface, *request, *state.Bucket) (*xmlWriter, error) {
-	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
-}
-
 // probeLocation says where a bucket is. us-east-1 is said by saying nothing.
 func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) {
 	x := newXML()

@@ -126,3 +126,62 @@ func TestWhereABucketIsIsToldToEverybody(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletionsOfWhatNoBucketHasChangeNothing of the bucket, and are no mistake.
+func TestDeletionsOfWhatNoBucketHasChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	before := w.fake.everything()
+	for _, sub := range []string{"lifecycle", "policy", "encryption", "ownershipControls", "publicAccessBlock", "website", "replication"} {
+		if rec := w.must(t, 204, call{method: "DELETE", path: "/photos?" + sub}); rec.Body.Len() > 0 {
+			t.Errorf("%s: %s", sub, rec.Body)
+		}
+		w.must(t, 403, call{method: "DELETE", path: "/photos?" + sub, token: w.reader.Token})
+		w.must(t, 404, call{method: "DELETE", path: "/photos?" + sub, token: w.bob.Token})
+	}
+	if after := w.fake.everything(); after != before {
+		t.Errorf("%s\n%s", before, after)
+	}
+}
+
+// TestAnswersWithAChecksumSayWhatItIsOf in a header, where the body has it too.
+func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
+	const mode = "x-amz-checksum-mode: ENABLED"
+	w := newWorld(t)
+	w.scene(t)
+	upload := ""
+	one := []string{"x-amz-checksum-crc32: " + crcOfHello}
+	for _, tc := range []struct {
+		want string
+		call
+	}{
+		{"FULL_OBJECT", call{method: "PUT", path: "/photos/k", body: "hello", header: one}},
+		{"FULL_OBJECT", call{method: "GET", path: "/photos/k", header: []string{mode}}},
+		{"FULL_OBJECT", call{method: "HEAD", path: "/photos/k", header: []string{mode}}},
+		{"FULL_OBJECT", call{method: "GET", path: "/photos/k?attributes", header: []string{"x-amz-object-attributes: Checksum"}}},
+		{"FULL_OBJECT", call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/k"}}},
+		{"FULL_OBJECT", call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=3", body: "hello", header: one}},
+		{"FULL_OBJECT", call{method: "GET", path: "/photos/open?uploadId=upload-14"}},
+		{"FULL_OBJECT", call{method: "POST", path: "/photos", body: formOf("f", field{"key", "f"}, field{"x-amz-checksum-crc32", crcOfHello}, field{"file", "hello"}), header: []string{formHeader}}},
+		{"COMPOSITE", call{method: "POST", path: "/photos/composed?uploads", header: []string{"x-amz-checksum-algorithm: CRC32"}}},
+		{"COMPOSITE", call{method: "PUT", path: "/photos/composed?uploadId={upload}&partNumber=1", body: "hello", header: one}},
+		{"COMPOSITE", call{method: "PUT", path: "/photos/composed?uploadId={upload}&partNumber=2", header: []string{"x-amz-copy-source: photos/k"}}},
+		{"COMPOSITE", call{method: "GET", path: "/photos/composed?uploadId={upload}"}},
+		{"COMPOSITE", call{method: "POST", path: "/photos/composed?uploadId={upload}", body: complete("4", sumOfHello, sumOfHello)}},
+		{"COMPOSITE", call{method: "GET", path: "/photos/composed", header: []string{mode}}},
+		{"COMPOSITE", call{method: "GET", path: "/photos/composed?partNumber=1", header: []string{mode}}},
+		{"", call{method: "GET", path: "/photos/composed"}},
+		{"", call{method: "PUT", path: "/photos/none", body: "hello"}},
+		{"", call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=4", body: "hello"}},
+	} {
+		tc.path = strings.ReplaceAll(tc.path, "{upload}", upload)
+		rec := w.do(t, tc.call)
+		if got := rec.Header().Get("X-Amz-Checksum-Type"); rec.Code >= 300 || got != tc.want {
+			t.Errorf("%s %s: %d, %q, want %q\n%s", tc.method, tc.path, rec.Code, got, tc.want, rec.Body)
+		}
+		if _, id, found := strings.Cut(rec.Body.String(), "<UploadId>"); found && tc.method == "POST" {
+			id, _, _ = strings.Cut(id, "<")
+			upload = id
+		}
+	}
+}

@@ -39,7 +39,10 @@ var algorithms = []algorithm{
 }
 
 // checksumNotValue are headers that begin as those of checksums do.
-var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", "X-Amz-Checksum-Type"}
+var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", checksumTypeHeader}
+
+// checksumTypeHeader says whether a checksum is of all bytes or of those of the parts.
+const checksumTypeHeader = "X-Amz-Checksum-Type"
 
 // algorithmNamed finds a checksum by its name; nil is none.
 func algorithmNamed(name string) *algorithm {

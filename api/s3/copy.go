@@ -141,6 +141,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	src.identify(w.Header())
 	identify(w.Header(), &o)
 	w.Header().Del("Etag") // it is in the body
+	sayChecksumType(w.Header(), &o)
 	x := newXML()
 	x.root("CopyObjectResult")
 	x.time("LastModified", o.Created)

@@ -89,6 +89,9 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	}
 	identify(w.Header(), &o)
 	w.Header().Del("Etag") // it is in the answer, should it be asked for
+	if wanted["Checksum"] {
+		sayChecksumType(w.Header(), &o)
+	}
 	w.Header().Set("Last-Modified", httpTime(o.Created))
 	x := newXML()
 	x.root("GetObjectAttributesOutput")

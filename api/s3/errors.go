@@ -59,16 +59,21 @@ const (
 	MissingSecurityHeader                          Code = "MissingSecurityHeader"
 	NoSuchBucket                                   Code = "NoSuchBucket"
 	NoSuchBucketPolicy                             Code = "NoSuchBucketPolicy"
+	NoSuchConfiguration                            Code = "NoSuchConfiguration"
 	NoSuchCORSConfiguration                        Code = "NoSuchCORSConfiguration"
 	NoSuchKey                                      Code = "NoSuchKey"
 	NoSuchLifecycleConfiguration                   Code = "NoSuchLifecycleConfiguration"
+	NoSuchPublicAccessBlockConfiguration           Code = "NoSuchPublicAccessBlockConfiguration"
 	NoSuchTagSet                                   Code = "NoSuchTagSet"
 	NoSuchUpload                                   Code = "NoSuchUpload"
 	NoSuchVersion                                  Code = "NoSuchVersion"
+	NoSuchWebsiteConfiguration                     Code = "NoSuchWebsiteConfiguration"
 	NotImplemented                                 Code = "NotImplemented"
 	ObjectLockConfigurationNotFoundError           Code = "ObjectLockConfigurationNotFoundError"
 	OperationAborted                               Code = "OperationAborted"
+	OwnershipControlsNotFoundError                 Code = "OwnershipControlsNotFoundError"
 	PreconditionFailed                             Code = "PreconditionFailed"
+	ReplicationConfigurationNotFoundError          Code = "ReplicationConfigurationNotFoundError"
 	RequestIsNotMultiPartContent                   Code = "RequestIsNotMultiPartContent"
 	RequestTimeout                                 Code = "RequestTimeout"
 	ServerSideEncryptionConfigurationNotFoundError Code = "ServerSideEncryptionConfigurationNotFoundError"
@@ -124,16 +129,21 @@ var codes = map[Code]facts{
 	MissingSecurityHeader:                   {http.StatusBadRequest, false},
 	NoSuchBucket:                            {http.StatusNotFound, true},
 	NoSuchBucketPolicy:                      {http.StatusNotFound, true},
+	NoSuchConfiguration:                     {http.StatusNotFound, true},
 	NoSuchCORSConfiguration:                 {http.StatusNotFound, true},
 	NoSuchKey:                               {http.StatusNotFound, false},
 	NoSuchLifecycleConfiguration:            {http.StatusNotFound, true},
+	NoSuchPublicAccessBlockConfiguration:    {http.StatusNotFound, true},
 	NoSuchTagSet:                            {http.StatusNotFound, true},
 	NoSuchUpload:                            {http.StatusNotFound, false},
 	NoSuchVersion:                           {http.StatusNotFound, false},
+	NoSuchWebsiteConfiguration:              {http.StatusNotFound, true},
 	NotImplemented:                          {http.StatusNotImplemented, false},
 	ObjectLockConfigurationNotFoundError:    {http.StatusNotFound, true},
 	OperationAborted:                        {http.StatusConflict, false},
+	OwnershipControlsNotFoundError:          {http.StatusNotFound, true},
 	PreconditionFailed:                      {http.StatusPreconditionFailed, false},
+	ReplicationConfigurationNotFoundError:   {http.StatusNotFound, true},
 	RequestIsNotMultiPartContent:            {http.StatusBadRequest, false},
 	RequestTimeout:                          {http.StatusBadRequest, false},
 	ServerSideEncryptionConfigurationNotFoundError: {http.StatusNotFound, true},

@@ -593,7 +593,8 @@ func (f *fake) CopyPart(ctx context.Context, a state.AccountID, bucket string, r
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, err := f.upload(a, bucket, r.Key, r.Upload); err != nil {
+	up, err := f.upload(a, bucket, r.Key, r.Upload)
+	if err != nil {
 		return p, err
 	}
 	o, err := f.source(a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
@@ -606,7 +607,13 @@ func (f *fake) CopyPart(ctx context.Context, a state.AccountID, bucket string, r
 	}
 	data := f.content[o.Root][first : first+count]
 	sum := md5.Sum(data)
-	return f.addPart(a, bucket, r.Key, r.Upload, state.Part{Number: uint16(r.Number), ETag: hex.EncodeToString(sum[:])}, data)
+	p = state.Part{Number: uint16(r.Number), ETag: hex.EncodeToString(sum[:])}
+	if wanted := up.Checksum.Algorithm; wanted != "" {
+		h := objects.NewHash(wanted)
+		h.Write(data)
+		p.Checksums = []state.Checksum{{Algorithm: wanted, Value: h.Sum(nil)}}
+	}
+	return f.addPart(a, bucket, r.Key, r.Upload, p, data)
 }
 
 func (f *fake) Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (o state.Object, err error) {

@@ -196,6 +196,33 @@ func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	}
 }
 
+func TestAnswersAboutWhatABucketDoesNotHaveKeepTheirForm(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call
+	}{
+		{"unset_lifecycle", call{method: "GET", path: "/photos?lifecycle"}},
+		{"unset_object_lock", call{method: "GET", path: "/photos?object-lock"}},
+		{"unset_encryption", call{method: "GET", path: "/photos?encryption"}},
+		{"unset_ownership", call{method: "GET", path: "/photos?ownershipControls"}},
+		{"unset_public_access", call{method: "GET", path: "/photos?publicAccessBlock"}},
+		{"unset_website", call{method: "GET", path: "/photos?website"}},
+		{"unset_replication", call{method: "GET", path: "/photos?replication="}},
+		{"unset_accelerate", call{method: "GET", path: "/photos?accelerate"}},
+		{"unset_logging", call{method: "GET", path: "/photos?logging"}},
+		{"unset_notification", call{method: "GET", path: "/photos?notification"}},
+		{"unset_payment", call{method: "GET", path: "/photos?requestPayment"}},
+		{"unset_analytics", call{method: "GET", path: "/photos?analytics"}},
+		{"unset_analytics_one", call{method: "GET", path: "/photos?analytics&id=one&x-id=GetBucketAnalyticsConfiguration"}},
+		{"unset_inventory", call{method: "GET", path: "/photos?inventory&continuation-token=x"}},
+		{"unset_metrics", call{method: "GET", path: "/photos?metrics"}},
+		{"unset_tiering", call{method: "GET", path: "/photos?intelligent-tiering"}},
+		{"unset_delete_website", call{method: "DELETE", path: "/photos?website"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call) })
+	}
+}
+
 func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -78,7 +78,7 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	if a != nil {
 		made.Algorithm = a.name
 		w.Header().Set("X-Amz-Checksum-Algorithm", a.name)
-		w.Header().Set("X-Amz-Checksum-Type", checksumType(composite))
+		w.Header().Set(checksumTypeHeader, checksumType(composite))
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
@@ -139,7 +139,16 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 			w.Header().Set(a.header, checksumText(&part.Checksums[i], 0))
 		}
 	}
+	sayPartsType(w.Header(), &up, part.Checksums)
 	return web.Empty(w, http.StatusOK)
+}
+
+// sayPartsType sets the header of the type of checksums that parts of an upload have: it is
+// that of the object they are for, as where a part of it is read.
+func sayPartsType(h http.Header, up *state.Upload, sums []state.Checksum) {
+	if len(sums) > 0 {
+		h.Set(checksumTypeHeader, checksumType(up.Checksum.Algorithm != "" && up.Checksum.Composite))
+	}
 }
 
 // suits makes the part of an upload have the checksum that the upload wants.
@@ -165,10 +174,6 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	id, err := uploadID(r.query)
-	if err != nil {
-		return err
-	}
 	src, err := sourceOf(r.Header)
 	if err != nil {
 		return err
@@ -177,16 +182,21 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	up, err := s.upload(r) // it says what the checksum of the part is of
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), piecesTimeout)
 	defer cancel()
 	part, err := s.objects.CopyPart(ctx, r.account(), r.bucket, objects.PartCopyRequest{
-		Key: r.key, Upload: id, Number: n, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version,
+		Key: r.key, Upload: up.ID, Number: n, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version,
 		SourceIf: src.guard(r.Header, nil), Range: piece,
 	})
 	if err != nil {
 		return sourceMissing(&src, err)
 	}
 	src.identify(w.Header())
+	sayPartsType(w.Header(), &up, part.Checksums)
 	x := newXML()
 	x.root("CopyPartResult")
 	x.time("LastModified", part.Created)
@@ -262,6 +272,7 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	}
 	identify(w.Header(), &o)
 	w.Header().Del("Etag")
+	sayChecksumType(w.Header(), &o)
 	x := newXML()
 	x.root("CompleteMultipartUploadResult")
 	x.text("Location", s.locationOf(r))
@@ -444,6 +455,7 @@ func (s *surface) listParts(w http.ResponseWriter, r *request) error {
 	}
 	for i := range parts {
 		p := &parts[i]
+		sayPartsType(w.Header(), &up, p.Checksums)
 		x.begin("Part")
 		x.number("PartNumber", int64(p.Number))
 		x.time("LastModified", p.Created)

@@ -58,7 +58,7 @@ func (s *surface) operations() []operation {
 		post = http.MethodPost
 		del  = http.MethodDelete
 	)
-	return []operation{
+	return append(s.unset(), []operation{
 		{"ListBuckets", service, get, "", false, needRead, s.listBuckets},
 
 		{"CreateBucket", bucket, put, "", false, needWrite, s.createBucket},
@@ -76,14 +76,10 @@ func (s *surface) operations() []operation {
 		{"GetBucketAcl", bucket, get, "acl", false, needRead, s.probe(probeACL)},
 		{"PutBucketAcl", bucket, put, "acl", false, needWrite, s.putBucketACL},
 		{"GetBucketPolicyStatus", bucket, get, "policyStatus", false, needRead, s.probe(probePolicyStatus)},
-		{"GetBucketLifecycleConfiguration", bucket, get, "lifecycle", false, needRead, s.probe(nothing(NoSuchLifecycleConfiguration, "the lifecycle configuration does not exist"))},
-		{"GetBucketPolicy", bucket, get, "policy", false, needRead, s.probe(nothing(NoSuchBucketPolicy, "the bucket policy does not exist"))},
 		{"GetBucketCors", bucket, get, "cors", false, needRead, s.getCors},
 		{"PutBucketCors", bucket, put, "cors", false, needWrite, s.putCors},
 		{"DeleteBucketCors", bucket, del, "cors", false, needWrite, s.deleteCors},
-		{"GetObjectLockConfiguration", bucket, get, "object-lock", false, needRead, s.probe(nothing(ObjectLockConfigurationNotFoundError, "object lock configuration does not exist for this bucket"))},
 		{"GetBucketTagging", bucket, get, "tagging", false, needRead, s.probe(nothing(NoSuchTagSet, "the tag set does not exist"))},
-		{"GetBucketEncryption", bucket, get, "encryption", false, needRead, s.probe(nothing(ServerSideEncryptionConfigurationNotFoundError, "the server side encryption configuration was not found"))},
 
 		{"PutObject", object, put, "", false, needWrite, s.putObject},
 		{"CopyObject", object, put, "", true, needCopy, s.copyObject},
@@ -102,7 +98,7 @@ func (s *surface) operations() []operation {
 		{"CompleteMultipartUpload", object, post, "uploadId", false, needWrite, s.completeUpload},
 		{"AbortMultipartUpload", object, del, "uploadId", false, needWrite, s.abortUpload},
 		{"ListParts", object, get, "uploadId", false, needRead, s.listParts},
-	}
+	}...)
 }
 
 // rowKey finds a row of the table.

@@ -726,6 +726,22 @@ func testS3NotServed(t *testing.T, o *objects) {
 	for _, q := range []string{"policy", "lifecycle", "website", "notification", "replication", "encryption", "object-lock", "logging"} {
 		o.refused(http.StatusNotImplemented, "NotImplemented", http.MethodPut, bucket+"?"+q, []byte("<x/>"))
 	}
+	for q, code := range map[string]string{
+		"policy": "NoSuchBucketPolicy", "lifecycle": "NoSuchLifecycleConfiguration", "website": "NoSuchWebsiteConfiguration",
+		"replication": "ReplicationConfigurationNotFoundError", "ownershipControls": "OwnershipControlsNotFoundError",
+		"publicAccessBlock": "NoSuchPublicAccessBlockConfiguration", "inventory&id=one": "NoSuchConfiguration",
+	} {
+		o.refused(http.StatusNotFound, code, http.MethodGet, bucket+"?"+q, nil)
+	}
+	for q, has := range map[string]string{
+		"accelerate": "<AccelerateConfiguration", "logging": "<BucketLoggingStatus", "notification": "<NotificationConfiguration",
+		"requestPayment": "<Payer>BucketOwner</Payer>", "inventory": "<IsTruncated>false</IsTruncated>",
+	} {
+		if r := o.ok(http.StatusOK, http.MethodGet, bucket+"?"+q, nil); !bytes.Contains(r.Body, []byte(has)) {
+			t.Errorf("%s: %s", q, r.Body)
+		}
+	}
+	o.ok(http.StatusNoContent, http.MethodDelete, bucket+"?website", nil)
 	for _, q := range []string{"acl", "retention", "legal-hold", "torrent", "restore"} {
 		o.refused(http.StatusNotImplemented, "NotImplemented", http.MethodPut, bucket+"/k?"+q, []byte("lost"))
 	}
