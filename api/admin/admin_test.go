@@ -69,7 +69,7 @@ func (f *fake) Named(_ context.Context, who string) (state.Node, error) {
 func (f *fake) Leaving(ctx context.Context, who string) (members.Leaving, error) {
 	n, err := f.Named(ctx, who)
 	return members.Leaving{
-		Peer:  members.Peer{Node: n, Role: "voter", Pins: 7, Load: members.Load{State: "alive", UsedBytes: 100}},
+		Peer:  members.Peer{Node: n, Role: "voter", Pins: 7, Roots: 5, Load: members.Load{State: "alive", UsedBytes: 100}},
 		Leads: true, Sole: 3, Votes: 2, Answer: 1,
 	}, errors.Join(err, f.err)
 }
@@ -79,7 +79,7 @@ func (f *fake) Holdings(_ context.Context, who string) (accounts.Holdings, error
 	all, err := f.List(context.Background())
 	return accounts.Holdings{
 		User: all[0], Pins: map[state.Status]uint64{state.Queued: 1, state.Pinning: 2, state.Pinned: 3, state.Failed: 4},
-		Buckets: 5, Objects: 6, Uploads: 7, Keys: 8, Sessions: 9,
+		Buckets: 5, Objects: 6, Versions: 10, Uploads: 7, Keys: 8, Sessions: 9,
 	}, err
 }
 

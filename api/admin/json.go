@@ -45,7 +45,7 @@ type Peer struct {
 	State     string   `json:"state"` // alive, suspect, down or draining
 	Addrs     []string `json:"addrs"` // public multiaddrs with /p2p/
 	Version   string   `json:"version"`
-	Pins      uint64   `json:"pins"` // roots that it holds
+	Pins      uint64   `json:"pins"` // pins whose content it holds
 	UsedBytes uint64   `json:"used_bytes"`
 	FreeBytes uint64   `json:"free_bytes"`
 	Queue     int      `json:"queue"` // roots waiting to be fetched
@@ -59,8 +59,9 @@ type Peer struct {
 // Leaving is a member and what its removal takes away.
 type Leaving struct {
 	Peer
-	Leader bool `json:"leader"`
-	Sole   int  `json:"sole"` // roots that no other member that answers holds
+	Leader bool   `json:"leader"`
+	Roots  uint64 `json:"roots"` // that it holds: pins and objects share them
+	Sole   int    `json:"sole"`  // roots that no other member that answers holds
 	// Votes are those of the other members, and Answering how many of them answer.
 	Votes     int `json:"votes"`
 	Answering int `json:"answering"`
@@ -111,9 +112,10 @@ type UserDetail struct {
 	User
 	Pins     PinsOf `json:"pins"`
 	Buckets  uint64 `json:"buckets"`
-	Objects  uint64 `json:"objects"` // without old versions
-	Uploads  uint64 `json:"uploads"` // that are open
-	Keys     uint64 `json:"keys"`    // API keys, those that have expired too
+	Objects  uint64 `json:"objects"`  // without old versions
+	Versions uint64 `json:"versions"` // old ones of objects, and delete markers
+	Uploads  uint64 `json:"uploads"`  // that are open
+	Keys     uint64 `json:"keys"`     // API keys, those that have expired too
 	Sessions uint64 `json:"sessions"`
 }
 
@@ -253,7 +255,7 @@ func peerOf(p *members.Peer) Peer {
 }
 
 func leavingOf(l *members.Leaving) Leaving {
-	return Leaving{Peer: peerOf(&l.Peer), Leader: l.Leads, Sole: l.Sole, Votes: l.Votes, Answering: l.Answer}
+	return Leaving{Peer: peerOf(&l.Peer), Leader: l.Leads, Roots: l.Roots, Sole: l.Sole, Votes: l.Votes, Answering: l.Answer}
 }
 
 // quorumOf is the picture of the votes; refused is why the cluster cannot write, or nil.
@@ -304,7 +306,7 @@ func holdingsOf(h *accounts.Holdings) UserDetail {
 		Pins: PinsOf{
 			Queued: h.Pins[state.Queued], Pinning: h.Pins[state.Pinning], Pinned: h.Pins[state.Pinned], Failed: h.Pins[state.Failed],
 		},
-		Buckets: h.Buckets, Objects: h.Objects, Uploads: h.Uploads, Keys: h.Keys, Sessions: h.Sessions,
+		Buckets: h.Buckets, Objects: h.Objects, Versions: h.Versions, Uploads: h.Uploads, Keys: h.Keys, Sessions: h.Sessions,
 	}
 }
 

@@ -14,6 +14,7 @@ type Holdings struct {
 	Pins     map[state.Status]uint64
 	Buckets  uint64
 	Objects  uint64 // in all buckets, without old versions
+	Versions uint64 // old ones of objects, and delete markers
 	Uploads  uint64 // that are open
 	Keys     uint64 // that have expired too
 	Sessions uint64
@@ -58,7 +59,11 @@ func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err er
 		if err != nil {
 			return h, err
 		}
-		h.Objects, h.Uploads = h.Objects+objects, h.Uploads+uploads
+		versions, err := view.OldVersions(&buckets[i])
+		if err != nil {
+			return h, err
+		}
+		h.Objects, h.Versions, h.Uploads = h.Objects+objects, h.Versions+versions, h.Uploads+uploads
 	}
 	keys, err := view.Keys(h.Account.ID)
 	if err != nil {

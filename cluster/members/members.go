@@ -91,6 +91,9 @@ type Members struct {
 
 	// admitted are the nodes that tickets let in here and that were not told so yet.
 	admitted admitted
+
+	// pinned are the pins whose content members hold.
+	pinned pinned
 }
 
 type vouched struct {

@@ -74,7 +74,11 @@ func (m *Members) Leaving(ctx context.Context, who string) (Leaving, error) {
 		return Leaving{}, err
 	}
 	var l Leaving
-	if l.Peer, err = m.peer(view, node); err != nil {
+	counts, err := m.pinned.of(view, maxCounted)
+	if err != nil {
+		return Leaving{}, err
+	}
+	if l.Peer, err = m.peer(view, node, counts); err != nil {
 		return Leaving{}, err
 	}
 	leader, _ := m.opts.State.Leader()

@@ -121,7 +121,7 @@ func TestWhatARemovalTakesAway(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	hold(t, w, "b")
-	if l, err = w.Leaving(t.Context(), "b"); err != nil || l.Sole != 1 || l.Pins != 1 || l.Leads {
+	if l, err = w.Leaving(t.Context(), "b"); err != nil || l.Sole != 1 || l.Roots != 1 || l.Pins != 1 || l.Leads {
 		t.Errorf("the only holder of something: %+v, %v", l, err)
 	}
 	w.votes = []state.NodeID{"a", "b"}

@@ -26,7 +26,8 @@ type Peer struct {
 	state.Node
 	Load
 	Role   string // voter or nonvoter
-	Pins   uint64 // roots it holds
+	Pins   uint64 // pins whose content it holds; see pinned
+	Roots  uint64 // roots it holds
 	Wanted uint64 // roots allocated to it
 	// Quarantine says why the member neither votes nor serves; empty: it may.
 	Quarantine string
@@ -50,8 +51,12 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if s.UnderReplicated, err = m.UnderReplicated(view); err != nil {
 		return Status{}, err
 	}
+	counts, err := m.pinned.of(view, maxCounted)
+	if err != nil {
+		return Status{}, err
+	}
 	for _, n := range m.Nodes() {
-		p, err := m.peer(view, n)
+		p, err := m.peer(view, n, counts)
 		if err != nil {
 			return Status{}, err
 		}
@@ -62,8 +67,8 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 }
 
 // peer is a member with its role and its newest load.
-func (m *Members) peer(view state.View, n state.Node) (Peer, error) {
-	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID]}
+func (m *Members) peer(view state.View, n state.Node, pins map[state.NodeID]uint64) (Peer, error) {
+	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID], Pins: pins[n.ID]}
 	if p.Role == "" {
 		p.Role = "nonvoter" // a member that the log does not know yet
 	}
@@ -72,7 +77,7 @@ func (m *Members) peer(view state.View, n state.Node) (Peer, error) {
 		p.Load.Version = n.Version
 	}
 	var err error
-	if p.Pins, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
+	if p.Roots, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
 		return Peer{}, fmt.Errorf("status: %w", err)
 	}
 	if p.Quarantine, err = quarantined(view, n.ID); err != nil {

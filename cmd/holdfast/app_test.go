@@ -405,7 +405,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"user add a@b", "", "a@b\n"},
 		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
 		{"user ls --json", "", "[]\n"},
-		{"user rm a@b", "", "removed account a@b: 1,100 pins, 1 bucket with 12 objects, 2 keys, 5.0 MiB stored\n"},
+		{"user rm a@b", "", "removed account a@b: 1,100 pins, 1 bucket with 12 objects and 30 old versions, 2 keys, 5.0 MiB stored\n"},
 		{"user passwd a@b", "secret words\n", "changed the password of a@b; its sessions have ended\n"},
 		{"user quota a@b 7", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
 		{"user quota a@b unlimited", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
@@ -422,7 +422,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"key revoke k0 --json", "", "{\n  \"id\": \"k0\",\n  \"user\": \"\",\n  \"name\": \"\",\n  \"scope\": \"\",\n  \"created\": \"\"\n}\n"},
 		{"pin rm r1", "", "removed pin r1 \"a?[31mb\" of bafy1\n"},
 		{"user show id-of-a", "", "email      id-of-a\nid         id-of-a\ncreated    \nallowance  7.0 GiB (7516192768 bytes)\nstored     5.0 MiB\n" +
-			"coming     0 B\ncredits    1,100\npins       0 queued, 0 pinning, 1099 pinned, 1 failed\nbuckets    1\nobjects    12\nuploads    0\nkeys       2\nsessions   0\n"},
+			"coming     0 B\ncredits    1,100\npins       0 queued, 0 pinning, 1099 pinned, 1 failed\nbuckets    1\nobjects    12\nversions   30\nuploads    0\nkeys       2\nsessions   0\n"},
 	} {
 		got := call(t, node, tc.stdin, strings.Fields(tc.args)...)
 		if got.code != exitOK || got.out != tc.want || got.errOut != "" {

@@ -52,7 +52,7 @@ func (f *fakeNode) Quorum(context.Context) (client.Quorum, error) {
 func (f *fakeNode) Leaving(_ context.Context, node string) (client.Leaving, error) {
 	for _, p := range f.status.Peers {
 		if p.ID == node || p.Name == node {
-			return client.Leaving{Peer: p, Leader: p.ID == f.status.Leader, Sole: 2, Votes: 2, Answering: 1}, nil
+			return client.Leaving{Peer: p, Leader: p.ID == f.status.Leader, Roots: 1100, Sole: 2, Votes: 2, Answering: 1}, nil
 		}
 	}
 	return client.Leaving{}, errNotFound
@@ -65,7 +65,7 @@ func (f *fakeNode) RemovePeer(_ context.Context, node string, force bool) error 
 
 func (f *fakeNode) User(_ context.Context, who string) (client.UserDetail, error) {
 	allowance := uint64(7 << 30)
-	u := client.UserDetail{User: client.User{ID: "id-of-a", Email: who, StoredBytes: 5 << 20, AllowanceBytes: &allowance, Credits: 1100}, Buckets: 1, Objects: 12, Keys: 2}
+	u := client.UserDetail{User: client.User{ID: "id-of-a", Email: who, StoredBytes: 5 << 20, AllowanceBytes: &allowance, Credits: 1100}, Buckets: 1, Objects: 12, Versions: 30, Keys: 2}
 	u.Pins.Pinned, u.Pins.Failed = 1099, 1
 	return u, nil
 }

@@ -83,7 +83,7 @@ not go on without it: remove the dead ones first.`,
 func leaves(node *client.Leaving) []string {
 	lines := []string{fmt.Sprintf("This removes member %s (%s): %s, %s%s.", nameOf(&node.Peer), node.ID, node.Role, node.State,
 		map[bool]string{true: ", the leader of the cluster"}[node.Leader])}
-	lines = append(lines, fmt.Sprintf("It holds %s of content, %s in all.", pluralOf(node.Pins, "root"), humanBytes(node.UsedBytes)))
+	lines = append(lines, fmt.Sprintf("It holds %s of content, %s in all.", pluralOf(node.Roots, "root"), humanBytes(node.UsedBytes)))
 	if node.Sole > 0 {
 		lines = append(lines, fmt.Sprintf("%s of them no other member that answers holds: that content would be lost.", pluralOf(uint64(node.Sole), "root")))
 	}

@@ -59,6 +59,7 @@ func (a *app) showUser(u *client.UserDetail) {
 		{"pins", fmt.Sprintf("%d queued, %d pinning, %d pinned, %d failed", u.Pins.Queued, u.Pins.Pinning, u.Pins.Pinned, u.Pins.Failed)},
 		{"buckets", thousands(u.Buckets)},
 		{"objects", thousands(u.Objects)},
+		{"versions", thousands(u.Versions)},
 		{"uploads", thousands(u.Uploads)},
 		{"keys", thousands(u.Keys)},
 		{"sessions", thousands(u.Sessions)},
@@ -76,8 +77,12 @@ func allowanceOf(u *client.UserDetail) string {
 
 // belongings are what the removal of an account takes away.
 func belongings(u *client.UserDetail) string {
+	inBuckets := pluralOf(u.Objects, "object")
+	if u.Versions > 0 {
+		inBuckets += " and " + pluralOf(u.Versions, "old version")
+	}
 	return fmt.Sprintf("%s, %s with %s, %s, %s stored", pluralOf(u.Pins.Sum(), "pin"), pluralOf(u.Buckets, "bucket"),
-		pluralOf(u.Objects, "object"), pluralOf(u.Keys, "key"), humanBytes(u.StoredBytes))
+		inBuckets, pluralOf(u.Keys, "key"), humanBytes(u.StoredBytes))
 }
 
 func (a *app) userRemoveCommand() *cobra.Command {

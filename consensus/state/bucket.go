@@ -670,6 +670,10 @@ func (v View) BucketUsage(b *Bucket) (keys, bytes, uploads uint64, err error) {
 	return keys, bytes, uploads, nil
 }
 
+// OldVersions counts the versions of a bucket's objects that are not current, and its
+// delete markers.
+func (v View) OldVersions(b *Bucket) (uint64, error) { return counter(v.r, b.stored(storedVersions)) }
+
 // Object returns the current version under a key of a bucket, or ErrNoKey.
 func (v View) Object(b *Bucket, k string) (Object, error) {
 	o, err := findObject(v.r, b, k)

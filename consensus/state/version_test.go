@@ -392,6 +392,13 @@ func TestAClosedAccountLosesItsVersions(t *testing.T) {
 		s.drop("m", fmt.Sprint("k", n))
 	}
 	s.check()
+	b, err := s.view().Bucket(bob, "bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.view().OldVersions(&b); err != nil || n == 0 || n != uint64(len(s.rows(tableVersion))) {
+		t.Errorf("%d old versions are told, %v; there are %d", n, err, len(s.rows(tableVersion)))
+	}
 	s.must(&CloseAccount{Account: bob})
 	entries := 0
 	for ; ; entries++ {

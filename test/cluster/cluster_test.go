@@ -186,7 +186,7 @@ func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 		s, err := nodes[2].Members().Status(t.Context())
 		held := uint64(0)
 		for _, p := range s.Peers {
-			held += p.Pins
+			held += p.Roots
 		}
 		return err == nil && held == 3
 	})
@@ -214,7 +214,7 @@ func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 		s, err := nodes[2].Members().Status(t.Context())
 		var used uint64
 		for _, p := range s.Peers {
-			used += p.Pins + p.UsedBytes
+			used += p.Roots + p.UsedBytes
 		}
 		return err == nil && used == 0
 	})

@@ -280,7 +280,7 @@ type outlined struct {
 func outline(s members.Status) (o outlined) {
 	for i, p := range s.Peers {
 		if i < len(o.roles) {
-			o.roles[i], o.held[i] = string(p.ID)+" "+p.Role, p.Pins
+			o.roles[i], o.held[i] = string(p.ID)+" "+p.Role, p.Roots
 		}
 		if p.Role == "voter" {
 			o.voters++

@@ -1,0 +1,104 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// fileOf is a new file with a text.
+func fileOf(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestWhatCommandsCountAndName is a cluster of three of which two members have one name.
+func TestWhatCommandsCountAndName(t *testing.T) {
+	t.Parallel() // a cluster of its own
+	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--name", "alpha"}})
+	for range 2 {
+		c.Add(append(c.JoinArgs(true), "--name", "twin")...)
+		c.Settle()
+	}
+	t.Run("names", func(t *testing.T) { testNamesOfMembers(t, c.As(t)) })
+	t.Run("pins", func(t *testing.T) { testPinsOfMembers(t, c.As(t)) })
+	t.Run("accounts", func(t *testing.T) { testWhatAnAccountHas(t, c.As(t)) })
+}
+
+func testNamesOfMembers(t *testing.T, c *harness.Cluster) {
+	var twins []string
+	for _, p := range c.Nodes[0].Status().Peers {
+		if p.Name == "twin" {
+			twins = append(twins, p.ID)
+		}
+	}
+	r := c.Nodes[0].TryCLI("", "peers", "rm", "twin")
+	if r.Code != 1 || !oneLine(r.Stderr) || len(twins) != 2 || !strings.Contains(r.Stderr, twins[0]) || !strings.Contains(r.Stderr, twins[1]) {
+		t.Errorf("two members are called twin, %v: exit code %d, %q", twins, r.Code, r.Stderr)
+	}
+	if r := c.Nodes[0].TryCLI("", "peers", "rm", "nobody"); r.Code != 1 || !strings.Contains(r.Stderr, `"nobody"`) {
+		t.Errorf("nobody has the name: exit code %d, %q", r.Code, r.Stderr)
+	}
+	if n := len(c.Nodes[0].Status().Peers); n != 3 {
+		t.Errorf("%d members are left", n)
+	}
+}
+
+// testPinsOfMembers has one root with two pins and one that an object alone names.
+func testPinsOfMembers(t *testing.T, c *harness.Cluster) {
+	path := fileOf(t, "pinned twice")
+	c.Nodes[0].CLI("add", path, "--name", "one")
+	c.Nodes[1].CLI("add", path, "--name", "two")
+	o := newObjects(t, c, "objects@example.org")
+	o.ok(http.StatusOK, http.MethodPut, "/bucket", nil)
+	o.ok(http.StatusOK, http.MethodPut, "/bucket/key", []byte("an object alone names this"))
+	harness.Eventually(t, pinnedWithin, "each member holds two pins", func() (bool, error) {
+		var rows []struct{ Pins int }
+		out := c.Nodes[2].CLI("peers", "ls", "--json")
+		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+			return false, err
+		}
+		for _, r := range rows {
+			if r.Pins != 2 {
+				return false, fmt.Errorf("%s", out)
+			}
+		}
+		return len(rows) == 3, nil
+	})
+}
+
+// testWhatAnAccountHas finds an account by the id that logs name, and counts old versions
+// among what goes with it.
+func testWhatAnAccountHas(t *testing.T, c *harness.Cluster) {
+	const email = "leaves@example.org"
+	o := newObjects(t, c, email)
+	bucket := o.versioned("kept", "Enabled")
+	for i := range 3 {
+		o.put(bucket+"/key", fmt.Sprint("version ", i))
+	}
+	var shown struct {
+		ID, Email         string
+		Objects, Versions int
+	}
+	if err := json.Unmarshal([]byte(c.Nodes[1].CLI("user", "show", email, "--json")), &shown); err != nil || shown.Objects != 1 || shown.Versions != 2 {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if out := c.Nodes[2].CLI("user", "show", shown.ID); !strings.Contains(out, email) {
+		t.Errorf("user show %s: %s", shown.ID, out)
+	}
+	if out := c.Nodes[0].CLI("user", "rm", email); !strings.Contains(out, "1 bucket with 1 object and 2 old versions, 1 key, ") {
+		t.Errorf("user rm says %q", out)
+	}
+}
