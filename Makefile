@@ -2,8 +2,7 @@
 # make; race wants a C compiler, conformance npm. Tools are built into bin/tools.
 
 GO       ?= go
-TAGS     := hashicorpmetrics
-ALL_TAGS := $(TAGS),conformance,faults
+ALL_TAGS := conformance,faults
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 
@@ -53,12 +52,12 @@ help: ## this list
 
 .PHONY: build
 build: ## bin/holdfast
-	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
 
 # What takes longest begins first.
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./...
+	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./...
 
 .PHONY: check
 check: test check-rest ## all that CI runs
@@ -72,7 +71,7 @@ vet: ## go vet, with every build tag
 
 .PHONY: arch
 arch: ## the rules about the shape of the source
-	$(TEST) -tags $(TAGS) ./test/arch
+	$(TEST) ./test/arch
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, built on first use
@@ -85,7 +84,7 @@ $(GOLANGCI):
 
 .PHONY: race
 race: ## the packages with concurrency, under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -tags $(TAGS) -timeout $(RACE_TIMEOUT) $(RACE)
+	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(RACE)
 
 
 # Lines of file:declaration for every fuzz target. The path begins with ./
@@ -94,19 +93,19 @@ FUZZ_FIND = grep -roE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=no
 .PHONY: fuzz-seeds
 fuzz-seeds: ## the seeds and past finds of every fuzz target
 	@dirs=$$($(FUZZ_FIND) | cut -d: -f1 | xargs -r -n 1 dirname | sort -u); \
-	[ -z "$$dirs" ] || $(TEST) -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^Fuzz' $$dirs
+	[ -z "$$dirs" ] || $(TEST) -timeout $(TEST_TIMEOUT) -run '^Fuzz' $$dirs
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@$(FUZZ_FIND) | while IFS=: read -r file decl; do \
 		name=$${decl#func }; dir=$$(dirname "$$file"); \
 		echo "== $$dir $$name"; \
-		$(GO) test -tags $(TAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$dir" || exit 1; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$dir" || exit 1; \
 	done
 
 .PHONY: demo
 demo: build ## three nodes on this machine, one tour, until Ctrl-C
-	$(GO) build -tags $(TAGS) -o bin/foreign ./test/foreign
+	$(GO) build -o bin/foreign ./test/foreign
 	HOLDFAST_DEMO_PEER=$(CURDIR)/bin/foreign bin/holdfast demo $(DEMO_FLAGS)
 
 .PHONY: smoke
@@ -131,18 +130,18 @@ faults: build ## the same in full length
 
 .PHONY: chaos-ci
 chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (40) seeds, and mistakes that have to be found
-	$(TEST) -count 1 -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes|DamageIsFound)' -v ./test/chaos -proof -seeds $(CHAOS_SEEDS)
+	$(TEST) -count 1 -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes|DamageIsFound)' -v ./test/chaos -proof -seeds $(CHAOS_SEEDS)
 
 .PHONY: chaos
 chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed and cut off, CHAOS_ROUNDS times
-	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
-	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
-	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'disks are full' -seeds $(CHAOS_HANGS)
-	$(GO) test -count 1 -tags $(TAGS) -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'a leader is deposed beside a log that hangs' -seeds $(CHAOS_HANGS)
+	$(GO) test -count 1 -timeout 0 -v ./test/chaos -long -for $(CHAOS_FOR) -from $(CHAOS_FROM)
+	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
+	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'disks are full' -seeds $(CHAOS_HANGS)
+	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'a leader is deposed beside a log that hangs' -seeds $(CHAOS_HANGS)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged|TestALeaderThatIsCutOff)' -v ./test/conformance -long
-	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
-	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestCollecting' -v ./test/cluster -collect 5m
-	$(GO) test -count 1 -tags $(TAGS) -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
+	$(GO) test -count 1 -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
+	$(GO) test -count 1 -timeout 20m -run '^TestCollecting' -v ./test/cluster -collect 5m
+	$(GO) test -count 1 -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
 
 # -only GROUP, sizes such as -million 100000 and -url URL -token TOKEN go into
 # BENCH_FLAGS; -help lists them.
@@ -151,8 +150,8 @@ bench: bench-table bench-go ## all figures: real processes, then the Go benchmar
 
 .PHONY: bench-table
 bench-table: build ## the table of real processes over HTTP, some minutes
-	$(GO) build -tags $(TAGS) -o bin/foreign ./test/foreign
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast HOLDFAST_FOREIGN_BIN=$(CURDIR)/bin/foreign $(GO) run -tags $(TAGS) ./test/bench $(BENCH_FLAGS)
+	$(GO) build -o bin/foreign ./test/foreign
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast HOLDFAST_FOREIGN_BIN=$(CURDIR)/bin/foreign $(GO) run ./test/bench $(BENCH_FLAGS)
 
 .PHONY: bench-short
 bench-short: ## the same in about a minute, with less of everything
@@ -164,7 +163,7 @@ soak: ## steady work for SOAK_FOR (30m) at half of the measured rate; memory, go
 
 .PHONY: bench-go
 bench-go: ## every Go benchmark, with allocations
-	$(GO) test -tags $(TAGS) -timeout $(LONG_TIMEOUT) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(BENCH)
+	$(GO) test -timeout $(LONG_TIMEOUT) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(BENCH)
 
 .PHONY: clean
 clean: ## what make built

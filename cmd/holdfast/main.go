@@ -13,20 +13,19 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 )
 
-// version is set by the linker.
-var version = "devel"
-
 func main() {
 	node.HashInPlace()
 	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	build, _ := debug.ReadBuildInfo()
 	a := &app{
-		version: version,
+		version: programVersion(version, build),
 		environ: os.Environ(),
 		stdin:   os.Stdin,
 		stdout:  os.Stdout,

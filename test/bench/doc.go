@@ -3,8 +3,8 @@
 // processor time and the memory that it took. `make bench` runs it whole, `make
 // bench-short` in a minute.
 //
-//	go run -tags hashicorpmetrics ./test/bench [-short] [-only REGEXP] [-million N] [-soak DURATION]
-//	go run -tags hashicorpmetrics ./test/bench -url URL[,URL] -token TOKEN
+//	go run ./test/bench [-short] [-only REGEXP] [-million N] [-soak DURATION]
+//	go run ./test/bench -url URL[,URL] -token TOKEN
 //
 // With -url it measures any pinning service, by what clients can ask of it, and
 // removes what it has created.
