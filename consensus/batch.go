@@ -38,14 +38,28 @@ const (
 // same node or another. Whether the command has been committed is unknown.
 var errRetry = errors.New("not decided")
 
+// errUntaken says that no log has the command, and that the node that was asked will not
+// put it into one.
+var errUntaken = fmt.Errorf("%w: not taken", errRetry)
+
 // errStopping says that Run is ending, or has ended, on the node that was asked.
-var errStopping = fmt.Errorf("%w: this node is stopping", errRetry)
+var errStopping = fmt.Errorf("%w: this node is stopping", errUntaken)
 
 // waiting is a command that waits at the leader.
 type waiting struct {
 	body   []byte
+	by     time.Time     // Raft has it by then, or never; zero: there is no such time
 	answer chan decision // has room for it
+	taken  atomic.Bool   // it goes into an entry, or never will: whoever sets it decides
 }
+
+// take tells whether a command may go into an entry now, and keeps it from being withdrawn.
+func (w *waiting) take(now time.Time) bool {
+	return (w.by.IsZero() || now.Before(w.by)) && w.taken.CompareAndSwap(false, true)
+}
+
+// withdraw keeps a command from going into an entry; false: it is in one.
+func (w *waiting) withdraw() bool { return w.taken.CompareAndSwap(false, true) }
 
 // decision is the outcome of a command, or why there is none.
 type decision struct {
@@ -57,7 +71,7 @@ type decision struct {
 // entries under way.
 type batcher struct {
 	node  *Node
-	queue chan waiting
+	queue chan *waiting
 	bytes atomic.Int64  // of the commands in queue
 	need  atomic.Int64  // so many in queue make run look; entryBytes do as well
 	wake  chan struct{} // has a token when run should look
@@ -68,12 +82,14 @@ type batcher struct {
 }
 
 func newBatcher(n *Node) *batcher {
-	return &batcher{node: n, queue: make(chan waiting, maxWaiting), wake: make(chan struct{}, 1)}
+	return &batcher{node: n, queue: make(chan *waiting, maxWaiting), wake: make(chan struct{}, 1)}
 }
 
 // submit has a leader commit an encoded command, and returns what came of it.
 // The error is a *state.Error when the command was refused for good, and wraps
-// errRetry when it may be tried again.
+// errRetry when it may be tried again: errUntaken where it cannot take effect any
+// more. When ctx has ended Raft is not given the command, so that what its client
+// writes next comes behind it, if it comes to anything (ADR 45).
 func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	// An entry that cannot be decoded would stop every node.
 	cmd, err := wire.DecodeCommand(body)
@@ -88,7 +104,8 @@ func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error)
 	if took := b.node.disk.writing(); took > slowWrite {
 		return wire.Outcome{}, fmt.Errorf("%w: the leader's disk has not answered for %s", errRetry, took.Round(time.Millisecond))
 	}
-	w := waiting{body: body, answer: make(chan decision, 1)}
+	w := &waiting{body: body, answer: make(chan decision, 1)}
+	w.by, _ = ctx.Deadline()
 	if err := b.enqueue(w); err != nil {
 		return wire.Outcome{}, err
 	}
@@ -96,11 +113,19 @@ func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error)
 	case d := <-w.answer:
 		return d.outcome, d.err
 	case <-ctx.Done():
+	}
+	if w.withdraw() {
+		return wire.Outcome{}, fmt.Errorf("%w: %w", errUntaken, ctx.Err())
+	}
+	select {
+	case d := <-w.answer: // Raft has just refused it
+		return d.outcome, d.err
+	default:
 		return wire.Outcome{}, fmt.Errorf("%w: %w", errRetry, ctx.Err())
 	}
 }
 
-func (b *batcher) enqueue(w waiting) error {
+func (b *batcher) enqueue(w *waiting) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -126,8 +151,9 @@ func (b *batcher) enqueue(w waiting) error {
 
 // batch is one entry with those who wait for it.
 type batch struct {
-	members []waiting
+	members []*waiting
 	data    []byte
+	by      time.Time // the first of theirs; zero: none has one
 }
 
 // answer tells everybody what became of the entry.
@@ -159,15 +185,18 @@ func (b *batcher) run(ctx context.Context) error {
 		b.need.Store(int64(p.need()))
 		if p.entries < maxEntries && b.due() {
 			runtime.Gosched() // whoever is about to enqueue does first
-			e, err := b.pack(<-b.queue)
+			e, err := b.pack()
 			if err != nil {
 				e.answer(nil, err)
 				return err
 			}
+			if len(e.members) == 0 {
+				continue // all that waited had been given up
+			}
 			p.begin(len(e.members))
 			// In this order the entries enter Raft's queue; their futures are
 			// waited for side by side.
-			future := b.node.raft.Apply(e.data, enqueueTimeout)
+			future := b.node.raft.Apply(e.data, e.patience())
 			underway.Go(func() {
 				e.answer(b.outcomes(ctx, future, len(e.members)))
 				decided <- len(e.members)
@@ -242,24 +271,33 @@ func (p *pace) end(commands, waiting int) {
 	}
 }
 
-// pack takes what waits into one entry, within its bounds. An error is a bug:
-// every body is a command, and the bounds here are below those of an entry.
-func (b *batcher) pack(first waiting) (batch, error) {
-	e := batch{members: []waiting{first}}
-	bodies := [][]byte{first.body}
-	packed := len(first.body)
-	for len(bodies) < wire.MaxBatch && packed < entryBytes {
+// pack takes what waits into one entry, within its bounds, and leaves out what was given up.
+// An error is a bug: every body is a command, and the bounds here are below those of an entry.
+func (b *batcher) pack() (batch, error) {
+	var e batch
+	var bodies [][]byte
+	packed, now := 0, time.Now()
+	for more := true; more && len(bodies) < wire.MaxBatch && packed < entryBytes; {
 		select {
 		case next := <-b.queue:
+			b.bytes.Add(-int64(len(next.body)))
+			if !next.take(now) {
+				next.answer <- decision{err: fmt.Errorf("%w: its time is up", errUntaken)}
+				continue
+			}
 			e.members = append(e.members, next)
 			bodies = append(bodies, next.body)
 			packed += len(next.body)
-			continue
+			if !next.by.IsZero() && (e.by.IsZero() || next.by.Before(e.by)) {
+				e.by = next.by
+			}
 		default:
+			more = false
 		}
-		break
 	}
-	b.bytes.Add(-int64(packed))
+	if len(bodies) == 0 {
+		return e, nil
+	}
 	data, err := wire.EncodeEntry(bodies)
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", ErrBroken, err)
@@ -268,9 +306,22 @@ func (b *batcher) pack(first waiting) (batch, error) {
 	return e, nil
 }
 
+// patience is how long the entry waits until Raft takes it: not beyond the time of any
+// command in it. It is above 0, which Raft takes for no bound.
+func (e batch) patience() time.Duration {
+	if e.by.IsZero() {
+		return enqueueTimeout
+	}
+	return max(time.Nanosecond, min(enqueueTimeout, time.Until(e.by)))
+}
+
 // outcomes waits for an entry.
 func (b *batcher) outcomes(ctx context.Context, future raft.ApplyFuture, want int) ([]wire.Outcome, error) {
-	if err := b.node.await(ctx, future); err != nil {
+	err := b.node.await(ctx, future)
+	switch {
+	case errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return nil, fmt.Errorf("%w: %w", errUntaken, err) // Raft gives these to what it did not take
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errRetry, err)
 	}
 	switch answer := future.Response().(type) {
@@ -293,7 +344,7 @@ func (b *batcher) refuse() {
 		select {
 		case w := <-b.queue:
 			b.bytes.Add(-int64(len(w.body)))
-			w.answer <- decision{err: errStopping}
+			w.answer <- decision{err: errStopping} // somebody may have given it up, and does not look
 		default:
 			return
 		}

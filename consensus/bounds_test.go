@@ -92,7 +92,7 @@ func TestFullQueueRefusesAndGrowsNoMore(t *testing.T) {
 func TestEntriesStayWithinTheirBounds(t *testing.T) {
 	b := newBatcher(&Node{disk: &disk{}})
 	large := make([]byte, wire.MaxCommand)
-	wait := func(body []byte) waiting { return waiting{body: body, answer: make(chan decision, 1)} }
+	wait := func(body []byte) *waiting { return &waiting{body: body, answer: make(chan decision, 1)} }
 	for range 10 {
 		if err := b.enqueue(wait(large)); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestEntriesStayWithinTheirBounds(t *testing.T) {
 	}
 	packed := 0
 	for len(b.queue) > 0 {
-		e, err := b.pack(<-b.queue)
+		e, err := b.pack()
 		if err != nil || len(e.data) > wire.MaxEntry || len(e.members) > wire.MaxBatch {
 			t.Fatalf("an entry of %d commands and %d bytes: %v", len(e.members), len(e.data), err)
 		}

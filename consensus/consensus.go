@@ -164,6 +164,7 @@ type Node struct {
 	transport *transport.Raft
 	beats     *heartbeats
 	forwards  *forwards
+	clock     clock
 	batcher   *batcher
 	reads     *readRounds
 	quorum    quorum
@@ -213,6 +214,9 @@ func Open(opts Options) (*Node, error) {
 	}
 	var err error
 	if n.empty, err = wire.EncodeEntry(nil); err != nil {
+		return nil, fmt.Errorf("consensus: open: %w", err)
+	}
+	if n.clock, err = newClock(); err != nil {
 		return nil, fmt.Errorf("consensus: open: %w", err)
 	}
 	if n.fsm, err = openFSM(opts, n.fail); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
@@ -19,6 +20,8 @@ const (
 	askApplied   = 3 // -> the index that the node has applied
 	askTerm      = 4 // -> the newest term that the node knows
 	askLevel     = 5 // -> the newest level that the node understands
+	askClock     = 6 // -> a reading of the node's clock
+	askProposeBy = 7 // commit this encoded command behind a deadline, unless it comes later -> a reading and its encoded outcome
 )
 
 // How it went. Numbers are append-only.
@@ -26,12 +29,14 @@ const (
 	answerDone    = 1
 	answerRetry   = 2 // body: why, for people
 	answerRefused = 3 // body: an outcome with the error
+	answerLate    = 4 // body: a reading; the node has not taken the command by its deadline, and will not
 )
 
 // forwards is the calls from and to other members.
 type forwards struct {
 	client   *transport.Client
 	listener net.Listener
+	clock    *leaderClock
 }
 
 func openForwards(network Network) (*forwards, error) {
@@ -39,7 +44,7 @@ func openForwards(network Network) (*forwards, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for forwarded requests: %w", err)
 	}
-	return &forwards{client: transport.NewClient(network, transport.ForwardProtocol), listener: l}, nil
+	return &forwards{client: transport.NewClient(network, transport.ForwardProtocol), listener: l, clock: newLeaderClock()}, nil
 }
 
 func (f *forwards) close() error {
@@ -63,6 +68,52 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
+// proposeBy is propose with a deadline on the leader's clock, which is when ctx ends. An
+// error that wraps errUntaken says that the leader has not taken the command, and will not.
+// changed names the leadership, as leaderGate.get does.
+func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return wire.Outcome{}, errors.New("consensus: a proposal without an end")
+	}
+	by, err := f.clock.by(ctx, changed, deadline, func() (reading, error) {
+		answer, err := f.call(ctx, leader, askClock, nil)
+		if err != nil {
+			return reading{}, err
+		}
+		r, _, ok := cutReading(answer)
+		if !ok {
+			return reading{}, fmt.Errorf("%w: a reading of %d bytes", errRetry, len(answer))
+		}
+		return r, nil
+	})
+	if err != nil {
+		return wire.Outcome{}, err
+	}
+	request := append(by.append(make([]byte, 0, readingBytes+len(body))), body...)
+	how, answer, err := f.client.Call(ctx, string(leader), askProposeBy, request)
+	if err != nil {
+		return wire.Outcome{}, fmt.Errorf("%w: %w", errRetry, err)
+	}
+	if how != answerDone && how != answerLate {
+		_, err := f.answered(leader, how, answer)
+		return wire.Outcome{}, err
+	}
+	now, rest, ok := cutReading(answer)
+	if !ok {
+		return wire.Outcome{}, fmt.Errorf("%w: a reading of %d bytes", errRetry, len(answer))
+	}
+	f.clock.heardOf(changed, now)
+	if how == answerLate {
+		return wire.Outcome{}, fmt.Errorf("%w: by node %s", errUntaken, leader)
+	}
+	outcome, err := wire.DecodeOutcome(rest)
+	if err != nil {
+		return wire.Outcome{}, fmt.Errorf("%w: %w", errRetry, err)
+	}
+	return outcome, nil
+}
+
 // number asks a member for an index or a term.
 func (f *forwards) number(ctx context.Context, node state.NodeID, kind uint8, body []byte) (uint64, error) {
 	answer, err := f.call(ctx, node, kind, body)
@@ -80,6 +131,11 @@ func (f *forwards) call(ctx context.Context, node state.NodeID, kind uint8, body
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRetry, err)
 	}
+	return f.answered(node, how, answer)
+}
+
+// answered returns the body of an answer that has one, or its error.
+func (f *forwards) answered(node state.NodeID, how uint8, answer []byte) ([]byte, error) {
 	switch how {
 	case answerDone:
 		return answer, nil
@@ -108,6 +164,10 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 			return refusal(err)
 		}
 		return answerDone, encoded
+	case askClock:
+		return answerDone, n.clock.now().append(nil)
+	case askProposeBy:
+		return n.serveBy(ctx, from, body)
 	case askReadIndex:
 		if !n.IsLeader() { // asking on would go round in circles
 			return refusal(fmt.Errorf("%w: not the leader", errRetry))
@@ -132,6 +192,33 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel))
 	}
 	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
+}
+
+// serveBy commits a command of another member if its deadline has not passed.
+func (n *Node) serveBy(ctx context.Context, from string, request []byte) (uint8, []byte) {
+	by, body, ok := cutReading(request)
+	if !ok {
+		return refusal(state.Errorf(state.CodeInvalid, "a command without a deadline"))
+	}
+	deadline, ok := n.clock.when(by)
+	if !ok || !time.Now().Before(deadline) {
+		return answerLate, n.clock.now().append(nil)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	outcome, err := n.batcher.submit(ctx, body)
+	switch {
+	case errors.Is(err, errUntaken):
+		return answerLate, n.clock.now().append(nil)
+	case err != nil:
+		return refusal(err)
+	}
+	n.transport.Tell(from, outcome.Index) // which it waits for
+	encoded, err := wire.EncodeOutcome(outcome)
+	if err != nil {
+		return refusal(err)
+	}
+	return answerDone, append(n.clock.now().append(make([]byte, 0, readingBytes+len(encoded))), encoded...)
 }
 
 // refusal is the answer that carries an error.

@@ -29,7 +29,8 @@ const (
 // returns its result once the local state holds it. The error is a *state.Error:
 // the outcome of the command, or an error that wraps state.ErrUnavailable when
 // it could not be decided within ten seconds or before ctx ended. Then it may
-// have been committed all the same. While a proposal is tried again it stays
+// take effect all the same, but never behind a command that is proposed after the
+// deadline of ctx or the ten seconds (ADR 45). While a proposal is tried again it stays
 // the same operation, so it takes effect once.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
@@ -149,8 +150,7 @@ func newOperation(cmd state.Command) (op state.OpID, err error) {
 func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	wait := retry{node: n, backoff: firstBackoff}
 	giveUp := time.Now().Add(leaderlessTimeout)
-	sent := false
-	last := errors.New("no leader is known")
+	tries := attempts{last: errors.New("no leader is known")}
 	for {
 		leader, changed := n.leaders.get()
 		if leader != "" {
@@ -158,32 +158,63 @@ func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 			if err == nil {
 				return outcome, nil
 			}
-			if errors.Is(err, errStopping) {
-				// Nobody leads from here any more, and a new leader elsewhere
-				// is no business of a node that ends.
-				return wire.Outcome{}, unavailable("the write is not known to be done", err)
-			}
-			if !errors.Is(err, errRetry) {
+			if err := tries.failed(err); err != nil {
 				return wire.Outcome{}, err
 			}
-			sent, last = true, err
-		} else if !sent && time.Now().After(giveUp) {
-			return wire.Outcome{}, unavailable("nothing was written", last)
+		} else if !tries.doubt && time.Now().After(giveUp) {
+			return wire.Outcome{}, tries.undecided(nil)
 		}
 		if err := wait.pause(ctx, changed); err != nil {
-			return wire.Outcome{}, unavailable("the write is not known to be done", errors.Join(last, err))
+			return wire.Outcome{}, tries.undecided(err)
 		}
 	}
 }
 
+// attempts is what came of the attempts to commit a command so far.
+type attempts struct {
+	doubt bool // one may have reached a log, or may until its deadline
+	last  error
+}
+
+// failed notes an attempt without an outcome, and returns the answer if there is one already.
+// After an attempt in doubt another one's refusal is none: the first could take effect later,
+// until the time of all attempts is up.
+func (a *attempts) failed(err error) error {
+	switch {
+	case errors.Is(err, errStopping):
+		// Nobody leads from here any more, and a new leader elsewhere is no business of a
+		// node that ends.
+		return a.undecided(err)
+	case !errors.Is(err, errRetry) && !a.doubt:
+		return err
+	case errors.Is(err, errRetry) && !errors.Is(err, errUntaken):
+		a.doubt = true
+	}
+	a.last = err
+	return nil
+}
+
+// undecided is the answer that no leader has decided the command. Only after an attempt in
+// doubt may it take effect all the same, before all that is proposed from now on.
+func (a *attempts) undecided(cause error) error {
+	what := "nothing was written"
+	if a.doubt {
+		what = "the write is not known to be done"
+	}
+	return unavailable(what, errors.Join(a.last, cause))
+}
+
 // attempt asks one leader to commit a command, until there is another leader.
 func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
-	ctx, cancel := until(ctx, changed)
+	attempt, cancel := until(ctx, changed)
 	defer cancel()
-	if leader == n.opts.ID {
-		return n.batcher.submit(ctx, body)
+	switch {
+	case leader == n.opts.ID:
+		return n.batcher.submit(attempt, body)
+	case n.fsm.level() < deadlineLevel: // the leader may be of a release that knows no deadlines
+		return n.forwards.propose(attempt, leader, body)
 	}
-	return n.forwards.propose(ctx, leader, body)
+	return n.forwards.proposeBy(attempt, leader, changed, body)
 }
 
 // until returns a context that ends with ctx, or when a channel closes.

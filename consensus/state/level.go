@@ -21,7 +21,8 @@ import (
 // fences with all their commands, the links of roots, pins that are late, and when a pin
 // came to a root that was there. Level 4 brought ByKey and BySession for the object gateway,
 // the state by which PlaceRoots were chosen, what is remembered of a pin's operation in
-// short, and that copies on nodes that were removed do not count.
+// short, and that copies on nodes that were removed do not count. Level 5 brought no command:
+// members give the leader a deadline with what they forward.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -29,7 +30,7 @@ type Level uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestLevel is what this release understands.
-const NewestLevel Level = 4
+const NewestLevel Level = 5
 
 var levelKey = metaKey("level")
 

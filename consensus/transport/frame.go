@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// MaxBody is the most bytes of a frame's body: a command, or its outcome.
-const MaxBody = wire.MaxCommand
+// MaxBody is the most bytes of a frame's body: a command, or its outcome, behind a deadline
+// or a reading of a clock.
+const MaxBody = wire.MaxCommand + 16
 
 // ErrFrame is wrapped by every error about bytes that are no frame.
 var ErrFrame = errors.New("transport: malformed frame")

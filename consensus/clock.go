@@ -1,0 +1,124 @@
+package consensus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of what a follower says of its leader's clock.
+const (
+	// deadlineLevel is the level from which members understand deadlines on the leader's clock.
+	deadlineLevel state.Level = 5
+	// clockAge is how old a reading may be that a deadline is made from.
+	clockAge = 10 * time.Second
+	// clockDrift bounds how two monotonic clocks differ: by one part in so many. Crystals
+	// are ten times as good, and a kernel that is told the time slews by half of it.
+	clockDrift = 1000
+	// readingBytes is the size of an encoded reading, and of a deadline.
+	readingBytes = 16
+)
+
+// clock is the monotonic clock of this process. Its readings compare with each other only,
+// so each comes with the name of the clock: a node that was restarted has another one.
+type clock struct {
+	name  uint64
+	began time.Time
+}
+
+func newClock() (clock, error) {
+	var name [8]byte
+	if _, err := rand.Read(name[:]); err != nil {
+		return clock{}, fmt.Errorf("name a clock: %w", err)
+	}
+	return clock{name: binary.BigEndian.Uint64(name[:]), began: time.Now()}, nil
+}
+
+// now is a reading of the clock.
+func (c clock) now() reading { return reading{clock: c.name, at: time.Since(c.began)} }
+
+// when is the time of a reading; false: it is of another clock.
+func (c clock) when(r reading) (time.Time, bool) { return c.began.Add(r.at), r.clock == c.name }
+
+// reading is a moment on some node's clock.
+type reading struct {
+	clock uint64
+	at    time.Duration // since the clock began, not negative
+}
+
+// append appends the reading in its form on the wire: two numbers of 8 bytes, big endian.
+func (r reading) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.clock)
+	return binary.BigEndian.AppendUint64(b, uint64(r.at))
+}
+
+// cutReading splits a reading from what follows it.
+func cutReading(b []byte) (r reading, rest []byte, ok bool) {
+	if len(b) < readingBytes {
+		return reading{}, nil, false
+	}
+	r = reading{clock: binary.BigEndian.Uint64(b), at: time.Duration(binary.BigEndian.Uint64(b[8:]))}
+	return r, b[readingBytes:], r.at >= 0
+}
+
+// leaderClock is what a node knows of the clock of its leader.
+type leaderClock struct {
+	asking chan struct{} // has a token while nobody asks
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	of    <-chan struct{} // the leadership that it was read in, as leaderGate.get names it
+	read  reading
+	heard time.Time // after it was read
+}
+
+func newLeaderClock() *leaderClock {
+	c := &leaderClock{asking: make(chan struct{}, 1)}
+	c.asking <- struct{}{}
+	return c
+}
+
+// heardOf keeps a reading that has just come.
+func (c *leaderClock) heardOf(of <-chan struct{}, r reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of, c.read, c.heard = of, r, time.Now()
+}
+
+// known is the reading of a leadership, if there is a fresh one.
+func (c *leaderClock) known(of <-chan struct{}) (r reading, heard time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read, c.heard, c.of == of && time.Since(c.heard) < clockAge
+}
+
+// by returns what the leader's clock shows at a moment of this node's, or a little before.
+// The clock was read before its reading was heard, so at the moment it shows at least the
+// reading and the time from hearing it to then. ask asks for a reading if there is none.
+func (c *leaderClock) by(ctx context.Context, of <-chan struct{}, moment time.Time, ask func() (reading, error)) (reading, error) {
+	r, heard, ok := c.known(of)
+	if !ok {
+		select {
+		case <-c.asking:
+		case <-ctx.Done():
+			return reading{}, fmt.Errorf("%w: %w", errUntaken, ctx.Err())
+		}
+		defer func() { c.asking <- struct{}{} }()
+		if r, heard, ok = c.known(of); !ok { // else somebody else has asked meanwhile
+			fresh, err := ask()
+			if err != nil {
+				return reading{}, fmt.Errorf("%w: the leader's clock: %w", errUntaken, err)
+			}
+			c.heardOf(of, fresh)
+			r, heard = fresh, time.Now()
+		}
+	}
+	left := moment.Sub(heard)
+	r.at = max(0, r.at+left-left.Abs()/clockDrift)
+	return r, nil
+}
