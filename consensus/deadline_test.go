@@ -56,6 +56,9 @@ func (h *heldNetwork) asked(kind uint8) bool {
 	return slices.Contains(h.kinds, kind)
 }
 
+// streamEnds is how much later than what was held the end of its stream arrives.
+const streamEnds = 5 * time.Second
+
 type heldConn struct {
 	net.Conn
 	network *heldNetwork
@@ -82,8 +85,14 @@ func (c *heldConn) Write(p []byte) (int, error) {
 }
 
 func (c *heldConn) Close() error {
-	go func() { // behind what is on its way
+	c.network.mu.Lock()
+	held := c.network.held
+	c.network.mu.Unlock()
+	go func() { // behind what is on its way, and later still
 		c.late.Wait()
+		if held != nil {
+			<-time.After(streamEnds)
+		}
 		_ = c.Conn.Close()
 	}()
 	return c.SetReadDeadline(time.Unix(1, 0))
@@ -112,6 +121,7 @@ func withHeldFollower(t *testing.T, level state.Level, test func(t *testing.T, c
 			return leader.id != "n3" || leader.HandOver(t.Context()) != nil
 		})
 		test(t, c, c.nodes["n3"], slow)
+		<-time.After(2 * streamEnds)
 	})
 }
 
@@ -246,20 +256,29 @@ func TestWhatWasGivenUpLeavesTheQueue(t *testing.T) {
 		n.mustPin("before")
 		shut := make(chan struct{})
 		slow.shut.Store(&shut)
-		answers := make(chan error)
-		names := []string{"in the log", "before Raft", "in the queue"}
-		for _, name := range names { // one after the other, so that each is an entry of its own
+		waiting := []struct {
+			name     string
+			patience time.Duration
+			want     string
+			answer   chan error
+		}{
+			{"in the log", time.Second, "not known to be done", make(chan error, 1)},
+			// When Raft would have had to take it and its caller gives up is one moment.
+			{"before Raft", time.Second, "", make(chan error, 1)},
+			{"in the queue", time.Second / 2, "nothing was written", make(chan error, 1)},
+		}
+		for _, w := range waiting { // one after the other, so that each is an entry of its own
 			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), w.patience)
 				defer cancel()
-				_, err := n.Propose(ctx, pin(name))
-				answers <- err
+				_, err := n.Propose(ctx, pin(w.name))
+				w.answer <- err
 			}()
 			<-time.After(10 * time.Millisecond)
 		}
-		for i, want := range []string{"not known to be done", "nothing was written", "nothing was written"} {
-			if err := <-answers; !errors.Is(err, state.ErrUnavailable) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", names[i], err)
+		for _, w := range waiting {
+			if err := <-w.answer; !errors.Is(err, state.ErrUnavailable) || !strings.Contains(err.Error(), w.want) {
+				t.Errorf("%s: %v", w.name, err)
 			}
 		}
 		slow.shut.Store(nil)

@@ -68,13 +68,13 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
-// proposeBy is propose with a deadline on the leader's clock, which is when ctx ends. An
+// proposeBy is propose with a deadline on the leader's clock: when ctx ends, or proposeTimeout. An
 // error that wraps errUntaken says that the leader has not taken the command, and will not.
 // changed names the leadership, as leaderGate.get does.
 func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return wire.Outcome{}, errors.New("consensus: a proposal without an end")
+		deadline = time.Now().Add(proposeTimeout)
 	}
 	by, err := f.clock.by(ctx, changed, deadline, func() (reading, error) {
 		answer, err := f.call(ctx, leader, askClock, nil)

@@ -202,12 +202,12 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 		o.outcome = missing
 	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, state.ErrNoSpace): // which never happened, and unknown is less than that
-		o.outcome = unknown
+		o.unanswered(ctx, err)
 	default:
 		c.unexpected(fmt.Errorf("%v: %w", o, err))
 		o.outcome = unknown
 	}
-	if o.outcome != unknown {
+	if o.outcome == done || o.outcome == missing {
 		c.tally.answered.Add(1)
 	}
 	took := int64(time.Since(o.when))
@@ -215,6 +215,18 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 	}
 	t.history.record(o)
 	t.learn(o, record.ID, target)
+}
+
+// nothingWritten is what a node says of a write that took no effect and will not.
+const nothingWritten = "nothing was written"
+
+// unanswered notes what a node said of a call that it could not answer.
+func (o *op) unanswered(call context.Context, err error) {
+	o.outcome = unknown
+	if errors.Is(err, state.ErrUnavailable) && strings.Contains(err.Error(), nothingWritten) {
+		o.outcome = refused
+	}
+	o.told = errors.Is(call.Err(), context.DeadlineExceeded)
 }
 
 // learn keeps the list of pins that clients ask about.

@@ -21,10 +21,12 @@ import (
 )
 
 const (
-	// usual is how many nodes there are, unless a seed draws more, and maxNodes
-	// the most: that is how many vote.
-	usual    = 3
-	maxNodes = 5
+	// usual is how many nodes there are, unless a seed draws more, and maxNodes the most
+	// of these: that is how many vote. A scenario may have more nodes, up to manyNodes.
+	usual       = 3
+	maxNodes    = 5
+	manyNodes   = 9
+	guestNumber = manyNodes
 	// patience is how long, in virtual time, the cluster may take to start, and
 	// to be of one mind again when all faults are over.
 	patience = 2 * time.Minute
@@ -200,7 +202,7 @@ func (c *cluster) found(ctx context.Context) error {
 			c.join = s.Node.ClusterAddrs[0]
 		}
 	}
-	voters := len(c.members) - (len(c.members)+1)%2 // an odd number votes
+	voters := min(maxNodes, len(c.members)-(len(c.members)+1)%2) // an odd number votes
 	return await(ctx, fmt.Sprintf("%d vote", voters), func() bool {
 		for _, m := range c.members {
 			s, err := m.life.Members().Status(ctx)
@@ -252,9 +254,9 @@ func await(ctx context.Context, what string, cond func() bool) error {
 	return nil
 }
 
-// isolate cuts a node off, or mends it. A guest has the number maxNodes.
+// isolate cuts a node off, or mends it. A guest has the number guestNumber.
 func (c *cluster) isolate(number int, cut bool) {
-	for other := range maxNodes + 1 {
+	for other := range guestNumber + 1 {
 		if other != number {
 			c.network.set(link{number, other}, cut)
 			c.network.set(link{other, number}, cut)
@@ -372,7 +374,7 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 		return errInvalid("a guest is here already")
 	}
 	c.guests++
-	m := &member{number: maxNodes, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
+	m := &member{number: guestNumber, folder: filepath.Join(c.base, fmt.Sprintf("guest%d", c.guests))}
 	c.guest = m
 	release()
 	if err := c.admit(ctx, m); err != nil {

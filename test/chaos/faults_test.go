@@ -74,6 +74,8 @@ type step struct {
 	gap, last time.Duration
 	by        time.Duration // of a clock
 	late      bool          // what hangs is done, and only the answer waits
+	group     uint64        // of a split: a bit for each node on one side; 0: a half
+	oneWay    bool          // of a split: only what the one side sends is lost
 	with      *step         // what begins at the same moment; nil: nothing
 }
 
@@ -83,6 +85,12 @@ func (s step) String() string {
 		who = "leader"
 	}
 	text := fmt.Sprintf("after %v %v of %s for %v", s.gap, s.fault, who, s.last)
+	if s.group != 0 {
+		text += fmt.Sprintf(" in groups %b", s.group)
+	}
+	if s.oneWay {
+		text += " one way"
+	}
 	if s.with != nil {
 		text += ", and " + s.with.String()
 	}
@@ -183,6 +191,37 @@ func deposed(rng *rand.Rand, size int) []step {
 	return steps
 }
 
+// cutsEach is how many cuts a run of many nodes has.
+const cutsEach = 12
+
+// cuts draws faults of nothing but lines: a leader or another node alone, groups, one way and
+// both, lines that come and go, and such as hold up what is on its way for as long as clients
+// wait and longer. Every third one has another one beside it.
+func cuts(rng *rand.Rand, size int) []step {
+	kinds := []fault{partition, deaf, mute, pair, split, split, split, flap, hold, hold}
+	one := func() step {
+		s := draw(rng, size)
+		s.fault = kinds[rng.IntN(len(kinds))]
+		if s.fault == split {
+			for s.group = 0; s.group == 0; { // somebody on each side
+				s.group = rng.Uint64N(1<<size - 1)
+			}
+			s.oneWay = rng.IntN(3) == 0
+		}
+		return s
+	}
+	steps := make([]step, cutsEach)
+	for i := range steps {
+		steps[i] = one()
+		if i%3 == 2 {
+			with := one()
+			with.gap = time.Duration(rng.IntN(2000)) * time.Millisecond
+			steps[i].with = &with
+		}
+	}
+	return steps
+}
+
 // cause lets one fault happen and end, and what goes with it. An error says that
 // the run does not count, because neither happened, or that a node did not come
 // back.
@@ -251,7 +290,7 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 	case mute:
 		return c.cutOff(ctx, s.last, from...)
 	case split:
-		return c.cutOff(ctx, s.last, between(all[:size/2], all[size/2:])...)
+		return c.cutOff(ctx, s.last, s.split(all)...)
 	case pair:
 		return c.cutOff(ctx, s.last, link{node, other}, link{other, node})
 	case flap:
@@ -276,6 +315,26 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 		return c.welcome(ctx, s.last)
 	}
 	return fmt.Errorf("no fault %v", s.fault)
+}
+
+// split is what a split loses.
+func (s step) split(all []int) []link {
+	one, other := all[:len(all)/2], all[len(all)/2:]
+	if s.group != 0 {
+		one, other = nil, nil
+		for _, node := range all {
+			if s.group&(1<<node) != 0 {
+				one = append(one, node)
+			} else {
+				other = append(other, node)
+			}
+		}
+	}
+	links := between(one, other)
+	if !s.oneWay {
+		return links
+	}
+	return slices.DeleteFunc(links, func(l link) bool { return !slices.Contains(one, l.from) })
 }
 
 // between are all directions from the nodes of one group to those of another,

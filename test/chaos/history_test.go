@@ -36,9 +36,10 @@ const (
 	done    outcome = iota
 	missing         // there is no such pin
 	unknown         // no answer: it may have happened, now or later
+	refused         // the node said that nothing was written
 )
 
-func (o outcome) String() string { return [...]string{"ok", "not found", "unknown"}[o] }
+func (o outcome) String() string { return [...]string{"ok", "not found", "unknown", "refused"}[o] }
 
 // op is one call of a client. Pins are numbered within their account by who
 // asks for them, and carry their number in their name.
@@ -48,14 +49,18 @@ type op struct {
 	pin       int // created, deleted, read, or put in the place of old
 	old       int
 	call, ret int64 // positions in the one order of all calls and returns
-	outcome   outcome
-	created   state.Millis   // of the pin, when the answer tells
-	pins      []int          // of a list
-	times     []state.Millis // of a list, when they were created
-	filter    *filter        // of a list; nil: all, in one page
-	total     int            // that a filtered list counts
-	at        int            // the node that was asked
-	when      time.Time      // virtual, of the call
+	// answered is where a node said that the outcome is unknown, 0 if none did: it takes
+	// no effect behind a write that was asked for after that.
+	answered int64
+	outcome  outcome
+	told     bool           // by a node that waited until the client's time was up
+	created  state.Millis   // of the pin, when the answer tells
+	pins     []int          // of a list
+	times    []state.Millis // of a list, when they were created
+	filter   *filter        // of a list; nil: all, in one page
+	total    int            // that a filtered list counts
+	at       int            // the node that was asked
+	when     time.Time      // virtual, of the call
 }
 
 func (o *op) String() string {
@@ -122,6 +127,9 @@ func (h *history) number() int {
 // record keeps an op that has an outcome.
 func (h *history) record(o *op) {
 	o.ret = h.clock.Add(1)
+	if o.outcome == unknown && o.told {
+		o.answered = o.ret
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, o)
@@ -151,6 +159,9 @@ func (o *op) shows(pin int) (there, gone bool) {
 func (h *history) settled() []*op {
 	var settled []*op
 	for _, o := range h.ops {
+		if o.outcome == refused {
+			continue // a pin of it that is there fits no order
+		}
 		if o.outcome != unknown {
 			settled = append(settled, o)
 			continue
@@ -184,7 +195,7 @@ func (h *history) bound(o *op, appears bool) bool {
 		}
 	}
 	for _, other := range h.ops {
-		if other.outcome == unknown {
+		if other.outcome == unknown || other.outcome == refused {
 			continue
 		}
 		there, gone := other.shows(o.pin)
@@ -201,7 +212,14 @@ func (h *history) bound(o *op, appears bool) bool {
 	return o.ret != math.MaxInt64
 }
 
-// model is an account's set of pins: a set of numbers, as the bytes of a bitmap.
+// pinSet is the state of the model: a set of numbers, as the bytes of a bitmap, and where the
+// last of the writes was asked for that took effect with an answer.
+type pinSet struct {
+	pins string
+	last int64
+}
+
+// model is an account's set of pins.
 func (h *history) model() porcupine.Model {
 	empty := strings.Repeat("\x00", h.count/8+1)
 	has := func(s string, pin int) bool { return s[pin/8]&(1<<(pin%8)) != 0 }
@@ -252,28 +270,37 @@ func (h *history) model() porcupine.Model {
 		}
 		return total == o.total && page == len(o.pins)
 	}
-	return porcupine.Model{
-		Init: func() any { return empty },
-		Step: func(before, input, _ any) (bool, any) {
-			s, o := before.(string), input.(*op)
-			switch o.kind {
-			case create:
-				return !has(s, o.pin), flip(s, o.pin)
-			case remove:
-				if has(s, o.pin) {
-					return o.outcome != missing, flip(s, o.pin)
-				}
-				return o.outcome != done, s
-			case replace:
-				if has(s, o.old) {
-					return o.outcome != missing && !has(s, o.pin), flip(s, o.old, o.pin)
-				}
-				return o.outcome != done, s
-			case get:
-				return has(s, o.pin) == (o.outcome == done), s
-			default:
-				return fits(s, o), s
+	step := func(s string, o *op) (bool, string) {
+		switch o.kind {
+		case create:
+			return !has(s, o.pin), flip(s, o.pin)
+		case remove:
+			if has(s, o.pin) {
+				return o.outcome != missing, flip(s, o.pin)
 			}
+			return o.outcome != done, s
+		case replace:
+			if has(s, o.old) {
+				return o.outcome != missing && !has(s, o.pin), flip(s, o.old, o.pin)
+			}
+			return o.outcome != done, s
+		case get:
+			return has(s, o.pin) == (o.outcome == done), s
+		}
+		return fits(s, o), s
+	}
+	return porcupine.Model{
+		Init: func() any { return pinSet{pins: empty} },
+		Step: func(before, input, _ any) (bool, any) {
+			was, o := before.(pinSet), input.(*op)
+			if o.outcome == unknown && o.answered != 0 && o.answered < was.last {
+				return true, was // too late for any effect
+			}
+			fits, pins := step(was.pins, o)
+			if o.outcome == done && o.kind != get && o.kind != list {
+				was.last = max(was.last, o.call)
+			}
+			return fits, pinSet{pins, was.last}
 		},
 	}
 }

@@ -83,12 +83,12 @@ func (c *client) tryKey(ctx context.Context, l *life, o *op, target knownKey) {
 	case o.kind == remove && errors.Is(err, state.ErrNotFound), o.kind == get && errors.Is(err, state.ErrUnauthorized):
 		o.outcome = missing
 	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		o.outcome = unknown
+		o.unanswered(ctx, err)
 	default:
 		c.unexpected(fmt.Errorf("key: %v: %w", o, err))
 		o.outcome = unknown
 	}
-	if o.outcome != unknown {
+	if o.outcome == done || o.outcome == missing {
 		c.tally.answered.Add(1)
 	}
 	ring.history.record(o)
@@ -116,7 +116,7 @@ func (c *client) showKeys(ctx context.Context, l *life, at int) bool {
 	for _, k := range keys {
 		o := &op{client: c.number, kind: get, at: at, when: time.Now()}
 		c.tryKey(ctx, l, o, k)
-		if o.outcome == unknown {
+		if o.outcome != done && o.outcome != missing {
 			return false
 		}
 	}

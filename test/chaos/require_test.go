@@ -150,12 +150,16 @@ const hangsOnly = "two disks hang"
 // follower whose log hangs.
 const deposedBesideAHang = "a leader is deposed beside a log that hangs"
 
+// nineNodes is the scenario of many nodes whose lines are cut.
+const nineNodes = "nine nodes under cuts"
+
 // scenarios returns all that a run can be made of, by name.
 func scenarios() map[string]scenario {
 	all := mistaken()
 	all[""] = scenario{sizes: true}
 	all[noRoomLeft] = scenario{plan: noRoom, sizes: true}
 	all[hangsOnly] = scenario{plan: hangs, sizes: true}
+	all[nineNodes] = scenario{plan: cuts, nodes: manyNodes}
 	all[deposedBesideAHang] = scenario{plan: deposed, nodes: maxNodes}
 	for _, r := range requirements() {
 		for i := range r.steps {
