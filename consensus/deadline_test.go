@@ -120,8 +120,8 @@ func withHeldFollower(t *testing.T, level state.Level, test func(t *testing.T, c
 			leader := c.leader()
 			return leader.id != "n3" || leader.HandOver(t.Context()) != nil
 		})
+		defer func() { <-time.After(2 * streamEnds) }()
 		test(t, c, c.nodes["n3"], slow)
-		<-time.After(2 * streamEnds)
 	})
 }
 
