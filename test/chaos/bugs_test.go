@@ -57,6 +57,25 @@ func (s newRetries) Propose(ctx context.Context, cmd state.Command) (state.Resul
 	return s.State.Propose(context.WithoutCancel(ctx), &again)
 }
 
+// lateBy is how much later than its answer a lateWrites takes effect.
+const lateBy = 2 * time.Second
+
+// lateWrites sees to a write without an answer when its client has asked for more.
+type lateWrites struct{ pins.State }
+
+func (s lateWrites) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	result, err := s.State.Propose(ctx, cmd)
+	if _, ok := cmd.(*state.CreatePin); ok && errors.Is(err, state.ErrUnavailable) {
+		ctx := context.WithoutCancel(ctx)
+		go func() { // synctest.Test waits for it
+			pause(ctx, lateBy)
+			// Nobody hears how it went.
+			_, _ = s.State.Propose(ctx, cmd)
+		}()
+	}
+	return result, err
+}
+
 // lostDeletes says that a pin is gone, and does not see to it when the cluster
 // does not answer.
 type lostDeletes struct{ pins.State }
@@ -122,6 +141,7 @@ func TestDamageIsFound(t *testing.T) {
 // mistakes are the scenarios in which a node does something wrong.
 var mistakes = [...]string{
 	"reads of the local state", "an answer before the commit", "a retry that is a new write", "a delete that was not done", "a log without fsync",
+	"a write behind its answer",
 }
 
 // collect frees the blocks of one root that a node says it holds.
@@ -165,8 +185,13 @@ func mistaken() map[string]scenario {
 				{fault: deaf, leader: true, gap: 500 * time.Millisecond, last: time.Second},
 			}, 4),
 		},
-		mistakes[3]:                        {bug: func(s pins.State) pins.State { return lostDeletes{s} }},
-		mistakes[4]:                        {lies: true, steps: again(3, step{fault: blackout, gap: time.Second, last: time.Second, other: 1})},
+		mistakes[3]: {bug: func(s pins.State) pins.State { return lostDeletes{s} }},
+		mistakes[4]: {lies: true, steps: again(3, step{fault: blackout, gap: time.Second, last: time.Second, other: 1})},
+		// A client has to be told that its write's outcome is unknown, and others to write on.
+		mistakes[5]: {
+			bug:   func(s pins.State) pins.State { return lateWrites{s} },
+			steps: again(4, step{fault: partition, leader: true, gap: time.Second, last: 5 * time.Second}),
+		},
 		"a root that was collected in use": {damage: collect},
 		"blocks that are gone": {damage: func(r *run) error {
 			return os.RemoveAll(filepath.Join(r.cluster.members[1].folder, "blocks"))

@@ -66,6 +66,7 @@ func errInvalid(format string, args ...any) error {
 // report is what a run did, as its process tells it.
 type report struct {
 	Ops, Answered    int64
+	Told, Refused    int64 // a node did not know when the client's time was up, or that nothing was written
 	Packets          uint64
 	Pins, Pinned     int
 	Virtual, Checked time.Duration
@@ -79,6 +80,7 @@ type report struct {
 // add counts another run in.
 func (r *report) add(o report) {
 	r.Ops, r.Answered, r.Packets = r.Ops+o.Ops, r.Answered+o.Answered, r.Packets+o.Packets
+	r.Told, r.Refused = r.Told+o.Told, r.Refused+o.Refused
 	r.Pins, r.Pinned, r.Virtual = r.Pins+o.Pins, r.Pinned+o.Pinned, r.Virtual+o.Virtual
 	r.Longest = max(r.Longest, o.Longest)
 	r.Snapshots += o.Snapshots

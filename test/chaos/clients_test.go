@@ -83,6 +83,7 @@ func (l *library) any(rng *rand.Rand) (string, bool) {
 // tally is what clients asked for and what was answered.
 type tally struct {
 	asked, answered atomic.Int64
+	told, refused   atomic.Int64 // writes, of which a node said that it does not know, or that nothing was written
 	longest         atomic.Int64 // call, in nanoseconds of virtual time
 }
 
@@ -202,7 +203,7 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 		o.outcome = missing
 	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, state.ErrNoSpace): // which never happened, and unknown is less than that
-		o.unanswered(ctx, err)
+		c.unanswered(ctx, o, err)
 	default:
 		c.unexpected(fmt.Errorf("%v: %w", o, err))
 		o.outcome = unknown
@@ -221,12 +222,16 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 const nothingWritten = "nothing was written"
 
 // unanswered notes what a node said of a call that it could not answer.
-func (o *op) unanswered(call context.Context, err error) {
+func (c *client) unanswered(call context.Context, o *op, err error) {
 	o.outcome = unknown
-	if errors.Is(err, state.ErrUnavailable) && strings.Contains(err.Error(), nothingWritten) {
+	switch write := o.kind != get && o.kind != list; {
+	case write && errors.Is(err, state.ErrUnavailable) && strings.Contains(err.Error(), nothingWritten):
 		o.outcome = refused
+		c.tally.refused.Add(1)
+	case write && errors.Is(call.Err(), context.DeadlineExceeded):
+		o.told = true
+		c.tally.told.Add(1)
 	}
-	o.told = errors.Is(call.Err(), context.DeadlineExceeded)
 }
 
 // learn keeps the list of pins that clients ask about.

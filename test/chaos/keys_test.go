@@ -83,7 +83,7 @@ func (c *client) tryKey(ctx context.Context, l *life, o *op, target knownKey) {
 	case o.kind == remove && errors.Is(err, state.ErrNotFound), o.kind == get && errors.Is(err, state.ErrUnauthorized):
 		o.outcome = missing
 	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		o.unanswered(ctx, err)
+		c.unanswered(ctx, o, err)
 	default:
 		c.unexpected(fmt.Errorf("key: %v: %w", o, err))
 		o.outcome = unknown

@@ -120,6 +120,7 @@ func inThisProcess(t *testing.T, seed uint64, s scenario) (report, error) {
 		got.Virtual = time.Since(began)
 	})
 	got.Ops, got.Answered, got.Packets = r.tally.asked.Load(), r.tally.answered.Load(), r.cluster.network.packets()
+	got.Told, got.Refused = r.tally.told.Load(), r.tally.refused.Load()
 	got.Longest, got.Fired = time.Duration(r.tally.longest.Load()), r.cluster.fired
 	got.Snapshots = r.cluster.taken.Load()
 	if r.prober != nil {
@@ -228,8 +229,8 @@ func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 		close(seeds)
 		workers.Wait()
 	}
-	t.Logf("%d runs passed, %d failed, %d do not count: %d calls, %d answered, %d pinned pins checked, %v virtual in %v; longest call %v; %d snapshots taken over; faults: %v",
-		passed, failed, len(unused), all.Ops, all.Answered, all.Pinned, all.Virtual.Round(time.Second), time.Since(began).Round(time.Second),
+	t.Logf("%d runs passed, %d failed, %d do not count: %d calls, %d answered, %d writes of unknown outcome and %d that were refused, %d pinned pins checked, %v virtual in %v; longest call %v; %d snapshots taken over; faults: %v",
+		passed, failed, len(unused), all.Ops, all.Answered, all.Told, all.Refused, all.Pinned, all.Virtual.Round(time.Second), time.Since(began).Round(time.Second),
 		all.Longest.Round(time.Millisecond), all.Snapshots, all.faults())
 	if runs := passed + failed + len(unused); len(unused)*100 > runs*maxInvalid {
 		t.Errorf("%d of %d runs do not count:\n%s", len(unused), runs, strings.Join(unused, "\n"))
