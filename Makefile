@@ -17,6 +17,8 @@ CHAOS_FOR      ?= 2h
 CHAOS_FROM     ?= 1
 CHAOS_SEEDS    ?= 40
 CHAOS_HANGS    ?= 300
+CHAOS_CUTS     ?= 10m
+CHAOS_CUTS_CI  ?= 2
 SOAK_FOR       ?= 30m
 
 # go vet is a step of its own (make vet), with every check and every tag: again for
@@ -129,8 +131,9 @@ faults: build ## the same in full length
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -v ./test/faults -long
 
 .PHONY: chaos-ci
-chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (40) seeds, and mistakes that have to be found
+chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (40) seeds, mistakes that have to be found, and nine nodes under cuts
 	$(TEST) -count 1 -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes|DamageIsFound)' -v ./test/chaos -proof -seeds $(CHAOS_SEEDS)
+	$(TEST) -count 1 -timeout $(LONG_TIMEOUT) -run '^TestClustersSurvive' -v ./test/chaos -scenario 'nine nodes under cuts' -seeds $(CHAOS_CUTS_CI)
 
 .PHONY: chaos
 chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real processes that are killed and cut off, CHAOS_ROUNDS times
@@ -138,10 +141,15 @@ chaos: build ## virtual time for CHAOS_FOR (2h) from seed CHAOS_FROM; then real 
 	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'two disks hang' -seeds $(CHAOS_HANGS)
 	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'disks are full' -seeds $(CHAOS_HANGS)
 	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'a leader is deposed beside a log that hangs' -seeds $(CHAOS_HANGS)
+	$(MAKE) chaos-cuts
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count $(CHAOS_ROUNDS) -tags $(ALL_TAGS) -timeout 0 -run '^(TestFirstLight|TestNothingAcknowledged|TestALeaderThatIsCutOff)' -v ./test/conformance -long
 	$(GO) test -count 1 -timeout 20m -run '^(TestCollecting|TestAKill)' -v ./storage/blocks -collect 5m -kills 200
 	$(GO) test -count 1 -timeout 20m -run '^TestCollecting' -v ./test/cluster -collect 5m
 	$(GO) test -count 1 -timeout 20m -run '^TestNoPinIsLost' ./cluster/tracker -restart-seeds 60
+
+.PHONY: chaos-cuts
+chaos-cuts: ## nine nodes in virtual time whose lines are cut and held up, for CHAOS_CUTS (10m) from seed CHAOS_FROM
+	$(GO) test -count 1 -timeout 0 -run '^TestClustersSurvive' -v ./test/chaos -scenario 'nine nodes under cuts' -for $(CHAOS_CUTS) -from $(CHAOS_FROM)
 
 # -only GROUP, sizes such as -million 100000 and -url URL -token TOKEN go into
 # BENCH_FLAGS; -help lists them.

@@ -1,4 +1,4 @@
-// Package chaos runs whole clusters in virtual time and breaks them: three to five
+// Package chaos runs whole clusters in virtual time and breaks them: three to nine
 // nodes on their own folders and a simulated network, whose links are cut, one way
 // or both, and slowed, whose power goes, whose disks fill, which lose their blocks, and
 // which are restarted, while clients
