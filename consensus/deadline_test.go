@@ -62,7 +62,6 @@ const streamEnds = 5 * time.Second
 type heldConn struct {
 	net.Conn
 	network *heldNetwork
-	late    sync.WaitGroup // writes that are held
 }
 
 func (c *heldConn) Write(p []byte) (int, error) {
@@ -77,10 +76,10 @@ func (c *heldConn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	sent := slices.Clone(p)
-	c.late.Go(func() {
+	go func() {
 		<-held
 		_, _ = c.Conn.Write(sent) // the reader may be gone
-	})
+	}()
 	return len(p), nil
 }
 
@@ -89,8 +88,8 @@ func (c *heldConn) Close() error {
 	held := c.network.held
 	c.network.mu.Unlock()
 	go func() { // behind what is on its way, and later still
-		c.late.Wait()
 		if held != nil {
+			<-held
 			<-time.After(streamEnds)
 		}
 		_ = c.Conn.Close()
