@@ -68,6 +68,9 @@ type Accounts interface {
 // Rate is how many requests somebody may send to one node.
 type Rate = web.Rate
 
+// Rates are how many requests one API of a node takes; zero is no limit.
+type Rates struct{ Account, Address Rate }
+
 // Health tells whether the node can serve.
 type Health interface {
 	// Ready returns nil once the node has joined, caught up and knows a leader,
@@ -105,9 +108,8 @@ type Options struct {
 	Version                string
 	Logger                 *slog.Logger
 
-	// AccountRate and AddressRate are what an account, and an address, may send
-	// to this node; zero is no limit.
-	AccountRate, AddressRate Rate
+	// PinningRates and S3Rates are what the two APIs take from one account and one address.
+	PinningRates, S3Rates Rates
 	// TrustedProxies are the prefixes whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Origins are those whose scripts may use the API from a browser, "*" for all.
@@ -243,13 +245,13 @@ func (s *Server) Open(o Options) error {
 		case pinningService:
 			h, err = pinning.New(pinning.Options{
 				Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
-				Sessions: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
+				Sessions: o.Accounts, Limits: web.NewLimits(o.PinningRates.Account, o.PinningRates.Address, o.TrustedProxies, nil), Origins: o.Origins,
 				DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case s3Service:
 			h, err = s3.New(s3.Options{
-				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.AccountRate, o.AddressRate, o.TrustedProxies, nil), Origins: o.Origins,
-				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil), Origins: o.Origins,
+				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
 			h, err = s.operator(o)

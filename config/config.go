@@ -100,6 +100,7 @@ type Accounts struct {
 type Pinning struct {
 	Listen        string // host:port, empty is off
 	DefaultStatus string // what a list without a status shows: "all" or names joined by commas
+	Rates
 }
 
 // DefaultStatuses are the names in DefaultStatus, "all" spelt out.
@@ -112,6 +113,7 @@ func (p Pinning) DefaultStatuses() []string {
 
 // S3 is the object gateway.
 type S3 struct {
+	Rates
 	Listen    string        // host:port, empty is off
 	Region    string        // that signatures and HEAD of a bucket name
 	Domain    string        // buckets are also hosts below this one; empty: they are not
@@ -143,15 +145,24 @@ type Admin struct {
 
 // API is what the HTTP interfaces have in common.
 type API struct {
+	// Rates are those of each API that sets none of its own; Inherit leaves each API its default.
+	Rates
+	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For is believed
+	Origins         []string // whose scripts may use the API from a browser; "*" is all
+	TLSCert, TLSKey string   // files in PEM form; empty: plain HTTP
+}
+
+// Rates bound how many requests this node takes for one API.
+type Rates struct {
 	// AccountRate and AccountBurst are how many requests a second, and how many at
-	// once, one account may send to this node; AddressRate and AddressBurst the
-	// same for one address. A rate of 0 is no limit.
+	// once, one account may send; AddressRate and AddressBurst the same for one
+	// address. A rate of 0 is no limit.
 	AccountRate, AccountBurst int
 	AddressRate, AddressBurst int
-	TrustedProxies            []string // addresses and prefixes whose X-Forwarded-For is believed
-	Origins                   []string // whose scripts may use the API from a browser; "*" is all
-	TLSCert, TLSKey           string   // files in PEM form; empty: plain HTTP
 }
+
+// Inherit is the value of a rate or burst of API that says nothing: each API has its own.
+const Inherit = -1
 
 // Session is what a sign-in with a password begins.
 type Session struct {
@@ -222,14 +233,18 @@ func Default() Config {
 		},
 		Cluster:  Cluster{Replication: 3, WriteCopies: 2, Heartbeat: 300 * time.Millisecond},
 		Accounts: Accounts{Allowance: 500 * MiB},
-		Pinning:  Pinning{Listen: "127.0.0.1:9097", DefaultStatus: "pinned"},
+		Pinning: Pinning{
+			Listen: "127.0.0.1:9097", DefaultStatus: "pinned",
+			Rates: Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000},
+		},
 		S3: S3{
+			Rates:  Rates{AccountBurst: 1000, AddressBurst: 5000}, // bursts count where a rate is set
 			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB,
 		},
 		Console: Console{Listen: "127.0.0.1:9001"},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
-			AccountRate: 100, AccountBurst: 1000, AddressRate: 500, AddressBurst: 5000,
+			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},
 			Origins: []string{"*"},
 		},
 		Session: Session{Idle: 24 * time.Hour, Lifetime: 30 * 24 * time.Hour, Tries: 5},

@@ -494,10 +494,55 @@ func TestTableReachesEveryFieldOnce(t *testing.T) {
 		if sections.Field(i).Kind() != reflect.Struct {
 			continue // the data folder
 		}
-		for j := range sections.Field(i).NumField() {
-			if field := sections.Field(i).Field(j).Addr().Interface(); reached[field] == "" {
-				t.Errorf("%s.%s has no setting", sections.Type().Field(i).Name, sections.Field(i).Type().Field(j).Name)
+		all := sections.Field(i).Type()
+		for _, f := range reflect.VisibleFields(all) {
+			if f.Anonymous {
+				continue // its fields are visible
 			}
+			if field := sections.Field(i).FieldByIndex(f.Index).Addr().Interface(); reached[field] == "" {
+				t.Errorf("%s.%s has no setting", sections.Type().Field(i).Name, f.Name)
+			}
+		}
+	}
+}
+
+// TestEachAPIHasRatesOfItsOwn checks which rates an API gets: its own if they are set, else
+// those of api, else its defaults; of s3 that is no limit.
+func TestEachAPIHasRatesOfItsOwn(t *testing.T) {
+	pinning := Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000}
+	s3 := Rates{AccountRate: 0, AccountBurst: 1000, AddressRate: 0, AddressBurst: 5000}
+	for _, tc := range []struct {
+		name, file  string
+		env         []string
+		pinning, s3 Rates
+	}{
+		{name: "nothing is set", pinning: pinning, s3: s3},
+		{
+			name: "of both", file: "[api]\naccount_rate = 7\naccount_burst = 9\n", env: []string{"HOLDFAST_API_ADDRESS_RATE=0"},
+			pinning: Rates{7, 9, 0, 50_000}, s3: Rates{7, 9, 0, 5000},
+		},
+		{
+			name: "of one", file: "[s3]\naccount_rate = 5\n", env: []string{"HOLDFAST_PINNING_ADDRESS_BURST=3"},
+			pinning: Rates{2000, 10_000, 10_000, 3}, s3: Rates{5, 1000, 0, 5000},
+		},
+		{
+			name: "its own count, wherever both stand", file: "[s3]\naccount_rate = 0\n", env: []string{"HOLDFAST_API_ACCOUNT_RATE=7", "HOLDFAST_API_ADDRESS_BURST=-1"},
+			pinning: Rates{7, 10_000, 10_000, 50_000}, s3: s3,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := load(t, tc.file, tc.env, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Pinning.Rates != tc.pinning || c.S3.Rates != tc.s3 {
+				t.Errorf("pinning %+v and s3 %+v, want %+v and %+v", c.Pinning.Rates, c.S3.Rates, tc.pinning, tc.s3)
+			}
+		})
+	}
+	for _, wrong := range []string{"HOLDFAST_API_ACCOUNT_RATE=-2", "HOLDFAST_API_ACCOUNT_BURST=0", "HOLDFAST_S3_ACCOUNT_RATE=-1", "HOLDFAST_PINNING_ADDRESS_BURST=0"} {
+		if _, err := load(t, "", []string{wrong}, nil); err == nil {
+			t.Errorf("%s was taken", wrong)
 		}
 	}
 }

@@ -130,6 +130,7 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 	if from, given := origin["cluster.secret_file"]; given {
 		c.secretFrom = &from
 	}
+	settleRates(&c, origin)
 	c.Unserved = unserved(&c, origin)
 	for _, p := range c.problems(func(s setting) source { return origin[s.key] }) {
 		if !unread[p.Key] { // already named for what it is

@@ -145,6 +145,10 @@ var table = []setting{
 		key: "pinning.default_status", help: "what a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
 		field: func(c *Config) any { return &c.Pinning.DefaultStatus }, check: statuses,
 	},
+	accountRate("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
+	accountBurst("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
+	addressRate("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
+	addressBurst("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
 	{
 		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the object gateway; empty is off",
 		field: func(c *Config) any { return &c.S3.Listen }, check: hostPort,
@@ -173,6 +177,10 @@ var table = []setting{
 		key: "s3.hash_rate", help: "`bytes` a second that a node reads to tell the BLAKE3 hash of uploads that could not",
 		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
 	},
+	accountRate("s3", func(c *Config) *Rates { return &c.S3.Rates }),
+	accountBurst("s3", func(c *Config) *Rates { return &c.S3.Rates }),
+	addressRate("s3", func(c *Config) *Rates { return &c.S3.Rates }),
+	addressBurst("s3", func(c *Config) *Rates { return &c.S3.Rates }),
 	{
 		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off; not served by this release",
 		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort, unserved: true,
@@ -189,22 +197,10 @@ var table = []setting{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health; empty is off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
-	{
-		key: "api.account_rate", help: "`requests` a second that one account may send to this node; 0 is no limit",
-		field: func(c *Config) any { return &c.API.AccountRate }, check: between(0, maxRate),
-	},
-	{
-		key: "api.account_burst", help: "`requests` that one account may send at once",
-		field: func(c *Config) any { return &c.API.AccountBurst }, check: between(1, maxCount),
-	},
-	{
-		key: "api.address_rate", help: "`requests` a second that one address may send to this node; 0 is no limit",
-		field: func(c *Config) any { return &c.API.AddressRate }, check: between(0, maxRate),
-	},
-	{
-		key: "api.address_burst", help: "`requests` that one address may send at once",
-		field: func(c *Config) any { return &c.API.AddressBurst }, check: between(1, maxCount),
-	},
+	inherited(accountRate("api", func(c *Config) *Rates { return &c.API.Rates })),
+	inherited(accountBurst("api", func(c *Config) *Rates { return &c.API.Rates })),
+	inherited(addressRate("api", func(c *Config) *Rates { return &c.API.Rates })),
+	inherited(addressBurst("api", func(c *Config) *Rates { return &c.API.Rates })),
 	{
 		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For names the client",
 		field: func(c *Config) any { return &c.API.TrustedProxies }, check: prefixes,

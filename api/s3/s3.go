@@ -136,6 +136,8 @@ type Options struct {
 	Limits *web.Limits
 	// Origins are those whose scripts may use the surface from a browser.
 	Origins []string
+	// Health answers GET /healthz and /readyz without credentials; nil: neither is there.
+	Health  web.Health
 	Now     func() time.Time // nil: time.Now
 	Version string
 	Logger  *slog.Logger
@@ -159,6 +161,7 @@ type surface struct {
 	table     map[rowKey]*operation
 	subs      map[string]bool // the sub-resources of table
 	stall     time.Duration
+	probes    web.Handler // of isProbe; nil: none
 }
 
 // New returns the handler of the surface.
@@ -170,7 +173,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall,
+		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, probes: probes(o.Health, o.Version),
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -232,6 +235,9 @@ func (r *request) soon() (context.Context, context.CancelFunc) {
 // of 100 Continue. A form that says itself who sent it is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
+	if s.probes != nil && s.isProbe(plain) {
+		return s.probes(w, plain)
+	}
 	s.admit(w.Header(), plain)
 	if err := s.limits.Address(plain); err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns what answers until the use cases are there for New: 503 and why.
-// Of o it needs Version and Logger, and takes Domain and Metrics.
+// Starting returns what answers until the use cases are there for New: 503 and why, and
+// about health. Of o it needs Version and Logger, and takes Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
-	s := &surface{stall: stallTimeout}
+	s, otherwise := &surface{stall: stallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {
 		s.domain = "." + strings.ToLower(strings.Trim(o.Domain, "."))
 	}
@@ -19,5 +19,10 @@ func Starting(o Options, h web.Health) http.Handler {
 		server += "/" + o.Version
 	}
 	return attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger, Metrics: o.Metrics},
-		web.Starting(h, nil)))
+		func(w http.ResponseWriter, r *http.Request) error {
+			if s.isProbe(r) {
+				return s.probes(w, r)
+			}
+			return otherwise(w, r)
+		}))
 }

@@ -33,6 +33,8 @@ type app struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	connect func(dir string) operator // dials nothing yet
+	// ownFiles has the process make files for its user alone from now on; nil: it does not.
+	ownFiles func()
 
 	data    string // value of --data
 	started bool   // the call fits the program; what fails from here on is no wrong usage

@@ -25,12 +25,13 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	build, _ := debug.ReadBuildInfo()
 	a := &app{
-		version: programVersion(version, build),
-		environ: os.Environ(),
-		stdin:   os.Stdin,
-		stdout:  os.Stdout,
-		stderr:  os.Stderr,
-		connect: connect,
+		version:  programVersion(version, build),
+		environ:  os.Environ(),
+		stdin:    os.Stdin,
+		stdout:   os.Stdout,
+		stderr:   os.Stderr,
+		connect:  connect,
+		ownFiles: ownFiles,
 	}
 	code := a.execute(ctx, os.Args[1:])
 	stop()

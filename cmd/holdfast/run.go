@@ -40,6 +40,9 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 			if err != nil {
 				return err
 			}
+			if a.ownFiles != nil {
+				a.ownFiles()
+			}
 			if err := writeTemplate(dir); err != nil {
 				return fmt.Errorf("data folder: %w", err)
 			}

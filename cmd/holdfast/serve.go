@@ -81,12 +81,19 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 func (a *app) surfacesOf(c config.Config, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
 		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data,
-		AccountRate:    api.Rate{PerSecond: c.API.AccountRate, Burst: c.API.AccountBurst},
-		AddressRate:    api.Rate{PerSecond: c.API.AddressRate, Burst: c.API.AddressBurst},
+		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates),
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart),
 		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Registerer: metrics, Logger: logger, Version: a.version,
+	}
+}
+
+// ratesOf is how many requests one API takes by its settings.
+func ratesOf(r config.Rates) api.Rates {
+	return api.Rates{
+		Account: api.Rate{PerSecond: r.AccountRate, Burst: r.AccountBurst},
+		Address: api.Rate{PerSecond: r.AddressRate, Burst: r.AddressBurst},
 	}
 }
 

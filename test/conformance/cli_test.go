@@ -4,7 +4,9 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -155,16 +157,21 @@ func TestANodeAlone(t *testing.T) {
 		if info, err := os.Stat(c.SecretFile()); err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("the secret has mode %s", info.Mode())
 		}
-		entries, err := os.ReadDir(n.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if e.Type()&os.ModeSocket != 0 {
-				if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
-					t.Errorf("the socket has mode %s: %v", info.Mode(), err)
-				}
+		err := filepath.WalkDir(n.Dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
 			}
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // a store has removed it since
+			}
+			if err == nil && path != n.Dir && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("others may use %s: %s", path, info.Mode())
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
 		}
 	})
 	t.Run("health", func(t *testing.T) { testHealth(t, n) })

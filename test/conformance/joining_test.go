@@ -40,6 +40,8 @@ func TestANodeThatJoinsAnswersAndEnds(t *testing.T) {
 		{n.AdminURL(), "/readyz", http.StatusServiceUnavailable, "has not joined"},
 		{n.URL(), "/healthz", http.StatusOK, "alive"},
 		{n.URL(), "/readyz", http.StatusServiceUnavailable, "has not joined"},
+		{n.S3URL(), "/healthz", http.StatusOK, "alive"},
+		{n.S3URL(), "/readyz", http.StatusServiceUnavailable, "has not joined"},
 		{n.URL(), "/pins", http.StatusServiceUnavailable, `"reason":"SERVICE_UNAVAILABLE"`},
 	} {
 		client := harness.PinsClient{Base: tc.base, HTTP: &http.Client{Timeout: 5 * time.Second}}

@@ -44,6 +44,30 @@ func sections(t *testing.T, path string) (all []section) {
 	return all
 }
 
+// ownSettings gives the reader settings of its own for every tool, and returns what checks
+// that they are as they were.
+func (x *tool) ownSettings() (check func()) {
+	x.t.Helper()
+	const text = "# of the reader\n"
+	files := []string{".aws/config", ".aws/credentials", ".config/rclone/rclone.conf", ".rclone.conf", ".s3cfg", ".config/s3cfg", ".mc/config.json"}
+	for _, name := range files {
+		path := filepath.Join(x.home, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			x.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, name := range files {
+			if got, err := os.ReadFile(filepath.Join(x.home, filepath.FromSlash(name))); err != nil || string(got) != text {
+				x.t.Errorf("the page changed the reader's %s: %q, %v", name, got, err)
+			}
+		}
+	}
+}
+
 // TestTheToolsPage does what docs/tools.md says, tool by tool, as a new user would: in an
 // empty home, with no more than the four variables that the page begins with.
 func TestTheToolsPage(t *testing.T) {
@@ -75,6 +99,8 @@ func TestTheToolsPage(t *testing.T) {
 			}
 			x.file("a.txt", 70_000)
 			x.tree()
+			own := x.ownSettings()
+			defer own()
 			x.run(program, "-c", script)
 			bucket := bucketOf.FindString(script)
 			page, err := g.sdk(g.cluster.Leader()).ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})

@@ -19,9 +19,11 @@ type Options struct {
 	Replication int      // copies; 0 leaves the program's default
 	Env         []string // NAME=VALUE for every node
 	Args        []string // more flags for every node
-	ByTicket    bool     // join with a ticket, not with address and secret
-	Folders     []string // data folders of the first nodes, which exist; others are made
-	LogBytes    int      // of the end of each node's log that are kept; 0 means 256 KiB
+	// DefaultRates leaves the rates of both APIs at the program's defaults; else they are off.
+	DefaultRates bool
+	ByTicket     bool     // join with a ticket, not with address and secret
+	Folders      []string // data folders of the first nodes, which exist; others are made
+	LogBytes     int      // of the end of each node's log that are kept; 0 means 256 KiB
 	// Apart gives every node a network namespace of its own, for Cut. The test is
 	// skipped where there can be none. HTTP is asked over loopback inside, which
 	// foreign programs do not reach.
@@ -117,7 +119,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
 	n := &Node{
 		Name: name, Dir: filepath.Join(c.dir, name),
-		tb: c.tb, http: c.http, log: &tail{most: c.opts.LogBytes}, run: &running{env: append(unlimited(), c.opts.Env...)},
+		tb: c.tb, http: c.http, log: &tail{most: c.opts.LogBytes}, run: &running{env: append(c.opts.unlimited(), c.opts.Env...)},
 	}
 	if at := len(c.Nodes); at < len(c.opts.Folders) {
 		n.Dir = c.opts.Folders[at]
@@ -194,9 +196,12 @@ func (c *Cluster) StartBoxo(flags ...string) *Boxo {
 	return startBoxo(c.tb, c.network.hub, append([]string{"-listen", listen}, flags...))
 }
 
-// unlimited turns the rates off: tests send from one address what many clients
-// would, and those of rates set them again.
-func unlimited() []string {
+// unlimited turns the rates off, unless the test is about them: tests send from one
+// address what many clients would.
+func (o Options) unlimited() []string {
+	if o.DefaultRates {
+		return nil
+	}
 	return []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}
 }
 
