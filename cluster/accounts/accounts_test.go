@@ -106,6 +106,10 @@ func TestNormalEmail(t *testing.T) {
 		{"@example.org", ""},
 		{"alice@", ""},
 		{"alice@b@example.org", ""},
+		{"a@b", "a@b"}, // the shortest
+		{"@", ""},
+		{"!~@example.org", "!~@example.org"}, // the first and the last of printable ASCII
+		{"al\x7fice@example.org", ""},
 		{"al ice@example.org", ""},
 		{"alice@exam\x00ple.org", ""},
 		{"älice@example.org", ""},

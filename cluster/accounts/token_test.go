@@ -247,16 +247,40 @@ func TestForgeriesAreRefusedWithOneText(t *testing.T) {
 	good, other := w.key(t, email), w.key(t, "bob@example.org")
 	for round := range 2 { // the second time with whatever was remembered
 		for name, token := range refusedTokens(t, good, other) {
-			p, err := w.Authenticate(t.Context(), token)
-			if !errors.Is(err, state.ErrUnauthorized) || err.Error() != state.ErrUnauthorized.Detail {
-				t.Errorf("round %d, %s: %+v, %v", round, name, p, err)
+			if w.opens(t, w.Accounts, token) {
+				t.Errorf("round %d, %s opens the account", round, name)
 			}
 		}
 		for _, key := range []Key{good, other} {
-			if p, err := w.Authenticate(t.Context(), key.Token); err != nil || p.KeyID != key.ID {
+			if p, err := w.Authenticate(t.Context(), key.Token); err != nil || p.KeyID != key.ID || !w.opens(t, w.Accounts, key.Token) {
 				t.Errorf("the real one: %+v, %v", p, err)
 			}
 		}
+	}
+}
+
+// Anybody can send a token, of any length. One that is longer than all that the cluster
+// gives out is not hashed, decoded or copied.
+func TestATokenThatIsTooLongCostsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	key := w.key(t, email)
+	for name, token := range map[string]string{
+		"none": "", "one byte too long": key.Token + strings.Repeat("A", MaxToken+1-len(key.Token)), "a megabyte": key.Token + strings.Repeat("A", 1<<20),
+		"a session's": "hfs_" + strings.Repeat("A", MaxToken),
+	} {
+		for way, ask := range map[string]func() error{
+			"authenticate": func() error { _, err := w.Authenticate(t.Context(), token); return err },
+			"recognize":    func() error { _, err := w.Recognize(token); return err },
+		} {
+			var err error
+			if n := testing.AllocsPerRun(10, func() { err = ask() }); n != 0 || !errors.Is(err, state.ErrUnauthorized) {
+				t.Errorf("%s, %s: %v with %v allocations", way, name, err, n)
+			}
+		}
+	}
+	if len(key.Token) > MaxToken/4 { // no account can have one that is cut off by the bound
+		t.Errorf("a key's token has %d bytes", len(key.Token))
 	}
 }
 

@@ -101,3 +101,31 @@ func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
 		}
 	}
 }
+
+// A key has 1 to 1,024 bytes, however an object comes by it, and what is refused
+// leaves nothing.
+func TestBoundsOfAKey(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	w.put("bkt", "k", "x")
+	for n, want := range map[int]error{0: state.ErrInvalid, 1: nil, state.MaxKeyBytes: nil, state.MaxKeyBytes + 1: state.ErrInvalid} {
+		for way, ask := range map[string]func(key string) error{
+			"p": func(key string) error {
+				_, err := w.objects.Put(t.Context(), w.account, "bkt", PutRequest{Key: key, Body: bodyOf("x")})
+				return err
+			},
+			"c": func(key string) error {
+				_, err := w.objects.Copy(t.Context(), w.account, "bkt", CopyRequest{Key: key, SourceBucket: "bkt", Source: "k"})
+				return err
+			},
+			"u": func(key string) error {
+				_, err := w.objects.CreateUpload(t.Context(), w.account, "bkt", UploadRequest{Key: key})
+				return err
+			},
+		} {
+			if err := ask(strings.Repeat(way, n)); !errors.Is(err, want) {
+				t.Errorf("%s of a key of %d bytes: %v, want %v", way, n, err, want)
+			}
+		}
+	}
+}

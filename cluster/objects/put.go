@@ -47,12 +47,20 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	return made(&result, obj), nil
 }
 
+// checkKey refuses what no object can be called, before a command with it is encoded.
+func checkKey(key string) error {
+	if len(key) == 0 || len(key) > state.MaxKeyBytes {
+		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
+	}
+	return nil
+}
+
 // foresee refuses what Apply would refuse, before a body is read: a condition that
 // does not hold, and content of a known size that the account has no room for. It
 // is sure only of the moment.
 func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
-	if len(key) == 0 || len(key) > state.MaxKeyBytes {
-		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
+	if err := checkKey(key); err != nil {
+		return err
 	}
 	fits := func(v state.View, b *state.Bucket) error {
 		return hasRoom(size, func(in state.Incoming) error { return v.RoomForObject(b, key, in) })
@@ -199,8 +207,8 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 }
 
 func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, r *CopyRequest) (cmd *state.CopyObject, err error) {
-	if len(r.Key) == 0 || len(r.Key) > state.MaxKeyBytes {
-		return nil, state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
+	if err := checkKey(r.Key); err != nil {
+		return nil, err
 	}
 	err = o.look(ctx, func(v state.View) error {
 		to, err := v.Bucket(a, bucket)

@@ -20,6 +20,9 @@ import (
 // CreateUpload begins a multipart upload. Errors: state.ErrNoBucket,
 // state.ErrInvalid, state.ErrTooLarge when the bucket has its most open uploads.
 func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
+	if err := checkKey(r.Key); err != nil {
+		return "", err
+	}
 	created, since := o.begun()
 	id := newUploadID(created)
 	place, err := o.place(string(id), nil)

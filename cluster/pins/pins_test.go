@@ -544,6 +544,12 @@ func TestDelegates(t *testing.T) {
 		{"each once", []state.Node{node("n1", "/a", "/a", "/b"), node("n2", "/b")}, func(got []string) bool {
 			return slices.Equal(got, []string{"/a", "/b"})
 		}},
+		{"lists that end before others do", []state.Node{node("n1", "/a"), node("n2", "/b", "/c", "/d"), node("n3", "/e", "/f")}, func(got []string) bool {
+			return slices.Equal(got, []string{"/a", "/b", "/e", "/c", "/f", "/d"})
+		}},
+		{"what one names already is no turn of the others", []state.Node{node("n1", "/a", "/b"), node("n2", "/a", "/c"), node("n3", "/d", "/e")}, func(got []string) bool {
+			return slices.Equal(got, []string{"/a", "/d", "/b", "/c", "/e"})
+		}},
 		{"bounded, every node in it", []state.Node{node("n1", addrs("n1", 30)...), node("n2", addrs("n2", 30)...), node("n3", addrs("n3", 1)...)}, func(got []string) bool {
 			return len(got) == MaxDelegates && strings.HasSuffix(got[0], "/n1") && strings.HasSuffix(got[1], "/n2") && strings.HasSuffix(got[2], "/n3") &&
 				len(slices.Compact(slices.Sorted(slices.Values(got)))) == MaxDelegates

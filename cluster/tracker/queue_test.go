@@ -193,3 +193,44 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// A table that is full makes room for an account that has fewer roots waiting, the new
+// one counted, than the account with the most. Else nothing is forgotten: two accounts
+// that have as many would push each other's roots out for ever.
+func TestRoomIsMadeForAnAccountWithFewer(t *testing.T) {
+	for _, tc := range []struct {
+		most, own int // roots that wait
+		room      bool
+	}{{3, 0, true}, {3, 1, true}, {3, 2, false}, {3, 3, false}, {3, 4, false}, {1, 0, true}, {0, 0, false}, {0, 1, false}} {
+		bubble(t, Limits{}, func(w *world) {
+			const fresher = 1000
+			w.pinAs("own", fresher)
+			d := &dispatcher{t: w.build(), known: map[state.RootKey]*entry{}, queue: newQueue()}
+			add := func(account state.AccountID, n int) *entry {
+				e := newEntry(n)
+				d.known[e.root] = e
+				d.queue.add(e, account, fresh)
+				return e
+			}
+			var newest *entry
+			for n := range tc.most {
+				newest = add("most", n)
+			}
+			for n := range tc.own {
+				add("own", 100+n)
+			}
+			view, release := w.state.LocalView()
+			defer release()
+			room, left := d.makeRoom(view, key(fresher)), len(d.known)
+			if room != tc.room || room && left != tc.most+tc.own-1 || !room && left != tc.most+tc.own || d.queue.length != left {
+				w.Fatalf("%d and %d wait: room is %v, %d are known and %d wait after it", tc.most, tc.own, room, left, d.queue.length)
+			}
+			if newest != nil && (d.known[newest.root] == nil) != room {
+				w.Fatalf("%d and %d wait: the newest of the account with the most is not what went", tc.most, tc.own)
+			}
+			if s := d.queue.shares["most"]; room && !s.again {
+				w.Fatal("the auditor does not know that it has to come again")
+			}
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package blocks
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	blocks "github.com/ipfs/go-block-format"
@@ -105,4 +107,41 @@ func cutPower(t *testing.T) powerCut {
 	clear(whole[end : end+directAlign])
 	must(t, os.WriteFile(segmentPaths(t, cut.dir)[0], whole, 0o600))
 	return cut
+}
+
+// One record holds a thousand references or so. An owner that has more of them in a
+// segment which is damaged, all of whose blocks are elsewhere, keeps every one.
+func TestManyReferencesOutliveTheirSegment(t *testing.T) {
+	for _, n := range []int{maxRefsPerRecord - 1, maxRefsPerRecord, maxRefsPerRecord + 1, 2*maxRefsPerRecord + 1} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			opts := testOptions()
+			opts.SegmentBytes = 1 << 20 // what follows has two
+			s := openWith(t, t.TempDir(), opts)
+			blks := makeBlocks(t, 1, n, 8)
+			mustPut(t, s, "other", blks...)
+			must(t, s.retire(t.Context(), s.active.number)) // the references alone follow
+			second := s.active.number
+			mustPut(t, s, "many", blks...)
+			must(t, s.Seal(t.Context(), "many", Sealed{Bytes: uint64(n) * 8, Blocks: uint64(n)}))
+			must(t, s.retire(t.Context(), second))
+			path := segmentPath(filepath.Join(s.dir, segmentsDir), second)
+			editFile(t, path, func(b []byte) []byte { clear(b[headerBytes:]); return b })
+			s.files.remove(second) // it is not open for reading
+			_, err := s.Scrub(t.Context(), ScrubOptions{})
+			must(t, err)
+			if fileExists(path) {
+				t.Fatalf("the damaged segment is here still: %+v", s.Usage())
+			}
+			wantLoads(t, s)
+			s = rebuild(t, s)
+			wantLoads(t, s)
+			mustDrop(t, s, "other")
+			must(t, s.Compact(t.Context()))
+			wantHere(t, s, blks...)
+			if freed := mustDrop(t, s, "many"); freed == 0 {
+				t.Error("nothing was left to free")
+			}
+			wantGone(t, s, blks...)
+		})
+	}
 }

@@ -161,6 +161,33 @@ func TestOnlyTheNewestAreRetainedAndNoneWhileItIsRead(t *testing.T) {
 	}
 }
 
+// A list may meet a folder whose description has just gone: those after it are listed.
+func TestAListGoesOnBehindWhatWasRemovedMeanwhile(t *testing.T) {
+	for _, damage := range []string{"removed", "damaged"} {
+		t.Run(damage, func(t *testing.T) {
+			dir := t.TempDir()
+			snaps := openSnapshots(t, dir, 3)
+			var ids []string
+			for index := range uint64(3) {
+				sink := create(t, snaps, index+1)
+				_, err := fmt.Fprint(sink, "snapshot ", index)
+				must(t, errors.Join(err, sink.Close()))
+				ids = append(ids, sink.ID())
+			}
+			meta := filepath.Join(dir, ids[1], metaFile)
+			if damage == "removed" {
+				must(t, os.Remove(meta))
+			} else {
+				must(t, os.WriteFile(meta, []byte("{}"), 0o600))
+			}
+			list, err := snaps.List()
+			if must(t, err); len(list) != 2 || list[0].ID != ids[2] || list[1].ID != ids[0] {
+				t.Errorf("list %+v of %v", list, ids)
+			}
+		})
+	}
+}
+
 func TestUnfinishedSnapshotsOfACrashAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	snaps := openSnapshots(t, dir, 2)

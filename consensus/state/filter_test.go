@@ -1,0 +1,55 @@
+package state
+
+import (
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A character folds to one of those that simple case folding takes for the same, the
+// same one for all of them: ASCII or not, whatever number of forms it has.
+func TestCharactersFoldAsUnicodeSays(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		got := string(fold(nil, []byte(string(r))))
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		if got != string(least) {
+			t.Fatalf("%U folds to %q, want %q", r, got, string(least))
+		}
+	}
+}
+
+func TestNamesMatch(t *testing.T) {
+	for _, tc := range []struct {
+		how        Match
+		want, name string
+		matches    bool
+	}{
+		{Exact, "Μέλι", "Μέλι", true},
+		{Exact, "Μέλι", "μέλι", false},
+		{IExact, "μέλι", "ΜΈΛΙ", true},
+		{IExact, "μέλι", "ΜΈΛΙ ", false},
+		{Partial, "έλ", "Μέλι", true},
+		{Partial, "έλ", "ΜΈΛΙ", false},
+		{IPartial, "έλ", "ΜΈΛΙ", true},
+		{IPartial, "ΈΛ", "μέλι", true},
+		{IPartial, "μελ", "Μέλι", false}, // an accent is no case
+		{IPartial, "ёжик в", "ЁЖИК В ТУМАНЕ", true},
+		{IPartial, "ΟΔΌΣ", "οδός", true},          // three forms: Σ, σ and the ς at an end
+		{IPartial, "kelvin", "\u212aELVIN", true}, // three forms, one of them ASCII
+		{IPartial, "\u017fet", "a SET", true},     // ſ is an S
+		{IPartial, "ß", "SS", false},              // simple folding has one character for one
+		{IPartial, "az@[`{", "AZ@[`{", true},
+		{IPartial, "@", "`", false}, // 32 apart like letters, and none
+		{IPartial, "[", "{", false},
+	} {
+		if got := nameMatcher(tc.want, tc.how)([]byte(tc.name)); got != tc.matches {
+			t.Errorf("match %v of %q: %q is %v", tc.how, tc.want, tc.name, got)
+		}
+	}
+}
