@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -166,7 +167,9 @@ func TestAListGoesOnBehindWhatWasRemovedMeanwhile(t *testing.T) {
 	for _, damage := range []string{"removed", "damaged"} {
 		t.Run(damage, func(t *testing.T) {
 			dir := t.TempDir()
-			snaps := openSnapshots(t, dir, 3)
+			var said bytes.Buffer
+			snaps, err := OpenSnapshots(dir, 3, slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn})))
+			must(t, err)
 			var ids []string
 			for index := range uint64(3) {
 				sink := create(t, snaps, index+1)
@@ -183,6 +186,9 @@ func TestAListGoesOnBehindWhatWasRemovedMeanwhile(t *testing.T) {
 			list, err := snaps.List()
 			if must(t, err); len(list) != 2 || list[0].ID != ids[2] || list[1].ID != ids[0] {
 				t.Errorf("list %+v of %v", list, ids)
+			}
+			if (said.Len() > 0) != (damage == "damaged") { // a removal is no damage
+				t.Errorf("logged %s", said.String())
 			}
 		})
 	}
