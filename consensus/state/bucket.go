@@ -151,8 +151,10 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if err := tx.Delete(b.in(tableCors)); err != nil {
-		return Result{}, err
+	for _, t := range []byte{tableCors, tableBucketTags} {
+		if err := tx.Delete(b.in(t)); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
 		return Result{}, err
@@ -227,7 +229,7 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 		if err := clearEnded(tx, left, e); err != nil {
 			return err
 		}
-		for _, t := range []byte{tableTurning, tableBucket, tableCors, tableEmptying} {
+		for _, t := range []byte{tableTurning, tableBucket, tableCors, tableBucketTags, tableEmptying} {
 			if err := clearRows(tx, part(table(t), a), e); err != nil {
 				return err
 			}
@@ -454,6 +456,9 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	if len(o.Blake3) == 0 {
 		o.Blake3 = source.Blake3 // it is known since the proposer read the source
 	}
+	if sum := source.WholeSum(o.Wanted); sum != nil { // and so is the checksum
+		o.Checksums, o.Wanted = []Checksum{*sum}, ""
+	}
 	if v.KeepTags {
 		o.Tags = source.Tags
 	}
@@ -601,11 +606,11 @@ func (v *SetObjectTags) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)
 	codec.String(c, &v.ID, MaxIDLen)
-	codeTags(c, &v.Tags)
+	codeTags(c, &v.Tags, MaxTags)
 }
 
 func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
-	if err := checkTags(v.Tags); err != nil {
+	if err := checkTags(v.Tags, MaxTags); err != nil {
 		return Result{}, err
 	}
 	b, err := openBucket(tx, v.Account, v.Bucket, v.Born)

@@ -571,7 +571,11 @@ func TestWhatIsOutOfBoundsIsRefused(t *testing.T) {
 		"a long tag":            {func(o *Object, _ *Content) { o.Tags = []Tag{{"a", strings.Repeat("ä", MaxTagValueRunes+1)}} }, ErrInvalid},
 		"a tag that is no text": {func(o *Object, _ *Content) { o.Tags = []Tag{{"\xff", ""}} }, ErrInvalid},
 		"a tag twice":           {func(o *Object, _ *Content) { o.Tags = []Tag{{"a", "1"}, {"a", "2"}} }, ErrInvalid},
-		"another algorithm":     {func(o *Object, _ *Content) { o.Checksums = sum(4, "MD5") }, ErrInvalid},
+		"another algorithm":     {func(o *Object, _ *Content) { o.Checksums = sum(4, "MD4") }, ErrInvalid},
+		"a short new checksum":  {func(o *Object, _ *Content) { o.Checksums = sum(32, "SHA512") }, ErrInvalid},
+		"an unknown wish":       {func(o *Object, _ *Content) { o.Wanted = "MD4" }, ErrInvalid},
+		"a wish that is there":  {func(o *Object, _ *Content) { o.Checksums, o.Wanted = sum(4, "CRC32"), "CRC32" }, ErrInvalid},
+		"a long storage class":  {func(o *Object, _ *Content) { o.StorageClass = long[:MaxClassBytes+1] }, ErrInvalid},
 		"a short checksum":      {func(o *Object, _ *Content) { o.Checksums = sum(4, "SHA1") }, ErrInvalid},
 		"a checksum twice":      {func(o *Object, _ *Content) { o.Checksums = sum(4, "CRC32", "CRC32") }, ErrInvalid},
 		"a large object":        {func(o *Object, _ *Content) { o.Size = MaxContentBytes + 1 }, ErrTooLarge},
@@ -603,12 +607,13 @@ func TestWhatIsOutOfBoundsIsRefused(t *testing.T) {
 		})
 	}
 	for name, change := range map[string]func(*Upload){
-		"no id":             func(u *Upload) { u.ID = "" },
-		"no key":            func(u *Upload) { u.Key = "" },
-		"no time":           func(u *Upload) { u.Created = 0 },
-		"another algorithm": func(u *Upload) { u.Checksum.Algorithm = "MD5" },
-		"a checksum":        func(u *Upload) { u.Checksum = sum(4, "CRC32")[0] },
-		"a tag twice":       func(u *Upload) { u.Tags = []Tag{{"a", "1"}, {"a", "2"}} },
+		"no id":                func(u *Upload) { u.ID = "" },
+		"no key":               func(u *Upload) { u.Key = "" },
+		"no time":              func(u *Upload) { u.Created = 0 },
+		"another algorithm":    func(u *Upload) { u.Checksum.Algorithm = "MD4" },
+		"a long storage class": func(u *Upload) { u.StorageClass = long[:MaxClassBytes+1] },
+		"a checksum":           func(u *Upload) { u.Checksum = sum(4, "CRC32")[0] },
+		"a tag twice":          func(u *Upload) { u.Tags = []Tag{{"a", "1"}, {"a", "2"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			upload := s.begin("k", "up2")

@@ -16,7 +16,7 @@ type ByKey struct {
 }
 
 // Forms of the change. The numbers are stored: never renumber. Those of the object
-// gateway belong to level 4.
+// gateway belong to level 4, those from 18 on to level 5.
 const (
 	byKeyCreate          = 1
 	byKeyReplace         = 2
@@ -35,6 +35,7 @@ const (
 	byKeyPutPart         = 15
 	byKeyCopyPart        = 16
 	byKeyCompleteUpload  = 17
+	byKeySetBucketTags   = 18
 )
 
 // Code implements Command.
@@ -95,6 +96,8 @@ func asked(change Command) (form uint8, account AccountID) {
 		return byKeyCopyPart, change.Account
 	case *CompleteUpload:
 		return byKeyCompleteUpload, change.Account
+	case *SetBucketTags:
+		return byKeySetBucketTags, change.Account
 	}
 	return 0, ""
 }
@@ -136,6 +139,8 @@ func newAsked(form uint8) Command {
 		return new(CopyPart)
 	case byKeyCompleteUpload:
 		return new(CompleteUpload)
+	case byKeySetBucketTags:
+		return new(SetBucketTags)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (m *machine) check() {
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
-		tableCors, tablePartSums, tableUnhashed,
+		tableCors, tableBucketTags, tablePartSums, tableUnhashed,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -492,7 +492,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 // wantBeside writes what is kept of a version beside its record.
 func (m *machine) wantBeside(want *memory, b *Bucket, o *Object) {
 	m.t.Helper()
-	if len(o.Blake3) == 0 {
+	if len(o.Blake3) == 0 || o.Wanted != "" {
 		set(m.t, want, b.unhashedKey(o), nil)
 		bump(m.t, want, unhashedCount, 1)
 	}
@@ -617,6 +617,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 				m.t.Fatal(err)
 			}
 		}
+		m.wantBucketTags(want, a, open)
 		of, objects, err := rowsIn[Object](m, tableObject, a, part(table(tableObject), a), 1<<20)
 		if err != nil {
 			m.t.Fatal(err)

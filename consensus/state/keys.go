@@ -54,6 +54,7 @@ const (
 	tablePartSums    = 'z' // account, incarnation, key, version -> PartSums
 	tableUnhashed    = 'j' // account, incarnation, key, version without a BLAKE3 hash -> -
 	tableCors        = 'h' // account, incarnation -> Cors
+	tableBucketTags  = 't' // account, incarnation -> BucketTags
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended

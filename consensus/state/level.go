@@ -21,8 +21,10 @@ import (
 // fences with all their commands, the links of roots, pins that are late, and when a pin
 // came to a root that was there. Level 4 brought ByKey and BySession for the object gateway,
 // the state by which PlaceRoots were chosen, what is remembered of a pin's operation in
-// short, and that copies on nodes that were removed do not count. Level 5 brought no command:
-// members give the leader a deadline with what they forward.
+// short, and that copies on nodes that were removed do not count. Level 5 brought
+// SetBucketTags and SetObjectSums, storage classes, checksums that are wanted, the
+// checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, and that members give the leader a
+// deadline with what they forward.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

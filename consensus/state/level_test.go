@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -106,11 +107,18 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		ID: "rule", Origins: []string{"https://*.example.org"}, Methods: []string{"GET"}, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: -1,
 	}}}).Code)
 	add("object", object.Code)
+	classed, wanting := object, object
+	classed.StorageClass, classed.Checksums = "STANDARD_IA", []Checksum{{"SHA512", make([]byte, MaxSumBytes), false}}
+	wanting.Checksums, wanting.Wanted = nil, "XXHASH3"
+	add("object-2 class", classed.Code)
+	add("object-2 wanted", wanting.Code)
+	add("bucket tags", (&BucketTags{Tags: tags}).Code)
 	add("marker", (&Object{ID: "id", Key: "a", Created: 8, Versioned: true, Marker: true}).Code)
 	add("upload", (&Upload{
 		ID: "up", Key: "k", Created: 9, Since: 10, Headers: map[string]string{"Expires": "0"}, Meta: map[string]string{"m": "n"},
 		Tags: tags, Checksum: Checksum{"SHA256", nil, true}, Nodes: []NodeID{"n1"},
 	}).Code)
+	add("upload-2", (&Upload{ID: "up", Key: "k", Created: 9, Checksum: Checksum{"MD5", nil, true}, StorageClass: "GLACIER"}).Code)
 	add("part", (&Part{
 		Number: 10_000, ID: "id", Root: "root", Size: 7, Created: 8, ETag: "etag", Checksums: sums,
 		Blake3: blake3, At: 300, Trees: append(blake3, blake3...),
@@ -132,6 +140,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	if got != string(want) {
 		t.Errorf("the format has changed:\n%s\nwas\n%s", got, want)
 	}
+	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {
 		c := codec.Encoder(nil)
 		n.Code(c)
@@ -139,6 +148,24 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		back, err := decode[Node](b)
 		if err != nil || fmt.Sprint(*back) != fmt.Sprint(n) {
 			t.Errorf("%+v came back as %+v, %v", n, back, err)
+		}
+	}
+}
+
+// comeBack checks that objects are read as they were written, also by lists.
+func comeBack(t *testing.T, objects ...Object) {
+	t.Helper()
+	for _, o := range objects {
+		c := codec.Encoder(nil)
+		o.Code(c)
+		b, _ := c.Finish()
+		back, err := decode[Object](b)
+		if err != nil || !reflect.DeepEqual(*back, o) {
+			t.Errorf("%+v came back as %+v, %v", o, back, err)
+		}
+		listed, err := decodeListed(b)
+		if err != nil || listed.StorageClass != o.StorageClass || listed.Key != o.Key || listed.Wanted != "" {
+			t.Errorf("%+v is listed as %+v, %v", o, listed, err)
 		}
 	}
 }

@@ -14,9 +14,15 @@ import (
 func anyNaming(t *rapid.T, m *machine) Command {
 	d := &drawing{T: t, m: m, account: rapid.SampledFrom([]AccountID{alice, bob, bob, bob}).Draw(t, "account")}
 	d.name, d.b = d.bucket("bucket")
-	switch rapid.IntRange(0, 33).Draw(t, "naming") {
+	switch rapid.IntRange(0, 36).Draw(t, "naming") {
 	case 30, 31:
 		return d.hash()
+	case 34, 35:
+		return d.sums()
+	case 36:
+		return &SetBucketTags{Account: d.account, Bucket: d.name, Born: d.b.Born, Tags: BucketTags{
+			Tags: rapid.SliceOfN(rapid.SampledFrom([]Tag{{"a", "1"}, {"b", ""}}), 0, 2).Draw(t, "tags"),
+		}}
 	case 32:
 		return &SetBucketCors{Account: d.account, Bucket: d.name, Born: d.b.Born, Cors: d.cors()}
 	case 23, 24:
@@ -142,6 +148,9 @@ func (d *drawing) object() Object {
 	if rapid.Bool().Draw(d.T, "hashed") {
 		o.Blake3 = make([]byte, Blake3Bytes)
 	}
+	if rapid.IntRange(0, 3).Draw(d.T, "wanted") == 0 {
+		o.Wanted = "CRC32"
+	}
 	return o
 }
 
@@ -189,6 +198,18 @@ func (d *drawing) hash() Command {
 		}
 	}
 	return cmd
+}
+
+// sums are what hash is, for a version that wants them.
+func (d *drawing) sums() Command {
+	told, ok := d.hash().(*SetObjectHash)
+	if !ok {
+		d.Fatal("no hash")
+	}
+	return &SetObjectSums{
+		Account: told.Account, Born: told.Born, Key: told.Key, ID: told.ID, Root: told.Root, Blake3: told.Blake3,
+		Checksum: Checksum{Algorithm: rapid.SampledFrom([]string{"CRC32", "CRC32", "CRC32", "CRC32C"}).Draw(d.T, "algorithm"), Value: make([]byte, 4)},
+	}
 }
 
 func (d *drawing) cors() Cors {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +14,7 @@ const (
 	MaxBucketsPerUser = 1000     // buckets of an account
 	MaxKeyBytes       = 1024     // bytes of an object's key
 	MaxTags           = 10       // tags of an object
+	MaxBucketTags     = 50       // tags of a bucket
 	MaxTagKeyRunes    = 128      // characters of a tag's key
 	MaxTagValueRunes  = 256      // characters of a tag's value
 	MaxHeaderBytes    = 32 << 10 // bytes of an object's headers and metadata together
@@ -26,6 +28,8 @@ const (
 	MaxContentBytes   = 1 << 50  // bytes of one object, and of the blocks of its DAG
 	Blake3Bytes       = 32       // bytes of a BLAKE3 hash, and of a chaining value
 	MaxTrees          = 2 * 40   // chaining values of a part: of MaxContentBytes, cluster/bao says why
+	MaxSumBytes       = 64       // bytes of a checksum: those of SHA512
+	MaxClassBytes     = 32       // bytes of the name of a storage class
 )
 
 // Incarnation tells a bucket from one of the same name that was deleted: the index
@@ -79,14 +83,20 @@ type Object struct {
 	// Else it is the null version.
 	Versioned bool
 	Marker    bool // it only says that there is no object: of the rest it has ID, Key and Created
+	// StorageClass is the name that its client gave, "" for the usual one. It says nothing of
+	// where the content is. It is of level 5, as Wanted.
+	StorageClass string
+	// Wanted is the algorithm of the checksum of all bytes that is yet to be computed, see
+	// SetObjectSums; "" is none.
+	Wanted string
 }
 
 // Code implements the record's form.
 func (v *Object) Code(c *codec.Coder) {
-	v.codeListed(c)
+	version := v.codeListed(c)
 	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
 	codec.Map(c, &v.Meta, MaxMetaPairs, MaxHeaderBytes)
-	codeTags(c, &v.Tags)
+	codeTags(c, &v.Tags, MaxTags)
 	codec.List(c, &v.Parts, MaxPartNumber, func(c *codec.Coder, r *PartRun) {
 		codec.Uint(c, &r.Size)
 		codec.Uint(c, &r.Count)
@@ -95,11 +105,19 @@ func (v *Object) Code(c *codec.Coder) {
 		codec.Fixed(c, v.Listed[:])
 	}
 	codec.Bytes(c, &v.Blake3, Blake3Bytes)
+	if version >= 2 {
+		codec.String(c, &v.Wanted, maxAlgorithm)
+	}
 }
 
-// codeListed codes what a list of objects shows, which leads the record.
-func (v *Object) codeListed(c *codec.Coder) {
-	c.Version(1)
+// codeListed codes what a list of objects shows, which leads the record. It returns the
+// version of the record: 2 where there is something in it that level 5 brought.
+func (v *Object) codeListed(c *codec.Coder) (version uint64) {
+	version = 1
+	if c.Decoding() || v.StorageClass != "" || v.Wanted != "" {
+		version = 2
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Key, MaxKeyBytes)
 	codec.String(c, &v.Root, MaxCIDLen)
@@ -109,6 +127,10 @@ func (v *Object) codeListed(c *codec.Coder) {
 	codeChecksums(c, &v.Checksums)
 	codec.Bool(c, &v.Versioned)
 	codec.Bool(c, &v.Marker)
+	if version >= 2 {
+		codec.String(c, &v.StorageClass, MaxClassBytes)
+	}
+	return version
 }
 
 func (v *Object) check() error {
@@ -133,6 +155,12 @@ func (v *Object) check() error {
 	if err := checkBlake3(v.Blake3); err != nil {
 		return err
 	}
+	if v.Wanted != "" && (checksumBytes(v.Wanted) == 0 || len(v.Checksums) > 0) {
+		return Errorf(CodeInvalid, "an object with %d checksums that is to have a %q", len(v.Checksums), v.Wanted)
+	}
+	if err := checkClass(v.StorageClass); err != nil {
+		return err
+	}
 	if v.Size > MaxContentBytes {
 		return Errorf(CodeTooLarge, "an object of %d bytes, the most is %d", v.Size, uint64(MaxContentBytes))
 	}
@@ -149,6 +177,15 @@ func (v *Object) check() error {
 	}
 	if parts > MaxPartNumber || bytes != v.Size {
 		return Errorf(CodeInvalid, "%d parts of %d bytes together make no object of %d bytes", parts, bytes, v.Size)
+	}
+	return nil
+}
+
+// checkClass judges the name of a storage class. Which names there are is the gateway's to
+// say.
+func checkClass(name string) error {
+	if len(name) > MaxClassBytes {
+		return Errorf(CodeInvalid, "a storage class with a name of %d bytes, the most is %d", len(name), MaxClassBytes)
 	}
 	return nil
 }
@@ -190,12 +227,13 @@ func checkAttributes(headers, meta map[string]string, tags []Tag) error {
 	if size > MaxHeaderBytes {
 		return Errorf(CodeTooLarge, "headers and metadata of %d bytes, the most is %d", size, MaxHeaderBytes)
 	}
-	return checkTags(tags)
+	return checkTags(tags, MaxTags)
 }
 
-func checkTags(tags []Tag) error {
-	if len(tags) > MaxTags {
-		return Errorf(CodeInvalid, "more than %d tags", MaxTags)
+// checkTags judges tags, of which there may be most.
+func checkTags(tags []Tag, most int) error {
+	if len(tags) > most {
+		return Errorf(CodeInvalid, "more than %d tags", most)
 	}
 	for i, t := range tags {
 		if n := utf8.RuneCountInString(t.Key); n == 0 || n > MaxTagKeyRunes || !utf8.ValidString(t.Key) {
@@ -225,7 +263,25 @@ func checksumBytes(algorithm string) int {
 	case "SHA256":
 		return 32
 	}
+	return newChecksumBytes(algorithm)
+}
+
+// newChecksumBytes is checksumBytes for the algorithms that level 5 brought.
+func newChecksumBytes(algorithm string) int {
+	switch algorithm {
+	case "XXHASH64", "XXHASH3":
+		return 8
+	case "MD5", "XXHASH128":
+		return 16
+	case "SHA512":
+		return 64
+	}
 	return 0
+}
+
+// NewSums tells whether one of some checksums is of an algorithm that level 5 brought.
+func NewSums(sums ...Checksum) bool {
+	return slices.ContainsFunc(sums, func(s Checksum) bool { return newChecksumBytes(s.Algorithm) > 0 })
 }
 
 func checkChecksums(sums []Checksum) error {
@@ -248,25 +304,30 @@ func checkChecksums(sums []Checksum) error {
 // Tag is a name and a value that an object carries beside its metadata.
 type Tag struct{ Key, Value string }
 
-func codeTags(c *codec.Coder, tags *[]Tag) {
-	const most = 4 // bytes of a character
-	codec.List(c, tags, MaxTags, func(c *codec.Coder, t *Tag) {
-		codec.String(c, &t.Key, most*MaxTagKeyRunes)
-		codec.String(c, &t.Value, most*MaxTagValueRunes)
+func codeTags(c *codec.Coder, tags *[]Tag, most int) {
+	const bytes = 4 // of a character
+	codec.List(c, tags, most, func(c *codec.Coder, t *Tag) {
+		codec.String(c, &t.Key, bytes*MaxTagKeyRunes)
+		codec.String(c, &t.Value, bytes*MaxTagValueRunes)
 	})
 }
 
+// maxAlgorithm is the most bytes of the name of a checksum's algorithm.
+const maxAlgorithm = 16
+
 // Checksum is a digest of content beside its MD5.
 type Checksum struct {
-	Algorithm string // "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"
+	// "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"; since level 5 "MD5", "SHA512",
+	// "XXHASH64", "XXHASH3", "XXHASH128"
+	Algorithm string
 	Value     []byte // not encoded
 	Composite bool   // of the checksums of its parts, not of the bytes
 }
 
 // Code implements the checksum's form.
 func (v *Checksum) Code(c *codec.Coder) {
-	codec.String(c, &v.Algorithm, 16)
-	codec.Bytes(c, &v.Value, 32)
+	codec.String(c, &v.Algorithm, maxAlgorithm)
+	codec.Bytes(c, &v.Value, MaxSumBytes)
 	codec.Bool(c, &v.Composite)
 }
 
@@ -296,20 +357,29 @@ type Upload struct {
 	Tags     []Tag
 	Checksum Checksum // Algorithm "" for none; Value is empty
 	Nodes    []NodeID // where its parts are kept
+	// StorageClass is that of the object that it becomes.
+	StorageClass string
 }
 
 // Code implements the record's form.
 func (v *Upload) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(1)
+	if c.Decoding() || v.StorageClass != "" {
+		version = 2
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Key, MaxKeyBytes)
 	codec.Int(c, &v.Created)
 	codec.Int(c, &v.Since)
 	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
 	codec.Map(c, &v.Meta, MaxMetaPairs, MaxHeaderBytes)
-	codeTags(c, &v.Tags)
+	codeTags(c, &v.Tags, MaxTags)
 	v.Checksum.Code(c)
 	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
+	if version >= 2 {
+		codec.String(c, &v.StorageClass, MaxClassBytes)
+	}
 }
 
 func (v *Upload) check() error {
@@ -321,6 +391,9 @@ func (v *Upload) check() error {
 	}
 	if len(v.Nodes) > MaxCopies {
 		return Errorf(CodeInvalid, "an upload on %d nodes, the most is %d", len(v.Nodes), MaxCopies)
+	}
+	if err := checkClass(v.StorageClass); err != nil {
+		return err
 	}
 	if err := checkObjectKey(v.Key); err != nil {
 		return err

@@ -3,7 +3,7 @@ package state
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
 // PartSums are the checksums of the parts of which an upload made an object. They are
-// a row of their own: of 10,000 parts they are 320 KB, which lists and reads of the
+// a row of their own: of 10,000 parts they are up to 640 KB, which lists and reads of the
 // object do not need.
 type PartSums struct {
 	Algorithm string // that of the object's checksum
@@ -13,8 +13,8 @@ type PartSums struct {
 // Code implements the record's form.
 func (v *PartSums) Code(c *codec.Coder) {
 	c.Version(1)
-	codec.String(c, &v.Algorithm, 16)
-	codec.Bytes(c, &v.Values, MaxPartNumber*32)
+	codec.String(c, &v.Algorithm, maxAlgorithm)
+	codec.Bytes(c, &v.Values, MaxPartNumber*MaxSumBytes)
 }
 
 // Of returns the checksum of a part, by its place from 1 on; nil for one that is not
@@ -48,7 +48,7 @@ func (v *Bucket) forget(tx Tx, o *Object) error {
 			return err
 		}
 	}
-	if len(o.Blake3) == 0 && !o.Marker {
+	if o.unhashed() {
 		return v.unmark(tx, o)
 	}
 	return nil

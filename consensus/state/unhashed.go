@@ -11,9 +11,15 @@ var unhashedCount = metaKey("unhashed")
 
 func (v *Bucket) unhashedKey(o *Object) key { return v.ofVersion(tableUnhashed, o.Key, o.ID) }
 
-// markUnhashed notes that the BLAKE3 hash of a version is yet to be computed.
+// unhashed tells whether the BLAKE3 hash of a version is yet to be computed, or the checksum
+// that is wanted.
+func (v *Object) unhashed() bool {
+	return !v.Marker && (len(v.Blake3) == 0 || v.Wanted != "")
+}
+
+// markUnhashed notes that a hash of a version is yet to be computed.
 func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
-	if len(o.Blake3) > 0 || o.Marker {
+	if !o.unhashed() {
 		return nil
 	}
 	if err := tx.Set(v.unhashedKey(o), nil); err != nil {
@@ -67,10 +73,16 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "the hash is of other content than the version's")
 	}
 	o.Blake3 = v.Blake3
-	if err := put(tx, row, o); err != nil {
-		return Result{}, err
+	return Result{}, b.hashed(tx, row, o)
+}
+
+// hashed writes a marked version that has got a hash, and ends the mark when there is none
+// that it lacks.
+func (v *Bucket) hashed(tx Tx, row key, o *Object) error {
+	if err := put(tx, row, o); err != nil || o.unhashed() {
+		return err
 	}
-	return Result{}, b.unmark(tx, o)
+	return v.unmark(tx, o)
 }
 
 // markedVersion returns the version that a mark is about, which is there as long as
@@ -92,14 +104,14 @@ func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, 
 	return o, v.versionKey(k, o.Created), nil
 }
 
-// Unhashed is a version whose BLAKE3 hash is yet to be computed.
+// Unhashed is a version with a hash that is yet to be computed: BLAKE3, or Wanted.
 type Unhashed struct {
 	Account AccountID
 	Born    Incarnation // of the bucket
 	Object  Object
 }
 
-// Unhashed returns up to limit versions that do not know their hash, behind the place
+// Unhashed returns up to limit versions that lack a hash, behind the place
 // that an earlier page gave, and the place to go on from; nil when there are no more.
 func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, err error) {
 	prefix := table(tableUnhashed)
@@ -144,10 +156,10 @@ func (v View) unhashed(row []byte) (u Unhashed, err error) {
 	return u, nil
 }
 
-// IsUnhashed tells whether the hash of a version is still to be computed.
+// IsUnhashed tells whether a hash of a version is still to be computed.
 func (v View) IsUnhashed(u *Unhashed) (bool, error) {
 	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(&u.Object))
 }
 
-// UnhashedCount is how many versions of all accounts do not know their hash.
+// UnhashedCount is how many versions of all accounts lack a hash.
 func (v View) UnhashedCount() (uint64, error) { return counter(v.r, unhashedCount) }

@@ -25,13 +25,42 @@ func LevelOf(cmd state.Command) state.Level {
 		*state.CreateOnce, *state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
-	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.PutObject, *state.CopyObject, *state.DeleteObjects,
-		*state.SetObjectTags, *state.CreateUpload, *state.AbortUpload, *state.PutPart, *state.CopyPart, *state.CompleteUpload,
-		*state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets,
+	case *state.PutObject:
+		return objectLevel(&cmd.Object)
+	case *state.CopyObject:
+		return objectLevel(&cmd.Object)
+	case *state.CompleteUpload:
+		return objectLevel(&cmd.Object)
+	case *state.CreateUpload:
+		return namedLevel(cmd.Upload.StorageClass, cmd.Upload.Checksum)
+	case *state.PutPart:
+		return namedLevel("", cmd.Part.Checksums...)
+	case *state.CopyPart:
+		return namedLevel("", cmd.Part.Checksums...)
+	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.DeleteObjects,
+		*state.SetObjectTags, *state.AbortUpload, *state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets,
 		*state.SetBucketCors, *state.SetObjectHash, *state.DateUpload:
 		return 3
+	case *state.SetBucketTags, *state.SetObjectSums:
+		return 5
 	}
 	return 0
+}
+
+// objectLevel is the level of an object's record.
+func objectLevel(o *state.Object) state.Level {
+	if o.Wanted != "" {
+		return 5
+	}
+	return namedLevel(o.StorageClass, o.Checksums...)
+}
+
+// namedLevel is the level of the record of something with a storage class and checksums.
+func namedLevel(class string, sums ...state.Checksum) state.Level {
+	if class != "" || state.NewSums(sums...) {
+		return 5
+	}
+	return 3
 }
 
 // nodeLevel is the level of the form in which a member's record is written.
@@ -45,8 +74,8 @@ func nodeLevel(n *state.Node) state.Level {
 // askedLevel is the level of a change that somebody asks for, in what is of level by: those of
 // the object gateway came there later.
 func askedLevel(by state.Level, change state.Command) state.Level {
-	if LevelOf(change) >= 3 {
-		return 4
+	if level := LevelOf(change); level >= 3 {
+		return max(level, 4)
 	}
 	return by
 }

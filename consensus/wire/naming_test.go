@@ -80,3 +80,35 @@ func namings() []state.Command {
 		&state.TurnBuckets{Items: []state.BucketName{{Account: "account", Name: "shown"}}},
 	}
 }
+
+// namings5 has commands of level 5: those of its own kinds, and others with what it brought.
+func namings5() []state.Command {
+	const born = 41 // what founded gives the bucket
+	stored := state.Content{Root: state.RootOf(content), Bytes: 9, Blocks: 2, Held: []state.Holding{{Node: "node", Epoch: 300}}}
+	object := state.Object{ID: "v6", Key: "six", Root: stored.Root, Size: 7, Created: 10, ETag: "etag"}
+	classed, wanting, summed := object, object, object
+	classed.StorageClass = "STANDARD_IA"
+	wanting.Wanted = "XXHASH128"
+	summed.Checksums = []state.Checksum{{Algorithm: "SHA512", Value: make([]byte, state.MaxSumBytes)}}
+	part := state.Part{Number: 1, ID: "p1", Root: stored.Root, Size: 7, Created: 11, ETag: "e", Checksums: []state.Checksum{{Algorithm: "MD5", Value: make([]byte, 16)}}}
+	tags := &state.SetBucketTags{Account: "account", Bucket: "bucket", Born: born, Tags: state.BucketTags{Tags: []state.Tag{{Key: "b", Value: "1"}, {Key: "a"}}}}
+	return []state.Command{
+		tags,
+		&state.SetObjectSums{
+			Account: "account", Born: born, Key: "six", ID: "v6", Root: stored.Root, Blake3: make([]byte, state.Blake3Bytes), Checksum: summed.Checksums[0],
+		},
+		&state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: classed, Content: stored},
+		&state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: summed, Content: stored},
+		&state.CopyObject{Account: "account", Bucket: "bucket", Born: born, Object: wanting, SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2"},
+		&state.CreateUpload{Account: "account", Bucket: "bucket", Born: born, Upload: state.Upload{ID: "classed", Key: "k", Created: 12, StorageClass: "GLACIER"}},
+		&state.CreateUpload{Account: "account", Bucket: "bucket", Born: born, Upload: state.Upload{ID: "summed", Key: "k", Created: 12, Checksum: state.Checksum{Algorithm: "XXHASH64"}}},
+		&state.PutPart{Account: "account", Bucket: "bucket", Born: born, Key: "k", Upload: "summed", Part: part, Content: stored},
+		&state.CopyPart{
+			Account: "account", Bucket: "bucket", Born: born, Key: "k", Upload: "summed", Part: part,
+			SourceBucket: "bucket", SourceBorn: born, SourceKey: "a/c", SourceID: "v2",
+		},
+		&state.CompleteUpload{Account: "account", Bucket: "bucket", Born: born, Object: classed, Content: stored},
+		&state.ByKey{Key: "jti", Change: tags},
+		&state.BySession{Session: "session", Change: &state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: summed, Content: stored}},
+	}
+}

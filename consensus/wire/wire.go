@@ -69,6 +69,8 @@ const (
 	kindSetBucketCors    = 50
 	kindSetObjectHash    = 51
 	kindDateUpload       = 52
+	kindSetBucketTags    = 53 // level 5, as all that follow
+	kindSetObjectSums    = 54
 )
 
 // Bounds of what this package reads and writes.
@@ -147,6 +149,8 @@ var commands = map[uint16]func() state.Command{
 	kindSetBucketCors:    func() state.Command { return new(state.SetBucketCors) },
 	kindSetObjectHash:    func() state.Command { return new(state.SetObjectHash) },
 	kindDateUpload:       func() state.Command { return new(state.DateUpload) },
+	kindSetBucketTags:    func() state.Command { return new(state.SetBucketTags) },
+	kindSetObjectSums:    func() state.Command { return new(state.SetObjectSums) },
 }
 
 // kinds are the numbers of the types of commands.
