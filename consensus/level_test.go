@@ -257,3 +257,57 @@ func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
 		}
 	})
 }
+
+// Below level 5 there may be members that do not know storage classes, tags of buckets and
+// the newer checksums: nothing with one of them is proposed, whoever asks.
+func TestAtLevel4WhatLevel5BroughtWaits(t *testing.T) {
+	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
+		c.level = 4
+		c.found(c.add("n1"))
+		for _, id := range []state.NodeID{"n2", "n3"} {
+			c.add(id)
+			c.join(id)
+		}
+		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
+		n := c.nodes["n2"]
+		propose := func(cmd state.Command) error {
+			_, err := n.Propose(t.Context(), cmd)
+			return err
+		}
+		if err := errors.Join(
+			propose(&state.CreateKey{Key: state.APIKey{ID: "key", Account: account, Scope: []string{state.ScopeWrite}, Created: 1}}),
+			propose(&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}}),
+		); err != nil {
+			t.Fatal(err)
+		}
+		view, release := n.LocalView()
+		b, err := view.Bucket(account, "bucket")
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := &state.SetBucketTags{Account: account, Bucket: b.Name, Born: b.Born, Tags: state.BucketTags{Tags: []state.Tag{{Key: "a"}}}}
+		classed := &state.CreateUpload{Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "classed", Key: "k", Created: 1, StorageClass: "GLACIER"}}
+		summed := &state.CreateUpload{Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "summed", Key: "k", Created: 1, Checksum: state.Checksum{Algorithm: "SHA512"}}}
+		all := []state.Command{tags, classed, summed, &state.ByKey{Key: "key", Change: tags}, &state.ByKey{Key: "key", Change: classed}}
+		for _, cmd := range all {
+			if err := propose(cmd); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("%T at level 4: %v", cmd, err)
+			}
+		}
+		old := &state.CreateUpload{Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "old", Key: "k", Created: 1, Checksum: state.Checksum{Algorithm: "SHA256"}}}
+		if err := propose(old); err != nil {
+			t.Error("an upload that every release knows:", err)
+		}
+		c.level = state.NewestLevel
+		for _, id := range c.ids() {
+			c.announce(id)
+		}
+		c.until("the level is the newest", func() bool { return n.fsm.level() == state.NewestLevel })
+		for _, cmd := range all {
+			if err := propose(cmd); err != nil {
+				t.Errorf("%T at level %d: %v", cmd, state.NewestLevel, err)
+			}
+		}
+	})
+}

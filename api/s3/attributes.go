@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"maps"
@@ -16,15 +17,41 @@ import (
 const (
 	copySource  = "X-Amz-Copy-Source"
 	metaPrefix  = "X-Amz-Meta-"
+	classHeader = "X-Amz-Storage-Class"
 	standard    = "STANDARD"
 	defaultType = "application/octet-stream"
 )
+
+// classes are the storage classes that Amazon S3 has
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html). Here they are names:
+// content of all of them is stored alike.
+var classes = []string{
+	standard, "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "DEEP_ARCHIVE", "OUTPOSTS", "GLACIER_IR", "SNOW",
+	"EXPRESS_ONEZONE", "FSX_OPENZFS", "FSX_ONTAP",
+}
+
+// classOf reads the storage class that headers ask for; "" is the usual one.
+func classOf(h http.Header) (string, error) {
+	switch class := h.Get(classHeader); {
+	case class == "" || class == standard:
+		return "", nil
+	case slices.Contains(classes, class):
+		return class, nil
+	}
+	return "", errorf(InvalidStorageClass, "the storage class you specified is not valid: there are %s", strings.Join(classes, ", "))
+}
+
+// className is a storage class as answers have it.
+func className(class string) string { return cmp.Or(class, standard) }
 
 // kept are the headers that are stored with an object and come back with it.
 var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires"}
 
 // attributesOf reads what an object is to carry.
 func attributesOf(h http.Header) (a objects.Attributes, err error) {
+	if a.StorageClass, err = classOf(h); err != nil {
+		return a, err
+	}
 	size := 0
 	for _, name := range kept {
 		value := strings.Join(h[name], ", ")
@@ -82,8 +109,8 @@ func withoutChunks(encoding string) string {
 // store something else than was asked for.
 func (s *surface) checkPut(r *request) error {
 	h := r.Header
-	if class := h.Get("X-Amz-Storage-Class"); class != "" && class != standard {
-		return errorf(InvalidStorageClass, "the storage class you specified is not valid: there is %s", standard)
+	if _, err := classOf(h); err != nil {
+		return err
 	}
 	if err := s.checkObjectACL(r); err != nil {
 		return err
@@ -110,17 +137,17 @@ func parseTags(text string) ([]state.Tag, error) {
 	for i, p := range q {
 		tags[i] = state.Tag{Key: p.name, Value: p.value}
 	}
-	return tags, checkTags(tags)
+	return tags, checkTags(tags, state.MaxTags)
 }
 
 // systemTags is what the keys of tags of the service itself begin with. There are none
 // here, but tools take such keys for reserved.
 const systemTags = "aws:"
 
-// checkTags refuses tags that break a rule. Lengths are of characters.
-func checkTags(tags []state.Tag) error {
-	if len(tags) > state.MaxTags {
-		return errorf(InvalidTag, "object tags cannot be greater than %d", state.MaxTags)
+// checkTags refuses tags that break a rule, and more than most. Lengths are of characters.
+func checkTags(tags []state.Tag, most int) error {
+	if len(tags) > most {
+		return errorf(InvalidTag, "tags cannot be greater than %d", most)
 	}
 	for i, t := range tags {
 		switch n := utf8.RuneCountInString(t.Key); {
@@ -167,6 +194,9 @@ func describe(h http.Header, o *state.Object) {
 		h.Set(exposeHeaders, exposed)
 	}
 	identify(h, o)
+	if o.StorageClass != "" {
+		h.Set(classHeader, o.StorageClass)
+	}
 	h.Set("Last-Modified", httpTime(o.Created))
 	h.Set("Accept-Ranges", "bytes")
 }

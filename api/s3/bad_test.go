@@ -39,7 +39,7 @@ func (f *fake) everything() string {
 	for _, a := range slices.Sorted(maps.Keys(f.buckets)) {
 		for _, name := range slices.Sorted(maps.Keys(f.buckets[a])) {
 			bucket := f.buckets[a][name]
-			fmt.Fprintln(&b, a, name, bucket.Bucket, bucket.cors, bucket.objects, bucket.old)
+			fmt.Fprintln(&b, a, name, bucket.Bucket, bucket.cors, bucket.tags, bucket.objects, bucket.old)
 			for _, id := range slices.Sorted(maps.Keys(bucket.uploads)) {
 				fmt.Fprintln(&b, *bucket.uploads[id])
 			}

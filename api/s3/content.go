@@ -5,6 +5,7 @@ import (
 	"crypto/md5"  //nolint:gosec // what S3 calls an ETag
 	"crypto/sha1" //nolint:gosec // one of the checksums of S3
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"fmt"
 	"hash/crc32"
@@ -36,6 +37,11 @@ var algorithms = []algorithm{
 	{objects.CRC64NVME, "X-Amz-Checksum-Crc64nvme", crc64.Size, false, true},
 	{objects.SHA1, "X-Amz-Checksum-Sha1", sha1.Size, true, false},
 	{objects.SHA256, "X-Amz-Checksum-Sha256", sha256.Size, true, false},
+	{objects.SHA512, "X-Amz-Checksum-Sha512", sha512.Size, true, false},
+	{objects.MD5, "X-Amz-Checksum-Md5", md5.Size, true, false},
+	{objects.XXHASH64, "X-Amz-Checksum-Xxhash64", 8, true, false},
+	{objects.XXHASH3, "X-Amz-Checksum-Xxhash3", 8, true, false},
+	{objects.XXHASH128, "X-Amz-Checksum-Xxhash128", 16, true, false},
 }
 
 // checksumNotValue are headers that begin as those of checksums do.
@@ -65,7 +71,7 @@ func algorithmBy(name string) (*algorithm, error) {
 	if a := algorithmNamed(name); a != nil {
 		return a, nil
 	}
-	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of CRC32, CRC32C, CRC64NVME, SHA1, SHA256")
+	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of %s", strings.Join(objects.Algorithms(), ", "))
 }
 
 // algorithmOf finds a checksum by the name of its header; nil is none.

@@ -109,7 +109,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	// A storage class that is given counts as a change, also when it is the object's.
-	changed := replaceMeta || r.Header.Get("X-Amz-Storage-Class") != ""
+	changed := replaceMeta || r.Header.Get(classHeader) != ""
 	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !changed {
 		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
 	}
@@ -122,6 +122,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	copied := objects.CopyRequest{Key: r.key, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version, If: condition}
+	copied.StorageClass = given.StorageClass
 	copied.SourceIf = src.guard(r.Header, nil)
 	switch {
 	case replaceMeta:

@@ -18,8 +18,9 @@ import (
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +
-		"X-Amz-Request-Id, X-Amz-Version-Id, X-Amz-Delete-Marker, X-Amz-Bucket-Region, X-Amz-Tagging-Count, X-Amz-Mp-Parts-Count, X-Amz-Copy-Source-Version-Id, X-Amz-Error-Code, " +
-		"X-Amz-Checksum-Crc32, X-Amz-Checksum-Crc32c, X-Amz-Checksum-Crc64nvme, X-Amz-Checksum-Sha1, X-Amz-Checksum-Sha256, " +
+		"X-Amz-Request-Id, X-Amz-Version-Id, X-Amz-Delete-Marker, X-Amz-Bucket-Region, X-Amz-Tagging-Count, X-Amz-Mp-Parts-Count, X-Amz-Copy-Source-Version-Id, X-Amz-Storage-Class, X-Amz-Error-Code, " +
+		"X-Amz-Checksum-Crc32, X-Amz-Checksum-Crc32c, X-Amz-Checksum-Crc64nvme, X-Amz-Checksum-Sha1, X-Amz-Checksum-Sha256, X-Amz-Checksum-Sha512, " +
+		"X-Amz-Checksum-Md5, X-Amz-Checksum-Xxhash64, X-Amz-Checksum-Xxhash3, X-Amz-Checksum-Xxhash128, " +
 		"X-Amz-Checksum-Type, X-Holdfast-Cid, X-Holdfast-Blake3"
 	corsMaxAge = "600" // seconds
 

@@ -19,7 +19,7 @@ var objectAttributes = []struct {
 	{"ETag", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("ETag", o.ETag) }}, // without quotes, as Amazon has it
 	{"Checksum", func(x *xmlWriter, o *state.Object, _ partsPage) { x.checksum(o) }},
 	{"ObjectParts", func(x *xmlWriter, o *state.Object, p partsPage) { x.parts(o, p) }},
-	{"StorageClass", func(x *xmlWriter, _ *state.Object, _ partsPage) { x.text("StorageClass", standard) }},
+	{"StorageClass", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("StorageClass", className(o.StorageClass)) }},
 	{"ObjectSize", func(x *xmlWriter, o *state.Object, _ partsPage) {
 		x.text("ObjectSize", strconv.FormatUint(o.Size, 10))
 	}},

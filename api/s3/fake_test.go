@@ -48,6 +48,7 @@ type fake struct {
 type fakeBucket struct {
 	state.Bucket
 	cors    []state.CorsRule
+	tags    []state.Tag
 	objects map[string]state.Object   // that are current
 	old     map[string][]state.Object // versions that are not, and delete markers, the newest first
 	sums    map[state.VersionID]*state.PartSums
@@ -131,7 +132,7 @@ func (f *fake) CreateBucket(ctx context.Context, a state.AccountID, name string,
 	if len(f.buckets[a]) == state.MaxBucketsPerUser {
 		return state.ErrTooLarge
 	}
-	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
+	f.buckets[a][name] = &fakeBucket{state.Bucket{Account: a, Name: name, Created: f.tick(), Public: public}, nil, nil, map[string]state.Object{}, map[string][]state.Object{}, map[state.VersionID]*state.PartSums{}, map[state.UploadID]*fakeUpload{}}
 	return nil
 }
 
@@ -326,7 +327,7 @@ func (f *fake) Put(ctx context.Context, a state.AccountID, bucket string, r obje
 	}
 	o = state.Object{
 		Key: r.Key, Root: f.keep(data), Size: uint64(len(data)), Created: f.tick(), ETag: etag,
-		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, Checksums: sums,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, Checksums: sums, StorageClass: r.Attributes.StorageClass,
 	}
 	o.ID = state.VersionID(f.id("version"))
 	sum := blake3.Sum256(data)
@@ -501,7 +502,7 @@ func (f *fake) Copy(ctx context.Context, a state.AccountID, bucket string, r obj
 			o.Tags = r.Replace.Tags
 		}
 	}
-	o.Key, o.Created, o.Upload = r.Key, f.tick(), ""
+	o.Key, o.Created, o.Upload, o.StorageClass = r.Key, f.tick(), "", r.StorageClass
 	o.ID = state.VersionID(f.id("version"))
 	return b.add(o), nil
 }
@@ -544,7 +545,7 @@ func (f *fake) CreateUpload(ctx context.Context, a state.AccountID, bucket strin
 		return "", err
 	}
 	u := &fakeUpload{state.Upload{
-		Key: r.Key, Created: f.tick(), Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+		Key: r.Key, Created: f.tick(), Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, StorageClass: r.Attributes.StorageClass,
 		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
 	}, map[int]state.Part{}}
 	u.ID = state.UploadID(f.id("upload"))
@@ -661,6 +662,7 @@ func (f *fake) Complete(ctx context.Context, a state.AccountID, bucket string, r
 	}
 	sum := md5.Sum(md5s)
 	o.ETag = fmt.Sprintf("%x-%d", sum, len(r.Parts))
+	o.StorageClass = u.StorageClass
 	o.Key, o.Size, o.Upload, o.Headers, o.Meta, o.Tags = r.Key, uint64(len(data)), u.ID, u.Headers, u.Meta, u.Tags
 	if c := u.Checksum; c.Algorithm != "" {
 		if c.Value = digest(c.Algorithm, data); c.Composite {

@@ -159,3 +159,26 @@ func (f *fake) Versions(_ context.Context, a state.AccountID, bucket string, q s
 	p.NextKey, p.NextID = "", ""
 	return p, nil
 }
+
+func (f *fake) BucketTags(_ context.Context, a state.AccountID, name string) ([]state.Tag, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err != nil {
+		return nil, err
+	}
+	return b.tags, nil
+}
+
+func (f *fake) SetBucketTags(ctx context.Context, a state.AccountID, name string, tags []state.Tag) error {
+	if err := objects.Judge(ctx); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := f.bucket(a, name)
+	if err == nil {
+		b.tags = tags
+	}
+	return err
+}

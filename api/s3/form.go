@@ -386,10 +386,10 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 		return o, err
 	}
 	if text := r.form.fields["tagging"]; text != "" {
-		if a.Tags, err = readTagging([]byte(text)); err != nil {
+		if a.Tags, err = readTagging([]byte(text), state.MaxTags); err != nil {
 			return o, err
 		}
-		if err = checkTags(a.Tags); err != nil {
+		if err = checkTags(a.Tags, state.MaxTags); err != nil {
 			return o, err
 		}
 	}

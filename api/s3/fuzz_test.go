@@ -138,7 +138,7 @@ func FuzzXML(f *testing.F) {
 		} else if len(parts) > 10 {
 			t.Errorf("%d parts", len(parts))
 		}
-		if tags, err := readTagging(body); err != nil {
+		if tags, err := readTagging(body, state.MaxTags); err != nil {
 			ours(t, err)
 		} else if len(tags) > state.MaxTags {
 			t.Errorf("%d tags", len(tags))
@@ -312,7 +312,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if tags, err := parseTags(text); err != nil {
 			ours(t, err)
-		} else if checkTags(tags) != nil {
+		} else if checkTags(tags, state.MaxTags) != nil {
 			t.Errorf("tags %q", tags)
 		}
 		h := http.Header{}

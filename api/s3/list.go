@@ -169,7 +169,7 @@ func (x *xmlWriter) listed(o *state.Object) {
 	x.b = append(x.b, "<Size>"...)
 	x.b = strconv.AppendUint(x.b, o.Size, 10)
 	x.b = append(x.b, "</Size>"...)
-	x.text("StorageClass", standard)
+	x.text("StorageClass", className(o.StorageClass))
 }
 
 // finish writes what both forms of a list of objects end with.

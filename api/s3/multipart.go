@@ -441,7 +441,7 @@ func (s *surface) listParts(w http.ResponseWriter, r *request) error {
 	x.text("UploadId", string(id))
 	x.person("Initiator", r)
 	x.owner(r)
-	x.text("StorageClass", standard)
+	x.text("StorageClass", className(up.StorageClass))
 	x.number("PartNumberMarker", int64(after))
 	x.number("NextPartNumberMarker", int64(next))
 	x.number("MaxParts", int64(l.limit))
@@ -520,7 +520,7 @@ func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
 		x.text("UploadId", string(u.ID))
 		x.person("Initiator", r)
 		x.owner(r)
-		x.text("StorageClass", standard)
+		x.text("StorageClass", className(u.StorageClass))
 		x.time("Initiated", u.Created)
 		if u.Checksum.Algorithm != "" {
 			x.text("ChecksumAlgorithm", u.Checksum.Algorithm)

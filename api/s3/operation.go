@@ -79,7 +79,9 @@ func (s *surface) operations() []operation {
 		{"GetBucketCors", bucket, get, "cors", false, needRead, s.getCors},
 		{"PutBucketCors", bucket, put, "cors", false, needWrite, s.putCors},
 		{"DeleteBucketCors", bucket, del, "cors", false, needWrite, s.deleteCors},
-		{"GetBucketTagging", bucket, get, "tagging", false, needRead, s.probe(nothing(NoSuchTagSet, "the tag set does not exist"))},
+		{"GetBucketTagging", bucket, get, "tagging", false, needRead, s.getBucketTagging},
+		{"PutBucketTagging", bucket, put, "tagging", false, needWrite, s.putBucketTagging},
+		{"DeleteBucketTagging", bucket, del, "tagging", false, needWrite, s.deleteBucketTagging},
 
 		{"PutObject", object, put, "", false, needWrite, s.putObject},
 		{"CopyObject", object, put, "", true, needCopy, s.copyObject},

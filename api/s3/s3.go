@@ -45,6 +45,10 @@ type Objects interface {
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
 	// SetCors replaces them; without any there are none.
 	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
+	// BucketTags returns a bucket's tags, or state.ErrNoBucket.
+	BucketTags(ctx context.Context, a state.AccountID, bucket string) ([]state.Tag, error)
+	// SetBucketTags replaces them; without any there are none.
+	SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
 	// Bucket returns a bucket as it is now anywhere, or state.ErrNoBucket.

@@ -18,10 +18,16 @@ func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	w.Header().Set("X-Amz-Version-Id", string(o.ID))
+	return taggingOf(o.Tags).send(w, http.StatusOK)
+}
+
+// taggingOf writes tags as answers have them.
+func taggingOf(tags []state.Tag) *xmlWriter {
 	x := newXML()
 	x.root("Tagging")
 	x.begin("TagSet")
-	for _, t := range o.Tags {
+	for _, t := range tags {
 		x.begin("Tag")
 		x.text("Key", t.Key)
 		x.text("Value", t.Value)
@@ -29,8 +35,7 @@ func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
 	}
 	x.end("TagSet")
 	x.end("Tagging")
-	w.Header().Set("X-Amz-Version-Id", string(o.ID))
-	return x.send(w, http.StatusOK)
+	return x
 }
 
 func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
@@ -38,11 +43,11 @@ func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	tags, err := readTagging(body)
+	tags, err := readTagging(body, state.MaxTags)
 	if err != nil {
 		return err
 	}
-	if err := checkTags(tags); err != nil {
+	if err := checkTags(tags, state.MaxTags); err != nil {
 		return err
 	}
 	if err := s.setTags(w, r, tags); err != nil {
@@ -86,8 +91,8 @@ func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) e
 	return err
 }
 
-// readTagging reads Tagging, TagSet and in it Tag with Key and Value.
-func readTagging(body []byte) (tags []state.Tag, err error) {
+// readTagging reads Tagging, TagSet and in it Tag with Key and Value, most of them.
+func readTagging(body []byte, most int) (tags []state.Tag, err error) {
 	x, err := readXML(body, "Tagging")
 	if err != nil {
 		return nil, err
@@ -104,13 +109,13 @@ func readTagging(body []byte) (tags []state.Tag, err error) {
 			return nil, malformed("Tagging has to have one TagSet")
 		}
 		sets++
-		if tags, err = x.tagSet(tags); err != nil {
+		if tags, err = x.tagSet(tags, most); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (x *xmlReader) tagSet(tags []state.Tag) ([]state.Tag, error) {
+func (x *xmlReader) tagSet(tags []state.Tag, most int) ([]state.Tag, error) {
 	for {
 		name, ok, err := x.child()
 		switch {
@@ -125,8 +130,8 @@ func (x *xmlReader) tagSet(tags []state.Tag) ([]state.Tag, error) {
 		if err != nil {
 			return nil, err
 		}
-		if tags = append(tags, t); len(tags) > state.MaxTags {
-			return nil, checkTags(tags)
+		if tags = append(tags, t); len(tags) > most {
+			return nil, checkTags(tags, most)
 		}
 	}
 }
@@ -155,4 +160,50 @@ func (x *xmlReader) tag() (t state.Tag, err error) {
 			return t, err
 		}
 	}
+}
+
+// maxBucketTagging bounds the body of PutBucketTagging, in bytes, as maxTagging does for
+// fifty tags.
+const maxBucketTagging = 512 << 10
+
+func (s *surface) getBucketTagging(w http.ResponseWriter, r *request) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	tags, err := s.objects.BucketTags(ctx, r.account(), r.bucket)
+	switch {
+	case err != nil:
+		return err
+	case len(tags) == 0:
+		return errorf(NoSuchTagSet, "the tag set does not exist")
+	}
+	return taggingOf(tags).send(w, http.StatusOK)
+}
+
+func (s *surface) putBucketTagging(w http.ResponseWriter, r *request) error {
+	body, err := s.readSmall(w, r, maxBucketTagging)
+	if err != nil {
+		return err
+	}
+	tags, err := readTagging(body, state.MaxBucketTags)
+	if err != nil {
+		return err
+	}
+	if err := checkTags(tags, state.MaxBucketTags); err != nil {
+		return err
+	}
+	return s.setBucketTags(w, r, tags)
+}
+
+func (s *surface) deleteBucketTagging(w http.ResponseWriter, r *request) error {
+	return s.setBucketTags(w, r, nil)
+}
+
+// setBucketTags replaces the tags of a bucket. Both PUT and DELETE answer 204.
+func (s *surface) setBucketTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
+	ctx, cancel := r.soon()
+	defer cancel()
+	if err := s.objects.SetBucketTags(ctx, r.account(), r.bucket, tags); err != nil {
+		return err
+	}
+	return web.Empty(w, http.StatusNoContent)
 }

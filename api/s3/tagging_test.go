@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -93,4 +94,28 @@ func TestTagsAreOfTheVersionThatWasCurrent(t *testing.T) {
 	if !strings.Contains(rec.Body.String(), "<Code>OperationAborted</Code>") || rec.Header().Get("X-Amz-Version-Id") != "" {
 		t.Errorf("%v %s", rec.Header(), rec.Body)
 	}
+}
+
+// TestBucketsHaveTags of their own, in the order in which they were given.
+func TestBucketsHaveTags(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	get := call{method: "GET", path: "/photos?tagging"}
+	w.must(t, 404, get)
+	var set, want strings.Builder
+	for i := range state.MaxBucketTags {
+		fmt.Fprintf(&set, "<Tag><Value>%d &amp;</Value><Key>key %d</Key></Tag>", i, 99-i)
+		fmt.Fprintf(&want, "<Tag><Key>key %d</Key><Value>%d &amp;</Value></Tag>", 99-i, i)
+	}
+	w.must(t, 204, call{method: "PUT", path: "/photos?tagging", body: "<Tagging><TagSet>" + set.String() + "</TagSet></Tagging>"})
+	if rec := w.must(t, 200, get); !strings.Contains(rec.Body.String(), "<TagSet>"+want.String()+"</TagSet>") {
+		t.Errorf("%s", rec.Body)
+	}
+	w.must(t, 404, call{method: "GET", path: "/empty?tagging"})
+	if rec := w.must(t, 200, call{method: "GET", path: "/photos/sealed?tagging"}); strings.Contains(rec.Body.String(), "<Tag>") {
+		t.Errorf("an object has the tags of its bucket: %s", rec.Body)
+	}
+	w.must(t, 204, call{method: "DELETE", path: "/photos?tagging"})
+	w.must(t, 404, get)
+	w.must(t, 204, call{method: "DELETE", path: "/photos?tagging"})
 }

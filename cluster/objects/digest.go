@@ -1,8 +1,10 @@
 package objects
 
 import (
+	"crypto/md5"  //nolint:gosec // one of the checksums of S3
 	"crypto/sha1" //nolint:gosec // one of the checksums of S3
 	"crypto/sha256"
+	"crypto/sha512"
 	"fmt"
 	"hash"
 	"hash/crc32"
@@ -11,6 +13,9 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
@@ -26,6 +31,11 @@ const (
 	CRC64NVME = "CRC64NVME"
 	SHA1      = "SHA1"
 	SHA256    = "SHA256"
+	SHA512    = "SHA512"
+	MD5       = "MD5"
+	XXHASH64  = "XXHASH64"
+	XXHASH3   = "XXHASH3"
+	XXHASH128 = "XXHASH128"
 )
 
 // nvme is CRC-64/NVME's polynomial, reflected (NVM Express NVM Command Set 1.0, 5.2.1.3.4).
@@ -37,7 +47,9 @@ var (
 )
 
 // Algorithms lists the checksums.
-func Algorithms() []string { return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256} }
+func Algorithms() []string {
+	return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128}
+}
 
 // NewHash returns a hash of an algorithm, nil for one that is not known.
 func NewHash(algorithm string) hash.Hash {
@@ -52,6 +64,16 @@ func NewHash(algorithm string) hash.Hash {
 		return sha1.New()
 	case SHA256:
 		return sha256.New()
+	case SHA512:
+		return sha512.New()
+	case MD5:
+		return md5.New()
+	case XXHASH64:
+		return xxhash.New()
+	case XXHASH3:
+		return xxh3.New()
+	case XXHASH128:
+		return xxh3.New128()
 	}
 	return nil
 }
@@ -83,9 +105,9 @@ type digester struct {
 	with *hashing
 	r    io.Reader
 	md5  *multimd5.Hash
-	by   map[string]hash.Hash
-	at   uint64      // bytes before the body in its object, as far as tree goes
-	tree *bao.Hasher // nil: none is made
+	by   map[string]hash.Hash // nil of MD5, which is md5's
+	at   uint64               // bytes before the body in its object, as far as tree goes
+	tree *bao.Hasher          // nil: none is made
 	read uint64
 
 	work  []chan *piece  // of each goroutine, that of MD5 first; nil while hashing is done in place
@@ -104,6 +126,9 @@ func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*d
 		h := NewHash(a)
 		if h == nil {
 			return nil, state.Errorf(state.CodeInvalid, "checksum %q is not known", a)
+		}
+		if a == MD5 {
+			h = nil
 		}
 		d.by[a] = h
 	}
@@ -178,7 +203,9 @@ func (d *digester) beside(hash func([]byte)) {
 func (d *digester) hash(p []byte) {
 	_, _ = d.md5.Write(p) // it never fails
 	for _, h := range d.by {
-		h.Write(p)
+		if h != nil {
+			h.Write(p)
+		}
 	}
 }
 
@@ -207,7 +234,9 @@ func (d *digester) sums() Sums {
 	s := Sums{By: make(map[string][]byte, len(d.by))}
 	d.md5.Sum(s.MD5[:0])
 	for a, h := range d.by {
-		s.By[a] = h.Sum(nil)
+		if s.By[a] = s.MD5[:]; h != nil {
+			s.By[a] = h.Sum(nil)
+		}
 	}
 	return s
 }

@@ -28,6 +28,10 @@ func TestDigestsOfTheCheckString(t *testing.T) {
 		CRC32: "cbf43926", CRC32C: "e3069283", CRC64NVME: "ae8b14860a799888",
 		SHA1:   "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
 		SHA256: "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+		SHA512: "d9e6762dd1c8eaf6d61b3c6192fc408d4d6d5f1176d0c29169bc24e71c3f274ad27fcd5811b313d681f7e55ec02d73d499c95455b6b5bb503acf574fba8ffe85",
+		MD5:    "25f9e794323b453885f5181f1b624d0b",
+		// What xxhsum 0.8.1 says of it.
+		XXHASH64: "8cb841db40e6ae83", XXHASH3: "72dcb18b67a17dff", XXHASH128: "33119477ede5dcd5e9716427681d5860",
 	} {
 		if got := hex.EncodeToString(s.By[name]); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

@@ -23,10 +23,11 @@ func changing(t *testing.T) (w *world, changes map[string]func(context.Context) 
 		t.Fatal(err)
 	}
 	return w, map[string]func(context.Context) error{
-		"create bucket":  func(ctx context.Context) error { return w.objects.CreateBucket(ctx, w.account, "fresh", false) },
-		"delete bucket":  func(ctx context.Context) error { return w.objects.DeleteBucket(ctx, w.account, "empty") },
-		"set public":     func(ctx context.Context) error { return w.objects.SetPublic(ctx, w.account, "bkt", true) },
-		"set CORS rules": func(ctx context.Context) error { return w.objects.SetCors(ctx, w.account, "bkt", nil) },
+		"create bucket":      func(ctx context.Context) error { return w.objects.CreateBucket(ctx, w.account, "fresh", false) },
+		"delete bucket":      func(ctx context.Context) error { return w.objects.DeleteBucket(ctx, w.account, "empty") },
+		"set public":         func(ctx context.Context) error { return w.objects.SetPublic(ctx, w.account, "bkt", true) },
+		"set CORS rules":     func(ctx context.Context) error { return w.objects.SetCors(ctx, w.account, "bkt", nil) },
+		"set tags of bucket": func(ctx context.Context) error { return w.objects.SetBucketTags(ctx, w.account, "bkt", nil) },
 		"set versioning": func(ctx context.Context) error {
 			return w.objects.SetVersioning(ctx, w.account, "bkt", state.Versioned)
 		},

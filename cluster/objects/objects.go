@@ -210,6 +210,28 @@ func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string,
 	}))
 }
 
+// BucketTags returns the tags of a bucket; none when it has none. Errors:
+// state.ErrNoBucket.
+func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket string) (tags []state.Tag, err error) {
+	err = o.look(ctx, func(v state.View) error {
+		b, err := v.Bucket(a, bucket)
+		if err != nil {
+			return err
+		}
+		tags, err = v.BucketTags(&b)
+		return err
+	})
+	return tags, err
+}
+
+// SetBucketTags replaces the tags of a bucket; without any it has none. Errors:
+// state.ErrNoBucket, state.ErrInvalid.
+func (o *Objects) SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error {
+	return wrap("set tags of bucket", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
+		return &state.SetBucketTags{Account: a, Bucket: bucket, Born: b.Born, Tags: state.BucketTags{Tags: tags}}
+	}))
+}
+
 // known returns a bucket for a change of what is in it: by what this node has
 // applied, if that knows it. Apply judges the bucket again.
 func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {

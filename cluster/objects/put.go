@@ -32,7 +32,7 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	obj := state.Object{
 		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content().Root, Size: kept.stored.Size(), Created: o.now(),
 		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.Blake3(),
-		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, StorageClass: r.Attributes.StorageClass,
 	}
 	var result state.Result
 	err = o.name(ctx, kept.stored, func(c state.Content) error {
@@ -222,6 +222,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 		obj := source
 		obj.Key, obj.Created, obj.Upload, obj.Listed = r.Key, o.now(), "", state.Hash{}
 		obj.Tags = nil // Apply takes those that are kept
+		obj.StorageClass = r.StorageClass
 		if r.Replace != nil {
 			obj.Headers, obj.Meta = r.Replace.Headers, r.Replace.Meta
 			if !r.KeepTags {

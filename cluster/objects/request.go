@@ -3,7 +3,7 @@
 // command, which the state machine judges with authority.
 //
 // Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid,
-// uuid.
+// uuid, xxhash, xxh3.
 // Never:   raft, libp2p, storage, HTTP.
 package objects
 
@@ -18,6 +18,9 @@ type Attributes struct {
 	Headers map[string]string // canonical names, see state.Object
 	Meta    map[string]string // names in lower case, without x-amz-meta-
 	Tags    []state.Tag
+	// StorageClass is a name that comes back; "" is the usual class. Nothing is stored
+	// another way for it.
+	StorageClass string
 }
 
 // Sums are digests of content: its MD5, and those that were asked for.
@@ -55,10 +58,11 @@ type CopyRequest struct {
 	// refused in any case.
 	SourceIf func(*state.Object) error
 	// Replace are the attributes of the copy; nil: those of the source. Tags
-	// replace them too, unless KeepTags.
-	Replace  *Attributes
-	KeepTags bool
-	If       state.Condition
+	// replace them too, unless KeepTags. The storage class is StorageClass in any case.
+	Replace      *Attributes
+	KeepTags     bool
+	StorageClass string
+	If           state.Condition
 }
 
 // SourceError is an error of the source of a copy: what the copy is to replace may be

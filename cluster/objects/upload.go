@@ -31,7 +31,7 @@ func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket st
 	}
 	u := state.Upload{
 		ID: id, Key: r.Key, Created: created, Since: since, Nodes: place.Nodes,
-		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags,
+		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, StorageClass: r.Attributes.StorageClass,
 		Checksum: state.Checksum{Algorithm: r.Algorithm, Composite: r.Composite},
 	}
 	err = o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
@@ -480,7 +480,7 @@ func checksum(all []state.Checksum, algorithm string) []byte {
 func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
 	obj := state.Object{
 		ID: state.VersionOf(u.ID), Key: u.Key, Created: o.now(), Upload: u.ID, Listed: state.HashList(parts),
-		Headers: u.Headers, Meta: u.Meta, Tags: u.Tags,
+		Headers: u.Headers, Meta: u.Meta, Tags: u.Tags, StorageClass: u.StorageClass,
 	}
 	sum := md5.New()
 	for i, p := range parts {

@@ -210,6 +210,7 @@ func TestObjectGateway(t *testing.T) {
 		{"copies 180-185", testS3Copies},
 		{"deletes 186-188", testS3Deletes},
 		{"what is not served 189 190 232", testS3NotServed},
+		{"classes, tags of buckets, checksums", testS3Classes},
 		{"multipart 196-212", testS3Multipart},
 		{"tags 214-223", testS3Tags},
 		{"encrypted objects 233 234", testS3Encrypted},

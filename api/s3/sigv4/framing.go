@@ -28,7 +28,7 @@ const (
 	// chunk's. It is far above any object and far below an overflow.
 	MaxLength = 1 << 50
 
-	// maxTrailers bounds the trailers of a body. There are five checksums.
+	// maxTrailers bounds the trailers of a body. A body has one checksum at the most.
 	maxTrailers = 8
 )
 
