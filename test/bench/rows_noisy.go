@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+const noisyObject = 1 << 10 // bytes
+
+// measureNoisy is what an account of the object gateway waits for while another one on its
+// node stores as many small objects as it can. All rates are the program's defaults.
+func measureNoisy(b *bench) {
+	c := harness.Start(b, harness.Options{DefaultRates: true, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"}})
+	node := c.Followers()[0]
+	account := func(name string) *store {
+		s := &store{b: b, cluster: c, token: c.Nodes[0].UserKey(name + "@example.org").Token, bucket: "/" + name}
+		s.one(s.at(node), http.MethodPut, s.bucket, nil)
+		return s
+	}
+	modest, noisy := account("modest"), account("noisy")
+	read := modest.bucket + "/read"
+	modest.one(modest.at(node), http.MethodPut, read, make([]byte, noisyObject))
+	run := rand.Uint64()
+	turn := func(n int) request {
+		if n%2 == 0 {
+			return request{http.MethodPut, fmt.Sprintf("%s/%x/%d", modest.bucket, run, n), make([]byte, noisyObject), http.StatusOK}
+		}
+		return request{http.MethodGet, read, nil, http.StatusOK}
+	}
+	to := modest.at(node)
+	alone, beside := &paced{make: turn}, &paced{make: turn}
+	m := newMeter(c.Nodes, nil)
+	alone.run(b, to, modestClients, modestRate)
+	alone.row("an account of the gateway alone, half PUT, half GET of 1 KiB, "+strconv.Itoa(modestRate)+"/s", "", m).print()
+
+	m = newMeter(c.Nodes, nil)
+	var both sync.WaitGroup
+	both.Go(func() { beside.run(b, to, modestClients, modestRate) })
+	much, err := noisy.puts("much", noisyObject, objectClients).run(b.ctx, noisy.at(node))
+	both.Wait()
+	b.must(err)
+	beside.row(fmt.Sprintf("the same, beside one whose %d clients store %s on the same node", objectClients, perSecond(much)),
+		"2 times the p99 alone", m).print()
+	for _, p := range []*paced{alone, beside} {
+		b.must(p.err)
+		if p.limited > 0 {
+			b.Fatalf("%d requests of the modest account were refused", p.limited)
+		}
+	}
+}
