@@ -261,6 +261,25 @@ func TestTheSchemeOfATokenIsWrittenInAnyCase(t *testing.T) {
 	}
 }
 
+// A token opens nothing behind another scheme, or where it is not all there is.
+func TestATokenIsBehindItsScheme(t *testing.T) {
+	w := newWorld(t)
+	token := w.alice.Token
+	for _, value := range []string{
+		token, " " + token, "Basic " + token, "Token " + token, "Bearer" + token, "Bearer  " + token, "Bearer\t" + token, "Bearer", "Bearer ",
+		"Bearer " + token + " ", "Bearer " + token + "\x7f", "Bearer " + token + " x", "Bearer " + token[:len(token)-1], "Bearer " + strings.Repeat("x", accounts.MaxToken+1),
+	} {
+		rec := w.do(t, call{method: "GET", path: "/", token: "-", header: []string{"Authorization: " + value}})
+		if rec.Code != 403 && rec.Code != 400 || strings.Contains(rec.Body.String(), "ListAllMyBuckets") {
+			t.Errorf("%.20q and so on: %d %s", value, rec.Code, rec.Body)
+		}
+	}
+	rec := w.do(t, call{method: "GET", path: "/", token: "-", header: []string{"Authorization: Bearer " + token, "Authorization: Bearer " + token}})
+	if rec.Code == 200 {
+		t.Errorf("two headers: %d", rec.Code)
+	}
+}
+
 func TestWithoutAMajorityNobodyIsKnown(t *testing.T) {
 	w := newWorld(t)
 	server := w.serve(t)
