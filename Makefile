@@ -108,7 +108,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 .PHONY: demo
 demo: build ## three nodes on this machine, one tour, until Ctrl-C
 	$(GO) build -o bin/foreign ./test/foreign
-	HOLDFAST_DEMO_PEER=$(CURDIR)/bin/foreign bin/holdfast demo $(DEMO_FLAGS)
+	@trap : INT; HOLDFAST_DEMO_PEER=$(CURDIR)/bin/foreign bin/holdfast demo $(DEMO_FLAGS)
 
 .PHONY: smoke
 smoke: build ## one cluster of three processes, under a minute

@@ -411,7 +411,7 @@ func TestTheSocketOfALongPath(t *testing.T) {
 	n := newNode(t)
 	n.opts.Folder = filepath.Join(n.opts.Folder, strings.Repeat("long", 60))
 	c := n.client(t)
-	if _, err := c.Status(t.Context()); !errors.Is(err, client.ErrNotRunning) {
+	if _, err := c.Status(t.Context()); !errors.Is(err, client.ErrNoFolder) || !strings.Contains(err.Error(), n.opts.Folder) {
 		t.Errorf("no folder: %v", err)
 	}
 	if err := os.Mkdir(n.opts.Folder, 0o700); err != nil {

@@ -101,10 +101,7 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 	file, err := f.buffers.Open(ctx, from, root)
 	if err != nil {
 		done()
-		if ipld.IsNotFound(err) {
-			err = content.NotHeld(root)
-		}
-		return nil, 0, err
+		return nil, 0, unreadable(root, err)
 	}
 	if file.Size() <= tellFrom {
 		return keptFile{file, done}, file.Size(), nil
@@ -115,6 +112,22 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 		holders.close()
 		done()
 	}}, file.Size(), nil
+}
+
+// unreadable is the error of opening what a CID names: that it is nowhere, and that it is no
+// file, are the answers to the caller's words and no failures of this node.
+func unreadable(root cid.Cid, err error) error {
+	switch {
+	case ipld.IsNotFound(err):
+		return content.NotHeld(root)
+	case errors.Is(err, dag.ErrIsDirectory):
+		return state.Errorf(state.CodeInvalid, "%s is a folder: reading folders comes with a later version, a file in it is read by its own CID", root)
+	case errors.Is(err, dag.ErrNotFile), errors.Is(err, dag.ErrUnsupportedCodec):
+		return state.Errorf(state.CodeInvalid, "%s is no file: content is read of files and raw blocks only (%v)", root, err)
+	case errors.Is(err, dag.ErrInvalidBlock):
+		return state.Errorf(state.CodeInvalid, "%s is no file: its block cannot be read as one", root)
+	}
+	return err
 }
 
 // keptFile is a file whose blocks stay, on this node and where it gets them from, until

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
+	mh "github.com/multiformats/go-multihash"
 )
 
 // none is a store without blocks.
@@ -252,6 +254,50 @@ func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
 		}
 		if err := file.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// What a CID names and is no file is the caller's mistake, and not this node's.
+func TestWhatIsNoFileIsToldSo(t *testing.T) {
+	store, err := blocks.Open(t.TempDir(), blocks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	f := &files{
+		peer: new(peer.Peer), blocks: store, members: func() []state.Node { return nil }, now: time.Now,
+		buffers: dag.NewBuffers(maxAhead), reading: func(state.RootKey) func() { return func() {} },
+	}
+	for _, tc := range []struct {
+		name  string
+		codec uint64
+		bytes string
+		says  string
+	}{
+		{"an empty folder", cid.DagProtobuf, "\x0a\x02\x08\x01", "is a folder"},
+		{"a sharded folder", cid.DagProtobuf, "\x0a\x02\x08\x05", "is a folder"},
+		{"a symbolic link", cid.DagProtobuf, "\x0a\x05\x08\x04\x12\x01x", "is no file"},
+		{"dag-pb that is not UnixFS", cid.DagProtobuf, "\x0a\x02xy", "is no file"},
+		{"what is not dag-pb", cid.DagProtobuf, "\xff\xff", "is no file"},
+		{"dag-cbor", cid.DagCBOR, "\xa0", "is no file"},
+		{"a codec that is not known here", cid.GitRaw, "x", "is no file"},
+	} {
+		sum, err := mh.Sum([]byte(tc.bytes), mh.SHA2_256, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := block.NewBlockWithCid([]byte(tc.bytes), cid.NewCidV1(tc.codec, sum))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Put(t.Context(), "it", []block.Block{b}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = f.Open(t.Context(), b.Cid(), nil)
+		var coded *state.Error
+		if !errors.As(err, &coded) || coded.Code != state.CodeInvalid || !strings.Contains(coded.Detail, b.Cid().String()+" "+tc.says) {
+			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
 }

@@ -23,6 +23,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitInterrupted is what shells tell of a program that Ctrl-C has ended.
+	exitInterrupted = 130
 )
 
 // app is one call of the program with everything that it touches.
@@ -68,10 +70,16 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = errors.New("interrupted")
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
+		err = errInterrupted
+	}
+	if folder, other := a.folder(); other == nil {
+		err = explain(err, folder)
 	}
 	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
+	if errors.Is(err, errInterrupted) {
+		return exitInterrupted
+	}
 	if !a.started || misused(err) {
 		return exitUsage
 	}
@@ -287,6 +295,15 @@ func subcommand(cmd *cobra.Command, args []string) error {
 // fileArgument names a path, which is any bytes; all other arguments are text.
 const fileArgument = "FILE"
 
+// listedBy says of arguments what they are and which command lists them.
+var listedBy = map[string]string{
+	"JTI":      "the id of a key, which holdfast key ls lists",
+	"ID":       "the id of a pin, which holdfast pin ls lists",
+	"NODE":     "the id or the name of a member, which holdfast peers ls lists",
+	"EMAIL":    "the e-mail of an account; holdfast user ls lists them",
+	"EMAIL|ID": "an account, of those that holdfast user ls lists",
+}
+
 // arguments accepts exactly one argument for each name.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -296,7 +313,12 @@ func arguments(names ...string) cobra.PositionalArgs {
 			if len(names)-len(args) > 1 {
 				verb = "are"
 			}
-			return usagef("%s: %s %s missing (see %s --help)", called(cmd), strings.Join(names[len(args):], " and "), verb, cmd.CommandPath())
+			missing := names[len(args):]
+			hint := "see " + cmd.CommandPath() + " --help"
+			if list := listedBy[missing[0]]; list != "" {
+				hint = list + "; " + hint
+			}
+			return usagef("%s: %s %s missing (%s)", called(cmd), strings.Join(missing, " and "), verb, hint)
 		case len(args) > len(names):
 			return usagef("%s: %q is one argument too many (see %s --help)", called(cmd), args[len(names)], cmd.CommandPath())
 		case slices.Contains(args, ""):

@@ -333,12 +333,20 @@ func TestFailureIsCodeOneAndOneLine(t *testing.T) {
 		"add /no/such/file",
 		"add " + t.TempDir(),
 		"user add a@b --password-stdin",
-		"pin add bafynobody --wait",
 	} {
 		got := call(t, node, "", strings.Fields(args)...)
 		if got.code != exitFailure || strings.Count(got.errOut, "\n") != 1 || got.out != "" || strings.Contains(got.errOut, "Usage") {
 			t.Errorf("%s: %+v, want code %d and one line", args, got, exitFailure)
 		}
+	}
+}
+
+// A pin that failed is there: its id was told before the wait.
+func TestAPinThatFailsHasItsID(t *testing.T) {
+	node := &fakeNode{files: map[string]fakeFile{}}
+	want := outcome{exitFailure, "rbafynobody\n", "holdfast: pin rbafynobody failed: nobody has it\n"}
+	if got := call(t, node, "", "pin", "add", "bafynobody", "--wait"); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // removal is what every command that takes something away can be told.
@@ -34,8 +31,8 @@ const maxAnswer = 1 << 10
 // answer is yes. Everything else, the end of input and Ctrl-C included, changes nothing. It
 // does not ask without a terminal, nor with --yes.
 func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
-	in, ok := a.stdin.(*os.File)
-	if r.yes || !ok || !term.IsTerminal(int(in.Fd())) {
+	in, ok := a.terminalIn()
+	if r.yes || !ok {
 		return nil
 	}
 	out := a.stderr
@@ -48,7 +45,10 @@ func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 		a.say(out, "%s\n", line)
 	}
 	a.say(out, "Go on? [y/N] ")
-	answer, err := readAnswer(ctx, in)
+	answer, err := firstLine(ctx, in, maxAnswer)
+	if errors.Is(err, io.EOF) {
+		err = errNoAnswer
+	}
 	if err != nil {
 		a.say(out, "\n")
 		return fmt.Errorf("%w: %w", errUnchanged, err)
@@ -59,34 +59,8 @@ func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	return nil
 }
 
-// Why there is no answer.
-var (
-	errInterrupted = errors.New("interrupted")
-	errNoAnswer    = errors.New("no answer")
-)
-
-// readAnswer reads one line. The read itself cannot be ended: when ctx does it is left
-// behind, and the process is about to end.
-func readAnswer(ctx context.Context, r io.Reader) (string, error) {
-	type line struct {
-		text string
-		err  error
-	}
-	read := make(chan line, 1)
-	go func() {
-		text, err := bufio.NewReader(io.LimitReader(r, maxAnswer)).ReadString('\n')
-		read <- line{text, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", errInterrupted
-	case l := <-read:
-		if errors.Is(l.err, io.EOF) {
-			return "", errNoAnswer
-		}
-		return l.text, l.err
-	}
-}
+// errNoAnswer is the end of the input.
+var errNoAnswer = errors.New("no answer")
 
 // did says what a command has changed: a line for people, or JSON.
 func (a *app) did(asJSON bool, v any, format string, args ...any) error {

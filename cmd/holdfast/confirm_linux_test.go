@@ -71,7 +71,7 @@ func TestAQuestionThatIsInterruptedChangesNothing(t *testing.T) {
 		interrupt()
 		node := manyThings()
 		code, _, errs := onTerminal(ctx, t, node, "", tc.args)
-		if code != exitFailure || len(node.changes) > 0 || !strings.Contains(errs, "nothing was changed: interrupted") {
+		if code != exitInterrupted || len(node.changes) > 0 || !strings.Contains(errs, "nothing was changed: interrupted") {
 			t.Errorf("%s: code %d, %q, changes %q", tc.args, code, errs, node.changes)
 		}
 	}
@@ -84,15 +84,12 @@ func onTerminal(ctx context.Context, t *testing.T, node *fakeNode, typed, args s
 	person, terminal := newTerminal(t)
 	a, _ := testApp(t, node, "")
 	a.stdin, a.stderr = terminal, terminal
-	if typed != "" {
-		if _, err := person.WriteString(typed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	code = a.execute(ctx, strings.Fields(args))
-	if _, err := terminal.WriteString("\x00"); err != nil { // ends what is read below
-		t.Fatal(err)
-	}
+	ended := make(chan int, 1)
+	go func() {
+		code := a.execute(ctx, strings.Fields(args))
+		_, _ = terminal.WriteString("\x00") // ends what is read below, or its deadline does
+		ended <- code
+	}()
 	if err := person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +100,14 @@ func onTerminal(ctx context.Context, t *testing.T, node *fakeNode, typed, args s
 		if err != nil {
 			t.Fatalf("%s shows %q: %v", args, &all, err)
 		}
+		if typed != "" && strings.Contains(all.String(), "[y/N] ") { // not before: the terminal shows it where it comes
+			if _, err := person.WriteString(typed); err != nil {
+				t.Fatal(err)
+			}
+			typed = ""
+		}
 	}
+	code = <-ended
 	shown = strings.TrimSuffix(all.String(), "\x00")
 	if i := strings.LastIndex(shown, "holdfast: "); i >= 0 {
 		errs = shown[i:]

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/ipfs/go-cid"
 	"github.com/spf13/cobra"
 )
 
@@ -49,10 +51,10 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 }
 
 func (a *app) addFile(ctx context.Context, o operator, path, user, name string) error {
-	in := a.stdin
+	in := interruptible(ctx, a.stdin)
 	size := int64(-1)
 	if path != "-" {
-		f, err := os.Open(path)
+		f, err := openInput(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -67,7 +69,7 @@ func (a *app) addFile(ctx context.Context, o operator, path, user, name string) 
 		if info.Mode().IsRegular() {
 			size = info.Size()
 		}
-		in = f
+		in = interruptible(ctx, f)
 	}
 	bar := a.newBar(size, "importing")
 	added, err := o.AddContent(ctx, io.TeeReader(in, bar))
@@ -79,11 +81,12 @@ func (a *app) addFile(ctx context.Context, o operator, path, user, name string) 
 	if err != nil {
 		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
 	}
-	if _, err := a.waitPinned(ctx, o, user, pin); err != nil {
+	_, err = a.waitPinned(ctx, o, user, pin)
+	if err != nil && !errors.Is(err, errInterrupted) {
 		return err
 	}
 	a.say(a.stdout, "%s\n", added.CID)
-	return nil
+	return err
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -93,7 +96,8 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read a file from the cluster",
 		Long: `Reads the file from this node or from any other member, each block checked
 against its hash. With -o the file appears under its name only when it is whole.
-With --user it is read as that account: what is everybody's to see, and what a pin
+CID may be written as /ipfs/CID or ipfs://CID too. Folders, and paths in them, come
+with a later version. With --user it is read as that account: what is everybody's to see, and what a pin
 or an object of the account names.`,
 		Example: `  holdfast get bafkrei... -o holiday.jpg
   holdfast get bafybei... | tar x
@@ -104,7 +108,11 @@ or an object of the account names.`,
 			if err != nil {
 				return err
 			}
-			return a.getFile(cmd.Context(), o, user, args[0], output)
+			text, err := plainCID(called(cmd), args[0])
+			if err != nil {
+				return err
+			}
+			return a.getFile(cmd.Context(), o, user, text, output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
@@ -112,6 +120,33 @@ or an object of the account names.`,
 	mustNotBeEmpty(cmd, "output", "user")
 	mustBeText(cmd, "user")
 	return cmd
+}
+
+// plainCID is the CID in the forms that people copy: alone, /ipfs/CID and ipfs://CID. A path
+// behind it, and a name of IPNS, are wrong usage of the command. Whether it is a CID is the
+// node's to judge.
+func plainCID(command, text string) (string, error) {
+	rest := text
+	for _, prefix := range []string{"ipfs://", "/ipfs/", "ipfs/"} {
+		if after, ok := strings.CutPrefix(text, prefix); ok {
+			rest = after
+			break
+		}
+	}
+	for _, prefix := range []string{"ipns://", "/ipns/"} {
+		if strings.HasPrefix(text, prefix) {
+			return "", usagef("%s: %q is a name of IPNS, which this version does not look up: give the CID", command, text)
+		}
+	}
+	root, path, _ := strings.Cut(rest, "/")
+	path = strings.Trim(path, "/")
+	if _, err := cid.Decode(root); err != nil {
+		return text, nil
+	}
+	if path != "" {
+		return "", usagef("%s: %q names %q in a folder: paths come with a later version, a file is read by its own CID", command, text, path)
+	}
+	return root, nil
 }
 
 func (a *app) getFile(ctx context.Context, o operator, user, cid, output string) error {

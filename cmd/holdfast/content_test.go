@@ -119,3 +119,31 @@ func TestAddPrintsTheCIDAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestACIDIsTakenAsPeopleCopyIt checks the forms of a CID, and what comes with a later version.
+func TestACIDIsTakenAsPeopleCopyIt(t *testing.T) {
+	const root = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+	for text, want := range map[string]string{
+		root: root, root + "/": root, "/ipfs/" + root: root, "ipfs://" + root: root, "ipfs://" + root + "/": root, "ipfs/" + root: root,
+		"notacid": "notacid", "/ipfs/notacid": "/ipfs/notacid", "notacid/path": "notacid/path", "": "",
+	} {
+		if got, err := plainCID("get", text); err != nil || got != want {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for text, says := range map[string]string{
+		root + "/path": "a later version", "/ipfs/" + root + "/a/b.txt": `"a/b.txt"`, "ipfs://" + root + "/index.html": "by its own CID",
+		"/ipns/example.org": "IPNS", "ipns://example.org/x": "IPNS",
+	} {
+		for _, command := range []string{"get", "pin add"} {
+			got := call(t, &fakeNode{}, "", append(strings.Fields(command), text)...)
+			if got.code != exitUsage || !strings.HasPrefix(got.errOut, "holdfast: "+command+": ") || !strings.Contains(got.errOut, says) {
+				t.Errorf("%s %s: %+v", command, text, got)
+			}
+		}
+	}
+	node := &fakeNode{files: map[string]fakeFile{root: {data: "the bytes"}}}
+	if got := call(t, node, "", "get", "ipfs://"+root); got != (outcome{exitOK, "the bytes", ""}) {
+		t.Errorf("%+v", got)
+	}
+}

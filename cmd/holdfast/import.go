@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -143,7 +142,7 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 	if p.from != "" {
 		token := p.token
 		if p.tokenFile != "" {
-			text, err := os.ReadFile(p.tokenFile)
+			text, err := readSecretFile(ctx, p.tokenFile)
 			if err != nil {
 				return nil, 0, done, fmt.Errorf("read token: %w", err)
 			}
@@ -159,13 +158,13 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 		total, err := remote.count(ctx)
 		return remote.each, total, remote.http.CloseIdleConnections, err
 	}
-	in := a.stdin
+	in := interruptible(ctx, a.stdin)
 	if len(args) == 1 && args[0] != "-" {
-		f, err := os.Open(args[0])
+		f, err := openInput(ctx, args[0])
 		if err != nil {
 			return nil, 0, done, fmt.Errorf("import: %w", err)
 		}
-		in, done = f, func() { _ = f.Close() }
+		in, done = interruptible(ctx, f), func() { _ = f.Close() }
 	}
 	return fileSource(in, p.format), -1, done, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,7 +222,10 @@ func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error
 	if i := slices.IndexFunc(keys, func(k client.KeyRow) bool { return k.ID == jti }); i >= 0 {
 		return keys[i], nil
 	}
-	return client.KeyRow{}, fmt.Errorf("there is no key %q: see holdfast key ls", jti)
+	if strings.Count(jti, ".") == 2 { // a token is a secret, and long
+		return client.KeyRow{}, errors.New("this is the token of a key and not its id, which holdfast key ls lists")
+	}
+	return client.KeyRow{}, fmt.Errorf("there is no key with the id %q: holdfast key ls lists them", jti)
 }
 
 // inQuotes is a name behind what it names; "" where there is none.

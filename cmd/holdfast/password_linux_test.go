@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,42 +39,176 @@ func newTerminal(t *testing.T) (person, terminal *os.File) {
 	return person, terminal
 }
 
-// TestAPasswordThatIsTypedIsAskedForAndNotShown checks both commands that take one.
-func TestAPasswordThatIsTypedIsAskedForAndNotShown(t *testing.T) {
-	const typed = "typed words"
-	for _, tc := range []struct{ args, prompt, out, change string }{
-		{"user add a@b --password-stdin", "Password: ", "a@b" + typed + "\n", ""},
-		{"user passwd a@b", "New password: ", "changed the password of a@b; its sessions have ended\n", "passwd a@b " + typed},
-	} {
-		person, terminal := newTerminal(t)
-		node := &fakeNode{}
-		a, w := testApp(t, node, "")
-		a.stdin, a.stderr = terminal, terminal
-		ended := make(chan int, 1)
-		go func() { ended <- a.execute(t.Context(), strings.Fields(tc.args)) }()
-		hidden := func() bool {
-			settings, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
-			return err == nil && settings.Lflag&unix.ECHO == 0
-		}
-		tick, late := time.NewTicker(time.Millisecond), time.After(10*time.Second)
-		for !hidden() {
-			select {
-			case <-tick.C:
-			case <-late:
-				t.Fatalf("%s: what is typed is shown", tc.args)
-			}
-		}
-		tick.Stop()
-		if _, err := person.WriteString(typed + "\n"); err != nil {
-			t.Fatal(err)
-		}
-		if code := <-ended; code != exitOK || w.out.String() != tc.out || tc.change != "" && !slices.Equal(node.changes, []string{tc.change}) {
-			t.Errorf("%s: code %d, %q, %q", tc.args, code, w.out.String(), node.changes)
-		}
-		shown := make([]byte, 4096)
-		n, err := person.Read(shown)
-		if err != nil || !bytes.HasPrefix(shown[:n], []byte(tc.prompt)) || bytes.Contains(shown[:n], []byte("typed")) {
-			t.Errorf("%s shows %q, %v", tc.args, shown[:n], err)
+// typing is a command that runs at a terminal.
+type typing struct {
+	t        *testing.T
+	args     string
+	person   *os.File
+	terminal *os.File
+	node     *fakeNode
+	out      *written
+	ended    chan int
+}
+
+func startTyping(ctx context.Context, t *testing.T, args string) *typing {
+	t.Helper()
+	person, terminal := newTerminal(t)
+	node := &fakeNode{}
+	a, w := testApp(t, node, "")
+	a.stdin, a.stderr = terminal, terminal
+	s := &typing{t, args, person, terminal, node, w, make(chan int, 1)}
+	go func() { s.ended <- a.execute(ctx, strings.Fields(args)) }()
+	return s
+}
+
+// hidden tells whether the terminal does not show what is typed.
+func (s *typing) hidden() bool {
+	settings, err := unix.IoctlGetTermios(int(s.person.Fd()), unix.TCGETS)
+	return err == nil && settings.Lflag&unix.ECHO == 0
+}
+
+// prompted waits until the terminal shows text and hides what is typed.
+func (s *typing) prompted(text string) (shown string) {
+	s.t.Helper()
+	if err := s.person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		s.t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for part := make([]byte, 4096); !strings.Contains(all.String(), text); {
+		n, err := s.person.Read(part)
+		all.Write(part[:n])
+		if err != nil {
+			s.t.Fatalf("%s shows %q: %v", s.args, &all, err)
 		}
 	}
+	if !s.hidden() {
+		s.t.Errorf("%s: what is typed at %q is shown", s.args, text)
+	}
+	return all.String()
+}
+
+func (s *typing) types(text string) {
+	s.t.Helper()
+	if _, err := s.person.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// passwordCommands are those that take a password, what they ask, and what they do with it.
+var passwordCommands = []struct{ args, prompt, out, change string }{
+	{"user add a@b --password-stdin", "Password: ", "a@btyped words\n", ""},
+	{"user passwd a@b", "New password: ", "changed the password of a@b; its sessions have ended\n", "passwd a@b typed words"},
+}
+
+const promptAgain = "The same again: "
+
+// TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown types the same and something else.
+func TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown(t *testing.T) {
+	for _, tc := range passwordCommands {
+		for again, code := range map[string]int{"typed words": exitOK, "typed wards": exitFailure, "": exitFailure} {
+			s := startTyping(t.Context(), t, tc.args)
+			shown := s.prompted(tc.prompt)
+			s.types("typed words\n")
+			shown += s.prompted(promptAgain)
+			s.types(again + "\n")
+			if got := <-s.ended; got != code || s.hidden() {
+				t.Errorf("%s, again %q: code %d, hidden %t", tc.args, again, got, s.hidden())
+			}
+			if out := s.out.out.String(); (out == tc.out) != (code == exitOK) || (len(s.node.changes) > 0) != (code == exitOK && tc.change != "") {
+				t.Errorf("%s, again %q: %q, %q", tc.args, again, out, s.node.changes)
+			}
+			if code == exitOK && tc.change != "" && !slices.Equal(s.node.changes, []string{tc.change}) {
+				t.Errorf("%s: %q", tc.args, s.node.changes)
+			}
+			if strings.Contains(shown, "typed") {
+				t.Errorf("%s shows %q", tc.args, shown)
+			}
+		}
+	}
+}
+
+// A person who interrupts at either prompt gets the terminal back as it was, at once.
+func TestAPasswordPromptThatIsInterruptedEndsAtOnce(t *testing.T) {
+	for _, tc := range passwordCommands {
+		for _, prompt := range []string{tc.prompt, promptAgain} {
+			ctx, interrupt := context.WithCancel(t.Context())
+			s := startTyping(ctx, t, tc.args)
+			s.prompted(tc.prompt)
+			if prompt == promptAgain {
+				s.types("typed words\n")
+				s.prompted(promptAgain)
+			}
+			s.types("typ")
+			interrupt()
+			if got := <-s.ended; got != exitInterrupted || s.hidden() || len(s.node.changes) > 0 || s.out.out.Len() > 0 {
+				t.Errorf("%s at %q: code %d, hidden %t, %q, %q", tc.args, prompt, got, s.hidden(), s.node.changes, s.out.out.String())
+			}
+		}
+	}
+}
+
+// Nobody writes to the pipe, and nobody ever will: every command that reads one ends.
+func TestReadingThatIsInterruptedEndsAtOnce(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"user add a@b --password-stdin", "user passwd a@b", "add -", "add " + pipe, "pin import", "pin import " + pipe,
+		"pin import --from https://pins.example.org --token-file " + pipe,
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &fakeNode{files: map[string]fakeFile{}}
+		a, w := testApp(t, node, "")
+		begun := make(chan struct{}, 1)
+		a.stdin = readerFunc(func(p []byte) (int, error) {
+			begun <- struct{}{}
+			return in.Read(p)
+		})
+		ended := make(chan int, 1)
+		go func() { ended <- a.execute(ctx, strings.Fields(args)) }()
+		if !strings.Contains(args, pipe) {
+			<-begun // it reads
+		}
+		interrupt()
+		if code := <-ended; code != exitInterrupted || len(node.changes) > 0 || !strings.Contains(w.errs.String(), "interrupted") {
+			t.Errorf("%s: code %d, %q, changes %q", args, code, w.errs.String(), node.changes)
+		}
+		if err := errors.Join(out.Close(), in.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Who interrupts a wait knows which pin it was for, and that it goes on.
+func TestAWaitThatIsInterruptedHasToldThePin(t *testing.T) {
+	for _, tc := range []struct{ args, out string }{
+		{"pin add bafyslow --wait", "rbafyslow\n"},
+		{"pin add bafyslow --wait --json", `"requestid": "rbafyslow"`},
+		{"add -", "bafyadded\n"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		node := &waitingNode{fakeNode: fakeNode{files: map[string]fakeFile{}}, waits: interrupt}
+		a, w := testApp(t, node, "some bytes")
+		if code := a.execute(ctx, strings.Fields(tc.args)); code != exitInterrupted || !strings.Contains(w.out.String(), tc.out) || !strings.Contains(w.errs.String(), "goes on") {
+			t.Errorf("%s: code %d, %q, %q", tc.args, code, w.out.String(), w.errs.String())
+		}
+	}
+}
+
+// waitingNode has pins that nothing becomes of.
+type waitingNode struct {
+	fakeNode
+
+	waits func() // called when one is waited for
+}
+
+func (n *waitingNode) WaitPin(ctx context.Context, _, _ string, _ func(client.PinStatus)) (client.PinStatus, error) {
+	n.waits()
+	<-ctx.Done()
+	return client.PinStatus{}, ctx.Err()
 }

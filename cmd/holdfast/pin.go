@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -37,8 +38,8 @@ func (a *app) pinAddCommand() *cobra.Command {
 		Use:   "add CID",
 		Short: "Pin content of the IPFS network",
 		Long: `Pins the DAG of CID: nodes of the cluster fetch it and keep it. Prints the
-request id. With --wait it returns when enough copies are durable, or with the
-reason when the content cannot be fetched.`,
+request id at once. With --wait it returns when enough copies are durable, or with
+the reason when the content cannot be fetched; interrupted, it leaves the pin.`,
 		Example: `  holdfast pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi
   holdfast pin add bafybei... --name first --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW... --wait`,
 		Args: arguments("CID"),
@@ -47,21 +48,23 @@ reason when the content cannot be fetched.`,
 			if err != nil {
 				return err
 			}
-			request.CID = args[0]
+			if request.CID, err = plainCID(called(cmd), args[0]); err != nil {
+				return err
+			}
 			pin, err := o.AddPin(cmd.Context(), user, request)
 			if err != nil {
 				return err
 			}
+			if !asJSON {
+				a.say(a.stdout, "%s\n", pin.RequestID) // before it waits: who interrupts it knows the pin
+			}
 			if wait {
-				if pin, err = a.waitPinned(cmd.Context(), o, user, pin); err != nil {
-					return err
-				}
+				pin, err = a.waitPinned(cmd.Context(), o, user, pin)
 			}
 			if asJSON {
-				return a.printJSON(pin)
+				err = errors.Join(a.printJSON(pin), err)
 			}
-			a.say(a.stdout, "%s\n", pin.RequestID)
-			return nil
+			return err
 		},
 	}
 	userFlag(cmd, &user)
@@ -74,14 +77,20 @@ reason when the content cannot be fetched.`,
 	return cmd
 }
 
-// waitPinned returns the pin once it is pinned. A pin that failed is an error
-// with its reason.
+// waitPinned returns the pin once it is pinned, or as it was last seen with an error: of a
+// pin that failed, with its reason, or that the wait was interrupted, while the pin goes on.
 func (a *app) waitPinned(ctx context.Context, o operator, user string, pin client.PinStatus) (client.PinStatus, error) {
 	bar := a.newSpinner(pin.Status)
-	pin, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
+	last, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
 		bar.Describe(printable(p.Status + " " + p.Info["status_details"]))
 	})
 	_ = bar.Finish() // it is only for the eye
+	if last.RequestID != "" {
+		pin = last
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = fmt.Errorf("%w: pin %s goes on, see holdfast pin get", errInterrupted, pin.RequestID)
+	}
 	if err == nil && pin.Status == "failed" {
 		err = fmt.Errorf("pin %s failed: %s", pin.RequestID, printable(pin.Info["status_details"]))
 	}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +39,7 @@ see holdfast key create.`,
 			}
 			password := ""
 			if fromStdin {
-				if password, err = a.askPassword("Password: "); err != nil {
+				if password, err = a.newPassword(cmd.Context(), "Password: "); err != nil {
 					return err
 				}
 			}
@@ -51,13 +51,16 @@ see holdfast key create.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for and not shown")
+	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for twice and not shown")
 	return cmd
 }
 
 // readPassword takes the first line of r.
-func readPassword(r io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(r, maxPassword+int64(len("\r\n")))).ReadString('\n')
+func readPassword(ctx context.Context, r io.Reader) (string, error) {
+	line, err := firstLine(ctx, r, maxPassword+int64(len("\r\n")))
+	if errors.Is(err, errInterrupted) {
+		return "", err
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read password: %w", err)
 	}

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // noLimit is the word for an allowance without an end.
@@ -124,12 +121,12 @@ func (a *app) userPasswordCommand() *cobra.Command {
 		Use:   "passwd EMAIL",
 		Short: "Change the password of an account",
 		Long: `Changes the password of an account to the first line of standard input. On a
-terminal it is asked for and not shown.`,
+terminal it is asked for twice and not shown.`,
 		Example: `  holdfast user passwd ann@example.org
   holdfast user passwd bob@example.org < password.txt`,
 		Args: arguments("EMAIL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			password, err := a.askPassword("New password: ")
+			password, err := a.newPassword(cmd.Context(), "New password: ")
 			if err != nil {
 				return err
 			}
@@ -141,25 +138,6 @@ terminal it is asked for and not shown.`,
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-// askPassword reads a password from a terminal, unseen and after a prompt, or the first
-// line of what standard input is otherwise.
-func (a *app) askPassword(prompt string) (string, error) {
-	f, ok := a.stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return readPassword(a.stdin)
-	}
-	a.say(a.stderr, "%s", prompt)
-	password, err := term.ReadPassword(int(f.Fd()))
-	a.say(a.stderr, "\n")
-	if err != nil {
-		return "", fmt.Errorf("read password: %w", err)
-	}
-	if len(password) == 0 {
-		return "", errors.New("no password was typed")
-	}
-	return string(password), checkPassword(string(password))
 }
 
 func (a *app) userQuotaCommand() *cobra.Command {

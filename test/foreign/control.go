@@ -35,6 +35,7 @@ type file struct {
 //
 //	POST /add?size=N[&count=C][&chunk=B]  C random files of N bytes -> [file]
 //	POST /add[?chunk=B] with a body       that body as a file -> [file]
+//	POST /folder with a body              a folder with that body as its file "file" -> file
 //	POST /dag?codec=C&width=W&depth=D     a random DAG -> file with blocks
 //	POST /fetch {"cid", "from": [addrs]}  the DAG from these peers -> file
 //	POST /storm {see storm}               strangers that behave badly -> stormed
@@ -57,6 +58,7 @@ func newControl(p *foreignPeer) http.Handler {
 		})
 	}
 	handle("POST /add", p.serveAdd)
+	handle("POST /folder", p.serveFolder)
 	handle("POST /dag", p.serveDAG)
 	handle("POST /fetch", p.serveFetch)
 	handle("POST /storm", p.serveStorm)
@@ -98,6 +100,18 @@ func (p *foreignPeer) serveAdd(r *http.Request) (any, error) {
 		files = append(files, describe(c, data))
 	}
 	return files, nil
+}
+
+func (p *foreignPeer) serveFolder(r *http.Request) (any, error) {
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxAddBytes))
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	c, err := p.AddFolder(r.Context(), bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return file{CID: c.String()}, nil
 }
 
 func (p *foreignPeer) serveDAG(r *http.Request) (any, error) {

@@ -15,6 +15,7 @@ import (
 	chunk "github.com/ipfs/boxo/chunker"
 	"github.com/ipfs/boxo/exchange"
 	"github.com/ipfs/boxo/ipld/merkledag"
+	"github.com/ipfs/boxo/ipld/unixfs"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/balanced"
 	"github.com/ipfs/boxo/ipld/unixfs/importer/helpers"
 	uio "github.com/ipfs/boxo/ipld/unixfs/io"
@@ -122,6 +123,26 @@ func (p *foreignPeer) AddFile(ctx context.Context, r io.Reader, chunkSize int64)
 		return cid.Undef, fmt.Errorf("add file: %w", err)
 	}
 	return root.Cid(), nil
+}
+
+// AddFolder keeps a UnixFS folder with r as its only file, which is called file.
+func (p *foreignPeer) AddFolder(ctx context.Context, r io.Reader) (cid.Cid, error) {
+	c, err := p.AddFile(ctx, r, maxBlock)
+	if err != nil {
+		return cid.Undef, err
+	}
+	inside, err := p.files.Get(ctx, c)
+	if err != nil {
+		return cid.Undef, fmt.Errorf("add folder: %w", err)
+	}
+	folder := unixfs.EmptyDirNode()
+	if err := folder.AddNodeLink("file", inside); err != nil {
+		return cid.Undef, fmt.Errorf("add folder: %w", err)
+	}
+	if err := p.files.Add(ctx, folder); err != nil {
+		return cid.Undef, fmt.Errorf("add folder: %w", err)
+	}
+	return folder.Cid(), nil
 }
 
 // connect dials the peer that the addresses (with /p2p/) name.

@@ -171,6 +171,14 @@ func (b *Boxo) AddBytes(data []byte) Offered {
 	return files[0]
 }
 
+// AddFolder adds a folder with one file, which is called file.
+func (b *Boxo) AddFolder(data []byte) Offered {
+	b.tb.Helper()
+	var f Offered
+	b.order("/folder", data, &f)
+	return f
+}
+
 // AddDAG adds a random tree of dag-cbor, dag-json or dag-pb nodes.
 func (b *Boxo) AddDAG(codec string, width, depth int) Offered {
 	b.tb.Helper()

@@ -17,6 +17,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -71,6 +73,9 @@ const MinPassword = admin.MinPassword
 
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
+
+// ErrNoFolder means that the data folder is not there, so no node can run on it.
+var ErrNoFolder = errors.New("the data folder does not exist")
 
 // Bounds of calls.
 const (
@@ -348,15 +353,26 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	case err == nil:
 		return resp, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%w on %s", ErrNotRunning, c.folder)
+		return nil, c.absent()
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("the node on %s belongs to another user: %w", c.folder, fs.ErrPermission)
+		return nil, fmt.Errorf("the node on %s belongs to another user: %w", c.folder,
+			&fs.PathError{Op: "connect", Path: filepath.Join(c.folder, admin.SocketName), Err: syscall.EACCES})
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%s is no folder: name the data folder of a node with --data or HOLDFAST_DATA", c.folder)
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err // its own text repeats the address, which says nothing here
 	}
 	return nil, fmt.Errorf("ask the node on %s: %w", c.folder, err)
+}
+
+// absent is why no process answers on the data folder.
+func (c *Client) absent() error {
+	if _, err := os.Stat(c.folder); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s; name another one with --data or HOLDFAST_DATA", ErrNoFolder, c.folder)
+	}
+	return fmt.Errorf("%w on %s", ErrNotRunning, c.folder)
 }
 
 // answered reads and closes an answer: a success into out, unless that is nil,

@@ -1,0 +1,11 @@
+//go:build unix && !linux
+
+package main
+
+import "golang.org/x/sys/unix"
+
+// The requests that read and change the settings of a terminal.
+const (
+	getTermios = unix.TIOCGETA
+	setTermios = unix.TIOCSETA
+)
