@@ -43,6 +43,7 @@ type State struct {
 	failed error
 	before func(state.Command)
 	leader bool
+	fault  *fault
 }
 
 // Setup is what a State starts as. Zero numbers are the defaults of a cluster:
@@ -148,7 +149,38 @@ func (s *State) View(ctx context.Context) (state.View, func(), error) {
 func (s *State) LocalView() (state.View, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return state.NewView(snapshot{s.root, s.reads}, s.index), func() {}
+	return state.NewView(snapshot{s.root, s.reads, s.fault}, s.index), func() {}
+}
+
+// EachReadFails calls use again and again: first the first read of its views fails, then
+// the second, until it has none that would. Each time it has to end in that error: what
+// was not read is not what is not there. Commands are applied as ever.
+func (s *State) EachReadFails(tb testing.TB, use func() error) {
+	tb.Helper()
+	broken := errors.New("the disk is gone")
+	for at := 0; ; at++ {
+		f := &fault{err: broken}
+		f.left.Store(int64(at))
+		s.breakViews(f)
+		err := use()
+		s.breakViews(nil)
+		switch met := f.left.Load() < 0; {
+		case met && !errors.Is(err, broken):
+			tb.Errorf("read %d failed, and the answer is %v", at, err)
+		case !met && at == 0:
+			tb.Error("nothing is read")
+		}
+		if f.left.Load() >= 0 {
+			return
+		}
+	}
+}
+
+// breakViews gives the views from now on a fault.
+func (s *State) breakViews(f *fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
 }
 
 // Reads returns how many records were looked up so far, by views and commands.
@@ -181,7 +213,7 @@ func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, e
 func (s *State) apply(cmd state.Command) (uint64, *state.Effects, state.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tx := &transaction{snapshot: snapshot{s.root, s.reads}, seed: s.seed}
+	tx := &transaction{snapshot: snapshot{s.root, s.reads, nil}, seed: s.seed}
 	index := s.index + 1
 	var op state.OpID
 	binary.BigEndian.PutUint64(op[:], index)

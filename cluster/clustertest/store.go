@@ -123,12 +123,30 @@ func (t *tree) walk(lower, upper string, bounded, reverse bool, fn func(*tree) (
 type snapshot struct {
 	root  *tree
 	reads *atomic.Uint64 // nil: nobody counts
+	fault *fault         // nil: none
+}
+
+// fault is one read that fails.
+type fault struct {
+	left atomic.Int64 // reads before it
+	err  error
+}
+
+// meet is the error of a read, if it is the one that fails.
+func (f *fault) meet() error {
+	if f != nil && f.left.Add(-1) == -1 {
+		return f.err
+	}
+	return nil
 }
 
 // Get implements state.Reader.
 func (s snapshot) Get(key []byte) ([]byte, bool, error) {
 	if s.reads != nil {
 		s.reads.Add(1)
+	}
+	if err := s.fault.meet(); err != nil {
+		return nil, false, err
 	}
 	value, ok := s.root.get(string(key))
 	return slices.Clone(value), ok, nil
@@ -137,6 +155,9 @@ func (s snapshot) Get(key []byte) ([]byte, bool, error) {
 // Scan implements state.Reader. The slices it hands out are overwritten by the
 // next call of fn, so that code that keeps them fails its tests.
 func (s snapshot) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (bool, error)) error {
+	if err := s.fault.meet(); err != nil {
+		return err
+	}
 	var key, value []byte
 	_, err := s.root.walk(string(lower), string(upper), upper != nil, reverse, func(t *tree) (bool, error) {
 		key, value = append(key[:0], t.key...), append(value[:0], t.value...)

@@ -1,0 +1,33 @@
+package accounts
+
+import "testing"
+
+// What cannot be read is an error, whichever read it is: never a key that was revoked, or an
+// account that has none. A client would take that for the end of it.
+func TestNoReadThatFailsIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	w.account(t, email)
+	if err := w.SetPassword(t.Context(), email, password); err != nil {
+		t.Fatal(err)
+	}
+	key, session := w.key(t, email), signIn(t, w.Accounts)
+	for name, use := range map[string]func() error{
+		"authenticate":         func() error { _, err := w.Authenticate(t.Context(), key.Token); return err },
+		"recognize":            func() error { _, err := w.Recognize(key.Token); return err },
+		"recognize, on a node": func() error { _, err := w.node().Recognize(key.Token); return err },
+		"a session":            func() error { _, err := w.Authenticate(t.Context(), session); return err },
+		"recognize a session":  func() error { _, err := w.Recognize(session); return err },
+		"S3 key":               func() error { _, _, err := w.S3Key(t.Context(), key.AccessKeyID); return err },
+		"recognize an S3 key":  func() error { _, _, err := w.RecognizeS3Key(key.AccessKeyID); return err },
+		"account":              func() error { _, err := w.ByEmail(t.Context(), email); return err },
+		"operator":             func() error { _, err := w.Operator(t.Context()); return err },
+		"holdings":             func() error { _, err := w.Holdings(t.Context(), email); return err },
+		"keys":                 func() error { _, err := w.Keys(t.Context(), email); return err },
+		"show":                 func() error { _, err := w.Show(t.Context(), key.ID); return err },
+		"list":                 func() error { _, err := w.List(t.Context()); return err },
+		"fits":                 func() error { return w.node().Fits() },
+		"allowance":            func() error { return w.SetAllowance(t.Context(), email, 7) },
+	} {
+		t.Run(name, func(t *testing.T) { w.state.EachReadFails(t, use) })
+	}
+}

@@ -1,0 +1,32 @@
+package pins
+
+import (
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// What cannot be read is an error, whichever read it is: never content that nobody keeps,
+// a pin that is not there, or a row without what it should say.
+func TestNoReadThatFailsIsPassedOver(t *testing.T) {
+	v1 := raw("nobody has it")
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, v0)
+	failed := w.create(t, alice, v1)
+	for _, n := range w.root(t, v1).Nodes() {
+		w.report(t, v1, n, state.GaveUp, 0, "nobody has it")
+	}
+	for name, use := range map[string]func() error{
+		"get":                  func() error { _, err := w.Get(t.Context(), alice, pin.ID); return err },
+		"get what failed":      func() error { _, err := w.Get(t.Context(), alice, failed.ID); return err },
+		"list":                 func() error { _, _, err := w.List(t.Context(), alice, state.PinQuery{Limit: 10}); return err },
+		"pin known content":    func() error { _, err := w.Create(t.Context(), bob, Request{CID: v0}); return err },
+		"replace the same":     func() error { _, err := w.Replace(t.Context(), alice, pin.ID, Request{CID: v0}); return err },
+		"pin what others keep": func() error { _, err := w.Create(t.Context(), alice, Request{CID: v0, Name: "again"}); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.state.EachReadFails(t, use)
+		})
+	}
+}
