@@ -105,8 +105,10 @@ type Options struct {
 	// that is not the last.
 	S3Region, S3Domain     string
 	S3MaxObject, S3MinPart int64
-	Version                string
-	Logger                 *slog.Logger
+	// S3PresignedV2 has links of signature version 2 taken.
+	S3PresignedV2 bool
+	Version       string
+	Logger        *slog.Logger
 
 	// PinningRates and S3Rates are what the two APIs take from one account and one address.
 	PinningRates, S3Rates Rates
@@ -251,7 +253,7 @@ func (s *Server) Open(o Options) error {
 		case s3Service:
 			h, err = s3.New(s3.Options{
 				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil), Origins: o.Origins,
-				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
 			h, err = s.operator(o)

@@ -121,6 +121,8 @@ type S3 struct {
 	MinPart   Size          // bytes of a part of an upload that is not the last
 	UploadAge time.Duration // an upload that is open for longer is discarded
 	HashRate  Size          // bytes a second that a node reads of objects whose BLAKE3 hash is not known
+	// PresignedV2 takes presigned links of signature version 2, which boto3 makes by default.
+	PresignedV2 bool
 }
 
 // Console is the web console.
@@ -239,7 +241,7 @@ func Default() Config {
 		},
 		S3: S3{
 			Rates:  Rates{AccountBurst: 1000, AddressBurst: 5000}, // bursts count where a rate is set
-			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB,
+			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB, PresignedV2: true,
 		},
 		Console: Console{Listen: "127.0.0.1:9001"},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},

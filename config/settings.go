@@ -182,6 +182,10 @@ var table = []setting{
 	addressRate("s3", func(c *Config) *Rates { return &c.S3.Rates }),
 	addressBurst("s3", func(c *Config) *Rates { return &c.S3.Rates }),
 	{
+		key: "s3.presigned_v2", help: "accept presigned links of signature version 2, which boto3 makes by default, beside those of version 4",
+		field: func(c *Config) any { return &c.S3.PresignedV2 },
+	},
+	{
 		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off; not served by this release",
 		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort, unserved: true,
 	},

@@ -38,7 +38,7 @@ func (s *surface) judgeAgain(ctx context.Context, r *request) error {
 }
 
 // authenticate tells who sent a request: by a bearer token, or by a signature of
-// version 4 in the header or the query, of which it reads nothing of the body, or
+// version 4 in the header or the query, or of version 2 in the query, of which it reads nothing of the body, or
 // in the fields of a form.
 func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	scheme, err := sigv4.SchemeOf(r.Request)
@@ -53,7 +53,7 @@ func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
-	if scheme == sigv4.SchemeHeader || scheme == sigv4.SchemeQuery {
+	if scheme == sigv4.SchemeHeader || scheme == sigv4.SchemeQuery || scheme == sigv4.SchemeVersion2 {
 		return s.verify(ctx, r)
 	}
 	token, err := bearer(r.Request)
@@ -121,6 +121,11 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 		return err
 	}
 	r.caller.framing, r.caller.body = caller.Framing, caller.Body
+	if caller.Version2 {
+		if err := r.covered(); err != nil {
+			return err
+		}
+	}
 	if err := hoisted(r); err != nil {
 		return err
 	}
@@ -128,6 +133,17 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 		return s.judge(ctx, r, caller.Token)
 	}
 	s.signed(r, caller.AccessKey)
+	return nil
+}
+
+// covered refuses a change by a link of signature version 2 with a sub-resource that such a
+// link does not sign: whoever has it could have put that there.
+func (r *request) covered() error {
+	for _, p := range r.query {
+		if _, known := slices.BinarySearch(subResources, p.name); known && changes(r.Method) && !sigv4.SignedByVersion2(p.name) {
+			return errorf(AccessDenied, "a link of signature version 2 does not sign the sub-resource %s", p.name)
+		}
+	}
 	return nil
 }
 
@@ -151,7 +167,11 @@ func (s *surface) verifierBy(find func(context.Context, string) (string, account
 		}
 		return secret, err
 	}
-	return sigv4.New(lookup, "", s.now)
+	v := sigv4.New(lookup, "", s.now)
+	if s.version2 {
+		v = v.WithVersion2(s.bucketOfHost)
+	}
+	return v
 }
 
 // signed takes an access key whose signature was right.

@@ -188,7 +188,7 @@ func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method,
 func (s *surface) linked(r *request, method string) (bool, error) {
 	asked := r.Clone(r.Context())
 	asked.Method, asked.Header, asked.Body = method, http.Header{}, http.NoBody
-	if scheme, err := sigv4.SchemeOf(asked); err != nil || scheme != sigv4.SchemeQuery {
+	if scheme, err := sigv4.SchemeOf(asked); err != nil || scheme != sigv4.SchemeQuery && scheme != sigv4.SchemeVersion2 {
 		return false, nil //nolint:nilerr // who asks is not known, which is no mistake here
 	}
 	ctx, cancel := r.soon()

@@ -136,6 +136,8 @@ type Options struct {
 	// MaxObject is the most bytes of a body, MinPart the least of a part that is
 	// not the last (which Objects judge, and the answer names).
 	MaxObject, MinPart int64
+	// PresignedV2 takes links of signature version 2 as well as those of version 4.
+	PresignedV2 bool
 	// Limits hold accounts and addresses to their rates; nil: none.
 	Limits *web.Limits
 	// Origins are those whose scripts may use the surface from a browser.
@@ -161,6 +163,7 @@ type surface struct {
 	minPart   int64
 	limits    *web.Limits
 	origins   []string // of Options
+	version2  bool     // links of signature version 2 are taken
 	now       func() time.Time
 	table     map[rowKey]*operation
 	subs      map[string]bool // the sub-resources of table
@@ -177,7 +180,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
-		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, probes: probes(o.Health, o.Version),
+		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, probes: probes(o.Health, o.Version), version2: o.PresignedV2,
 	}
 	if s.region == "" {
 		s.region = DefaultRegion

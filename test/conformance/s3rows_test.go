@@ -211,6 +211,7 @@ func TestObjectGateway(t *testing.T) {
 		{"deletes 186-188", testS3Deletes},
 		{"what is not served 189 190 232", testS3NotServed},
 		{"classes, tags of buckets, checksums", testS3Classes},
+		{"links of signature version 2", testS3Version2},
 		{"multipart 196-212", testS3Multipart},
 		{"tags 214-223", testS3Tags},
 		{"encrypted objects 233 234", testS3Encrypted},

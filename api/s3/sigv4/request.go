@@ -13,10 +13,11 @@ type Scheme uint8
 
 // Every scheme.
 const (
-	SchemeNone   Scheme = iota // nowhere
-	SchemeBearer               // Authorization: Bearer
-	SchemeHeader               // Authorization: AWS4-HMAC-SHA256
-	SchemeQuery                // a presigned request
+	SchemeNone     Scheme = iota // nowhere
+	SchemeBearer                 // Authorization: Bearer
+	SchemeHeader                 // Authorization: AWS4-HMAC-SHA256
+	SchemeQuery                  // a presigned request
+	SchemeVersion2               // one of signature version 2
 )
 
 // SchemeOf tells where the credentials of r are. A request has them in one place:
@@ -60,13 +61,14 @@ func read(r *http.Request) (*request, error) {
 		switch name := query[i].name; {
 		case strings.EqualFold(name, "X-Amz-Algorithm"), strings.EqualFold(name, "X-Amz-Credential"), strings.EqualFold(name, "X-Amz-Signature"):
 			q.scheme = SchemeQuery
-		case name == "AWSAccessKeyId", name == "Signature":
+		case name == version2Key, name == version2Signature:
 			version2 = true
 		}
 	}
 	values := r.Header["Authorization"]
 	if len(values) == 0 && version2 && q.scheme == SchemeNone {
-		return nil, errorf(CodeScheme, "links of signature version 2 are not supported: use %s", algorithm)
+		q.scheme = SchemeVersion2
+		return q, nil
 	}
 	if len(values) == 0 && !version2 {
 		return q, nil

@@ -1,7 +1,7 @@
 // Package sigv4 verifies requests that are signed with AWS Signature Version 4
-// for S3, and undoes the framing of their bodies. It answers who signed, by the
-// secret that its caller looks up, and knows nothing of accounts, buckets or
-// answers.
+// for S3, and links that are signed with version 2, and undoes the framing of their
+// bodies. It answers who signed, by the secret that its caller looks up, and knows
+// nothing of accounts, buckets or answers.
 //
 // The forms are those of "Authenticating Requests (AWS Signature Version 4)" in
 // the Amazon S3 API Reference: the Authorization header, the presigned query, the
@@ -59,6 +59,7 @@ type Verifier struct {
 	lookup Lookup
 	region string
 	now    func() time.Time
+	hosted Hosted // nil: links of version 2 are refused
 }
 
 // New returns a verifier. A region that is not empty is the only one that
@@ -79,6 +80,9 @@ type Caller struct {
 	Token string
 	// Presigned tells that the credentials were in the query.
 	Presigned bool
+	// Version2 tells that they are of signature version 2, which signs of the query only
+	// what SignedByVersion2 tells.
+	Version2 bool
 	// Framing is how the body is wrapped.
 	Framing Framing
 
@@ -114,7 +118,11 @@ func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error)
 	if err != nil {
 		return nil, err
 	}
-	if q.scheme != SchemeHeader && q.scheme != SchemeQuery {
+	switch q.scheme {
+	case SchemeHeader, SchemeQuery:
+	case SchemeVersion2:
+		return v.verifyVersion2(ctx, r, q)
+	default:
 		return nil, errorf(CodeNone, "the request is not signed")
 	}
 	c, err := q.credential(r)

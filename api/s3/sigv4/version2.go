@@ -1,0 +1,216 @@
+package sigv4
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // what signatures of version 2 are made with
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Links of signature version 2 are what boto3 makes for an endpoint of its user's unless it
+// is told otherwise. Their form is that of "Signing and Authenticating REST Requests" in the
+// Amazon S3 documentation; where that is silent botocore's HmacV1QueryAuth counts, which
+// most of them come from. Version 2 in the Authorization header is not taken.
+
+// version2 are the parameters of such a link.
+const (
+	version2Key       = "AWSAccessKeyId"
+	version2Signature = "Signature"
+	version2Expires   = "Expires"
+)
+
+// version2Signed are the parameters that a link of version 2 signs, sorted; all others it
+// leaves out.
+var version2Signed = []string{
+	"accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory", "lifecycle", "location", "logging", "metrics", "notification",
+	"object-lock", "partNumber", "policy", "replication", "requestPayment", "response-cache-control", "response-content-disposition",
+	"response-content-encoding", "response-content-language", "response-content-type", "response-expires", "restore", "select", "select-type",
+	"storageClass", "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
+}
+
+// SignedByVersion2 tells whether a link of version 2 signs a parameter of its query.
+func SignedByVersion2(name string) bool {
+	_, signed := slices.BinarySearch(version2Signed, name)
+	return signed
+}
+
+// Hosted returns the bucket that a host begins with, where buckets are hosts.
+type Hosted func(host string) (bucket string, ok bool)
+
+// WithVersion2 returns a verifier that takes links of signature version 2 too. In what they
+// sign the bucket leads the path, also where it is in the name of the host.
+func (v *Verifier) WithVersion2(hosted Hosted) *Verifier {
+	with := *v
+	with.hosted = hosted
+	return &with
+}
+
+// verifyVersion2 tells who signed a link of version 2. Whatever can be refused without
+// its secret is refused before the access key is looked up.
+func (v *Verifier) verifyVersion2(ctx context.Context, r *http.Request, q *request) (*Caller, error) {
+	if v.hosted == nil {
+		return nil, errorf(CodeScheme, "links of signature version 2 are not supported: use %s", algorithm)
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete:
+	default:
+		return nil, errorf(CodeScheme, "a link of signature version 2 is for GET, HEAD, PUT or DELETE")
+	}
+	var accessKey, signature, expires string
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{version2Key, &accessKey}, {version2Signature, &signature}, {version2Expires, &expires}} {
+		value, _, err := q.single(f.name)
+		if err != nil {
+			return nil, err
+		}
+		if value == "" {
+			return nil, errorf(CodeScheme, "query-string authentication requires the %s, %s and %s parameters", version2Signature, version2Expires, version2Key)
+		}
+		*f.to = value
+	}
+	if err := v.checkExpires(expires); err != nil {
+		return nil, err
+	}
+	if err := refuseToken(r, q); err != nil {
+		return nil, err
+	}
+	framing, err := FramingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(accessKey, tokenPrefix) {
+		return nil, errorf(CodeDenied, "a token is not accepted in a link: presign with an access key")
+	}
+	if err := v.matchVersion2(ctx, r, q, accessKey, signature, expires); err != nil {
+		return nil, err
+	}
+	return &Caller{AccessKey: accessKey, Presigned: true, Version2: true, Framing: framing}, nil
+}
+
+// checkExpires judges when a link of version 2 ends, in seconds since 1970. Unlike one of
+// version 4 it does not say when it was made: that its end is at most MaxExpires away, and
+// what a clock may be wrong, is all that bounds it.
+func (v *Verifier) checkExpires(text string) error {
+	seconds, ok := digits(text)
+	now, end := v.now(), time.Unix(seconds, 0)
+	switch {
+	case !ok:
+		return errorf(CodeExpired, "invalid date (should be seconds since epoch): %.32q", text)
+	case now.After(end):
+		return errorf(CodeExpired, "request has expired")
+	case end.After(now.Add(MaxExpires + Window)):
+		return errorf(CodeExpired, "a link of signature version 2 may be valid for %d seconds at the most", int64(MaxExpires/time.Second))
+	}
+	return nil
+}
+
+// matchVersion2 compares the signature of a link with those that it may have.
+func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *request, accessKey, signature, expires string) error {
+	secret, unknown, err := v.secret(ctx, accessKey)
+	if err != nil {
+		return err
+	}
+	// A plus that a client does not encode came as a space.
+	given := []byte(strings.ReplaceAll(signature, " ", "+"))
+	head, query := version2Head(r, expires), version2Query(r)
+	matches := 0
+	for _, path := range v.version2Paths(r, q) {
+		mac := hmac.New(sha1.New, []byte(secret))
+		mac.Write(head)
+		mac.Write([]byte(path + query))
+		made := base64.StdEncoding.AppendEncode(nil, mac.Sum(nil))
+		if matches = subtle.ConstantTimeCompare(made, given) &^ unknown; matches == 1 {
+			return nil
+		}
+	}
+	return errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the request is signed")
+}
+
+// version2Head is what leads the path in the string to sign: the method, what is said of
+// the body, the end of the link in the place of the time, and every x-amz- header.
+func version2Head(r *http.Request, expires string) []byte {
+	text := make([]byte, 0, 256)
+	text = append(text, r.Method...)
+	for _, name := range []string{"Content-Md5", "Content-Type"} {
+		text = append(text, '\n')
+		text = append(text, joined(r.Header[name])...)
+	}
+	text = append(text, '\n')
+	text = append(text, expires...)
+	text = append(text, '\n')
+	var lines []string
+	for name, values := range r.Header {
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-") {
+			lines = append(lines, lower+":"+joined(values)+"\n")
+		}
+	}
+	slices.SortFunc(lines, func(a, b string) int {
+		return strings.Compare(a[:strings.IndexByte(a, ':')], b[:strings.IndexByte(b, ':')])
+	})
+	for _, line := range lines {
+		text = append(text, line...)
+	}
+	return text
+}
+
+func joined(values []string) string {
+	trimmed := make([]string, len(values))
+	for i, value := range values {
+		trimmed[i] = strings.Trim(value, " \t")
+	}
+	return strings.Join(trimmed, ",")
+}
+
+// version2Paths are the forms of the path that may have been signed: those of paths, with
+// the bucket before them if it is in the host. botocore signs a slash behind the bucket that
+// the path does not have.
+func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
+	paths := q.paths()
+	bucket, ok := v.hosted(r.Host)
+	switch {
+	case ok:
+		for i := range paths {
+			paths[i] = "/" + bucket + paths[i]
+		}
+	case strings.LastIndexByte(q.path, '/') == 0 && q.path != "/":
+		for _, path := range paths {
+			paths = append(paths, path+"/")
+		}
+	}
+	return paths
+}
+
+// version2Query is what of the query is signed, with its question mark; values are decoded,
+// and a parameter without = stays so.
+func version2Query(r *http.Request) string {
+	_, raw := target(r)
+	var signed []string
+	for part := range strings.SplitSeq(raw, "&") {
+		name, value, has := strings.Cut(part, "=")
+		name, _ = Unescape(name, true) // that it is encoded parseQuery has seen
+		if !SignedByVersion2(name) {
+			continue
+		}
+		if has {
+			value, _ = Unescape(value, true)
+			name += "=" + value
+		}
+		signed = append(signed, name)
+	}
+	if len(signed) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(signed, func(a, b string) int {
+		a, _, _ = strings.Cut(a, "=")
+		b, _, _ = strings.Cut(b, "=")
+		return strings.Compare(a, b)
+	})
+	return "?" + strings.Join(signed, "&")
+}
