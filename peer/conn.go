@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/sec"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/multiformats/go-multistream"
 )
@@ -189,6 +191,26 @@ func (p *Peer) openMember(ctx context.Context, id, proto string) (network.Stream
 		return nil, ErrNotMember
 	}
 	return openStream(ctx, p.cluster, remote, proto)
+}
+
+// Refused tells an error of Dial by which nothing of the member listens at any of its addresses:
+// one has refused the connection, and each of the others did or belongs to another peer.
+func Refused(err error) bool {
+	var failed *swarm.DialError
+	if !errors.As(err, &failed) || failed.Skipped > 0 {
+		return false
+	}
+	refused := false
+	for _, one := range failed.DialErrors {
+		var another sec.ErrPeerIDMismatch
+		switch {
+		case errors.Is(one.Cause, syscall.ECONNREFUSED):
+			refused = true
+		case !errors.As(one.Cause, &another):
+			return false
+		}
+	}
+	return refused
 }
 
 // endBackoff has libp2p dial a peer again that did not answer a moment ago. A dial that is
