@@ -117,6 +117,20 @@ func between[T cmp.Ordered](low, high T) check {
 	}
 }
 
+// autoOr accepts auto, and a time from low to high.
+func autoOr(low, high time.Duration) check {
+	return func(field any) error {
+		value, ok := field.(*AutoDuration)
+		if !ok {
+			return fmt.Errorf("%T is never auto", field)
+		}
+		if d := time.Duration(*value); d != 0 && (d < low || d > high) {
+			return fmt.Errorf("%s is neither auto nor between %s and %s", plain(d), plain(low), plain(high))
+		}
+		return nil
+	}
+}
+
 // plain writes a value for people.
 func plain(value any) string {
 	if d, ok := value.(time.Duration); ok {

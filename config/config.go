@@ -88,7 +88,7 @@ type Cluster struct {
 	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer
 	// Heartbeat is after what time without a word of the leader another one is
 	// elected.
-	Heartbeat time.Duration
+	Heartbeat AutoDuration
 }
 
 // Accounts is what new accounts get.
@@ -233,7 +233,7 @@ func Default() Config {
 			Routing:       RoutingPublic,
 			ServeRate:     16 * MiB,
 		},
-		Cluster:  Cluster{Replication: 3, WriteCopies: 2, Heartbeat: 300 * time.Millisecond},
+		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
 		Accounts: Accounts{Allowance: 500 * MiB},
 		Pinning: Pinning{
 			Listen: "127.0.0.1:9097", DefaultStatus: "pinned",

@@ -130,8 +130,8 @@ var table = []setting{
 		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
 	},
 	{
-		key: "cluster.heartbeat", help: "`time` without a word of the leader until another one is elected; on all members the same, longer where they are far apart",
-		field: func(c *Config) any { return &c.Cluster.Heartbeat }, check: between(minHeartbeat, maxHeartbeat),
+		key: "cluster.heartbeat", help: "`time` without a heartbeat of the leader until another one is elected, on all members the same; auto: the members find it out",
+		field: func(c *Config) any { return &c.Cluster.Heartbeat }, check: autoOr(minHeartbeat, maxHeartbeat),
 	},
 	{
 		key: "accounts.allowance", help: "`size` of the free storage of a new account; holdfast user quota changes that of one",

@@ -63,6 +63,30 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// AutoDuration is a time, or 0 for one that the program finds out by itself. In text that is "auto".
+type AutoDuration time.Duration
+
+const auto = "auto"
+
+// String is the inverse of parseAuto.
+func (d AutoDuration) String() string {
+	if d == 0 {
+		return auto
+	}
+	return FormatDuration(time.Duration(d))
+}
+
+func parseAuto(text string) (AutoDuration, error) {
+	if text == auto {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d == 0 {
+		return 0, fmt.Errorf("%q is neither auto nor a time such as 500ms", text)
+	}
+	return AutoDuration(d), nil
+}
+
 // fromText stores text of the environment or of a flag in field. An empty text
 // is an empty list or an empty string, and no number.
 func fromText(field any, text string) (err error) {
@@ -87,6 +111,8 @@ func fromText(field any, text string) (err error) {
 		}
 	case *time.Duration:
 		*v, err = parseDuration(text)
+	case *AutoDuration:
+		*v, err = parseAuto(text)
 	case *Size:
 		*v, err = parseSize(text)
 	default:
@@ -136,6 +162,12 @@ func fromFile(field, value any) error {
 			return fmt.Errorf("%v must be a time in quotes such as \"10m\"", value)
 		}
 		return fromText(v, text)
+	case *AutoDuration:
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("%v must be \"auto\" or a time in quotes such as \"500ms\"", value)
+		}
+		return fromText(v, text)
 	case *Size:
 		switch n := value.(type) {
 		case string:
@@ -168,6 +200,8 @@ func format(field any) string {
 		return strconv.Itoa(*v)
 	case *time.Duration:
 		return strconv.Quote(FormatDuration(*v))
+	case *AutoDuration:
+		return strconv.Quote(v.String())
 	case *Size:
 		return strconv.Quote(v.String())
 	}

@@ -180,6 +180,7 @@ func (n *testNode) start() {
 	opts := Options{
 		ID: n.id, Store: n.store, Log: n.log, Stable: n.disk, Snapshots: n.snaps, CheckpointDir: t.TempDir(),
 		Network: n.cluster.network.of(n.id), Watch: n.watch, Timings: n.cluster.timings, Logger: logger,
+		Refused: func(err error) bool { return errors.Is(err, errConnRefused) },
 	}
 	if n.tune != nil {
 		n.tune(&opts)

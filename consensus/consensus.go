@@ -88,6 +88,9 @@ var (
 
 // Timings of Raft. Zero values take the defaults.
 type Timings struct {
+	// Adaptive: how long a leader may be silent before an election is found out by the
+	// members, from 1.5 s to 5 s (ADR 47). Heartbeat, 5 s, is the last resort then.
+	Adaptive  bool
 	Heartbeat time.Duration // without a leader's word before an election, 300 ms
 	Election  time.Duration // of one candidacy, as Heartbeat
 	Lease     time.Duration // of a leader without a majority's word, five sixths of Heartbeat
@@ -107,6 +110,9 @@ type Timings struct {
 }
 
 func (t Timings) withDefaults() Timings {
+	if t.Adaptive {
+		t.Heartbeat = mostPatience
+	}
 	t.Heartbeat = cmp.Or(t.Heartbeat, 300*time.Millisecond)
 	t.Election = cmp.Or(t.Election, t.Heartbeat)
 	t.Lease = cmp.Or(t.Lease, t.Heartbeat*5/6)
@@ -120,6 +126,14 @@ func (t Timings) withDefaults() Timings {
 	t.TrailingBytes = cmp.Or(t.TrailingBytes, 32<<20)
 	t.ServingBytes = cmp.Or(t.ServingBytes, 512<<20)
 	return t
+}
+
+// heartbeatsApart is how far apart heartbeats of Raft to one follower are at the least.
+func (t Timings) heartbeatsApart() time.Duration {
+	if t.Adaptive {
+		return 0 // the library makes one every 0.5 to 1 s
+	}
+	return t.Heartbeat / beatParts
 }
 
 // Options are what a Node is made of. All are required but Registerer.
@@ -148,6 +162,9 @@ type Options struct {
 	// Gone tells whether a member has been down for so long that another one is to vote
 	// in its place. It must not wait. Nil: none is.
 	Gone func(state.NodeID) bool
+	// Refused tells an error of Network.Dial by which nothing of a member listens at any of its
+	// addresses. Nil: no error does.
+	Refused func(error) bool
 }
 
 // Node is one member's part in the consensus. Its methods may be called
@@ -163,6 +180,9 @@ type Node struct {
 	raft      *raft.Raft
 	transport *transport.Raft
 	beats     *heartbeats
+	detector  *detector   // nil: Raft's own timers are all there is
+	doubted   chan string // whose stream has ended: whether it leads still is to be asked
+	consents  quorum
 	forwards  *forwards
 	clock     clock
 	batcher   *batcher
@@ -210,7 +230,7 @@ func Open(opts Options) (*Node, error) {
 		opts: opts, timings: opts.Timings, log: opts.Logger,
 		fatal: make(chan error, 1), ledTerm: make(chan struct{}, 1), observed: make(chan raft.Observation, maxObserved),
 		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
-		lag: lag{log: opts.Logger},
+		lag: lag{log: opts.Logger}, doubted: make(chan string, 1),
 	}
 	var err error
 	if n.empty, err = wire.EncodeEntry(nil); err != nil {
@@ -270,11 +290,13 @@ func (n *Node) startRaft() error {
 	n.fsm.restored = func(index uint64) error { return n.leadToSent(cache, log, index) }
 	logger := raftLogger(n.log)
 	hooks := transport.Hooks{
-		Leads:    func(term uint64) bool { return n.beats.leads(term) }, // asked when there are streams
-		Answered: newDistances(n.timings.Heartbeat, n.log).answered,
+		Leads: func(term uint64) bool { return n.beats.leads(term) }, // asked when there are streams
+	}
+	if !n.timings.Adaptive {
+		hooks.Answered = newDistances(n.timings.Heartbeat, n.log).answered
 	}
 	n.transport, err = transport.NewRaft(
-		n.opts.Network, string(n.opts.ID), n.timings.Heartbeat/beatParts, hooks, raft.NetworkTransportConfig{Logger: logger})
+		n.opts.Network, string(n.opts.ID), n.timings.heartbeatsApart(), hooks, raft.NetworkTransportConfig{Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -306,6 +328,9 @@ func (n *Node) startRaft() error {
 // and it has started nothing by then.
 func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 	n.beats = newHeartbeats(&n.franchise.raising)
+	if n.timings.Adaptive {
+		n.detector = newDetector(n.opts.ID, n.raftFollows)
+	}
 	defer func() {
 		if err != nil {
 			close(n.beats.done)
@@ -320,14 +345,14 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 			err = fmt.Errorf("read the log: %w", cause)
 		}
 	}()
-	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.franchise, n.snapshots, ballots{Raft: n.transport, unfit: n.unfit, beats: n.beats})
+	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.franchise, n.snapshots, n.ballots())
 	if err != nil {
 		return err
 	}
 	n.beats.raft.Store(n.raft)
 	again := resent{raft: n.raft, log: n.opts.Log, progress: n.fsm.progress, disk: n.disk, run: n.waits.Go, taken: &n.taken}
 	n.waits.Go(func() {
-		n.beats.pump(n.transport.Consumer(), arrivals{heard: n.raft.LastContact, drop: n.transport.Drop}, &again)
+		n.beats.pump(n.transport.Consumer(), n.consent, arrivals{heard: n.raft.LastContact, drop: n.transport.Drop}, &again)
 	})
 	return nil
 }

@@ -22,6 +22,8 @@ const (
 	askLevel     = 5 // -> the newest level that the node understands
 	askClock     = 6 // -> a reading of the node's clock
 	askProposeBy = 7 // commit this encoded command behind a deadline, unless it comes later -> a reading and its encoded outcome
+	askBeat      = 8 // the leader's word, see beat.go -> what the node has seen of it
+	askLeads     = 9 // -> the term in which the node leads, 0 if it does not
 )
 
 // How it went. Numbers are append-only.
@@ -190,6 +192,15 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 	case askLevel:
 		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel))
+	case askBeat:
+		if n.detector != nil {
+			return n.answerBeat(from, body)
+		}
+	case askLeads:
+		if term := n.raft.CurrentTerm(); n.beats.leads(term) {
+			return answerDone, binary.BigEndian.AppendUint64(nil, term)
+		}
+		return answerDone, binary.BigEndian.AppendUint64(nil, 0)
 	}
 	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
 }

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -82,11 +83,35 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 	}
 }
 
-// pump hands over what comes for the loop, unless again answers it, until Raft has ended.
-func (h *heartbeats) pump(from <-chan raft.RPC, arriving arrivals, again *resent) {
+// offer gives the loop a request of this node's own, and returns when it is answered, or
+// when ctx ends before the loop takes it.
+func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
+	answer := make(chan raft.RPCResponse, 1)
+	rpc.RespChan = answer
+	select {
+	case h.loop <- rpc:
+	case <-h.done:
+		return raft.ErrRaftShutdown
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case a := <-answer:
+		return a.Error
+	case <-h.done:
+		return raft.ErrRaftShutdown
+	}
+}
+
+// pump hands over what comes for the loop, unless consent or again answers it, until Raft has ended.
+func (h *heartbeats) pump(from <-chan raft.RPC, consent func(raft.RPC) (raft.RPC, bool), arriving arrivals, again *resent) {
 	for {
 		select {
 		case rpc := <-from:
+			rpc, answered := consent(rpc)
+			if answered {
+				continue
+			}
 			if rpc = arriving.watch(rpc); !again.take(rpc) {
 				h.hand(again.behind(rpc))
 			}

@@ -61,6 +61,13 @@ func registerMetrics(n *Node, to prometheus.Registerer) (*metrics, error) {
 			}
 			return 0
 		}),
+		gauge("leader_patience_seconds", "How long the leader may be silent until another one is elected.", func() float64 {
+			if n.detector == nil {
+				return n.timings.Heartbeat.Seconds()
+			}
+			patience, _ := n.detector.current()
+			return patience.Seconds()
+		}),
 		gauge("log_write_seconds", "How long the write to the Raft log that is under way has taken.", func() float64 {
 			return n.disk.writing().Seconds()
 		}),

@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+var errConnRefused = errors.New("connection refused")
+
 // memNetwork connects the nodes of one test by pipes, and can lose what they
 // send: without a word, as networks do.
 type memNetwork struct {
@@ -38,6 +40,15 @@ func (m *memNetwork) isolate(id state.NodeID, others ...state.NodeID) {
 	for _, other := range others {
 		m.lost[[2]state.NodeID{id, other}] = true
 		m.lost[[2]state.NodeID{other, id}] = true
+	}
+}
+
+// silence loses what a node sends to others from now on.
+func (m *memNetwork) silence(id state.NodeID, others ...state.NodeID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range others {
+		m.lost[[2]state.NodeID{id, other}] = true
 	}
 }
 
@@ -72,6 +83,20 @@ func (m *memNetwork) crash(id state.NodeID) {
 	}
 }
 
+// die ends all streams of a node, refuses others, and loses what it sends, as the kernel does
+// for a process that was killed.
+func (m *memNetwork) die(id state.NodeID, others ...state.NodeID) {
+	m.silence(id, others...)
+	m.mu.Lock()
+	for name, l := range m.listeners {
+		if l.id == id {
+			delete(m.listeners, name)
+		}
+	}
+	m.mu.Unlock()
+	m.crash(id)
+}
+
 // of returns the network as one node sees it.
 func (m *memNetwork) of(id state.NodeID) Network { return &memHost{network: m, id: id} }
 
@@ -102,7 +127,7 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 		return nil, ctx.Err()
 	}
 	if l == nil {
-		return nil, errors.New("connection refused")
+		return nil, errConnRefused
 	}
 	near, far := net.Pipe()
 	if h.network.buffered {
@@ -114,7 +139,7 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 	case l.accepted <- theirs:
 		return ours, nil
 	case <-l.closed:
-		return nil, errors.Join(errors.New("connection refused"), ours.Close(), theirs.Close())
+		return nil, errors.Join(errConnRefused, ours.Close(), theirs.Close())
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), ours.Close(), theirs.Close())
 	}

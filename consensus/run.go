@@ -24,10 +24,13 @@ func (n *Node) Run(ctx context.Context) error {
 			_ = n.end(context.Cause(ctx)) // Run returns it
 		}
 	})()
-	group.Go(func() error { return transport.Serve(ctx, n.forwards.listener, n.serve, n.log) })
+	group.Go(func() error { return transport.Serve(ctx, n.forwards.listener, n.serve, n.streamEnded, n.log) })
 	group.Go(func() error { return n.batcher.run(ctx) })
 	group.Go(func() error { return n.reads.run(ctx, n.readIndex) })
 	group.Go(func() error { return n.watchLeaders(ctx) })
+	group.Go(func() error { return n.watchLeader(ctx) })
+	group.Go(func() error { return n.sendBeats(ctx) })
+	group.Go(func() error { return n.askWhetherGone(ctx) })
 	group.Go(func() error { return n.openTerms(ctx) })
 	group.Go(func() error { return n.keepMembership(ctx) })
 	group.Go(func() error { return n.catchUpOnce(ctx) })
@@ -61,9 +64,12 @@ func (n *Node) end(err error) error {
 	return n.ended
 }
 
+// leaderTick is how often, at the least, it is looked who leads.
+const leaderTick = 300 * time.Millisecond
+
 // watchLeaders tells those who wait that another node leads.
 func (n *Node) watchLeaders(ctx context.Context) error {
-	every := time.NewTicker(n.timings.Heartbeat) // an observation can be lost
+	every := time.NewTicker(min(n.timings.Heartbeat, leaderTick)) // an observation can be lost
 	defer every.Stop()
 	var last state.NodeID
 	for {

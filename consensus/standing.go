@@ -24,6 +24,8 @@ type ballots struct {
 
 var _ raft.WithPreVote = ballots{}
 
+func (n *Node) ballots() ballots { return ballots{Raft: n.transport, unfit: n.unfit, beats: n.beats} }
+
 // Consumer implements raft.Transport.
 func (b ballots) Consumer() <-chan raft.RPC { return b.beats.loop }
 

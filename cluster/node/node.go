@@ -358,6 +358,7 @@ func (n *Node) openConsensus(known *seed) error {
 		NoSpace:       refusedByFullDisk,
 		Standing:      n.standing,
 		Gone:          n.gone,
+		Refused:       peer.Refused,
 	})
 	if err != nil {
 		return fmt.Errorf("open consensus: %w", err)
@@ -376,7 +377,8 @@ func (n *Node) openConsensus(known *seed) error {
 func (n *Node) timings() consensus.Timings {
 	t := n.opts.Timings
 	t.Check = cmp.Or(t.Check, n.opts.Config.Storage.StateCheck)
-	t.Heartbeat = cmp.Or(t.Heartbeat, n.opts.Config.Cluster.Heartbeat)
+	t.Heartbeat = cmp.Or(t.Heartbeat, time.Duration(n.opts.Config.Cluster.Heartbeat))
+	t.Adaptive = t.Adaptive || t.Heartbeat == 0
 	return t
 }
 

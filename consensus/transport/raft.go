@@ -103,6 +103,11 @@ func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	return err
 }
 
+// Heartbeat sends a heartbeat at once, beside those that Raft makes.
+func (t *Raft) Heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	return t.NetworkTransport.AppendEntries(id, raft.ServerAddress(id), args, resp)
+}
+
 // shorten leaves entries that make a message too long to the next one: Raft counts as
 // sent what is in args when the message was sent. Nothing is told of commits behind them.
 func shorten(args *raft.AppendEntriesRequest) {

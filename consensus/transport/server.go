@@ -27,8 +27,9 @@ const (
 type Handler func(ctx context.Context, from string, kind uint8, body []byte) (answer uint8, result []byte)
 
 // Serve answers the requests on l until ctx ends, closes l, and returns when
-// all handlers have. The error is that of a listener that broke.
-func Serve(ctx context.Context, l net.Listener, handle Handler, log *slog.Logger) error {
+// all handlers have. The error is that of a listener that broke. ended is told of
+// whom a stream has ended; it must not wait.
+func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from string), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -56,6 +57,7 @@ func Serve(ctx context.Context, l net.Listener, handle Handler, log *slog.Logger
 			if err := serveStream(ctx, conn, handle); err != nil {
 				log.DebugContext(ctx, "stream of a member ended", "node", conn.RemoteAddr().String(), "err", err)
 			}
+			ended(conn.RemoteAddr().String())
 		})
 	}
 }

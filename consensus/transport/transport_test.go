@@ -161,7 +161,7 @@ func calling(t *testing.T, handle Handler, test func(t *testing.T, network *pipe
 		network := newPipes()
 		ctx, stop := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- Serve(ctx, network, handle, slog.New(slog.DiscardHandler)) }()
+		go func() { served <- Serve(ctx, network, handle, func(string) {}, slog.New(slog.DiscardHandler)) }()
 		c := NewClient(network, ForwardProtocol)
 		test(t, network, c)
 		if err := c.Close(); err != nil {
@@ -351,7 +351,7 @@ func BenchmarkCall(b *testing.B) {
 	network := newPipes()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, network, echo, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- Serve(ctx, network, echo, func(string) {}, slog.New(slog.DiscardHandler)) }()
 	c := NewClient(network, ForwardProtocol)
 	body := make([]byte, 300)
 	b.ReportAllocs()

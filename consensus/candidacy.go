@@ -1,0 +1,208 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of a candidacy.
+const (
+	// candidacyTimeout is how long a candidate waits for the answers of the others.
+	candidacyTimeout = 2 * time.Second
+	// handTimeout is how long it waits for its own Raft to begin: later the reason may be over.
+	handTimeout = 200 * time.Millisecond
+)
+
+// errNoConsent is the answer of a voter that sees no reason for another leader, or that has
+// promised to agree with another candidate.
+var errNoConsent = errors.New("it does not agree")
+
+// watchLeader has this node stand for election when its detector finds a reason, until ctx ends.
+func (n *Node) watchLeader(ctx context.Context) error {
+	if n.detector == nil {
+		return nil
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	tick := time.NewTicker(detectorStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.detector.step(time.Now())
+		case <-n.detector.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		if why := n.detector.stand(n.voterIDs()); why != "" {
+			work.Go(func() {
+				began := time.Now()
+				err := n.stand(ctx, why)
+				n.detector.stood(time.Since(began))
+				if err != nil {
+					n.log.DebugContext(ctx, "no election", "why", why, "err", err)
+				}
+			})
+		}
+	}
+}
+
+// mayStand is nil if this node may stand for election at all.
+func (n *Node) mayStand() error {
+	if n.IsLeader() {
+		return errors.New("it leads")
+	}
+	// Without a vote it would raise the term and elect nobody.
+	if r := n.franchise.read(); !r.votes || n.raft.CurrentTerm()+1 <= r.after {
+		return errNoVote
+	}
+	if took := n.disk.writing(); took > slowWrite {
+		return errors.New("its disk hangs")
+	}
+	return n.ballots().stands()
+}
+
+// stand asks the other voters whether they agree that this node stands for election, by
+// Raft's own request for a pre-vote, and if a majority does, has Raft stand.
+func (n *Node) stand(ctx context.Context, why string) error {
+	if err := n.mayStand(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, candidacyTimeout)
+	defer cancel()
+	term, leader := n.raft.CurrentTerm(), n.detector.follows().leader
+	index, of := n.lastEntry()
+	ask := raft.RequestPreVoteRequest{RPCHeader: n.rpcHeader(), Term: term + 1, LastLogIndex: index, LastLogTerm: of}
+	voters := n.voters()
+	others := slices.DeleteFunc(slices.Clone(voters), func(id raft.ServerID) bool {
+		return id == raftID(n.opts.ID) || id == raftID(leader) && why == whySilent
+	})
+	if err := n.consents.reach(ctx, others, len(voters)/2, func(ctx context.Context, id raft.ServerID) error {
+		return n.askConsent(ctx, id, ask)
+	}, n.waits.Go); err != nil {
+		return fmt.Errorf("no majority for it: %w", err)
+	}
+	if !n.detector.stands(term) {
+		return errors.New("the reason is over")
+	}
+	n.log.InfoContext(ctx, "standing for election", "why", why, "leader", leader, "term", term+1)
+	return n.timeOut(ctx, term)
+}
+
+// askConsent is nil if a voter agrees.
+func (n *Node) askConsent(ctx context.Context, id raft.ServerID, ask raft.RequestPreVoteRequest) error {
+	answer := make(chan error, 1)
+	n.waits.Go(func() {
+		var resp raft.RequestPreVoteResponse
+		err := n.transport.RequestPreVote(id, raft.ServerAddress(id), &ask, &resp)
+		if err == nil && !resp.Granted {
+			err = errNoConsent
+		}
+		answer <- err
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// timeOut has Raft stand for election at once, as when a leader hands over: without another
+// pre-vote, and voters that know a leader still may elect it.
+func (n *Node) timeOut(ctx context.Context, term uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, handTimeout)
+	defer cancel()
+	if n.raft.State() == raft.Candidate {
+		// One that waits for the end of an election that it lost begins no other one. The word
+		// of a leader that has no name ends that, and says nothing else.
+		if err := n.beats.offer(ctx, raft.RPC{Command: &raft.AppendEntriesRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: term,
+		}}); err != nil {
+			return err
+		}
+	}
+	return n.beats.offer(ctx, raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: n.rpcHeader()}})
+}
+
+// consent goes by this node's detector instead of by Raft's timers when another one stands for
+// election. It answers the request for a pre-vote. A request for a vote of whom this node has
+// agreed with goes on to Raft as if the leader had handed over, for Raft may still take the
+// leader for one.
+func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
+	if n.detector == nil {
+		return rpc, false
+	}
+	switch ask := rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		rpc.Respond(n.preVote(ask), nil)
+		return rpc, true
+	case *raft.RequestVoteRequest:
+		if !ask.LeadershipTransfer && n.detector.agree(state.NodeID(ask.ID), n.voterIDs()) {
+			agreed := *ask
+			agreed.LeadershipTransfer = true
+			rpc.Command = &agreed
+		}
+	}
+	return rpc, false
+}
+
+// preVote judges a candidate as Raft does, but for the leader, on whom the detector decides.
+func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResponse {
+	resp := &raft.RequestPreVoteResponse{RPCHeader: n.rpcHeader(), Term: n.raft.CurrentTerm()}
+	from := state.NodeID(ask.ID)
+	voters := n.voterIDs()
+	index, of := n.lastEntry()
+	switch {
+	case ask.Term < resp.Term, !slices.Contains(voters, from) && len(voters) > 0:
+	case of > ask.LastLogTerm, of == ask.LastLogTerm && index > ask.LastLogIndex:
+	default:
+		resp.Term = max(resp.Term, ask.Term)
+		resp.Granted = n.detector.agree(from, voters)
+	}
+	return resp
+}
+
+// lastEntry is where this node's log ends, and of which term its end is. Raft tells that as text
+// only, and without a look at the disk.
+func (n *Node) lastEntry() (index, term uint64) {
+	stats := n.raft.Stats()
+	number := func(name string) uint64 {
+		v, err := strconv.ParseUint(stats[name], 10, 64)
+		if err != nil {
+			panic(fmt.Sprintf("consensus: Raft's %s: %v", name, err)) // another release of the library
+		}
+		return v
+	}
+	index, term = number("last_log_index"), number("last_log_term")
+	if snapshot := number("last_snapshot_index"); snapshot > index { // as Raft compares them
+		index, term = snapshot, number("last_snapshot_term")
+	}
+	return index, term
+}
+
+func (n *Node) rpcHeader() raft.RPCHeader {
+	return raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.opts.ID),
+		Addr: n.transport.EncodePeer(raftID(n.opts.ID), raft.ServerAddress(n.opts.ID)),
+	}
+}
+
+// voterIDs are the voters, in the order in which they stand for election.
+func (n *Node) voterIDs() []state.NodeID {
+	var ids []state.NodeID
+	for _, id := range n.voters() {
+		ids = append(ids, state.NodeID(id))
+	}
+	slices.Sort(ids)
+	return ids
+}

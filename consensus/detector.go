@@ -1,0 +1,258 @@
+package consensus
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Times of a detector, in steps of its clock.
+const (
+	// detectorStep is how exactly silence is measured.
+	detectorStep = 100 * time.Millisecond
+	// leaderlessWait is how long a voter that knows no leader waits for the word of one.
+	leaderlessWait = 300 * time.Millisecond
+	// firstCandidacyPause is how long a voter waits after a candidacy that found no majority;
+	// it doubles up to lastCandidacyPause.
+	firstCandidacyPause, lastCandidacyPause = 100 * time.Millisecond, 800 * time.Millisecond
+	// promiseParts is of which part of the patience a promise lasts. A candidate needs a round
+	// trip from then on, and five of them fit into the patience.
+	promiseParts = 3
+	// agreeEarly is which part of the patience a voter need not have waited to agree with a
+	// candidate that has: both have heard the last beat at different times.
+	agreeEarly = 5
+)
+
+// Reasons of a voter to stand for election.
+const (
+	whyLeaderless = "no leader is known"
+	whyGone       = "the leader is gone, or says that it can lead no more"
+	whySilent     = "the leader is silent"
+)
+
+// detector decides when this node has reason to elect another leader. It judges only when:
+// whether somebody leads is Raft's to decide. Its clock stands still while the process
+// does, so that a pause of this process is not the leader's silence.
+type detector struct {
+	self state.NodeID
+	// look tells what Raft knows: who leads, in which term, and when it heard of the leader.
+	// It must not wait.
+	look func() following
+	wake chan struct{} // has a token when there is evidence
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	clock    time.Duration // how long the process has run, in steps
+	stepped  time.Time     // when the last step was; zero before the first
+	patience time.Duration
+	agreedAt time.Duration // when the leader chose it last
+	gaps     extreme       // between beats, and pauses of this process
+
+	following
+	since     time.Duration // when it began to follow
+	heard     time.Duration // when the leader was heard last
+	beats     bool          // the leader sends beats, and Raft's contact does not count
+	gone      bool          // there is evidence that it leads no more
+	goneSince time.Duration
+
+	promised     state.NodeID // to whom this voter has said yes
+	promisedTill time.Duration
+
+	standing bool          // a candidacy is under way
+	next     time.Duration // before it there is no further one
+	pause    time.Duration // after the next one that fails
+}
+
+// following is whom a node follows.
+type following struct {
+	leader  state.NodeID // empty: nobody is known
+	term    uint64
+	contact time.Time // when Raft last heard of the leader
+}
+
+func newDetector(self state.NodeID, look func() following) *detector {
+	return &detector{self: self, look: look, wake: make(chan struct{}, 1), patience: leastPatience, pause: firstCandidacyPause}
+}
+
+// step lets the clock go on, once a tick, however long the process was paused. It notes the pause.
+func (d *detector) step(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.clock += detectorStep
+	if took := now.Sub(d.stepped); !d.stepped.IsZero() && took >= 2*detectorStep {
+		d.gaps.note(d.clock, took-detectorStep)
+	}
+	d.stepped = now
+	d.refresh()
+}
+
+// refresh takes over what Raft knows. It looks under mu, which keeps an older answer from
+// coming after a newer one, and needs it.
+func (d *detector) refresh() {
+	now := d.look()
+	if now.leader != d.leader || now.term != d.term {
+		if now.leader != "" {
+			d.pause, d.next = firstCandidacyPause, 0
+		}
+		if now.term != d.term {
+			d.promised = "" // it has been redeemed, or is in vain
+		}
+		d.since, d.heard, d.beats, d.gone = d.clock, d.clock, false, false
+	}
+	if !now.contact.Equal(d.contact) && !d.beats {
+		d.heard = d.clock
+	}
+	d.following = now
+}
+
+// beat notes a beat, and returns whether it is of the leader that this node follows, and the
+// longest gap that this node has seen.
+func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, lost bool) (follows bool, gap time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	follows = from == d.leader && term == d.term
+	if follows {
+		if d.beats && !d.gone {
+			d.gaps.note(d.clock, d.clock-d.heard)
+		}
+		d.heard, d.beats, d.patience = d.clock, true, boundedPatience(patience)
+		d.setGone(lost)
+	}
+	return follows, d.gaps.value(d.clock)
+}
+
+// leaderGone notes evidence that a leader leads no more.
+func (d *detector) leaderGone(leader state.NodeID, term uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	if leader == d.leader && term == d.term {
+		d.setGone(true)
+	}
+}
+
+// setGone needs mu.
+func (d *detector) setGone(gone bool) {
+	if gone && !d.gone {
+		d.goneSince = d.clock
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+	d.gone = gone
+}
+
+// follows is whom this node follows.
+func (d *detector) follows() following {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	return d.following
+}
+
+// reason tells why there should be another leader, and since when; empty: there is no reason.
+// It needs mu.
+func (d *detector) reason(patience time.Duration) (why string, since time.Duration) {
+	switch {
+	case d.leader == d.self:
+		return "", 0
+	case d.leader == "":
+		return whyLeaderless, d.since + leaderlessWait
+	case d.gone:
+		return whyGone, d.goneSince
+	case d.clock-d.heard >= patience:
+		return whySilent, d.heard + patience
+	}
+	return "", 0
+}
+
+// turn is which voter's turn it is: all but the leader stand one after the other.
+func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
+	turn := 0
+	for _, v := range voters {
+		if v < id && v != d.leader {
+			turn++
+		}
+	}
+	return time.Duration(turn) * detectorStep
+}
+
+// stand tells why this voter is to stand for election now, and takes it that it does until
+// stood is called; empty: it is not.
+func (d *detector) stand(voters []state.NodeID) (why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	if d.standing || d.clock < d.next || d.promises("") || !slices.Contains(voters, d.self) {
+		return ""
+	}
+	why, since := d.reason(d.patience)
+	if why == "" || d.clock < since+d.turn(d.self, voters) {
+		return ""
+	}
+	d.standing = true
+	return why
+}
+
+// stood ends a candidacy, that took so long.
+func (d *detector) stood(took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.standing = false
+	d.next = d.clock + max(d.pause, min(took, lastCandidacyPause))
+	d.pause = min(2*d.pause, lastCandidacyPause)
+}
+
+// stands tells whether there is reason still for a candidacy that began in a term.
+func (d *detector) stands(term uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	why, _ := d.reason(d.patience)
+	return why != "" && term == d.term && !d.promises("")
+}
+
+// promises tells whether a promise to another one than to lasts. It needs mu.
+func (d *detector) promises(to state.NodeID) bool {
+	return d.promised != "" && d.promised != to && d.clock < d.promisedTill
+}
+
+// agree tells whether this voter agrees that another one stands for election, and promises it
+// then to agree with no third one for a while, nor to stand itself.
+func (d *detector) agree(to state.NodeID, voters []state.NodeID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refresh()
+	if d.promises(to) || d.standing && d.turn(d.self, voters) < d.turn(to, voters) {
+		return false
+	}
+	why, _ := d.reason(d.patience - d.patience/agreeEarly)
+	if why == "" && to != d.leader {
+		return false
+	}
+	d.promised, d.promisedTill = to, d.clock+d.patience/promiseParts
+	return true
+}
+
+// current is the patience, as all members have agreed on it, and how long this node has run.
+func (d *detector) current() (patience, clock time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.patience, d.clock
+}
+
+// agreePatience has the leader choose the patience for a round trip and the longest gap of the
+// others. It rises at once, and falls slowly. It tells whether it has risen.
+func (d *detector) agreePatience(roundTrip, gap time.Duration) (now time.Duration, risen bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	want := wantedPatience(roundTrip, max(gap, d.gaps.value(d.clock)))
+	risen = want > d.patience
+	passed := min(d.clock-d.agreedAt, patienceFalls)
+	d.patience, d.agreedAt = max(want, d.patience-d.patience*passed/patienceFalls), d.clock
+	return d.patience, risen
+}

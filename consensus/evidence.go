@@ -1,0 +1,90 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of the question whether a leader is gone.
+const (
+	// askGoneTimeout is how long one answer is waited for.
+	askGoneTimeout = time.Second
+	// askGoneAgain is how soon a leader is asked again that neither answers nor refuses: the
+	// system takes connections for a process until it has ended all of it.
+	askGoneAgain = 50 * time.Millisecond
+)
+
+// streamEnded has a leader asked whether it leads still when the stream of its beats has ended.
+func (n *Node) streamEnded(from string) {
+	if n.detector == nil || state.NodeID(from) != n.detector.follows().leader {
+		return
+	}
+	select {
+	case n.doubted <- from:
+	default: // it is asked already
+	}
+}
+
+// askWhetherGone looks for evidence that the leader leads no more, whenever there is a doubt,
+// until ctx ends.
+func (n *Node) askWhetherGone(ctx context.Context) error {
+	for {
+		select {
+		case from := <-n.doubted:
+			n.askGone(ctx, state.NodeID(from))
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// askGone asks a leader until it answers or refuses, as long as nothing else tells that it
+// leads no more.
+func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
+	followed := n.detector.follows()
+	patience, _ := n.detector.current()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTimer(askGoneAgain)
+	defer again.Stop()
+	for now := followed; now.leader == leader && now.term == followed.term; now = n.detector.follows() {
+		gone, known := n.leadsNoMore(ctx, leader, now.term)
+		if gone {
+			n.log.InfoContext(ctx, "the leader is gone", "leader", leader, "term", now.term)
+			n.detector.leaderGone(leader, now.term)
+		}
+		if known {
+			return
+		}
+		again.Reset(askGoneAgain)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leadsNoMore asks a leader whether it leads; not known: it neither answers nor refuses.
+func (n *Node) leadsNoMore(ctx context.Context, leader state.NodeID, term uint64) (gone, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, askGoneTimeout)
+	defer cancel()
+	switch leads, err := n.forwards.number(ctx, leader, askLeads, nil); {
+	case err == nil:
+		return leads < term, true
+	case errors.Is(err, state.ErrInvalid): // its release does not know the question
+		return false, true
+	default:
+		gone = n.opts.Refused != nil && n.opts.Refused(err)
+		return gone, gone
+	}
+}
+
+// raftFollows is whom Raft follows.
+func (n *Node) raftFollows() following {
+	leader, _ := n.Leader()
+	return following{leader: leader, term: n.raft.CurrentTerm(), contact: n.raft.LastContact()}
+}
