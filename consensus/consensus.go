@@ -232,6 +232,7 @@ func Open(opts Options) (*Node, error) {
 		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
 		lag: lag{log: opts.Logger}, doubted: make(chan string, 1),
 	}
+	n.lag.ready = n.hasCaughtUp
 	var err error
 	if n.empty, err = wire.EncodeEntry(nil); err != nil {
 		return nil, fmt.Errorf("consensus: open: %w", err)
@@ -477,7 +478,13 @@ func (n *Node) HandOver(ctx context.Context) error {
 	if n.otherVoters() == 0 {
 		return nil // nobody to hand over to
 	}
-	if err := n.await(ctx, n.raft.LeadershipTransfer()); err != nil && !errors.Is(err, raft.ErrNotLeader) {
+	transfer := n.raft.LeadershipTransfer
+	if heir, found := n.answers(ctx); found {
+		transfer = func() raft.Future {
+			return n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir))
+		}
+	}
+	if err := n.await(ctx, transfer()); err != nil && !errors.Is(err, raft.ErrNotLeader) {
 		return fmt.Errorf("consensus: hand over leadership: %w", err)
 	}
 	return nil

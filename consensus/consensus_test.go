@@ -73,6 +73,28 @@ func TestLeaderThatStopsHandsOverFirst(t *testing.T) {
 	})
 }
 
+// Raft hands over to the log that was the longest when it was last heard of, and of two that
+// are as long to either, also to that of a member that is gone.
+func TestLeadershipIsHandedToAVoterThatAnswers(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		for range 4 { // Raft alone chooses right every other time
+			old := c.leader()
+			old.mustPin(string(old.id))
+			others := c.others(old.id)
+			gone := c.nodes[others[0]]
+			gone.kill()
+			if err := old.HandOver(t.Context()); err != nil {
+				t.Fatalf("with %s gone: %v", gone.id, err)
+			}
+			if c.nodes[others[1]].mustPin(string(old.id) + " after"); old.IsLeader() {
+				t.Error("the old leader leads")
+			}
+			gone.start()
+			c.until("the one that was gone is back", func() bool { return gone.Ready() == nil })
+		}
+	})
+}
+
 func TestAnOperationTakesEffectOnceWhateverWayItComes(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		propose := func(op byte, cmd state.Command) (outcomes []wire.Outcome) {

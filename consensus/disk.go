@@ -50,6 +50,7 @@ type disk struct {
 	under   [writeKinds]stopwatch // the writes under way
 	refused stopwatch             // since a write was last refused
 	refusal atomic.Uint64         // how many were
+	refuses atomic.Bool           // nothing was appended since one was
 	cut     atomic.Bool           // the log's end was removed, and nothing put in its place yet
 }
 
@@ -82,6 +83,7 @@ func (l watchedLog) StoreLogs(entries []*raft.Log) error {
 		switch {
 		case err == nil:
 			l.cut.Store(false)
+			l.refuses.Store(false)
 		case l.cut.Load() && l.full(err):
 			// Raft goes by the end that it remembers, which is gone.
 			err = fmt.Errorf("%w: the end of the log was cut off before", errCut)
@@ -165,6 +167,7 @@ func (d *disk) write(kind int, op string, fn func() error) error {
 		}
 		d.refused.start(d.ran)
 		d.refusal.Add(1)
+		d.refuses.Store(true)
 		return err
 	}
 	err = fmt.Errorf("%w: %s: %w", ErrBroken, op, err)
@@ -185,4 +188,10 @@ func (d *disk) writing() (longest time.Duration) {
 func (d *disk) refusedLately() bool {
 	ago, refused := d.refused.shows(d.ran)
 	return refused && ago < refusedFor
+}
+
+// Refuses tells whether the disk of the Raft log is full: lately is that it refused a write a
+// moment ago, since that nothing was appended since it last did.
+func (n *Node) Refuses() (lately, since bool) {
+	return n.disk.refusedLately(), n.disk.refuses.Load()
 }

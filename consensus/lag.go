@@ -19,7 +19,8 @@ const (
 // lag is whether this node has fallen so far behind the cluster that it answers no
 // linearizable reads: the disk of its log is full, say, or its state hangs.
 type lag struct {
-	log *slog.Logger
+	log   *slog.Logger
+	ready func() bool // whether the node has once caught up; before that it is not ready, and behind is nothing to act on
 
 	doubted atomic.Bool // somebody gave up waiting for the local state
 	behind  atomic.Bool // a read failed for it, and none has succeeded since
@@ -29,13 +30,17 @@ type lag struct {
 func (l *lag) gaveUp(waited time.Duration) {
 	l.doubted.Store(true)
 	if waited >= lagged && l.behind.CompareAndSwap(false, true) {
-		l.log.Warn("this node is behind the cluster and answers no reads")
+		level := slog.LevelWarn
+		if !l.ready() {
+			level = slog.LevelDebug
+		}
+		l.log.Log(context.Background(), level, "this node is behind the cluster and answers no reads")
 	}
 }
 
 // caughtUp notes that the local state had what a read needs.
 func (l *lag) caughtUp() {
-	if l.behind.Load() && l.behind.CompareAndSwap(true, false) {
+	if l.behind.Load() && l.behind.CompareAndSwap(true, false) && l.ready() {
 		l.log.Info("this node has caught up and answers reads again")
 	}
 }

@@ -2,13 +2,17 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // Bounds of Raft's own log lines. It says the same of a member that is down
@@ -45,14 +49,12 @@ type said struct {
 // Accept implements hclog.SinkAdapter.
 func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
-	switch level {
-	case hclog.Error:
-		to = slog.LevelError
-		if ofAnother(msg, args) {
-			to = slog.LevelWarn
-		}
-	case hclog.Warn:
+	switch {
+	case level < hclog.Warn || ordinary(msg, args):
+	case level == hclog.Warn || ofAnother(args):
 		to = slog.LevelWarn
+	default:
+		to = slog.LevelError
 	}
 	ctx := context.Background()
 	if !s.log.Enabled(ctx, to) {
@@ -78,13 +80,40 @@ func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...an
 	s.log.LogAttrs(ctx, to, "raft: "+msg, attrs...)
 }
 
-// ofAnother tells errors of a connection to another member, as when that one is started
-// again: nothing is wrong with this node.
-func ofAnother(msg string, args []any) bool {
+// ordinary tells lines that Raft writes as warnings or errors and that belong to every start,
+// join, election and stop of a member: how the log of a follower is found to match, who
+// stands and who votes, and streams that end. Nobody can act on one of them. That a member
+// stays away, or that there is no majority, cluster/members says.
+func ordinary(msg string, args []any) bool {
 	switch msg {
-	case "failed to decode incoming command", "failed to flush response": // which name nobody
-		return true
+	case "heartbeat timeout reached, starting election",
+		"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election",
+		"Election timeout reached, restarting election",
+		"no known peers, aborting election",
+		"not part of stable configuration, aborting election",
+		"new leader elected, stepping down",
+		"duplicate requestVote from",
+		"failed to make requestVote RPC",
+		"peer has newer term, stopping replication":
+		return true // elections
+	case "appendEntries rejected, sending older logs", "previous log term mis-match", "clearing log suffix":
+		return true // a follower's log is made to match
+	case "failed to get previous log", "failed to get log": // of a follower without it, or of one to whom a snapshot goes
+		return slices.ContainsFunc(args, func(v any) bool {
+			err, is := v.(error)
+			return is && errors.Is(err, raft.ErrLogNotFound)
+		})
+	case "failed to contact", "failed to contact quorum of nodes, stepping down",
+		"failed to appendEntries to", "failed to heartbeat to", "failed to pipeline appendEntries", "failed to start pipeline replication to",
+		"failed to decode incoming command", "failed to flush response":
+		return true // a member that ends, or is not there
 	}
+	return strings.HasPrefix(msg, "rejecting vote request") || strings.HasPrefix(msg, "rejecting pre-vote request")
+}
+
+// ofAnother tells errors of what was sent to another member, such as a snapshot: nothing is
+// wrong with this node.
+func ofAnother(args []any) bool {
 	for i := range args {
 		if namesMember(args, i) {
 			return true

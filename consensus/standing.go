@@ -170,3 +170,37 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) e
 	}
 	return n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir)))
 }
+
+// answers returns a voter that answers: the first one that is not far behind, else the one
+// that has applied most. Raft by itself hands over to the one whose log was the longest when
+// it was last heard of, which may be gone.
+func (n *Node) answers(ctx context.Context) (heir state.NodeID, found bool) {
+	type answer struct {
+		id      state.NodeID
+		applied uint64
+		err     error
+	}
+	said := make(chan answer, n.otherVoters())
+	asked := 0
+	for id, role := range n.Roles() {
+		if id == n.opts.ID || role != roleVoter || asked == cap(said) {
+			continue
+		}
+		asked++
+		n.waits.Go(func() {
+			at, err := n.appliedOn(ctx, raftID(id))
+			said <- answer{id, at, err}
+		})
+	}
+	var most uint64
+	for range asked {
+		a := <-said
+		if a.err == nil && (!found || a.applied > most) {
+			heir, found, most = a.id, true, a.applied
+		}
+		if found && most+promoteLag >= n.raft.CommitIndex() {
+			break
+		}
+	}
+	return heir, found
+}

@@ -84,6 +84,7 @@ type Missing struct {
 	Name string `json:"name"`
 	// SilentSeconds is how long ago it was last heard of; null: not since the node started.
 	SilentSeconds *int64 `json:"silent_seconds"`
+	Full          bool   `json:"full,omitempty"` // it is reached: the disk of its Raft log is full
 }
 
 // PinCounts counts the pins of all accounts.
@@ -272,7 +273,7 @@ func quorumOf(q *members.Quorum, refused error) Quorum {
 		out.Why = refused.Error()
 	}
 	for i, m := range q.Missing {
-		out.Missing[i] = Missing{ID: string(m.ID), Name: m.Name}
+		out.Missing[i] = Missing{ID: string(m.ID), Name: m.Name, Full: m.Full}
 		if m.Heard {
 			seconds := int64(m.Silent / time.Second)
 			out.Missing[i].SilentSeconds = &seconds

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -479,5 +480,36 @@ func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
 	w.state.Fail(state.ErrUnavailable)
 	if _, err := w.Holdings(t.Context(), email); !errors.Is(err, state.ErrUnavailable) {
 		t.Errorf("without a majority: %v", err)
+	}
+}
+
+// TestChangesAreLoggedWithTheirValues reads what the log has of each change of an account.
+func TestChangesAreLoggedWithTheirValues(t *testing.T) {
+	w := newWorld(t)
+	w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	const email = "alice@example.org"
+	w.account(t, email)
+	for _, tc := range []struct {
+		name   string
+		change func() error
+		want   string
+	}{
+		{"allowance", func() error { return w.SetAllowance(t.Context(), email, 5<<30) }, `msg="allowance changed" account=A email=alice@example.org bytes=5368709120`},
+		{"no limit", func() error { return w.SetAllowance(t.Context(), email, state.Unlimited) }, `bytes=unlimited`},
+		{"credits", func() error { return w.Grant(t.Context(), email, "invoice 7", 1200) }, `msg="credits granted" account=A email=alice@example.org credits=1200 posting="invoice 7"`},
+		{"password", func() error { return w.SetPassword(t.Context(), email, "a password of some length") }, `msg="password changed" account=A email=alice@example.org`},
+		{"key", func() error {
+			_, err := w.CreateKey(t.Context(), email, "backup", []string{state.ScopeRead}, time.Hour)
+			return err
+		}, `name=backup scope=storage:read expires=2027-01-15T09:00:01Z`},
+	} {
+		w.logs.Reset()
+		if err := tc.change(); err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		got := regexp.MustCompile(`account=\S+`).ReplaceAllString(w.logs.String(), "account=A")
+		if !strings.Contains(got, tc.want) || strings.Contains(got, "a password of") {
+			t.Errorf("%s: logged %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }

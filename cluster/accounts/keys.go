@@ -90,8 +90,17 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	if _, err := a.state.Propose(ctx, &state.CreateKey{Key: key, Expired: expired}); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
-	a.log.InfoContext(ctx, "API key created", "account", account.ID, "email", account.Email, "key", key.ID)
+	a.log.InfoContext(ctx, "API key created", "account", account.ID, "email", account.Email, "key", key.ID,
+		"name", key.Name, "scope", strings.Join(key.Scope, " "), "expires", expiry(key.Expires))
 	return a.Show(ctx, key.ID) // the state says which key of the cluster signs it
+}
+
+// expiry is how the end of a key is logged.
+func expiry(end state.Millis) string {
+	if end == 0 {
+		return "never"
+	}
+	return end.Time().UTC().Format(time.RFC3339)
 }
 
 // normalScopes returns scopes in one order, each once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -89,7 +90,7 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes})
+	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes}, allowance(bytes))
 }
 
 // Grant posts credits to an e-mail's account. Posting names the grant: granted
@@ -110,13 +111,22 @@ func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uin
 	}
 	return a.change(ctx, "credits granted", account, &state.GrantCredits{Posting: state.Posting{
 		ID: posting, Account: account.ID, Credits: credits, Made: state.MillisOf(a.now()),
-	}})
+	}}, slog.Uint64("credits", credits), slog.String("posting", posting))
 }
 
-func (a *Accounts) change(ctx context.Context, what string, account state.Account, cmd state.Command) error {
+// allowance is how an allowance is logged.
+func allowance(bytes uint64) slog.Attr {
+	if bytes == state.Unlimited {
+		return slog.String("bytes", "unlimited")
+	}
+	return slog.Uint64("bytes", bytes)
+}
+
+// change commits cmd and logs what has changed to what, by values.
+func (a *Accounts) change(ctx context.Context, what string, account state.Account, cmd state.Command, values ...slog.Attr) error {
 	if _, err := a.state.Propose(ctx, cmd); err != nil {
 		return fmt.Errorf("change account: %w", err)
 	}
-	a.log.InfoContext(ctx, what, "account", account.ID, "email", account.Email)
+	a.log.LogAttrs(ctx, slog.LevelInfo, what, append([]slog.Attr{slog.Any("account", account.ID), slog.String("email", account.Email)}, values...)...)
 	return nil
 }

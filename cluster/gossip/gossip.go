@@ -15,6 +15,9 @@ import (
 // DefaultEvery is the time between two samples of a node.
 const DefaultEvery = 2 * time.Second
 
+// leaveTimeout bounds the sending of the last sample of a process that ends.
+const leaveTimeout = time.Second
+
 // jitterParts is the share of the interval, as a divisor, by which samples are
 // spread so that nodes started together do not speak together.
 const jitterParts = 4
@@ -84,12 +87,13 @@ func (g *Gossip) publish(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			g.leave(ctx)
 			return nil
 		case <-timer.C:
 		}
 		timer.Reset(g.pause())
 		g.table.watch(g.opts.Members())
-		err := g.send(ctx)
+		err := g.send(ctx, false)
 		if err != nil && !quiet && ctx.Err() == nil {
 			g.opts.Logger.WarnContext(ctx, "sample not sent", "err", err)
 		}
@@ -109,9 +113,23 @@ func (g *Gossip) pause() time.Duration {
 	return g.opts.Every - spread/2 + time.Duration(h.Sum64()%uint64(spread))
 }
 
-func (g *Gossip) send(ctx context.Context) error {
+// leave tells the others that this process was told to end, so that nobody takes it for
+// dead. One that ends for another reason says nothing. It waits leaveTimeout at the most.
+func (g *Gossip) leave(ctx context.Context) {
+	if !errors.Is(context.Cause(ctx), context.Canceled) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := g.send(ctx, true); err != nil {
+		g.opts.Logger.DebugContext(ctx, "last sample not sent", "err", err)
+	}
+}
+
+func (g *Gossip) send(ctx context.Context, last bool) error {
 	g.seq++
 	s := g.opts.Measure()
+	s.Ends = last
 	s.Node, s.Start, s.Seq, s.Time = g.opts.Self, g.start, g.seq, max(1, state.MillisOf(g.opts.Now()))
 	b, err := s.Encode()
 	for errors.Is(err, ErrSampleTooLarge) && len(s.Addrs)+len(s.ClusterAddrs) > 0 {

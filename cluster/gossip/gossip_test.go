@@ -495,13 +495,17 @@ func TestNodesHearOfEachOther(t *testing.T) {
 			t.Fatalf("they agree on %v to %v, %t", from, to, known)
 		}
 		stopB()
+		pass(time.Second)
+		if s, _, _ := a.Table().Get("b"); !s.Ends {
+			t.Fatalf("the last sample of a stopped node does not say so: %+v", s)
+		}
 		pass(DownAfter + DefaultEvery)
 		if _, alive, _ := a.Table().Get("b"); alive != Down {
 			t.Fatalf("a stopped node is %s", alive)
 		}
 		defer start(t, node("b", air.topics["b"], members, 5))()
 		pass(time.Second)
-		if s, alive, _ := a.Table().Get("b"); alive != Alive || s.Queue != 5 {
+		if s, alive, _ := a.Table().Get("b"); alive != Alive || s.Queue != 5 || s.Ends {
 			t.Fatalf("a restarted node is %s, %+v", alive, s)
 		}
 	})

@@ -51,6 +51,10 @@ type Sample struct {
 	// state are so full that it should not lead.
 	Full  bool `json:"full,omitempty"`
 	Tight bool `json:"tight,omitempty"`
+	// Refuses: the disk of its Raft log is full and has refused a write, so its vote does not
+	// count for one. Ends: its process was told to end, and this is its last sample.
+	Refuses bool `json:"refuses,omitempty"`
+	Ends    bool `json:"ends,omitempty"`
 }
 
 // wireSample is a sample's JSON form.

@@ -44,6 +44,8 @@ type Load struct {
 	Queue     int
 	Version   string
 	Full      bool          // has no room for new content
+	Refuses   bool          // the disk of its Raft log is full: no write can count on its vote
+	Ended     bool          // its process was told to end, and none has been started since
 	Away      bool          // not heard of lately, and no connection to it stands: who needs what it holds does not get it
 	Connected bool          // a connection to it stands
 	Silent    time.Duration // since it was last heard of, or, of one never heard of, since it is listened for
@@ -72,6 +74,8 @@ type Options struct {
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
+	// GoneAfter is how long a member may be away before its content is placed anew.
+	GoneAfter time.Duration
 	// Agreed are a time that the clocks of most members have reached, by which tickets have
 	// expired that are removed, and one that they have not passed; ok is false while nobody
 	// knows. Whom a ticket admits is judged by Now.

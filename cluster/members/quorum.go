@@ -16,8 +16,8 @@ import (
 type Quorum struct {
 	Votes   int          // members that vote
 	Needed  int          // votes that a decision takes
-	Here    int          // members that vote and that this node reaches, itself included
-	Missing []Missing    // the other members that vote, by name
+	Here    int          // members that vote, that this node reaches, itself included, and that can write
+	Missing []Missing    // the members that vote and are not Here, by name
 	Leader  state.NodeID // empty when none is known
 }
 
@@ -27,6 +27,7 @@ type Missing struct {
 	Name   string
 	Heard  bool          // since this node runs
 	Silent time.Duration // since it was last heard of
+	Full   bool          // it is reached: the disk of its Raft log is full
 }
 
 // probeTimeout is how long Writable waits for a majority: an election of the default
@@ -49,11 +50,12 @@ func (m *Members) Quorum() Quorum {
 		}
 		q.Votes++
 		load, heard := m.opts.Gossip.Load(id)
-		if id == m.opts.Self.ID || load.Connected && load.State != "down" {
+		here := id == m.opts.Self.ID || load.Connected && load.State != "down"
+		if here && !load.Refuses {
 			q.Here++
 			continue
 		}
-		q.Missing = append(q.Missing, Missing{ID: id, Name: names[id], Heard: heard, Silent: load.Silent})
+		q.Missing = append(q.Missing, Missing{ID: id, Name: names[id], Heard: heard, Silent: load.Silent, Full: here})
 	}
 	slices.SortFunc(q.Missing, func(a, b Missing) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.ID), string(b.ID)))
@@ -65,7 +67,8 @@ func (m *Members) Quorum() Quorum {
 }
 
 // Writable is nil when a majority of the members that vote answers now, else it says why
-// the cluster cannot write: state.ErrUnavailable, and at most probeTimeout later.
+// the cluster cannot write: state.ErrUnavailable, and at most probeTimeout later. A majority
+// whose disks are full answers, and takes no write.
 func (m *Members) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -74,8 +77,13 @@ func (m *Members) Writable(ctx context.Context) error {
 		return state.Errorf(state.CodeUnavailable, "%s", m.Quorum().Lacking())
 	}
 	defer release()
-	_, err = view.Cluster() // one that is only being founded has no state
-	return err
+	if _, err = view.Cluster(); err != nil { // one that is only being founded has no state
+		return err
+	}
+	if q := m.Quorum(); q.Here < q.Needed && slices.ContainsFunc(q.Missing, func(m Missing) bool { return m.Full }) {
+		return state.Errorf(state.CodeUnavailable, "%s", q.Lacking())
+	}
+	return nil
 }
 
 // Complete tells whether nothing is missing for a decision, as far as this node sees.
@@ -118,7 +126,10 @@ const TwoVotes = "the cluster has two votes and needs both, so the stop of eithe
 // String is the member for people, with the end of its id and how long it has been silent.
 func (m Missing) String() string {
 	silent := "not heard of since this node started"
-	if m.Heard {
+	switch {
+	case m.Full:
+		silent = "the disk of its Raft log is full"
+	case m.Heard:
 		silent = "last heard of " + ago(m.Silent) + " ago"
 	}
 	return fmt.Sprintf("%s (%s, %s)", cmp.Or(m.Name, "a node without a name"), m.ID.Short(), silent)

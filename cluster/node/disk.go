@@ -63,6 +63,13 @@ func (n *Node) tight() bool {
 	return n.volumes.Level(raftDir) == volume.Tight || n.volumes.Level(stateDir) == volume.Tight
 }
 
+// refuses tells whether the disk of the Raft log is so full that this node's vote does not
+// count for a write.
+func (n *Node) refuses() bool {
+	lately, since := n.consensus.Refuses()
+	return lately || since && n.volumes.Level(raftDir) == volume.Tight
+}
+
 // standing tells consensus when this node should not lead, and who could: the
 // members that are alive and have more room, those with the most of it first.
 func (n *Node) standing() (unfit string, heirs []state.NodeID) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,11 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 		case err == nil:
 			n.logger.InfoContext(ctx, "found a member at an address of --join", "addr", addr)
 		case tries&(tries-1) == 0: // the 1st, 2nd, 4th, 8th
-			n.logger.WarnContext(ctx, "no member of this cluster found at an address of --join, trying again", "addr", addr, "tries", tries, "err", err)
+			level := slog.LevelInfo // that a member is away is warned of elsewhere
+			if errors.Is(err, errOtherCluster) {
+				level = slog.LevelWarn
+			}
+			n.logger.Log(ctx, level, "no member of this cluster found at an address of --join, trying again", "addr", addr, "tries", tries, "err", err)
 		}
 		pause = min(2*pause, hintMost)
 		timer.Reset(pause)

@@ -164,7 +164,7 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	n = &Node{opts: opts, logger: opts.Logger, folder: folder{opts.Config.Data}, watch: new(state.Watch)}
+	n = &Node{opts: opts, logger: foldLines(opts.Logger), folder: folder{opts.Config.Data}, watch: new(state.Watch)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(n.condemn(err), n.Close())
@@ -390,6 +390,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.members, err = members.New(members.Options{
 		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
+		GoneAfter: n.opts.Config.Repair.After,
 	})
 	if err != nil {
 		return err
@@ -417,7 +418,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
-		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.logger,
+		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out
 		Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	guards := tracker.NewGuards()

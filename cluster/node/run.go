@@ -62,7 +62,7 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	silent := liveness == gossip.Down || liveness == gossip.Suspect && ok
 	connected := id == n.self.ID || n.peer.Connected(string(id))
 	return members.Load{
-		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full,
+		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full, Refuses: s.Refuses, Ended: s.Ends,
 		Away: silent && !connected, Connected: connected, Silent: n.gossip.Table().Silent(id),
 	}, ok
 }
@@ -127,7 +127,7 @@ func (n *Node) measure() gossip.Sample {
 	return gossip.Sample{
 		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
 		Version: own.Version, Addrs: own.Addrs, ClusterAddrs: own.ClusterAddrs,
-		Full: n.full(), Tight: n.tight(),
+		Full: n.full(), Tight: n.tight(), Refuses: n.refuses(),
 	}
 }
 
@@ -247,6 +247,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"pins":      n.pins.Run,
 		"progress":  func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"readers":   func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },
+		"watch":     n.members.Watch,
 		"joins":     func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },
 		"members":   func(ctx context.Context) error { return n.follow(ctx, changes) },
 		"disk":      n.watchDisk,

@@ -50,7 +50,7 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "a file with a secret can be read by others: chmod 600", "file", path)
 			}
 			for _, s := range c.Unserved {
-				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "this setting changes nothing: what it is for is not in this release", "setting", s.Key, "from", s.Source)
+				newLogger(a.stderr, c.Log).InfoContext(cmd.Context(), "this setting changes nothing: what it is for is not in this release", "setting", s.Key, "from", s.Source)
 			}
 			node.LibraryLogs(newLogger(a.stderr, c.Log).Handler())
 			err = a.serveOn(cmd.Context(), c)

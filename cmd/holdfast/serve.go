@@ -124,8 +124,14 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		return server.Run(serving)
 	})
 	n, err := a.openNode(running, c, processors, metrics, logger)
+	serves := false // whether the node served before it ended
 	if err == nil {
-		defer func() { err = errors.Join(err, n.Close()) }()
+		defer func() {
+			err = errors.Join(err, n.Close())
+			if serves {
+				tellEnd(ctx, logger, err)
+			}
+		}()
 		surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
 		err = server.Open(surfaces)
@@ -140,6 +146,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		return err
 	}
 	h.node.Store(n)
+	serves = true
 	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "admin", server.Addrs().Admin, "data", c.Data)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
@@ -155,11 +162,23 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		a.welcome(running, c, n, server.Addrs(), logger)
 		return nil
 	})
-	if err := g.Wait(); err != nil {
-		return err
+	g.Go(func() error {
+		<-running.Done()
+		if ctx.Err() != nil {
+			logger.InfoContext(ctx, "stopping", "reason", context.Cause(ctx))
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// tellEnd is the last line of a node that served: why it has ended.
+func tellEnd(ctx context.Context, logger *slog.Logger, err error) {
+	if err != nil {
+		logger.ErrorContext(ctx, "stopped", "reason", err)
+		return
 	}
-	logger.InfoContext(nodeCtx, "stopped")
-	return nil
+	logger.InfoContext(ctx, "stopped", "reason", context.Cause(ctx))
 }
 
 func (a *app) openNode(ctx context.Context, c config.Config, processors int, metrics *prometheus.Registry, logger *slog.Logger) (*node.Node, error) {
@@ -200,7 +219,6 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	warning := ""
 	if len(s.Peers) == 2 { // the second has its vote a moment later
 		warning = n.TwoVotes()
-		logger.InfoContext(ctx, "the cluster has two members: the stop of either stops all writes, so add a third node or remove one")
 	}
 	a.board(c, addresses{
 		Warning: warning,

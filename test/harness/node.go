@@ -182,18 +182,25 @@ func (n *Node) Resume() {
 // Stop asks the process to end and wants exit code 0 in time.
 func (n *Node) Stop() {
 	n.tb.Helper()
-	if err := n.run.proc.signal(syscall.SIGTERM); err != nil {
+	if code := n.End(syscall.SIGTERM); code != 0 {
+		n.tb.Fatalf("%s after SIGTERM: exit code %d, want 0\n%s", n.Name, code, n.Log())
+	}
+}
+
+// End sends a signal to the process, waits for its end and returns the exit code; -1 is that
+// of a process which the signal killed.
+func (n *Node) End(signal os.Signal) int {
+	n.tb.Helper()
+	if err := n.run.proc.signal(signal); err != nil {
 		n.tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	code, err := n.run.proc.wait(ctx)
 	if err != nil {
-		n.tb.Fatalf("%s after SIGTERM: %v", n.Name, err)
+		n.tb.Fatalf("%s after %s: %v", n.Name, signal, err)
 	}
-	if code != 0 {
-		n.tb.Fatalf("%s after SIGTERM: exit code %d, want 0\n%s", n.Name, code, n.Log())
-	}
+	return code
 }
 
 // Restart starts the process again with the same folder, ports and flags, and

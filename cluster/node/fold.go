@@ -1,0 +1,113 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Bounds of lines that repeat. A member that is down makes one for every put, a damaged disk
+// one for every block.
+const (
+	// foldBurst is how many lines with one message are written in foldWindow.
+	foldBurst = 5
+	// foldWindow is that time. At its end one more line tells how many were left out.
+	foldWindow = 30 * time.Second
+	// foldKinds is how many messages are told apart; those beyond are all written.
+	foldKinds = 256
+)
+
+// foldLines returns a logger that writes only the first lines with the same level and message
+// in a while, and then the newest of the others with "repeated", which is how many there were.
+// One that writes debug lines writes all.
+func foldLines(log *slog.Logger) *slog.Logger {
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		return log
+	}
+	return slog.New(&folding{log.Handler(), &lines{seen: map[line]*repeats{}}})
+}
+
+// folding is a handler that leaves out lines that repeat. Its copies share lines.
+type folding struct {
+	slog.Handler
+	lines *lines
+}
+
+// lines are those that were written lately.
+type lines struct {
+	// mu guards seen and what is in it. It is never held while calling out.
+	mu   sync.Mutex
+	seen map[line]*repeats
+}
+
+type line struct {
+	level   slog.Level
+	message string
+}
+
+type repeats struct {
+	written int
+	left    int         // out, since the window began
+	newest  slog.Record // of those
+	to      slog.Handler
+}
+
+// Handle implements slog.Handler.
+func (f *folding) Handle(ctx context.Context, r slog.Record) error {
+	if f.lines.leaveOut(f.Handler, &r) {
+		return nil
+	}
+	return f.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &folding{f.Handler.WithAttrs(attrs), f.lines}
+}
+
+// WithGroup implements slog.Handler.
+func (f *folding) WithGroup(name string) slog.Handler {
+	return &folding{f.Handler.WithGroup(name), f.lines}
+}
+
+// leaveOut counts a line and tells whether it is not to be written.
+func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
+	kind := line{r.Level, r.Message}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen[kind]
+	if seen == nil {
+		if len(l.seen) < foldKinds {
+			l.seen[kind] = &repeats{written: 1}
+			time.AfterFunc(foldWindow, func() { l.close(kind) })
+		}
+		return false
+	}
+	if seen.written < foldBurst {
+		seen.written++
+		return false
+	}
+	seen.left++
+	seen.newest, seen.to = r.Clone(), to
+	return true
+}
+
+// close ends the window of a line and tells what was left out. While lines are left out
+// another window follows, in which only its own summary is written.
+func (l *lines) close(kind line) {
+	l.mu.Lock()
+	seen := l.seen[kind]
+	if seen.left == 0 {
+		delete(l.seen, kind)
+		l.mu.Unlock()
+		return
+	}
+	newest, to, left := seen.newest, seen.to, seen.left
+	seen.left, seen.to, seen.newest = 0, nil, slog.Record{}
+	time.AfterFunc(foldWindow, func() { l.close(kind) })
+	l.mu.Unlock()
+	newest.Time = time.Now() // lines are in the order of their times
+	newest.AddAttrs(slog.Int("repeated", left))
+	_ = to.Handle(context.Background(), newest) // as loggers do
+}
