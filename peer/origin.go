@@ -28,6 +28,15 @@ func CheckOrigin(origin string, allowPrivate bool) error {
 	return err
 }
 
+// WhyRefused tells why an origin is not dialled; "" is that it is, or that only its name
+// tells, when it is resolved.
+func (p *Peer) WhyRefused(origin string) string {
+	if _, err := p.origins.parse(origin); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // parseOrigin reads a user-given multiaddr. It takes TCP, WebSocket and QUIC
 // to a named peer, at a public address or a name, and nothing else. Whom an address
 // names that is refused is told with the error.

@@ -56,6 +56,7 @@ type Session struct {
 	cancel  context.CancelFunc
 	dials   sync.WaitGroup
 	named   []*origin
+	awaited []libp2ppeer.ID // whom refused origins name
 
 	dialling dialling // of p.dials, which guards it
 
@@ -67,6 +68,7 @@ type Session struct {
 	fetcher exchange.Fetcher
 	end     context.CancelFunc // ends fetcher
 	reasons map[string]string  // per origin text, while it is not connected
+	refused map[string]bool    // of those, by rule and not for want of an answer
 	pending int                // origins whose first dial is not over
 }
 
@@ -81,10 +83,10 @@ func (p *Peer) Session(ctx context.Context, account string, origins []string) *S
 		cancel:  cancel,
 		first:   make(chan struct{}),
 		reasons: make(map[string]string),
+		refused: make(map[string]bool),
 	}
-	var awaited []libp2ppeer.ID
-	s.named, awaited = s.targets(origins)
-	for _, id := range awaited {
+	s.named, s.awaited = s.targets(origins)
+	for _, id := range s.awaited {
 		p.gate.addOrigin(id, false)
 		s.dials.Go(func() { s.await(id) })
 	}
@@ -118,7 +120,7 @@ func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.I
 		info, err := s.p.origins.parse(text)
 		switch {
 		case err != nil:
-			s.reasons[text] = err.Error()
+			s.reasons[text], s.refused[text] = err.Error(), true
 			if info.ID != "" && info.ID != s.p.id && !slices.Contains(awaited, info.ID) {
 				awaited = append(awaited, info.ID)
 			}
@@ -236,8 +238,9 @@ func (s *Session) note(o *origin, err error) {
 		switch {
 		case err == nil:
 			delete(s.reasons, text)
+			delete(s.refused, text)
 		case s.ctx.Err() == nil:
-			s.reasons[text] = dialReason(err)
+			s.reasons[text], s.refused[text] = dialReason(err), isRefusal(err)
 		}
 	}
 }
@@ -246,7 +249,7 @@ func (s *Session) note(o *origin, err error) {
 func dialReason(err error) string {
 	var dial *swarm.DialError
 	switch {
-	case errors.Is(err, swarm.ErrNoGoodAddresses), errors.Is(err, swarm.ErrGaterDisallowedConnection):
+	case isRefusal(err):
 		return ErrOriginRefused.Error() + ": no public address behind it"
 	case errors.Is(err, errGaveWay):
 		return err.Error()
@@ -257,6 +260,11 @@ func dialReason(err error) string {
 	default:
 		return "not reachable: " + firstLine(err.Error())
 	}
+}
+
+// isRefusal tells whether this node does not dial what is behind an origin, by its rules.
+func isRefusal(err error) bool {
+	return errors.Is(err, swarm.ErrNoGoodAddresses) || errors.Is(err, swarm.ErrGaterDisallowedConnection)
 }
 
 func firstLine(s string) string {
@@ -298,6 +306,23 @@ func (s *Session) OriginErrors() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// AllRefused tells whether there are origins, all of them are refused, and none of the peers
+// that they name is here, for those may come by themselves.
+func (s *Session) AllRefused() bool {
+	connected := func(id libp2ppeer.ID) bool { return s.p.public.Network().Connectedness(id) == network.Connected }
+	if slices.ContainsFunc(s.awaited, connected) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.named {
+		if connected(o.info.ID) || slices.ContainsFunc(o.texts, func(text string) bool { return !s.refused[text] }) {
+			return false
+		}
+	}
+	return len(s.refused) > 0
 }
 
 // Name tells what kind of source this is.

@@ -559,8 +559,8 @@ func TestANameForLoopbackIsNotDialled(t *testing.T) {
 		origin := fmt.Sprintf(form, port) + someID
 		s := p.Session(t.Context(), "one", []string{origin})
 		until(t, "a reason", func() bool { return dialled(s) })
-		if got := s.OriginErrors()[0]; got != origin+": origin refused: no public address behind it" {
-			t.Errorf("%s", got)
+		if got := s.OriginErrors()[0]; got != origin+": origin refused: no public address behind it" || !s.AllRefused() {
+			t.Errorf("%s, all refused: %t", got, s.AllRefused())
 		}
 		s.Close()
 	}
@@ -569,6 +569,40 @@ func TestANameForLoopbackIsNotDialled(t *testing.T) {
 		t.Fatal("loopback was dialled")
 	default:
 	}
+}
+
+func TestWhetherAllOriginsAreRefused(t *testing.T) {
+	f := peertest.NewForeign(t)
+	id := "/p2p/" + f.Host.ID().String()
+	refused, away := "/ip4/10.0.0.1/tcp/4001"+id, "/ip4/8.8.8.8/tcp/0"+someID
+	public := "/ip4/8.8.8.8/tcp/4001" + someID
+	p := newTestPeer(t, newRoster(), func(o *Options) { o.AllowPrivateOrigins = false })
+	for _, tc := range []struct {
+		name    string
+		origins []string
+		want    bool
+	}{
+		{"none", nil, false},
+		{"one", []string{refused}, true},
+		{"two", []string{refused, away}, true},
+		{"one of two", []string{refused, public}, false},
+	} {
+		s := p.Session(t.Context(), "one", tc.origins)
+		if got := s.AllRefused(); got != tc.want {
+			t.Errorf("%s: %t", tc.name, got)
+		}
+		s.Close()
+	}
+	if why := p.WhyRefused(refused); why != "origin refused: 10.0.0.1 is not a public address" || p.WhyRefused(public) != "" {
+		t.Errorf("refused for %q, and a public one for %q", why, p.WhyRefused(public))
+	}
+	// Who is refused may come by itself.
+	s := p.Session(t.Context(), "one", []string{refused})
+	defer s.Close()
+	if err := f.Host.Connect(t.Context(), libp2ppeer.AddrInfo{ID: p.id, Addrs: p.public.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is there", func() bool { return !s.AllRefused() })
 }
 
 func FuzzCheckOrigin(f *testing.F) {

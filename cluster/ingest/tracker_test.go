@@ -47,6 +47,7 @@ func (nowhere) Fetch(context.Context, tracker.Job, func(uint64, uint64)) (uint64
 }
 func (nowhere) Reason(err error) string { return err.Error() }
 func (nowhere) Final(error) bool        { return false }
+func (nowhere) Vain(error) bool         { return false }
 func (nowhere) Blameless(error) bool    { return false }
 
 // forgetful are notes that nothing is kept of.

@@ -181,10 +181,11 @@ func objectLimits(l dag.Limits) dag.Limits {
 // Fetch implements tracker.Fetcher.
 func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(bytes, blocks uint64)) (bytes, count uint64, err error) {
 	var session dag.Source // of the IPFS network
+	refused := func() bool { return false }
 	if !job.Private {
 		s := f.peer.Session(ctx, string(job.Account), job.Origins)
 		defer s.Close()
-		session = s
+		session, refused = s, s.AllRefused
 	}
 	limits := f.limits
 	if job.Linked {
@@ -195,8 +196,19 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
+	if err != nil && got.Blocks == 0 && refused() {
+		err = &refusedError{err}
+	}
 	return got.Bytes, got.Blocks, err
 }
+
+// refusedError is that of a fetch to which no block came and all of whose origins are refused.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// Vain implements tracker.Fetcher: nobody had it, and those that were named are never asked.
+func (f *fetcher) Vain(err error) bool { return errors.As(err, new(*refusedError)) }
 
 // sources are who is asked for a root; without a session, members alone.
 func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {

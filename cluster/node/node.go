@@ -415,7 +415,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if n.opts.PinState != nil {
 		pinState = n.opts.PinState(pinState)
 	}
-	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
+	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Refused: n.peer.WhyRefused, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out

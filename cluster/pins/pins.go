@@ -45,9 +45,12 @@ type Nodes interface {
 type Options struct {
 	State State
 	Nodes Nodes
-	Live  Live             // nil: what is in the state is all that is told
-	Watch *state.Watch     // tells Run of changes; nil: who waits looks now and then
-	Now   func() time.Time // nil: time.Now
+	Live  Live // nil: what is in the state is all that is told
+	// Refused tells why no node dials an origin; "" is that it does, as far as is known
+	// before. nil: all are dialled.
+	Refused func(origin string) string
+	Watch   *state.Watch     // tells Run of changes; nil: who waits looks now and then
+	Now     func() time.Time // nil: time.Now
 	// Agreed are a time that the clocks of most members have reached, by which requests are
 	// forgotten that are made once, and one that they have not passed, since when they are
 	// remembered; ok is false while nobody knows, and both are 0. nil: Now.
@@ -69,7 +72,8 @@ type Pins struct {
 	// agreed is that of the options.
 	agreed func() (early, late state.Millis, ok bool)
 
-	live    Live         // nil: none
+	live    Live // nil: none
+	refused func(origin string) string
 	watch   *state.Watch // nil: none
 	waiters *waiters
 	scans   *scans
@@ -79,10 +83,13 @@ type Pins struct {
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, agreed: o.Agreed, newID: o.NewID, log: o.Logger,
-		live: o.Live, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans(o.Processors)),
+		live: o.Live, refused: o.Refused, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans(o.Processors)),
 	}
 	if p.now == nil {
 		p.now = time.Now
+	}
+	if p.refused == nil {
+		p.refused = func(string) string { return "" }
 	}
 	if p.agreed == nil {
 		p.agreed = state.OneClock(p.now)
@@ -309,7 +316,7 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
-	d := newDescriber(view, p.nodes)
+	d := newDescriber(view, p.nodes, p.refused)
 	c, err := d.content(pin.CID)
 	if err != nil {
 		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)
@@ -423,7 +430,7 @@ func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQue
 	if err != nil {
 		return 0, nil, fmt.Errorf("list pins: %w", err)
 	}
-	d := newDescriber(view, p.nodes)
+	d := newDescriber(view, p.nodes, p.refused)
 	records = make([]Record, len(found))
 	for i, pin := range found {
 		if records[i], err = d.record(pin); err != nil {

@@ -102,7 +102,7 @@ func (p *Pins) read(view state.View, account state.AccountID, id state.RequestID
 	if err != nil {
 		return Record{}, nil, fmt.Errorf("read pin %s: %w", id, err)
 	}
-	d := newDescriber(view, p.nodes)
+	d := newDescriber(view, p.nodes, p.refused)
 	r, err := d.record(pin)
 	if err != nil {
 		return Record{}, nil, err

@@ -3,7 +3,9 @@ package pins
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
@@ -43,6 +45,7 @@ type content struct {
 type describer struct {
 	view      state.View
 	nodes     Nodes
+	refused   func(origin string) string
 	down      map[state.NodeID]bool // members that are down; nil: nobody has asked yet
 	byText    map[string]*content
 	byRoot    map[state.RootKey]*content
@@ -51,9 +54,9 @@ type describer struct {
 	anyone    []string // delegates where nobody is allocated
 }
 
-func newDescriber(view state.View, nodes Nodes) *describer {
+func newDescriber(view state.View, nodes Nodes, refused func(origin string) string) *describer {
 	return &describer{
-		view: view, nodes: nodes, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
+		view: view, nodes: nodes, refused: refused, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
 		byNodes: map[string][]string{}, addresses: map[state.NodeID][]string{},
 	}
 }
@@ -74,6 +77,9 @@ func (d *describer) record(pin state.Pin) (Record, error) {
 	}
 	if len(pin.Origins) > 0 { // a reason may have remarks about them
 		r.Info = infoOf(&pin, c.root)
+		if pin.Status != state.Pinned && r.Info != nil && c.root.In(state.Held) == 0 {
+			r.Info[InfoDetails] += d.refusals(pin.Origins, r.Info[InfoDetails])
+		}
 		return r, nil
 	}
 	info, made := c.info[pin.Status]
@@ -83,6 +89,21 @@ func (d *describer) record(pin state.Pin) (Record, error) {
 	}
 	r.Info = info
 	return r, nil
+}
+
+// refusals says which of a pin's origins no node dials, and why, but for what is said of
+// them already.
+func (d *describer) refusals(origins []string, said string) string {
+	var b strings.Builder
+	for i, o := range origins {
+		if strings.Contains(said, o+": ") || slices.Contains(origins[:i], o) {
+			continue
+		}
+		if why := d.refused(o); why != "" {
+			b.WriteString("; " + o + ": " + why)
+		}
+	}
+	return b.String()
 }
 
 // content returns what is known of the root that a CID names.

@@ -322,6 +322,10 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.count(outcomeYielded)
 		e.waited += r.idle(now)
 		if e.waited >= d.t.limits.Patience {
+			if d.t.opts.Fetcher.Vain(r.err) { // whose reason says more
+				d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), r.err, pinned)
+				return
+			}
 			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), nil, pinned)
 			return
 		}
@@ -354,7 +358,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	last := root.Links > 0 || d.t.damaged(e.root)
 	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
 	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)
-	used := e.attempts >= d.t.limits.Attempts && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
+	vain := cause != nil && d.t.opts.Fetcher.Vain(cause)
+	used := (e.attempts >= d.t.limits.Attempts || vain) && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
 		d.unnote(e)

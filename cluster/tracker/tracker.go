@@ -78,6 +78,9 @@ type Fetcher interface {
 	// Final tells failures that another attempt cannot cure, such as a format that
 	// nothing here can read.
 	Final(err error) bool
+	// Vain tells that another attempt would ask the same who had nothing: all origins are
+	// refused, and no block came.
+	Vain(err error) bool
 	// Blameless tells failures that say nothing of the content, nor of who was asked for
 	// it: no number of them is the end.
 	Blameless(err error) bool

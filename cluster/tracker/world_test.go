@@ -213,6 +213,11 @@ func crowded(context.Context, *network, Job, func(uint64, uint64)) error { retur
 
 var errCrowded = errors.New("no room")
 
+// unasked is content whose origins are all refused, and that nobody else has.
+func unasked(context.Context, *network, Job, func(uint64, uint64)) error { return errRefusedOrigins }
+
+var errRefusedOrigins = errors.New("all origins refused")
+
 // silent gives nothing, and does not say so.
 func silent(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error {
 	<-ctx.Done()
@@ -311,6 +316,8 @@ func (f *network) Fetch(ctx context.Context, job Job, progress func(uint64, uint
 }
 
 func (f *network) Final(error) bool { return false }
+
+func (f *network) Vain(err error) bool { return errors.Is(err, errRefusedOrigins) }
 
 func (f *network) Blameless(err error) bool { return errors.Is(err, errCrowded) }
 

@@ -126,7 +126,7 @@ func TestTwoVotesAreWarnedOf(t *testing.T) {
 	first := c.Nodes[0]
 	harness.Eventually(t, time.Minute, "status says that nothing can be written, and who is missing", func() (bool, error) {
 		r := first.TryCLI("", "status")
-		ok := r.Code == 1 && strings.Contains(r.Stdout, "cannot write  2 of 2 votes are needed and 1 is here; missing: ") && strings.Contains(r.Stdout, "\ncluster ")
+		ok := r.Code == 1 && strings.Contains(r.Stdout, "cannot write  2 of 2 votes are needed and 1 is here; missing: ") && strings.HasPrefix(r.Stdout, "cluster ")
 		return ok, fmt.Errorf("code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	})
 	if r := first.TryCLI("a password of some length\n", "user", "add", "x@example.org", "--password-stdin"); r.Code != 1 || !strings.Contains(r.Stderr, "2 of 2 votes are needed and 1 is here; missing: ") {

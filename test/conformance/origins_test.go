@@ -113,6 +113,34 @@ func TestOriginsOnPrivateNetworksAreNeverDialled(t *testing.T) {
 	}
 }
 
+// TestOriginsThatAreRefusedAreNamedAtOnce pins what only a private address has: the answer says
+// so, and the pin fails with the first attempt.
+func TestOriginsThatAreRefusedAreNamedAtOnce(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_TRACKER_IDLE_TIMEOUT=4s"}, Args: []string{"--allow-private-origins=false"}})
+	s := newService(t, c, "refused@example.org")
+	origin := "/ip4/192.168.1.20/tcp/4001" + originID
+	const why = ": origin refused: 192.168.1.20 is not a public address"
+	st := s.post(harness.Pin{CID: nowhere().String(), Origins: []string{origin}})
+	if details := st.Info["status_details"]; !strings.Contains(details, origin+why) {
+		t.Errorf("the answer says %q", details)
+	}
+	n := c.Nodes[0]
+	cli := strings.TrimSpace(n.CLI("pin", "add", nowhere().String(), "--origin", origin, "--user", "refused@example.org"))
+	if out := n.CLI("pin", "get", cli, "--user", "refused@example.org"); !strings.Contains(out, origin+why) {
+		t.Errorf("pin get says\n%s", out)
+	}
+	for _, id := range []string{st.RequestID, cli} {
+		last, err := harness.WaitStatus(t.Context(), s.next(), id, "failed", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if details := last.Info["status_details"]; !strings.Contains(details, origin+why) || !strings.Contains(details, "within 4s") {
+			t.Errorf("it failed for %q", details)
+		}
+	}
+}
+
 // inNamespace runs this test once more in a network namespace of its own, which
 // goes with the process.
 func inNamespace(t *testing.T) {
