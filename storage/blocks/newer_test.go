@@ -37,3 +37,21 @@ func TestASegmentOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 		t.Errorf("a newer index: %v", err)
 	}
 }
+
+// An index of a newer release is not made anew from the segments, of which it may know more.
+func TestAnIndexOfANewerReleaseIsRefusedAndStays(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := s.index.Begin()
+	if err := errors.Join(tx.Set([]byte{keyMeta}, append([]byte{indexVersion + 1}, make([]byte, 40)...)), tx.Commit(true), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s, err := Open(dir, Options{}); !errors.Is(err, durable.ErrNewer) {
+			t.Fatalf("opened: %v, %v", err, s.Close())
+		}
+	}
+}

@@ -113,6 +113,9 @@ func (s *Store) openIndex() (meta, error) {
 		s.index = nil
 		err = errors.Join(err, index.Close())
 	}
+	if errors.Is(err, durable.ErrNewer) {
+		return meta{}, fmt.Errorf("block index %s: %w", dir, err) // and is not for this release to make anew
+	}
 	s.log.Warn("block index is rebuilt from the segments", "dir", dir, "why", err)
 	if err := durable.RemoveAll(dir); err != nil {
 		return meta{}, err
