@@ -219,7 +219,7 @@ func TestSealEndsWithItsContext(t *testing.T) {
 // An index from before there was anything hidden is good as it is: nobody has to read
 // terabytes of segments again.
 func TestIndexOfTheVersionBeforeIsUsed(t *testing.T) {
-	for version, kept := range map[byte]bool{oldestVersion: true, oldestVersion - 1: false, indexVersion + 1: false} {
+	for version, kept := range map[byte]bool{oldestVersion: true, oldestVersion - 1: false} {
 		dir := t.TempDir()
 		s := openTest(t, dir)
 		blks := makeBlocks(t, 1, 5, 100)
