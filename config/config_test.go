@@ -624,3 +624,26 @@ func FuzzSettingsFile(f *testing.F) {
 		}
 	})
 }
+
+// TestSizesAreReadAsPeopleWriteThem checks units of both kinds, and that what is none is
+// refused with a sentence that shows some.
+func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
+	for text, want := range map[string]Size{
+		"0": 0, "1048576": 1 << 20, "12B": 12, "10GiB": 10 << 30, "10 GiB": 10 << 30, "10gib": 10 << 30, " 3KiB ": 3 << 10, "2TiB": 2 << 40,
+		"500MB": 500e6, "1kB": 1000, "1KB": 1000, "2GB": 2e9, "2TB": 2e12, "9223372036854775807": 1<<63 - 1,
+	} {
+		if got, err := ParseSize(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
+		}
+		if want > 0 {
+			if got, err := ParseSize(want.String()); err != nil || got != want {
+				t.Errorf("%s is read as %d, %v", want, got, err)
+			}
+		}
+	}
+	for _, text := range []string{"", "B", "MiB", "-1", "+1", "1.5GiB", "10G", "10Gi", "ten MB", "1 0MB", "9223372036854775808", "8388608TiB", "0x10", "5 bytes"} {
+		if got, err := ParseSize(text); err == nil || !strings.Contains(err.Error(), "10GiB, 500MB") {
+			t.Errorf("%q is %d, %v", text, got, err)
+		}
+	}
+}

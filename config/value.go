@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Size is a number of bytes. In text it is a whole number with one of the units
-// B, KiB, MiB, GiB, TiB, or without a unit.
+// Size is a number of bytes. In text it is what ParseSize reads.
 type Size int64
 
 // Units of Size.
@@ -33,23 +32,37 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// parseSize is the inverse of Size.String, for any unit and with spaces before
-// the unit.
-func parseSize(text string) (Size, error) {
+// sizeUnits are those of Size in text, powers of 1000 and of 1024, longest first.
+var sizeUnits = []struct {
+	name string
+	size Size
+}{
+	{"KiB", KiB},
+	{"MiB", MiB},
+	{"GiB", GiB},
+	{"TiB", TiB},
+	{"kB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"TB", 1e12},
+	{"B", 1},
+}
+
+// ParseSize reads a size such as 10GiB or 500MB: a whole number, and behind it a unit of
+// powers of 1000 or 1024 in letters of any case, or none for bytes, with or without spaces
+// between them.
+func ParseSize(text string) (Size, error) {
 	unit := Size(1)
 	number := strings.TrimSpace(text)
-	for name, size := range map[string]Size{"KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": TiB} {
-		if rest, ok := strings.CutSuffix(number, name); ok {
-			number, unit = rest, size
+	for _, u := range sizeUnits {
+		if at := len(number) - len(u.name); at >= 0 && strings.EqualFold(number[at:], u.name) {
+			number, unit = number[:at], u.size
 			break
 		}
 	}
-	if unit == 1 {
-		number = strings.TrimSuffix(number, "B")
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/int64(unit) {
-		return 0, fmt.Errorf("%q is not a size such as 256MiB", text)
+	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 63)
+	if err != nil || n > math.MaxInt64/uint64(unit) {
+		return 0, fmt.Errorf("%q is not a size such as 10GiB, 500MB or 1048576", text)
 	}
 	return Size(n) * unit, nil
 }
@@ -114,7 +127,7 @@ func fromText(field any, text string) (err error) {
 	case *AutoDuration:
 		*v, err = parseAuto(text)
 	case *Size:
-		*v, err = parseSize(text)
+		*v, err = ParseSize(text)
 	default:
 		return fmt.Errorf("no text form for %T", field)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,6 +200,7 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
 		a.userCommand(), a.keyCommand(),
 		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
+		a.completionCommand(),
 	)
 	haveHelp(root)
 	return root
@@ -219,17 +221,27 @@ func negative(letters string) bool {
 	return err == nil
 }
 
+// versionInfo is what version --json prints.
+type versionInfo struct {
+	Version string `json:"version"`
+	Go      string `json:"go"` // release of the compiler
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
-		Example: "  holdfast version",
+		Example: "  holdfast version --json",
 		Args:    arguments(),
 		RunE: func(*cobra.Command, []string) error {
-			a.say(a.stdout, "holdfast %s\n", a.version)
-			return nil
+			return a.did(asJSON, versionInfo{a.version, runtime.Version(), runtime.GOOS, runtime.GOARCH}, "holdfast %s", a.version)
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 // helpCommand is cobra's own, which shows the root's help for a command that is none.

@@ -20,7 +20,10 @@ import (
 const copyBuffer = 256 << 10
 
 func (a *app) addCommand() *cobra.Command {
-	var user, name string
+	var (
+		user, name string
+		asJSON     bool
+	)
 	cmd := &cobra.Command{
 		Use:   "add FILE",
 		Short: "Import a file, pin it, and print its CID",
@@ -40,17 +43,26 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 			if !utf8.ValidString(name) {
 				return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", args[0])
 			}
-			return a.addFile(cmd.Context(), o, args[0], user, name)
+			return a.addFile(cmd.Context(), o, args[0], user, name, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that pins (the operator's own)")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (the file's)")
+	jsonFlag(cmd, &asJSON)
 	mustNotBeEmpty(cmd, "user")
 	mustBeText(cmd, "user", "name")
 	return cmd
 }
 
-func (a *app) addFile(ctx context.Context, o operator, path, user, name string) error {
+// addedFile is what add --json prints.
+type addedFile struct {
+	CID       string `json:"cid"`
+	Size      uint64 `json:"size"` // bytes of the file
+	RequestID string `json:"requestid"`
+	Status    string `json:"status"` // of the pin
+}
+
+func (a *app) addFile(ctx context.Context, o operator, path, user, name string, asJSON bool) error {
 	in := interruptible(ctx, a.stdin)
 	size := int64(-1)
 	if path != "-" {
@@ -81,12 +93,11 @@ func (a *app) addFile(ctx context.Context, o operator, path, user, name string) 
 	if err != nil {
 		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
 	}
-	_, err = a.waitPinned(ctx, o, user, pin)
+	pin, err = a.waitPinned(ctx, o, user, pin)
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return err
 	}
-	a.say(a.stdout, "%s\n", added.CID)
-	return err
+	return errors.Join(a.did(asJSON, addedFile{added.CID, added.Size, pin.RequestID, pin.Status}, "%s", added.CID), err)
 }
 
 func (a *app) getCommand() *cobra.Command {

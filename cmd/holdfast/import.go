@@ -44,6 +44,7 @@ type importPlan struct {
 	statuses  []string
 	origins   []string
 	importers int
+	json      bool
 }
 
 func (a *app) pinImportCommand() *cobra.Command {
@@ -90,6 +91,7 @@ what is missing.`,
 		},
 	}
 	userFlag(cmd, &plan.user)
+	jsonFlag(cmd, &plan.json)
 	cmd.Flags().StringVar(&plan.from, "from", "", "`URL` of a pinning service, without /pins")
 	cmd.Flags().StringVar(&plan.token, "token", "", "access `token` of that service; others may see it among the processes")
 	cmd.Flags().StringVar(&plan.tokenFile, "token-file", "", "`file` with that token")
@@ -233,7 +235,9 @@ func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source 
 	})
 	err = errors.Join(work.Wait(), err)
 	_ = bar.Finish() // it is only for the eye
-	a.say(a.stdout, "%s\n", im)
+	if told := a.did(p.json, im.result(), "%s", im); told != nil {
+		return errors.Join(told, err)
+	}
 	var unreached *unreachedError
 	switch {
 	case ctx.Err() != nil:
@@ -283,6 +287,19 @@ func (im *importer) String() string {
 		text += fmt.Sprintf("; %d that the account has already have failed there", im.knownFailed)
 	}
 	return text
+}
+
+// importResult is what pin import --json prints.
+type importResult struct {
+	Imported    int `json:"imported"`
+	Known       int `json:"known"` // that the account had already
+	Skipped     int `json:"skipped"`
+	Failed      int `json:"failed"`
+	KnownFailed int `json:"known_failed"` // that the account had already and that have failed there
+}
+
+func (im *importer) result() importResult {
+	return importResult{im.imported, im.known, im.skipped, im.failed, im.knownFailed}
 }
 
 func (im *importer) counts() string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -25,19 +27,25 @@ func (a *app) keyCreateCommand() *cobra.Command {
 		scopes  []string
 		ttl     time.Duration
 		asJSON  bool
+		asEnv   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "create --user EMAIL",
 		Short: "Create an API key and print it",
 		Long: `Creates an API key. The token is the Bearer value of the HTTP APIs; the access
-key pair signs requests to the object gateway.`,
+key pair signs requests to the object gateway. With --env it prints what a shell
+evaluates: the token as HOLDFAST_TOKEN, and the pair and the address of the gateway on this
+node as the tools of Amazon S3 read them.`,
 		Example: `  holdfast key create --user ann@example.org
-  holdfast key create --user ann@example.org --name backup --scope storage:read --ttl 720h --json`,
+  holdfast key create --user ann@example.org --name backup --scope storage:read --ttl 720h --json
+  eval "$(holdfast key create --user ann@example.org --env)"`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case request.User == "":
 				return usagef("%s: --user is missing (see %s --help)", called(cmd), cmd.CommandPath())
+			case asJSON && asEnv:
+				return usagef("%s: either --json or --env", called(cmd))
 			case ttl < 0:
 				return usagef("%s: --ttl %v is in the past", called(cmd), ttl)
 			}
@@ -53,13 +61,17 @@ key pair signs requests to the object gateway.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			switch {
+			case asJSON:
 				return a.printJSON(key)
+			case asEnv:
+				return a.exportKey(cmd.Context(), o, key)
 			}
 			a.showKey(key)
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asEnv, "env", false, "print commands of a shell that export the key")
 	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (needed)")
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the key, for people")
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do: storage:read, storage:write, storage:delete; `scopes` joined by commas or spaces")
@@ -69,6 +81,42 @@ key pair signs requests to the object gateway.`,
 	mustHaveEntries(cmd, "scope")
 	mustBeText(cmd, "user", "name", "scope")
 	return cmd
+}
+
+// exportKey prints a key as commands of a POSIX shell. The address of the gateway is left out
+// where this node has none.
+func (a *app) exportKey(ctx context.Context, o operator, key client.Key) error {
+	s, err := o.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("key %s is made, and where the gateway is cannot be told: see holdfast key show: %w", key.ID, err)
+	}
+	for _, v := range [][2]string{
+		{"HOLDFAST_TOKEN", key.Token},
+		{"AWS_ACCESS_KEY_ID", key.AccessKeyID},
+		{"AWS_SECRET_ACCESS_KEY", key.SecretAccessKey},
+		{"AWS_ENDPOINT_URL", link(reachable(s.Node.S3), "", s.Node.TLS)},
+	} {
+		if v[1] != "" {
+			a.say(a.stdout, "export %s=%s\n", v[0], shellQuote(v[1]))
+		}
+	}
+	return nil
+}
+
+// reachable is host:port of a listener for a client on this machine: one that listens on
+// every address is reached over loopback.
+func reachable(hostPort string) string {
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return hostPort
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip.Is6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // showKey prints a key with its secrets.
@@ -113,7 +161,8 @@ func (a *app) keyShowCommand() *cobra.Command {
 }
 
 func (a *app) keyRotateCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Sign API keys with a new key of the cluster from now on",
 		Long: `Makes a new key of the cluster that API keys are signed with from now on. Keys
@@ -130,10 +179,11 @@ revoke those keys.`,
 			if err != nil {
 				return err
 			}
-			a.say(a.stdout, "new API keys are signed by key %d of the cluster\n", key.Generation)
-			return nil
+			return a.did(asJSON, key, "new API keys are signed by key %d of the cluster", key.Generation)
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 // pad fills text with spaces to width.

@@ -102,7 +102,10 @@ func nameOf(p *client.Peer) string {
 const defaultTicketTTL = 24 * time.Hour
 
 func (a *app) tokenCommand() *cobra.Command {
-	var ttl time.Duration
+	var (
+		ttl    time.Duration
+		asJSON bool
+	)
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Print a ticket that lets one node join",
@@ -123,10 +126,10 @@ once, until its time is over.`,
 			if err != nil {
 				return err
 			}
-			a.say(a.stdout, "%s\n", ticket)
-			return nil
+			return a.did(asJSON, client.Ticket{Ticket: ticket}, "%s", ticket)
 		},
 	}
 	spanFlagVar(cmd, &ttl, "ttl", defaultTicketTTL, "`time` that the ticket is good for, such as 90m or 7d")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -230,7 +230,11 @@ func writePin(w io.Writer, p palette, pin client.PinStatus) {
 	row("name", printable(pin.Pin.Name))
 	row("status", p.state(pin.Status))
 	row("details", printable(pin.Info["status_details"]))
-	row("size", printable(pin.Info["dag_size"]))
+	size := pin.Info["dag_size"]
+	if n, err := strconv.ParseUint(size, 10, 64); err == nil {
+		size = sizeFor(w, n)
+	}
+	row("size", printable(size))
 	row("created", pin.Created)
 	for _, k := range slices.Sorted(maps.Keys(pin.Pin.Meta)) {
 		row("meta", printable(k+"="+pin.Pin.Meta[k]))

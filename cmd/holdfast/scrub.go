@@ -7,7 +7,8 @@ import (
 )
 
 func (a *app) scrubCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "scrub",
 		Short: "Verify the blocks stored on this node now",
 		Long: `Reads every block that this node stores and checks it. Damaged and missing
@@ -25,11 +26,15 @@ are still missing; the node goes on trying.`,
 			if err != nil {
 				return err
 			}
-			a.say(a.stdout, "verified  %d blocks, %s\ndamaged   %d\nrepaired  %d\n", s.Blocks, humanBytes(s.Bytes), s.Damaged, s.Repaired)
+			if err := a.did(asJSON, s, "verified  %d blocks, %s\ndamaged   %d\nrepaired  %d", s.Blocks, humanBytes(s.Bytes), s.Damaged, s.Repaired); err != nil {
+				return err
+			}
 			if s.Repaired < s.Damaged {
 				return fmt.Errorf("%d of %d damaged blocks are not repaired yet: no other member gave them so far", s.Damaged-s.Repaired, s.Damaged)
 			}
 			return nil
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }

@@ -125,6 +125,14 @@ func humanBytes[N int | int64 | uint64](n N) string {
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + byteUnits[unit]
 }
 
+// sizeFor is a number of bytes for w: as people say it on a terminal, plain for programs.
+func sizeFor(w io.Writer, n uint64) string {
+	if isTerminal(w) {
+		return humanBytes(n)
+	}
+	return strconv.FormatUint(n, 10)
+}
+
 // humanTime writes d in seconds as a person would say it.
 func humanTime(d time.Duration) string {
 	switch {

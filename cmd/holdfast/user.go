@@ -23,7 +23,7 @@ func (a *app) userCommand() *cobra.Command {
 }
 
 func (a *app) userAddCommand() *cobra.Command {
-	var fromStdin bool
+	var fromStdin, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "add EMAIL",
 		Short: "Create an account",
@@ -47,11 +47,11 @@ see holdfast key create.`,
 			if err != nil {
 				return err
 			}
-			a.say(a.stdout, "%s\n", user.Email)
-			return nil
+			return a.did(asJSON, user, "%s", user.Email)
 		},
 	}
 	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for twice and not shown")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -109,9 +109,9 @@ func (a *app) userListCommand() *cobra.Command {
 			for _, u := range users {
 				allowance := noLimit
 				if u.AllowanceBytes != nil {
-					allowance = strconv.FormatUint(*u.AllowanceBytes, 10)
+					allowance = sizeFor(a.stdout, *u.AllowanceBytes)
 				}
-				t.add(u.Email, strconv.FormatUint(u.StoredBytes, 10), allowance, strconv.FormatUint(u.Credits, 10), u.Created, u.ID)
+				t.add(u.Email, sizeFor(a.stdout, u.StoredBytes), allowance, strconv.FormatUint(u.Credits, 10), u.Created, u.ID)
 			}
 			t.write(a.stdout, paletteOf(a.stdout, a.environ))
 			return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/spf13/cobra"
 )
 
@@ -145,18 +146,19 @@ func (a *app) userQuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota EMAIL BYTES",
 		Short: "Change how much an account may store without credits",
-		Long: `Changes an account's allowance to a number of bytes, or to "unlimited". What
-is stored beyond a smaller one stays; new pins are refused until there is room.`,
-		Example: `  holdfast user quota ann@example.org 10737418240
+		Long: `Changes an account's allowance to a size such as 10GiB or 500MB, to a number of
+bytes, or to "unlimited". What is stored beyond a smaller one stays; new pins are refused until there is room.`,
+		Example: `  holdfast user quota ann@example.org 10GiB
   holdfast user quota bob@example.org unlimited`,
 		Args: arguments("EMAIL", "BYTES"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			bytes, err := strconv.ParseUint(args[1], 10, 63)
-			if args[1] == noLimit {
-				bytes, err = math.MaxUint64, nil
-			}
-			if err != nil {
-				return usagef("%s: %q is neither a number of bytes nor %q", called(cmd), args[1], noLimit)
+			bytes := uint64(math.MaxUint64)
+			if args[1] != noLimit {
+				size, err := config.ParseSize(args[1])
+				if err != nil {
+					return usagef("%s: %v, nor %q", called(cmd), err, noLimit)
+				}
+				bytes = uint64(size)
 			}
 			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.SetQuota(ctx, args[0], bytes) },
 				func(u *client.UserDetail) string {

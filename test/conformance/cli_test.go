@@ -37,7 +37,7 @@ var commands = map[string][]string{
 	"user passwd": {"--data"},
 	"user quota":  {"--data"},
 	"user grant":  {"--posting", "--data"},
-	"key create":  {"--user", "--name", "--scope", "--ttl", "--json", "--data"},
+	"key create":  {"--user", "--name", "--scope", "--ttl", "--json", "--env", "--data"},
 	"key ls":      {"--json", "--data"},
 	"key revoke":  {"--data"},
 	"pin add":     {"--user", "--data"},
@@ -47,6 +47,8 @@ var commands = map[string][]string{
 	"add":         {"--user", "--data"},
 	"get":         {"-o", "--user", "--data"},
 	"demo":        nil,
+	"version":     {"--json"},
+	"completion":  {"bash", "zsh", "fish"},
 }
 
 // TestEveryCommandExplainsItself asks each command for its help.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,6 +36,82 @@ func TestWhatCommandsCountAndName(t *testing.T) {
 	t.Run("names", func(t *testing.T) { testNamesOfMembers(t, c.As(t)) })
 	t.Run("pins", func(t *testing.T) { testPinsOfMembers(t, c.As(t)) })
 	t.Run("accounts", func(t *testing.T) { testWhatAnAccountHas(t, c.As(t)) })
+}
+
+// TestSizesJSONAndKeysOfAShell is a node of its own whose allowance is given as people write it.
+func TestSizesJSONAndKeysOfAShell(t *testing.T) {
+	t.Parallel()
+	n := harness.Start(t, harness.Options{Nodes: 1, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=500MB"}}).Nodes[0]
+	type user struct {
+		Email          string
+		AllowanceBytes int64 `json:"allowance_bytes"`
+		StoredBytes    int64 `json:"stored_bytes"`
+	}
+	read := func(into any, args ...string) {
+		t.Helper()
+		out := n.CLI(append(args, "--json")...)
+		if err := json.Unmarshal([]byte(out), into); err != nil {
+			t.Errorf("%v: %v in %q", args, err, out)
+		}
+	}
+	var u user
+	if read(&u, "user", "add", "ann@example.org"); u.Email != "ann@example.org" || u.AllowanceBytes != 500e6 {
+		t.Errorf("with an allowance of 500MB: %+v", u)
+	}
+	if read(&u, "user", "quota", "ann@example.org", "10GiB"); u.AllowanceBytes != 10<<30 {
+		t.Errorf("with 10GiB: %+v", u)
+	}
+	if out := n.CLI("user", "ls"); !strings.Contains(out, "  10737418240  ") {
+		t.Errorf("programs read plain bytes: %s", out)
+	}
+	if r := n.TryCLI("", "user", "quota", "ann@example.org", "10G"); r.Code != 2 || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, "10GiB") {
+		t.Errorf("10G is of neither kind: %+v", r)
+	}
+	var added struct{ CID, RequestID, Status string }
+	if read(&added, "add", fileOf(t, "some bytes")); added.CID == "" || added.RequestID == "" || added.Status != "pinned" {
+		t.Errorf("add: %+v", added)
+	}
+	var some struct {
+		Ticket, Version, Go string
+		Blocks, Generation  int
+	}
+	for _, command := range []string{"token", "version", "scrub", "key rotate"} {
+		read(&some, strings.Fields(command)...)
+	}
+	if some.Ticket == "" || some.Version == "" || some.Go == "" || some.Blocks == 0 || some.Generation != 1 {
+		t.Errorf("%+v", some)
+	}
+	testKeyOfAShell(t, n)
+}
+
+// testKeyOfAShell has a shell evaluate a key, and uses it there as it is.
+func testKeyOfAShell(t *testing.T, n *harness.Node) {
+	script := `set -eu
+eval "$1"
+curl -sf -o /dev/null -H "Authorization: Bearer $HOLDFAST_TOKEN" "$2/pins"
+curl -sf -o /dev/null -H "x-amz-content-sha256: UNSIGNED-PAYLOAD" --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" "$AWS_ENDPOINT_URL/"
+`
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "-", n.CLI("key", "create", "--user", "ann@example.org", "--env"), n.URL())
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestCompletionIsLoadedByBash completes with the built program.
+func TestCompletionIsLoadedByBash(t *testing.T) {
+	script := `set -eu
+PATH=$1:$PATH
+source <(holdfast completion bash)
+COMP_WORDS=(holdfast peers r) COMP_CWORD=2
+_holdfast
+printf '%s\n' "${COMPREPLY[@]}"
+`
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script, "-", filepath.Dir(harness.Binary(t)))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "rm\n" {
+		t.Errorf("peers r is completed to %q: %v", out, err)
+	}
 }
 
 func testNamesOfMembers(t *testing.T, c *harness.Cluster) {

@@ -44,6 +44,9 @@ type User = admin.User
 // UserDetail is an account with what belongs to it.
 type UserDetail = admin.UserDetail
 
+// Ticket is a join ticket.
+type Ticket = admin.Ticket
+
 // Key is a new API key with its secrets.
 type Key = admin.Key
 

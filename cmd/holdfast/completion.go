@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// bashCompletion asks the program itself, which knows its table of commands. That of cobra
+// does not work without the package bash-completion, which many servers do not have.
+const bashCompletion = `# bash completion of holdfast
+_holdfast() {
+	local out directive line cur=${COMP_WORDS[COMP_CWORD]}
+	out=$("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+	directive=${out##*:}
+	COMPREPLY=()
+	while IFS= read -r line; do
+		line=${line%%$'\t'*}
+		[[ $line == :+([0-9]) || $line != "$cur"* ]] || COMPREPLY+=("$line")
+	done <<<"$out"
+	((directive & 2)) && compopt -o nospace
+	((directive & 4)) || [[ ${#COMPREPLY[@]} -gt 0 ]] || compopt -o default
+}
+complete -F _holdfast holdfast
+`
+
+// shells are those that there are completions for, and what writes them.
+var shells = []struct {
+	name  string
+	write func(root *cobra.Command, w io.Writer) error
+}{
+	{"bash", func(_ *cobra.Command, w io.Writer) error { _, err := io.WriteString(w, bashCompletion); return err }},
+	{"zsh", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
+	{"fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
+}
+
+func (a *app) completionCommand() *cobra.Command {
+	var names []string
+	for _, s := range shells {
+		names = append(names, s.name)
+	}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print what completes commands in a shell",
+		Long:  `Prints a script by which a shell completes commands and flags of holdfast.`,
+		Example: `  source <(holdfast completion bash)
+  holdfast completion zsh > "${fpath[1]}/_holdfast"
+  holdfast completion fish > ~/.config/fish/completions/holdfast.fish`,
+		Args:              arguments("SHELL"),
+		ValidArgsFunction: cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, s := range shells {
+				if s.name == args[0] {
+					if err := s.write(cmd.Root(), a.stdout); err != nil {
+						return fmt.Errorf("write output: %w", err)
+					}
+					return nil
+				}
+			}
+			return usagef("%s: no completion for %q, only for %s", called(cmd), args[0], strings.Join(names, ", "))
+		},
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestEveryCommandThatPrintsHasJSON goes through the table of commands. What is left out
+// prints no answer: it runs, writes the bytes of a file, or a script.
+func TestEveryCommandThatPrintsHasJSON(t *testing.T) {
+	without := []string{"run", "demo", "get", "completion", "help"}
+	a, _ := testApp(t, &fakeNode{}, "")
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+		if !cmd.HasSubCommands() && (cmd.Flags().Lookup("json") == nil) != slices.Contains(without, called(cmd)) {
+			t.Errorf("%s: --json is there: %t", called(cmd), cmd.Flags().Lookup("json") != nil)
+		}
+	}
+	walk(a.root())
+}
+
+// TestJSONIsOneDocument runs those commands whose JSON no other test reads.
+func TestJSONIsOneDocument(t *testing.T) {
+	for args, want := range map[string]string{
+		"version":                        `{"version":"v1.2.3"`,
+		"token":                          `{"ticket":"ticket-24h0m0s"}`,
+		"user add a@b":                   `"email":"a@b"`,
+		"add -":                          `{"cid":"bafyadded","size":10,"requestid":"rbafyadded","status":"pinned"}`,
+		"pin add bafyadded --wait":       `"requestid":"rbafyadded","status":"failed"`,
+		"pin import":                     `{"imported":0,"known":0,"skipped":0,"failed":0,"known_failed":0}`,
+		"user quota a@b 5GB":             `"allowance_bytes":`,
+		"key create --user a@b":          `"id":"k1"`,
+		"user passwd a@b":                `"email":"a@b"`,
+		"user rm a@b":                    `"versions":30`,
+		"pin rm r1":                      `"requestid":"r1"`,
+		"peers rm beta":                  `"roots":1100`,
+		"user grant a@b 5 --posting one": `"credits":1100`,
+	} {
+		node := manyThings()
+		node.files = map[string]fakeFile{}
+		stdin := "some bytes"
+		if args == "pin import" {
+			stdin = ""
+		}
+		got := call(t, node, stdin, append(strings.Fields(args), "--json")...)
+		var compact strings.Builder
+		var parsed any
+		d := json.NewDecoder(strings.NewReader(got.out))
+		if err := d.Decode(&parsed); err != nil || d.More() {
+			t.Errorf("%s --json: %v in %+v", args, err, got)
+			continue
+		}
+		for line := range strings.SplitSeq(got.out, "\n") {
+			compact.WriteString(strings.Replace(strings.TrimSpace(line), `": `, `":`, 1))
+		}
+		if !strings.Contains(compact.String(), want) {
+			t.Errorf("%s --json: %s, want %s", args, &compact, want)
+		}
+	}
+}
+
+// TestAShellEvaluatesAKey has a real shell read what key create --env prints.
+func TestAShellEvaluatesAKey(t *testing.T) {
+	node := &fakeNode{}
+	node.status.Node.S3 = "0.0.0.0:9000"
+	got := call(t, node, "", "key", "create", "--user", "a@b", "--env")
+	if got.code != exitOK {
+		t.Fatalf("%+v", got)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", got.out+`echo "$HOLDFAST_TOKEN $AWS_ENDPOINT_URL"`).CombinedOutput()
+	if err != nil || string(out) != "a.b.c http://127.0.0.1:9000\n" {
+		t.Errorf("%v, %q of %q", err, out, got.out)
+	}
+	if got := call(t, node, "", "key", "create", "--user", "a@b", "--env", "--json"); got.code != exitUsage {
+		t.Errorf("%+v", got)
+	}
+	for in, want := range map[string]string{
+		"[::]:9000": "[::1]:9000", "192.0.2.1:9000": "192.0.2.1:9000", "localhost:9000": "localhost:9000", "": "",
+	} {
+		if got := reachable(in); got != want {
+			t.Errorf("%q is reached at %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestShellsCompleteCommands loads each completion in its shell, where that is installed, and
+// completes in bash.
+func TestShellsCompleteCommands(t *testing.T) {
+	dir := t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, filepath.Join(dir, "holdfast")); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shells {
+		got := call(t, &fakeNode{}, "", "completion", s.name)
+		if got.code != exitOK || !strings.Contains(got.out, "holdfast") {
+			t.Fatalf("%s: %+v", s.name, got)
+		}
+		if _, err := exec.LookPath(s.name); err != nil {
+			continue
+		}
+		path := filepath.Join(dir, s.name)
+		if err := os.WriteFile(path, []byte(got.out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), s.name, "-n", path).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v, %s", s.name, err, out)
+		}
+	}
+	if got := call(t, &fakeNode{}, "", "completion", "tcsh"); got.code != exitUsage || !strings.Contains(got.errOut, "bash, zsh, fish") {
+		t.Errorf("%+v", got)
+	}
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash here")
+	}
+	for typed, want := range map[string]string{
+		"pe": "peers", "peers r": "rm", "user ": "add grant ls passwd quota rm show", "key create --sc": "--scope", "completion z": "zsh",
+		"nosuch x": "",
+	} {
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", `source "$1"
+COMP_WORDS=(holdfast) COMP_CWORD=0
+while IFS= read -rd " " word; do COMP_WORDS+=("$word"); ((++COMP_CWORD)); done <<<"$2 "
+compopt() { :; } # it is for the shell that asked
+_holdfast 2>&1
+printf '%s\n' "${COMPREPLY[@]}" | sort | paste -sd " "`, "-", filepath.Join(dir, "bash"), typed)
+		cmd.Env = append(os.Environ(), beProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%q completes to %q, %v; want %q", typed, out, err, want)
+		}
+	}
+}
