@@ -102,6 +102,11 @@ func TestEveryChecksumIsTakenEverywhere(t *testing.T) {
 		w.must(t, 400, form(wrong))
 		w.must(t, 204, form(sum))
 		whole("form")
+		has := "<Checksum" + a.name + ">" + sum + "</Checksum" + a.name + "><ChecksumType>FULL_OBJECT</ChecksumType>"
+		if rec := w.must(t, 200, call{method: "PUT", path: "/photos/copy", header: []string{"x-amz-copy-source: photos/source", "x-amz-checksum-algorithm: " + a.name}}); !strings.Contains(rec.Body.String(), has) {
+			t.Errorf("%s of a copy: %s", a.name, rec.Body)
+		}
+		whole("copy")
 		if !a.parts {
 			continue
 		}
@@ -111,7 +116,7 @@ func TestEveryChecksumIsTakenEverywhere(t *testing.T) {
 		if rec := w.must(t, 200, call{method: "PUT", path: part + "1", body: "hello", header: []string{a.header + ": " + sum}}); rec.Header().Get(a.header) != sum {
 			t.Errorf("%s of a part: %v", a.name, rec.Header())
 		}
-		has := "<Checksum" + a.name + ">" + sum + "</Checksum" + a.name + ">"
+		has = "<Checksum" + a.name + ">" + sum + "</Checksum" + a.name + ">"
 		if rec := w.must(t, 200, call{method: "PUT", path: part + "2", header: []string{"x-amz-copy-source: photos/source"}}); !strings.Contains(rec.Body.String(), has) {
 			t.Errorf("%s of a part that is copied: %s", a.name, rec.Body)
 		}

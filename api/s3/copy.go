@@ -123,6 +123,13 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	}
 	copied := objects.CopyRequest{Key: r.key, SourceBucket: src.bucket, Source: src.key, SourceVersion: src.version, If: condition}
 	copied.StorageClass = given.StorageClass
+	if name := r.Header.Get("X-Amz-Checksum-Algorithm"); name != "" {
+		a, err := algorithmBy(name)
+		if err != nil {
+			return err
+		}
+		copied.Algorithm = a.name
+	}
 	copied.SourceIf = src.guard(r.Header, nil)
 	switch {
 	case replaceMeta:

@@ -503,6 +503,11 @@ func (f *fake) Copy(ctx context.Context, a state.AccountID, bucket string, r obj
 		}
 	}
 	o.Key, o.Created, o.Upload, o.StorageClass = r.Key, f.tick(), "", r.StorageClass
+	if r.Algorithm != "" {
+		h := objects.NewHash(r.Algorithm)
+		h.Write(f.content[o.Root])
+		o.Checksums = []state.Checksum{{Algorithm: r.Algorithm, Value: h.Sum(nil)}}
+	}
 	o.ID = state.VersionID(f.id("version"))
 	return b.add(o), nil
 }

@@ -126,56 +126,92 @@ func hasher(root *state.Root, id state.VersionID, alive map[state.NodeID]bool) s
 	return holders[sum.Sum32()%uint32(len(holders))]
 }
 
-// hashObject reads a version and says its hash.
+// hashObject reads a version once and says its hashes.
 func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	if wanted, err := o.wantsHash(u); err != nil || !wanted {
 		return err
 	}
 	o.hashed.reads.Add(1)
 	defer o.hashed.reads.Add(-1)
-	sum, err := o.sumOf(ctx, u)
-	if err != nil || sum == nil {
+	blake3, sum, err := o.sumOf(ctx, u)
+	if err != nil || blake3 == nil {
 		return err
 	}
-	_, err = o.propose(ctx, &state.SetObjectHash{
-		Account: u.Account, Born: u.Born, Key: u.Object.Key, ID: u.Object.ID, Root: u.Object.Root, Blake3: sum,
-	})
-	if err == nil {
+	var cmd state.Command = &state.SetObjectHash{
+		Account: u.Account, Born: u.Born, Key: u.Object.Key, ID: u.Object.ID, Root: u.Object.Root, Blake3: blake3,
+	}
+	if u.Object.Wanted != "" {
+		cmd = &state.SetObjectSums{
+			Account: u.Account, Born: u.Born, Key: u.Object.Key, ID: u.Object.ID, Root: u.Object.Root, Blake3: blake3,
+			Checksum: state.Checksum{Algorithm: u.Object.Wanted, Value: sum},
+		}
+	}
+	if _, err = o.propose(ctx, cmd); err == nil {
 		o.opts.Logger.DebugContext(ctx, "hash of object computed", "version", u.Object.ID, "root", u.Object.Root)
 	}
 	return wrap("set hash of object", err)
 }
 
-// sumOf is the BLAKE3 hash of a version, read at HashRate; nil when it is not wanted any
-// more.
-func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (sum []byte, err error) {
-	f, err := o.Open(ctx, u.Account, &u.Object)
+// errUnwanted ends the reading of a version whose hashes nobody wants any more.
+var errUnwanted = errors.New("the hash is not wanted any more")
+
+// sumOf is the BLAKE3 hash of a version and the checksum that it wants, read at HashRate;
+// nil when they are not wanted any more.
+func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (blake3, sum []byte, err error) {
+	limit := rate.NewLimiter(rate.Limit(o.opts.HashRate), hashStep)
+	unchecked := uint64(0)
+	blake3, sum, err = o.digest(ctx, u.Account, &u.Object, u.Object.Wanted, func(n uint64) error {
+		if unchecked >= hashCheck {
+			switch wanted, err := o.wantsHash(u); {
+			case err != nil:
+				return err
+			case !wanted:
+				return errUnwanted
+			}
+			unchecked = 0
+		}
+		if err := limit.WaitN(ctx, int(n)); err != nil {
+			return fmt.Errorf("wait for the rate: %w", err)
+		}
+		unchecked += n
+		o.hashed.bytes.Add(n)
+		return nil
+	})
+	if errors.Is(err, errUnwanted) {
+		return nil, nil, nil
+	}
+	return blake3, sum, err
+}
+
+// digest reads an object and returns its BLAKE3 hash, and its checksum by an algorithm if
+// that is not "". Before each piece pace is called with its bytes; its error ends the reading.
+func (o *Objects) digest(ctx context.Context, a state.AccountID, obj *state.Object, algorithm string, pace func(n uint64) error) (blake3, sum []byte, err error) {
+	f, err := o.Open(ctx, a, obj)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	limit := rate.NewLimiter(rate.Limit(o.opts.HashRate), hashStep)
-	h, buffer := bao.NewHasher(0), make([]byte, hashStep)
-	for left, check := u.Object.Size, uint64(hashCheck); left > 0; {
-		n := min(left, hashStep)
-		if err := limit.WaitN(ctx, int(n)); err != nil {
-			return nil, fmt.Errorf("hash object: %w", err)
+	tree, other := bao.NewHasher(0), NewHash(algorithm)
+	buffer := make([]byte, min(obj.Size, hashStep))
+	for left := obj.Size; left > 0; {
+		piece := buffer[:min(left, hashStep)]
+		if err := pace(uint64(len(piece))); err != nil {
+			return nil, nil, fmt.Errorf("hash object: %w", err)
 		}
-		if _, err := io.ReadFull(f, buffer[:n]); err != nil {
-			return nil, fmt.Errorf("hash object: %w", err)
+		if _, err := io.ReadFull(f, piece); err != nil {
+			return nil, nil, fmt.Errorf("hash object: %w", err)
 		}
-		_, _ = h.Write(buffer[:n]) // never fails
-		o.hashed.bytes.Add(n)
-		left -= n
-		if check -= min(check, n); check == 0 {
-			if wanted, err := o.wantsHash(u); err != nil || !wanted {
-				return nil, err
-			}
-			check = hashCheck
+		_, _ = tree.Write(piece) // never fails, as that of the other
+		if other != nil {
+			other.Write(piece)
 		}
+		left -= uint64(len(piece))
 	}
-	whole := h.Sum()
-	return whole[:], nil
+	whole := tree.Sum()
+	if other != nil {
+		sum = other.Sum(nil)
+	}
+	return whole[:], sum, nil
 }
 
 func (o *Objects) wantsHash(u *state.Unhashed) (bool, error) {

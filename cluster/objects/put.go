@@ -194,6 +194,9 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 			return state.Object{}, err
 		}
 		cmd.Object.ID = id
+		if err := o.sumCopy(ctx, a, cmd, r.Algorithm); err != nil {
+			return state.Object{}, err
+		}
 		result, err := o.propose(ctx, cmd)
 		switch {
 		case err == nil:
@@ -204,6 +207,42 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 			return state.Object{}, unsettled(err)
 		}
 	}
+}
+
+// copySum is the most bytes of a copy that are read for its checksum before it is answered.
+const copySum = 8 << 20
+
+// sumCopy gives a copy the checksum of all bytes that it asks for. What its source does not
+// know is computed now where that is soon done; else the copy wants it, and a node that
+// holds the content reads it later, see RunHashes.
+func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.CopyObject, algorithm string) error {
+	obj := &cmd.Object
+	if algorithm == "" {
+		return nil
+	}
+	if sum := obj.WholeSum(algorithm); sum != nil {
+		obj.Checksums, obj.Wanted = []state.Checksum{*sum}, ""
+		return nil
+	}
+	obj.Checksums, obj.Wanted = nil, algorithm
+	if obj.Size <= copySum {
+		blake3, sum, err := o.digest(ctx, a, obj, algorithm, func(uint64) error { return nil })
+		switch {
+		case err == nil:
+			obj.Checksums, obj.Wanted, obj.Blake3 = []state.Checksum{{Algorithm: algorithm, Value: sum}}, "", blake3
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("copy object: %w", err)
+		}
+		o.opts.Logger.DebugContext(ctx, "checksum of copy is computed later", "version", obj.ID, "err", err)
+	}
+	view, release := o.opts.State.LocalView()
+	defer release()
+	level, err := view.Level()
+	if level < 5 { // members that are to be upgraded yet know no wishes
+		obj.Wanted = ""
+	}
+	return wrap("read the level", err)
 }
 
 func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, r *CopyRequest) (cmd *state.CopyObject, err error) {

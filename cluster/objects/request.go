@@ -62,7 +62,11 @@ type CopyRequest struct {
 	Replace      *Attributes
 	KeepTags     bool
 	StorageClass string
-	If           state.Condition
+	// Algorithm is that of the checksum of all bytes that the copy has; "": it has those of
+	// its source. Where it is not known and the content is large it is computed later, and
+	// the copy has none until then.
+	Algorithm string
+	If        state.Condition
 }
 
 // SourceError is an error of the source of a copy: what the copy is to replace may be

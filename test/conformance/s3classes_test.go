@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 	"github.com/zeebo/xxh3"
 )
 
@@ -75,5 +77,24 @@ func testS3Classes(t *testing.T, o *objects) {
 			r.Header.Get("x-amz-checksum-type") != "COMPOSITE" {
 			t.Errorf("%s: %v", name, r.Header)
 		}
+		// A copy that asks for it has that of the whole.
+		o.ok(http.StatusOK, http.MethodPut, key+"/copy", nil, "x-amz-copy-source", key, "x-amz-checksum-algorithm", algorithm)
+		if r := o.ok(http.StatusOK, http.MethodHead, key+"/copy", nil, "x-amz-checksum-mode", "ENABLED"); r.Header.Get(header) != value ||
+			r.Header.Get("x-amz-checksum-type") != "FULL_OBJECT" {
+			t.Errorf("a copy of %s: %v", name, r.Header)
+		}
 	}
+	// Of what is large it is there when a node has read it, and until then none is.
+	large := bytes.Repeat(data, 20)
+	sum := sha512.Sum512(large)
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/large", large)
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/later", nil, "x-amz-copy-source", bucket+"/large", "x-amz-checksum-algorithm", "SHA512")
+	harness.Eventually(t, time.Minute, "the checksum of a large copy", func() (bool, error) {
+		r := o.ok(http.StatusOK, http.MethodHead, bucket+"/later", nil, "x-amz-checksum-mode", "ENABLED")
+		got := r.Header.Get("x-amz-checksum-sha512")
+		if got != "" && (got != base64.StdEncoding.EncodeToString(sum[:]) || r.Header.Get("x-amz-checksum-type") != "FULL_OBJECT") {
+			return false, fmt.Errorf("it is %v", r.Header)
+		}
+		return got != "", nil
+	})
 }
