@@ -15,9 +15,10 @@ import (
 // bufferedConn is a pipe whose writer does not wait for the reader.
 type bufferedConn struct {
 	net.Conn
-	latency time.Duration
-	out     chan delayed
-	cut     chan struct{} // closed when nobody waits for what is on its way
+	network  *memNetwork
+	from, to state.NodeID
+	out      chan delayed
+	cut      chan struct{} // closed when nobody waits for what is on its way
 
 	mu     sync.Mutex
 	closed bool
@@ -32,19 +33,15 @@ type delayed struct {
 // bufferedWrites is how many writes wait for their reader. A test has fewer.
 const bufferedWrites = 4096
 
-func (m *memNetwork) buffer(c net.Conn) *bufferedConn {
-	b := &bufferedConn{Conn: c, latency: m.latency, out: make(chan delayed, bufferedWrites), cut: make(chan struct{})}
+func (m *memNetwork) buffer(c net.Conn, from, to state.NodeID) *bufferedConn {
+	b := &bufferedConn{Conn: c, network: m, from: from, to: to, out: make(chan delayed, bufferedWrites), cut: make(chan struct{})}
 	m.mu.Lock()
 	m.buffers = append(m.buffers, b)
 	m.mu.Unlock()
 	go func() {
 		for p := range b.out {
-			if wait := time.Until(p.due); wait > 0 {
-				select {
-				case <-time.After(wait):
-				case <-b.cut:
-				}
-			}
+			b.wait(p.due)
+			b.wait(m.stopped(from, to))
 			if _, err := b.Conn.Write(p.bytes); err != nil {
 				for range b.out { // nobody reads it
 				}
@@ -53,6 +50,16 @@ func (m *memNetwork) buffer(c net.Conn) *bufferedConn {
 		_ = b.Conn.Close() // behind what was written, as a socket does it
 	}()
 	return b
+}
+
+// wait returns at a moment, or when nobody waits any more.
+func (b *bufferedConn) wait(until time.Time) {
+	if wait := time.Until(until); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-b.cut:
+		}
+	}
 }
 
 // unbuffer ends all buffered streams.
@@ -73,7 +80,7 @@ func (b *bufferedConn) Write(p []byte) (int, error) {
 	if b.closed {
 		return 0, net.ErrClosed
 	}
-	b.out <- delayed{append([]byte(nil), p...), time.Now().Add(b.latency)}
+	b.out <- delayed{append([]byte(nil), p...), time.Now().Add(b.network.onWay())}
 	return len(p), nil
 }
 

@@ -103,6 +103,57 @@ func TestMembersFarApartKeepTheirLeaderOnDefaults(t *testing.T) {
 	}
 }
 
+// Members keep their leader for ten minutes through lost packets, and pauses of a second of the
+// leader, of any member, and of all at once.
+func TestOneLeaderThroughLossAndPauses(t *testing.T) {
+	const pauses, apart = time.Second, 3 * time.Second
+	leader := func(c *testCluster, _ int) []state.NodeID { return []state.NodeID{c.leader().id} }
+	one := func(c *testCluster, turn int) []state.NodeID { return c.ids()[turn%3:][:1] }
+	every := func(c *testCluster, _ int) []state.NodeID { return c.ids() }
+	for _, tc := range []struct {
+		name      string
+		roundTrip time.Duration
+		lost      float64
+		paused    func(c *testCluster, turn int) []state.NodeID
+	}{
+		{"near, the leader pauses", 0, 0, leader},
+		{"near, any member pauses", 0, 0, one},
+		{"near, all pause", 0, 0, every},
+		{"100 ms, packets are lost", 100 * time.Millisecond, 0.02, nil},
+		{"400 ms, packets are lost", 400 * time.Millisecond, 0.02, nil},
+		{"400 ms, packets are lost and any member pauses", 400 * time.Millisecond, 0.02, one},
+		{"400 ms, packets are lost and the leader pauses", 400 * time.Millisecond, 0.02, leader},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inVirtualTime(t, 3, adaptive, func(t *testing.T, c *testCluster) {
+				defer c.part()
+				c.apart(tc.roundTrip)
+				c.until("all are ready", func() bool { return c.ready() == 3 })
+				<-time.After(time.Minute) // streams are there again
+				n := c.running()
+				before, began := n.raft.CurrentTerm(), time.Now()
+				c.network.mu.Lock()
+				c.network.resent = tc.lost
+				c.network.mu.Unlock()
+				for turn := 0; time.Since(began) < 10*time.Minute; turn++ {
+					if tc.paused != nil {
+						for _, id := range tc.paused(c, turn) {
+							c.network.stop(id, pauses)
+						}
+					}
+					c.nodes[c.ids()[turn%3]].mustPin(fmt.Sprintf("p%03d", turn))
+					<-time.After(apart)
+				}
+				if elections := n.raft.CurrentTerm() - before; elections != 0 {
+					t.Errorf("%d elections", elections)
+				}
+				agreed, _ := n.detector.current()
+				t.Logf("the leader may be silent for %v", agreed)
+			})
+		})
+	}
+}
+
 // after is a moment.
 func after(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -25,12 +26,49 @@ type memNetwork struct {
 	buffered bool
 	latency  time.Duration
 	buffers  []*bufferedConn // guarded by mu
+	// resent is how many of these writes are lost, of 1, and sent again, and until is when a
+	// node that is stopped goes on. Both are guarded by mu.
+	resent float64
+	until  map[state.NodeID]time.Time
+	rng    *rand.Rand
 }
 
 func newMemNetwork() *memNetwork {
 	return &memNetwork{
 		listeners: map[string]*memListener{}, lost: map[[2]state.NodeID]bool{}, conns: map[*memConn]struct{}{},
+		until: map[state.NodeID]time.Time{}, rng: rand.New(rand.NewPCG(1, 1)),
 	}
+}
+
+// onWay is how long a write to a stream with buffers is on its way. As TCP has it, one that
+// is lost is sent again after the way there and back and a little, then after twice that.
+func (m *memNetwork) onWay() time.Duration {
+	const little = 200 * time.Millisecond
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	takes := m.latency
+	for again := 2*m.latency + little; m.rng.Float64() < m.resent; again *= 2 {
+		takes += again
+	}
+	return takes
+}
+
+// stop has a node neither send nor receive for a while, as if its process were stopped. Only
+// streams with buffers are.
+func (m *memNetwork) stop(id state.NodeID, lasts time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until[id] = time.Now().Add(lasts)
+}
+
+// stopped is until when one of two nodes is.
+func (m *memNetwork) stopped(a, b state.NodeID) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.until[a].After(m.until[b]) {
+		return m.until[a]
+	}
+	return m.until[b]
 }
 
 // isolate loses everything between a node and the others from now on.
@@ -131,7 +169,7 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 	}
 	near, far := net.Pipe()
 	if h.network.buffered {
-		near, far = h.network.buffer(near), h.network.buffer(far)
+		near, far = h.network.buffer(near, h.id, state.NodeID(node)), h.network.buffer(far, state.NodeID(node), h.id)
 	}
 	ours := h.network.conn(near, h.id, state.NodeID(node))
 	theirs := h.network.conn(far, state.NodeID(node), h.id)
