@@ -29,4 +29,8 @@ func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 			w.state.EachReadFails(t, use)
 		})
 	}
+	for _, n := range w.root(t, v0).Nodes() { // others are named as delegates until repair has come
+		w.state.Apply(t, &state.RemoveNode{ID: n})
+	}
+	w.state.EachReadFails(t, func() error { _, err := w.Get(t.Context(), alice, pin.ID); return err })
 }

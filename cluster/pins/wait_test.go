@@ -204,3 +204,23 @@ func TestGetTellsHowFarTheNodesAre(t *testing.T) {
 		t.Errorf("a list asks nobody: %v, %v", live.nodes, err)
 	}
 }
+
+// A call that finds no place is refused as one too many, and holds none.
+func TestAWaitWithoutAPlaceIsRefused(t *testing.T) {
+	w := newWorld(t, clustertest.Setup{})
+	pin := w.create(t, alice, v0)
+	for name, fill := range map[string]func(n int){
+		"of all":     func(n int) { w.waiters.count += n * MaxWaiters },
+		"of account": func(n int) { w.waiters.accounts[alice] += n * MaxAccountWaiters },
+	} {
+		fill(1)
+		before := w.waiters.count
+		if r, err := w.Wait(t.Context(), alice, pin.ID, pin.Status, nil); !errors.Is(err, state.ErrLimited) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		if w.waiters.count != before || len(w.waiters.byRoot) != 0 {
+			t.Errorf("%s: %d wait, and %d did", name, w.waiters.count, before)
+		}
+		fill(-1)
+	}
+}

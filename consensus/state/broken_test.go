@@ -177,6 +177,23 @@ func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(Vi
 	}
 }
 
+// The same where the feature level is raised, which founds what the level before had not.
+func TestNoErrorIsPassedOverWhereALevelIsRaised(t *testing.T) {
+	m := found(t)
+	m.must(&CreatePin{Pin: Pin{ID: "early", Account: bob, CID: contents[0], Created: 1}, Nodes: []NodeID{"n1"}})
+	for level := Level(1); level <= NewestLevel; level++ {
+		raise := &RaiseLevel{Level: level}
+		for at, whole := 0, false; !whole; at++ {
+			b := &broken{m.fork(), at}
+			_, err := Apply(b, m.index+1, opOf(m.op+1), raise, &Effects{})
+			if whole = b.left >= 0; !whole && !errors.Is(err, errBroken) {
+				t.Fatalf("level %d: call %d failed, and the answer is %v", level, at, err)
+			}
+		}
+		m.must(raise)
+	}
+}
+
 // The same of whoever reads.
 func TestNoErrorIsPassedOverByWhoReads(t *testing.T) {
 	m := crowd(t, rand.New(rand.NewPCG(3, 4)), 60, 0)
@@ -202,5 +219,48 @@ func TestNoErrorIsPassedOverByWhoReads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A store that has lost a row says so, and does not say that there never was one.
+func TestAPinWithoutItsRowIsAnError(t *testing.T) {
+	m := found(t)
+	if err := m.create(alice, "p", contents[0]); err != nil {
+		t.Fatal(err)
+	}
+	at, err := locate(m.memory, alice, "p")
+	if err != nil || at == nil {
+		t.Fatal(at, err)
+	}
+	if err := m.Delete(rowKey(at)); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := m.view().Pin(alice, "p"); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// An account names a root by a pin, by an object or by a part, and only by its own.
+func TestWhoNamesARoot(t *testing.T) {
+	s := shelved(t, Unlimited)
+	if err := s.create(alice, "p", contents[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.must(s.putOf("k", "v", contents[2]))
+	s.must(s.begin("film", "up"))
+	s.must(s.partOf("film", "up", 1, "part", contents[4]))
+	if err := s.create(alice, "both", contents[4]); err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string][2]bool{contents[0]: {true, false}, contents[2]: {false, true}, contents[4]: {true, true}} {
+		root, err := s.view().Root(rootOf(t, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range []AccountID{alice, bob, "nobody"} {
+			if got, err := s.view().Names(a, &root); err != nil || got != (i < 2 && want[min(i, 1)]) {
+				t.Errorf("%s names %s: %v, %v", a, content, got, err)
+			}
+		}
 	}
 }
