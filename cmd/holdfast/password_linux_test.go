@@ -212,3 +212,14 @@ func (n *waitingNode) WaitPin(ctx context.Context, _, _ string, _ func(client.Pi
 	<-ctx.Done()
 	return client.PinStatus{}, ctx.Err()
 }
+
+// People read sizes with units, and programs plain bytes.
+func TestSizesAreForWhoReadsThem(t *testing.T) {
+	_, terminal := newTerminal(t)
+	if got := sizeFor(&output{Writer: terminal}, 5<<20); got != "5.0 MiB" {
+		t.Errorf("on a terminal %q", got)
+	}
+	if got := sizeFor(&output{Writer: new(bytes.Buffer)}, 5<<20); got != "5242880" {
+		t.Errorf("elsewhere %q", got)
+	}
+}
