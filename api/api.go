@@ -322,7 +322,8 @@ func (s *Server) add(name string, l net.Listener, h http.Handler) *service {
 	svc := &service{name: name, listener: netutil.LimitListener(l, MaxConnections)}
 	svc.handler.Store(&h)
 	svc.server = &http.Server{
-		Handler:           s.flight.count(svc),
+		Handler:           s.flight.count(closing(svc)),
+		ConnContext:       withConn,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes - 4<<10,
@@ -359,7 +360,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, svc := range s.services {
 		svc.server.BaseContext = func(net.Listener) context.Context { return base }
 		group.Go(func() error {
-			serve := svc.server.Serve
+			serve := func(l net.Listener) error { return svc.server.Serve(watchedListener{l}) }
 			if svc.server.TLSConfig != nil {
 				serve = func(l net.Listener) error { return svc.server.ServeTLS(l, "", "") }
 			}
