@@ -201,7 +201,8 @@ func tooManyFields() *Error {
 func formError(err error) error {
 	var own *Error
 	var signed *sigv4.Error
-	if errors.As(err, &own) || errors.As(err, &signed) || errors.Is(err, os.ErrDeadlineExceeded) {
+	var coded *state.Error
+	if errors.As(err, &own) || errors.As(err, &signed) || errors.As(err, &coded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	return malformedForm()
@@ -403,6 +404,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	if c.algorithm, c.want, err = checksumHeader(r.Header); err != nil {
 		return o, err
 	}
+	s.reads(r, c.wire)
 	ctx, fuse, cancel := burn(r.Context())
 	defer cancel()
 	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(fuse)})

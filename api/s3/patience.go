@@ -45,9 +45,11 @@ type patient struct {
 	r       io.Reader
 	control *http.ResponseController
 	stall   time.Duration
-	until   time.Time   // when all has to be there; zero: whenever
-	set     time.Time   // when the deadline was set last
-	ended   atomic.Bool // by Interrupt
+	until   time.Time             // when all has to be there; zero: whenever
+	set     time.Time             // when the deadline was set last
+	ended   atomic.Bool           // by Interrupt
+	refused atomic.Pointer[error] // by Refuse
+	whole   atomic.Bool           // all of it was read
 
 	// Since the last leastBytes:
 	got    int
@@ -67,7 +69,7 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 	if p.ended.Load() { // looked at behind the deadline, which Interrupt sets later
 		p.Interrupt()
-		return 0, os.ErrDeadlineExceeded
+		return 0, p.over(os.ErrDeadlineExceeded)
 	}
 	n, err := p.r.Read(b)
 	p.got, p.waited = p.got+n, p.waited+time.Since(now)
@@ -81,15 +83,33 @@ func (p *patient) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	if errors.Is(err, io.EOF) {
+		p.whole.Store(true)
 		// From here on net/http looks whether the client is still there, which a
 		// deadline would end.
 		_ = p.control.SetReadDeadline(time.Time{})
 		return n, err
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, err
+		return n, p.over(err)
 	}
 	return n, errorf(IncompleteBody, "the request body could not be read to its end")
+}
+
+// over is why the reading ended, where err is that it did.
+func (p *patient) over(err error) error {
+	if why := p.refused.Load(); why != nil {
+		return *why
+	}
+	return err
+}
+
+// Refuse is Interrupt with the error that Read ends in. A body that was read it leaves alone.
+func (p *patient) Refuse(err error) {
+	if p.whole.Load() { // what is done with it is judged by itself
+		return
+	}
+	p.refused.CompareAndSwap(nil, &err)
+	p.Interrupt()
 }
 
 // Interrupt has the Read that waits fail, and all that follow. Others than the reader

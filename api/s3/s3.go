@@ -112,6 +112,10 @@ type Accounts interface {
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
 	// RecognizeS3Key does so by the state of this node, which may be old.
 	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
+	// Still judges once more, by the state of this node, who was let in.
+	Still(who accounts.Principal) error
+	// Losses tells of keys and sessions that go from the state of this node.
+	Losses() *accounts.Losses
 	// Used notes that what S3Key told of was used with the right secret.
 	Used(who accounts.Principal)
 }
@@ -169,6 +173,7 @@ type surface struct {
 	subs      map[string]bool // the sub-resources of table
 	stall     time.Duration
 	probes    web.Handler // of isProbe; nil: none
+	running   *running
 }
 
 // New returns the handler of the surface.
@@ -181,6 +186,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	s := &surface{
 		objects: o.Objects, accounts: o.Accounts, region: o.Region, maxObject: o.MaxObject, minPart: o.MinPart,
 		limits: o.Limits, origins: o.Origins, now: o.Now, stall: stall, probes: probes(o.Health, o.Version), version2: o.PresignedV2,
+		running: &running{accounts: o.Accounts},
 	}
 	if s.region == "" {
 		s.region = DefaultRegion
@@ -225,6 +231,7 @@ type request struct {
 	spent  state.AccountID // from whose rate it was taken before who was known; else empty
 	form   *form           // of an upload by one, once its fields are read; else nil
 	held   *web.Held       // of its account; nil while nobody knows whose it is
+	run    *run            // once its body is read; else nil
 	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
 
@@ -287,6 +294,10 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	r.held = s.limits.Hold(r.account())
 	defer r.held.Release()
+	defer func() {
+		s.running.leave(r.run)
+		r.run.part(w.Header())
+	}()
 	op, err := s.find(r)
 	if err != nil {
 		return err
@@ -299,6 +310,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 		return err
 	}
 	if err := op.serve(w, r); err != nil {
+		if why := r.run.refused(); why != nil {
+			err = why // whatever it is that this ended in
+		}
 		return fmt.Errorf("%s: %w", op.name, err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 type world struct {
 	fake       *fake
 	state      *clustertest.State
+	watch      state.Watch
 	users      *accounts.Accounts
 	handler    http.Handler
 	options    Options
@@ -56,7 +57,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w := &world{fake: newFake(), state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1"), SealedSigningKey: sealed})}
 	n := 0
-	w.users = accounts.New(accounts.Options{State: w.state, Secret: secret, Now: w.now, NewID: func() string {
+	w.users = accounts.New(accounts.Options{State: w.state, Secret: secret, Now: w.now, Watch: &w.watch, NewID: func() string {
 		n++
 		return "abcdefghijklmnopqrstuvw" + string(rune('a'+n/26)) + string(rune('a'+n%26))
 	}})

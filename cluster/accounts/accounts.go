@@ -43,6 +43,7 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
+	Watch  *state.Watch     // tells Losses what has gone; nil: nothing is told
 	// Agreed are a time that the clocks of most members have reached, by which keys have
 	// expired and sessions are over that are removed, and one that they have not passed; ok
 	// is false while nobody knows. Who is let in is judged by Now. nil: Now.
@@ -68,6 +69,7 @@ type Accounts struct {
 	newID  func() string
 	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
+	watch  *state.Watch
 
 	turns     turns                   // to hash passwords in
 	known     *known                  // who signed in before
@@ -83,7 +85,7 @@ type Accounts struct {
 // New returns the use cases of accounts.
 func New(o Options) *Accounts {
 	a := &Accounts{
-		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger,
+		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch,
 		verified: newCache(maxVerified), known: newKnown(),
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}

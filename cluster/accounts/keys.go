@@ -343,6 +343,32 @@ func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who 
 	return secret, principalOf(&key, &account, view.Index()), nil
 }
 
+// Still tells whether who was let in would be now, as far as this node knows: by the key or the
+// session alone, whose token or signature was right. Errors: state.ErrUnauthorized when that was
+// revoked or is over, or the account is gone.
+func (a *Accounts) Still(who Principal) error {
+	view, release := a.state.LocalView()
+	defer release()
+	if who.Session != "" {
+		_, err := a.judgeSession(view, who.Session)
+		return err
+	}
+	if who.KeyID == "" {
+		return nil // of the local API
+	}
+	key, err := view.Key(who.KeyID)
+	if err != nil {
+		return refused(err)
+	}
+	if _, err := view.Account(key.Account); err != nil {
+		return refused(err)
+	}
+	if a.over(&key) {
+		return state.ErrUnauthorized
+	}
+	return nil
+}
+
 // Used remembers that somebody whom S3Key told of was let in.
 func (a *Accounts) Used(who Principal) {
 	a.uses.note(useOf{who.KeyID, who.Session}, state.MillisOf(a.now()))

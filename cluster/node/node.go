@@ -419,7 +419,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out
-		Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
 	guards := tracker.NewGuards()
 	n.files = &files{

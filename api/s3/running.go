@@ -1,0 +1,156 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const (
+	// lookEvery is how often who sends a body is looked at though nothing was told: keys and
+	// sessions end by the clock too.
+	lookEvery = time.Second
+	// endAfter is how long a request goes on for which its caller is not let in any more: what
+	// is about to end is answered by itself, since no change is made then.
+	endAfter = time.Second
+	// lookApart is the least time between two looks: keys may come and go all the time.
+	lookApart = 100 * time.Millisecond
+)
+
+// running are the requests whose bodies are read. The callers of all of them are judged anew
+// by the state of this node when keys or sessions have gone from it, and each lookEvery: a body
+// may take hours to come, and nobody is to send 340 MiB more with a key that was revoked.
+// One goroutine does it, as long as there are such requests.
+type running struct {
+	accounts Accounts
+
+	// mu guards what follows, and that no request which has left is ended.
+	mu   sync.Mutex
+	all  map[*run]struct{}
+	stop chan struct{} // ends the goroutine; nil: there is none
+}
+
+// run is one of them.
+type run struct {
+	who   accounts.Principal
+	again func(context.Context) error // judges by the state as it is now anywhere
+	since time.Time                   // who sends it is not let in; zero: who does is. Of look alone
+	wire  *patient                    // the body comes over it
+}
+
+// enter adds a request. The caller leaves.
+func (s *running) enter(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*run]struct{}{}
+	}
+	s.all[r] = struct{}{}
+	if s.stop == nil {
+		s.stop = make(chan struct{})
+		go s.follow(s.stop)
+	}
+}
+
+// leave takes it away; one that did not enter is none.
+func (s *running) leave(r *run) {
+	if r == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.all, r); len(s.all) == 0 && s.stop != nil {
+		close(s.stop)
+		s.stop = nil
+	}
+}
+
+// follow looks until stop is closed.
+func (s *running) follow(stop <-chan struct{}) {
+	losses := s.accounts.Losses()
+	defer losses.Close()
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticks.C:
+			s.look()
+		case <-losses.C():
+			if losses.Take() {
+				s.look()
+			}
+			select { // what comes meanwhile is told at once then
+			case <-stop:
+				return
+			case <-time.After(lookApart):
+			}
+		}
+	}
+}
+
+// look ends the requests of those who are not let in any more. That they are not is asked of
+// the cluster, since this node may be behind.
+func (s *running) look() {
+	s.mu.Lock()
+	all := make([]*run, 0, len(s.all))
+	for r := range s.all {
+		all = append(all, r)
+	}
+	s.mu.Unlock()
+	for _, r := range all {
+		if !errors.Is(s.accounts.Still(r.who), state.ErrUnauthorized) {
+			r.since = time.Time{}
+			continue
+		}
+		if r.since.IsZero() {
+			r.since = time.Now()
+		}
+		if time.Since(r.since) < endAfter {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
+		err := r.again(ctx)
+		cancel()
+		if errors.Is(err, state.ErrUnauthorized) {
+			s.mu.Lock()
+			if _, there := s.all[r]; there {
+				r.wire.Refuse(err)
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// reads has the caller of a request looked at from now on, while its body comes over wire.
+func (s *surface) reads(r *request, wire *patient) {
+	if r.caller.again == nil || r.run != nil {
+		return
+	}
+	r.run = &run{who: r.who, again: r.caller.again, wire: wire}
+	s.running.enter(r.run)
+}
+
+// refused is why the request was ended; nil: it was not.
+func (r *run) refused() error {
+	if r == nil || r.wire == nil || r.wire.refused.Load() == nil {
+		return nil
+	}
+	return *r.wire.refused.Load()
+}
+
+// part prepares the answer to a request that was ended: the connection ends with it, once the
+// client, which is sending, has had the time to read it. A little of what it sends is read for that.
+func (r *run) part(h http.Header) {
+	if r.refused() == nil {
+		return
+	}
+	h.Set("Connection", "close")
+	_ = r.wire.control.SetReadDeadline(time.Now().Add(lookEvery))
+}
