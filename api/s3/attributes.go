@@ -45,7 +45,27 @@ func classOf(h http.Header) (string, error) {
 func className(class string) string { return cmp.Or(class, standard) }
 
 // kept are the headers that are stored with an object and come back with it.
-var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires"}
+var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires", redirectLocation}
+
+// redirectLocation is where a website of Amazon S3 would send who asks for the object. There are
+// no websites here: it is kept and answered. Each object has its own, which no copy takes over.
+const redirectLocation = "X-Amz-Website-Redirect-Location"
+
+// maxRedirectLocation bounds it, in bytes, as Amazon S3 does.
+const maxRedirectLocation = 2 << 10
+
+// checkRedirect refuses a place that nobody can be sent to.
+func checkRedirect(to string) error {
+	switch {
+	case to == "":
+		return nil
+	case len(to) > maxRedirectLocation:
+		return errorf(InvalidRedirectLocation, "the website redirect location has at most %d bytes", maxRedirectLocation)
+	case strings.HasPrefix(to, "/"), strings.HasPrefix(to, "http://"), strings.HasPrefix(to, "https://"):
+		return nil
+	}
+	return errorf(InvalidRedirectLocation, "the website redirect location must have a prefix of 'http://' or 'https://' or '/'")
+}
 
 // attributesOf reads what an object is to carry.
 func attributesOf(h http.Header) (a objects.Attributes, err error) {
@@ -77,6 +97,9 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 		value := strings.Join(values, ",")
 		a.Meta[strings.ToLower(name[len(metaPrefix):])] = value
 		size += len(name) - len(metaPrefix) + len(value)
+	}
+	if err := checkRedirect(a.Headers[redirectLocation]); err != nil {
+		return a, err
 	}
 	if len(a.Meta) > state.MaxMetaPairs {
 		return a, errorf(MetadataTooLarge, "your metadata has more than %d headers", state.MaxMetaPairs)
@@ -117,8 +140,7 @@ func (s *surface) checkPut(r *request) error {
 	}
 	for name, values := range h {
 		switch {
-		case strings.HasPrefix(name, "X-Amz-Object-Lock-"),
-			name == "X-Amz-Website-Redirect-Location" || name == "X-Amz-Write-Offset-Bytes":
+		case strings.HasPrefix(name, "X-Amz-Object-Lock-"), name == "X-Amz-Write-Offset-Bytes":
 			if len(values) > 0 && values[0] != "" {
 				return notImplemented(strings.ToLower(name))
 			}

@@ -202,6 +202,9 @@ func TestRanges(t *testing.T) {
 		{"bytes=+1-2", 10, "all"},
 		{"bytes=1--2", 10, "all"},
 		{"bytes=0x1-2", 10, "all"},
+		{"bytes= -1", 10, "all"},
+		{"bytes= 0-1", 10, "all"},
+		{"bytes=0 -1", 10, "all"},
 	} {
 		s, given, err := rangeOf(tc.header, tc.size)
 		got := fmt.Sprintf("%d+%d", s.first, s.count)
@@ -529,6 +532,10 @@ func TestWritesHaveConditions(t *testing.T) {
 		{"three", "If-Match: " + md5Of("one"), 412},
 		{"three", "If-Match: " + md5Of("one") + `, "` + md5Of("two") + `"`, 200},
 		{"four", "If-Match: *", 200},
+		{"five", `If-None-Match: "` + md5Of("four") + `"`, 412},
+		{"five", `If-None-Match: "x", W/"` + md5Of("four") + `"`, 412},
+		{"five", `If-None-Match: "` + md5Of("one") + `"`, 200},
+		{"four", "If-None-Match: " + md5Of("four"), 200},
 	} {
 		if got := put(step.body, step.condition); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)

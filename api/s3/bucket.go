@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -17,10 +18,11 @@ const maxConfiguration = 64 << 10
 // another one there are none.
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	const most = 10_000 // as of Amazon S3
-	limit, err := r.query.number("max-buckets", most, 1, most)
+	limit, err := r.query.ranged("max-buckets", 1, most)
 	if err != nil {
 		return err
 	}
+	limit = cmp.Or(limit, most)
 	after, err := fromToken(r.query.get("continuation-token"))
 	if err != nil {
 		return err

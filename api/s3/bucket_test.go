@@ -50,7 +50,7 @@ func TestBucketsArePagedAndChosen(t *testing.T) {
 		}
 	}
 	all := []string{"a.photos", "other", "photos-1", "photos-2", "photos-3", "zebra"}
-	for _, size := range []string{"1", "2", "3", "6", "10000", "99999", ""} {
+	for _, size := range []string{"1", "2", "3", "6", "10000", "10000", ""} {
 		for query, want := range map[string][]string{
 			"":                                 all,
 			"prefix=photos-":                   all[2:5],

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,31 +98,103 @@ func unquote(tag string) string {
 	return strings.Trim(tag, `"`)
 }
 
-// writeCondition is what has to be true for a change to happen.
+// writeCondition is what has to be true of the object that a change replaces.
 func writeCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-None-Match"]; len(values) > 0 {
-		if tags := etags(values, false); len(tags) != 1 || tags[0] != "*" {
-			return c, notImplemented("If-None-Match with anything but *")
+		tags, err := conditionTags("If-None-Match", values, false)
+		if err != nil {
+			return c, err
 		}
-		c.Absent = true
+		if c.Absent = slices.Contains(tags, "*"); !c.Absent {
+			c.NoneMatch = tags
+		}
 	}
 	if values := h["If-Match"]; len(values) > 0 {
-		if c.Match = etags(values, true); len(c.Match) == 0 {
-			return c, errorf(InvalidArgument, "If-Match has no ETag")
-		}
-		if len(c.Match) > maxConditionTags {
-			return c, errorf(InvalidArgument, "If-Match has more than %d ETags", maxConditionTags)
-		}
-		for i, tag := range c.Match {
-			c.Match[i] = tag[:min(len(tag), maxTagBytes)]
+		if c.Match, err = conditionTags("If-Match", values, true); err != nil {
+			return c, err
 		}
 	}
-	for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since", "X-Amz-If-Match-Size", "X-Amz-If-Match-Last-Modified-Time"} {
+	return c, unknownConditions(h, ifModifiedSince, ifUnmodifiedSince, ifMatchSize, ifMatchTime)
+}
+
+// deleteCondition is what has to be true of the version that is deleted. Where there is none
+// it holds: nothing is left to be deleted.
+func deleteCondition(h http.Header) (c state.Condition, err error) {
+	if values := h["If-Match"]; len(values) > 0 {
+		if c.Match, err = conditionTags("If-Match", values, true); err != nil {
+			return c, err
+		}
+	}
+	if text := h.Get(ifMatchSize); text != "" {
+		if c.Size, c.Sized, err = sizeCondition(text); err != nil {
+			return c, err
+		}
+	}
+	if text := h.Get(ifMatchTime); text != "" {
+		if c.Modified, err = timeCondition(text); err != nil {
+			return c, err
+		}
+	}
+	c.AbsentOK = !c.None()
+	return c, unknownConditions(h, "If-None-Match", ifModifiedSince, ifUnmodifiedSince)
+}
+
+// Headers of conditions.
+const (
+	ifModifiedSince   = "If-Modified-Since"
+	ifUnmodifiedSince = "If-Unmodified-Since"
+	ifMatchSize       = "X-Amz-If-Match-Size"
+	ifMatchTime       = "X-Amz-If-Match-Last-Modified-Time"
+	ifMatchInitiated  = "X-Amz-If-Match-Initiated-Time"
+)
+
+// unknownConditions refuses a change with one of some conditions: passed over, it would
+// happen where it should not.
+func unknownConditions(h http.Header, names ...string) error {
+	for _, name := range names {
 		if h.Get(name) != "" {
-			return c, notImplemented(name + " of a change")
+			return notImplemented(name + " of this change")
 		}
 	}
-	return c, nil
+	return nil
+}
+
+// conditionTags are the ETags of a header that becomes part of a command.
+func conditionTags(header string, values []string, strong bool) ([]string, error) {
+	tags := etags(values, strong)
+	if len(tags) == 0 {
+		return nil, errorf(InvalidArgument, "%s has no ETag", header)
+	}
+	if len(tags) > maxConditionTags {
+		return nil, errorf(InvalidArgument, "%s has more than %d ETags", header, maxConditionTags)
+	}
+	for i, tag := range tags {
+		tags[i] = tag[:min(len(tag), maxTagBytes)]
+	}
+	return tags, nil
+}
+
+func sizeCondition(text string) (size uint64, sized bool, err error) {
+	n, ok := decimal(text)
+	if !ok {
+		return 0, false, errorf(InvalidArgument, "a size as a condition is a number of bytes")
+	}
+	return uint64(n), true, nil
+}
+
+// timeCondition reads the second of a time, as HTTP or ISO 8601 have it.
+func timeCondition(text string) (second int64, err error) {
+	at, err := http.ParseTime(text)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, text)
+	}
+	if err != nil {
+		return 0, errorf(InvalidArgument, "a time as a condition is of the form of Last-Modified")
+	}
+	if second = at.Unix(); second == 0 {
+		second = -1 // 0 is no condition, and nothing is as old as either
+	}
+	return second, nil
 }
 
 // Bounds of a condition, which is part of a command.
@@ -146,7 +219,7 @@ func rangeOf(header string, size int64) (s span, given bool, err error) {
 	if !ok {
 		return s, false, nil
 	}
-	from, to, ok := strings.Cut(strings.Trim(text, " \t"), "-")
+	from, to, ok := strings.Cut(text, "-")
 	if !ok {
 		return s, false, nil
 	}

@@ -163,6 +163,7 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 		return nil, err
 	}
 	c.wire = &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: until}
+	s.reads(r, c.wire)
 	c.body = r.caller.body(c.wire)
 	c.reader = &bounded{c.body, most, over}
 	return c, nil
@@ -202,7 +203,7 @@ func contentMD5(h http.Header) ([]byte, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
-	sum, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(values[0]))
+	sum, err := base64.StdEncoding.DecodeString(strings.TrimSpace(values[0]))
 	if err != nil || len(sum) != md5.Size || len(values) > 1 {
 		return nil, errorf(InvalidDigest, "the Content-MD5 you specified is not valid")
 	}

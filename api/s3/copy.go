@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -58,7 +59,11 @@ func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Ob
 		if src.found = ""; o.Versioned || o.ID == state.NullVersion {
 			src.found = o.ID
 		}
-		if c.judge(o.ETag, o.Created) != verdictServe {
+		switch v := c.judge(o.ETag, o.Created); {
+		case v == verdictNotModified && len(c.match) > 0:
+			// As Amazon S3 has it where the source is the one that is meant, and is not to be.
+			return errorf(NotModified, "the source is not modified")
+		case v != verdictServe:
 			return errorf(PreconditionFailed, "at least one of the preconditions you specified for the source did not hold")
 		}
 		if also != nil {
@@ -109,7 +114,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	// A storage class that is given counts as a change, also when it is the object's.
-	changed := replaceMeta || r.Header.Get(classHeader) != ""
+	changed := replaceMeta || r.Header.Get(classHeader) != "" || r.Header.Get(redirectLocation) != ""
 	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !changed {
 		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
 	}
@@ -131,14 +136,13 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		copied.Algorithm = a.name
 	}
 	copied.SourceIf = src.guard(r.Header, nil)
-	switch {
-	case replaceMeta:
-		copied.Replace, copied.KeepTags = &given, !replaceTags
-	case replaceTags:
+	copied.Replace, copied.KeepTags = &given, !replaceTags
+	if !replaceMeta {
 		// Headers and metadata stay what the source has, which SourceIf tells.
 		own := objects.Attributes{Tags: given.Tags}
 		copied.Replace = &own
-		copied.SourceIf = src.guard(r.Header, func(o *state.Object) { own.Headers, own.Meta = o.Headers, o.Meta })
+		to := given.Headers[redirectLocation]
+		copied.SourceIf = src.guard(r.Header, func(o *state.Object) { own.Headers, own.Meta = redirected(o.Headers, to), o.Meta })
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
 	defer cancel()
@@ -157,6 +161,23 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	x.checksums(o.Checksums, partsOf(&o))
 	x.end("CopyObjectResult")
 	return x.send(w, http.StatusOK)
+}
+
+// redirected are the headers of an object for a copy that has a redirect location of its own, or
+// none.
+func redirected(headers map[string]string, to string) map[string]string {
+	if headers[redirectLocation] == to {
+		return headers
+	}
+	headers = maps.Clone(headers)
+	if delete(headers, redirectLocation); to == "" {
+		return headers
+	}
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	headers[redirectLocation] = to
+	return headers
 }
 
 // checksums writes checksums as answers have them.

@@ -51,7 +51,7 @@ func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 		}
 	}
 	if len(h[header]) == 0 {
-		return nil, errorf(InvalidArgument, "the x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty")
+		return nil, errorf(InvalidRequest, "the x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty")
 	}
 	known := 0
 	for _, a := range objectAttributes {
@@ -91,6 +91,9 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	w.Header().Del("Etag") // it is in the answer, should it be asked for
 	if wanted["Checksum"] {
 		sayChecksumType(w.Header(), &o)
+	}
+	if !o.Versioned && o.ID != state.NullVersion && !r.query.has("versionId") {
+		w.Header().Del("X-Amz-Version-Id") // the bucket has never kept versions
 	}
 	w.Header().Set("Last-Modified", httpTime(o.Created))
 	x := newXML()

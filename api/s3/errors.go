@@ -43,6 +43,7 @@ const (
 	InvalidPartOrder                               Code = "InvalidPartOrder"
 	InvalidPolicyDocument                          Code = "InvalidPolicyDocument"
 	InvalidRange                                   Code = "InvalidRange"
+	InvalidRedirectLocation                        Code = "InvalidRedirectLocation"
 	InvalidRequest                                 Code = "InvalidRequest"
 	InvalidStorageClass                            Code = "InvalidStorageClass"
 	InvalidTag                                     Code = "InvalidTag"
@@ -69,6 +70,7 @@ const (
 	NoSuchVersion                                  Code = "NoSuchVersion"
 	NoSuchWebsiteConfiguration                     Code = "NoSuchWebsiteConfiguration"
 	NotImplemented                                 Code = "NotImplemented"
+	NotModified                                    Code = "NotModified"
 	ObjectLockConfigurationNotFoundError           Code = "ObjectLockConfigurationNotFoundError"
 	OperationAborted                               Code = "OperationAborted"
 	OwnershipControlsNotFoundError                 Code = "OwnershipControlsNotFoundError"
@@ -113,6 +115,7 @@ var codes = map[Code]facts{
 	InvalidPartOrder:                        {http.StatusBadRequest, false},
 	InvalidPolicyDocument:                   {http.StatusBadRequest, false},
 	InvalidRange:                            {http.StatusRequestedRangeNotSatisfiable, false},
+	InvalidRedirectLocation:                 {http.StatusBadRequest, false},
 	InvalidRequest:                          {http.StatusBadRequest, false},
 	InvalidStorageClass:                     {http.StatusBadRequest, false},
 	InvalidTag:                              {http.StatusBadRequest, false},
@@ -139,6 +142,7 @@ var codes = map[Code]facts{
 	NoSuchVersion:                           {http.StatusNotFound, false},
 	NoSuchWebsiteConfiguration:              {http.StatusNotFound, true},
 	NotImplemented:                          {http.StatusNotImplemented, false},
+	NotModified:                             {http.StatusNotModified, false},
 	ObjectLockConfigurationNotFoundError:    {http.StatusNotFound, true},
 	OperationAborted:                        {http.StatusConflict, false},
 	OwnershipControlsNotFoundError:          {http.StatusNotFound, true},
@@ -297,6 +301,10 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 				header.Set("X-Amz-Bucket-Region", s.region)
 			}
 		}
+		w.WriteHeader(f.status)
+		return nil
+	}
+	if f.status == http.StatusNotModified { // which has no body (RFC 9110, section 15.4.5)
 		w.WriteHeader(f.status)
 		return nil
 	}

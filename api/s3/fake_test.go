@@ -93,16 +93,10 @@ func (b *fakeBucket) object(key string) (state.Object, error) {
 
 // judge is state.Condition's.
 func (b *fakeBucket) judge(key string, c state.Condition) error {
-	o, there := b.objects[key]
-	switch {
-	case c.Absent && there:
-		return state.ErrPrecondition
-	case len(c.Match) > 0 && !there:
-		return state.ErrNoKey
-	case len(c.Match) > 0 && !slices.Contains(c.Match, o.ETag) && !slices.Contains(c.Match, "*"):
-		return state.ErrPrecondition
+	if o, there := b.objects[key]; there {
+		return c.Judge(&o)
 	}
-	return nil
+	return c.Judge(nil)
 }
 
 func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket, _ error) {
@@ -431,10 +425,15 @@ func (f *fake) Delete(ctx context.Context, a state.AccountID, bucket, key string
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := f.bucket(a, bucket)
-	if err == nil {
-		err = b.judge(key, c)
+	if err != nil {
+		return d, err
 	}
-	if err == nil {
+	doomed, err := b.version(key, id)
+	there := err == nil && (c.AbsentOK || !doomed.Marker)
+	if err = c.Judge(nil); there {
+		err = c.Judge(&doomed)
+	}
+	if err == nil && (there || id != "" || c.None()) {
 		d = f.remove(b, key, id)
 	}
 	if d.Missed {

@@ -131,15 +131,15 @@ func TestFormsOfPoliciesAreJudged(t *testing.T) {
 		message string
 	}{
 		"no credentials":             {[]field{key}, 403, "AccessDenied", "named &quot;policy&quot;"},
-		"no signature":               {append(without("x-amz-signature", good), key), 403, "AccessDenied", "named &quot;x-amz-signature&quot;"},
-		"no algorithm":               {append(without("x-amz-algorithm", good), key), 403, "AccessDenied", "x-amz-algorithm"},
-		"a wrong signature":          {append(changed("x-amz-signature", strings.Repeat("0", 64), good), key), 403, "AccessDenied", "signature"},
-		"another policy":             {append(changed("policy", sign(policyOf(any, any))[0].value, good), key), 403, "AccessDenied", "signature"},
-		"an unknown key":             {append(changed("x-amz-credential", "HFx/20260102/eu-north-1/s3/aws4_request", good), key), 403, "AccessDenied", "unknown"},
+		"no signature":               {append(without("x-amz-signature", good), key), 400, "InvalidArgument", "named &quot;x-amz-signature&quot;"},
+		"no algorithm":               {append(without("x-amz-algorithm", good), key), 400, "InvalidArgument", "x-amz-algorithm"},
+		"a wrong signature":          {append(changed("x-amz-signature", strings.Repeat("0", 64), good), key), 403, "SignatureDoesNotMatch", "signature"},
+		"another policy":             {append(changed("policy", sign(policyOf(any, any))[0].value, good), key), 403, "SignatureDoesNotMatch", "signature"},
+		"an unknown key":             {append(changed("x-amz-credential", "HFx/20260102/eu-north-1/s3/aws4_request", good), key), 403, "InvalidAccessKeyId", "does not exist"},
 		"another service":            {append(changed("x-amz-credential", "HFx/20260102/eu-north-1/ec2/aws4_request", good), key), 400, "InvalidArgument", "s3/aws4_request"},
 		"a token":                    {append(changed("x-amz-credential", "JWT:x/20260102/eu-north-1/s3/aws4_request", good), key), 403, "AccessDenied", "token is not accepted in a form"},
 		"a key that may only read":   {append(w.signedFields(&w.reader, policyOf(any)), key), 403, "AccessDenied", "does not permit PostObject"},
-		"a key that was revoked":     {append(w.signedFields(&w.revoked, policyOf(any)), key), 403, "AccessDenied", ""},
+		"a key that was revoked":     {append(w.signedFields(&w.revoked, policyOf(any)), key), 403, "InvalidAccessKeyId", ""},
 		"another account's":          {append(w.signedFields(&w.bob, policyOf(any)), key), 404, "NoSuchBucket", ""},
 		"a security token":           {append(sign(policyOf(any, `{"x-amz-security-token":"x"}`)), key, field{"x-amz-security-token", "x"}), 400, "InvalidToken", ""},
 		"over":                       {append(sign(strings.Replace(policyOf(any), "T04:00:00", "T03:04:05", 1)), key), 403, "AccessDenied", "Invalid according to Policy: Policy expired."},
@@ -191,7 +191,7 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 		fields := w.signedFields(&w.writer, policy)
 		want := "InvalidPolicyDocument"
 		if policy == "" {
-			want = "AccessDenied" // as if there was none
+			want = "InvalidArgument" // as if there was none
 		}
 		rec := w.post(t, append(fields, field{"key", "k"}, field{"file", "hello"})...)
 		if !strings.Contains(rec.Body.String(), "<Code>"+want+"</Code>") {

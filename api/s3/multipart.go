@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"context"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -226,7 +227,7 @@ func sourceRange(header string, most uint64) (func(size uint64) (first, count ui
 		count := size
 		if header != "" {
 			if uint64(last) >= size {
-				return 0, 0, errorf(InvalidRange, "range specified is not valid for source object of size: %d", size)
+				return 0, 0, errorf(InvalidArgument, "range specified is not valid for source object of size: %d", size)
 			}
 			count = uint64(last-first) + 1
 		}
@@ -361,6 +362,9 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 			return nil, errorf(InvalidPartOrder, "the list of parts was not in ascending order: parts must be ordered by part number")
 		}
 		parts[i] = objects.CompletePart{Number: int(n), ETag: unquote(l.etag)}
+		if len(l.checksums) > 1 {
+			return nil, errorf(InvalidArgument, "part %d has more than one checksum", n)
+		}
 		for name, text := range l.checksums {
 			a, err := algorithmBy(name)
 			if err != nil {
@@ -368,7 +372,7 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 			}
 			value, err := a.decode(text)
 			if err != nil {
-				return nil, errorf(InvalidPart, "the checksum of part %d cannot be read", n)
+				return nil, errorf(InvalidArgument, "the checksum of part %d cannot be read", n)
 			}
 			if parts[i].Checksums == nil {
 				parts[i].Checksums = map[string][]byte{}
@@ -393,11 +397,23 @@ func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if name := "X-Amz-If-Match-Initiated-Time"; r.Header.Get(name) != "" {
-		return notImplemented(name + " of a change")
-	}
 	ctx, cancel := r.soon()
 	defer cancel()
+	if text := r.Header.Get(ifMatchInitiated); text != "" {
+		second, err := timeCondition(text)
+		if err != nil {
+			return err
+		}
+		up, err := s.objects.Upload(ctx, r.account(), r.bucket, r.key, id)
+		if err != nil {
+			return err
+		}
+		// Its time never changes, so it does not matter who looks. As Amazon S3 has it, a time
+		// to come says nothing.
+		if up.Created.Time().Unix() != second && second <= s.now().Unix() {
+			return errorf(PreconditionFailed, "at least one of the preconditions you specified did not hold")
+		}
+	}
 	if err := s.objects.Abort(ctx, r.account(), r.bucket, r.key, id); err != nil {
 		return err
 	}
@@ -413,7 +429,8 @@ func (s *surface) listParts(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	after, err := r.query.number("part-number-marker", 0, 0, state.MaxPartNumber)
+	after, err := r.query.ranged("part-number-marker", 0, math.MaxInt32)
+	after = min(after, state.MaxPartNumber)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,11 @@ func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 	if err := checkOverrides(r.query); err != nil {
 		return err
 	}
+	if r.query.has("partNumber") {
+		if _, err := partNumber(r.query); err != nil {
+			return err
+		}
+	}
 	return s.reading(r, func(o *state.Object) error { return s.answerWith(w, r, o) })
 }
 
@@ -348,12 +353,9 @@ func (s *sending) Write(b []byte) (written int, err error) {
 // is none is no error. Without versions the answer says of every object that it is a
 // delete marker, as the specification has it.
 func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
-	condition, err := writeCondition(r.Header)
+	condition, err := deleteCondition(r.Header)
 	if err != nil {
 		return err
-	}
-	if condition.Absent {
-		return notImplemented("If-None-Match of a deletion")
 	}
 	id, err := r.query.version()
 	if err != nil {

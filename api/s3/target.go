@@ -183,6 +183,14 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 	return int(min(n, int64(most))), nil
 }
 
+// ranged is number for a parameter, 0 where it is not given, that may not be above most either.
+func (q query) ranged(name string, least, most int) (int, error) {
+	if n, ok := decimal(q.get(name)); ok && n > int64(most) {
+		return 0, errorf(InvalidArgument, "%s has to be a number from %d to %d", name, least, most)
+	}
+	return q.number(name, 0, least, most)
+}
+
 // decimal reads a number that has digits only. Those that are too large are the
 // largest.
 func decimal(text string) (n int64, ok bool) {

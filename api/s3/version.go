@@ -14,7 +14,7 @@ func versionID(text string) (state.VersionID, error) {
 	case text == "":
 		return "", errorf(InvalidArgument, "version id cannot be the empty string")
 	case len(text) > state.MaxIDLen || strings.ContainsFunc(text, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' // as ids are minted
 	}):
 		return "", errorf(InvalidArgument, "invalid version id specified")
 	}

@@ -486,8 +486,32 @@ func (x *xmlReader) part() (p listedPart, err error) {
 
 // doomed is an Object of DeleteObjects.
 type doomed struct {
-	key, version, etag string
-	versioned, matched bool // VersionId and ETag are there, if only empty
+	key, version     string
+	etag, size, time string // conditions
+	// VersionId and the conditions are there, if only empty.
+	versioned, matched, sized, timed bool
+}
+
+// conditional tells whether something is asked of the version that goes.
+func (d *doomed) conditional() bool { return d.matched || d.sized || d.timed }
+
+// condition is what is asked of it.
+func (d *doomed) condition() (c state.Condition, err error) {
+	if d.matched {
+		if c.Match, err = conditionTags("ETag", []string{d.etag}, true); err != nil {
+			return c, err
+		}
+	}
+	if d.sized {
+		if c.Size, c.Sized, err = sizeCondition(d.size); err != nil {
+			return c, err
+		}
+	}
+	if d.timed {
+		c.Modified, err = timeCondition(d.time)
+	}
+	c.AbsentOK = !c.None()
+	return c, err
 }
 
 // boolean reads a value of xs:boolean, in upper case too.
@@ -561,8 +585,10 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 			twice, d.versioned, d.version = d.versioned, true, value
 		case "ETag":
 			twice, d.matched, d.etag = d.matched, true, value
-		case "LastModifiedTime", "Size":
-			return d, errorf(NotImplemented, "%s as a condition of a deletion is not implemented", name)
+		case "Size":
+			twice, d.sized, d.size = d.sized, true, strings.TrimSpace(value)
+		case "LastModifiedTime":
+			twice, d.timed, d.time = d.timed, true, strings.TrimSpace(value)
 		}
 		if twice {
 			return d, malformed("an object has more than one %s", name)
@@ -570,7 +596,7 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 	}
 }
 
-// check refuses what can be no object, version or ETag. An empty one is none: the
+// check refuses what can be no object, version or condition. An empty one is none: the
 // object is not deleted as if nothing was said of it.
 func (d *doomed) check() error {
 	if err := checkKey(d.key); err != nil {
@@ -579,11 +605,11 @@ func (d *doomed) check() error {
 	switch {
 	case d.versioned && d.version == "":
 		return state.ErrNoVersion
-	case d.matched && unquote(d.etag) == "":
-		return errorf(InvalidArgument, "ETag is empty")
 	case d.versioned:
-		_, err := versionID(d.version)
-		return err
+		if _, err := versionID(d.version); err != nil {
+			return err
+		}
 	}
-	return nil
+	_, err := d.condition()
+	return err
 }

@@ -129,3 +129,32 @@ func TestBoundsOfAKey(t *testing.T) {
 		}
 	}
 }
+
+// A part whose source is replaced, and its content gone, before all of it was read is of the
+// one in its place.
+func TestAPartOfAnObjectWhoseContentGoesMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	ctx, a := t.Context(), w.account
+	was := w.put("bkt", "k", "before")
+	id, err := w.objects.CreateUpload(ctx, a, "bkt", UploadRequest{Key: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := PartCopyRequest{Key: "c", Upload: id, Number: 1, SourceBucket: "bkt", Source: "k"}
+	r.Range = func(size uint64) (uint64, uint64, error) {
+		if size == was.Size {
+			w.put("bkt", "k", "after")
+			delete(w.content, was.Root.Cid())
+		}
+		return 1, size - 1, nil // its bytes are read
+	}
+	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); err != nil || p.ETag != md5Of("fter") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	now := w.put("bkt", "k", "content that is there")
+	delete(w.content, now.Root.Cid()) // but nobody who has it is
+	if p, err := w.objects.CopyPart(ctx, a, "bkt", r); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

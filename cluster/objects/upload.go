@@ -229,7 +229,11 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 		part.Created = result.Created
 		return *part, nil
 	}
-	return o.readPart(ctx, a, &b, &u, r.Number, &source, first, count)
+	part, err := o.readPart(ctx, a, &b, &u, r.Number, &source, first, count)
+	if err != nil && ctx.Err() == nil && !o.wants(source.Root) {
+		err = state.Errorf(state.CodeConflict, "the source was replaced while it was read: %v", err)
+	}
+	return part, err
 }
 
 // partOf is an object as a part of an upload, but for its number, id and time; nil when

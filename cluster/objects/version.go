@@ -73,7 +73,7 @@ type Deleted struct {
 // Delete removes an object, if its current version is what c asks for, or the version
 // with an id, if that is. A key that is not there is no error, unless c asks for one.
 // Where versions are kept an object gets a delete marker, and a version goes for good.
-// Errors: state.ErrNoBucket, state.ErrPrecondition, state.ErrNoKey, and
+// Errors: state.ErrNoBucket, state.ErrPrecondition, state.ErrNoKey unless c.AbsentOK, and
 // state.ErrNoVersion in a bucket without versioning.
 func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (Deleted, error) {
 	all, err := o.delete(ctx, a, bucket, []Doomed{{key, id}}, c)
@@ -93,6 +93,9 @@ func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket stri
 }
 
 func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, all []Doomed, c state.Condition) ([]Deleted, error) {
+	if c.AbsentOK && len(c.Match) > 0 && !o.knows(&c) {
+		c.AbsentOK = false // as the releases did that do not know it
+	}
 	cmd := state.DeleteObjects{Account: a, Bucket: bucket, Marker: state.VersionID(o.opts.NewID()), Created: o.now(), If: c}
 	for i, d := range all {
 		cmd.Keys = append(cmd.Keys, d.Key)
@@ -116,6 +119,15 @@ func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, 
 		became[i] = deleted(result.Deeds[i], all[i].ID, cmd.Marker)
 	}
 	return became, nil
+}
+
+// knows tells whether all members understand a condition. Where that cannot be read they do:
+// the proposal tells.
+func (o *Objects) knows(c *state.Condition) bool {
+	view, release := o.opts.State.LocalView()
+	defer release()
+	level, err := view.Level()
+	return err != nil || level >= c.Level()
 }
 
 // deleted says what a deed means, done to the version with an id or by a marker.

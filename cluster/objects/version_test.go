@@ -535,3 +535,40 @@ func TestUploadsOfAKeyAreListedByTime(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// A deletion with a condition finds nothing where nothing is, and is judged as older releases
+// do until all members have been upgraded.
+func TestADeletionWithAConditionOfWhatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	w.bucket("bkt")
+	c := state.Condition{Match: []string{"x"}, AbsentOK: true}
+	if d, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", c); err != nil || d != (Deleted{}) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	w.put("bkt", "k", "hello")
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "k", "", c); !errors.Is(err, state.ErrPrecondition) {
+		t.Errorf("%v", err)
+	}
+	w.objects.opts.State = ofLevel{w.state, 4}
+	if _, err := w.objects.Delete(t.Context(), w.account, "bkt", "absent", "", c); !errors.Is(err, state.ErrNoKey) {
+		t.Errorf("%v", err)
+	}
+}
+
+// ofLevel is a state that says it is of a level.
+type ofLevel struct {
+	State
+	level byte
+}
+
+func (s ofLevel) LocalView() (state.View, func()) {
+	return state.NewView(leveled{s.level}, 1), func() {}
+}
+
+type leveled struct{ level byte }
+
+func (l leveled) Get(k []byte) ([]byte, bool, error) {
+	return []byte{7: l.level}, string(k) == "Mlevel", nil
+}
+
+func (leveled) Scan([]byte, []byte, bool, func(k, v []byte) (bool, error)) error { return nil }

@@ -510,8 +510,7 @@ func (v *DeleteObjects) Code(c *codec.Coder) {
 }
 
 func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
-	conditional := v.If.Absent || len(v.If.Match) > 0
-	if len(v.Keys) == 0 || len(v.Keys) > MaxDeleteKeys || conditional && len(v.Keys) > 1 ||
+	if len(v.Keys) == 0 || len(v.Keys) > MaxDeleteKeys || !v.If.None() && len(v.Keys) > 1 ||
 		len(v.IDs) != 0 && len(v.IDs) != len(v.Keys) {
 		return Result{}, Errorf(CodeInvalid, "%d keys and %d versions in one deletion", len(v.Keys), len(v.IDs))
 	}
@@ -569,14 +568,16 @@ func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 			return DidNothing, err
 		}
 	}
-	judged := o
-	if o != nil && o.Marker {
-		judged = nil
+	judged, err := v.judged(tx, b, o, k, named)
+	if err != nil {
+		return DidNothing, err
 	}
 	if err := v.If.Judge(judged); err != nil {
 		return DidNothing, err
 	}
 	switch {
+	case !named && judged == nil && !v.If.None() && v.If.AbsentOK:
+		return DidNothing, nil // no delete marker either
 	case !named && b.Versioning != Unversioned:
 		return b.mark(tx, Object{ID: v.Marker, Key: k, Created: v.Created, Marker: true}, current, e)
 	case o != nil && b.Versioning != Unversioned:
@@ -589,6 +590,17 @@ func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 		return MissedVersion, nil
 	}
 	return DidNothing, nil
+}
+
+// judged is the version that the condition is of, where o is the one that goes; nil is none.
+func (v *DeleteObjects) judged(r Reader, b *Bucket, o *Object, k string, named bool) (*Object, error) {
+	switch {
+	case o != nil && (!o.Marker || v.If.AbsentOK):
+		return o, nil
+	case o == nil && !named && v.If.AbsentOK && b.Versioning != Unversioned:
+		return b.newestOld(r, k) // a delete marker, since there is no object
+	}
+	return nil, nil
 }
 
 // SetObjectTags replaces the tags of a version. Its time stays.

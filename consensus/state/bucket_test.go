@@ -190,6 +190,12 @@ func TestConditionsAreJudgedInApply(t *testing.T) {
 		{"any", Condition{Match: []string{"*"}}, ErrNoKey, nil},
 		{"another", Condition{Match: []string{"e-v2", ""}}, ErrNoKey, ErrPrecondition},
 		{"both", Condition{Absent: true, Match: []string{"*"}}, ErrNoKey, ErrPrecondition},
+		{"not its ETag", Condition{NoneMatch: []string{"other", "e-v1"}}, nil, ErrPrecondition},
+		{"not another", Condition{NoneMatch: []string{"other"}}, nil, nil},
+		{"its ETag and not another", Condition{Match: []string{"e-v1"}, NoneMatch: []string{"other"}}, ErrNoKey, nil},
+		{"its ETag and not", Condition{Match: []string{"e-v1"}, NoneMatch: []string{"e-v1"}}, ErrNoKey, ErrPrecondition},
+		{"another size", Condition{Size: 1 << 40, Sized: true}, ErrNoKey, ErrPrecondition},
+		{"another time", Condition{Modified: -1}, ErrNoKey, ErrPrecondition},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for key, want := range map[string]error{"fresh": tc.fresh, "k": tc.present} {

@@ -23,8 +23,9 @@ import (
 // the state by which PlaceRoots were chosen, what is remembered of a pin's operation in
 // short, and that copies on nodes that were removed do not count. Level 5 brought
 // SetBucketTags and SetObjectSums, storage classes, checksums that are wanted, the
-// checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, and that members give the leader a
-// deadline with what they forward.
+// checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, that members give the leader a
+// deadline with what they forward, and conditions on ETags that an object does not have, on its
+// size and time, and those that hold where there is no object.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

@@ -180,7 +180,18 @@ func (d *drawing) content(k RootKey) Content {
 }
 
 func (d *drawing) condition() Condition {
-	return rapid.SampledFrom([]Condition{{}, {}, {}, {}, {Absent: true}, {Match: []string{"*"}}, {Match: []string{"e0", "e1"}}}).Draw(d.T, "if")
+	return rapid.SampledFrom([]Condition{
+		{},
+		{},
+		{},
+		{},
+		{Absent: true},
+		{Match: []string{"*"}},
+		{Match: []string{"e0", "e1"}},
+		{NoneMatch: []string{"e0"}},
+		{Match: []string{"e1"}, AbsentOK: true},
+		{Size: 3, Sized: true, AbsentOK: true},
+	}).Draw(d.T, "if")
 }
 
 // hash is that of a version that does not know it, most of the time.

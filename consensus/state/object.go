@@ -498,39 +498,6 @@ func (v *Content) check(root RootKey) error {
 	return nil
 }
 
-// Condition is what has to be true of the current version for a change to happen;
-// the zero Condition always holds.
-type Condition struct {
-	Absent bool     // there is none
-	Match  []string // its ETag is one of these; "*" is any
-}
-
-// Code implements the condition's form.
-func (v *Condition) Code(c *codec.Coder) {
-	codec.Bool(c, &v.Absent)
-	codec.Strings(c, &v.Match, MaxMatches, MaxETagBytes)
-}
-
-// Judge tells whether the condition holds for the current version, which is nil
-// when there is none.
-func (v *Condition) Judge(current *Object) error {
-	if v.Absent && current != nil {
-		return Errorf(CodePrecondition, "there is an object under this key")
-	}
-	if len(v.Match) == 0 {
-		return nil
-	}
-	if current == nil {
-		return ErrNoKey
-	}
-	for _, m := range v.Match {
-		if m == "*" || m == current.ETag {
-			return nil
-		}
-	}
-	return Errorf(CodePrecondition, "the object's ETag is another one")
-}
-
 // ObjectsQuery asks for a page of a bucket's keys, in the order of their bytes.
 type ObjectsQuery struct {
 	Prefix    string

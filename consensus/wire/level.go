@@ -26,18 +26,20 @@ func LevelOf(cmd state.Command) state.Level {
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
 	case *state.PutObject:
-		return objectLevel(&cmd.Object)
+		return max(objectLevel(&cmd.Object), cmd.If.Level())
 	case *state.CopyObject:
-		return objectLevel(&cmd.Object)
+		return max(objectLevel(&cmd.Object), cmd.If.Level())
 	case *state.CompleteUpload:
-		return objectLevel(&cmd.Object)
+		return max(objectLevel(&cmd.Object), cmd.If.Level())
+	case *state.DeleteObjects:
+		return max(3, cmd.If.Level())
 	case *state.CreateUpload:
 		return namedLevel(cmd.Upload.StorageClass, cmd.Upload.Checksum)
 	case *state.PutPart:
 		return namedLevel("", cmd.Part.Checksums...)
 	case *state.CopyPart:
 		return namedLevel("", cmd.Part.Checksums...)
-	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets, *state.DeleteObjects,
+	case *state.CreateBucket, *state.DeleteBucket, *state.ClearBuckets,
 		*state.SetObjectTags, *state.AbortUpload, *state.Fence, *state.SetVersioning, *state.ClearUploads, *state.SetBucketPublic, *state.TurnBuckets,
 		*state.SetBucketCors, *state.SetObjectHash, *state.DateUpload:
 		return 3

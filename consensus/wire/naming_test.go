@@ -112,3 +112,31 @@ func namings5() []state.Command {
 		&state.BySession{Session: "session", Change: &state.PutObject{Account: "account", Bucket: "bucket", Born: born, Object: summed, Content: stored}},
 	}
 }
+
+// conditions are changes with conditions that came with level 5, each field in one at least.
+func conditions() (cmds []state.Command) {
+	all := []state.Condition{
+		{NoneMatch: []string{"etag", "other"}},
+		{Absent: true, Match: []string{"*"}, NoneMatch: []string{"etag"}, Size: 300, Sized: true, Modified: 1_700_000_000, AbsentOK: true},
+		{Match: []string{"etag"}, AbsentOK: true},
+		{Sized: true},
+		{Modified: -1},
+	}
+	for _, cmd := range namings() {
+		c := all[len(cmds)%len(all)]
+		switch cmd := cmd.(type) {
+		case *state.PutObject:
+			cmd.If = c
+		case *state.CopyObject:
+			cmd.If = c
+		case *state.DeleteObjects:
+			cmd.If = c
+		case *state.CompleteUpload:
+			cmd.If = c
+		default:
+			continue
+		}
+		cmds = append(cmds, cmd)
+	}
+	return append(cmds, &state.ByKey{Key: "jti", Change: cmds[0]}, &state.BySession{Session: "session", Change: cmds[1]})
+}

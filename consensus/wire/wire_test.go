@@ -94,7 +94,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5())...)
+	}, namingsByKey(), namings5(), conditions())...)
 }
 
 // namingsByKey are the changes of the object gateway that somebody asks for, as they are
@@ -195,7 +195,7 @@ func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {
 // The levels by the numbers of the commands, but for the records of members, whose
 // form depends on what is in them. What somebody asks for has that of the change at least.
 func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
-	for _, cmd := range every() {
+	for _, cmd := range every()[:len(every())-len(conditions())] {
 		kind, err := kindOf(cmd)
 		if err != nil {
 			t.Fatal(err)
@@ -232,6 +232,14 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		}
 		if got := LevelOf(cmd); got != want {
 			t.Errorf("%T (%d) is of level %d, want %d", cmd, kind, got, want)
+		}
+	}
+}
+
+func TestAChangeWithANewConditionIsOfLevel5(t *testing.T) {
+	for _, cmd := range conditions() {
+		if got := LevelOf(cmd); got != 5 {
+			t.Errorf("%T is of level %d: %+v", cmd, got, cmd)
 		}
 	}
 }
@@ -510,7 +518,7 @@ func (s *sorted) Scan(lower, upper []byte, _ bool, fn func(k, v []byte) (bool, e
 func founded(t *testing.T) *sorted {
 	t.Helper()
 	s := &sorted{}
-	for i, cmd := range every() {
+	for i, cmd := range every()[:len(every())-len(conditions())] {
 		switch cmd.(type) {
 		case *state.DeletePin, *state.RevokeKey, *state.DeleteObjects, *state.AbortUpload:
 			continue

@@ -207,6 +207,8 @@ func TestObjectGateway(t *testing.T) {
 		{"lists 144-154", testS3Lists},
 		{"objects 156-167 193", testS3Objects},
 		{"reads 169-179", testS3Reads},
+		{"conditions 175", testS3Conditions},
+		{"conditions of deletions 187", testS3DeleteConditions},
 		{"copies 180-185", testS3Copies},
 		{"deletes 186-188", testS3Deletes},
 		{"what is not served 189 190 232", testS3NotServed},

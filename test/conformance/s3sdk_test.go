@@ -52,6 +52,7 @@ func TestStockS3SDKs(t *testing.T) {
 	t.Run("aws-sdk-go-v2", func(t *testing.T) { testSDK(t, g.sdk(g.node)) })
 	t.Run("checksums of parts", func(t *testing.T) { testPartSums(t, g) })
 	t.Run("links and tokens", func(t *testing.T) { testLinks(t, g) })
+	t.Run("wrong keys", func(t *testing.T) { testWrongKeys(t, g) })
 	t.Run("minio-go", func(t *testing.T) { testMinio(t, g, false) })
 	t.Run("minio-go with trailers", func(t *testing.T) { testMinio(t, g, true) })
 	t.Run("client-s3 and lib-storage", func(t *testing.T) {
@@ -386,6 +387,33 @@ func testPartSums(t *testing.T, g gateway) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// testWrongKeys has an access key that nobody has and a secret that is another, in headers and in
+// links: users are told which of the two is wrong.
+func testWrongKeys(t *testing.T, g gateway) {
+	unknown, wrong := g, g
+	unknown.key.AccessKeyID = "HF" + strings.Repeat("A", len(g.key.AccessKeyID)-2)
+	wrong.key.SecretAccessKey += "x"
+	for want, as := range map[string]gateway{"InvalidAccessKeyId": unknown, "SignatureDoesNotMatch": wrong} {
+		c := as.sdk(g.node)
+		if _, err := c.ListBuckets(t.Context(), &s3.ListBucketsInput{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a header: %v, want %s", err, want)
+		}
+		link, err := s3.NewPresignClient(c).PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("key")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Get(link.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "<Code>"+want+"</Code>") {
+			t.Errorf("a link: %d %s, %v, want %s", resp.StatusCode, body, err, want)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestPublishedExamplesAreVerified(t *testing.T) {
 			if path == tc.raw {
 				path = strings.Replace(tc.raw, " HTTP", "x HTTP", 1)
 			}
-			if _, err := verifierAt(t, awsStamp).Verify(t.Context(), arrive(t, path)); code(t, err) != CodeDenied {
+			if _, err := verifierAt(t, awsStamp).Verify(t.Context(), arrive(t, path)); code(t, err) != CodeSignature {
 				t.Errorf("another path: %v", err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestRequestsOfClientsAreVerified(t *testing.T) {
 				t.Errorf("%v, want %v", body.Trailers(), want)
 			}
 			wrong := New(func(context.Context, string) (string, error) { return secret + "x", nil }, "", verifierAt(t, stamp).now)
-			if _, err := wrong.Verify(t.Context(), r); code(t, err) != CodeDenied {
+			if _, err := wrong.Verify(t.Context(), r); code(t, err) != CodeSignature {
 				t.Errorf("by another secret: %v", err)
 			}
 		})

@@ -170,7 +170,7 @@ func (b *Body) nextChunk() error {
 	}
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok {
-		return errorf(CodeRequest, "a line before a chunk does not end in CR LF")
+		return errorf(CodeIncomplete, "a line before a chunk does not end in CR LF")
 	}
 	size, err := b.chunkHead(text)
 	if err != nil {
@@ -209,12 +209,12 @@ func (b *Body) nextChunk() error {
 func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	number, extension, extended := bytes.Cut(text, []byte(";"))
 	if len(number) == 0 || len(number) > maxSizeDigits {
-		return 0, errorf(CodeRequest, "a chunk's size has not 1 to %d hexadecimal digits", maxSizeDigits)
+		return 0, errorf(CodeIncomplete, "a chunk's size has not 1 to %d hexadecimal digits", maxSizeDigits)
 	}
 	for _, c := range number {
 		digit := nibble(c)
 		if digit < 0 {
-			return 0, errorf(CodeRequest, "a chunk's size is not hexadecimal")
+			return 0, errorf(CodeIncomplete, "a chunk's size is not hexadecimal")
 		}
 		if size = size<<4 | int64(digit); size > MaxLength {
 			return 0, errorf(CodeRequest, "a chunk has more than %d bytes", int64(MaxLength))
@@ -222,7 +222,7 @@ func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	}
 	signature, named := bytes.CutPrefix(extension, []byte("chunk-signature="))
 	if extended && (!named || len(signature) != signatureLength) || !extended && b.framing.Signed {
-		return 0, errorf(CodeRequest, "a chunk has not the form <size>;chunk-signature=<signature>")
+		return 0, errorf(CodeIncomplete, "a chunk has not the form <size>;chunk-signature=<signature>")
 	}
 	copy(b.signature[:], signature)
 	return size, nil
@@ -235,7 +235,7 @@ func (b *Body) endChunk() error {
 		return b.cut(err)
 	}
 	if string(tail) != "\r\n" {
-		return errorf(CodeRequest, "a chunk does not end in CR LF: its size is wrong")
+		return errorf(CodeIncomplete, "a chunk does not end in CR LF: its size is wrong")
 	}
 	if _, err := b.in.Discard(len(tail)); err != nil {
 		return b.cut(err)
@@ -344,7 +344,7 @@ func (b *Body) trailerSum() [sha256.Size]byte {
 func (b *Body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if len(line) > maxLine {
-		return nil, errorf(CodeRequest, "a line of the framing is longer than %d bytes", maxLine)
+		return nil, errorf(CodeIncomplete, "a line of the framing is longer than %d bytes", maxLine)
 	}
 	if err != nil {
 		return nil, b.cut(err)

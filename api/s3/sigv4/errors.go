@@ -20,23 +20,24 @@ const (
 	CodeSkewed                     // signed at another time than ours
 	CodeExpired                    // presigned, and over or not begun
 	CodeHeaders                    // headers that have to be signed are not, or signed ones are missing
-	CodeDenied                     // unknown access key or wrong signature, which are not told apart
+	CodeDenied                     // a token where none is taken
+	CodeUnknownKey                 // the access key is unknown, revoked or over
+	CodeSignature                  // the signature is not that of the key
 	CodeToken                      // a security token
 	CodeRequest                    // a header is missing, headers contradict each other, or framing is broken
 	CodeArgument                   // the value of a header, or of a form's field
 	CodeChunkSignature             // a chunk or the trailers are not what was signed
 	CodePayload                    // the body has not the hash that was signed
-	CodeIncomplete                 // the body is shorter or longer than it was announced
+	CodeIncomplete                 // the body is shorter or longer than it was announced, or its chunks are broken
 	CodeTrailer                    // trailers that are not those announced
 
 	codes // how many there are
 )
 
-// answers are the error codes of the S3 API and their HTTP status. The
-// specification has AccessDenied for a missing or invalid token, and a key's
-// access key and signature are that token in another form: what is refused for
-// who it comes from is AccessDenied. S3 itself would tell InvalidAccessKeyId from
-// SignatureDoesNotMatch, and so whether somebody has a key of that name.
+// answers are the error codes of the S3 API and their HTTP status. The specification has
+// AccessDenied for a missing or invalid token. Of a signature S3 tells an access key that it
+// does not know from one that did not make it, and clients tell their users: a key's name is
+// no secret, and nobody guesses one.
 var answers = [codes]struct {
 	name   string
 	status int
@@ -52,6 +53,8 @@ var answers = [codes]struct {
 	CodeExpired:        {"AccessDenied", http.StatusForbidden},
 	CodeHeaders:        {"AccessDenied", http.StatusForbidden},
 	CodeDenied:         {"AccessDenied", http.StatusForbidden},
+	CodeUnknownKey:     {"InvalidAccessKeyId", http.StatusForbidden},
+	CodeSignature:      {"SignatureDoesNotMatch", http.StatusForbidden},
 	CodeToken:          {"InvalidToken", http.StatusBadRequest},
 	CodeRequest:        {"InvalidRequest", http.StatusBadRequest},
 	CodeArgument:       {"InvalidArgument", http.StatusBadRequest},

@@ -25,6 +25,10 @@ type Form struct {
 // Its time is that of the policy alone, however old the signature is. The error is
 // an *Error or what the lookup returned.
 func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
+	refused := CodeArgument
+	if f == (Form{Policy: f.Policy}) {
+		refused = CodeNone // it is not signed at all
+	}
 	for _, field := range []struct{ name, value string }{
 		{"policy", f.Policy},
 		{"x-amz-algorithm", f.Algorithm},
@@ -33,7 +37,7 @@ func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, er
 		{"x-amz-signature", f.Signature},
 	} {
 		if field.value == "" {
-			return "", errorf(CodeNone, "bucket POST must contain a field named %q: if it is specified, please check the order of the fields", field.name)
+			return "", errorf(refused, "bucket POST must contain a field named %q: if it is specified, please check the order of the fields", field.name)
 		}
 	}
 	c := &credential{form: true}
@@ -60,7 +64,7 @@ func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, er
 	}
 	want := hmacHex(signingKey(secret, c), f.Policy)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(f.Signature))&^unknown != 1 {
-		return "", errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the policy is signed")
+		return "", mismatch(unknown, "the policy")
 	}
 	return c.accessKey, nil
 }

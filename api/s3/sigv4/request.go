@@ -83,6 +83,10 @@ func read(r *http.Request) (*request, error) {
 		q.scheme = SchemeBearer
 	case word == algorithm:
 		q.scheme = SchemeHeader
+	case word == "AWS":
+		return nil, errorf(CodeRequest, "the authorization mechanism you have provided is not supported: use Bearer or %s", algorithm)
+	case strings.HasPrefix(word, "AWS"):
+		return nil, errorf(CodeArgument, "unsupported authorization type: use Bearer or %s", algorithm)
 	default:
 		return nil, errorf(CodeScheme, "the authorization mechanism is not supported: use Bearer or %s", algorithm)
 	}

@@ -112,7 +112,7 @@ func (c *Caller) Body(src io.Reader) *Body {
 //
 // Whatever can be refused by the request alone is refused before the access key
 // is looked up. After that an unknown key and a wrong signature take the same
-// way, cost the same and end in the same error.
+// way.
 func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
 	q, err := read(r)
 	if err != nil {
@@ -268,7 +268,7 @@ func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *cr
 		}
 	}
 	if matches != 1 {
-		return nil, errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the request is signed")
+		return nil, mismatch(unknown, "the request")
 	}
 	return links, nil
 }
@@ -284,6 +284,14 @@ func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string,
 		return "", 0, fmt.Errorf("look up access key: %w", err)
 	}
 	return secret, 0, nil
+}
+
+// mismatch is the error of a signature of something that is not that of its access key.
+func mismatch(unknown int, what string) error {
+	if unknown == 1 {
+		return errorf(CodeUnknownKey, "the access key id you provided does not exist in our records")
+	}
+	return errorf(CodeSignature, "the signature we calculated does not match the one you provided: check the secret and how %s is signed", what)
 }
 
 // signingKey derives the key of a day, region and service from a secret.

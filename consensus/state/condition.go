@@ -1,0 +1,106 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Condition is what has to be true of the current version, or of the one that is named,
+// for a change to happen; the zero Condition always holds. Of several all have to hold.
+type Condition struct {
+	Absent bool     // there is none
+	Match  []string // its ETag is one of these; "*" is any
+	// What follows came with level 5.
+	NoneMatch []string // there is none, or its ETag is none of these
+	Size      uint64   // it has as many bytes, if Sized
+	Sized     bool
+	Modified  int64 // second of its time, of Unix; 0: any
+	// AbsentOK has Match, Size and Modified hold where there is no version to judge. A delete
+	// marker is one then: it has a time, and neither ETag nor size.
+	AbsentOK bool
+}
+
+// conditionForm says in one byte which fields a condition has. Up to level 4 it was Absent alone.
+type conditionForm uint8
+
+const (
+	formAbsent conditionForm = 1 << iota
+	formNoneMatch
+	formSized
+	formModified
+	formAbsentOK
+	formEnd
+)
+
+func (v *Condition) form() (form conditionForm) {
+	set := func(is bool, bit conditionForm) {
+		if is {
+			form |= bit
+		}
+	}
+	set(v.Absent, formAbsent)
+	set(len(v.NoneMatch) > 0, formNoneMatch)
+	set(v.Sized, formSized)
+	set(v.Modified != 0, formModified)
+	set(v.AbsentOK, formAbsentOK)
+	return form
+}
+
+// Code implements the condition's form.
+func (v *Condition) Code(c *codec.Coder) {
+	form := v.form()
+	if codec.Uint(c, &form); form >= formEnd {
+		c.Fail("a condition of an unknown form")
+		return
+	}
+	v.Absent, v.Sized, v.AbsentOK = form&formAbsent != 0, form&formSized != 0, form&formAbsentOK != 0
+	codec.Strings(c, &v.Match, MaxMatches, MaxETagBytes)
+	if form&formNoneMatch != 0 {
+		codec.Strings(c, &v.NoneMatch, MaxMatches, MaxETagBytes)
+	}
+	if v.Sized {
+		codec.Uint(c, &v.Size)
+	}
+	if form&formModified != 0 {
+		codec.Int(c, &v.Modified)
+	}
+}
+
+// Level is that of the form in which the condition is written.
+func (v *Condition) Level() Level {
+	if v.form() > formAbsent {
+		return 5
+	}
+	return 0
+}
+
+// asks tells whether the condition wants something of a version that is there.
+func (v *Condition) asks() bool { return len(v.Match) > 0 || v.Sized || v.Modified != 0 }
+
+// None tells whether the condition always holds.
+func (v *Condition) None() bool { return !v.Absent && len(v.NoneMatch) == 0 && !v.asks() }
+
+// Judge tells whether the condition holds for a version, which is nil when there is none.
+// Errors: ErrPrecondition, and ErrNoKey where there has to be a version.
+func (v *Condition) Judge(o *Object) error {
+	if o == nil {
+		if v.asks() && !v.AbsentOK {
+			return ErrNoKey
+		}
+		return nil
+	}
+	switch {
+	case v.Absent:
+		return Errorf(CodePrecondition, "there is an object under this key")
+	case len(v.Match) > 0 && !slices.Contains(v.Match, "*") && (o.Marker || !slices.Contains(v.Match, o.ETag)):
+		return Errorf(CodePrecondition, "the object's ETag is another one")
+	case !o.Marker && slices.Contains(v.NoneMatch, o.ETag):
+		return Errorf(CodePrecondition, "the object's ETag is one of those that it should not be")
+	case v.Sized && (o.Marker || o.Size != v.Size):
+		return Errorf(CodePrecondition, "the object's size is another one")
+	case v.Modified != 0 && int64(o.Created)/1000 != v.Modified:
+		return Errorf(CodePrecondition, "the object's time is another one")
+	}
+	return nil
+}
