@@ -130,7 +130,7 @@ func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *reques
 			return nil
 		}
 	}
-	return errorf(CodeDenied, "the access key is unknown, or the signature does not match: check the secret and how the request is signed")
+	return mismatch(unknown, "the request")
 }
 
 // version2Head is what leads the path in the string to sign: the method, what is said of
