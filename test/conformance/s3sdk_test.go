@@ -90,6 +90,10 @@ func testSDK(t *testing.T, c *s3.Client) {
 		t.Fatalf("%d bytes, %v, %s, %v", len(body), err, aws.ToString(got.ContentType), got.Metadata)
 	}
 	for _, algorithm := range types.ChecksumAlgorithm("").Values() {
+		switch algorithm {
+		case types.ChecksumAlgorithmMd5, types.ChecksumAlgorithmXxhash64, types.ChecksumAlgorithmXxhash3, types.ChecksumAlgorithmXxhash128:
+			continue // the SDK computes none of them; testS3Classes sends them
+		}
 		key := aws.String("sum/" + string(algorithm))
 		check(c.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(small), ChecksumAlgorithm: algorithm}))
 		got, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: key, ChecksumMode: types.ChecksumModeEnabled})
