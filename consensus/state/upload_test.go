@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -57,5 +58,30 @@ func TestAnUploadBecomesOneObject(t *testing.T) {
 			s.drop("gone", "k up")
 			s.refused(of(contents[3], 9, one, two), ErrNoUpload)
 		})
+	}
+}
+
+// What an upload will name is looked at when it begins.
+func TestBoundsOfAnUpload(t *testing.T) {
+	many := make([]Tag, MaxTags+1)
+	for i := range many {
+		many[i] = Tag{Key: fmt.Sprint(i), Value: "v"}
+	}
+	long := strings.Repeat("k", MaxKeyBytes+1)
+	for name, spoil := range map[string]func(*Upload){
+		"no key":     func(u *Upload) { u.Key = "" },
+		"a long key": func(u *Upload) { u.Key = long },
+		"many tags":  func(u *Upload) { u.Tags = many },
+		"a checksum": func(u *Upload) { u.Checksum.Algorithm = "CRC33" },
+	} {
+		s := shelved(t, Unlimited)
+		good, bad := s.begin(long[:MaxKeyBytes], "up"), s.begin("k", "bad")
+		good.Upload.Tags = many[:MaxTags]
+		s.must(good)
+		spoil(&bad.Upload)
+		before := len(s.rows())
+		if _, err := s.apply(bad); err == nil || len(s.rows()) != before {
+			t.Errorf("%s: %v, %d rows more", name, err, len(s.rows())-before)
+		}
 	}
 }
