@@ -87,6 +87,7 @@ func (f folder) checkFormat() error {
 // to start. Settings are the operator's file, and a secret that is linked to here is
 // somebody else's.
 func (f folder) narrow(log *slog.Logger) {
+	var taken []string
 	for _, name := range []string{
 		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, notesFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
 	} {
@@ -99,8 +100,11 @@ func (f folder) narrow(log *slog.Logger) {
 		case err != nil:
 			log.Warn("others can read what is this node's alone, and that cannot be changed", "path", path, "err", err)
 		case narrowed:
-			log.Warn("what is this node's alone was open to others, and is not any more", "path", path)
+			taken = append(taken, path)
 		}
+	}
+	if len(taken) > 0 { // one line, for of many with one message some would be left out
+		log.Warn("what is this node's alone was open to others, and is not any more", "paths", taken)
 	}
 }
 

@@ -337,7 +337,7 @@ func TestOthersReadNothingOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{node.SecretFile, identityFile, "state", "raft", "blocks"} {
-		if !strings.Contains(log.String(), "path="+filepath.Join(dir, name)) {
+		if !strings.Contains(log.String(), filepath.Join(dir, name)) {
 			t.Errorf("%s is not told of", name)
 		}
 	}
