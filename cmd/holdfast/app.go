@@ -24,8 +24,6 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	// exitInterrupted is what shells tell of a program that Ctrl-C has ended.
-	exitInterrupted = 130
 )
 
 // app is one call of the program with everything that it touches.
@@ -78,10 +76,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		err = explain(err, folder)
 	}
 	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
-	if errors.Is(err, errInterrupted) {
-		return exitInterrupted
-	}
-	if !a.started || misused(err) {
+	if !errors.Is(err, errInterrupted) && (!a.started || misused(err)) {
 		return exitUsage
 	}
 	return exitFailure

@@ -71,7 +71,7 @@ func TestAQuestionThatIsInterruptedChangesNothing(t *testing.T) {
 		interrupt()
 		node := manyThings()
 		code, _, errs := onTerminal(ctx, t, node, "", tc.args)
-		if code != exitInterrupted || len(node.changes) > 0 || !strings.Contains(errs, "nothing was changed: interrupted") {
+		if code != exitFailure || len(node.changes) > 0 || !strings.Contains(errs, "nothing was changed: interrupted") {
 			t.Errorf("%s: code %d, %q, changes %q", tc.args, code, errs, node.changes)
 		}
 	}

@@ -520,7 +520,7 @@ func TestAnImportThatIsInterruptedSaysHowFarItCame(t *testing.T) {
 		return nil
 	}}
 	a, out := testApp(t, node, importOne+"\n"+importTwo+"\n"+strings.Repeat(importOne+"\n", 100))
-	if code := a.execute(ctx, []string{"pin", "import", "--parallel", "1"}); code != exitInterrupted || !strings.Contains(out.out.String(), " imported, ") || !strings.Contains(out.errs.String(), "interrupted") {
+	if code := a.execute(ctx, []string{"pin", "import", "--parallel", "1"}); code != exitFailure || !strings.Contains(out.out.String(), " imported, ") || !strings.Contains(out.errs.String(), "interrupted") {
 		t.Errorf("%d %s %s", code, &out.out, &out.errs)
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {

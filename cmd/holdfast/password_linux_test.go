@@ -140,7 +140,7 @@ func TestAPasswordPromptThatIsInterruptedEndsAtOnce(t *testing.T) {
 			}
 			s.types("typ")
 			interrupt()
-			if got := <-s.ended; got != exitInterrupted || s.hidden() || len(s.node.changes) > 0 || s.out.out.Len() > 0 {
+			if got := <-s.ended; got != exitFailure || s.hidden() || len(s.node.changes) > 0 || s.out.out.Len() > 0 {
 				t.Errorf("%s at %q: code %d, hidden %t, %q, %q", tc.args, prompt, got, s.hidden(), s.node.changes, s.out.out.String())
 			}
 		}
@@ -175,7 +175,7 @@ func TestReadingThatIsInterruptedEndsAtOnce(t *testing.T) {
 			<-begun // it reads
 		}
 		interrupt()
-		if code := <-ended; code != exitInterrupted || len(node.changes) > 0 || !strings.Contains(w.errs.String(), "interrupted") {
+		if code := <-ended; code != exitFailure || len(node.changes) > 0 || !strings.Contains(w.errs.String(), "interrupted") {
 			t.Errorf("%s: code %d, %q, changes %q", args, code, w.errs.String(), node.changes)
 		}
 		if err := errors.Join(out.Close(), in.Close()); err != nil {
@@ -194,7 +194,7 @@ func TestAWaitThatIsInterruptedHasToldThePin(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		node := &waitingNode{fakeNode: fakeNode{files: map[string]fakeFile{}}, waits: interrupt}
 		a, w := testApp(t, node, "some bytes")
-		if code := a.execute(ctx, strings.Fields(tc.args)); code != exitInterrupted || !strings.Contains(w.out.String(), tc.out) || !strings.Contains(w.errs.String(), "goes on") {
+		if code := a.execute(ctx, strings.Fields(tc.args)); code != exitFailure || !strings.Contains(w.out.String(), tc.out) || !strings.Contains(w.errs.String(), "goes on") {
 			t.Errorf("%s: code %d, %q, %q", tc.args, code, w.out.String(), w.errs.String())
 		}
 	}

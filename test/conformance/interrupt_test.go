@@ -132,7 +132,7 @@ func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 			t.Errorf("%v: the terminal echoes: %t", tc.args, s.echoes())
 		}
 		s.types("begun" + ctrlC)
-		if code := ended(t, cmd); code != 130 || !s.echoes() {
+		if code := ended(t, cmd); code != 1 || !s.echoes() {
 			t.Errorf("%v: exit code %d, the terminal echoes: %t, it shows %q", tc.args, code, s.echoes(), &s.shown)
 		}
 	}
@@ -142,7 +142,7 @@ func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 		return strings.Contains(n.CLI("pin", "ls", "--status", "queued,pinning"), slow), nil
 	})
 	s.types(ctrlC)
-	if code := ended(t, cmd); code != 130 {
+	if code := ended(t, cmd); code != 1 {
 		t.Errorf("pin add --wait: exit code %d", code)
 	}
 	id := strings.Fields(strings.Split(n.CLI("pin", "ls", "--status", "queued,pinning"), "\n")[1])[0]
@@ -201,7 +201,7 @@ func TestReadingStandardInputCanBeInterrupted(t *testing.T) {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := ended(t, cmd); code != 130 || strings.TrimSpace(errs.String()) != "holdfast: interrupted" && !strings.Contains(errs.String(), "interrupted") {
+		if code := ended(t, cmd); code != 1 || strings.TrimSpace(errs.String()) != "holdfast: interrupted" && !strings.Contains(errs.String(), "interrupted") {
 			t.Errorf("%v: exit code %d, %q", args, code, &errs)
 		}
 		out.Close()
