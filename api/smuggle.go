@@ -14,13 +14,15 @@ import (
 // by a proxy in front of the node: what one takes for the body is the next request for the
 // other. It is answered as the chunks say, and then its connection ends (RFC 9112, section 6.1).
 // net/http takes Content-Length out of such a head before anybody sees it, so heads are read
-// here once more while they come. With TLS they are not: a proxy that others share with an
-// attacker, and that the node cannot tell from him, has to speak TLS to it, and then HTTP/2.
+// here once more while they come. With TLS they are not, and every request of HTTP/1.1 whose body
+// comes in chunks ends its connection.
 
 // closing answers on a connection that had such a request, and has net/http end it.
 func closing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(watchedKey{}).(*watchedConn); ok && c.ambiguous.Load() {
+		c, ok := r.Context().Value(watchedKey{}).(*watchedConn)
+		unseen := r.TLS != nil && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0
+		if unseen || ok && c.ambiguous.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		h.ServeHTTP(w, r)

@@ -2,10 +2,12 @@ package api
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +136,35 @@ func TestARequestWithALengthAndChunksEndsItsConnection(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 		_ = c.Close()
+	}
+}
+
+// TestChunksOverTLSEndTheirConnection checks what a head says that nobody here can see.
+func TestChunksOverTLSEndTheirConnection(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		tls     bool
+		major   int
+		chunked bool
+		want    string
+	}{
+		{"chunks over TLS", true, 1, true, "close"},
+		{"a length over TLS", true, 1, false, ""},
+		{"HTTP/2", true, 2, true, ""},
+		{"chunks over plain HTTP, where heads are read", false, 1, true, ""},
+	} {
+		r := httptest.NewRequest(http.MethodPut, "/a/b", http.NoBody)
+		r.ProtoMajor = tc.major
+		if tc.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		if tc.chunked {
+			r.TransferEncoding = []string{"chunked"}
+		}
+		w := httptest.NewRecorder()
+		closing(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if got := w.Header().Get("Connection"); got != tc.want {
+			t.Errorf("%s: Connection is %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }

@@ -124,9 +124,10 @@ func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	defer cancel()
 	if n.raft.State() == raft.Candidate {
 		// One that waits for the end of an election that it lost begins no other one. The word
-		// of a leader that has no name ends that, and says nothing else.
+		// of a leader that has no name ends that, and says nothing else. It is of a later term,
+		// for one of its own does not move a candidate that was told to stand.
 		if err := n.beats.offer(ctx, raft.RPC{Command: &raft.AppendEntriesRequest{
-			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: term,
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: term + 1,
 		}}); err != nil {
 			return err
 		}
@@ -162,7 +163,9 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	from := state.NodeID(ask.ID)
 	voters := n.voterIDs()
 	index, of := n.lastEntry()
+	mine := n.franchise.read()
 	switch {
+	case !mine.votes || ask.Term <= mine.after || n.disk.writing() > slowWrite: // it could not vote
 	case ask.Term < resp.Term, !slices.Contains(voters, from) && len(voters) > 0:
 	case of > ask.LastLogTerm, of == ask.LastLogTerm && index > ask.LastLogIndex:
 	default:

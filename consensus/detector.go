@@ -20,6 +20,8 @@ const (
 	// promiseParts is of which part of the patience a promise lasts. A candidate needs a round
 	// trip from then on, and five of them fit into the patience.
 	promiseParts = 3
+	// lostParts is for which part of the patience a leader must have said that it can lead no more.
+	lostParts = 5
 	// agreeEarly is which part of the patience a voter need not have waited to agree with a
 	// candidate that has: both have heard the last beat at different times.
 	agreeEarly = 5
@@ -54,6 +56,8 @@ type detector struct {
 	since     time.Duration // when it began to follow
 	heard     time.Duration // when the leader was heard last
 	beats     bool          // the leader sends beats, and Raft's contact does not count
+	lostSaid  bool          // it says that it can lead no more
+	lostSince time.Duration // since when
 	gone      bool          // there is evidence that it leads no more
 	goneSince time.Duration
 
@@ -99,7 +103,7 @@ func (d *detector) refresh() {
 		if now.term != d.term {
 			d.promised = "" // it has been redeemed, or is in vain
 		}
-		d.since, d.heard, d.beats, d.gone = d.clock, d.clock, false, false
+		d.since, d.heard, d.beats, d.gone, d.lostSaid = d.clock, d.clock, false, false, false
 	}
 	if !now.contact.Equal(d.contact) && !d.beats {
 		d.heard = d.clock
@@ -119,7 +123,13 @@ func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, 
 			d.gaps.note(d.clock, d.clock-d.heard)
 		}
 		d.heard, d.beats, d.patience = d.clock, true, boundedPatience(patience)
-		d.setGone(lost)
+		if lost && !d.lostSaid {
+			d.lostSince = d.clock
+		}
+		// Once is not enough: what a leader said while all others were paused comes at once when
+		// they go on, and is over by then.
+		d.lostSaid = lost
+		d.setGone(lost && d.clock-d.lostSince >= d.patience/lostParts)
 	}
 	return follows, d.gaps.value(d.clock)
 }

@@ -1,9 +1,12 @@
 package consensus
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -248,6 +251,63 @@ func TestMembersThatWereAllCutOffElectSoon(t *testing.T) {
 			t.Errorf("writes go on after %v", took)
 		}
 	})
+}
+
+// A candidate that lost the election which it was told to hold does not hold up the next one.
+func TestACandidateThatLostStandsAgainSoon(t *testing.T) {
+	for _, roundTrip := range []time.Duration{0, 400 * time.Millisecond} {
+		t.Run(roundTrip.String(), func(t *testing.T) {
+			inVirtualTime(t, 3, adaptive, func(t *testing.T, c *testCluster) {
+				defer c.part()
+				c.apart(roundTrip)
+				c.until("all are ready", func() bool { return c.ready() == 3 })
+				<-time.After(time.Minute)
+				leader, lost := c.leader(), c.follower()
+				for _, id := range c.ids() { // its requests for votes reach nobody
+					c.network.isolate(id, c.others(id)...)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := lost.beats.offer(ctx, raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: lost.rpcHeader()}}); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(2500 * time.Millisecond)
+				c.network.heal()
+				c.network.isolate(leader.id, c.others(leader.id)...)
+				patience, _ := lost.detector.current()
+				if took := c.outage("p1", lost); took > 2*patience {
+					t.Errorf("writes go on after %v, where a leader may be silent for %v", took, patience)
+				}
+			})
+		})
+	}
+}
+
+// What a leader said while all others were paused, that it hears nobody, is over when they go on.
+func TestALeaderWhoseFollowersPauseTogetherStays(t *testing.T) {
+	_, look := fakeRaft("n1", 1)
+	d := newDetector("n2", look)
+	at := time.Duration(0)
+	run := func(d *detector, until time.Duration) {
+		for ; at < until; at += detectorStep {
+			d.step(after(at))
+		}
+	}
+	run(d, time.Second)
+	d.beat("n1", 1, leastPatience, false)
+	at += 3 * time.Second
+	d.step(after(at))
+	for range 7 {
+		d.beat("n1", 1, leastPatience, true)
+	}
+	if why := d.stand([]state.NodeID{"n1", "n2", "n3"}); why != "" {
+		t.Errorf("it stands: %s", why)
+	}
+	run(d, at+leastPatience/lostParts+detectorStep)
+	d.beat("n1", 1, leastPatience, true)
+	if why := d.stand([]state.NodeID{"n1", "n2", "n3"}); why != whyGone {
+		t.Errorf("a leader that goes on to say so: %q, want %q", why, whyGone)
+	}
 }
 
 // A cluster begins without the patience of Raft's timers.

@@ -262,9 +262,16 @@ func dialReason(err error) string {
 	}
 }
 
-// isRefusal tells whether this node does not dial what is behind an origin, by its rules.
+// isRefusal tells whether this node does not dial what is behind an origin, by its rules: all
+// addresses that were found. A name that was not resolved has none, and is asked for again.
 func isRefusal(err error) bool {
-	return errors.Is(err, swarm.ErrNoGoodAddresses) || errors.Is(err, swarm.ErrGaterDisallowedConnection)
+	dial, ok := errors.AsType[*swarm.DialError](err)
+	if !ok || len(dial.DialErrors) == 0 {
+		return errors.Is(err, swarm.ErrGaterDisallowedConnection)
+	}
+	return !slices.ContainsFunc(dial.DialErrors, func(e swarm.TransportError) bool {
+		return !errors.Is(e.Cause, swarm.ErrGaterDisallowedConnection)
+	})
 }
 
 func firstLine(s string) string {

@@ -23,6 +23,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/routing"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
@@ -568,6 +569,27 @@ func TestANameForLoopbackIsNotDialled(t *testing.T) {
 	case <-reached:
 		t.Fatal("loopback was dialled")
 	default:
+	}
+}
+
+// TestARefusalIsOfAllAddresses checks what counts as refused by this node's rules. A name that a
+// failing name server does not tell is none: it has no addresses, and libp2p says the same.
+func TestARefusalIsOfAllAddresses(t *testing.T) {
+	gated := swarm.TransportError{Cause: swarm.ErrGaterDisallowedConnection}
+	for _, tc := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"all are refused", &swarm.DialError{Cause: swarm.ErrNoGoodAddresses, DialErrors: []swarm.TransportError{gated, gated}}, true},
+		{"the peer is refused", &swarm.DialError{Cause: swarm.ErrGaterDisallowedConnection}, true},
+		{"the name is not resolved", &swarm.DialError{Cause: swarm.ErrNoGoodAddresses}, false},
+		{"one is beyond this node", &swarm.DialError{Cause: swarm.ErrNoGoodAddresses, DialErrors: []swarm.TransportError{gated, {Cause: swarm.ErrDialRefusedBlackHole}}}, false},
+		{"another error", context.DeadlineExceeded, false},
+	} {
+		if got := isRefusal(tc.err); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
 	}
 }
 

@@ -32,14 +32,15 @@ type running struct {
 	// mu guards what follows, and that no request which has left is ended.
 	mu   sync.Mutex
 	all  map[*run]struct{}
-	stop chan struct{} // ends the goroutine; nil: there is none
+	stop context.CancelFunc // ends the goroutine; nil: there is none
+	done <-chan struct{}    // closed by stop
 }
 
 // run is one of them.
 type run struct {
 	who   accounts.Principal
 	again func(context.Context) error // judges by the state as it is now anywhere
-	since time.Time                   // who sends it is not let in; zero: who does is. Of look alone
+	since time.Time                   // who sends it is not let in; zero: who does is. Under running.mu
 	wire  *patient                    // the body comes over it
 }
 
@@ -52,8 +53,9 @@ func (s *running) enter(r *run) {
 	}
 	s.all[r] = struct{}{}
 	if s.stop == nil {
-		s.stop = make(chan struct{})
-		go s.follow(s.stop)
+		ctx, stop := context.WithCancel(context.Background())
+		s.stop, s.done = stop, ctx.Done()
+		go s.follow(ctx)
 	}
 }
 
@@ -65,29 +67,29 @@ func (s *running) leave(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.all, r); len(s.all) == 0 && s.stop != nil {
-		close(s.stop)
-		s.stop = nil
+		s.stop()
+		s.stop, s.done = nil, nil
 	}
 }
 
-// follow looks until stop is closed.
-func (s *running) follow(stop <-chan struct{}) {
+// follow looks until ctx ends.
+func (s *running) follow(ctx context.Context) {
 	losses := s.accounts.Losses()
 	defer losses.Close()
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			s.look()
+			s.look(ctx)
 		case <-losses.C():
 			if losses.Take() {
-				s.look()
+				s.look(ctx)
 			}
 			select { // what comes meanwhile is told at once then
-			case <-stop:
+			case <-ctx.Done():
 				return
 			case <-time.After(lookApart):
 			}
@@ -97,7 +99,7 @@ func (s *running) follow(stop <-chan struct{}) {
 
 // look ends the requests of those who are not let in any more. That they are not is asked of
 // the cluster, since this node may be behind.
-func (s *running) look() {
+func (s *running) look(ctx context.Context) {
 	s.mu.Lock()
 	all := make([]*run, 0, len(s.all))
 	for r := range s.all {
@@ -105,18 +107,14 @@ func (s *running) look() {
 	}
 	s.mu.Unlock()
 	for _, r := range all {
-		if !errors.Is(s.accounts.Still(r.who), state.ErrUnauthorized) {
-			r.since = time.Time{}
+		if ctx.Err() != nil {
+			return
+		}
+		if !s.overdue(r, errors.Is(s.accounts.Still(r.who), state.ErrUnauthorized)) {
 			continue
 		}
-		if r.since.IsZero() {
-			r.since = time.Now()
-		}
-		if time.Since(r.since) < endAfter {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
-		err := r.again(ctx)
+		soon, cancel := context.WithTimeout(ctx, caseTimeout)
+		err := r.again(soon)
 		cancel()
 		if errors.Is(err, state.ErrUnauthorized) {
 			s.mu.Lock()
@@ -126,6 +124,21 @@ func (s *running) look() {
 			s.mu.Unlock()
 		}
 	}
+}
+
+// overdue notes whether the caller of a request is let in, and tells whether that has not been
+// so for endAfter.
+func (s *running) overdue(r *run, unauthorized bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !unauthorized {
+		r.since = time.Time{}
+		return false
+	}
+	if r.since.IsZero() {
+		r.since = time.Now()
+	}
+	return time.Since(r.since) >= endAfter
 }
 
 // reads has the caller of a request looked at from now on, while its body comes over wire.

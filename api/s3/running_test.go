@@ -129,16 +129,16 @@ func TestNobodyLooksWhenNoBodyComes(t *testing.T) {
 	s := &running{accounts: w.users}
 	one, two := &run{who: w.who}, &run{who: w.who}
 	s.enter(one)
-	stop := s.stop
+	done := s.done
 	s.enter(two)
 	s.leave(one)
-	if s.stop != stop || len(s.all) != 1 {
+	if s.done != done || len(s.all) != 1 {
 		t.Errorf("%d requests", len(s.all))
 	}
 	s.leave(two)
 	s.leave(two)
 	s.leave(nil)
-	<-stop
+	<-done
 	if s.stop != nil {
 		t.Error("it goes on")
 	}

@@ -18,8 +18,8 @@ const (
 	foldKinds = 256
 )
 
-// foldLines returns a logger that writes only the first lines with the same level and message
-// in a while, and then the newest of the others with "repeated", which is how many there were.
+// foldLines returns a logger that writes only the first lines with the same level and message,
+// of the same member, in a while, and then the newest of the others with "repeated", which is how many there were.
 // One that writes debug lines writes all.
 func foldLines(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
@@ -44,6 +44,19 @@ type lines struct {
 type line struct {
 	level   slog.Level
 	message string
+	node    string // whom it is about, where it is about a member; members are told apart
+}
+
+// lineOf is the kind of a record.
+func lineOf(r *slog.Record) line {
+	kind := line{level: r.Level, message: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "node" {
+			kind.node = a.Value.String()
+		}
+		return kind.node == ""
+	})
+	return kind
 }
 
 type repeats struct {
@@ -73,7 +86,7 @@ func (f *folding) WithGroup(name string) slog.Handler {
 
 // leaveOut counts a line and tells whether it is not to be written.
 func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
-	kind := line{r.Level, r.Message}
+	kind := lineOf(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := l.seen[kind]
@@ -103,11 +116,40 @@ func (l *lines) close(kind line) {
 		l.mu.Unlock()
 		return
 	}
-	newest, to, left := seen.newest, seen.to, seen.left
-	seen.left, seen.to, seen.newest = 0, nil, slog.Record{}
+	summary := seen.summary()
 	time.AfterFunc(foldWindow, func() { l.close(kind) })
 	l.mu.Unlock()
-	newest.Time = time.Now() // lines are in the order of their times
-	newest.AddAttrs(slog.Int("repeated", left))
-	_ = to.Handle(context.Background(), newest) // as loggers do
+	summary()
+}
+
+// summary takes what was left out, and returns what writes it. The caller holds lines.mu, and
+// calls that without it.
+func (r *repeats) summary() (write func()) {
+	newest, to, left := r.newest, r.to, r.left
+	r.left, r.to, r.newest = 0, nil, slog.Record{}
+	return func() {
+		newest.Time = time.Now() // lines are in the order of their times
+		newest.AddAttrs(slog.Int("repeated", left))
+		_ = to.Handle(context.Background(), newest) // as loggers do
+	}
+}
+
+// flush writes at once what was left out of the lines of a logger that foldLines made: its
+// program ends.
+func flush(log *slog.Logger) {
+	f, ok := log.Handler().(*folding)
+	if !ok {
+		return
+	}
+	var all []func()
+	f.lines.mu.Lock()
+	for _, seen := range f.lines.seen {
+		if seen.left > 0 {
+			all = append(all, seen.summary())
+		}
+	}
+	f.lines.mu.Unlock()
+	for _, write := range all {
+		write()
+	}
 }

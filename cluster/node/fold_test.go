@@ -6,14 +6,39 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// written is a log in memory: what was left out is written by another goroutine.
+type written struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.Write(b)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
+
+func (w *written) Reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Reset()
+}
+
 func TestLinesThatRepeatAreFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out written
 		log := foldLines(slog.New(slog.NewTextHandler(&out, nil)))
 		count := func(text string) int { return strings.Count(out.String(), text) }
 		for i := range 1325 { // as many as one dead node made in 14 s
@@ -48,19 +73,44 @@ func TestLinesThatRepeatAreFolded(t *testing.T) {
 	})
 }
 
+// TestFoldedLinesNameEveryMember checks that of members that die together each is named, and
+// that what was left out is written when the node ends.
+func TestFoldedLinesNameEveryMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out written
+		log := foldLines(slog.New(slog.NewTextHandler(&out, nil)))
+		for i := range 2 * foldBurst {
+			log.Warn("member does not answer", "node", fmt.Sprint("node-", i))
+		}
+		if n := strings.Count(out.String(), "\n"); n != 2*foldBurst {
+			t.Errorf("%d members are named, of %d", n, 2*foldBurst)
+		}
+		for i := range 2 * foldBurst {
+			log.Error("the disk fails", "block", i)
+		}
+		flush(log)
+		flush(log)
+		if want := fmt.Sprintf("block=%d repeated=%d\n", 2*foldBurst-1, foldBurst); strings.Count(out.String(), want) != 1 {
+			t.Errorf("no %q once in\n%s", want, out.String())
+		}
+		pass(2 * foldWindow)
+		synctest.Wait()
+	})
+}
+
 func TestFoldedLinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out written
 		log := foldLines(slog.New(slog.NewTextHandler(&out, nil)))
 		for i := range 2 * foldKinds {
 			log.Info(fmt.Sprint("kind ", i))
 		}
-		if n := len(log.Handler().(*folding).lines.seen); n != foldKinds || strings.Count(out.String(), "\n") != 2*foldKinds {
+		if n := remembered(log); n != foldKinds || strings.Count(out.String(), "\n") != 2*foldKinds {
 			t.Errorf("%d kinds are remembered, and %d of %d lines written", n, strings.Count(out.String(), "\n"), 2*foldKinds)
 		}
 		pass(2 * foldWindow)
 		synctest.Wait()
-		if n := len(log.Handler().(*folding).lines.seen); n != 0 {
+		if n := remembered(log); n != 0 {
 			t.Errorf("%d kinds are remembered that were not seen for long", n)
 		}
 	})
@@ -71,6 +121,14 @@ func TestNothingIsFoldedForWhoDebugs(t *testing.T) {
 	if foldLines(log) != log {
 		t.Error("lines are left out")
 	}
+}
+
+// remembered is how many kinds of lines are told apart now.
+func remembered(log *slog.Logger) int {
+	l := log.Handler().(*folding).lines
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.seen)
 }
 
 // pass lets time go by in a bubble.

@@ -219,7 +219,7 @@ func (n *Node) openFolder() error {
 	if err := n.folder.checkFormat(); err != nil {
 		return err
 	}
-	n.folder.narrow(n.logger)
+	n.folder.narrow(n.opts.Logger)
 	return nil
 }
 
@@ -531,5 +531,6 @@ func (n *Node) Close() error {
 		errs = append(errs, n.closers[i].Close())
 	}
 	n.closers = nil
+	flush(n.logger)
 	return errors.Join(errs...)
 }

@@ -88,6 +88,7 @@ type Objects struct {
 	hashing hashing
 	trees   *trees
 	hashed  Hashing
+	sums    chan struct{} // a token of each checksum of a copy that is computed while its client waits
 }
 
 // New returns the use cases of objects.
@@ -104,7 +105,7 @@ func New(o Options) *Objects {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Objects{opts: o, trees: newTrees(maxTrees)}
+	return &Objects{opts: o, trees: newTrees(maxTrees), sums: make(chan struct{}, maxCopySums)}
 }
 
 // maxAttempts is how often a change is tried when the state moves on between what

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -65,7 +66,7 @@ func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucke
 	fits := func(v state.View, b *state.Bucket) error {
 		return hasRoom(size, func(in state.Incoming) error { return v.RoomForObject(b, key, in) })
 	}
-	if !c.Absent && len(c.Match) == 0 {
+	if c.None() {
 		view, release := o.opts.State.LocalView()
 		err := fits(view, b)
 		release()
@@ -212,6 +213,13 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 // copySum is the most bytes of a copy that are read for its checksum before it is answered.
 const copySum = 8 << 20
 
+// Bounds of the checksums of copies that are computed while a client waits: how many at a time,
+// each with up to 2 MiB of memory, and how long one takes. What is beyond them is computed later.
+const (
+	maxCopySums    = 8
+	copySumTimeout = 3 * time.Second
+)
+
 // sumCopy gives a copy the checksum of all bytes that it asks for. What its source does not
 // know is computed now where that is soon done; else the copy wants it, and a node that
 // holds the content reads it later, see RunHashes.
@@ -226,7 +234,7 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 	}
 	obj.Checksums, obj.Wanted = nil, algorithm
 	if obj.Size <= copySum {
-		blake3, sum, err := o.digest(ctx, a, obj, algorithm, func(uint64) error { return nil })
+		blake3, sum, err := o.sumNow(ctx, a, obj, algorithm)
 		switch {
 		case err == nil:
 			obj.Checksums, obj.Wanted, obj.Blake3 = []state.Checksum{{Algorithm: algorithm, Value: sum}}, "", blake3
@@ -243,6 +251,20 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 		obj.Wanted = ""
 	}
 	return wrap("read the level", err)
+}
+
+// sumNow computes the hash and a checksum of an object, unless as many are computed already as
+// may be, or it takes too long.
+func (o *Objects) sumNow(ctx context.Context, a state.AccountID, obj *state.Object, algorithm string) (blake3, sum []byte, err error) {
+	select {
+	case o.sums <- struct{}{}:
+		defer func() { <-o.sums }()
+	default:
+		return nil, nil, state.ErrUnavailable
+	}
+	ctx, cancel := context.WithTimeout(ctx, copySumTimeout)
+	defer cancel()
+	return o.digest(ctx, a, obj, algorithm, func(uint64) error { return ctx.Err() })
 }
 
 func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, r *CopyRequest) (cmd *state.CopyObject, err error) {

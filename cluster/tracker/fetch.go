@@ -358,7 +358,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	last := root.Links > 0 || d.t.damaged(e.root)
 	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
 	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)
-	vain := cause != nil && d.t.opts.Fetcher.Vain(cause)
+	// Another pin of it may count on whoever comes by, though the origins of this one are refused.
+	vain := root.Refs <= 1 && cause != nil && d.t.opts.Fetcher.Vain(cause)
 	used := (e.attempts >= d.t.limits.Attempts || vain) && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)

@@ -57,6 +57,12 @@ node as the tools of Amazon S3 read them.`,
 			if ttl > 0 {
 				request.TTL = ttl.String()
 			}
+			var gateway string
+			if asEnv { // before there is a key that nobody would be shown
+				if gateway, err = gatewayOf(cmd.Context(), o); err != nil {
+					return err
+				}
+			}
 			key, err := o.CreateKey(cmd.Context(), request)
 			if err != nil {
 				return err
@@ -65,7 +71,8 @@ node as the tools of Amazon S3 read them.`,
 			case asJSON:
 				return a.printJSON(key)
 			case asEnv:
-				return a.exportKey(cmd.Context(), o, key)
+				a.exportKey(key, gateway)
+				return nil
 			}
 			a.showKey(key)
 			return nil
@@ -83,24 +90,27 @@ node as the tools of Amazon S3 read them.`,
 	return cmd
 }
 
-// exportKey prints a key as commands of a POSIX shell. The address of the gateway is left out
-// where this node has none.
-func (a *app) exportKey(ctx context.Context, o operator, key client.Key) error {
+// gatewayOf is the URL of the object gateway on this node; "" where there is none.
+func gatewayOf(ctx context.Context, o operator) (string, error) {
 	s, err := o.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("key %s is made, and where the gateway is cannot be told: see holdfast key show: %w", key.ID, err)
+		return "", err
 	}
+	return link(reachable(s.Node.S3), "", s.Node.TLS), nil
+}
+
+// exportKey prints a key and the URL of the gateway as commands of a POSIX shell.
+func (a *app) exportKey(key client.Key, gateway string) {
 	for _, v := range [][2]string{
 		{"HOLDFAST_TOKEN", key.Token},
 		{"AWS_ACCESS_KEY_ID", key.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", key.SecretAccessKey},
-		{"AWS_ENDPOINT_URL", link(reachable(s.Node.S3), "", s.Node.TLS)},
+		{"AWS_ENDPOINT_URL", gateway},
 	} {
 		if v[1] != "" {
 			a.say(a.stdout, "export %s=%s\n", v[0], shellQuote(v[1]))
 		}
 	}
-	return nil
 }
 
 // reachable is host:port of a listener for a client on this machine: one that listens on

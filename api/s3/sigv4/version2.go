@@ -119,7 +119,11 @@ func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *reques
 	}
 	// A plus that a client does not encode came as a space.
 	given := []byte(strings.ReplaceAll(signature, " ", "+"))
-	head, query := version2Head(r, expires), version2Query(r)
+	query, ok := version2Query(r)
+	if !ok {
+		return mismatch(unknown, "the request")
+	}
+	head := version2Head(r, expires)
 	matches := 0
 	for _, path := range v.version2Paths(r, q) {
 		mac := hmac.New(sha1.New, []byte(secret))
@@ -188,8 +192,9 @@ func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
 }
 
 // version2Query is what of the query is signed, with its question mark; values are decoded,
-// and a parameter without = stays so.
-func version2Query(r *http.Request) string {
+// and a parameter without = stays so. It is not ok where a value holds what would be another
+// signed parameter, since both have the same signature.
+func version2Query(r *http.Request) (query string, ok bool) {
 	_, raw := target(r)
 	var signed []string
 	for part := range strings.SplitSeq(raw, "&") {
@@ -200,17 +205,22 @@ func version2Query(r *http.Request) string {
 		}
 		if has {
 			value, _ = Unescape(value, true)
+			for i, piece := range strings.Split(value, "&") {
+				if inside, _, _ := strings.Cut(piece, "="); i > 0 && SignedByVersion2(inside) {
+					return "", false
+				}
+			}
 			name += "=" + value
 		}
 		signed = append(signed, name)
 	}
 	if len(signed) == 0 {
-		return ""
+		return "", true
 	}
 	slices.SortStableFunc(signed, func(a, b string) int {
 		a, _, _ = strings.Cut(a, "=")
 		b, _, _ = strings.Cut(b, "=")
 		return strings.Compare(a, b)
 	})
-	return "?" + strings.Join(signed, "&")
+	return "?" + strings.Join(signed, "&"), true
 }

@@ -141,6 +141,7 @@ func TestLinksOfVersion2AreRefused(t *testing.T) {
 		{"a signature that is not encoded", func(r *http.Request) {
 			r.URL.RawQuery = "AWSAccessKeyId=" + testKey + "&Expires=1369357200&Signature=!"
 		}, CodeSignature},
+		{"a signature of another query that reads alike", query("&response-content-type=a%26versionId%3D1"), CodeSignature},
 		{"a token", replaceQuery(testKey, "JWT%3Aey.ey.sig"), CodeDenied},
 		{"a security token", query("&x-amz-security-token=x"), CodeToken},
 		{"a security token in a header", set("X-Amz-Security-Token", "x"), CodeToken},
