@@ -504,8 +504,8 @@ func (n *Node) close() error {
 	var failed error
 	if !broken {
 		if err := n.HandOver(context.Background()); err != nil {
-			// Stopping without is slower for the others, but right.
-			n.log.Warn("cannot hand leadership over", "err", err)
+			// Stopping without is slower for the others, but right: the heir may stop as well.
+			n.log.Info("cannot hand leadership over", "err", err)
 		}
 	}
 	close(n.disk.closing)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
 	"sync"
@@ -144,6 +145,10 @@ func TestTwoVotesAreWarnedOf(t *testing.T) {
 // TestAHangUpEndsInOrder has a node end by each signal as SIGTERM ends it: code 0, and the
 // lead is handed over, so that the others go on at once.
 func TestAHangUpEndsInOrder(t *testing.T) {
+	// Under nohup the signal is ignored, by the nodes as well, unless this process takes it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "signals@example.org")
 	for _, signal := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
