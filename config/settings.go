@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ type setting struct {
 }
 
 // table is every setting, in the order of the file.
-var table = []setting{
+var table = slices.Concat([]setting{
 	{
 		key: "node.name", flag: "name", help: "`name` of this node, by which commands can call it; empty is the host's name",
 		field: func(c *Config) any { return &c.Node.Name }, check: shortText,
@@ -145,10 +146,7 @@ var table = []setting{
 		key: "pinning.default_status", help: "what a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
 		field: func(c *Config) any { return &c.Pinning.DefaultStatus }, check: statuses,
 	},
-	accountRate("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
-	accountBurst("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
-	addressRate("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
-	addressBurst("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }),
+}, rateSettings("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }), []setting{
 	{
 		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the object gateway; empty is off",
 		field: func(c *Config) any { return &c.S3.Listen }, check: hostPort,
@@ -177,10 +175,7 @@ var table = []setting{
 		key: "s3.hash_rate", help: "`bytes` a second that a node reads to tell the BLAKE3 hash of uploads that could not",
 		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
 	},
-	accountRate("s3", func(c *Config) *Rates { return &c.S3.Rates }),
-	accountBurst("s3", func(c *Config) *Rates { return &c.S3.Rates }),
-	addressRate("s3", func(c *Config) *Rates { return &c.S3.Rates }),
-	addressBurst("s3", func(c *Config) *Rates { return &c.S3.Rates }),
+}, rateSettings("s3", func(c *Config) *Rates { return &c.S3.Rates }), []setting{
 	{
 		key: "s3.presigned_v2", help: "accept presigned links of signature version 2, which boto3 makes by default, beside those of version 4",
 		field: func(c *Config) any { return &c.S3.PresignedV2 },
@@ -201,10 +196,7 @@ var table = []setting{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health; empty is off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
-	inherited(accountRate("api", func(c *Config) *Rates { return &c.API.Rates })),
-	inherited(accountBurst("api", func(c *Config) *Rates { return &c.API.Rates })),
-	inherited(addressRate("api", func(c *Config) *Rates { return &c.API.Rates })),
-	inherited(addressBurst("api", func(c *Config) *Rates { return &c.API.Rates })),
+}, inheritedRates(), []setting{
 	{
 		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For names the client",
 		field: func(c *Config) any { return &c.API.TrustedProxies }, check: prefixes,
@@ -309,7 +301,7 @@ var table = []setting{
 		key: "log.format", flag: "log-format", help: "form of the log: `text|json`",
 		field: func(c *Config) any { return &c.Log.Format }, check: oneOf("text", "json"),
 	},
-}
+})
 
 // environment is the name of the variable that sets s.
 func (s setting) environment() string {
