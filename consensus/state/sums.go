@@ -45,11 +45,8 @@ func (v *SetObjectSums) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, err
 	}
 	b := &Bucket{Account: v.Account, Born: v.Born}
-	if marked, err := has(tx, b.unhashedKey(&Object{Key: v.Key, ID: v.ID})); err != nil || !marked {
-		return Result{}, err
-	}
-	o, row, err := b.markedVersion(tx, v.Key, v.ID)
-	if err != nil {
+	o, row, err := b.lacking(tx, v.Key, v.ID)
+	if err != nil || o == nil {
 		return Result{}, err
 	}
 	if o.Root != v.Root {

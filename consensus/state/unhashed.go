@@ -62,11 +62,8 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeInvalid, "a BLAKE3 hash of %d bytes", len(v.Blake3))
 	}
 	b := &Bucket{Account: v.Account, Born: v.Born}
-	if marked, err := has(tx, b.unhashedKey(&Object{Key: v.Key, ID: v.ID})); err != nil || !marked {
-		return Result{}, err
-	}
-	o, row, err := b.markedVersion(tx, v.Key, v.ID)
-	if err != nil {
+	o, row, err := b.lacking(tx, v.Key, v.ID)
+	if err != nil || o == nil {
 		return Result{}, err
 	}
 	if o.Root != v.Root {
@@ -74,6 +71,15 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 	}
 	o.Blake3 = v.Blake3
 	return Result{}, b.hashed(tx, row, o)
+}
+
+// lacking returns a version that lacks a hash, and where it is; nil of one that is gone, or has
+// all by now.
+func (v *Bucket) lacking(tx Tx, k string, id VersionID) (*Object, key, error) {
+	if marked, err := has(tx, v.unhashedKey(&Object{Key: k, ID: id})); err != nil || !marked {
+		return nil, nil, err
+	}
+	return v.markedVersion(tx, k, id)
 }
 
 // hashed writes a marked version that has got a hash, and ends the mark when there is none
