@@ -141,22 +141,28 @@ func TestRevokedKeyChangesNothingAtAnyLevel(t *testing.T) {
 	t.Run("level 1", func(t *testing.T) { inVirtualTime(t, 3, Timings{}, revoked) })
 }
 
+// foundAt founds a cluster of three at a level, and returns one that does not lead and what
+// proposes through it.
+func (c *testCluster) foundAt(level state.Level) (n *testNode, propose func(state.Command) error) {
+	c.level = level
+	c.found(c.add("n1"))
+	for _, id := range []state.NodeID{"n2", "n3"} {
+		c.add(id)
+		c.join(id)
+	}
+	c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
+	n = c.nodes["n2"]
+	return n, func(cmd state.Command) error {
+		_, err := n.Propose(c.t.Context(), cmd)
+		return err
+	}
+}
+
 // Below level 4 there may be members that cannot read a change of the object gateway with who
 // asks for it: that is judged by the node that proposes it, and the change goes alone.
 func TestAtLevel3ChangesOfTheGatewayAreJudgedBefore(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
-		c.level = 3
-		c.found(c.add("n1"))
-		for _, id := range []state.NodeID{"n2", "n3"} {
-			c.add(id)
-			c.join(id)
-		}
-		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
-		n := c.nodes["n2"]
-		propose := func(cmd state.Command) error {
-			_, err := n.Propose(t.Context(), cmd)
-			return err
-		}
+		n, propose := c.foundAt(3)
 		for _, err := range []error{
 			propose(&state.CreateKey{Key: state.APIKey{ID: "key", Account: account, Scope: []string{state.ScopeWrite}, Created: 1}}),
 			propose(&state.SetPassword{Account: account, Hash: "hash"}),
@@ -262,18 +268,7 @@ func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
 // the newer checksums: nothing with one of them is proposed, whoever asks.
 func TestAtLevel4WhatLevel5BroughtWaits(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
-		c.level = 4
-		c.found(c.add("n1"))
-		for _, id := range []state.NodeID{"n2", "n3"} {
-			c.add(id)
-			c.join(id)
-		}
-		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
-		n := c.nodes["n2"]
-		propose := func(cmd state.Command) error {
-			_, err := n.Propose(t.Context(), cmd)
-			return err
-		}
+		n, propose := c.foundAt(4)
 		if err := errors.Join(
 			propose(&state.CreateKey{Key: state.APIKey{ID: "key", Account: account, Scope: []string{state.ScopeWrite}, Created: 1}}),
 			propose(&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}}),
