@@ -40,14 +40,12 @@ func NewMonitor(o MonitorOptions) http.Handler {
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
 	})
-	table := []web.Route{
-		{Method: http.MethodGet, Path: "/metrics", Serve: func(w http.ResponseWriter, r *http.Request) error {
+	table := append(web.HealthRoutes(o.Health, o.Version), web.Route{
+		Method: http.MethodGet, Path: "/metrics", Serve: func(w http.ResponseWriter, r *http.Request) error {
 			metrics.ServeHTTP(w, r)
 			return nil
-		}},
-		{Method: http.MethodGet, Path: "/healthz", Serve: web.Alive(o.Version)},
-		{Method: http.MethodGet, Path: "/readyz", Serve: web.Ready(o.Health, o.Version)},
-	}
+		},
+	})
 	return web.Wrap(web.Options{Name: "admin", Answer: answer, Logger: o.Logger}, web.Routes(table))
 }
 

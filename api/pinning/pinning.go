@@ -147,8 +147,8 @@ func (s *surface) operations() []operation {
 		{http.MethodGet, "/pins/{requestid}", state.ScopeRead, s.get},
 		{http.MethodPost, "/pins/{requestid}", state.ScopeWrite, s.replace},
 		{http.MethodDelete, "/pins/{requestid}", state.ScopeWrite, s.delete},
-		{http.MethodGet, "/healthz", unmetered, withoutPrincipal(web.Alive(s.version))},
-		{http.MethodGet, "/readyz", unmetered, withoutPrincipal(web.Ready(s.health, s.version))},
+		{http.MethodGet, web.AlivePath, unmetered, withoutPrincipal(web.Alive(s.version))},
+		{http.MethodGet, web.ReadyPath, unmetered, withoutPrincipal(web.Ready(s.health, s.version))},
 		{http.MethodGet, "/openapi.json", unmetered, withoutPrincipal(describe)},
 	}
 	if s.sessions != nil {

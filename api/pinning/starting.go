@@ -10,10 +10,7 @@ import (
 // 503 for everything else. Of o it needs Health, Origins, Version and Logger, and
 // takes Metrics.
 func Starting(o Options) http.Handler {
-	serve := web.Starting(o.Health, []web.Route{
-		{Method: http.MethodGet, Path: "/healthz", Serve: web.Alive(o.Version)},
-		{Method: http.MethodGet, Path: "/readyz", Serve: web.Ready(o.Health, o.Version)},
-	})
+	serve := web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))
 	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, serve)
 	return web.CrossOrigin(o.Origins, wrapped)
 }

@@ -7,21 +7,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
-// Paths by which a load balancer asks for the health of the node.
-const (
-	alivePath = "/healthz"
-	readyPath = "/readyz"
-)
-
 // probes answers about health. Without h it is nil.
 func probes(h web.Health, version string) web.Handler {
 	if h == nil {
 		return nil
 	}
-	return web.Routes([]web.Route{
-		{Method: http.MethodGet, Path: alivePath, Serve: web.Alive(version)},
-		{Method: http.MethodGet, Path: readyPath, Serve: web.Ready(h, version)},
-	})
+	return web.Routes(web.HealthRoutes(h, version))
 }
 
 // isProbe tells whether a request asks for the health of the node: a GET or HEAD of one of
@@ -31,7 +22,7 @@ func (s *surface) isProbe(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	if path := r.URL.EscapedPath(); path != alivePath && path != readyPath || r.URL.RawQuery != "" {
+	if path := r.URL.EscapedPath(); path != web.AlivePath && path != web.ReadyPath || r.URL.RawQuery != "" {
 		return false
 	}
 	if t, err := s.targetOf(r); err != nil || t.level != levelBucket {

@@ -41,3 +41,17 @@ func Ready(h Health, version string) Handler {
 		return JSON(w, http.StatusOK, healthy{"ready", version})
 	}
 }
+
+// Paths by which a load balancer asks for the health of the node.
+const (
+	AlivePath = "/healthz"
+	ReadyPath = "/readyz"
+)
+
+// HealthRoutes are the rows of a surface that tells about health.
+func HealthRoutes(h Health, version string) []Route {
+	return []Route{
+		{Method: http.MethodGet, Path: AlivePath, Serve: Alive(version)},
+		{Method: http.MethodGet, Path: ReadyPath, Serve: Ready(h, version)},
+	}
+}
