@@ -39,15 +39,8 @@ func taggingOf(tags []state.Tag) *xmlWriter {
 }
 
 func (s *surface) putTagging(w http.ResponseWriter, r *request) error {
-	body, err := s.readSmall(w, r, maxTagging)
+	tags, err := s.bodyTags(w, r, maxTagging, state.MaxTags)
 	if err != nil {
-		return err
-	}
-	tags, err := readTagging(body, state.MaxTags)
-	if err != nil {
-		return err
-	}
-	if err := checkTags(tags, state.MaxTags); err != nil {
 		return err
 	}
 	if err := s.setTags(w, r, tags); err != nil {
@@ -89,6 +82,19 @@ func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) e
 		w.Header().Set("X-Amz-Version-Id", string(id))
 	}
 	return err
+}
+
+// bodyTags reads the tags that a body of at most so many bytes has, most of them.
+func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most int) ([]state.Tag, error) {
+	body, err := s.readSmall(w, r, bytes)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := readTagging(body, most)
+	if err != nil {
+		return nil, err
+	}
+	return tags, checkTags(tags, most)
 }
 
 // readTagging reads Tagging, TagSet and in it Tag with Key and Value, most of them.
@@ -180,15 +186,8 @@ func (s *surface) getBucketTagging(w http.ResponseWriter, r *request) error {
 }
 
 func (s *surface) putBucketTagging(w http.ResponseWriter, r *request) error {
-	body, err := s.readSmall(w, r, maxBucketTagging)
+	tags, err := s.bodyTags(w, r, maxBucketTagging, state.MaxBucketTags)
 	if err != nil {
-		return err
-	}
-	tags, err := readTagging(body, state.MaxBucketTags)
-	if err != nil {
-		return err
-	}
-	if err := checkTags(tags, state.MaxBucketTags); err != nil {
 		return err
 	}
 	return s.setBucketTags(w, r, tags)
