@@ -244,9 +244,7 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 		}
 		o.opts.Logger.DebugContext(ctx, "checksum of copy is computed later", "version", obj.ID, "err", err)
 	}
-	view, release := o.opts.State.LocalView()
-	defer release()
-	level, err := view.Level()
+	level, err := o.level()
 	if level < 5 { // members that are to be upgraded yet know no wishes
 		obj.Wanted = ""
 	}

@@ -124,10 +124,15 @@ func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, 
 // knows tells whether all members understand a condition. Where that cannot be read they do:
 // the proposal tells.
 func (o *Objects) knows(c *state.Condition) bool {
+	level, err := o.level()
+	return err != nil || level >= c.Level()
+}
+
+// level is the level of the cluster as far as this node knows.
+func (o *Objects) level() (state.Level, error) {
 	view, release := o.opts.State.LocalView()
 	defer release()
-	level, err := view.Level()
-	return err != nil || level >= c.Level()
+	return view.Level()
 }
 
 // deleted says what a deed means, done to the version with an id or by a marker.
