@@ -400,7 +400,7 @@ func checkConfiguration(body []byte) error {
 			}
 		default:
 			if in == "Tags" {
-				refused = errorf(NotImplemented, "tags of a bucket are not implemented")
+				refused = errorf(NotImplemented, "tags in CreateBucket are not implemented: set them with PutBucketTagging")
 			}
 			if err := x.skip(); err != nil {
 				return err
