@@ -112,9 +112,10 @@ func TestADeadNodeIsSaidOnce(t *testing.T) {
 // the node that joined that it is one.
 func TestTwoVotesAreWarnedOf(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 2})
-	if board := "warning  the cluster has two votes and needs both"; !strings.Contains(c.Nodes[1].Log(), board) {
-		t.Errorf("the node that joined does not say %q:\n%s", board, c.Nodes[1].Log())
-	}
+	// The board comes after the node is ready.
+	harness.Eventually(t, time.Minute, "the node that joined says on its board that both votes are needed", func() (bool, error) {
+		return strings.Contains(c.Nodes[1].Log(), "warning  the cluster has two votes and needs both"), nil
+	})
 	for _, n := range c.Nodes {
 		if r := n.TryCLI("", "status"); r.Code != 0 || !strings.Contains(r.Stdout, "\nwarning  the cluster has two votes") {
 			t.Errorf("%s: status ended with %d:\n%s", n.Name, r.Code, r.Stdout)
