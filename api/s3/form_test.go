@@ -220,6 +220,35 @@ func TestFormsHaveSoManyFields(t *testing.T) {
 	}
 }
 
+// What the headers of a form say of its body is judged before the body is read.
+func TestFormsWithWrongFramingAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.scene(t)
+	body := formOf("a", append([]field{{"key", "a"}}, append(w.signedFields(&w.writer, policyOf(`{"key": "a"}`)), field{"file", "hello"})...)...)
+	for name, tc := range map[string]struct {
+		headers []string
+		code    string
+	}{
+		"no hash":               {[]string{"X-Amz-Content-Sha256: none"}, "InvalidArgument"},
+		"two hashes":            {[]string{"X-Amz-Content-Sha256: UNSIGNED-PAYLOAD", "X-Amz-Content-Sha256: UNSIGNED-PAYLOAD"}, "InvalidArgument"},
+		"a trailer of no chunk": {[]string{"X-Amz-Trailer: x-amz-checksum-crc32"}, "InvalidRequest"},
+		"chunks":                {[]string{"X-Amz-Content-Sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER", "X-Amz-Decoded-Content-Length: 5"}, "InvalidRequest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := w.do(t, call{method: "POST", path: "/photos", token: "-", body: body, header: append([]string{formHeader}, tc.headers...)})
+			if rec.Code != 400 || !strings.Contains(rec.Body.String(), "<Code>"+tc.code+"</Code>") {
+				t.Errorf("%d %s", rec.Code, rec.Body)
+			}
+			if _, err := w.fake.Object(t.Context(), w.who.Account, "photos", "a", ""); err == nil {
+				t.Error("the form stored its file")
+			}
+		})
+	}
+	if rec := w.do(t, call{method: "POST", path: "/photos", token: "-", body: body, header: []string{formHeader}}); rec.Code != 204 {
+		t.Errorf("without those headers: %d %s", rec.Code, rec.Body)
+	}
+}
+
 // Every field may have the name of the file in it, and conditions see it there.
 func TestFieldsOfFormsHaveTheNameOfTheFile(t *testing.T) {
 	w := newWorld(t)
