@@ -513,3 +513,43 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 		}
 	}
 }
+
+// proposals keeps the commands that are proposed.
+type proposals struct {
+	*clustertest.State
+	all []state.Command
+}
+
+func (p *proposals) Propose(ctx context.Context, c state.Command) (state.Result, error) {
+	p.all = append(p.all, c)
+	return p.State.Propose(ctx, c)
+}
+
+// A new account gets the allowance that the operator set for new ones. A cluster
+// with a member that knows no quotas gets the command that such a member knows.
+func TestANewAccountHasTheAllowanceOfNewOnes(t *testing.T) {
+	const allowance = 12_345
+	w := newWorld(t)
+	p := &proposals{State: w.state}
+	a := New(Options{State: p, Secret: clusterSecret, Logger: slog.New(slog.DiscardHandler), Allowance: allowance})
+	if _, err := a.CreateAccount(t.Context(), "old@example.org", ""); err != nil {
+		t.Fatal(err)
+	}
+	w.state.Apply(t, &state.RaiseLevel{Level: 2})
+	if _, err := a.CreateAccount(t.Context(), email, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.all[0].(*state.CreateAccount); !ok {
+		t.Errorf("level 1: %T", p.all[0])
+	}
+	if c, ok := p.all[1].(*state.OpenAccount); !ok || c.Allowance != allowance {
+		t.Errorf("level 2: %+v", p.all[1])
+	}
+	users, err := a.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(users, func(u User) bool { return u.Email == email }); i < 0 || users[i].Quota.Allowance != allowance {
+		t.Errorf("%+v", users)
+	}
+}

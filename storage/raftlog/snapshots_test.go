@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -279,5 +280,29 @@ func TestASnapshotThatRottedIsNotGood(t *testing.T) {
 				t.Errorf("one is kept aside, not %v, %v", aside, err)
 			}
 		})
+	}
+}
+
+// A snapshot is there only when what was received of it is on the disk: where the
+// disk does not confirm that, Close fails and nothing is listed.
+func TestASnapshotThatIsNotSyncedIsNone(t *testing.T) {
+	dir := t.TempDir()
+	s := openSnapshots(t, dir, 2)
+	sink := create(t, s, 7)
+	_, err := sink.Write([]byte("x"))
+	must(t, err)
+	must(t, sink.stream.Close())
+	r, w, err := os.Pipe() // takes bytes, and cannot be synced
+	must(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	sink.stream = w
+	sink.buffer.Reset(w)
+	if err := sink.Close(); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("closed: %v", err)
+	}
+	list, err := s.List()
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("listed: %v", list)
 	}
 }

@@ -395,6 +395,23 @@ func TestBodyIsBounded(t *testing.T) {
 	}
 }
 
+// A body whose announced length is too much is refused before a byte of it is read,
+// and where there is no room for another body.
+func TestABodyAnnouncedTooLargeIsNotRead(t *testing.T) {
+	m := NewMemory(firstRead, firstRead)
+	held := m.Of("who")
+	if err := held.Grow(firstRead); err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range map[string]*Held{"no room": held, "room": nil} {
+		r := httptest.NewRequest("POST", "/", brokenReader{})
+		r.ContentLength = MaxJSONBody + 1
+		if _, err := Body(httptest.NewRecorder(), r, MaxJSONBody, h); statusOf(err) != 413 {
+			t.Errorf("%s: %v, want 413", name, err)
+		}
+	}
+}
+
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
