@@ -514,10 +514,17 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 	}
 }
 
-// proposals keeps the commands that are proposed.
+// proposals keeps the commands that are proposed, and counts the views that are open.
 type proposals struct {
 	*clustertest.State
-	all []state.Command
+	all  []state.Command
+	open int
+}
+
+func (p *proposals) LocalView() (state.View, func()) {
+	p.open++
+	view, release := p.State.LocalView()
+	return view, func() { p.open--; release() }
 }
 
 func (p *proposals) Propose(ctx context.Context, c state.Command) (state.Result, error) {
@@ -544,6 +551,9 @@ func TestANewAccountHasTheAllowanceOfNewOnes(t *testing.T) {
 	}
 	if c, ok := p.all[1].(*state.OpenAccount); !ok || c.Allowance != allowance {
 		t.Errorf("level 2: %+v", p.all[1])
+	}
+	if p.open != 0 {
+		t.Errorf("%d views are still open", p.open)
 	}
 	users, err := a.List(t.Context())
 	if err != nil {

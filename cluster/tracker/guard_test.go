@@ -483,3 +483,16 @@ func TestAGuardThatSavesARootFromADropHasItLookedAt(t *testing.T) {
 		t.Error("it is dropped by what was asked for before the guard")
 	}
 }
+
+// What was to be dropped and is not is forgotten: a node keeps nothing in memory of
+// each root that it once looked at.
+func TestASparedRootIsForgotten(t *testing.T) {
+	g, k := NewGuards(), state.RootKey("root")
+	if !g.doom(k) || len(g.roots) != 1 {
+		t.Fatalf("doomed: %d known", len(g.roots))
+	}
+	g.spare(k)
+	if len(g.roots) != 0 {
+		t.Errorf("%d roots known", len(g.roots))
+	}
+}

@@ -205,3 +205,20 @@ func FuzzExtractArchive(f *testing.F) {
 		}
 	})
 }
+
+// An archive that is only verified leaves no file, wherever the process runs.
+func TestVerifyingAnArchiveWritesNothing(t *testing.T) {
+	s := open(t, t.TempDir())
+	put(t, s, true, "a", "1")
+	archive := archiveOf(t, s)
+	t.Chdir(t.TempDir())
+	if err := VerifyArchive(bytes.NewReader(archive)); err != nil {
+		t.Error(err)
+	}
+	if err := VerifyArchive(bytes.NewReader(archive[:len(archive)-1])); !errors.Is(err, ErrBadArchive) {
+		t.Errorf("cut off: %v", err)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

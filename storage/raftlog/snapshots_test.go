@@ -306,3 +306,23 @@ func TestASnapshotThatIsNotSyncedIsNone(t *testing.T) {
 		t.Errorf("listed: %v", list)
 	}
 }
+
+// A description that cannot be read is no description: the snapshot is left out of
+// the list, and opening it is an error.
+func TestASnapshotWhoseDescriptionCannotBeReadIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	s := openSnapshots(t, dir, 2)
+	sink := create(t, s, 7)
+	_, err := sink.Write([]byte("x"))
+	must(t, errors.Join(err, sink.Close()))
+	meta := filepath.Join(dir, sink.ID(), metaFile)
+	must(t, errors.Join(os.Remove(meta), os.Mkdir(meta, dirPerm))) // it opens, and reads fail
+	list, err := s.List()
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("listed: %v", list)
+	}
+	if _, _, err := s.Open(sink.ID()); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("opened: %v", err)
+	}
+}
