@@ -69,3 +69,30 @@ func TestWhereAListBegins(t *testing.T) {
 		}
 	}
 }
+
+// A marker of a list of uploads need not be of an upload: it is a place among them. An id
+// without a key says nothing, and one with a key that no upload has neither.
+func TestMarkersOfUploadsArePlaces(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, 200, call{method: "PUT", path: "/photos"})
+	for _, key := range []string{"bar", "baz", "baz", "foo"} {
+		w.must(t, 200, call{method: "POST", path: "/photos/" + key + "?uploads"})
+	}
+	all, _ := w.list(t, "/photos?uploads")
+	if len(all.Upload) != 4 {
+		t.Fatalf("%+v", all)
+	}
+	for markers, want := range map[string]int{
+		"key-marker=bat": 1,
+		"key-marker=baz": 3,
+		"key-marker=zoo": 4,
+		"key-marker=bat&upload-id-marker=" + all.Upload[2].UploadId: 1,
+		"key-marker=baz&upload-id-marker=" + all.Upload[1].UploadId: 2,
+		"upload-id-marker=" + all.Upload[3].UploadId:                0,
+	} {
+		l, _ := w.list(t, "/photos?uploads&"+markers)
+		if !slices.Equal(l.Upload, all.Upload[want:]) {
+			t.Errorf("%s: %+v, want those from %d on", markers, l.Upload, want)
+		}
+	}
+}
