@@ -577,3 +577,33 @@ func BenchmarkSample(b *testing.B) {
 		table.record(s)
 	}
 }
+
+// A node that reaches nobody warns once, not with each sample, and once more after it
+// had reached somebody.
+func TestSamplesThatCannotBeSentAreWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		air := &air{topics: map[string]*topic{}, mute: true}
+		a := node("a", air.join("a"), []state.NodeID{"a", "b"}, 1)
+		var logs bytes.Buffer
+		a.opts.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+		stop := start(t, a)
+		mute := func(on bool) {
+			air.mu.Lock()
+			defer air.mu.Unlock()
+			air.mute = on
+		}
+		warned := func(want int) {
+			t.Helper()
+			pass(5 * a.opts.Every)
+			if got := strings.Count(logs.String(), `level=WARN msg="sample not sent"`); got != want {
+				t.Errorf("%d warnings, want %d", got, want)
+			}
+		}
+		warned(1)
+		mute(false)
+		warned(1)
+		mute(true)
+		warned(2)
+		stop()
+	})
+}

@@ -496,3 +496,24 @@ func TestASparedRootIsForgotten(t *testing.T) {
 		t.Errorf("%d roots known", len(g.roots))
 	}
 }
+
+// What stays for its readers counts once against what may, however often its drop is
+// tried, and no more when the last of them ends: also content of one byte.
+func TestWhatStaysForReadersCountsOnce(t *testing.T) {
+	for _, size := range []uint64{1, 2} {
+		g, k := NewGuards(), state.RootKey("root")
+		done := g.Read(k)
+		for range 2 {
+			if !g.doom(k) || g.drop(k, size) {
+				t.Fatalf("%d bytes were dropped under their reader", size)
+			}
+			if g.reading != size {
+				t.Errorf("%d bytes stay, want %d", g.reading, size)
+			}
+		}
+		done()
+		if g.reading != 0 {
+			t.Errorf("nobody reads, and %d bytes stay", g.reading)
+		}
+	}
+}

@@ -37,3 +37,21 @@ func TestANodeThatHangsIsToldOf(t *testing.T) {
 		t.Errorf("given up by the caller: %v", err)
 	}
 }
+
+// Where no node runs, what has no bound in time says so at once, as the rest does.
+func TestWithoutANodeNothingIsAnswered(t *testing.T) {
+	c := New(t.TempDir())
+	t.Cleanup(c.Close)
+	for name, ask := range map[string]func() error{
+		"scrub":        func() error { _, err := c.Scrub(t.Context()); return err },
+		"state hash":   func() error { _, err := c.StateHash(t.Context()); return err },
+		"check state":  func() error { _, err := c.CheckState(t.Context()); return err },
+		"state checks": func() error { _, err := c.StateChecks(t.Context()); return err },
+		"status":       func() error { _, err := c.Status(t.Context()); return err },
+		"peers":        func() error { _, err := c.Peers(t.Context()); return err },
+	} {
+		if err := ask(); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
