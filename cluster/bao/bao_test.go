@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -249,6 +250,20 @@ func TestAllSlicesOfSmallContent(t *testing.T) {
 		for i, start := range near {
 			for _, end := range near[i+1:] {
 				checkSlice(t, x, data, combined, start, end-start)
+			}
+		}
+	}
+}
+
+// A slice that starts where the content ends, or behind it, is that of its last byte.
+func TestASliceBehindTheContentIsOfItsLastByte(t *testing.T) {
+	for _, n := range []int{1, Chunk, Chunk + 1, 3 * Chunk} {
+		data := random(n)
+		x, size := indexOf(t, data, maxSpans), uint64(n)
+		slice := func(start uint64) []byte { return encoded(t, x.Slice(bytes.NewReader(data), start, 1)) }
+		for _, start := range []uint64{size, size + 1, math.MaxUint64} {
+			if !bytes.Equal(slice(start), slice(size-1)) {
+				t.Errorf("%d bytes from %d on: not the slice of the last byte", n, start)
 			}
 		}
 	}
