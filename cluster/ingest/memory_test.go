@@ -367,3 +367,21 @@ func TestTricklingBodiesHoldNoMemoryElsewhere(t *testing.T) {
 		w.wantClean()
 	}, func(o *Options) { o.Memory, o.Arriving = 16<<20, slow<<20 })
 }
+
+// Bodies wait for memory for different times, from half of the bound up to the bound.
+func TestAWaitForMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last := memoryPatience/2 - 1
+		for turn := range uint64(memoryTurns) {
+			m := &memory{ctx: t.Context(), turn: turn}
+			ctx, end := m.patience()
+			until, ok := ctx.Deadline()
+			end()
+			if wait := time.Until(until); !ok || wait < memoryPatience/2 || wait >= memoryPatience || wait <= last {
+				t.Errorf("turn %d waits %v, the one before %v", turn, wait, last)
+			} else {
+				last = wait
+			}
+		}
+	})
+}

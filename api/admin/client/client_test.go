@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,5 +54,23 @@ func TestWithoutANodeNothingIsAnswered(t *testing.T) {
 		if err := ask(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The time to wait is never negative: a date in the past, as what cannot be read, is none.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-7": 0, "soon": 0,
+		now.Add(90 * time.Second).Format(http.TimeFormat):  90 * time.Second,
+		now.Format(http.TimeFormat):                        0,
+		now.Add(-90 * time.Second).Format(http.TimeFormat): 0,
+	} {
+		if got := RetryAfter(http.Header{"Retry-After": {text}}, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	if got := RetryAfter(http.Header{}, now); got != 0 {
+		t.Errorf("without the header: %v", got)
 	}
 }
