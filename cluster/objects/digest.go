@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"hash"
 	"hash/crc32"
-	"hash/crc64"
 	"io"
 	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/minio/crc64nvme"
 	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
@@ -38,13 +38,7 @@ const (
 	XXHASH128 = "XXHASH128"
 )
 
-// nvme is CRC-64/NVME's polynomial, reflected (NVM Express NVM Command Set 1.0, 5.2.1.3.4).
-const nvme = 0x9a6c9329ac4bc9b5
-
-var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	nvmeTable  = crc64.MakeTable(nvme)
-)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Algorithms lists the checksums.
 func Algorithms() []string {
@@ -59,7 +53,7 @@ func NewHash(algorithm string) hash.Hash {
 	case CRC32C:
 		return crc32.New(castagnoli)
 	case CRC64NVME:
-		return crc64.New(nvmeTable)
+		return crc64nvme.New()
 	case SHA1:
 		return sha1.New()
 	case SHA256:
@@ -281,7 +275,7 @@ func (c *combined) add(sum []byte, length uint64) error {
 	case CRC32C:
 		poly = crc32.Castagnoli
 	case CRC64NVME:
-		width, poly = 64, nvme
+		width, poly = 64, crc64nvme.NVME
 	}
 	if len(sum) != width/8 {
 		return fmt.Errorf("objects: a %s of %d bytes", c.algorithm, len(sum))

@@ -139,16 +139,24 @@ func TestCombinedChecksumsAreThoseOfTheWhole(t *testing.T) {
 	}
 }
 
-// BenchmarkDigester tells what the BLAKE3 tree of a body costs beside its MD5.
+// BenchmarkDigester tells what the BLAKE3 tree and a checksum of a body cost beside its MD5.
 func BenchmarkDigester(b *testing.B) {
 	data := make([]byte, 8<<20)
-	for name, at := range map[string]uint64{"with a tree": 0, "without": unplaced} {
+	for name, with := range map[string]struct {
+		at   uint64
+		sums []string
+	}{
+		"with a tree":               {0, nil},
+		"without":                   {unplaced, nil},
+		"with a tree and CRC64NVME": {0, []string{CRC64NVME}},
+	} {
 		b.Run(name, func(b *testing.B) {
+			at, sums := with.at, with.sums
 			with := new(hashing)
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				d, err := newDigester(with, bytes.NewReader(data), nil, at)
+				d, err := newDigester(with, bytes.NewReader(data), sums, at)
 				if err != nil {
 					b.Fatal(err)
 				}
