@@ -171,7 +171,8 @@ func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
 		{"COMPOSITE", call{method: "GET", path: "/photos/composed", header: []string{mode}}},
 		{"COMPOSITE", call{method: "GET", path: "/photos/composed?partNumber=1", header: []string{mode}}},
 		{"", call{method: "GET", path: "/photos/composed"}},
-		{"", call{method: "PUT", path: "/photos/none", body: "hello"}},
+		{"FULL_OBJECT", call{method: "PUT", path: "/photos/none", body: "hello"}},
+		{"FULL_OBJECT", call{method: "GET", path: "/photos/none", header: []string{mode}}},
 		{"", call{method: "PUT", path: "/photos/open?uploadId=upload-14&partNumber=4", body: "hello"}},
 	} {
 		tc.path = strings.ReplaceAll(tc.path, "{upload}", upload)

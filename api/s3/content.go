@@ -197,6 +197,14 @@ func (c *content) announced(h http.Header, trailers []string) error {
 	return nil
 }
 
+// orDefault gives an object that came without a checksum that of Amazon S3's
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
+func (c *content) orDefault() {
+	if c.algorithm == nil {
+		c.algorithm = algorithmNamed(objects.CRC64NVME)
+	}
+}
+
 // contentMD5 reads Content-MD5.
 func contentMD5(h http.Header) ([]byte, error) {
 	values := h["Content-Md5"]

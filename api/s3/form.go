@@ -404,6 +404,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	if c.algorithm, c.want, err = checksumHeader(r.Header); err != nil {
 		return o, err
 	}
+	c.orDefault()
 	s.reads(r, c.wire)
 	ctx, fuse, cancel := burn(r.Context())
 	defer cancel()

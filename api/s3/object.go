@@ -39,6 +39,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	c.orDefault()
 	ctx, f, cancel := burn(r.Context())
 	defer cancel()
 	o, err := s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{
