@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -502,6 +503,27 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 			_, err := w.CreateKey(t.Context(), email, "backup", []string{state.ScopeRead}, time.Hour)
 			return err
 		}, `name=backup scope=storage:read expires=2027-01-15T09:00:01Z`},
+		{"a revoked key", func() error {
+			key, err := w.CreateKey(t.Context(), email, "old", []string{state.ScopeRead}, 0)
+			if err != nil {
+				return err
+			}
+			return w.Revoke(t.Context(), key.ID)
+		}, `msg="API key revoked" account=A email=alice@example.org key=`},
+		{"a session", func() error {
+			token, err := w.SignIn(t.Context(), email, "a password of some length", netip.Addr{})
+			if err != nil {
+				return err
+			}
+			return w.SignOut(t.Context(), token)
+		}, `msg="session begun" account=A email=alice@example.org`},
+		{"the end of a session", func() error {
+			token, err := w.SignIn(t.Context(), email, "a password of some length", netip.Addr{})
+			if err != nil {
+				return err
+			}
+			return w.SignOut(t.Context(), token)
+		}, `msg="session ended" account=A email=alice@example.org`},
 	} {
 		w.logs.Reset()
 		if err := tc.change(); err != nil {

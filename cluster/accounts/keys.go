@@ -223,11 +223,28 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	if jti == "" || len(jti) > state.MaxIDLen {
 		return state.Errorf(state.CodeNotFound, "no such key")
 	}
+	whose := a.ownerHere(jti)
 	if _, err := a.state.Propose(ctx, &state.RevokeKey{ID: jti}); err != nil {
 		return fmt.Errorf("revoke key: %w", err)
 	}
-	a.log.InfoContext(ctx, "API key revoked", "key", jti)
+	a.log.InfoContext(ctx, "API key revoked", "account", whose.ID, "email", whose.Email, "key", jti)
 	return nil
+}
+
+// ownerHere is the account of a key as this node's own state has it, for the log. It is the
+// zero one where that state does not have the key yet.
+func (a *Accounts) ownerHere(jti state.KeyID) state.Account {
+	view, release := a.state.LocalView()
+	defer release()
+	key, err := view.Key(jti)
+	if err != nil {
+		return state.Account{}
+	}
+	account, err := view.Account(key.Account)
+	if err != nil {
+		return state.Account{}
+	}
+	return account
 }
 
 // Authenticate tells who a token speaks for, an API key or a session. What proves

@@ -128,7 +128,7 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
-	a.log.InfoContext(ctx, "session begun", "account", account.ID)
+	a.log.InfoContext(ctx, "session begun", "account", account.ID, "email", account.Email)
 	return token, nil
 }
 
@@ -176,7 +176,7 @@ func (a *Accounts) SignOut(ctx context.Context, token string) error {
 	if _, err := a.state.Propose(ctx, &state.EndSession{ID: id}); err != nil {
 		return refused(err)
 	}
-	a.log.InfoContext(ctx, "session ended", "account", p.Account)
+	a.log.InfoContext(ctx, "session ended", "account", p.Account, "email", p.Email)
 	return nil
 }
 
