@@ -490,6 +490,13 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 	w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
 	const email = "alice@example.org"
 	w.account(t, email)
+	inAndOut := func() error {
+		token, err := w.SignIn(t.Context(), email, "a password of some length", netip.Addr{})
+		if err != nil {
+			return err
+		}
+		return w.SignOut(t.Context(), token)
+	}
 	for _, tc := range []struct {
 		name   string
 		change func() error
@@ -510,20 +517,8 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 			}
 			return w.Revoke(t.Context(), key.ID)
 		}, `msg="API key revoked" account=A email=alice@example.org key=`},
-		{"a session", func() error {
-			token, err := w.SignIn(t.Context(), email, "a password of some length", netip.Addr{})
-			if err != nil {
-				return err
-			}
-			return w.SignOut(t.Context(), token)
-		}, `msg="session begun" account=A email=alice@example.org`},
-		{"the end of a session", func() error {
-			token, err := w.SignIn(t.Context(), email, "a password of some length", netip.Addr{})
-			if err != nil {
-				return err
-			}
-			return w.SignOut(t.Context(), token)
-		}, `msg="session ended" account=A email=alice@example.org`},
+		{"a session", inAndOut, `msg="session begun" account=A email=alice@example.org`},
+		{"the end of a session", inAndOut, `msg="session ended" account=A email=alice@example.org`},
 	} {
 		w.logs.Reset()
 		if err := tc.change(); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // fixed are functions whose result cannot be changed by its users.
 var fixed = []string{
-	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "crc32.MakeTable", "crc64.MakeTable",
+	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "crc32.MakeTable",
 	"netip.MustParseAddr", "netip.MustParsePrefix", "template.Must", "slices.Concat",
 	"base32.NewEncoding", "base32.StdEncoding.WithPadding", "base64.NewEncoding",
 	"cid.MustParse", "cid.NewCidV1", "time.Unix", "time.Date", "big.NewInt", "reflect.TypeOf",
