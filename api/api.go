@@ -112,6 +112,9 @@ type Options struct {
 
 	// PinningRates and S3Rates are what the two APIs take from one account and one address.
 	PinningRates, S3Rates Rates
+	// NoisyRate is how many requests a second are started of accounts that send far more
+	// than others, on each of the Processors while those are busy; 0 holds nobody back.
+	NoisyRate, Processors int
 	// TrustedProxies are the prefixes whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Origins are those whose scripts may use the API from a browser, "*" for all.
@@ -240,6 +243,10 @@ func Listen(o Options) (*Server, error) {
 // Open lays the HTTP surfaces over the use cases. Requests that come from now on
 // are theirs, also on connections that were there before.
 func (s *Server) Open(o Options) error {
+	pacer := web.NewPacer(o.NoisyRate, o.Processors, web.Busy())
+	if err := pacer.Register(o.Registerer); err != nil {
+		return err
+	}
 	for _, svc := range s.services {
 		var h http.Handler
 		var err error
@@ -247,12 +254,12 @@ func (s *Server) Open(o Options) error {
 		case pinningService:
 			h, err = pinning.New(pinning.Options{
 				Pins: o.Pins, Authenticate: web.Tokens(o.Accounts), Recognize: web.Recognized(o.Accounts), Health: o.Health,
-				Sessions: o.Accounts, Limits: web.NewLimits(o.PinningRates.Account, o.PinningRates.Address, o.TrustedProxies, nil), Origins: o.Origins,
+				Sessions: o.Accounts, Limits: web.NewLimits(o.PinningRates.Account, o.PinningRates.Address, o.TrustedProxies, nil).PacedBy(pacer), Origins: o.Origins,
 				DefaultStatus: o.DefaultStatus, Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case s3Service:
 			h, err = s3.New(s3.Options{
-				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil), Origins: o.Origins,
+				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil).PacedBy(pacer), Origins: o.Origins,
 				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:

@@ -152,6 +152,9 @@ type API struct {
 	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For is believed
 	Origins         []string // whose scripts may use the API from a browser; "*" is all
 	TLSCert, TLSKey string   // files in PEM form; empty: plain HTTP
+	// NoisyRate is how many requests a second are started, on each processor while those are
+	// busy, of accounts that send far more than others. 0 holds nobody back.
+	NoisyRate int
 }
 
 // Rates bound how many requests this node takes for one API.
@@ -247,7 +250,7 @@ func Default() Config {
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},
-			Origins: []string{"*"},
+			Origins: []string{"*"}, NoisyRate: 250,
 		},
 		Session: Session{Idle: 24 * time.Hour, Lifetime: 30 * 24 * time.Hour, Tries: 5},
 		Repair:  Repair{After: 10 * time.Minute},

@@ -198,6 +198,10 @@ var table = slices.Concat([]setting{
 	},
 }, inheritedRates(), []setting{
 	{
+		key: "api.noisy_rate", help: "`requests` a second and processor that are started of accounts with at least four times as many requests at a time as another one, while the processors are busy; 0 holds nobody back",
+		field: func(c *Config) any { return &c.API.NoisyRate }, check: between(0, maxRate),
+	},
+	{
 		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For names the client",
 		field: func(c *Config) any { return &c.API.TrustedProxies }, check: prefixes,
 	},

@@ -299,6 +299,11 @@ func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request
 	if op.scope == "" || !p.May(op.scope) {
 		return state.Errorf(state.CodeForbidden, "the token does not have the scope %s", op.scope)
 	}
+	leave, err := s.limits.Enter(r.Context(), p.Account)
+	if err != nil {
+		return fmt.Errorf("wait for other requests of the account: %w", err)
+	}
+	defer leave()
 	switch {
 	case op.scope != state.ScopeWrite:
 	case p.Session != "":

@@ -292,6 +292,11 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 			return err
 		}
 	}
+	leave, err := s.limits.Enter(r.Context(), r.account())
+	if err != nil {
+		return fmt.Errorf("wait for other requests of the account: %w", err)
+	}
+	defer leave()
 	r.held = s.limits.Hold(r.account())
 	defer r.held.Release()
 	defer func() {

@@ -78,10 +78,10 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 
 // surfacesOf are the listeners of the API by the settings, and what they answer
 // before there is a node.
-func (a *app) surfacesOf(c config.Config, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
+func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
 		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data,
-		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates),
+		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart), S3PresignedV2: c.S3.PresignedV2,
@@ -107,7 +107,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h := new(health)
-	surfaces := a.surfacesOf(c, h, metrics, logger)
+	surfaces := a.surfacesOf(c, processors, h, metrics, logger)
 	// Before the node enters a cluster: one that cannot serve is no member.
 	server, err := api.Bind(surfaces)
 	if err != nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"hash/maphash"
 	"math"
 	"net/http"
@@ -36,10 +37,12 @@ const (
 	patience = 250 * time.Millisecond
 )
 
-// Limits hold accounts and addresses to their rates and their memory, on this node.
+// Limits hold accounts and addresses to their rates, their memory and their share of the
+// processors, on this node.
 type Limits struct {
 	accounts, strangers, content *Memory
 
+	pacer            *Pacer // nil holds nobody back
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
@@ -68,6 +71,20 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 		content: NewMemory(memoryOfContent, memoryOfReaders),
 		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),
 	}
+}
+
+// PacedBy has requests wait for a Pacer, which the APIs of a node share, and returns l.
+func (l *Limits) PacedBy(p *Pacer) *Limits {
+	l.pacer = p
+	return l
+}
+
+// Enter is Pacer.Enter. A nil Limits holds nobody back.
+func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
+	if l == nil {
+		return func() {}, nil
+	}
+	return l.pacer.Enter(ctx, id)
 }
 
 // elapsed is how long the limits have been there, in nanoseconds from 1 on. It goes on as

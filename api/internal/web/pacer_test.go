@@ -1,0 +1,239 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// load is clients of one account that send one request after the other.
+type load struct {
+	p       *Pacer
+	account state.AccountID
+	clients int
+	takes   time.Duration // of each request, while it is served
+	pause   time.Duration // of each client after a request
+}
+
+// run sends requests for a time, and returns how many were served and how long one waited at
+// the most before it was.
+func (l load) run(t *testing.T, lasts time.Duration) (served int, waited time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range l.clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				leave, err := l.p.Enter(ctx, l.account)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				served, waited = served+1, max(waited, time.Since(began))
+				mu.Unlock()
+				<-time.After(l.takes)
+				leave()
+				<-time.After(l.pause)
+			}
+		})
+	}
+	all.Wait()
+	return served, waited
+}
+
+// TestANoisyNeighbourIsPaced promises that an account with many requests at a time is held to
+// its rate while the processors are busy and another account sends, that the other one never
+// waits, and that nobody waits otherwise.
+func TestANoisyNeighbourIsPaced(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		rate           int
+		busy           bool
+		beside         int // clients of the other account; 0: there is none
+		least, most    int // requests of the noisy one in ten seconds, of which 80 are without a bound
+		noisy, another time.Duration
+	}{
+		{name: "beside a modest one on a busy node", rate: 250, busy: true, beside: 1, least: 3_000, most: 4_500, noisy: maxPaced},
+		{name: "alone on a busy node", rate: 250, busy: true, least: 32_000, most: 32_100},
+		{name: "beside one that is alike", rate: 250, busy: true, beside: 20, least: 32_000, most: 32_100},
+		{name: "on a node with time to spare", rate: 250, beside: 1, least: 32_000, most: 32_100},
+		{name: "without a rate", busy: true, beside: 1, least: 32_000, most: 32_100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := NewPacer(c.rate, 2, func() bool { return c.busy })
+				noisy := load{p: p, account: "noisy", clients: 32, takes: 10 * time.Millisecond}
+				other := load{p: p, account: "other", clients: c.beside, takes: 5 * time.Millisecond, pause: 20 * time.Millisecond}
+				var beside sync.WaitGroup
+				beside.Go(func() {
+					if served, waited := other.run(t, 10*time.Second); waited > 0 || served < 390*c.beside {
+						t.Errorf("the other account waited for %v, %d served", waited, served)
+					}
+				})
+				served, waited := noisy.run(t, 10*time.Second)
+				beside.Wait()
+				if served < c.least || served > c.most || waited > c.noisy {
+					t.Errorf("%d of the noisy account were served, one waited for %v; want %d to %d, %v at the most", served, waited, c.least, c.most, c.noisy)
+				}
+			})
+		})
+	}
+}
+
+// TestLongRequestsAreNotPacedForLong promises that requests that take long are held back for
+// no more than a second, however many there are.
+func TestLongRequestsAreNotPacedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPacer(1, 1, func() bool { return true })
+		other := load{p: p, account: "other", clients: 1, takes: time.Millisecond, pause: 20 * time.Millisecond}
+		var beside sync.WaitGroup
+		beside.Go(func() { other.run(t, 20*time.Second) })
+		<-time.After(paceSample)
+		served, waited := load{p: p, account: "noisy", clients: 100, takes: 15 * time.Second}.run(t, 10*time.Second)
+		if served != 100 || waited > maxPaced {
+			t.Errorf("%d of 100 were served, one waited for %v", served, waited)
+		}
+		beside.Wait()
+	})
+}
+
+// TestARequestThatNobodyWaitsForLeavesTheLine promises that a client that goes away while its
+// request is held back leaves nothing behind, and that the next one is served.
+func TestARequestThatNobodyWaitsForLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPacer(1, 1, func() bool { return true })
+		other, err := p.Enter(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaves []func()
+		for range 8 { // noisy from the next sample on
+			leave, err := p.Enter(t.Context(), "noisy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaves = append(leaves, leave)
+		}
+		<-time.After(2 * paceSample)
+		other()
+		if other, err = p.Enter(t.Context(), "other"); err != nil { // samples
+			t.Fatal(err)
+		}
+		if leave, err := p.Enter(t.Context(), "noisy"); err == nil { // one a second
+			leaves = append(leaves, leave)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := p.Enter(ctx, "noisy"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%v, want the end of the context", err)
+		}
+		leave, err := p.Enter(t.Context(), "noisy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range append(leaves, leave, other) {
+			end()
+		}
+		if f := p.flows["noisy"]; f.serving != 0 || len(f.waiting) != 0 {
+			t.Errorf("left behind: %+v", f)
+		}
+		// Accounts that send nothing any more are forgotten.
+		for range 3 {
+			<-time.After(paceWindow)
+			if leave, err = p.Enter(t.Context(), "third"); err != nil {
+				t.Fatal(err)
+			}
+			leave()
+		}
+		if len(p.flows) != 1 {
+			t.Errorf("%d accounts are remembered, want 1", len(p.flows))
+		}
+	})
+}
+
+// TestProcessorsAreBusyByStalls promises that the kernel's totals are read and that the share
+// of the time between two calls decides.
+func TestProcessorsAreBusyByStalls(t *testing.T) {
+	now, total := time.Now(), time.Duration(0)
+	busy := busyBy(func() (time.Duration, bool) { return total, true }, func() time.Time { return now })
+	step := func(lasts, stalled time.Duration) bool {
+		now, total = now.Add(lasts), total+stalled
+		return busy()
+	}
+	for i, c := range []struct {
+		lasts, stalled time.Duration
+		want           bool
+	}{
+		{50 * time.Millisecond, 20 * time.Millisecond, false},
+		{50 * time.Millisecond, 26 * time.Millisecond, true},
+		{900 * time.Millisecond, 0, true}, // for a second
+		{101 * time.Millisecond, 0, false},
+		{2 * time.Second, 2 * time.Second, false}, // too long ago
+		{50 * time.Millisecond, 50 * time.Millisecond, true},
+	} {
+		if got := step(c.lasts, c.stalled); got != c.want {
+			t.Errorf("step %d: busy %v, want %v", i, got, c.want)
+		}
+	}
+}
+
+// TestStallsAreReadOfTheOwnGroup promises that the control group's file counts before that of
+// the machine, and that a kernel without either has nobody paced.
+func TestStallsAreReadOfTheOwnGroup(t *testing.T) {
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proc, groups := t.TempDir(), t.TempDir()
+	if stallReader(proc, groups) != nil {
+		t.Error("a reader of nothing")
+	}
+	for _, c := range []struct {
+		name, text string
+		want       time.Duration
+	}{
+		{filepath.Join(proc, "pressure", "cpu"), "some avg10=28.57 avg60=38.62 avg300=32.16 total=11074095764\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", 11074095764 * time.Microsecond},
+		{filepath.Join(proc, "self", "cgroup"), "4:memory:/a\n0::/system.slice/holdfast.service\n", 11074095764 * time.Microsecond},
+		{filepath.Join(groups, "system.slice", "holdfast.service", "cpu.pressure"), "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", 7 * time.Microsecond},
+	} {
+		write(c.name, c.text)
+		if got, ok := stallReader(proc, groups)(); !ok || got != c.want {
+			t.Errorf("after %s: %v, %v, want %v", c.name, got, ok, c.want)
+		}
+	}
+	for _, text := range []string{"", "full total=1\n", "some avg10=0.00\n", "some total=x\n"} {
+		if _, ok := parseStalls([]byte(text)); ok {
+			t.Errorf("%q is read", text)
+		}
+	}
+}
+
+// BenchmarkPacer is what a request of an account alone pays.
+func BenchmarkPacer(b *testing.B) {
+	p := NewPacer(250, 2, func() bool { return true })
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			leave, err := p.Enter(b.Context(), "one")
+			if err != nil {
+				b.Fatal(err)
+			}
+			leave()
+		}
+	})
+}

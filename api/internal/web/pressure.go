@@ -1,0 +1,93 @@
+package web
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Times and bounds of Busy.
+const (
+	// busyShare is the share of time in which some thread waited for a processor that makes
+	// the processors busy.
+	busyShare = 0.5
+	// busyFor is how long they count as busy after that.
+	busyFor = time.Second
+)
+
+// Busy returns a function that reports whether the processors are busy: whether, between two
+// calls within the last second, some thread of this program's control group waited for a
+// processor for more than half of the time. It reads the kernel's pressure stall information
+// (https://docs.kernel.org/accounting/psi.html): that of the control group, version 2, if there
+// is such a group, else that of the machine. Where the kernel has none the processors are never
+// busy. The function must not be called concurrently.
+func Busy() func() bool {
+	stalled := stallReader("/proc", "/sys/fs/cgroup")
+	if stalled == nil {
+		return func() bool { return false }
+	}
+	return busyBy(stalled, time.Now)
+}
+
+// busyBy is Busy by the total of all stalls until now.
+func busyBy(stalled func() (time.Duration, bool), now func() time.Time) func() bool {
+	last, _ := stalled()
+	at := now()
+	var until time.Time
+	return func() bool {
+		total, ok := stalled()
+		t := now()
+		// Of a long time without a call nothing is known about its end.
+		if ok && t.Sub(at) <= busyFor && float64(total-last) > busyShare*float64(t.Sub(at)) {
+			until = t.Add(busyFor)
+		}
+		last, at = total, t
+		return t.Before(until)
+	}
+}
+
+// stallReader returns a function that reads for how long in all some thread has waited for a
+// processor, and whether that could be read. It is nil if the kernel does not say.
+func stallReader(proc, cgroups string) func() (time.Duration, bool) {
+	files := []string{filepath.Join(proc, "pressure", "cpu")}
+	if group, err := os.ReadFile(filepath.Join(proc, "self", "cgroup")); err == nil {
+		for line := range bytes.Lines(group) {
+			if path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::")); ok {
+				files = append([]string{filepath.Join(cgroups, string(path), "cpu.pressure")}, files...)
+			}
+		}
+	}
+	for _, name := range files {
+		read := func() (time.Duration, bool) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return 0, false
+			}
+			return parseStalls(text)
+		}
+		if _, ok := read(); ok {
+			return read
+		}
+	}
+	return nil
+}
+
+// parseStalls reads the total of the line "some" of a file of pressure stall information, in
+// microseconds there.
+func parseStalls(text []byte) (time.Duration, bool) {
+	for line := range bytes.Lines(text) {
+		rest, ok := bytes.CutPrefix(line, []byte("some "))
+		if !ok {
+			continue
+		}
+		_, total, ok := bytes.Cut(rest, []byte("total="))
+		if !ok {
+			return 0, false
+		}
+		us, err := strconv.ParseInt(string(bytes.TrimSpace(total)), 10, 64)
+		return time.Duration(us) * time.Microsecond, err == nil
+	}
+	return 0, false
+}
