@@ -43,7 +43,9 @@ func (l load) run(t *testing.T, lasts time.Duration) (served int, waited time.Du
 				mu.Unlock()
 				<-time.After(l.takes)
 				leave()
-				<-time.After(l.pause)
+				if l.pause > 0 { // the race detector of Go 1.26 does not bear timers that have passed
+					<-time.After(l.pause)
+				}
 			}
 		})
 	}
