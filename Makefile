@@ -25,6 +25,10 @@ SOAK_FOR       ?= 30m
 # the packages of each test run it would cost a minute on a machine without a cache.
 TEST := $(GO) test -vet=off
 
+# One test of a target, for `make timings` and for whoever looks at one: ONLY is a regular
+# expression of names, PKGS the packages.
+ONLY_FLAG = $(if $(ONLY),-run '$(ONLY)')
+
 # Packages whose tests run code of several goroutines at once.
 # The state machine and its codecs have no goroutines: go test ./... is enough for them.
 RACE ?= ./cluster/ingest ./storage/... ./api/... ./cluster/... ./consensus ./consensus/transport ./peer/...
@@ -59,13 +63,17 @@ build: ## bin/holdfast
 # What takes longest begins first.
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 4 ./test/cluster ./...
+	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 4 $(ONLY_FLAG) $(or $(PKGS),./test/cluster ./...)
 
 .PHONY: check
 check: test check-rest ## all that CI runs
 
 .PHONY: check-rest
 check-rest: build vet lint arch race fuzz-seeds smoke conformance
+
+.PHONY: timings
+timings: ## wall and processor time of each step of CI and of the 50 slowest tests, in half an hour or so (TIMINGS_FLAGS="-steps test,race")
+	$(GO) run ./test/timings $(TIMINGS_FLAGS)
 
 .PHONY: vet
 vet: ## go vet, with every build tag
@@ -86,7 +94,7 @@ $(GOLANGCI):
 
 .PHONY: race
 race: ## the packages with concurrency, under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(RACE)
+	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(ONLY_FLAG) $(or $(PKGS),$(RACE))
 
 
 # Lines of file:declaration for every fuzz target. The path begins with ./
@@ -112,7 +120,7 @@ demo: build ## three nodes on this machine, one tour, until Ctrl-C
 
 .PHONY: smoke
 smoke: build ## one cluster of three processes, under a minute
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 5m ./test/smoke
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 5m $(ONLY_FLAG) ./test/smoke
 
 $(KUBO): $(KUBO_MODULE)/go.mod $(KUBO_MODULE)/go.sum
 	$(GO) build -C $(KUBO_MODULE) -ldflags '-s -w' -o $(CURDIR)/$@ github.com/ipfs/kubo/cmd/ipfs
@@ -120,11 +128,11 @@ $(KUBO): $(KUBO_MODULE)/go.mod $(KUBO_MODULE)/go.sum
 
 .PHONY: conformance
 conformance: build $(KUBO) ## black-box suites against three processes (needs npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 ./test/conformance/...
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 $(ONLY_FLAG) ./test/conformance/...
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 ./test/faults
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/faults
 
 .PHONY: faults
 faults: build ## the same in full length
