@@ -65,11 +65,17 @@ build: ## bin/holdfast
 test: ## every test that needs nothing but Go
 	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 4 $(ONLY_FLAG) $(or $(PKGS),./test/cluster ./...)
 
-.PHONY: check
-check: test check-rest ## all that CI runs
+.PHONY: quick
+quick: ## what has changed since the last commit (or BASE), in about a minute
+	.ci/quick
 
-.PHONY: check-rest
-check-rest: build vet lint arch race fuzz-seeds smoke conformance
+.PHONY: check
+check: ## all that CI runs, on this machine
+	.ci/run
+
+# What is too long, or too large, for CI; docs/testing.md has the last result of each line.
+.PHONY: check-long
+check-long: race-all conformance-long faults chaos-long bench-short fuzz ## what CI leaves out, in some hours
 
 .PHONY: timings
 timings: ## wall and processor time of each step of CI and of the 50 slowest tests, in half an hour or so (TIMINGS_FLAGS="-steps test,race")
@@ -96,6 +102,9 @@ $(GOLANGCI):
 race: ## the packages with concurrency, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(ONLY_FLAG) $(or $(PKGS),$(RACE))
 
+.PHONY: race-all
+race-all: ## every package under the race detector, with the tests that race leaves out
+	CGO_ENABLED=1 $(TEST) -race -timeout $(LONG_TIMEOUT) ./...
 
 # Lines of file:declaration for every fuzz target. The path begins with ./
 FUZZ_FIND = grep -roE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]+' . | sort
@@ -127,8 +136,16 @@ $(KUBO): $(KUBO_MODULE)/go.mod $(KUBO_MODULE)/go.sum
 	touch $@
 
 .PHONY: conformance
-conformance: build $(KUBO) ## black-box suites against three processes (needs npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 $(ONLY_FLAG) ./test/conformance/...
+conformance: build ## black-box suites against three processes (needs npm)
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 8 $(ONLY_FLAG) ./test/conformance/...
+
+.PHONY: clients
+clients: ## the JavaScript clients that conformance drives (npm), once per lock file
+	test/harness/npm.sh test/conformance/testdata/js
+
+.PHONY: conformance-long
+conformance-long: build $(KUBO) ## the same in full length, and with Kubo, which is built for it
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 3h -parallel 6 $(ONLY_FLAG) ./test/conformance -long
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)

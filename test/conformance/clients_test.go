@@ -127,7 +127,7 @@ func TestStockClients(t *testing.T) {
 		wantOnce(t, seen, before)
 	})
 	t.Run("JavaScript", func(t *testing.T) {
-		modules, script := harness.Script(t, heliaDir, "clients.mjs")
+		modules, script := harness.Script(t, jsDir, "clients.mjs")
 		order, err := json.Marshal(map[string]any{
 			"base": node.URL(), "token": c.Leader().UserKey("js@example.org").Token, "paged": s.token, "at_least": pagedPins, "cid": pin.CID,
 			"created": created,
@@ -137,7 +137,7 @@ func TestStockClients(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), script, string(order))
+		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules, harness.NodeCurrent), script, string(order))
 		cmd.Dir = modules
 		var logs strings.Builder
 		cmd.Stderr = &logs
@@ -296,11 +296,22 @@ type suite struct {
 	spec string // the frozen specification file
 }
 
+// TestTheClientsAreInstalled promises that all JavaScript clients can be installed from the one
+// lock file.
+func TestTheClientsAreInstalled(t *testing.T) {
+	modules := harness.NPM(t, jsDir)
+	for _, pkg := range []string{harness.NodeCurrent, harness.NodeOfTheSuite} {
+		if node := harness.NodeProgram(modules, pkg); !strings.HasPrefix(node, modules) {
+			t.Errorf("%s is %s", pkg, node)
+		}
+	}
+}
+
 func installSuite(t *testing.T) suite {
 	t.Helper()
-	modules := harness.NPM(t, suiteDir)
+	modules := harness.NPM(t, jsDir)
 	s := suite{
-		node: harness.NodeProgram(modules),
+		node: harness.NodeProgram(modules, harness.NodeOfTheSuite),
 		root: filepath.Join(modules, "node_modules", "@ipfs-shipyard", "pinning-service-compliance"),
 		spec: os.Getenv("PSA_SPEC"),
 	}
@@ -314,7 +325,7 @@ func installSuite(t *testing.T) suite {
 		t.Fatal(err)
 	}
 	if s.spec == "" {
-		if s.spec, err = filepath.Abs(filepath.Join(suiteDir, "ipfs-pinning-service.v1.0.0.yaml")); err != nil {
+		if s.spec, err = filepath.Abs(filepath.Join(jsDir, "ipfs-pinning-service.v1.0.0.yaml")); err != nil {
 			t.Fatal(err)
 		}
 	}

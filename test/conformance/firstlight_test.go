@@ -35,12 +35,16 @@ type acknowledged struct {
 // failure elsewhere is not theirs.
 func TestForeignPeersUnderstandEachOther(t *testing.T) {
 	t.Parallel() // it mostly waits
-	boxo, helia, kubo := harness.StartBoxo(t), harness.StartHelia(t, heliaDir), harness.StartKubo(t)
-	for _, pair := range [][2]harness.Foreign{{boxo, helia}, {helia, kubo}, {kubo, boxo}} {
-		f := pair[0].AddRandom(1, 1_500_000)[0]
-		got, err := pair[1].Fetch(f.CID, pair[0].Origins())
+	var peers []harness.Foreign
+	for _, start := range foreignPeers() {
+		peers = append(peers, start(t))
+	}
+	for i, from := range peers {
+		to := peers[(i+1)%len(peers)]
+		f := from.AddRandom(1, 1_500_000)[0]
+		got, err := to.Fetch(f.CID, from.Origins())
 		if err != nil || got.SHA256 != f.SHA256 {
-			t.Errorf("%T from %T: %+v: %v", pair[1], pair[0], got, err)
+			t.Errorf("%T from %T: %+v: %v", to, from, got, err)
 		}
 	}
 }
@@ -51,7 +55,7 @@ func TestForeignPeersUnderstandEachOther(t *testing.T) {
 func TestFirstLight(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
-	boxo, helia := harness.StartBoxo(t), harness.StartHelia(t, heliaDir)
+	boxo, helia := harness.StartBoxo(t), harness.StartHelia(t, jsDir)
 	token := c.Nodes[0].UserKey("light@example.org").Token
 
 	kept := postUnderFire(t, c, token, []harness.Foreign{boxo, helia})
@@ -253,13 +257,9 @@ func TestStrangersFetchPinnedContent(t *testing.T) {
 	f := origin.AddRandom(1, 2_500_000)[0]
 	s.pinned(s.post(harness.Pin{CID: f.CID, Origins: origin.Addrs}).RequestID)
 	origin.Close()
-	for name, start := range map[string]func() harness.Foreign{
-		"boxo":  func() harness.Foreign { return harness.StartBoxo(t) },
-		"helia": func() harness.Foreign { return harness.StartHelia(t, heliaDir) },
-		"kubo":  func() harness.Foreign { return harness.StartKubo(t) },
-	} {
+	for name, start := range foreignPeers() {
 		for _, n := range c.Nodes {
-			got, err := start().Fetch(f.CID, n.Status().Node.Addrs)
+			got, err := start(t).Fetch(f.CID, n.Status().Node.Addrs)
 			if err != nil || got.SHA256 != f.SHA256 {
 				t.Errorf("%s from %s: %+v: %v", name, n.Name, got, err)
 			}

@@ -31,6 +31,7 @@ func kuboOf(t *testing.T, c *harness.Cluster, n *harness.Node, email string) (*s
 
 // TestKubo drives a node that does not lead with the commands of a stock Kubo.
 func TestKubo(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	const service = "--service=holdfast"
@@ -99,6 +100,7 @@ func TestKubo(t *testing.T) {
 // TestAKuboThatIsNotDialled pins what is at a Kubo whose addresses are all private, as behind
 // a NAT: it dials the node, and is no stranger there. As one it would take 90 s.
 func TestAKuboThatIsNotDialled(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--allow-private-origins=false"}})
 	s, kubo := kuboOf(t, c, c.Nodes[0], "nat@example.org")
@@ -112,6 +114,7 @@ func TestAKuboThatIsNotDialled(t *testing.T) {
 
 // TestImportOfKubosPins takes over what Kubo lists as it prints it.
 func TestImportOfKubosPins(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "moved@example.org")
@@ -152,6 +155,7 @@ const kuboLooksEvery = 30 * time.Second
 // TestKuboReplacesThePinOfItsFiles lets Kubo keep the root of `ipfs files` pinned, for which it
 // replaces the pin of its name by another.
 func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	s, kubo := kuboOf(t, c, c.Followers()[0], "mfs@example.org")
@@ -178,6 +182,7 @@ func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 // TestKuboPinsAFolderWithAnEmptyFile: Kubo says that it has a block of no bytes, and never
 // sends it. Who gets the folder from the cluster has the file too.
 func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	node := c.Followers()[0]
@@ -208,6 +213,7 @@ func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 
 // TestKuboPinsWhatIsSigned: a node of dag-jose, of which Kubo knows that it links to its payload.
 func TestKuboPinsWhatIsSigned(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	node := c.Followers()[0]

@@ -20,11 +20,31 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// Folders of the npm packages that the suite pins.
-const (
-	heliaDir = "testdata/helia"
-	suiteDir = "testdata/suite"
-)
+// jsDir has the JavaScript clients, the packages that they need, and the specification that the
+// public suite reads.
+const jsDir = "testdata/js"
+
+// foreignPeers start the IPFS implementations of others: Boxo and Helia, and Kubo in the long
+// form.
+func foreignPeers() map[string]func(*testing.T) harness.Foreign {
+	peers := map[string]func(*testing.T) harness.Foreign{
+		"boxo":  func(t *testing.T) harness.Foreign { return harness.StartBoxo(t) },
+		"helia": func(t *testing.T) harness.Foreign { return harness.StartHelia(t, jsDir) },
+	}
+	if *longFlag {
+		peers["kubo"] = func(t *testing.T) harness.Foreign { return harness.StartKubo(t) }
+	}
+	return peers
+}
+
+// longForm leaves a test to `make conformance-long`: of programs that take long to build, as
+// Kubo, or to start, as the AWS CLI does for each command.
+func longForm(t *testing.T) {
+	t.Helper()
+	if !*longFlag {
+		t.Skip("in the long form: make conformance-long")
+	}
+}
 
 // shortFetch makes fetches of content that nobody has fail in seconds.
 var shortFetch = []string{

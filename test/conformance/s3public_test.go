@@ -50,8 +50,10 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 
 	t.Run("fetched by peers of the IPFS network", func(t *testing.T) {
 		peer.soon(t, c, true, public)
-		for i, f := range []harness.Foreign{harness.StartBoxo(t), harness.StartHelia(t, heliaDir), harness.StartKubo(t)} {
-			from := c.Nodes[i].Status().Node.Addrs
+		next := 0
+		for _, start := range foreignPeers() {
+			f, from := start(t), c.Nodes[next%len(c.Nodes)].Status().Node.Addrs
+			next++
 			for root, want := range map[cid.Cid][]byte{root: data, large: bytes.Join(parts, nil)} {
 				got, err := f.Fetch(root.String(), from)
 				if err != nil || !got.Matches(want) {
@@ -284,6 +286,7 @@ func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 // Stock tools make buckets public with the words that they have for it, and put objects
 // into them.
 func TestStockToolsMakeBucketsPublic(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
 	o := &objects{t: t, cluster: g.cluster, token: g.key.Token, turn: &atomic.Int64{}}

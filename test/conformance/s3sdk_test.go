@@ -56,10 +56,10 @@ func TestStockS3SDKs(t *testing.T) {
 	t.Run("minio-go", func(t *testing.T) { testMinio(t, g, false) })
 	t.Run("minio-go with trailers", func(t *testing.T) { testMinio(t, g, true) })
 	t.Run("client-s3 and lib-storage", func(t *testing.T) {
-		modules, script := harness.Script(t, "testdata/s3js", "clients.mjs")
+		modules, script := harness.Script(t, jsDir, "s3.mjs")
 		ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), script, g.node.S3URL(), g.key.AccessKeyID, g.key.SecretAccessKey, "js"+randomName())
+		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules, harness.NodeCurrent), script, g.node.S3URL(), g.key.AccessKeyID, g.key.SecretAccessKey, "js"+randomName())
 		cmd.Dir = modules
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "all passed") {

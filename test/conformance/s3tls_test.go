@@ -27,6 +27,7 @@ import (
 // TestStockS3ToolsOverTLS is for what tools send over HTTPS alone: bodies in chunks
 // with a checksum behind them, signed or not, and without a length.
 func TestStockS3ToolsOverTLS(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	n := c.Nodes[0]
@@ -106,10 +107,10 @@ func TestStockS3ToolsOverTLS(t *testing.T) {
 		}
 	})
 	t.Run("js", func(t *testing.T) {
-		modules, script := harness.Script(t, "testdata/s3js", "clients.mjs")
+		modules, script := harness.Script(t, jsDir, "s3.mjs")
 		ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules), script, endpoint, g.key.AccessKeyID, g.key.SecretAccessKey, "js"+randomName())
+		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules, harness.NodeCurrent), script, endpoint, g.key.AccessKeyID, g.key.SecretAccessKey, "js"+randomName())
 		cmd.Dir, cmd.Env = modules, append(cmd.Environ(), "NODE_EXTRA_CA_CERTS="+p.cert)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -456,6 +456,7 @@ func TestStockToolsUseVersions(t *testing.T) {
 }
 
 func testAWSVersions(t *testing.T, g gateway) {
+	longForm(t)
 	x := g.tool(t)
 	bucket := "aws" + randomName()
 	api := func(out any, call string, args ...string) {

@@ -47,7 +47,7 @@ type heliaAnswer struct {
 func StartHelia(tb testing.TB, dir string) *Helia {
 	tb.Helper()
 	modules, script := Script(tb, dir, "peer.mjs")
-	cmd := exec.Command(NodeProgram(modules), script)
+	cmd := exec.Command(NodeProgram(modules, NodeCurrent), script)
 	cmd.Dir, cmd.Env = modules, environment(tb.TempDir(), nil)
 	read, input, err := os.Pipe()
 	if err != nil {

@@ -1,5 +1,7 @@
 //go:build conformance
 
+// This file is the first of the package, since its test takes longest and the tests run in the order of files.
+
 package conformance
 
 import (
