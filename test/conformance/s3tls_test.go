@@ -24,14 +24,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestStockS3ToolsOverTLS is for what tools send over HTTPS alone: bodies in chunks
-// with a checksum behind them, signed or not, and without a length.
-func TestStockS3ToolsOverTLS(t *testing.T) {
-	longForm(t)
-	t.Parallel() // a cluster of its own
-	c := harness.Start(t, harness.Options{Nodes: 1})
-	n := c.Nodes[0]
-	g := gateway{cluster: c, node: n, key: n.UserKey("tls@example.org")}
+// serveTLS starts a node again with a certificate of its own, and returns that once the node is
+// ready.
+func serveTLS(t *testing.T, n *harness.Node) *pair {
+	t.Helper()
 	n.Stop()
 	p := &pair{cert: filepath.Join(n.Dir, "api.crt"), key: filepath.Join(n.Dir, "api.key"), pool: x509.NewCertPool()}
 	p.renew(t, 1)
@@ -44,6 +40,18 @@ func TestStockS3ToolsOverTLS(t *testing.T) {
 		}
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
+	return p
+}
+
+// TestStockS3ToolsOverTLS is for what tools send over HTTPS alone: bodies in chunks
+// with a checksum behind them, signed or not, and without a length.
+func TestStockS3ToolsOverTLS(t *testing.T) {
+	longForm(t)
+	t.Parallel() // a cluster of its own
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	n := c.Nodes[0]
+	g := gateway{cluster: c, node: n, key: n.UserKey("tls@example.org")}
+	p := serveTLS(t, n)
 	endpoint := strings.Replace(n.S3URL(), "http://", "https://", 1)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}}
 	defer transport.CloseIdleConnections()
