@@ -63,7 +63,7 @@ build: ## bin/holdfast
 # What takes longest begins first.
 .PHONY: test
 test: ## every test that needs nothing but Go
-	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 4 $(ONLY_FLAG) $(or $(PKGS),./test/cluster ./...)
+	$(TEST) -timeout $(TEST_TIMEOUT) -parallel 8 $(ONLY_FLAG) $(or $(PKGS),./test/cluster ./...)
 
 .PHONY: quick
 quick: ## what has changed since the last commit (or BASE), in about a minute

@@ -332,6 +332,34 @@ func TestNamesThatKubernetesGivesAreLeftAlone(t *testing.T) {
 	}
 }
 
+// A service whose name begins with holdfast- is told by names that begin like settings. They
+// are left alone where all that tells of a service is there, and settings still count.
+func TestNamesOfOtherServicesAreLeftAlone(t *testing.T) {
+	about := func(service string) []string {
+		p := "HOLDFAST_" + service + "_"
+		return []string{
+			p + "SERVICE_HOST=10.96.0.7", p + "SERVICE_PORT=9000", p + "SERVICE_PORT_HTTP=9000", p + "PORT=tcp://10.96.0.7:9000",
+			p + "PORT_9000_TCP=tcp://10.96.0.7:9000", p + "PORT_9000_TCP_PROTO=tcp", p + "PORT_9000_TCP_PORT=9000", p + "PORT_9000_TCP_ADDR=10.96.0.7",
+		}
+	}
+	for _, service := range []string{"S3", "PINNING", "API_INTERNAL", "S3_S3", "X"} {
+		if _, err := load(t, "", append(about(service), "HOLDFAST_S3_REGION=eu"), nil); err != nil {
+			t.Errorf("%s: %v", service, err)
+		}
+		for _, wrong := range []string{"HOLDFAST_" + service + "_PORTS=1", "HOLDFAST_" + service + "_LISTN=x", "HOLDFAST_OTHER_PORT=tcp://10.96.0.7:9000"} {
+			name, _, _ := strings.Cut(wrong, "=")
+			if _, err := load(t, "", append(about(service), wrong), nil); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s beside %s: %v, want a refusal that names it", wrong, service, err)
+			}
+		}
+		for i := range about(service)[:2] {
+			if _, err := load(t, "", slices.Delete(about(service), i, i+1), nil); err == nil {
+				t.Errorf("%s is taken for a service without %s", service, about(service)[i])
+			}
+		}
+	}
+}
+
 func TestSettingsFileIsBounded(t *testing.T) {
 	if _, err := load(t, "#"+strings.Repeat("x", maxFile), nil, nil); err == nil || !strings.Contains(err.Error(), FileName) {
 		t.Errorf("got %v, want a refusal that names %s", err, FileName)

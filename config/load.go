@@ -31,13 +31,35 @@ var foreign = []string{
 
 const foreignPrefix = EnvPrefix + "TEST_"
 
-// fromKubernetes tells whether a variable has a name that Kubernetes gives to what it tells
-// a container about a service named holdfast. The forms are HOLDFAST_SERVICE_HOST,
+// fromKubernetes reports whether Kubernetes made a variable, to tell a container about a
+// service. For a service named holdfast the forms are HOLDFAST_SERVICE_HOST,
 // HOLDFAST_SERVICE_PORT, HOLDFAST_SERVICE_PORT_<NAME>, HOLDFAST_PORT, and
-// HOLDFAST_PORT_<N>_<PROTO> alone or followed by _PROTO, _PORT or _ADDR. No section of the
-// settings is called service or port.
-func fromKubernetes(variable string) bool {
+// HOLDFAST_PORT_<N>_<PROTO> alone or followed by _PROTO, _PORT or _ADDR
+// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). No
+// section of the settings is called service or port. For a service named holdfast-s3 they begin
+// with HOLDFAST_S3_, as settings do, so the three variables that every service has must be there.
+func fromKubernetes(variable string, environ map[string]string) bool {
 	name := strings.TrimPrefix(variable, EnvPrefix)
+	if aboutService(name) {
+		return true
+	}
+	for i := range name {
+		if name[i] == '_' && aboutService(name[i+1:]) && isService(EnvPrefix+name[:i+1], environ) {
+			return true
+		}
+	}
+	return false
+}
+
+// isService reports whether the environment has what every service of Kubernetes is told by.
+func isService(prefix string, environ map[string]string) bool {
+	port, err := strconv.ParseUint(environ[prefix+"SERVICE_PORT"], 10, 16)
+	return environ[prefix+"SERVICE_HOST"] != "" && err == nil && port > 0 && strings.Contains(environ[prefix+"PORT"], "://")
+}
+
+// aboutService reports whether a name has one of the forms of Kubernetes, without that of its
+// service.
+func aboutService(name string) bool {
 	switch name {
 	case "SERVICE_HOST", "SERVICE_PORT", "PORT":
 		return true
@@ -238,13 +260,17 @@ func (d document) Read() (map[string]any, error) {
 func envLayer(environ []string) (layer, []Problem) {
 	l := newLayer()
 	var found []Problem
-	for name, value := range lookup(environ) {
+	all := lookup(environ)
+	for name, value := range all {
 		if !strings.HasPrefix(name, EnvPrefix) || name == envData ||
-			slices.Contains(foreign, name) || strings.HasPrefix(name, foreignPrefix) || fromKubernetes(name) {
+			slices.Contains(foreign, name) || strings.HasPrefix(name, foreignPrefix) {
 			continue
 		}
 		i := slices.IndexFunc(table, func(s setting) bool { return s.environment() == name })
 		if i < 0 {
+			if fromKubernetes(name, all) {
+				continue
+			}
 			found = append(found, Problem{Source: name, Detail: "unknown environment variable"})
 			continue
 		}

@@ -28,6 +28,7 @@ func (nowhere) FindPeer(context.Context, libp2ppeer.ID) (libp2ppeer.AddrInfo, er
 // TestAMemberTellsOfAnAddressThatItGetsWhileItRuns: a machine may have its address after
 // its node has started, or another one.
 func TestAMemberTellsOfAnAddressThatItGetsWhileItRuns(t *testing.T) {
+	t.Parallel() // it mostly waits
 	base := t.TempDir()
 	first := start(t, filepath.Join(base, "node1"), "", "")
 	s, err := first.Members().Status(t.Context())
@@ -61,6 +62,7 @@ func TestAMemberTellsOfAnAddressThatItGetsWhileItRuns(t *testing.T) {
 // TestANodeOfManyAddressesStarts: a machine with many networks has more of them than the
 // cluster keeps of a member.
 func TestANodeOfManyAddressesStarts(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "", func(o *node.Options) {
 		o.Config.Peer.Listen = slices.Repeat(o.Config.Peer.Listen, state.MaxAddrs+8)
 		o.Config.Peer.ClusterListen = slices.Repeat(o.Config.Peer.ClusterListen, state.MaxAddrs+8)

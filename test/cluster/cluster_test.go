@@ -167,6 +167,7 @@ func three(t *testing.T, tune ...func(*node.Options)) []*running {
 }
 
 func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	want := make([]byte, 5<<20+123)
 	_, _ = rand.Read(want)
@@ -270,6 +271,7 @@ func read(t *testing.T, n *running, root string, want []byte) {
 // is about: the first founds the cluster with the secret that it is given, the second
 // joins by an address and the same. As members both start with any other.
 func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
+	t.Parallel() // it mostly waits
 	base := t.TempDir()
 	const given = "000102030405060708090a0b0c0d0e0f10" // of another length than one that a founder makes
 	with := func(secret string) func(*node.Options) {

@@ -351,6 +351,7 @@ func compareObject(ctx context.Context, n *running, a state.AccountID, obj *stat
 // all of it has been deleted nothing is left. With one copy nothing can make good what
 // one node loses; with three all of them are looked at.
 func TestCollectingTakesNothingThatObjectsHave(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, copies := range []int{1, 3} {
 		t.Run(fmt.Sprintf("copies=%d", copies), func(t *testing.T) {
 			nodes := three(t, func(o *node.Options) {

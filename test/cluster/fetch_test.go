@@ -185,6 +185,7 @@ func changed(i int) byte {
 }
 
 func TestReplaceFetchesOnlyWhatDiffers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newAlone(t, func(*config.Config) {})
 	const chunks = 120
 	first, second := file(chunks, kindA), file(chunks, changed)
@@ -257,6 +258,7 @@ func (a *alone) failures() float64 {
 }
 
 func TestDeleteTakesBackItsWantsAndItsBlocks(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newAlone(t, func(*config.Config) {})
 	root, _ := a.offer(file(120, kindA), func(i int) bool { return i < 60 })
 	id := a.pin(root)

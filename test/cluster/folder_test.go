@@ -52,6 +52,7 @@ func changeHex(t *testing.T, path string) {
 // A member that lacks a file which makes it that member, or has another secret,
 // does not start as something else: it names the file, and says what can be done (A10).
 func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const another, backup = "another member", "from a backup"
 	nodes := three(t)
 	for at, n := range nodes {
@@ -102,6 +103,7 @@ func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 // Without a state nothing else tells which cluster a file meant that cannot be read. It
 // is no new node that such a file lies with: that would found a cluster of its own.
 func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
 	if err := n.stop(); err != nil {
 		t.Fatal(err)
@@ -140,6 +142,7 @@ func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 // node is back (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended
 // right behind its identity founds all the same.
 func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	for _, kept := range [][]string{{identityFile}, {identityFile, node.SecretFile}} {
 		c := nodes[1].config
@@ -238,6 +241,7 @@ func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 // takes the state in, is not ready, and says why. It makes no keys and tells
 // nobody its secret.
 func TestAnotherSecretIsNoticedWhenTheStateComes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	sick := nodes[2]
 	if err := sick.stop(); err != nil {
@@ -298,6 +302,7 @@ func exposed(t *testing.T, dir string) (paths []string) {
 // In a folder that all may enter nothing of a node's can be read by others, nor in one
 // that was copied with modes that let them: the node takes the rights back, and says so.
 func TestOthersReadNothingOfANode(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "node1")
 	// A mount point of its own may be there before the node.
 	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
@@ -345,6 +350,7 @@ func TestOthersReadNothingOfANode(t *testing.T) {
 
 // A secret that is linked to is somebody else's, a folder that is linked to the node's.
 func TestLinkedSecretsKeepTheirModes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
 	if err := n.stop(); err != nil {
 		t.Fatal(err)

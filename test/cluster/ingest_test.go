@@ -58,6 +58,7 @@ func readHere(t *testing.T, n *running, root state.RootKey) []byte {
 // A node that has just started is asked for its epoch before it is ready, and a try that
 // fails would be repeated only after a while.
 func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "alone")
 	n := start(t, dir, "", "")
 	await(t, "the cluster is made", func() bool {
@@ -85,6 +86,7 @@ func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
 }
 
 func TestContentIsStoredOnSeveralNodes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	where := ids(t, nodes)
 	for _, tc := range []struct {
@@ -120,6 +122,7 @@ func TestContentIsStoredOnSeveralNodes(t *testing.T) {
 }
 
 func TestPartsAreJoined(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	where := ids(t, nodes)
 	var parts []ingest.File
@@ -149,6 +152,7 @@ func TestPartsAreJoined(t *testing.T) {
 }
 
 func TestStoreGivesContentToASpareNode(t *testing.T) {
+	t.Parallel() // it mostly waits
 	nodes := three(t)
 	where := ids(t, nodes)
 	if err := nodes[1].stop(); err != nil {
@@ -185,12 +189,14 @@ func sealed(t *testing.T, n *running, root state.RootKey) bool {
 }
 
 func TestWhatIsStoredBecomesAnObject(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testObjects(t, three(t))
 }
 
 // What may be the size of one pin is nothing to objects, which have bounds of their own:
 // neither where they are put nor where they are copied to.
 func TestABoundOfPinsIsNotForObjects(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testObjects(t, three(t, func(o *node.Options) { o.Config.Tracker.MaxBytes = 2 << 20 }))
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAServiceOfThisNameInKubernetes starts a node with what Kubernetes puts into the environment
-// of every container beside a Service that is called holdfast.
+// of every container beside Services that are called holdfast and holdfast-s3.
 func TestAServiceOfThisNameInKubernetes(t *testing.T) {
 	t.Parallel() // a node of its own
 	c := harness.Start(t, harness.Options{Nodes: 1, Env: []string{
@@ -19,6 +19,7 @@ func TestAServiceOfThisNameInKubernetes(t *testing.T) {
 		"HOLDFAST_PORT=tcp://10.96.7.7:9097",
 		"HOLDFAST_PORT_9097_TCP=tcp://10.96.7.7:9097", "HOLDFAST_PORT_9097_TCP_PROTO=tcp", "HOLDFAST_PORT_9097_TCP_PORT=9097", "HOLDFAST_PORT_9097_TCP_ADDR=10.96.7.7",
 		"HOLDFAST_PORT_4001_UDP=udp://10.96.7.7:4001", "HOLDFAST_PORT_4001_UDP_PROTO=udp",
+		"HOLDFAST_S3_SERVICE_HOST=10.96.7.8", "HOLDFAST_S3_SERVICE_PORT=9000", "HOLDFAST_S3_PORT=tcp://10.96.7.8:9000", "HOLDFAST_S3_PORT_9000_TCP=tcp://10.96.7.8:9000",
 		"KUBERNETES_SERVICE_HOST=10.96.0.1",
 	}})
 	if s := c.Nodes[0].Status(); s.Leader != s.Node.ID {
