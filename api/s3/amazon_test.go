@@ -1,6 +1,9 @@
 package s3
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What tests against Amazon S3 found of its answers: those of versity/versitygw.
 
@@ -58,6 +61,37 @@ func TestACopyOfWhatHasNotChanged(t *testing.T) {
 		rec := w.must(t, tc.want, call{method: "PUT", path: "/photos/copy", header: append(tc.header, "x-amz-copy-source: photos/k")})
 		if tc.want == 304 && (rec.Body.Len() != 0 || rec.Header().Get("X-Amz-Error-Code") != "NotModified") {
 			t.Errorf("copy %d: %v %s", i, rec.Header(), rec.Body)
+		}
+	}
+}
+
+// TestAContentMD5IsTheBase64OfSixteenBytes tells a wrong sum from none.
+func TestAContentMD5IsTheBase64OfSixteenBytes(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "/photos/md5", "")
+	for _, tc := range []struct {
+		sum, body string
+		code      Code // empty: it is stored
+	}{
+		{"XUFAKrxLKna5cZ2REBfFkg==", "hello", ""},
+		{"XUFAKrxLKna5cZ2REBfFkg==", "other", BadDigest},
+		{"XUFAKrxLKna5cZ2REBfFkv==", "hello", ""}, // bits behind the last byte are none of it
+		{"uU0nuZNNPgilLlLX2n2r+s==", "hello", BadDigest},
+		{"", "hello", InvalidDigest},
+		{"invalid", "hello", InvalidDigest},
+		{"XUFAKrxLKna5cZ2REBfFkg", "hello", InvalidDigest},           // no padding
+		{"XUFAKrxLKna5cZ2REBfF", "hello", InvalidDigest},             // 15 bytes
+		{"XUFAKrxLKna5cZ2REBfFkpI=", "hello", InvalidDigest},         // 17 bytes
+		{"5d41402abc4b2a76b9719d911017c592", "hello", InvalidDigest}, // hexadecimal
+		{"XUFAKrxLKna5cZ2REBfFkg==, XUFAKrxLKna5cZ2REBfFkg==", "hello", InvalidDigest},
+	} {
+		want := 400
+		if tc.code == "" {
+			want = 200
+		}
+		rec := w.must(t, want, call{method: "PUT", path: "/photos/md5", body: tc.body, header: []string{"Content-MD5: " + tc.sum}})
+		if tc.code != "" && !strings.Contains(rec.Body.String(), "<Code>"+string(tc.code)+"</Code>") {
+			t.Errorf("%q: %s, want %s", tc.sum, rec.Body, tc.code)
 		}
 	}
 }

@@ -205,7 +205,9 @@ func (c *content) orDefault() {
 	}
 }
 
-// contentMD5 reads Content-MD5.
+// contentMD5 reads Content-MD5, which has to be the base64 of 16 bytes: the error is
+// InvalidDigest otherwise. Amazon S3 takes the last character also where bits of it are set
+// that belong to no byte (PutBucketCors_md5 of versity/versitygw), so the decoder is not strict.
 func contentMD5(h http.Header) ([]byte, error) {
 	values := h["Content-Md5"]
 	if len(values) == 0 {
