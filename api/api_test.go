@@ -77,7 +77,7 @@ func (n *node) Named(_ context.Context, who string) (state.Node, error) {
 	return state.Node{ID: state.NodeID(who)}, nil
 }
 
-func (n *node) Leaving(ctx context.Context, who string) (members.Leaving, error) {
+func (n *node) Leaving(ctx context.Context, who string, _ bool) (members.Leaving, error) {
 	node, err := n.Named(ctx, who)
 	return members.Leaving{Peer: members.Peer{Node: node}, Leads: true}, err
 }
@@ -219,6 +219,12 @@ func TestTheClientReachesEveryUseCase(t *testing.T) {
 	key := must[client.Key](t)(c.CreateKey(ctx, client.NewKey{User: "alice@example.org", Name: "laptop", Scopes: []string{"storage:read"}, TTL: "1h"}))
 	if rows := must[[]client.KeyRow](t)(c.Keys(ctx, "alice@example.org")); len(rows) != 1 || rows[0].ID != key.ID || rows[0].Name != "laptop" || rows[0].Expires == "" {
 		t.Errorf("%+v", rows)
+	}
+	if row, found, err := c.Key(ctx, key.ID); err != nil || !found || row.ID != key.ID || row.User != "alice@example.org" {
+		t.Errorf("%+v, %t, %v", row, found, err)
+	}
+	if row, found, err := c.Key(ctx, "none"); err != nil || found {
+		t.Errorf("%+v, %t, %v", row, found, err)
 	}
 	if got := n.get(t, key.Token); got != 200 {
 		t.Errorf("the key lists with %d", got)

@@ -66,8 +66,11 @@ func (f *fake) Named(_ context.Context, who string) (state.Node, error) {
 	return state.Node{}, state.Errorf(state.CodeNotFound, "no member has the id or the name %q: see holdfast peers ls", who)
 }
 
-func (f *fake) Leaving(ctx context.Context, who string) (members.Leaving, error) {
+func (f *fake) Leaving(ctx context.Context, who string, count bool) (members.Leaving, error) {
 	n, err := f.Named(ctx, who)
+	if !count {
+		return members.Leaving{Peer: members.Peer{Node: n, Role: "voter"}, Votes: 2, Answer: 1}, errors.Join(err, f.err)
+	}
 	return members.Leaving{
 		Peer:  members.Peer{Node: n, Role: "voter", Pins: 7, Roots: 5, Load: members.Load{State: "alive", UsedBytes: 100}},
 		Leads: true, Sole: 3, Votes: 2, Answer: 1,
@@ -150,12 +153,23 @@ func (f *fake) CreateKey(_ context.Context, email, name string, scopes []string,
 	}, f.err
 }
 
+// listed are the keys that there are.
+var listed = []accounts.Key{
+	{ID: "jti-1", Email: "alice@example.org", Name: "laptop", Scope: "storage:read", Created: created, Token: "hidden", SecretAccessKey: "hidden"},
+	{ID: "jti-2", Email: "alice@example.org", Scope: "storage:read", Created: created, Expires: created.Add(time.Hour)},
+}
+
 func (f *fake) Keys(_ context.Context, email string) ([]accounts.Key, error) {
 	f.called("keys %s", email)
-	return []accounts.Key{
-		{ID: "jti-1", Email: "alice@example.org", Name: "laptop", Scope: "storage:read", Created: created, Token: "hidden", SecretAccessKey: "hidden"},
-		{ID: "jti-2", Email: "alice@example.org", Scope: "storage:read", Created: created, Expires: created.Add(time.Hour)},
-	}, f.err
+	return slices.Clone(listed), f.err
+}
+
+func (f *fake) Key(_ context.Context, jti state.KeyID) (accounts.Key, error) {
+	f.called("key %s", jti)
+	if i := slices.IndexFunc(listed, func(k accounts.Key) bool { return k.ID == jti }); i >= 0 {
+		return listed[i], f.err
+	}
+	return accounts.Key{}, fmt.Errorf("find key: %w", state.ErrNotFound)
 }
 
 func (f *fake) Show(_ context.Context, jti state.KeyID) (accounts.Key, error) {
@@ -284,6 +298,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"peers_remove_name", fake{}, "DELETE", "/peers/two", "", "remove 12D3KooWtwo false"},
 		{"peers_remove_unknown", fake{}, "DELETE", "/peers/three", "", ""},
 		{"peers_leaving", fake{}, "GET", "/peers/two", "", ""},
+		{"peers_leaving_uncounted", fake{}, "GET", "/peers/two?count=false", "", ""},
+		{"peers_leaving_perhaps", fake{}, "GET", "/peers/two?count=perhaps", "", ""},
 		{"quorum", fake{quorum: members.Quorum{Votes: 2, Needed: 2, Here: 2, Leader: "12D3KooWone"}}, "GET", "/quorum", "", ""},
 		{"quorum_lost", fake{quorum: twoAreMissing(), err: state.Errorf(state.CodeUnavailable, "why")}, "GET", "/quorum", "", ""},
 		{"user_show", fake{}, "GET", "/users/a1", "", "holdings a1"},
@@ -303,6 +319,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"key_create_plain", fake{}, "POST", "/keys", `{"user":"alice@example.org"}`, "key alice@example.org  [] 0s"},
 		{"keys", fake{}, "GET", "/keys", "", "keys "},
 		{"keys_user", fake{}, "GET", "/keys?user=alice@example.org", "", "keys alice@example.org"},
+		{"keys_one", fake{}, "GET", "/keys?id=jti-2", "", "key jti-2"},
+		{"keys_no_such", fake{}, "GET", "/keys?id=jti-3", "", "key jti-3"},
 		{"key_show", fake{}, "GET", "/keys/jti-1", "", "show jti-1"},
 		{"key_rotate", fake{}, "POST", "/signing-keys", "", "rotate"},
 		{"key_revoke", fake{}, "DELETE", "/keys/jti-1", "", "revoke jti-1"},

@@ -35,8 +35,9 @@ type Members interface {
 	Writable(ctx context.Context) error
 	// Named returns the member of an id or a name that only one has.
 	Named(ctx context.Context, who string) (state.Node, error)
-	// Leaving returns what a removal would take away; who is as in Named.
-	Leaving(ctx context.Context, who string) (members.Leaving, error)
+	// Leaving returns what a removal would take away; who is as in Named. Without count
+	// what takes a look at every root is left out.
+	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
 	// Remove ends a membership; without force not that of a node that is dead,
 	// nor of one that alone holds something.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
@@ -67,6 +68,8 @@ type Accounts interface {
 	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
 	// Keys returns the keys of an e-mail's account, or of all with an empty one.
 	Keys(ctx context.Context, email string) ([]accounts.Key, error)
+	// Key returns a key without its secrets, or state.ErrNotFound.
+	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// RotateSigningKey has keys signed by a new key of the cluster from now on, and
@@ -262,15 +265,9 @@ func (p *operator) peers(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, error) {
-	query, err := queryOf(r)
+	force, err := flagOf(r, "force", false)
 	if err != nil {
 		return nil, err
-	}
-	var force bool
-	if text := query.Get("force"); text != "" {
-		if force, err = strconv.ParseBool(text); err != nil {
-			return nil, web.BadRequest("force must be true or false")
-		}
 	}
 	node, err := p.opts.Members.Named(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -279,9 +276,31 @@ func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, erro
 	return nil, p.opts.Members.Remove(r.Context(), node.ID, force)
 }
 
+// leaving answers without counting if ?count=false asks for that.
 func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) {
-	l, err := p.opts.Members.Leaving(r.Context(), r.PathValue("id"))
+	count, err := flagOf(r, "count", true)
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.opts.Members.Leaving(r.Context(), r.PathValue("id"), count)
 	return leavingOf(&l), err
+}
+
+// flagOf is the flag of a query, or other where it has none of that name.
+func flagOf(r *http.Request, name string, other bool) (bool, error) {
+	query, err := queryOf(r)
+	if err != nil {
+		return false, err
+	}
+	text := query.Get(name)
+	if text == "" {
+		return other, nil
+	}
+	flag, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, web.BadRequest("%s must be true or false", name)
+	}
+	return flag, nil
 }
 
 // quorum answers also where the cluster decides nothing: that is what is asked.
@@ -368,12 +387,27 @@ func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if jti := query.Get("id"); jti != "" {
+		return p.keysNamed(r.Context(), state.KeyID(jti))
+	}
 	all, err := p.opts.Accounts.Keys(r.Context(), query.Get("user"))
 	rows := make([]KeyRow, len(all))
 	for i := range all {
 		rows[i] = rowOf(&all[i])
 	}
 	return rows, err
+}
+
+// keysNamed is the list of the key of an id: one, or none where there is no such key.
+func (p *operator) keysNamed(ctx context.Context, jti state.KeyID) ([]KeyRow, error) {
+	key, err := p.opts.Accounts.Key(ctx, jti)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return []KeyRow{}, nil
+	case err != nil:
+		return nil, err
+	}
+	return []KeyRow{rowOf(&key)}, nil
 }
 
 func (p *operator) createKey(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -303,12 +303,18 @@ func TestKeysAreShownAgainAndListedWithoutSecrets(t *testing.T) {
 	if err != nil || !slices.Equal(list, []Key{want}) {
 		t.Errorf("bob's keys: %v, %v", list, err)
 	}
+	if got, err := w.node().Key(t.Context(), other.ID); err != nil || got != want {
+		t.Errorf("bob's key: %v, %v", got, err)
+	}
 	if _, err := w.Keys(t.Context(), "nobody@example.org"); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("nobody's keys: %v", err)
 	}
 	for _, id := range []state.KeyID{"", "unknown", state.KeyID(strings.Repeat("x", 200))} {
 		if _, err := w.Show(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
 			t.Errorf("show %.10q: %v", id, err)
+		}
+		if _, err := w.Key(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("find %.10q: %v", id, err)
 		}
 		if err := w.Revoke(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
 			t.Errorf("revoke %.10q: %v", id, err)

@@ -183,6 +183,28 @@ func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 	return keys, nil
 }
 
+// Key returns a key without its token and key pair, or state.ErrNotFound.
+func (a *Accounts) Key(ctx context.Context, jti state.KeyID) (Key, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return Key{}, fmt.Errorf("find key: %w", err)
+	}
+	defer release()
+	key, err := view.Key(jti)
+	if err != nil {
+		return Key{}, fmt.Errorf("find key: %w", err)
+	}
+	account, err := view.Account(key.Account)
+	if err != nil {
+		return Key{}, fmt.Errorf("find key: account %s: %w", key.Account, err)
+	}
+	found := summary(&key, account.Email)
+	if found.Used, err = lastUse(view, jti); err != nil {
+		return Key{}, fmt.Errorf("find key: %w", err)
+	}
+	return found, nil
+}
+
 // Show returns a key with its token and key pair, or state.ErrNotFound.
 func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	view, release, err := a.state.View(ctx)

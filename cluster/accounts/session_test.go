@@ -184,6 +184,11 @@ func TestUsesReachOtherNodesWithoutAWritePerRequest(t *testing.T) {
 			t.Errorf("%s used at %v", k.ID, k.Used)
 		}
 	}
+	for i := range keys {
+		if found, err := node.Key(t.Context(), keys[i].ID); err != nil || found != keys[i] {
+			t.Errorf("a key by its id: %v, %v; want %v", found, err, keys[i])
+		}
+	}
 	if shown, err := node.Show(t.Context(), never.ID); err != nil || !shown.Used.IsZero() || shown.Token != never.Token {
 		t.Errorf("shown %v, %v", shown.Used, err)
 	}

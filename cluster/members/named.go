@@ -51,15 +51,16 @@ func named(nodes []state.Node, text string) (state.Node, error) {
 
 // Leaving is what the removal of a member takes away, as it is now.
 type Leaving struct {
-	Peer
+	Peer  // without Pins where nothing is counted
 	Leads bool
-	Sole  int // roots that no other member that answers holds: they would be lost
+	Sole  int // roots that no other member that answers holds: they would be lost; 0 where nothing is counted
 	// Votes are those of the others, and Answer how many of them answer.
 	Votes, Answer int
 }
 
 // Leaving returns what the removal of a member would take away; who is named as in Named.
-func (m *Members) Leaving(ctx context.Context, who string) (Leaving, error) {
+// Pins and Sole are known only if count is set: to find them reads every root.
+func (m *Members) Leaving(ctx context.Context, who string, count bool) (Leaving, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
 		return Leaving{}, err
@@ -73,19 +74,23 @@ func (m *Members) Leaving(ctx context.Context, who string) (Leaving, error) {
 	if err != nil {
 		return Leaving{}, err
 	}
-	var l Leaving
-	counts, err := m.pinned.of(view, maxCounted)
-	if err != nil {
-		return Leaving{}, err
+	var (
+		l      Leaving
+		counts map[state.NodeID]uint64
+	)
+	if count {
+		if counts, err = m.pinned.of(view, maxCounted); err != nil {
+			return Leaving{}, err
+		}
+		if l.Sole, err = soleHolder(ctx, view, node.ID, m.answers); err != nil {
+			return Leaving{}, fmt.Errorf("find what it alone holds: %w", err)
+		}
 	}
 	if l.Peer, err = m.peer(view, node, counts); err != nil {
 		return Leaving{}, err
 	}
 	leader, _ := m.opts.State.Leader()
 	l.Leads = leader == node.ID
-	if l.Sole, err = soleHolder(ctx, view, node.ID, m.answers); err != nil {
-		return Leaving{}, fmt.Errorf("find what it alone holds: %w", err)
-	}
 	ids := make([]state.NodeID, len(nodes))
 	for i, n := range nodes {
 		ids[i] = n.ID

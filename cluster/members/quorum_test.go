@@ -96,7 +96,7 @@ func TestAMemberIsFoundByItsName(t *testing.T) {
 		{"", "", state.CodeNotFound},
 	} {
 		n, err := w.Named(t.Context(), tc.who)
-		l, also := w.Leaving(t.Context(), tc.who)
+		l, also := w.Leaving(t.Context(), tc.who, true)
 		for _, err := range []error{err, also} {
 			var coded *state.Error
 			if tc.code == 0 && err != nil || tc.code != 0 && (!errors.As(err, &coded) || coded.Code != tc.code) {
@@ -116,16 +116,20 @@ func TestWhatARemovalTakesAway(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	w.votes = []state.NodeID{"a", "b", "c"}
 	w.loads["c"] = Load{State: "down"}
-	l, err := w.Leaving(t.Context(), "a")
+	l, err := w.Leaving(t.Context(), "a", true)
 	if err != nil || !l.Leads || l.Role != "voter" || l.Votes != 2 || l.Answer != 1 || l.Sole != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	hold(t, w, "b")
-	if l, err = w.Leaving(t.Context(), "b"); err != nil || l.Sole != 1 || l.Roots != 1 || l.Pins != 1 || l.Leads {
+	if l, err = w.Leaving(t.Context(), "b", true); err != nil || l.Sole != 1 || l.Roots != 1 || l.Pins != 1 || l.Leads {
 		t.Errorf("the only holder of something: %+v, %v", l, err)
 	}
+	// Who is not asked needs no count of every root.
+	if l, err = w.Leaving(t.Context(), "b", false); err != nil || l.Sole != 0 || l.Pins != 0 || l.Roots != 1 || l.ID != "b" || l.Votes != 2 || l.Answer != 1 {
+		t.Errorf("without a count: %+v, %v", l, err)
+	}
 	w.votes = []state.NodeID{"a", "b"}
-	if l, err = w.Leaving(t.Context(), "c"); err != nil || l.Leads || l.Role != "nonvoter" || l.State != "down" || l.Votes != 2 || l.Answer != 2 {
+	if l, err = w.Leaving(t.Context(), "c", true); err != nil || l.Leads || l.Role != "nonvoter" || l.State != "down" || l.Votes != 2 || l.Answer != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -37,6 +37,8 @@ type app struct {
 	// ownFiles has the process make files for its user alone from now on; nil: it does not.
 	ownFiles func()
 
+	typist typist // of prompts
+
 	data    string // value of --data
 	started bool   // the call fits the program; what fails from here on is no wrong usage
 	misused error  // help was asked for about what is none of the commands
@@ -56,6 +58,7 @@ func usagef(format string, args ...any) error {
 func (a *app) execute(ctx context.Context, args []string) int {
 	out := &output{Writer: a.stdout}
 	a.stdout = out
+	defer a.typist.close()
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

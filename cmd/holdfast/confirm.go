@@ -27,20 +27,25 @@ var errUnchanged = errors.New("nothing was changed")
 // maxAnswer is the most bytes of an answer.
 const maxAnswer = 1 << 10
 
+// asks tells whether confirm asks: standard input is a terminal, and there is no --yes.
+func (a *app) asks(r *removal) bool {
+	_, ok := a.terminalIn()
+	return ok && !r.yes
+}
+
 // confirm shows a person at a terminal what a command takes away and goes on only when the
-// answer is yes. Everything else, the end of input and Ctrl-C included, changes nothing. It
-// does not ask without a terminal, nor with --yes.
+// answer is yes. Everything else, the end of input and Ctrl-C included, changes nothing, and
+// so does a question that nobody would see. It does not ask without a terminal, nor with --yes.
 func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
-	in, ok := a.terminalIn()
-	if r.yes || !ok {
+	in, _ := a.terminalIn()
+	if !a.asks(r) {
 		return nil
 	}
-	out := a.stderr
-	if !isTerminal(out) {
-		if out = a.stdout; !isTerminal(out) {
-			return nil // nobody would see the question
-		}
+	out, done, err := a.dialog()
+	if err != nil {
+		return fmt.Errorf("%w: no terminal shows the question; say --yes", errUnchanged)
 	}
+	defer done()
 	for _, line := range what {
 		a.say(out, "%s\n", line)
 	}

@@ -61,6 +61,9 @@ func TestARemovalAsksOnATerminal(t *testing.T) {
 		if code, shown, _ := onTerminal(t.Context(), t, node, "", tc.args+" --yes"); code != exitOK || strings.Contains(shown, "?") || len(node.changes) != 1 {
 			t.Errorf("%s --yes: code %d, shows %q, changes %q", tc.args, code, shown, node.changes)
 		}
+		if node.counts != 0 {
+			t.Errorf("%s --yes waits for a count that nobody is shown", tc.args)
+		}
 	}
 }
 

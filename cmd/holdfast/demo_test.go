@@ -15,8 +15,11 @@ import (
 const beProgram = "TEST_BINARY_IS_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beProgram) != "" {
+	switch {
+	case os.Getenv(beProgram) != "":
 		main() // does not return
+	case os.Getenv(beJob) != "":
+		os.Exit(asJob())
 	}
 	os.Exit(m.Run())
 }

@@ -26,6 +26,7 @@ type fakeNode struct {
 	readers []string // of files: the users
 
 	changes []string // that were asked for
+	counts  int      // of what a removal takes away
 
 	quorum    client.Quorum
 	quorumErr error
@@ -49,7 +50,10 @@ func (f *fakeNode) Quorum(context.Context) (client.Quorum, error) {
 	return q, f.quorumErr
 }
 
-func (f *fakeNode) Leaving(_ context.Context, node string) (client.Leaving, error) {
+func (f *fakeNode) Leaving(_ context.Context, node string, count bool) (client.Leaving, error) {
+	if count {
+		f.counts++
+	}
 	for _, p := range f.status.Peers {
 		if p.ID == node || p.Name == node {
 			return client.Leaving{Peer: p, Leader: p.ID == f.status.Leader, Roots: 1100, Sole: 2, Votes: 2, Answering: 1}, nil
@@ -70,8 +74,11 @@ func (f *fakeNode) User(_ context.Context, who string) (client.UserDetail, error
 	return u, nil
 }
 
-func (f *fakeNode) Keys(context.Context, string) ([]client.KeyRow, error) {
-	return []client.KeyRow{{ID: "k0"}, {ID: "k1", User: "a@b", Name: "lap\x1btop", Scope: "storage:read"}}, nil
+// Key has two. To list all keys fails: nothing that is about one of them reads the others.
+func (f *fakeNode) Key(_ context.Context, jti string) (client.KeyRow, bool, error) {
+	keys := map[string]client.KeyRow{"k0": {ID: "k0"}, "k1": {ID: "k1", User: "a@b", Name: "lap\x1btop", Scope: "storage:read"}}
+	key, found := keys[jti]
+	return key, found, nil
 }
 
 func (f *fakeNode) RevokeKey(_ context.Context, jti string) error {

@@ -94,6 +94,21 @@ func firstLine(ctx context.Context, r io.Reader, limit int64) (string, error) {
 	return bufio.NewReader(io.LimitReader(interruptible(ctx, r), limit)).ReadString('\n')
 }
 
+// dialog is where the person at standard input reads a question: standard error or standard
+// output, or the terminal of the process where both are redirected. The caller calls done.
+func (a *app) dialog() (w io.Writer, done func(), err error) {
+	for _, w := range []io.Writer{a.stderr, a.stdout} {
+		if isTerminal(w) {
+			return w, func() {}, nil
+		}
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tty, func() { _ = tty.Close() }, nil // what was written is there
+}
+
 // newPassword asks at a terminal for a password, twice and unseen, or reads the first line
 // of what standard input is otherwise.
 func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
@@ -124,14 +139,18 @@ func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 // typedUnseen reads a line from a terminal that does not show it meanwhile. However it ends,
 // the terminal is as it was before.
 func (a *app) typedUnseen(ctx context.Context, in *os.File, prompt string) (string, error) {
-	restore, err := hideTyping(in)
+	out, done, err := a.dialog()
+	if err != nil {
+		out, done = a.stderr, func() {} // a program may type, such as expect
+	}
+	defer done()
+	restore, err := a.typist.hide(in, func() { a.say(out, "%s", prompt) })
 	if err != nil {
 		return "", fmt.Errorf("read password: %w", err)
 	}
-	a.say(a.stderr, "%s", prompt)
 	line, err := firstLine(ctx, in, maxPassword+int64(len("\r\n")))
 	restored := restore()
-	a.say(a.stderr, "\n")
+	a.say(out, "\n")
 	switch {
 	case errors.Is(err, errInterrupted):
 		return "", err

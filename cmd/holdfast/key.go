@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -275,12 +274,9 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 
 // keyNamed is the row of a key. Of one that is none the node says so.
 func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error) {
-	keys, err := o.Keys(ctx, "")
-	if err != nil {
-		return client.KeyRow{}, err
-	}
-	if i := slices.IndexFunc(keys, func(k client.KeyRow) bool { return k.ID == jti }); i >= 0 {
-		return keys[i], nil
+	key, found, err := o.Key(ctx, jti)
+	if err != nil || found {
+		return key, err
 	}
 	if strings.Count(jti, ".") == 2 { // a token is a secret, and long
 		return client.KeyRow{}, errors.New("this is the token of a key and not its id, which holdfast key ls lists")

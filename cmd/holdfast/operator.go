@@ -16,7 +16,8 @@ type operator interface {
 	Status(ctx context.Context) (client.Status, error)
 	Peers(ctx context.Context) ([]client.Peer, error)
 	Quorum(ctx context.Context) (client.Quorum, error)
-	Leaving(ctx context.Context, node string) (client.Leaving, error) // what a removal takes away
+	// Leaving is what a removal takes away; with count also what takes a look at every root.
+	Leaving(ctx context.Context, node string, count bool) (client.Leaving, error)
 	RemovePeer(ctx context.Context, node string, force bool) error
 	CreateTicket(ctx context.Context, ttl time.Duration) (string, error)
 
@@ -29,6 +30,7 @@ type operator interface {
 	Grant(ctx context.Context, email, posting string, credits uint64) error
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
 	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
+	Key(ctx context.Context, jti string) (key client.KeyRow, found bool, err error)
 	ShowKey(ctx context.Context, jti string) (client.Key, error)
 	RotateSigningKey(ctx context.Context) (client.SigningKey, error)
 	RevokeKey(ctx context.Context, jti string) error

@@ -24,11 +24,13 @@ func newTerminal(t *testing.T) (person, terminal *os.File) {
 		t.Skip("no terminals here:", err)
 	}
 	t.Cleanup(func() { _ = person.Close() })
-	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
-	if err != nil {
+	var number int
+	if err := control(person, func(fd int) (err error) {
+		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
@@ -37,6 +39,18 @@ func newTerminal(t *testing.T) (person, terminal *os.File) {
 	}
 	t.Cleanup(func() { _ = terminal.Close() })
 	return person, terminal
+}
+
+// control calls do with the descriptor of a file. After os.File.Fd its deadlines would end
+// no read.
+func control(f *os.File, do func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var did error
+	err = conn.Control(func(fd uintptr) { did = do(int(fd)) })
+	return errors.Join(err, did)
 }
 
 // typing is a command that runs at a terminal.
@@ -63,12 +77,26 @@ func startTyping(ctx context.Context, t *testing.T, args string) *typing {
 
 // hidden tells whether the terminal does not show what is typed.
 func (s *typing) hidden() bool {
-	settings, err := unix.IoctlGetTermios(int(s.person.Fd()), unix.TCGETS)
+	var settings *unix.Termios
+	err := control(s.person, func(fd int) (err error) {
+		settings, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
 	return err == nil && settings.Lflag&unix.ECHO == 0
 }
 
 // prompted waits until the terminal shows text and hides what is typed.
 func (s *typing) prompted(text string) (shown string) {
+	s.t.Helper()
+	shown = s.seen(text)
+	if !s.hidden() {
+		s.t.Errorf("%s: what is typed at %q is shown", s.args, text)
+	}
+	return shown
+}
+
+// seen waits until the terminal shows text, and returns what it showed.
+func (s *typing) seen(text string) string {
 	s.t.Helper()
 	if err := s.person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		s.t.Fatal(err)
@@ -80,9 +108,6 @@ func (s *typing) prompted(text string) (shown string) {
 		if err != nil {
 			s.t.Fatalf("%s shows %q: %v", s.args, &all, err)
 		}
-	}
-	if !s.hidden() {
-		s.t.Errorf("%s: what is typed at %q is shown", s.args, text)
 	}
 	return all.String()
 }

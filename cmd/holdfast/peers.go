@@ -61,7 +61,8 @@ not go on without it: remove the dead ones first.`,
 			if err != nil {
 				return err
 			}
-			node, err := o.Leaving(cmd.Context(), args[0])
+			counted := r.json || a.asks(r) // else it would be waited for and not shown
+			node, err := o.Leaving(cmd.Context(), args[0], counted)
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -151,9 +152,10 @@ func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
 	return q, c.callWithin(ctx, c.look, http.MethodGet, "/quorum", nil, nil, &q)
 }
 
-// Leaving returns what the removal of a member takes away; node is an id or a name.
-func (c *Client) Leaving(ctx context.Context, node string) (l Leaving, err error) {
-	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), nil, nil, &l)
+// Leaving returns what the removal of a member takes away; node is an id or a name. Without
+// count the node leaves out what takes a look at every root: Pins and Sole are 0.
+func (c *Client) Leaving(ctx context.Context, node string, count bool) (l Leaving, err error) {
+	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), url.Values{"count": {strconv.FormatBool(count)}}, nil, &l)
 }
 
 // RemovePeer ends the membership of a node, an id or a name; force, when it is dead or
@@ -224,6 +226,19 @@ func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {
 // Keys returns the keys of a user, or of all with an empty one.
 func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err error) {
 	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
+}
+
+// Key returns a key without its secrets, and whether there is one of that id. A node of a
+// release before answers with all keys.
+func (c *Client) Key(ctx context.Context, jti string) (key KeyRow, found bool, err error) {
+	var keys []KeyRow
+	if err := c.call(ctx, http.MethodGet, "/keys", url.Values{"id": {jti}}, nil, &keys); err != nil {
+		return KeyRow{}, false, err
+	}
+	if i := slices.IndexFunc(keys, func(k KeyRow) bool { return k.ID == jti }); i >= 0 {
+		return keys[i], true, nil
+	}
+	return KeyRow{}, false, nil
 }
 
 // ShowKey returns a key with its secrets.
