@@ -29,7 +29,8 @@ type test struct {
 	step, pkg, name string
 	wall            time.Duration // beside others
 	failed          bool
-	alone           usage // zero: not measured
+	output          string // of a test that failed, and of its subtests
+	alone           usage  // zero: not measured
 }
 
 func main() {
@@ -64,6 +65,11 @@ func run(ctx context.Context, w io.Writer, steps []string, slowest int, alone bo
 		fmt.Fprintf(w, "| %s | %.1f | %.1f | %d |\n", name, took.wall.Seconds(), took.processor.Seconds(), len(found))
 		all.wall, all.processor = all.wall+took.wall, all.processor+took.processor
 		tests = append(tests, found...)
+		for _, t := range found {
+			if t.failed {
+				fmt.Fprintf(os.Stderr, "timings: %s failed in %s: %s\n", t.name, step, t.output)
+			}
+		}
 	}
 	fmt.Fprintf(w, "| all | %.1f | %.1f | %d |\n\n", all.wall.Seconds(), all.processor.Seconds(), len(tests))
 	slices.SortStableFunc(tests, func(a, b test) int { return cmp.Compare(b.wall, a.wall) })
@@ -113,24 +119,34 @@ func measure(ctx context.Context, step string, variables ...string) (usage, []te
 
 // event is a line of `go test -json` (go doc test2json).
 type event struct {
-	Action, Package, Test string
-	Elapsed               float64 // seconds
+	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
 }
 
 // read returns the top-level tests of the output of a step, in which lines of test2json stand
 // among others.
 func read(r io.Reader, step string) (tests []test, err error) {
 	lines := bufio.NewReader(r)
+	outputs := map[string]string{} // by package and top-level test
 	for {
 		line, err := lines.ReadBytes('\n')
 		var e event
 		if len(line) > 0 && line[0] == '{' && json.Unmarshal(line, &e) == nil {
-			if (e.Action == "pass" || e.Action == "fail") && e.Test != "" && !strings.Contains(e.Test, "/") {
-				_, pkg, _ := strings.Cut(e.Package, "/holdfast/")
-				tests = append(tests, test{
-					step: step, pkg: pkg, name: e.Test, failed: e.Action == "fail",
-					wall: time.Duration(e.Elapsed * float64(time.Second)),
-				})
+			name, _, sub := strings.Cut(e.Test, "/")
+			key := e.Package + " " + name
+			switch {
+			case e.Test == "":
+			case e.Action == "output":
+				outputs[key] += e.Output
+			case sub:
+			case e.Action == "pass" || e.Action == "fail":
+				t := test{step: step, name: name, failed: e.Action == "fail", wall: time.Duration(e.Elapsed * float64(time.Second))}
+				_, t.pkg, _ = strings.Cut(e.Package, "/holdfast/")
+				if t.failed {
+					t.output = outputs[key]
+				}
+				delete(outputs, key)
+				tests = append(tests, t)
 			}
 		}
 		if err != nil {
