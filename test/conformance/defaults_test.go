@@ -27,7 +27,7 @@ import (
 const (
 	honestClients = 32
 	honestFor     = 5 * time.Second
-	honestFiles   = 2_500 // of 1 KiB, in 50 folders
+	honestFiles   = 2_500 // of 1 KiB, in 50 folders; eight times as many in the long form
 )
 
 // TestDefaultsRefuseNoHonestClient checks that nobody sees a 503 of a rate who only stores
@@ -36,7 +36,10 @@ const (
 func TestDefaultsRefuseNoHonestClient(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{DefaultRates: true})
-	s3 := g.node.S3URL()
+	s3, many := g.node.S3URL(), honestFiles
+	if *longFlag {
+		many *= 8
+	}
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: honestClients}}
 	defer web.CloseIdleConnections()
 	t.Run("32 clients", func(t *testing.T) {
@@ -96,7 +99,7 @@ func TestDefaultsRefuseNoHonestClient(t *testing.T) {
 	t.Run("rclone", func(t *testing.T) {
 		x := g.tool(t,
 			"RCLONE_CONFIG_H_TYPE=s3", "RCLONE_CONFIG_H_PROVIDER=Other", "RCLONE_CONFIG_H_ENDPOINT="+s3, "RCLONE_CONFIG_H_ENV_AUTH=true")
-		files(t, x, honestFiles)
+		files(t, x, many)
 		x.run("rclone", "mkdir", "h:rclone-many")
 		// One try of everything: a single 503 is an error.
 		x.run("rclone", "copy", "--transfers", "32", "--checkers", "32", "--retries", "1", "--low-level-retries", "1", "many", "h:rclone-many")
@@ -104,13 +107,13 @@ func TestDefaultsRefuseNoHonestClient(t *testing.T) {
 	})
 	t.Run("aws", func(t *testing.T) {
 		x := g.tool(t, "AWS_PAGER=", "AWS_MAX_ATTEMPTS=1")
-		files(t, x, honestFiles/5) // its program is slow
+		files(t, x, many/5) // its program is slow
 		x.run("/usr/bin/aws", "--endpoint-url", s3, "s3", "mb", "s3://aws-many")
 		x.run("/usr/bin/aws", "--endpoint-url", s3, "s3", "sync", "--only-show-errors", "many", "s3://aws-many")
 	})
 	t.Run("restic", func(t *testing.T) {
 		x := g.tool(t, "RESTIC_REPOSITORY=s3:"+s3+"/restic-many", "RESTIC_PASSWORD=correct horse")
-		files(t, x, honestFiles)
+		files(t, x, many)
 		x.run("restic", "init")
 		x.run("restic", "backup", "many")
 		x.run("restic", "check")
