@@ -75,7 +75,7 @@ check: ## all that CI runs, on this machine
 
 # What is too long, or too large, for CI; docs/testing.md has the last result of each line.
 .PHONY: check-long
-check-long: race-all conformance-long faults chaos-long bench-short fuzz ## what CI leaves out, in some hours
+check-long: race-all conformance-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
 
 .PHONY: timings
 timings: ## wall and processor time of each step of CI and of the 50 slowest tests, in half an hour or so (TIMINGS_FLAGS="-steps test,race")
