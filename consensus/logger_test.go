@@ -53,34 +53,23 @@ func TestWhatEveryStartAndStopHasIsNoWarning(t *testing.T) {
 	}
 }
 
-func TestRaftSaysTheSameOnlyNowAndThen(t *testing.T) {
+// The logger of the node folds lines that repeat, of each member apart: it has to be told of
+// whom they are, and of all of them.
+func TestRaftsLinesNameTheMember(t *testing.T) {
 	var out bytes.Buffer
 	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
 	for range 100 {
-		l.Error("failed to install snapshot", "peer", "b")
-		l.Error("failed to install snapshot", "peer", "c")
+		l.Error("failed to install snapshot", "peer", raft.ServerID("b"))
+		l.Error("failed to send snapshot to", "peer", raft.Server{ID: "c", Address: "c", Suffrage: raft.Voter})
+		l.Error("failed to take snapshot", "error", "peer")
 		l.Info("entering follower state")
 	}
-	if got := strings.Count(out.String(), "\n"); got != 2 {
-		t.Errorf("%d lines, want one for each member:\n%s", got, out.String())
-	}
-
-	s := &slogSink{said: map[string]*said{}}
-	begin := time.Unix(1, 0)
-	for _, tc := range []struct {
-		after    time.Duration
-		repeated int
-		quiet    bool
-	}{{0, 0, false}, {time.Second, 0, true}, {logQuiet - 1, 0, true}, {logQuiet, 2, false}, {2 * logQuiet, 0, false}} {
-		repeated, quiet := s.quiet("m", nil, begin.Add(tc.after))
-		if repeated != tc.repeated || quiet != tc.quiet {
-			t.Errorf("after %v: repeated %d, quiet %t; want %d, %t", tc.after, repeated, quiet, tc.repeated, tc.quiet)
+	for line, want := range map[string]int{
+		`msg="raft: failed to install snapshot" node=b` + "\n": 100, `msg="raft: failed to send snapshot to" node=c` + "\n": 100,
+		`msg="raft: failed to take snapshot" error=peer` + "\n": 100, "\n": 300,
+	} {
+		if got := strings.Count(out.String(), line); got != want {
+			t.Errorf("%d lines with %q, want %d; the first are\n%.500s", got, line, want, out.String())
 		}
-	}
-	for i := range 2 * logKinds {
-		s.quiet(strings.Repeat("x", i), nil, begin)
-	}
-	if len(s.said) > logKinds {
-		t.Errorf("%d lines are remembered", len(s.said))
 	}
 }
