@@ -159,6 +159,9 @@ type Options struct {
 	// could, best first. It is asked often and must not wait. An empty reason,
 	// or nobody who could: it may lead. Nil: it always may.
 	Standing func() (unfit string, heirs []state.NodeID)
+	// Tight tells whether another member, as last heard of, should not lead either: the
+	// lead is handed to it only where no other voter answers. It must not wait. Nil: none is.
+	Tight func(state.NodeID) bool
 	// Gone tells whether a member has been down for so long that another one is to vote
 	// in its place. It must not wait. Nil: none is.
 	Gone func(state.NodeID) bool
@@ -457,6 +460,9 @@ func (n *Node) hasCaughtUp() bool {
 const (
 	// handOverTimeout is how long a leader tries to hand over.
 	handOverTimeout = 2 * time.Second
+	// heirTimeout is how much of that it waits for voters that do not say how far they are:
+	// one that is silent leaves enough for the rest.
+	heirTimeout = 500 * time.Millisecond
 	// drainTimeout is how long an answer of Raft is waited for when nobody
 	// wants to wait any more.
 	drainTimeout = 2 * time.Second
@@ -479,7 +485,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 		return nil // nobody to hand over to
 	}
 	transfer := n.raft.LeadershipTransfer
-	if heir, found := n.answers(ctx); found {
+	if heir, found := n.heir(ctx); found {
 		transfer = func() raft.Future {
 			return n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir))
 		}

@@ -95,6 +95,85 @@ func TestLeadershipIsHandedToAVoterThatAnswers(t *testing.T) {
 	})
 }
 
+// A voter whose disk is nearly full would refuse the lead: it gets it only if nobody else answers.
+func TestLeadershipIsHandedToAVoterWithRoom(t *testing.T) {
+	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
+		for i := range 3 {
+			node := c.empty(state.NodeID(fmt.Sprintf("n%d", i+1)))
+			node.tune = func(o *Options) { o.Tight = func(id state.NodeID) bool { return id == "n3" } }
+			node.start()
+			if i == 0 {
+				c.found(node)
+			} else {
+				c.join(node.id)
+			}
+		}
+		c.until("all vote", func() bool { return c.know(3) && c.ready() == 3 })
+		for i := range 8 { // without a choice it would be right every other time
+			old := c.leader()
+			if err := old.HandOver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.until("another leads", func() bool { return !old.IsLeader() && c.leader() != nil })
+			if now := c.leader().id; now == "n3" {
+				t.Fatalf("hand-over %d of %s: the voter without room leads", i, old.id)
+			}
+			c.leader().mustPin(fmt.Sprint("by ", i))
+		}
+		roomy := "n1"
+		if c.leader().id == "n1" {
+			roomy = "n2"
+		}
+		old := c.leader()
+		c.nodes[state.NodeID(roomy)].kill()
+		if err := old.HandOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.until("who is left leads", func() bool { return c.leader().id == "n3" })
+	})
+}
+
+// A voter that says nothing does not use up the time of a hand-over.
+func TestASilentVoterLeavesTimeForTheHandOver(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		old := c.leader()
+		for _, id := range c.others(old.id) {
+			c.network.silence(id, old.id)
+		}
+		began := time.Now()
+		if _, found := old.heir(t.Context()); found {
+			t.Error("nobody answers, and one is found")
+		}
+		if took := time.Since(began); took > heirTimeout {
+			t.Errorf("it waits %s for voters that are silent", took)
+		}
+	})
+}
+
+func TestTheBestHeir(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		said []claim
+		want state.NodeID
+	}{
+		{"the first that is near", []claim{{id: "a", applied: 990}, {id: "b", applied: 1000}}, "a"},
+		{"not one with a full disk", []claim{{id: "a", applied: 1000, tight: true}, {id: "b", applied: 990}}, "b"},
+		{"nor one that is far behind", []claim{{id: "a", applied: 10}, {id: "b", applied: 1000}}, "b"},
+		{"the one that has most", []claim{{id: "a", applied: 20}, {id: "b", applied: 10}}, "a"},
+		{"with room rather than near", []claim{{id: "a", applied: 10}, {id: "b", applied: 1000, tight: true}}, "a"},
+		{"who answers at all", []claim{{id: "a", err: context.DeadlineExceeded}, {id: "b", applied: 10, tight: true}}, "b"},
+		{"nobody", []claim{{id: "a", err: context.DeadlineExceeded}}, ""},
+	} {
+		said := make(chan claim, len(tc.said))
+		for _, c := range tc.said {
+			said <- c
+		}
+		if got, found := choose(said, len(tc.said), func() uint64 { return 1000 }); got.id != tc.want || found != (tc.want != "") {
+			t.Errorf("%s: %+v, %t", tc.name, got, found)
+		}
+	}
+}
+
 func TestAnOperationTakesEffectOnceWhateverWayItComes(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		propose := func(op byte, cmd state.Command) (outcomes []wire.Outcome) {

@@ -171,16 +171,13 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) e
 	return n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir)))
 }
 
-// answers returns a voter that answers: the first one that is not far behind, else the one
-// that has applied most. Raft by itself hands over to the one whose log was the longest when
-// it was last heard of, which may be gone.
-func (n *Node) answers(ctx context.Context) (heir state.NodeID, found bool) {
-	type answer struct {
-		id      state.NodeID
-		applied uint64
-		err     error
-	}
-	said := make(chan answer, n.otherVoters())
+// heir returns the voter that is to lead next, of those that answer within heirTimeout; false
+// if none does. Raft by itself hands over to the one whose log was the longest when it was
+// last heard of, which may be gone, or refuse for want of room.
+func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
+	ctx, cancel := context.WithTimeout(ctx, heirTimeout)
+	defer cancel()
+	said := make(chan claim, n.otherVoters())
 	asked := 0
 	for id, role := range n.Roles() {
 		if id == n.opts.ID || role != roleVoter || asked == cap(said) {
@@ -189,18 +186,45 @@ func (n *Node) answers(ctx context.Context) (heir state.NodeID, found bool) {
 		asked++
 		n.waits.Go(func() {
 			at, err := n.appliedOn(ctx, raftID(id))
-			said <- answer{id, at, err}
+			said <- claim{id: id, applied: at, tight: n.opts.Tight != nil && n.opts.Tight(id), err: err}
 		})
 	}
-	var most uint64
+	best, found := choose(said, asked, n.raft.CommitIndex)
+	return best.id, found
+}
+
+// claim is what is known of a voter that may lead next.
+type claim struct {
+	id      state.NodeID
+	applied uint64
+	tight   bool // a disk of it is nearly full
+	err     error
+}
+
+// betterThan tells whether a voter is the better one to lead: one with room, then one that has
+// applied more.
+func (c claim) betterThan(other claim) bool {
+	if c.tight != other.tight {
+		return other.tight
+	}
+	return c.applied > other.applied
+}
+
+// choose reads as many claims as were asked for and returns the best one: at once the first
+// that has room and is not far behind what is committed. It waits for all of those asked, each
+// of whom says something in time, if only that it failed.
+func choose(said <-chan claim, asked int, commit func() uint64) (best claim, found bool) {
 	for range asked {
-		a := <-said
-		if a.err == nil && (!found || a.applied > most) {
-			heir, found, most = a.id, true, a.applied
+		c := <-said
+		if c.err != nil {
+			continue
 		}
-		if found && most+promoteLag >= n.raft.CommitIndex() {
+		if !found || c.betterThan(best) {
+			best, found = c, true
+		}
+		if !best.tight && best.applied+promoteLag >= commit() {
 			break
 		}
 	}
-	return heir, found
+	return best, found
 }

@@ -90,6 +90,17 @@ func (n *Node) standing() (unfit string, heirs []state.NodeID) {
 	return "a disk of its Raft log or state is nearly full", heirs
 }
 
+// tightElsewhere tells consensus that another member should not lead for want of room, as its
+// last sample says.
+func (n *Node) tightElsewhere(id state.NodeID) bool {
+	table := n.heard.Load()
+	if table == nil {
+		return false
+	}
+	sample, _, heard := table.Get(id)
+	return heard && (sample.Tight || sample.Refuses)
+}
+
 // refusedByFullDisk tells consensus a write that has left no trace.
 func refusedByFullDisk(err error) bool { return errors.Is(err, raftlog.ErrNoSpace) }
 

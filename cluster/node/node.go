@@ -357,6 +357,7 @@ func (n *Node) openConsensus(known *seed) error {
 		Registerer:    n.opts.Registerer,
 		NoSpace:       refusedByFullDisk,
 		Standing:      n.standing,
+		Tight:         n.tightElsewhere,
 		Gone:          n.gone,
 		Refused:       peer.Refused,
 	})
