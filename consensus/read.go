@@ -71,7 +71,7 @@ func (n *Node) catchUp(ctx context.Context) error {
 			return unavailable("nothing can be read", err)
 		}
 		if perr := wait.pause(ctx, changed); perr != nil {
-			return unavailable("nothing can be read", errors.Join(err, perr))
+			return unavailable("nothing can be read or written", errors.Join(err, perr))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -128,6 +129,23 @@ func TestChangeIsOneRoundOfTheCluster(t *testing.T) {
 	}
 	// Without a majority nobody's permission is believed.
 	w.state.Fail(state.Errorf(state.CodeUnavailable, "no majority"))
+	// Who is recognized by nobody here, as an operator, is told what became of the change.
+	local, err := New(Options{
+		Pins:         pins.New(pins.Options{State: r, Nodes: w, Now: w.now, NewID: func() state.RequestID { return "request" }}),
+		Authenticate: web.Tokens(users), Health: w, DefaultStatus: []string{"pinned"},
+		Logger: slog.New(slog.DiscardHandler), Unavailable: func() string { return "1 of 2 votes" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for method, says := range map[string]string{
+		"POST": "the cluster does not answer, nothing was written: 1 of 2 votes", "GET": "no majority: 1 of 2 votes",
+	} {
+		got := do(local, request{method: method, path: "/pins", body: map[string]string{"POST": `{"cid":"` + cidOne + `"}`}[method], token: w.writer})
+		if got.Code != 503 || !strings.Contains(got.Body.String(), `"`+says+`"`) {
+			t.Errorf("%s without a majority: %d %s, want %q", method, got.Code, got.Body, says)
+		}
+	}
 	for _, token := range []string{w.writer, w.revoked} {
 		got := do(h, request{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`, token: token})
 		if got.Code != 503 {

@@ -245,7 +245,10 @@ func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	p, err := s.authenticate(ctx, r)
 	cancel()
-	if err != nil {
+	switch {
+	case err != nil && op.scope == state.ScopeWrite && undecided(err):
+		return fmt.Errorf("%w: authenticate: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, nothing was written"), err)
+	case err != nil:
 		return fmt.Errorf("authenticate: %w", err)
 	}
 	return s.permitted(op, w, r, p, spent)

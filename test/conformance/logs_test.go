@@ -134,6 +134,14 @@ func TestTwoVotesAreWarnedOf(t *testing.T) {
 	if r := first.TryCLI("a password of some length\n", "user", "add", "x@example.org", "--password-stdin"); r.Code != 1 || !strings.Contains(r.Stderr, "2 of 2 votes are needed and 1 is here; missing: ") {
 		t.Errorf("a refused command ended with %d: %s", r.Code, r.Stderr)
 	}
+	for args, says := range map[string]string{
+		"pin add bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy": "nothing was written: 2 of 2 votes are needed and 1 is here; missing: ",
+		"pin rm 00000000-0000-4000-8000-000000000000 --yes":                   "nothing can be read or written: 2 of 2 votes are needed and 1 is here; missing: ",
+	} {
+		if r := first.TryCLI("", strings.Fields(args)...); r.Code != 1 || !strings.Contains(r.Stderr, says) {
+			t.Errorf("%s ended with %d: %s", args, r.Code, r.Stderr)
+		}
+	}
 	harness.Eventually(t, time.Minute, "the log warns of it", func() (bool, error) {
 		return strings.Contains(first.Log(), `level=WARN msg="the cluster cannot write" why="2 of 2 votes are needed and 1 is here`), nil
 	})
