@@ -1,0 +1,128 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// completions are words that are typed behind holdfast, and what they may go on with.
+var completions = map[string][]string{
+	"pe":                    {"peers"},
+	"peers r":               {"rm"},
+	"user ":                 {"add", "grant", "ls", "passwd", "quota", "rm", "show"},
+	"key create --sc":       {"--scope"},
+	"completion ":           {"bash", "fish", "zsh"},
+	"add som":               {"some file"},
+	"nosuch command --flag": nil,
+}
+
+// TestCompletionIsLoadedByZsh has an interactive zsh load the script as compinit does, from its
+// folder of functions, and press the tab key. What compadd would show is written to a file.
+func TestCompletionIsLoadedByZsh(t *testing.T) {
+	if _, err := exec.LookPath("zsh"); err != nil {
+		t.Skip("zsh is not installed")
+	}
+	const setup = `PS1=
+fpath=($FUNCTIONS $fpath)
+autoload -Uz compinit
+compinit -u -D
+compadd() {
+	local -a matches
+	case " ${@[1,(i)(-|--)]} " in
+	*' -'[OAD]' '*) builtin compadd "$@"; return ;;
+	esac
+	builtin compadd -O matches "$@"
+	print -rl -- $matches >>$SHOWN
+	(( $#matches ))
+}
+captured() { print -r -- END >>$SHOWN; BUFFER= }
+zle -N captured
+bindkey '^I' complete-word '^X' captured
+`
+	const script = `zmodload zsh/zpty zsh/zselect || exit
+zpty shell zsh -f -i
+zpty -w shell "source $1"
+zpty -w -n shell "holdfast $2"$'\t\x18'
+for ((i = 0; i < 1000; i++)); do
+	[[ -s $SHOWN && $(<$SHOWN) == *END ]] && break
+	zpty -r -t shell >/dev/null || zselect -t 2
+done
+zpty -d shell
+`
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("_holdfast", harness.Run(t, nil, "", "completion", "zsh").Stdout)
+	source := write("setup", setup)
+	completes(t, func(typed string) []string {
+		shown := filepath.Join(t.TempDir(), "shown")
+		run(t, []string{"FUNCTIONS=" + dir, "SHOWN=" + shown}, "zsh", "-f", "-c", script, "-", source, typed)
+		lines := strings.Split(strings.TrimSpace(string(read(t, shown))), "\n")
+		return slices.DeleteFunc(lines, func(line string) bool { return line == "END" || line == "" })
+	})
+}
+
+// TestCompletionIsLoadedByFish asks fish for what it would show.
+func TestCompletionIsLoadedByFish(t *testing.T) {
+	if _, err := exec.LookPath("fish"); err != nil {
+		t.Skip("fish is not installed")
+	}
+	config := t.TempDir()
+	folder := filepath.Join(config, "fish", "completions") // as the help says
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	overwrite(t, filepath.Join(folder, "holdfast.fish"), []byte(harness.Run(t, nil, "", "completion", "fish").Stdout))
+	completes(t, func(typed string) (words []string) {
+		out := run(t, []string{"XDG_CONFIG_HOME=" + config}, "fish", "-c", "complete -C $argv[1]", "holdfast "+typed)
+		for line := range strings.Lines(out) {
+			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			words = append(words, word)
+		}
+		return words
+	})
+}
+
+// completes compares what a shell shows with what it should.
+func completes(t *testing.T, shows func(typed string) []string) {
+	t.Helper()
+	for typed, want := range completions {
+		got := shows(typed)
+		for i, word := range got { // quoted for the line or not
+			got[i] = strings.ReplaceAll(word, `\`, "")
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%q is completed to %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// run runs a shell in a folder with one file, and the program first in its PATH.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = t.TempDir()
+	overwrite(t, filepath.Join(cmd.Dir, "some file"), nil)
+	cmd.Env = append([]string{
+		"PATH=" + filepath.Dir(harness.Binary(t)) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TERM=xterm",
+	}, env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
