@@ -291,6 +291,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		calls              string
 	}{
 		{"status", fake{status: fullStatus()}, "GET", "/status", "", ""},
+		{"peers_partial", fake{status: members.Status{Peers: []members.Peer{{Node: state.Node{ID: "12D3KooWtwo"}, Pins: 500_000, PinsPartial: true}}}}, "GET", "/peers", "", ""},
 		{"status_alone", fake{}, "GET", "/status", "", ""},
 		{"peers", fake{status: fullStatus()}, "GET", "/peers", "", ""},
 		{"peers_none", fake{}, "GET", "/peers", "", ""},

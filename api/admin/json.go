@@ -39,16 +39,18 @@ type Node struct {
 
 // Peer is one member.
 type Peer struct {
-	ID        string   `json:"id"`
-	Name      string   `json:"name"`
-	Role      string   `json:"role"`  // voter or nonvoter
-	State     string   `json:"state"` // alive, suspect, down or draining
-	Addrs     []string `json:"addrs"` // public multiaddrs with /p2p/
-	Version   string   `json:"version"`
-	Pins      uint64   `json:"pins"` // pins whose content it holds
-	UsedBytes uint64   `json:"used_bytes"`
-	FreeBytes uint64   `json:"free_bytes"`
-	Queue     int      `json:"queue"` // roots waiting to be fetched
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Role    string   `json:"role"`  // voter or nonvoter
+	State   string   `json:"state"` // alive, suspect, down or draining
+	Addrs   []string `json:"addrs"` // public multiaddrs with /p2p/
+	Version string   `json:"version"`
+	Pins    uint64   `json:"pins"` // pins whose content it holds
+	// PinsPartial: they are still counted, and there are more.
+	PinsPartial bool   `json:"pins_partial,omitempty"`
+	UsedBytes   uint64 `json:"used_bytes"`
+	FreeBytes   uint64 `json:"free_bytes"`
+	Queue       int    `json:"queue"` // roots waiting to be fetched
 	// Quarantine says why the member neither votes nor serves; not there, if it
 	// may.
 	Quarantine string `json:"quarantine,omitempty"`
@@ -250,7 +252,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 func peerOf(p *members.Peer) Peer {
 	return Peer{
 		ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
-		Pins: p.Pins, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
+		Pins: p.Pins, PinsPartial: p.PinsPartial, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
 		Quarantine: p.Quarantine,
 	}
 }

@@ -75,18 +75,18 @@ func (m *Members) Leaving(ctx context.Context, who string, count bool) (Leaving,
 		return Leaving{}, err
 	}
 	var (
-		l      Leaving
-		counts map[state.NodeID]uint64
+		l    Leaving
+		pins counts
 	)
 	if count {
-		if counts, err = m.pinned.of(view, maxCounted); err != nil {
+		if pins, err = m.pinned.of(view, maxCounted); err != nil {
 			return Leaving{}, err
 		}
 		if l.Sole, err = soleHolder(ctx, view, node.ID, m.answers); err != nil {
 			return Leaving{}, fmt.Errorf("find what it alone holds: %w", err)
 		}
 	}
-	if l.Peer, err = m.peer(view, node, counts); err != nil {
+	if l.Peer, err = m.peer(view, node, pins); err != nil {
 		return Leaving{}, err
 	}
 	leader, _ := m.opts.State.Leader()

@@ -35,14 +35,20 @@ type pinned struct {
 	spent time.Duration
 }
 
+// counts are how many pins' content members hold, or, if partial, at least hold.
+type counts struct {
+	of      map[state.NodeID]uint64
+	partial bool
+}
+
 // of returns the count for a view, of at most limit roots in one call. While the first count of very many roots is
-// under way, it has those that were read so far.
-func (p *pinned) of(view state.View, limit int) (map[state.NodeID]uint64, error) {
+// under way, it has those that were read so far and is partial.
+func (p *pinned) of(view state.View, limit int) (counts, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	begun := time.Now()
 	if p.last != nil && p.next == "" && (p.index == view.Index() || begun.Sub(p.taken) < countShare*p.took) {
-		return p.last, nil
+		return counts{of: p.last}, nil
 	}
 	if p.next == "" {
 		p.sofar, p.spent = make(map[state.NodeID]uint64), 0
@@ -62,14 +68,14 @@ func (p *pinned) of(view state.View, limit int) (map[state.NodeID]uint64, error)
 	})
 	if err != nil {
 		p.next = "" // from the beginning
-		return nil, fmt.Errorf("count the pins of members: %w", err)
+		return counts{}, fmt.Errorf("count the pins of members: %w", err)
 	}
 	p.spent += time.Since(begun)
 	if p.next == "" {
 		p.last, p.index, p.taken, p.took = p.sofar, view.Index(), time.Now(), p.spent
 	}
 	if p.last == nil {
-		return maps.Clone(p.sofar), nil // it grows
+		return counts{of: maps.Clone(p.sofar), partial: true}, nil // it grows
 	}
-	return p.last, nil
+	return counts{of: p.last}, nil
 }

@@ -25,10 +25,12 @@ type Status struct {
 type Peer struct {
 	state.Node
 	Load
-	Role   string // voter or nonvoter
-	Pins   uint64 // pins whose content it holds; see pinned
-	Roots  uint64 // roots it holds
-	Wanted uint64 // roots allocated to it
+	Role string // voter or nonvoter
+	Pins uint64 // pins whose content it holds; see pinned
+	// PinsPartial: it holds the content of more than Pins, which are still counted.
+	PinsPartial bool
+	Roots       uint64 // roots it holds
+	Wanted      uint64 // roots allocated to it
 	// Quarantine says why the member neither votes nor serves; empty: it may.
 	Quarantine string
 }
@@ -51,12 +53,12 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if s.UnderReplicated, err = m.UnderReplicated(view); err != nil {
 		return Status{}, err
 	}
-	counts, err := m.pinned.of(view, maxCounted)
+	pins, err := m.pinned.of(view, maxCounted)
 	if err != nil {
 		return Status{}, err
 	}
 	for _, n := range m.Nodes() {
-		p, err := m.peer(view, n, counts)
+		p, err := m.peer(view, n, pins)
 		if err != nil {
 			return Status{}, err
 		}
@@ -67,8 +69,8 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 }
 
 // peer is a member with its role and its newest load.
-func (m *Members) peer(view state.View, n state.Node, pins map[state.NodeID]uint64) (Peer, error) {
-	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID], Pins: pins[n.ID]}
+func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error) {
+	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID], Pins: pins.of[n.ID], PinsPartial: pins.partial}
 	if p.Role == "" {
 		p.Role = "nonvoter" // a member that the log does not know yet
 	}

@@ -247,4 +247,20 @@ func TestSizesAreForWhoReadsThem(t *testing.T) {
 	if got := sizeFor(&output{Writer: new(bytes.Buffer)}, 5<<20); got != "5242880" {
 		t.Errorf("elsewhere %q", got)
 	}
+	node := &fakeNode{status: someStatus()}
+	for _, args := range []string{"status", "peers ls"} {
+		person, terminal := newTerminal(t)
+		s := &typing{t: t, args: args, person: person, terminal: terminal}
+		a, _ := testApp(t, node, "")
+		a.stdout = terminal
+		if code := a.execute(t.Context(), strings.Fields(args)); code != exitOK {
+			t.Errorf("%s: code %d", args, code)
+		}
+		if shown := s.seen("12D3KooWGamma"); !strings.Contains(shown, "1.0 GiB  900 GiB") {
+			t.Errorf("%s shows on a terminal\n%s", args, shown)
+		}
+		if got := call(t, node, "", strings.Fields(args)...); got.code != exitOK || !strings.Contains(got.out, "1073741824  966367641600") {
+			t.Errorf("%s prints elsewhere\n%s", args, got.out)
+		}
+	}
 }

@@ -146,12 +146,16 @@ func writePeers(w io.Writer, p palette, s *client.Status) {
 		if peer.ID == s.Leader && peer.ID != "" {
 			role = "leader" // who leads votes
 		}
-		free := humanBytes(peer.FreeBytes)
+		free := sizeFor(w, peer.FreeBytes)
 		if peer.Full {
 			free += " full"
 		}
-		t.add(mark, printable(peer.Name), role, peer.State, strconv.FormatUint(peer.Pins, 10),
-			humanBytes(peer.UsedBytes), free, strconv.Itoa(peer.Queue), peer.Version, peer.ID)
+		pins := strconv.FormatUint(peer.Pins, 10)
+		if peer.PinsPartial {
+			pins = "≥" + pins
+		}
+		t.add(mark, printable(peer.Name), role, peer.State, pins,
+			sizeFor(w, peer.UsedBytes), free, strconv.Itoa(peer.Queue), peer.Version, peer.ID)
 	}
 	t.write(w, p)
 }

@@ -46,7 +46,7 @@ func someStatus() client.Status {
 	s.Node.Pinning, s.Node.Admin = "127.0.0.1:9097", "127.0.0.1:9094"
 	s.Peers = []client.Peer{
 		{ID: "12D3KooWAlpha", Name: "alpha", Role: "voter", State: "alive", Version: "v0.1.0", Pins: 12, UsedBytes: 1 << 30, FreeBytes: 900 << 30, Queue: 3},
-		{ID: "12D3KooWBeta", Name: "beta-with-a-long-name", Role: "voter", State: "suspect", Version: "v0.1.0", Pins: 1200, UsedBytes: 999, FreeBytes: 1 << 20},
+		{ID: "12D3KooWBeta", Name: "beta-with-a-long-name", Role: "voter", State: "suspect", Version: "v0.1.0", Pins: 1200, PinsPartial: true, UsedBytes: 999, FreeBytes: 1 << 20},
 		{ID: "12D3KooWGamma", Name: "gämma", Role: "nonvoter", State: "down"},
 	}
 	s.Pins.Queued, s.Pins.Pinning, s.Pins.Pinned, s.Pins.Failed, s.Pins.UnderReplicated = 4, 3, 1200, 1, 2
