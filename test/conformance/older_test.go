@@ -1,0 +1,88 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// TestAnOlderReleaseIsRefusedByANewerCluster has a program join that understands one feature
+// level less than the cluster has: this one, built with another constant. It ends with a
+// sentence that says so. Nobody becomes a member, and the ticket and the folder are good for
+// the release that is new enough.
+func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
+	t.Parallel() // it mostly waits for the compiler
+	older := buildOlder(t)
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	n := c.Nodes[0]
+	ticket := strings.TrimSpace(n.CLI("token"))
+	members := n.CLI("peers", "ls")
+	joiner := c.Prepare("--join", ticket)
+	args := []string{
+		"run", "--data", joiner.Dir, "--routing", "off", "--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
+		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+	}
+	for _, way := range [][]string{
+		{"--join", ticket},
+		{"--join", n.Status().Node.ClusterAddrs[0], "--secret-file", c.SecretFile()},
+	} {
+		cmd := exec.CommandContext(t.Context(), older, append(args, way...)...)
+		cmd.Env = []string{"HOME=" + t.TempDir()}
+		out, err := cmd.CombinedOutput()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		last := lines[len(lines)-1]
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(last, "holdfast: ") ||
+			!strings.Contains(last, "the cluster is at level ") || !strings.HasSuffix(last, ": upgrade the node") {
+			t.Errorf("%v: %v, it says\n%s", way[0], err, out)
+		}
+		if now := n.CLI("peers", "ls"); now != members {
+			t.Errorf("the members are\n%s\nand were\n%s", now, members)
+		}
+	}
+	joiner.Restart()
+	if err := joiner.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if peers := n.Status().Peers; len(peers) != 2 {
+		t.Errorf("%d members with the one that was upgraded", len(peers))
+	}
+}
+
+// buildOlder builds the program as it would be had the newest feature level never been.
+func buildOlder(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.FromSlash("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(root, "consensus", "state", "level.go")
+	newest := regexp.MustCompile(`(?m)^(const NewestLevel Level = \d+)$`)
+	text := read(t, source)
+	if len(newest.FindAll(text, -1)) != 1 {
+		t.Fatalf("%s does not declare the newest level once", source)
+	}
+	dir := t.TempDir()
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+		source: overwrite(t, filepath.Join(dir, "level.go"), newest.ReplaceAll(text, []byte("$1 - 1"))),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "holdfast")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overwrite(t, filepath.Join(dir, "overlay.json"), overlay), "-o", program, "./cmd/holdfast")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the older release: %v\n%s", err, out)
+	}
+	return program
+}
