@@ -87,6 +87,9 @@ func moduleRoot() (string, error) {
 // Binary is the path of the Holdfast binary under test.
 func Binary(tb testing.TB) string { return binary(tb, holdfastVariable) }
 
+// ForeignBinary is the path of the IPFS peer of test/foreign.
+func ForeignBinary(tb testing.TB) string { return binary(tb, foreignVariable) }
+
 func binary(tb testing.TB, variable string) string {
 	tb.Helper()
 	path := os.Getenv(variable)
