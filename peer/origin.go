@@ -22,19 +22,23 @@ const (
 var ErrOriginRefused = errors.New("origin refused")
 
 // CheckOrigin tells why an address that a user gave would not be dialled, nil
-// if it would. Names are judged only after they are resolved, when dialling.
+// if it would. Names are judged after they are resolved.
 func CheckOrigin(origin string, allowPrivate bool) error {
 	_, err := parseOrigin(origin, allowPrivate)
 	return err
 }
 
-// WhyRefused tells why an origin is not dialled; "" is that it is, or that only its name
-// tells, when it is resolved.
+// WhyRefused tells why an origin is not dialled; "" is that it is, or that it is not known yet
+// what its name stands for, which is looked up then. It does not wait.
 func (p *Peer) WhyRefused(origin string) string {
-	if _, err := p.origins.parse(origin); err != nil {
+	info, err := p.origins.parse(origin)
+	switch {
+	case err != nil:
 		return err.Error()
+	case p.opts.AllowPrivateOrigins || len(info.Addrs) == 0:
+		return ""
 	}
-	return ""
+	return p.whyRefused(info.Addrs[0])
 }
 
 // parseOrigin reads a user-given multiaddr. It takes TCP, WebSocket and QUIC

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,7 @@ type Peer struct {
 	provide   *provideQueue
 	providing providing
 	origins   origins
+	names     names
 	dials     *dials        // of origins
 	redial    chan struct{} // wakes the loop that keeps members connected
 	metrics   metrics
@@ -207,6 +209,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		serving: newPlaces(maxServedRequests),
 		provide: newProvideQueue(),
 		origins: origins{private: opts.AllowPrivateOrigins},
+		names:   names{lookup: net.DefaultResolver.LookupNetIP},
 		dials:   newDials(),
 		redial:  make(chan struct{}, 1),
 		members: make(map[libp2ppeer.ID][]ma.Multiaddr),

@@ -130,6 +130,7 @@ func TestOriginsThatAreRefusedAreNamedAtOnce(t *testing.T) {
 	if out := n.CLI("pin", "get", cli, "--user", "refused@example.org"); !strings.Contains(out, origin+why) {
 		t.Errorf("pin get says\n%s", out)
 	}
+	testNamesAreRefused(t, c, s)
 	for _, id := range []string{st.RequestID, cli} {
 		last, err := harness.WaitStatus(t.Context(), s.next(), id, "failed", time.Minute)
 		if err != nil {
@@ -138,6 +139,23 @@ func TestOriginsThatAreRefusedAreNamedAtOnce(t *testing.T) {
 		if details := last.Info["status_details"]; !strings.Contains(details, origin+why) || !strings.Contains(details, "within 4s") {
 			t.Errorf("it failed for %q", details)
 		}
+	}
+}
+
+// testNamesAreRefused names hosts that are this machine: nobody waits for the lookup, and the
+// pin says so when it is read. Each of two pins of one CID is told of its own origin.
+func testNamesAreRefused(t *testing.T, c *harness.Cluster, s *service) {
+	t.Helper()
+	other := newService(t, c, "named@example.org")
+	root := nowhere().String()
+	for i, from := range []*service{s, other} {
+		origin := fmt.Sprintf("/%s/localhost/tcp/4001%s", []string{"dns4", "dns"}[i], originID)
+		st := from.post(harness.Pin{CID: root, Origins: []string{origin}})
+		harness.Eventually(t, 30*time.Second, "the pin with the origin "+origin+" says that it is refused", func() (bool, error) {
+			now, err := from.next().Get(t.Context(), st.RequestID)
+			details := now.Info["status_details"]
+			return strings.Contains(details, origin+": origin refused: localhost is "), fmt.Errorf("%s: %s %w", now.Status, details, err)
+		})
 	}
 }
 
