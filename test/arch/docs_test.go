@@ -39,7 +39,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		t.Fatalf("%d documents, %d tests: %v", len(documents), len(declared), err)
 	}
 	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b(?:\.\.\.)?`)
-	for _, path := range append(documents, root+"/README.md") {
+	for _, path := range append(documents, root+"/README.md", root+"/CONTRIBUTING.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
