@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 func TestNamesThatAreNoAddressAreTaken(t *testing.T) {
@@ -183,6 +186,47 @@ func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
 		if _, id, found := strings.Cut(rec.Body.String(), "<UploadId>"); found && tc.method == "POST" {
 			id, _, _ = strings.Cut(id, "<")
 			upload = id
+		}
+	}
+}
+
+// TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum promises that nobody is told of the CRC64NVME
+// that the parts of such an upload have for its object, and that the parts have it.
+func TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum(t *testing.T) {
+	const mode = "x-amz-checksum-mode: ENABLED"
+	w := newWorld(t)
+	w.scene(t)
+	w.do(t, call{method: "PUT", path: "/photos/source", body: "hello world"})
+	begun := w.do(t, call{method: "POST", path: "/photos/default?uploads"})
+	_, id, _ := strings.Cut(begun.Body.String(), "<UploadId>")
+	id, _, _ = strings.Cut(id, "<")
+	for _, quiet := range []struct {
+		call
+		others bool // a checksum that was sent is answered
+	}{
+		{call{method: "PUT", path: "?uploadId=" + id + "&partNumber=1", body: "hello"}, false},
+		{call{method: "PUT", path: "?uploadId=" + id + "&partNumber=2", header: []string{"x-amz-copy-source: photos/source"}}, false},
+		{call{method: "PUT", path: "?uploadId=" + id + "&partNumber=3", header: []string{"x-amz-copy-source: photos/source", "x-amz-copy-source-range: bytes=0-4"}}, false},
+		{call{method: "GET", path: "?uploadId=" + id}, false},
+		{call{method: "PUT", path: "?uploadId=" + id + "&partNumber=4", body: "hello", header: []string{"x-amz-checksum-crc32: " + crcOfHello}}, true},
+	} {
+		quiet.path = "/photos/default" + quiet.path
+		rec := w.do(t, quiet.call)
+		told := rec.Header().Get("X-Amz-Checksum-Crc64nvme") + rec.Header().Get("X-Amz-Checksum-Algorithm")
+		if rec.Code != 200 || told != "" || strings.Contains(rec.Body.String(), "CRC64NVME") {
+			t.Errorf("%s %s: %d, %q\n%s", quiet.method, quiet.path, rec.Code, told, rec.Body)
+		}
+		if got := rec.Header().Get("X-Amz-Checksum-Crc32"); (got == crcOfHello) != quiet.others {
+			t.Errorf("%s %s: the CRC32 is %q", quiet.method, quiet.path, got)
+		}
+	}
+	parts, _, err := w.fake.Parts(t.Context(), w.who.Account, "photos", "default", state.UploadID(id), 0, 10)
+	if err != nil || len(parts) != 4 {
+		t.Fatal(len(parts), err)
+	}
+	for _, p := range parts {
+		if !slices.ContainsFunc(p.Checksums, func(c state.Checksum) bool { return c.Algorithm == objects.CRC64NVME }) && p.Number != 2 && p.Number != 3 {
+			t.Errorf("part %d has %+v", p.Number, p.Checksums)
 		}
 	}
 }

@@ -137,6 +137,7 @@ type content struct {
 	algorithm *algorithm // of the checksum beside it; nil is none
 	want      []byte     // the checksum; nil when a trailer has it or it is only asked for
 	trailer   bool       // it follows the body
+	beside    []string   // algorithms that are computed and kept although nobody asked for them
 }
 
 // contentOf reads what the headers say of a body, and refuses one that is larger
@@ -201,7 +202,7 @@ func (c *content) announced(h http.Header, trailers []string) error {
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
 func (c *content) orDefault() {
 	if c.algorithm == nil {
-		c.algorithm = algorithmNamed(objects.CRC64NVME)
+		c.algorithm = algorithmNamed(objects.DefaultAlgorithm)
 	}
 }
 
@@ -223,19 +224,23 @@ func contentMD5(h http.Header) ([]byte, error) {
 // sums are the algorithms that have to be computed.
 func (c *content) sums() []string {
 	if c.algorithm == nil {
-		return nil
+		return c.beside
 	}
-	return []string{c.algorithm.name}
+	return append([]string{c.algorithm.name}, c.beside...)
 }
 
 // check compares what came with what the request says of it, once all was read,
-// and returns the checksum to keep.
+// and returns the checksums to keep.
 func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	if c.md5 != nil && !bytes.Equal(c.md5, sums.MD5[:]) {
 		return nil, errorf(BadDigest, "the Content-MD5 you specified did not match what we received")
 	}
+	var kept []state.Checksum
+	for _, name := range c.beside {
+		kept = append(kept, state.Checksum{Algorithm: name, Value: sums.By[name]})
+	}
 	if c.algorithm == nil {
-		return nil, nil
+		return kept, nil
 	}
 	got := sums.By[c.algorithm.name]
 	want := c.want
@@ -255,7 +260,7 @@ func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	if want != nil && !bytes.Equal(want, got) {
 		return nil, errorf(BadDigest, "the %s you specified did not match the calculated checksum", c.algorithm.name)
 	}
-	return []state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, nil
+	return append([]state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, kept...), nil
 }
 
 // whole is the body for a use case, whose context the fuse ends.

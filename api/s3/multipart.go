@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,13 +136,26 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	w.Header().Set("Etag", `"`+part.ETag+`"`)
-	for i := range part.Checksums {
-		if a, err := algorithmBy(part.Checksums[i].Algorithm); err == nil {
-			w.Header().Set(a.header, checksumText(&part.Checksums[i], 0))
+	sums := part.Checksums
+	if c.algorithm == nil {
+		sums = askedSums(&up, sums)
+	}
+	for i := range sums {
+		if a, err := algorithmBy(sums[i].Algorithm); err == nil && !slices.Contains(c.beside, a.name) {
+			w.Header().Set(a.header, checksumText(&sums[i], 0))
 		}
 	}
-	sayPartsType(w.Header(), &up, part.Checksums)
+	sayPartsType(w.Header(), &up, sums)
 	return web.Empty(w, http.StatusOK)
+}
+
+// askedSums returns the checksums of a part without that which nobody asked for: an upload
+// without an algorithm keeps a CRC64NVME of each part, for that of its object.
+func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
+	if up.Checksum.Algorithm != "" {
+		return sums
+	}
+	return slices.DeleteFunc(slices.Clone(sums), func(c state.Checksum) bool { return c.Algorithm == objects.DefaultAlgorithm })
 }
 
 // sayPartsType sets the header of the type of checksums that parts of an upload have: it is
@@ -152,10 +166,14 @@ func sayPartsType(h http.Header, up *state.Upload, sums []state.Checksum) {
 	}
 }
 
-// suits makes the part of an upload have the checksum that the upload wants.
+// suits makes the part of an upload have the checksum that the upload wants, and where it
+// wants none that of which the object's default is made.
 func (c *content) suits(up *state.Upload) error {
 	wanted := up.Checksum.Algorithm
 	if wanted == "" {
+		if c.algorithm == nil || c.algorithm.name != objects.DefaultAlgorithm {
+			c.beside = []string{objects.DefaultAlgorithm}
+		}
 		return nil
 	}
 	if c.algorithm == nil {
@@ -197,13 +215,14 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 		return sourceMissing(&src, err)
 	}
 	src.identify(w.Header())
-	sayPartsType(w.Header(), &up, part.Checksums)
+	sums := askedSums(&up, part.Checksums)
+	sayPartsType(w.Header(), &up, sums)
 	x := newXML()
 	x.root("CopyPartResult")
 	x.time("LastModified", part.Created)
 	x.etag(part.ETag)
-	for i := range part.Checksums {
-		x.text("Checksum"+part.Checksums[i].Algorithm, checksumText(&part.Checksums[i], 0))
+	for i := range sums {
+		x.text("Checksum"+sums[i].Algorithm, checksumText(&sums[i], 0))
 	}
 	x.end("CopyPartResult")
 	return x.send(w, http.StatusOK)
@@ -472,14 +491,15 @@ func (s *surface) listParts(w http.ResponseWriter, r *request) error {
 	}
 	for i := range parts {
 		p := &parts[i]
-		sayPartsType(w.Header(), &up, p.Checksums)
+		sums := askedSums(&up, p.Checksums)
+		sayPartsType(w.Header(), &up, sums)
 		x.begin("Part")
 		x.number("PartNumber", int64(p.Number))
 		x.time("LastModified", p.Created)
 		x.etag(p.ETag)
 		x.text("Size", strconv.FormatUint(p.Size, 10))
-		for j := range p.Checksums {
-			x.text("Checksum"+p.Checksums[j].Algorithm, checksumText(&p.Checksums[j], 0))
+		for j := range sums {
+			x.text("Checksum"+sums[j].Algorithm, checksumText(&sums[j], 0))
 		}
 		x.end("Part")
 	}

@@ -38,6 +38,10 @@ const (
 	XXHASH128 = "XXHASH128"
 )
 
+// DefaultAlgorithm is that of objects, and of parts of uploads, for which nobody asked for one
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
+const DefaultAlgorithm = CRC64NVME
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Algorithms lists the checksums.

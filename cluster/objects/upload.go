@@ -2,6 +2,7 @@ package objects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // what S3 calls an ETag
 	"encoding/binary"
@@ -238,19 +239,20 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 
 // partOf is an object as a part of an upload, but for its number, id and time; nil when
 // its bytes have to be read for that: the ETag of a part is the MD5 of its bytes, and it
-// has the checksum that its upload asks for. What such a part is in the BLAKE3 tree of
+// has the checksum that its upload asks for; where it asks for none, the default one if the
+// source has that, so that a copy of a whole object moves no bytes for it. What such a part is in the BLAKE3 tree of
 // an object of several is not known.
 func partOf(u *state.Upload, source *state.Object) *state.Part {
 	if sum, err := hex.DecodeString(source.ETag); err != nil || len(sum) != md5.Size || len(source.Parts) > 0 {
 		return nil
 	}
 	part := &state.Part{Root: source.Root, Size: source.Size, ETag: source.ETag, Blake3: source.Blake3}
-	if want := u.Checksum.Algorithm; want != "" {
-		i := slices.IndexFunc(source.Checksums, func(c state.Checksum) bool { return c.Algorithm == want && !c.Composite })
-		if i < 0 {
-			return nil
-		}
+	want := cmp.Or(u.Checksum.Algorithm, DefaultAlgorithm)
+	i := slices.IndexFunc(source.Checksums, func(c state.Checksum) bool { return c.Algorithm == want && !c.Composite })
+	if i >= 0 {
 		part.Checksums = source.Checksums[i : i+1]
+	} else if u.Checksum.Algorithm != "" {
+		return nil
 	}
 	return part
 }
@@ -266,11 +268,10 @@ func (o *Objects) readPart(ctx context.Context, a state.AccountID, b *state.Buck
 		return state.Part{}, fmt.Errorf("copy part: %w", err)
 	}
 	body := Body{Reader: io.LimitReader(f, int64(count)), Size: int64(count)}
-	if u.Checksum.Algorithm != "" {
-		body.Sums = []string{u.Checksum.Algorithm}
-		body.Check = func(s Sums) ([]state.Checksum, error) {
-			return []state.Checksum{{Algorithm: u.Checksum.Algorithm, Value: s.By[u.Checksum.Algorithm]}}, nil
-		}
+	algorithm := cmp.Or(u.Checksum.Algorithm, DefaultAlgorithm)
+	body.Sums = []string{algorithm}
+	body.Check = func(s Sums) ([]state.Checksum, error) {
+		return []state.Checksum{{Algorithm: algorithm, Value: s.By[algorithm]}}, nil
 	}
 	part, err := o.putPart(ctx, a, b, u, number, &body)
 	if err == nil && part.Size != count {
@@ -422,10 +423,13 @@ func became(v state.View, b *state.Bucket, r *CompleteRequest) (*state.Object, e
 		return nil, err
 	}
 	for i, p := range r.Parts {
-		if sums == nil { // none are kept of an upload without an algorithm; the ETags are the same
+		if sums == nil { // none are kept of copies; the ETags are the same
 			break
 		}
 		for algorithm, sum := range p.Checksums {
+			if algorithm != sums.Algorithm && sums.Algorithm == DefaultAlgorithm {
+				continue // of an upload without an algorithm, whose parts had others; they are not kept
+			}
 			if sums.Algorithm != algorithm || !bytes.Equal(sums.Of(i+1), sum) {
 				return nil, state.Errorf(state.CodeInvalidPart, "part %d has another %s", p.Number, algorithm)
 			}
@@ -511,10 +515,13 @@ func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.P
 	return obj, err
 }
 
-// wholeChecksum is what the checksums of the parts say of the whole; nil when a part
-// has none.
+// wholeChecksum is what the checksums of the parts say of the whole, of the default algorithm
+// where the upload asks for none; nil when a part has none.
 func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, error) {
-	if want.Algorithm == "" || !want.Composite && !linear(want.Algorithm) {
+	if want.Algorithm == "" {
+		want.Algorithm = DefaultAlgorithm
+	}
+	if !want.Composite && !linear(want.Algorithm) {
 		return nil, nil
 	}
 	all := combined{algorithm: want.Algorithm}
