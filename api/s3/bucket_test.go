@@ -193,7 +193,6 @@ func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
 // TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum promises that nobody is told of the CRC64NVME
 // that the parts of such an upload have for its object, and that the parts have it.
 func TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum(t *testing.T) {
-	const mode = "x-amz-checksum-mode: ENABLED"
 	w := newWorld(t)
 	w.scene(t)
 	w.do(t, call{method: "PUT", path: "/photos/source", body: "hello world"})
