@@ -61,6 +61,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	defer a.typist.close()
 	root := a.root()
 	root.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		withoutQuotes(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.misused

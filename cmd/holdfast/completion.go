@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // bashCompletion asks the program itself, which knows its table of commands. That of cobra
@@ -34,6 +35,17 @@ var shells = []struct {
 	{"bash", func(_ *cobra.Command, w io.Writer) error { _, err := io.WriteString(w, bashCompletion); return err }},
 	{"zsh", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
 	{"fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
+}
+
+// withoutQuotes has flags below a command describe themselves as their help does: the quotes
+// around the name of a value are for pflag, and completions would show them.
+func withoutQuotes(cmd *cobra.Command) {
+	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, below := range cmd.Commands() {
+		withoutQuotes(below)
+	}
 }
 
 func (a *app) completionCommand() *cobra.Command {

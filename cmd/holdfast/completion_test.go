@@ -93,6 +93,25 @@ func TestAShellEvaluatesAKey(t *testing.T) {
 	}
 }
 
+// TestCompletionsDescribeThemselves asks as the scripts do.
+func TestCompletionsDescribeThemselves(t *testing.T) {
+	for args, want := range map[string]string{
+		"key create --":      "--name\tname of the key, for people\n",
+		"key create --user":  "--user\temail of the account (needed)\n",
+		"status --d":         "--data\tdata folder of the node",
+		"key r":              "revoke\tRevoke an API key",
+		"run --replication=": ":",
+	} {
+		got := call(t, &fakeNode{}, "", append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		if got.code != exitOK || !strings.Contains(got.out, want) || strings.Contains(got.out, "`") {
+			t.Errorf("%s: %+v, want %q", args, got, want)
+		}
+	}
+	if got := call(t, &fakeNode{}, "", "key", "create", "--help"); !strings.Contains(got.out, "--name name ") {
+		t.Errorf("the help does not name the values: %s", got.out)
+	}
+}
+
 // TestShellsCompleteCommands loads each completion in its shell, where that is installed, and
 // completes in bash.
 func TestShellsCompleteCommands(t *testing.T) {
