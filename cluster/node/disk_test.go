@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// wire carries the samples of the nodes that are put into it.
+type wire chan gossip.Sample
+
+func (w wire) Publish(context.Context, []byte) error { return nil }
+
+func (w wire) Next(ctx context.Context) (from string, data []byte, err error) {
+	select {
+	case s := <-w:
+		data, err = s.Encode()
+		return string(s.Node), data, err
+	case <-ctx.Done():
+		return "", nil, ctx.Err()
+	}
+}
+
+// Who should not lead for want of room is known by what it said last.
+func TestMembersWithoutRoomAreKnownByTheirSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := make(wire)
+		g := gossip.New(gossip.Options{
+			Self: "a", Topic: w, Measure: func() gossip.Sample { return gossip.Sample{} }, Now: time.Now,
+			Members: func() []state.NodeID { return []state.NodeID{"a", "b", "c", "d", "e"} }, Logger: slog.New(slog.DiscardHandler),
+		})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(ctx) }()
+		var n Node
+		if n.tightElsewhere("b") {
+			t.Error("before anybody is heard of")
+		}
+		n.heard.Store(g.Table())
+		at := state.MillisOf(time.Now())
+		for _, s := range []gossip.Sample{
+			{Node: "b", Tight: true}, {Node: "c"}, {Node: "d", Refuses: true}, {Node: "e", Full: true},
+		} {
+			s.Start, s.Seq, s.Time = at, 1, at
+			w <- s
+		}
+		synctest.Wait()
+		for id, want := range map[state.NodeID]bool{"a": false, "b": true, "c": false, "d": true, "e": false, "unheard": false} {
+			if got := n.tightElsewhere(id); got != want {
+				t.Errorf("%s: %t, want %t", id, got, want)
+			}
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
