@@ -15,7 +15,7 @@ import (
 )
 
 // sentFor is how long a request has been under way when its key is revoked, longer
-// than what the gateway takes for quick (docs/s3.md, "Who asks").
+// than what the gateway takes for quick (docs/s3.md, "Authentication").
 const sentFor = 1500 * time.Millisecond
 
 // TestWhoIsRevokedWhileSendingChangesNothing is A43 and A44 for requests that are under
