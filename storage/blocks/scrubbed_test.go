@@ -21,3 +21,17 @@ func TestAScrubCountsTheBytesOfEverySegment(t *testing.T) {
 		t.Errorf("%+v, want %d blocks of %d bytes each", sum, owners*each, size)
 	}
 }
+
+// TestACopyOfARecordSharesNoBytes promises that a record which is kept while its buffer is used
+// again does not change with it, its references neither.
+func TestACopyOfARecordSharesNoBytes(t *testing.T) {
+	r := record{hash: []byte("hash"), data: []byte("data"), refs: []ref{{hash: []byte("ref"), size: 7}}}
+	kept := r.clone()
+	for _, b := range [][]byte{r.hash, r.data, r.refs[0].hash} {
+		b[0] ^= 1
+	}
+	r.refs[0].size = 8
+	if string(kept.hash) != "hash" || string(kept.data) != "data" || len(kept.refs) != 1 || string(kept.refs[0].hash) != "ref" || kept.refs[0].size != 7 {
+		t.Errorf("%+v", kept)
+	}
+}
