@@ -1,6 +1,6 @@
-// Package api lays the HTTP surfaces over the use cases that it is handed: it
-// binds the listeners, mounts the handlers, bounds connections in number, size
-// and time, and ends gracefully.
+// Package api serves the use cases that it is given over HTTP: it binds the listeners,
+// mounts the handlers, limits connections in number, size and time, and shuts down
+// gracefully.
 //
 // Imports: std, errgroup, x/net/netutil, prometheus, api/*.
 // Never:   consensus, storage, peer, cluster/node, settings.

@@ -1,7 +1,7 @@
-// Package admin is what an operator sees of a node: metrics and health on a TCP
-// listener, and the local API on the Unix socket in the data folder, which the
-// commands of the program speak. The socket asks for no key: whoever may open
-// it owns the node.
+// Package admin serves the operator of a node: metrics and health on a TCP listener,
+// and the local API on the Unix socket in the data folder. The program's commands use
+// the local API. The socket requires no key: a process that can open it controls the
+// node.
 //
 // Imports: std, prometheus, api/internal/web, cluster/members, cluster/accounts,
 // cluster/integrity, consensus/state.

@@ -1,7 +1,7 @@
-// Package pinning is the Pinning Service API 1.0.0 over HTTP: its five
-// operations on an account's pins, session tokens, and health. The forms of bodies, queries and
-// errors are those of the public specification; where it is silent, the limits
-// are named here.
+// Package pinning serves the Pinning Service API 1.0.0 over HTTP: its five operations
+// on an account's pins, session tokens, and health. Bodies, queries and errors follow
+// the public specification. Where the specification is silent, this package names the
+// limits.
 //
 // Imports: std, api/internal/web, cluster/pins, cluster/accounts,
 // consensus/state.

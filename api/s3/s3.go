@@ -1,13 +1,12 @@
-// Package s3 is the object gateway over HTTP: buckets, objects, multipart uploads
-// and tags in the forms of the Amazon S3 REST API, as far as docs/s3.md says. It
-// decides who asks, what is asked for and how it is answered; what becomes of it
-// is for cluster/objects.
+// Package s3 serves the object gateway over HTTP: buckets, objects, multipart uploads
+// and tags in the forms of the Amazon S3 REST API. docs/s3.md lists the operations.
+// The package authenticates the caller, selects the operation and writes the answer;
+// cluster/objects carries the operation out.
 //
-// Requests are routed by the path as it was sent: a key is any bytes, with // and
-// .. and %2F in it, and net/http would clean it. One table, operations, gives the
-// operation of a method, a sub-resource and a copy header, and the permission that
-// it needs. What the table does not have is refused, never taken for something
-// else.
+// Requests are routed by the path as sent: a key is any bytes, with // and .. and %2F
+// in it, and net/http would clean it. One table, operations, maps a method, a
+// sub-resource and a copy header to an operation and to the permission that it needs.
+// A request without an entry in the table is refused.
 //
 // Imports: std, api/internal/web, api/s3/sigv4, cluster/objects, cluster/accounts,
 // consensus/state.

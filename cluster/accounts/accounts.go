@@ -1,11 +1,11 @@
-// Package accounts is the use case of who may do what: accounts, their API keys
-// and sessions, and the judgement of a token on every request.
+// Package accounts is the use case of accounts: it manages accounts, their API keys
+// and sessions, and checks the token of each request.
 //
-// An API key is a JWT signed with an Ed25519 key of the cluster's. Ed25519 signs the
-// same text the same way every time, so a key is not stored: it is signed again
-// from its record when it is shown. It is valid while its record is in the
-// replicated state as it is now anywhere in the cluster, so a key that was
-// revoked on one node is refused by all from that moment on.
+// An API key is a JWT signed with an Ed25519 key of the cluster. Ed25519 gives the
+// same signature for the same text, so the key is not stored: the node signs it again
+// from its record to show it. A key is valid while its record is in the current
+// replicated state. A key that one node has revoked is therefore refused by all nodes
+// from that moment on.
 //
 // Imports: consensus/state, golang-jwt, golang.org/x/crypto/argon2.
 // Never:   raft, libp2p, storage, HTTP; secrets in logs or errors.

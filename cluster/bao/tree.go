@@ -1,12 +1,13 @@
-// Package bao is the BLAKE3 tree of content: its hash while it comes, also from
-// pieces that come apart, and the Bao encodings of content that can be read again,
-// with which one who knows the hash verifies bytes as they arrive.
+// Package bao computes the BLAKE3 tree of content: its hash while the content arrives,
+// also from pieces that arrive separately, and the Bao encodings of content that can
+// be read again. With an encoding, a client that knows the hash verifies bytes as they
+// arrive.
 //
 // BLAKE3 hashes chunks of 1 KiB and joins them in a binary tree whose left subtrees
-// are always of a power of two of chunks (BLAKE3 paper, section 2.1). A chaining
-// value is what a subtree adds to the tree above it. That of a chunk depends on
-// where the chunk is in the content, so that of a piece does too. The Bao format is
-// that of github.com/oconnor663/bao, docs/spec.md.
+// always hold a power of two of chunks (BLAKE3 paper, section 2.1). A chaining value
+// is the result of a subtree, which its parent joins. It depends on the position of
+// the subtree in the content. The Bao format is that of github.com/oconnor663/bao,
+// docs/spec.md.
 //
 // Imports: lukechampine.com/blake3.
 // Never:   anything of ours.

@@ -1,7 +1,7 @@
-// Package clustertest has a stand-in for consensus that use cases are tested
-// with: the real state machine over an ordered map in memory, without a log, a
-// network or a disk. A proposal is applied before it returns; a view is a
-// snapshot that later changes do not touch.
+// Package clustertest provides a fake of consensus for tests of use cases: the real
+// state machine over an ordered map in memory, without a log, a network or a disk. A
+// proposal is applied before it returns; a view is a snapshot that later changes do
+// not touch.
 //
 // Imports: consensus/state, consensus/codec, testing.
 // Never:   raft, libp2p, storage, clocks; nothing but tests imports it.

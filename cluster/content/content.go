@@ -1,6 +1,5 @@
-// Package content is files in and out by their CIDs, for the local operator: a
-// file becomes a DAG in this node's block store, and a DAG that any member
-// holds is read from here.
+// Package content adds and reads files by CID for the local operator: it turns a file
+// into a DAG in this node's block store, and reads a DAG that any member holds.
 //
 // Imports: consensus/state.
 // Never:   libp2p, boxo, HTTP.

@@ -1,7 +1,6 @@
-// Package gossip tells every node the load and the liveness of the others by
-// samples that each node repeats. The transport signs them, so that nobody
-// speaks for another. Samples are hints: whatever must be true is in the
-// replicated state.
+// Package gossip exchanges samples of load and liveness: each node publishes its own
+// sample again and again. The transport signs the samples, so that no node can forge
+// another's. Samples are hints; authoritative data is in the replicated state.
 //
 // Imports: consensus/state.
 // Never:   libp2p, raft, storage, writing to the replicated state.

@@ -1,8 +1,8 @@
-// Package ingest makes content that arrives at one node durable on several, before
-// anything names it. While a body comes it is cut into blocks, stored here and
-// pushed to other nodes; each of them makes it a sealed root and says in which epoch
-// of its own it did. The command that names the content carries what they said. Until
-// its outcome is known, the root is guarded on each of them; see ADR 23.
+// Package ingest makes new content durable on several nodes before a record names it.
+// While a body arrives, this node cuts it into blocks, stores them and pushes them to
+// other nodes. Each node seals the root and returns the epoch in which it did so. The
+// command that names the content carries these epochs. Until its outcome is known, a
+// lease on each node protects the root; see ADR 23.
 //
 // Imports: consensus/state, go-cid, go-block-format, uuid.
 // Never:   raft, libp2p, boxo, storage, HTTP.

@@ -1,6 +1,6 @@
-// Package integrity finds blocks of this node that are damaged or gone, and
-// sees that they are fetched again: by a slow walk over everything, by looking
-// whether the files are still there, and at once when a read meets damage.
+// Package integrity finds damaged and lost blocks of this node and has them fetched
+// again. It finds them by a slow scrub of all blocks, by checking that the files
+// exist, and at once when a read detects damage.
 //
 // Imports: std, prometheus, errgroup.
 // Never:   storage, peer, consensus, what an owner of blocks means.

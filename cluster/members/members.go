@@ -1,5 +1,5 @@
-// Package members is who belongs to the cluster: tickets, joining, removal, and
-// the picture of all nodes that `holdfast status` shows.
+// Package members manages the members of the cluster: tickets, joining, removal, and
+// the overview of all nodes that `holdfast status` prints.
 //
 // Imports: consensus/state.
 // Never:   libp2p, raft, storage, HTTP.

@@ -1,10 +1,10 @@
 // Package multimd5 computes the MD5 of several bodies at once.
 //
-// MD5 cannot be computed in parallel: each step needs the one before. So one body keeps a
-// processor busy with a fraction of what it can do, and the steps of eight bodies side by
-// side, in the lanes of vector registers, cost little more than those of one (Guilford and
-// others, Processing Multiple Buffers in Parallel to Increase Performance on Intel
-// Architecture Processors, 2010). A body that is alone is hashed by the standard library.
+// The steps of one MD5 depend on each other, so one body uses only a fraction of a
+// processor. Vector registers compute the steps of eight bodies side by side at little
+// more than the cost of one (Guilford and others, Processing Multiple Buffers in
+// Parallel to Increase Performance on Intel Architecture Processors, 2010). The
+// standard library hashes a body that is alone.
 //
 // Imports: std, golang.org/x/sys/cpu.
 // Never:   anything of ours.

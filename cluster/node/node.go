@@ -1,6 +1,6 @@
 // Package node is the bridge: it opens the islands of one node (storage, peer,
-// consensus), wires them to the use cases, runs everything, and closes it in
-// the right order. Two nodes can live in one process: there are no globals.
+// consensus), passes them to the use cases, runs all of them, and closes them in
+// order. One process can run two nodes, because there are no globals.
 //
 // Imports: all of cluster, config, consensus, peer and storage.
 // Never:   api, HTTP, flags, the environment.

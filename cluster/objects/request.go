@@ -1,6 +1,6 @@
 // Package objects is the use case of the object gateway: buckets, objects and
-// multipart uploads of an account. Content is stored first and then named by one
-// command, which the state machine judges with authority.
+// multipart uploads of an account. It stores content first. Then one command names the
+// content; the check of the state machine is authoritative.
 //
 // Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid,
 // uuid, xxhash, xxh3.

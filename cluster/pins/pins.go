@@ -1,6 +1,7 @@
-// Package pins is the use case of the Pinning Service API: to create, replace,
-// read, list and delete an account's pins. A change is one command, checked here
-// for good error texts and again by the state machine with authority.
+// Package pins is the use case of the Pinning Service API: it creates, replaces,
+// reads, lists and deletes an account's pins. A change is one command. This package
+// checks it first, for clear error texts; the check of the state machine is
+// authoritative.
 //
 // Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid, x/sync.
 // Never:   raft, libp2p, storage, HTTP.

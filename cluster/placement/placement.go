@@ -1,7 +1,6 @@
-// Package placement decides which nodes keep a root. It is a pure function of
-// the root and of what is known of the nodes, so that every node of a cluster
-// comes to the same answer from the same knowledge, and so that a node that
-// comes or goes moves only what it has to.
+// Package placement decides which nodes keep a root. The decision is a pure function
+// of the root and of the known nodes. So all nodes with the same knowledge decide
+// alike, and a node that joins or leaves moves as few roots as possible.
 //
 // Imports: std, consensus/state.
 // Never:   clocks, randomness, goroutines, input and output.

@@ -1,8 +1,8 @@
-// Package tracker makes one node hold what the replicated state wants it to
-// hold: it compares the two, fetches what is missing, drops what is not wanted
-// any more, and reports what became of it. It is woken by changes of the state
-// and looks at everything now and then; of its own it stores attempts alone,
-// for its node. On the leader, Settler and Repairer look after the roots of all nodes.
+// Package tracker brings the content of one node in line with the replicated state: it
+// compares both, fetches missing content, drops unwanted content, and reports the
+// results. Changes of the state start it, and it scans all roots now and then. It
+// stores only the attempts of its node. On the leader, Settler and Repairer handle the
+// roots of all nodes.
 //
 // Imports: consensus/state, go-cid, prometheus.
 // Never:   raft, libp2p, boxo, storage; it is never called from Apply.

@@ -1,5 +1,5 @@
-// Package client speaks the local API of the node that runs on a data folder,
-// through the Unix socket in it. The commands of the program are built on it.
+// Package client calls the local API of a running node, through the Unix socket in its
+// data folder. The program's commands use it.
 //
 // Imports: std, api/admin for the bodies.
 // Never:   use cases, consensus, storage, peer, settings, terminals.

@@ -1,7 +1,7 @@
-// Package web is what the HTTP surfaces have in common: handlers that return
+// Package web holds the code that the HTTP surfaces share: handlers that return
 // errors, the request id, the access log and metrics, recovery from panics, the bearer
-// token, strict reading of JSON, and the writing of answers. It knows no route
-// and no reason for an error: each surface has its own table of both.
+// token, strict JSON decoding, and the writing of answers. It knows no route and no
+// reason for an error: each surface has its own table of both.
 //
 // Imports: std, prometheus, consensus/state, cluster/accounts.
 // Never:   the surfaces, other use cases, listeners, settings.

@@ -1,12 +1,12 @@
-// Package sigv4 verifies requests that are signed with AWS Signature Version 4
-// for S3, and links that are signed with version 2, and undoes the framing of their
-// bodies. It answers who signed, by the secret that its caller looks up, and knows
-// nothing of accounts, buckets or answers.
+// Package sigv4 verifies requests signed with AWS Signature Version 4 for S3, and
+// links signed with version 2, and removes the framing of their bodies. It returns the
+// signer, by the secret that its caller looks up. It knows nothing of accounts,
+// buckets or answers.
 //
-// The forms are those of "Authenticating Requests (AWS Signature Version 4)" in
-// the Amazon S3 API Reference: the Authorization header, the presigned query, the
-// policy of a form for an upload, and bodies in chunks with and without signatures
-// and trailers. Where that text is silent a comment says what is done here and why.
+// It implements "Authenticating Requests (AWS Signature Version 4)" of the Amazon S3
+// API Reference: the Authorization header, the presigned query, the policy of an
+// upload form, and chunked bodies with and without signatures and trailers. Where that
+// text is silent, a comment states the choice and its reason.
 //
 // Imports: std.
 // Never:   accounts, state, use cases, listeners, settings, goroutines, a clock
