@@ -77,6 +77,10 @@ check: ## all that CI runs, on this machine
 .PHONY: check-long
 check-long: race-all conformance-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
 
+.PHONY: settings
+settings: ## docs/settings.md, from the table in config
+	$(TEST) -count 1 -run '^TestThePageOfSettings' ./config -update
+
 .PHONY: timings
 timings: ## wall and processor time of each step of CI and of the 50 slowest tests, in half an hour or so (TIMINGS_FLAGS="-steps test,race")
 	$(GO) run ./test/timings $(TIMINGS_FLAGS)

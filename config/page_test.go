@@ -1,0 +1,70 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const pageFile = "../docs/settings.md"
+
+// TestThePageOfSettingsIsThatOfTheTable promises that docs/settings.md has every setting with its
+// flag, variable, form and default, as the table has them. `make settings` writes it anew.
+func TestThePageOfSettingsIsThatOfTheTable(t *testing.T) {
+	got := page()
+	if *update {
+		if err := os.WriteFile(pageFile, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(pageFile)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not that of the table (%v): run make settings", pageFile, err)
+	}
+}
+
+// page is the page of settings in Markdown.
+func page() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Settings\n\n" +
+		"`make settings` writes this page from the table in `config`.\n\n" +
+		"A flag of `holdfast run` beats the environment, which beats `config.toml` in the data folder, which beats the default. " +
+		"A setting that is unknown, or has a bad value, stops the start and is named. " +
+		"Durations are written as `10s`, `5m` or `24h`, sizes as `64KiB`, `10GiB` or a number of bytes. " +
+		"A new data folder has a `config.toml` in which all of these stand as comments.\n")
+	defaults := Default()
+	section := ""
+	for _, s := range table {
+		if s.section() != section {
+			section = s.section()
+			fmt.Fprintf(&b, "\n## [%s]\n| setting | what it is | default | flag and variable |\n|---|---|---|---|\n", section)
+		}
+		also := "`" + s.environment() + "`"
+		if s.flag != "" {
+			also = "`--" + s.flag + "`, " + also
+		}
+		help := strings.ReplaceAll(strings.ReplaceAll(s.help, "`", ""), "|", "\\|")
+		fmt.Fprintf(&b, "| `%s` | %s (%s) | `%s` | %s |\n", s.key, help, formOf(s.field(&defaults)), format(s.field(&defaults)), also)
+	}
+	return b.Bytes()
+}
+
+// formOf is the form of a value, by its type.
+func formOf(field any) string {
+	switch field.(type) {
+	case *time.Duration:
+		return "duration"
+	case *Size:
+		return "bytes"
+	case *bool:
+		return "true or false"
+	case *int, *uint64, *float64:
+		return "number"
+	case *[]string:
+		return "list"
+	}
+	return "text"
+}
