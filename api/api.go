@@ -30,11 +30,11 @@ import (
 
 // Bounds of every listener.
 const (
-	// MaxConnections is how many connections a listener has at the same time;
+	// MaxConnections is the maximum number of simultaneous connections of a listener;
 	// further ones wait in the system's queue.
 	MaxConnections = 4096
-	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431.
-	// net/http adds 4 KiB to what it is told.
+	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431. net/http
+	// adds 4 KiB to the value that it is given.
 	MaxHeaderBytes = 32 << 10
 	// maxStreams is how many requests an HTTP/2 connection has at the same time.
 	maxStreams = 100
@@ -57,7 +57,7 @@ const (
 	jsonWriteTimeout = 2 * time.Minute
 )
 
-// Accounts are the use cases that tell who is who.
+// Accounts are the use cases of authentication.
 type Accounts interface {
 	web.Accounts
 	s3.Accounts
@@ -65,20 +65,21 @@ type Accounts interface {
 	pinning.Sessions
 }
 
-// Rate is how many requests somebody may send to one node.
+// Rate is the number of requests that one account or address may send to one node.
 type Rate = web.Rate
 
-// Rates are how many requests one API of a node takes; zero is no limit.
+// Rates are the rates of one API of a node; zero is no limit.
 type Rates struct{ Account, Address Rate }
 
-// Health tells whether the node can serve.
+// Health reports whether the node can serve.
 type Health interface {
-	// Ready returns nil once the node has joined, caught up and knows a leader,
-	// else why not, in words for people. It never waits for the network.
+	// Ready returns nil if the node has joined, caught up and knows a leader, else the
+	// reason, in words for people. It never waits for the network.
 	Ready(ctx context.Context) error
 }
 
-// Options are where to listen and what to serve there. An empty address is off.
+// Options are the addresses of the listeners and the use cases of their surfaces. An empty
+// address turns a listener off.
 type Options struct {
 	Pinning string // host:port of the Pinning Service API
 	S3      string // host:port of the object gateway
@@ -105,7 +106,7 @@ type Options struct {
 	// that is not the last.
 	S3Region, S3Domain     string
 	S3MaxObject, S3MinPart int64
-	// S3PresignedV2 has links of signature version 2 taken.
+	// S3PresignedV2 accepts links of signature version 2.
 	S3PresignedV2 bool
 	Version       string
 	Logger        *slog.Logger
@@ -115,24 +116,23 @@ type Options struct {
 	// NoisyRate is how many requests a second are started of accounts that send far more
 	// than others, on each of the Processors while those are busy; 0 holds nobody back.
 	NoisyRate, Processors int
-	// TrustedProxies are the prefixes whose X-Forwarded-For is believed.
+	// TrustedProxies are the prefixes of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Origins are those whose scripts may use the API from a browser, "*" for all.
+	// Origins are the web origins whose scripts may use the API from a browser, "*" for
+	// all.
 	Origins []string
-	// TLSCert and TLSKey are files in PEM form; without them clients are served
-	// over plain HTTP.
+	// TLSCert and TLSKey are files in PEM form; without them the APIs use plain HTTP.
 	TLSCert, TLSKey string
 }
 
-// Addrs are the addresses that are listened on, host:port with the real port.
-// Empty means off.
+// Addrs are the addresses of the listeners, host:port with the real port. Empty means off.
 type Addrs struct {
 	Pinning, S3, Admin string
 	Socket             string // path of the Unix socket
 }
 
-// Server holds the bound listeners. From Run on it answers: about health alone, and
-// that the node is starting, until Open has laid the surfaces over the use cases.
+// Server holds the bound listeners. After Run it serves health, and answers all else that
+// the node is starting, until Open installs the surfaces.
 type Server struct {
 	addrs       Addrs
 	certificate *certificate // nil is plain HTTP
@@ -164,11 +164,10 @@ const (
 	operatorService = "operator"
 )
 
-// Bind reads the certificate and listens on every address that is configured. Of
-// Options it needs the addresses, Folder, Health, Gatherer, Registerer and Logger, and takes
-// what clients of a node that is starting see. An address that is taken is an
-// error that names the flag it came from, a certificate that cannot be used one
-// that names its settings. End it with Run or Close.
+// Bind reads the certificate and listens on every configured address. Of Options it needs
+// the addresses, Folder, Health, Gatherer, Registerer and Logger, and uses the fields for
+// clients of a starting node. The error for an address in use names its flag; the error
+// for a bad certificate names its settings. End it with Run or Close.
 func Bind(o Options) (*Server, error) {
 	s := &Server{logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	var err error
@@ -228,7 +227,7 @@ func (s *Server) listen(o Options) error {
 	return nil
 }
 
-// Listen is Bind and Open in one.
+// Listen calls Bind and Open.
 func Listen(o Options) (*Server, error) {
 	s, err := Bind(o)
 	if err != nil {
@@ -240,8 +239,8 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Open lays the HTTP surfaces over the use cases. Requests that come from now on
-// are theirs, also on connections that were there before.
+// Open installs the HTTP surfaces over the use cases. They serve all later requests, also
+// on existing connections.
 func (s *Server) Open(o Options) error {
 	pacer := web.NewPacer(o.NoisyRate, o.Processors, web.Busy())
 	if err := pacer.Register(o.Registerer); err != nil {
@@ -341,10 +340,10 @@ func (s *Server) add(name string, l net.Listener, h http.Handler) *service {
 	return svc
 }
 
-// Addrs returns the addresses that are listened on.
+// Addrs returns the addresses of the listeners.
 func (s *Server) Addrs() Addrs { return s.addrs }
 
-// Close ends the listeners. Only a server that does not run needs it.
+// Close closes the listeners. Only a server without Run needs it.
 func (s *Server) Close() error {
 	var all error
 	for _, svc := range s.services {
@@ -355,10 +354,9 @@ func (s *Server) Close() error {
 	return all
 }
 
-// Run serves until ctx ends or a listener fails. Then no connection is taken
-// any more, and requests under way have drainTimeout to end; what is left is
-// cut. When it returns no handler uses the use cases any more. It returns nil
-// when ctx ended it.
+// Run serves until ctx ends or a listener fails. Then it accepts no connection, gives
+// running requests drainTimeout to end, and cuts the rest. When it returns, no handler
+// uses the use cases any more. It returns nil if ctx ended it.
 func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx: they are drained, not cancelled.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -25,7 +25,7 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
-// MonitorOptions are what the monitor is made of. All but Version are required.
+// MonitorOptions configure the monitor. All but Version are required.
 type MonitorOptions struct {
 	Gatherer prometheus.Gatherer
 	Health   web.Health
@@ -33,8 +33,8 @@ type MonitorOptions struct {
 	Logger   *slog.Logger
 }
 
-// NewMonitor returns the handler of metrics and health, which asks for no key
-// and tells nothing of accounts.
+// NewMonitor returns the handler of metrics and health. It needs no credentials and
+// reveals nothing of accounts.
 func NewMonitor(o MonitorOptions) http.Handler {
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,

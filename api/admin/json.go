@@ -58,7 +58,7 @@ type Peer struct {
 	Full bool `json:"full,omitempty"`
 }
 
-// Leaving is a member and what its removal takes away.
+// Leaving is a member and the effect of its removal.
 type Leaving struct {
 	Peer
 	Leader bool   `json:"leader"`
@@ -80,7 +80,7 @@ type Quorum struct {
 	Missing  []Missing `json:"missing"`
 }
 
-// Missing is a member that votes and that the node does not reach.
+// Missing is a voter that the node does not reach.
 type Missing struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -130,30 +130,30 @@ type PinsOf struct {
 	Failed  uint64 `json:"failed"`
 }
 
-// Sum is how many pins they are in all.
+// Sum returns the number of pins in all statuses.
 func (p PinsOf) Sum() uint64 { return p.Queued + p.Pinning + p.Pinned + p.Failed }
 
-// NewPassword asks for another password.
+// NewPassword requests a change of a password.
 type NewPassword struct {
 	Password string `json:"password"`
 }
 
-// NewQuota asks for another allowance.
+// NewQuota requests a change of an allowance.
 type NewQuota struct {
 	AllowanceBytes *uint64 `json:"allowance_bytes,omitempty"`
 	Unlimited      bool    `json:"unlimited,omitempty"` // in the place of a number
 }
 
-// NewCredits asks for credits.
+// NewCredits requests credits.
 type NewCredits struct {
 	Posting string `json:"posting,omitempty"` // a name; the same name is posted once
 	Credits uint64 `json:"credits"`
 }
 
-// MinPassword is how many characters a password has at least.
+// MinPassword is the minimum length of a password in characters.
 const MinPassword = accounts.MinPassword
 
-// NewUser asks for an account. An empty password means none.
+// NewUser requests an account. An empty password means none.
 type NewUser struct {
 	Email    string `json:"email"`
 	Password string `json:"password,omitempty"`
@@ -180,12 +180,12 @@ type KeyRow struct {
 	Used    string `json:"used,omitempty"` // last, to the minute
 }
 
-// SigningKey is the cluster's key that new API keys are signed with.
+// SigningKey is the key of the cluster that signs new API keys.
 type SigningKey struct {
 	Generation uint64 `json:"generation"` // counts from 0, the one it was founded with
 }
 
-// NewKey asks for an API key. No scopes means all of them.
+// NewKey requests an API key. No scopes means all of them.
 type NewKey struct {
 	User   string   `json:"user"`
 	Name   string   `json:"name,omitempty"`
@@ -193,7 +193,7 @@ type NewKey struct {
 	TTL    string   `json:"ttl,omitempty"` // a duration such as 24h; empty: it does not expire
 }
 
-// NewTicket asks for a join ticket.
+// NewTicket requests a join ticket.
 type NewTicket struct {
 	TTL string `json:"ttl,omitempty"` // a duration such as 24h, the default
 }
@@ -209,7 +209,7 @@ type Content struct {
 	Size uint64 `json:"size"` // bytes of the file
 }
 
-// Scrubbed is what came of verifying every stored block of a node.
+// Scrubbed is the result of verifying every stored block of a node.
 type Scrubbed struct {
 	Blocks   uint64 `json:"blocks"`   // found good
 	Bytes    uint64 `json:"bytes"`    // of them
@@ -220,8 +220,8 @@ type Scrubbed struct {
 // timeForm is ISO 8601 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// Addrs are the addresses that a node's HTTP listeners have, host:port, empty
-// for what is off.
+// Addrs are the addresses of a node's HTTP listeners, host:port; empty for a listener that
+// is off.
 type Addrs struct {
 	Pinning, S3, Console string
 	Admin                string // metrics and health, never over TLS

@@ -22,79 +22,85 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Members are the use cases of membership that an operator has.
+// Members are the operator's use cases of membership.
 type Members interface {
 	// Status returns the cluster as this node sees it; it needs no majority.
 	Status(ctx context.Context) (members.Status, error)
-	// CreateTicket makes a ticket that admits one node until ttl is over; random
-	// fills a slice with what nobody can guess.
+	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
+	// a slice with unpredictable bytes.
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
-	// Quorum returns who votes and who of them is missing; it asks nobody.
+	// Quorum returns the voters and the missing ones among them, without a request to other
+	// nodes.
 	Quorum() members.Quorum
-	// Writable is nil when a majority answers now; it waits 2 s for that.
+	// Writable returns nil if a majority answers within 2 s.
 	Writable(ctx context.Context) error
-	// Named returns the member of an id or a name that only one has.
+	// Named returns the member with an id or a unique name.
 	Named(ctx context.Context, who string) (state.Node, error)
-	// Leaving returns what a removal would take away; who is as in Named. Without count
-	// what takes a look at every root is left out.
+	// Leaving returns the effect of a removal; who is as in Named. Without count it does
+	// not scan the roots.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
-	// Remove ends a membership; without force not that of a node that is dead,
-	// nor of one that alone holds something.
+	// Remove ends a membership. Without force it refuses to remove a dead node, or one that
+	// holds the only copy of some content.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
 }
 
-// Accounts are the use cases of accounts and keys that an operator has.
+// Accounts are the operator's use cases of accounts and keys.
 type Accounts interface {
 	// CreateAccount adds an account; an empty password means none.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// List returns all accounts.
 	List(ctx context.Context) ([]accounts.User, error)
-	// SetPassword changes the password of an e-mail's account.
+	// SetPassword changes the password of the account with an e-mail address.
 	SetPassword(ctx context.Context, email, password string) error
-	// RemoveAccount ends an e-mail's account and its keys; its pins go away after it.
+	// RemoveAccount removes the account with an e-mail address and its keys. The cluster
+	// removes its pins afterwards.
 	RemoveAccount(ctx context.Context, email string) error
-	// SetAllowance changes what an e-mail's account may store without credits.
+	// SetAllowance sets the bytes that the account with an e-mail address may store without
+	// credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
-	// Grant posts credits to an e-mail's account, under the same name once.
+	// Grant posts credits to the account with an e-mail address, once for each posting
+	// name.
 	Grant(ctx context.Context, email, posting string, credits uint64) error
-	// Holdings returns the account of an e-mail or an id with what belongs to it.
+	// Holdings returns the account with an e-mail address or an id, with the counts of its
+	// pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
-	// ByEmail returns the account of an e-mail, or state.ErrNotFound.
+	// ByEmail returns the account with an e-mail address, or state.ErrNotFound.
 	ByEmail(ctx context.Context, email string) (state.Account, error)
-	// Operator returns the account that local commands act as.
+	// Operator returns the account of local commands.
 	Operator(ctx context.Context) (state.Account, error)
-	// CreateKey adds an API key and returns it with its secrets; no scopes means
-	// all of them, no ttl that it does not expire.
+	// CreateKey adds an API key and returns it with its secrets. No scopes means all of
+	// them; a ttl of 0 means that the key does not expire.
 	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
-	// Keys returns the keys of an e-mail's account, or of all with an empty one.
+	// Keys returns the keys of the account with an e-mail address, or all keys for an empty
+	// address.
 	Keys(ctx context.Context, email string) ([]accounts.Key, error)
 	// Key returns a key without its secrets, or state.ErrNotFound.
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
-	// RotateSigningKey has keys signed by a new key of the cluster from now on, and
-	// returns its number. Keys that live stay as they are.
+	// RotateSigningKey makes a new key of the cluster sign all later API keys, and returns
+	// its number. Existing API keys stay valid.
 	RotateSigningKey(ctx context.Context) (generation uint64, err error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
 }
 
-// Files takes files in and gives them out by CID.
+// Files imports and reads files by CID.
 type Files interface {
 	// Add imports a file whose blocks are durable on this node when it returns.
 	Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error)
 	// Open reads the file that a CID names, from this node or another member.
 	// Reads are bound to ctx.
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
-	// OpenFor is Open for an account: what that may not read ends in state.ErrNotFound
-	// like what is not there.
+	// OpenFor is Open with the rights of an account: content that it may not read is
+	// state.ErrNotFound, like absent content.
 	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 
-// Blocks are the use cases of what is stored on this node.
+// Blocks are the use cases of the blocks stored on this node.
 type Blocks interface {
-	// Scrub verifies every stored block, has the damaged ones fetched again, and
-	// waits for that as long as it makes progress.
+	// Scrub verifies every stored block, has the damaged ones fetched again, and waits as
+	// long as the fetches make progress.
 	Scrub(ctx context.Context) (integrity.Report, error)
 }
 
@@ -108,7 +114,7 @@ const (
 	fileBuffer = 256 << 10
 )
 
-// OperatorOptions are what the local API is made of. All are required.
+// OperatorOptions configure the local API. All are required.
 type OperatorOptions struct {
 	Members  Members
 	Accounts Accounts
@@ -122,8 +128,8 @@ type OperatorOptions struct {
 	Logger *slog.Logger
 }
 
-// Local authenticates requests of the socket: the operator's account, or that
-// of the query's user, with every permission.
+// Local authenticates requests of the socket as the operator's account, or as the user in
+// the query, with every permission.
 func Local(a Accounts) web.Authenticate {
 	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
 		query, err := queryOf(r)
@@ -148,7 +154,8 @@ func Local(a Accounts) web.Authenticate {
 	}
 }
 
-// Unavailable says who is missing while the cluster has no majority, for an operator.
+// Unavailable returns a function that names the missing members, for the operator, while
+// the cluster has no majority.
 func Unavailable(m Members) func() string {
 	return func() string {
 		if q := m.Quorum(); !q.Complete() {

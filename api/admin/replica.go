@@ -12,10 +12,10 @@ import (
 
 // Replica is this node's copy of the replicated state.
 type Replica interface {
-	// StateHash hashes the whole copy, and tells the index of its newest entry.
+	// StateHash returns the hash of the whole copy and the index of its newest entry.
 	StateHash(ctx context.Context) (index uint64, hash state.Hash, err error)
-	// CheckState has all members compare their copies, and waits for their
-	// reports as long as ctx allows.
+	// CheckState makes all members compare their copies, and waits for their reports until
+	// ctx ends.
 	CheckState(ctx context.Context) (state.Check, error)
 	// Checks returns the newest comparisons, oldest first.
 	Checks() ([]state.Check, error)

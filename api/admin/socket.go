@@ -14,10 +14,10 @@ const (
 	maxSocketPath = 103
 )
 
-// Socket returns a path of the local API's socket in a data folder that can be listened on
-// and dialled, which a long one cannot. It is good until release is called; the socket
-// stays. Errors: fs.ErrNotExist for a folder that is not there, and that the path is too
-// long where there is no /proc to go by.
+// Socket returns a path of the local API's socket that a process can listen on and dial,
+// even if the path of the data folder is too long for a socket. The path is valid until
+// release is called; the socket stays. Errors: fs.ErrNotExist for a missing folder, and a
+// path that is too long on a system without /proc.
 func Socket(folder string) (path string, release func(), err error) {
 	path = filepath.Join(folder, SocketName)
 	if len(path) <= maxSocketPath {

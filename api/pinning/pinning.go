@@ -25,19 +25,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Pins are the use cases that this surface serves. Another account's pin
-// behaves as if it did not exist.
+// Pins are the use cases of this surface. Another account's pin behaves like an absent
+// one.
 type Pins interface {
 	// Create adds a pin; the record is durable when it returns.
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
-	// Replace puts a new pin in the place of an old one, in one change.
+	// Replace replaces an old pin by a new one, in one change.
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
-	// Get returns a pin as it is now, anywhere in the cluster.
+	// Get returns the current state of a pin in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// Wait returns a pin once it has changed, at once if it is not known any more
-	// to be so or will not change by itself, or when enough is closed.
+	// Wait returns a pin after it has changed. It returns at once if the status is not
+	// known any more or is final, and when enough is closed.
 	Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (pins.Record, error)
-	// List returns the newest pins that match and how many match in all.
+	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
 	// Delete removes a pin.
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
@@ -45,23 +45,23 @@ type Pins interface {
 
 // Sessions are the use cases of session tokens.
 type Sessions interface {
-	// SignIn begins a session of the account that a name and a password open, and
-	// returns its token. from is who asks.
+	// SignIn begins a session of the account with a name and a password, and returns its
+	// token. from is the address of the caller.
 	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
 	// SignOut ends the session of a token everywhere, or returns
 	// state.ErrUnauthorized.
 	SignOut(ctx context.Context, token string) error
 }
 
-// Options are what the surface is made of. Pins, Authenticate, Health,
-// DefaultStatus and Logger are required.
+// Options configure the surface. Pins, Authenticate, Health, DefaultStatus and Logger are
+// required.
 type Options struct {
 	Pins Pins
-	// Authenticate judges a token by the state of the cluster.
+	// Authenticate checks a token against the state of the cluster.
 	Authenticate web.Authenticate
-	// Recognize does so by that of this node. With it a change costs one round
-	// of the cluster, in which the key is judged, and a refusal for the rate none;
-	// without, they cost two and one.
+	// Recognize checks it against the state of this node. With it a change costs one round
+	// of the cluster, which checks the key, and a refusal for the rate costs none; without
+	// it they cost two and one.
 	Recognize web.Authenticate
 	// Sessions begins and ends sessions; nil: there are none here.
 	Sessions Sessions
@@ -73,11 +73,10 @@ type Options struct {
 	// DefaultStatus are the names of the statuses that a list without a status
 	// shows.
 	DefaultStatus []string
-	// Draining is closed when the server is to end: who waits for changes is
-	// answered then.
+	// Draining is closed when the server is to end: then waiting requests are answered.
 	Draining <-chan struct{}
-	// Unavailable says for the operator of the node why the cluster decides nothing, ""
-	// where it does. Nil: callers are not told, as who is a member is none of their business.
+	// Unavailable returns the reason why the cluster cannot decide, for the operator of the
+	// node, or "". Nil: callers do not learn it, because it would reveal the members.
 	Unavailable func() string
 	Version     string
 	Logger      *slog.Logger

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 )
 
-// MaxWait is the longest that a request may wait for a pin to change.
+// MaxWait is the longest time that a request may wait for a change of a pin.
 const MaxWait = time.Minute
 
 // parseWait reads the query of a GET of one pin: wait is a duration as Go writes

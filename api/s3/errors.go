@@ -157,12 +157,11 @@ var codes = map[Code]facts{
 	UnexpectedContent:  {http.StatusBadRequest, false},
 }
 
-// Error is a mistake that this surface knows: no state code stands for it.
+// Error is a mistake that only this surface knows, without a state code.
 type Error struct {
 	Code    Code
 	Message string
-	// Bucket and Key are those that the error is about, where they are not those
-	// of the path.
+	// Bucket and Key name the subject of the error, if it is not that of the path.
 	Bucket, Key string
 
 	shown  string      // behind the message, to the client alone: it may hold a key, and the log has none

@@ -51,7 +51,7 @@ func (r *fused) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Interrupt ends the reading, for whoever stores the body.
+// Interrupt ends the reading, on behalf of the store that consumes the body.
 func (r *fused) Interrupt() { r.wire.Interrupt() }
 
 // checked is called when nothing is left but to name the content.

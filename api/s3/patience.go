@@ -56,7 +56,7 @@ type patient struct {
 	waited time.Duration // for the client; what this side takes is not its fault
 }
 
-// Read reads from the body. What it cannot read is the client's mistake.
+// Read reads from the body. A failed read is the client's mistake.
 func (p *patient) Read(b []byte) (int, error) {
 	now := time.Now()
 	if now.Sub(p.set) > p.stall/grains {

@@ -29,66 +29,66 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Objects are the use cases that this surface serves. What belongs to another
-// account behaves as if it did not exist. Errors are state.Errors, and those of
-// bodies and callbacks, wrapped.
+// Objects are the use cases of this surface. Resources of another account behave like
+// absent ones. Errors are state.Errors, and wrapped errors of bodies and callbacks.
 type Objects interface {
 	// Buckets returns an account's buckets by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
 	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// SetPublic has everybody see the objects of a bucket by their CIDs, or nobody.
+	// SetPublic makes the objects of a bucket public by their CIDs, or private.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
 	// Cors returns a bucket's rules for scripts of other origins, or
 	// state.ErrNoBucket.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
-	// SetCors replaces them; without any there are none.
+	// SetCors replaces them; no rules removes them.
 	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// BucketTags returns a bucket's tags, or state.ErrNoBucket.
 	BucketTags(ctx context.Context, a state.AccountID, bucket string) ([]state.Tag, error)
-	// SetBucketTags replaces them; without any there are none.
+	// SetBucketTags replaces them; no tags removes them.
 	SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
-	// Bucket returns a bucket as it is now anywhere, or state.ErrNoBucket.
+	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
 	// List returns one page of a bucket's keys.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
-	// Put stores an object: it is durable when it returns.
+	// Put stores an object. The object is durable when it returns.
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
-	// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+	// SetVersioning makes a bucket keep versions, or stop keeping new ones.
 	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
 	// Versions returns one page of a bucket's versions and delete markers.
 	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
-	// Object returns the version of a key that has an id, or for "" the newest, as it
-	// is now anywhere. It may be a delete marker. Else it is state.ErrNoBucket,
+	// Object returns the version of a key with an id, or for "" the newest, in the current
+	// state of the cluster. It may be a delete marker. Errors: state.ErrNoBucket,
 	// state.ErrNoKey, state.ErrNoVersion.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
 	// PartSums returns the checksums of an object's parts; nil when there are none.
 	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
-	// Bao returns a Bao encoding of an object: of a slice, or if that is nil of the
-	// tree without the content.
+	// Bao returns a Bao encoding of an object: a slice, or for a nil slice the tree without
+	// the content.
 	Bao(ctx context.Context, a state.AccountID, o *state.Object, slice *objects.Slice) (*objects.Encoding, error)
-	// Delete removes an object, or the version with an id for good. What is not there
-	// is no error, unless c asks for one, or a bucket without versioning has another
-	// version: that is state.ErrNoVersion.
+	// Delete removes an object, or the version with an id for good. An absent object is no
+	// error, unless c asks for one, or a bucket without versioning has another version:
+	// that is state.ErrNoVersion.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 	// DeleteMany removes up to state.MaxDeleteKeys objects and versions in one change.
 	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
-	// Copy makes an object of another's content.
+	// Copy makes an object from the content of another.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces the tags of the version with an id, or for "" of the current one.
+	// SetTags replaces the tags of the version with an id, or for "" of the current
+	// version.
 	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
 	// CreateUpload begins a multipart upload.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
-	// PutPart stores a part; the last of a number counts.
+	// PutPart stores a part; a later part replaces an earlier one of the same number.
 	PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (state.Part, error)
-	// CopyPart makes a part of an object's content.
+	// CopyPart makes a part from the content of an object.
 	CopyPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (state.Part, error)
-	// Complete makes an object of parts. Once more with the same parts it answers
-	// as it did.
+	// Complete makes an object from parts. A repeat with the same parts returns the same
+	// answer.
 	Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (state.Object, error)
 	// Abort ends an upload and frees its parts.
 	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
@@ -100,22 +100,22 @@ type Objects interface {
 	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
 }
 
-// Accounts tell who a request speaks for.
+// Accounts authenticate requests.
 type Accounts interface {
-	// Authenticate judges a bearer token, or returns state.ErrUnauthorized.
+	// Authenticate checks a bearer token, or returns state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize does so by the state of this node, which may be old.
+	// Recognize does so by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
-	// S3Key returns the secret of an access key and who it speaks for, or
-	// state.ErrUnauthorized for one that is unknown, revoked or over.
+	// S3Key returns the secret and the principal of an access key, or state.ErrUnauthorized
+	// for an unknown, revoked or expired one.
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
-	// RecognizeS3Key does so by the state of this node, which may be old.
+	// RecognizeS3Key does so by the state of this node, which may be stale.
 	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
-	// Still judges once more, by the state of this node, who was let in.
+	// Still checks an admitted principal again, by the state of this node.
 	Still(who accounts.Principal) error
-	// Losses tells of keys and sessions that go from the state of this node.
+	// Losses reports keys and sessions that are removed from the state of this node.
 	Losses() *accounts.Losses
-	// Used notes that what S3Key told of was used with the right secret.
+	// Used records that a principal of S3Key was used with the right secret.
 	Used(who accounts.Principal)
 }
 
@@ -126,20 +126,19 @@ const (
 	DefaultMinPart   = 5_000_000 // bytes: 5 MB and 5 MiB parts both pass
 )
 
-// Options are what the surface is made of. Objects, Accounts and Logger are
-// required.
+// Options configure the surface. Objects, Accounts and Logger are required.
 type Options struct {
 	Objects  Objects
 	Accounts Accounts
-	// Region is what buckets say of where they are; requests may be signed for any.
+	// Region is the region that buckets report; requests may be signed for any.
 	Region string
 	// Domain is the host below which the first label is a bucket: with
 	// s3.example.org, photos.s3.example.org is the bucket photos. Empty: none.
 	Domain string
-	// MaxObject is the most bytes of a body, MinPart the least of a part that is
-	// not the last (which Objects judge, and the answer names).
+	// MaxObject is the maximum size of a body in bytes, MinPart the minimum size of a part
+	// that is not the last. Objects checks MinPart; the answer names it.
 	MaxObject, MinPart int64
-	// PresignedV2 takes links of signature version 2 as well as those of version 4.
+	// PresignedV2 accepts links of signature version 2 besides those of version 4.
 	PresignedV2 bool
 	// Limits hold accounts and addresses to their rates; nil: none.
 	Limits *web.Limits

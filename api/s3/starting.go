@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns what answers until the use cases are there for New: 503 and why, and
-// about health. Of o it needs Version and Logger, and takes Domain and Metrics.
+// Starting returns the handler until the use cases for New exist: 503 with the reason, and
+// health. Of o it needs Version and Logger, and uses Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
 	s, otherwise := &surface{stall: stallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {

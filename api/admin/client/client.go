@@ -36,13 +36,13 @@ type Peer = admin.Peer
 // Quorum says whether the cluster can write, and who votes.
 type Quorum = admin.Quorum
 
-// Leaving is a member and what its removal takes away.
+// Leaving is a member and the effect of its removal.
 type Leaving = admin.Leaving
 
 // User is an account.
 type User = admin.User
 
-// UserDetail is an account with what belongs to it.
+// UserDetail is an account with the counts of its pins, objects, keys and sessions.
 type UserDetail = admin.UserDetail
 
 // Ticket is a join ticket.
@@ -54,7 +54,7 @@ type Key = admin.Key
 // KeyRow is an API key in a list, without its secrets.
 type KeyRow = admin.KeyRow
 
-// SigningKey is the cluster's key that new API keys are signed with.
+// SigningKey is the key of the cluster that signs new API keys.
 type SigningKey = admin.SigningKey
 
 // NewKey asks for an API key.
@@ -63,7 +63,7 @@ type NewKey = admin.NewKey
 // Content is an imported file.
 type Content = admin.Content
 
-// Scrubbed is what came of verifying every stored block of the node.
+// Scrubbed is the result of verifying every stored block of the node.
 type Scrubbed = admin.Scrubbed
 
 // StateHash is the hash of a node's replicated state at an index.
@@ -72,13 +72,13 @@ type StateHash = admin.StateHash
 // StateCheck is one comparison of the replicated state on all members.
 type StateCheck = admin.StateCheck
 
-// MinPassword is how many characters a password has at least.
+// MinPassword is the minimum length of a password in characters.
 const MinPassword = admin.MinPassword
 
 // ErrNotRunning means that no node runs on the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
-// ErrNoFolder means that the data folder is not there, so no node can run on it.
+// ErrNoFolder means that the data folder does not exist, so no node can run on it.
 var ErrNoFolder = errors.New("the data folder does not exist")
 
 // Bounds of calls.
@@ -96,12 +96,12 @@ type Client struct {
 	look   time.Duration // lookTimeout
 }
 
-// ErrNoAnswer means that a process runs on the data folder and does not answer: it
-// hangs, or its machine is overloaded.
+// ErrNoAnswer means that a process runs on the data folder but does not answer: it hangs,
+// or its machine is overloaded.
 var ErrNoAnswer = errors.New("the node does not answer")
 
-// New returns a client of the node that runs on a data folder. It does not
-// look whether there is one.
+// New returns a client of the node that runs on a data folder. It does not check whether a
+// node runs.
 func New(folder string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &Client{folder: folder, look: lookTimeout, http: &http.Client{Transport: &http.Transport{
@@ -117,10 +117,10 @@ func New(folder string) *Client {
 	}}}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is an answer of the node other than success, in its own words.
+// Error is an unsuccessful answer of the node, with the node's text.
 type Error struct {
 	Status int // of HTTP
 	Reason string
@@ -147,25 +147,25 @@ func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
 }
 
 // Quorum returns whether the cluster can write and who votes. Without a majority the node
-// takes about 2 s to say so.
+// takes about 2 s to answer.
 func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
 	return q, c.callWithin(ctx, c.look, http.MethodGet, "/quorum", nil, nil, &q)
 }
 
-// Leaving returns what the removal of a member takes away; node is an id or a name. Without
-// count the node leaves out what takes a look at every root: Pins and Sole are 0.
+// Leaving returns the effect of removing a member; node is an id or a name. Without count
+// the node does not scan the roots, and Pins and Sole are 0.
 func (c *Client) Leaving(ctx context.Context, node string, count bool) (l Leaving, err error) {
 	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), url.Values{"count": {strconv.FormatBool(count)}}, nil, &l)
 }
 
-// RemovePeer ends the membership of a node, an id or a name; force, when it is dead or
-// alone holds something.
+// RemovePeer ends the membership of a node, given by id or name. It needs force if the
+// node is dead or holds the only copy of some content.
 func (c *Client) RemovePeer(ctx context.Context, node string, force bool) error {
 	return c.call(ctx, http.MethodDelete, "/peers/"+url.PathEscape(node), url.Values{"force": {strconv.FormatBool(force)}}, nil, nil)
 }
 
-// CreateTicket returns a ticket that admits one node until ttl is over; 0 is
-// the node's default.
+// CreateTicket returns a ticket that admits one node and expires after ttl; 0 is the
+// node's default.
 func (c *Client) CreateTicket(ctx context.Context, ttl time.Duration) (string, error) {
 	var ask admin.NewTicket
 	if ttl != 0 {
@@ -191,7 +191,7 @@ func (c *Client) User(ctx context.Context, who string) (u UserDetail, err error)
 	return u, c.call(ctx, http.MethodGet, user(who), nil, nil, &u)
 }
 
-// RemoveUser ends an account and its keys; its pins go away after it.
+// RemoveUser removes an account and its keys. The cluster removes its pins afterwards.
 func (c *Client) RemoveUser(ctx context.Context, email string) error {
 	return c.call(ctx, http.MethodDelete, user(email), nil, nil, nil)
 }
@@ -201,7 +201,7 @@ func (c *Client) SetPassword(ctx context.Context, email, password string) error 
 	return c.call(ctx, http.MethodPut, user(email)+"/password", nil, admin.NewPassword{Password: password}, nil)
 }
 
-// SetQuota changes how many bytes an account may store without credits;
+// SetQuota sets the number of bytes that an account may store without credits;
 // math.MaxUint64 is no limit.
 func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error {
 	ask := admin.NewQuota{Unlimited: bytes == math.MaxUint64}
@@ -211,7 +211,7 @@ func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error
 	return c.call(ctx, http.MethodPut, user(email)+"/quota", nil, ask, nil)
 }
 
-// Grant posts credits to an account; a posting with a name is made once.
+// Grant posts credits to an account. The cluster posts a named posting only once.
 func (c *Client) Grant(ctx context.Context, email, posting string, credits uint64) error {
 	return c.call(ctx, http.MethodPost, user(email)+"/credits", nil, admin.NewCredits{Posting: posting, Credits: credits}, nil)
 }
@@ -223,13 +223,13 @@ func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {
 	return key, c.call(ctx, http.MethodPost, "/keys", nil, k, &key)
 }
 
-// Keys returns the keys of a user, or of all with an empty one.
+// Keys returns the keys of a user, or all keys for an empty user.
 func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err error) {
 	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
 }
 
-// Key returns a key without its secrets, and whether there is one of that id. A node of a
-// release before answers with all keys.
+// Key returns a key without its secrets, and whether a key of that id exists. A node of an
+// earlier release answers with all keys.
 func (c *Client) Key(ctx context.Context, jti string) (key KeyRow, found bool, err error) {
 	var keys []KeyRow
 	if err := c.call(ctx, http.MethodGet, "/keys", url.Values{"id": {jti}}, nil, &keys); err != nil {
@@ -246,7 +246,7 @@ func (c *Client) ShowKey(ctx context.Context, jti string) (key Key, err error) {
 	return key, c.call(ctx, http.MethodGet, "/keys/"+url.PathEscape(jti), nil, nil, &key)
 }
 
-// RotateSigningKey has API keys signed by a new key of the cluster from now on.
+// RotateSigningKey makes a new key of the cluster sign all later API keys.
 func (c *Client) RotateSigningKey(ctx context.Context) (key SigningKey, err error) {
 	return key, c.call(ctx, http.MethodPost, "/signing-keys", nil, nil, &key)
 }
@@ -256,8 +256,8 @@ func (c *Client) RevokeKey(ctx context.Context, jti string) error {
 	return c.call(ctx, http.MethodDelete, "/keys/"+url.PathEscape(jti), nil, nil, nil)
 }
 
-// AddContent imports what r holds as a file. The node keeps its blocks for a
-// while; pin the CID to keep them.
+// AddContent imports the content of r as a file. The node keeps its blocks for a limited
+// time; pin the CID to keep them.
 func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/content", nil, io.NopCloser(r))
 	if err != nil {
@@ -266,10 +266,9 @@ func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, er
 	return added, answered(resp, &added)
 }
 
-// OpenContent returns the bytes of the file that a CID names, and how many they
-// are, as a user may read them, or as the operator, who may read everything, with an
-// empty one. A file that breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The
-// caller closes it.
+// OpenContent returns the bytes and the size of the file that a CID names. It reads with
+// the rights of user; an empty user is the operator, who may read everything. A file that
+// breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The caller closes it.
 func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), as(user), nil)
 	if err != nil {
@@ -281,8 +280,8 @@ func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.Rea
 	return resp.Body, resp.ContentLength, nil
 }
 
-// Scrub verifies every stored block of the node now, and has damaged ones
-// fetched again. It takes as long as reading the disk; ctx alone bounds it.
+// Scrub verifies every stored block of the node now, and has damaged ones fetched again.
+// It takes as long as reading the disk; only ctx limits it.
 func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/scrub", nil, nil)
 	if err != nil {
@@ -291,9 +290,9 @@ func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 	return s, answered(resp, &s)
 }
 
-// StateHash returns the hash of the node's replicated state and the index of the
-// newest change in it: at the same index every node has the same hash. It takes
-// as long as reading the state; ctx alone bounds it.
+// StateHash returns the hash of the node's replicated state and the index of its newest
+// entry. At one index all nodes have the same hash. It takes as long as reading the state;
+// only ctx limits it.
 func (c *Client) StateHash(ctx context.Context) (h StateHash, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/state/hash", nil, nil)
 	if err != nil {
@@ -302,8 +301,8 @@ func (c *Client) StateHash(ctx context.Context) (h StateHash, err error) {
 	return h, answered(resp, &h)
 }
 
-// CheckState has all members compare their replicated state, and waits until
-// each has reported; ctx alone bounds it.
+// CheckState makes all members compare their replicated state and waits for all reports;
+// only ctx limits it.
 func (c *Client) CheckState(ctx context.Context) (s StateCheck, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/state/checks", nil, nil)
 	if err != nil {
@@ -432,8 +431,8 @@ func errorOf(resp *http.Response, data []byte) error {
 	return e
 }
 
-// RetryAfter reads the header of that name, seconds or a date (RFC 9110, 10.2.3);
-// 0 when there is none, or nothing that can be read.
+// RetryAfter parses the Retry-After header: seconds or a date (RFC 9110, 10.2.3). It
+// returns 0 if the header is absent or malformed.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -19,7 +19,7 @@ type Pin struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 }
 
-// PinStatus is its PinStatus object.
+// PinStatus is the PinStatus object of the same API.
 type PinStatus struct {
 	RequestID string            `json:"requestid"`
 	Status    string            `json:"status"` // queued, pinning, pinned or failed
@@ -29,7 +29,7 @@ type PinStatus struct {
 	Info      map[string]string `json:"info,omitempty"`
 }
 
-// Done tells whether the status will not change by itself any more.
+// Done reports whether the status is final: pinned or failed.
 func (s PinStatus) Done() bool { return s.Status == "pinned" || s.Status == "failed" }
 
 // Bounds of reading pins.
@@ -38,7 +38,7 @@ const (
 	pollEvery = 250 * time.Millisecond
 )
 
-// AddPin pins a CID for a user, or for the operator with an empty one.
+// AddPin pins a CID for a user; an empty user is the operator.
 func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, err error) {
 	return s, c.call(ctx, http.MethodPost, "/pins", as(user), p, &s)
 }
@@ -53,9 +53,9 @@ func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), as(user), nil, nil)
 }
 
-// Pins returns the pins of a user, of all statuses, newest first, page by page.
-// An error ends it. A page may be shorter than was asked for, as it ends by its
-// bytes too; its count says whether it is the last.
+// Pins returns the pins of a user in all statuses, newest first, page by page. An error
+// ends it. A page may be shorter than requested, because its bytes are limited too; its
+// count tells whether it is the last.
 func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
@@ -84,8 +84,8 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 	}
 }
 
-// PinsOf returns the newest pins of a user that have a CID and, unless it is empty, a
-// name, of all statuses: one page, of at most 1,000, and fewer where they say much.
+// PinsOf returns the newest pins of a user with a CID and, if name is not empty, a name,
+// in all statuses. It returns one page of at most 1,000 pins, and fewer if they are large.
 func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatus, error) {
 	query := url.Values{"cid": {cid}, "limit": {"1000"}}
 	if name != "" {
@@ -101,9 +101,9 @@ func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatu
 	return page.Results, err
 }
 
-// WaitPin calls seen, unless it is nil, with each new state of a pin until it is
-// pinned or has failed, and returns the last. A pin that failed is no error; a
-// node that says it cannot answer now is asked again.
+// WaitPin waits until a pin is pinned or has failed, and returns its last state. It calls
+// seen, unless it is nil, with each new state. A failed pin is no error. WaitPin asks a
+// temporarily unavailable node again.
 func (c *Client) WaitPin(ctx context.Context, user, id string, seen func(PinStatus)) (PinStatus, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Answer is how an error is answered: the nested body of the Pinning Service
-// API, {"error":{"reason","details"}}, or for 413 and 429 the flat one that the
-// specification gives them.
+// Answer is the response to an error: the nested body of the Pinning Service API,
+// {"error":{"reason","details"}}, or for 413 and 429 the flat body that the specification
+// gives them.
 type Answer struct {
 	Status int
 	Reason string
@@ -26,7 +26,7 @@ type Answer struct {
 	Allow []string
 }
 
-// Error is a mistake that HTTP itself knows: no state code stands for it.
+// Error is a mistake of HTTP itself, without a state code.
 type Error struct{ Answer Answer }
 
 func (e *Error) Error() string { return e.Answer.Detail }
@@ -36,17 +36,17 @@ func Errorf(status int, reason, format string, args ...any) *Error {
 	return &Error{Answer{Status: status, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// BadRequest returns the error of a request that breaks a rule of its format.
+// BadRequest returns the error for a malformed request.
 func BadRequest(format string, args ...any) *Error {
 	return Errorf(http.StatusBadRequest, "BAD_REQUEST", format, args...)
 }
 
-// NoSuchRoute returns the error of a path that does not exist.
+// NoSuchRoute returns the error for an unknown path.
 func NoSuchRoute() *Error {
 	return Errorf(http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
-// MethodNotAllowed returns the error of a path that knows other methods.
+// MethodNotAllowed returns the error for a method that the path does not support.
 func MethodNotAllowed(allow ...string) *Error {
 	return &Error{Answer{
 		Status: http.StatusMethodNotAllowed, Reason: "METHOD_NOT_ALLOWED",
@@ -92,12 +92,12 @@ func (a Answer) write(w http.ResponseWriter) error {
 	return JSON(w, a.Status, body)
 }
 
-// JSON answers with v. Values that do not marshal are an error, and then
-// nothing is written.
+// JSON answers with v. If v cannot be marshalled, it returns an error and writes nothing.
 func JSON(w http.ResponseWriter, status int, v any) error { return HeldJSON(w, status, v, nil) }
 
-// HeldJSON is JSON of what may be large, which held holds until the client has taken it.
-// Without room for it nothing is written, and the error wraps state.ErrLimited.
+// HeldJSON is JSON for large values: held accounts for the memory until the client has
+// taken the answer. Without room for it HeldJSON writes nothing and returns an error that
+// wraps state.ErrLimited.
 func HeldJSON(w http.ResponseWriter, status int, v any, held *Held) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -125,9 +125,9 @@ func Empty(w http.ResponseWriter, status int) error {
 	return nil
 }
 
-// AnswerBy says how an error is answered: an Error as it says itself, one of the
-// state by a surface's table, where an empty Detail stands for the error's own.
-// late is the detail when time ran out, internal that of everything else.
+// AnswerBy returns the answer to an error: an Error's own, or the row of a surface's table
+// for an error of the state, in which an empty Detail stands for the error's own. late is
+// the detail after a time-out, internal the detail of all other errors.
 func AnswerBy(table map[state.Code]Answer, err error, late, internal string) Answer {
 	var own *Error
 	if errors.As(err, &own) {

@@ -9,16 +9,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Authenticate tells who sent a request, or state.ErrUnauthorized. It does not
-// read the body.
+// Authenticate returns the sender of a request, or state.ErrUnauthorized. It does not read
+// the body.
 type Authenticate func(ctx context.Context, r *http.Request) (accounts.Principal, error)
 
-// Accounts judges tokens.
+// Accounts checks tokens.
 type Accounts interface {
-	// Authenticate tells who a token speaks for, by the state as it is now
-	// anywhere in the cluster.
+	// Authenticate returns the principal of a token, by the current state of the cluster.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize does so by the state of this node, which may be old.
+	// Recognize returns it by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
 }
 
@@ -33,8 +32,8 @@ func Tokens(a Accounts) Authenticate {
 	}
 }
 
-// Recognized is Tokens by the state of this node alone: for changes that are
-// judged again where they are made.
+// Recognized is Tokens by the state of this node alone, for changes whose credentials
+// Apply checks again.
 func Recognized(a Accounts) Authenticate {
 	return func(_ context.Context, r *http.Request) (accounts.Principal, error) {
 		token, err := Bearer(r)
@@ -45,10 +44,9 @@ func Recognized(a Accounts) Authenticate {
 	}
 }
 
-// Bearer returns the token of a request, or state.ErrUnauthorized. The form is
-// exact: one Authorization header, the word Bearer, one space, and a token of
-// visible ASCII. A token anywhere else, in the query for one, does not count:
-// it would end up in logs.
+// Bearer returns the token of a request, or state.ErrUnauthorized. The form is exact: one
+// Authorization header, the word Bearer, one space, and a token of visible ASCII. A token
+// in any other place, such as the query, does not count, because it would end up in logs.
 func Bearer(r *http.Request) (string, error) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {

@@ -15,15 +15,16 @@ const (
 	corsExposed = "Retry-After, WWW-Authenticate, " + RequestIDHeader
 )
 
-// IdempotencyHeader names a request, so that a repeat of it is recognized.
+// IdempotencyHeader is the header that names a request, so that the cluster recognizes a
+// repeat.
 const IdempotencyHeader = "Idempotency-Key"
 
 // corsMaxAge is for how long a browser need not ask again, in seconds.
 const corsMaxAge = "600"
 
-// CrossOrigin lets scripts of the given origins, or of all with AnyOrigin, use
-// the surface from a browser. Cookies are never allowed to go along: a script has
-// to bring its token. Without origins it changes nothing.
+// CrossOrigin lets scripts of the given origins, or of all with AnyOrigin, use the surface
+// from a browser. It never allows cookies: a script has to send its token. Without origins
+// it changes nothing.
 func CrossOrigin(origins []string, h http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return h

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Explained returns answer with why put behind the detail of what the cluster could not
-// decide, unless why says nothing. A nil why explains nothing.
+// Explained returns an answer function that appends why to the detail of errors for which
+// the cluster could not decide, unless why returns "". A nil why explains nothing.
 func Explained(answer func(error) Answer, why func() string) func(error) Answer {
 	if why == nil {
 		return answer

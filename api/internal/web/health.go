@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Health tells whether the node can serve.
+// Health reports whether the node can serve.
 type Health interface {
-	// Ready returns nil once the node has joined, caught up and knows a leader,
-	// else why not, in words for people. It never waits for the network.
+	// Ready returns nil if the node has joined, caught up and knows a leader, else the
+	// reason, in words for people. It never waits for the network.
 	Ready(ctx context.Context) error
 }
 
@@ -48,7 +48,7 @@ const (
 	ReadyPath = "/readyz"
 )
 
-// HealthRoutes are the rows of a surface that tells about health.
+// HealthRoutes returns the rows of the health paths for a surface's table.
 func HealthRoutes(h Health, version string) []Route {
 	return []Route{
 		{Method: http.MethodGet, Path: AlivePath, Serve: Alive(version)},

@@ -16,17 +16,17 @@ import (
 
 // Bounds of JSON bodies.
 const (
-	// MaxJSONBody is the most bytes of a JSON body.
+	// MaxJSONBody is the maximum size of a JSON body in bytes.
 	MaxJSONBody = 1 << 20
-	// MaxJSONDepth is how deep arrays and objects may be nested.
+	// MaxJSONDepth is the maximum nesting of arrays and objects.
 	MaxJSONDepth = 64
-	// MaxJSONMembers is how many members an object, and how many entries an array of texts,
-	// may have.
+	// MaxJSONMembers is the maximum number of members of an object, and of entries of an
+	// array of texts.
 	MaxJSONMembers = 1 << 14
 )
 
 // Body reads a JSON body of at most most bytes, whatever its length header says, into
-// memory that held holds. The media type must be JSON, or not be given.
+// memory that held accounts for. The media type must be JSON or absent.
 func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byte, error) {
 	if err := isJSON(r.Header); err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func isJSON(h http.Header) error {
 	return nil
 }
 
-// Fields are the members of a JSON object by their exact names.
+// Fields maps the exact names of a JSON object's members to their values.
 type Fields map[string]json.RawMessage
 
-// Object reads one JSON object and nothing else. Members are known by their
-// exact names, and each may come once: what two of the same name mean differs
-// between programs. Text must be Unicode, so that an echo can say it again.
-// what names the value in errors.
+// Object decodes one JSON object and nothing else. It matches members by their exact names
+// and refuses a repeated name, because programs differ in the meaning of repeats. It
+// refuses text that is not Unicode, because an echo could not repeat it. The argument what
+// names the value in errors.
 func Object(what string, data []byte) (Fields, error) {
 	switch {
 	case len(data) == 0:

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Rate is how many requests somebody may send: PerSecond on and on, Burst at once.
-// A PerSecond of zero is no limit.
+// Rate is the number of requests that one account or address may send: PerSecond steadily,
+// Burst at once. A PerSecond of zero is no limit.
 type Rate struct {
 	PerSecond, Burst int
 }
@@ -37,7 +37,7 @@ const (
 	patience = 250 * time.Millisecond
 )
 
-// Limits hold accounts and addresses to their rates, their memory and their share of the
+// Limits enforces the rates of accounts and addresses, their memory and their share of the
 // processors, on this node.
 type Limits struct {
 	accounts, strangers, content *Memory
@@ -60,8 +60,8 @@ type refusal struct {
 	err   error
 }
 
-// NewLimits returns limits. Requests that come from a trusted prefix are those of
-// the client that X-Forwarded-For names. A nil now is time.Now.
+// NewLimits returns limits. It attributes requests from a trusted prefix to the client
+// that X-Forwarded-For names. A nil now is time.Now.
 func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Time) *Limits {
 	if now == nil {
 		now = time.Now
@@ -73,13 +73,13 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	}
 }
 
-// PacedBy has requests wait for a Pacer, which the APIs of a node share, and returns l.
+// PacedBy makes requests wait for a Pacer, which the APIs of a node share, and returns l.
 func (l *Limits) PacedBy(p *Pacer) *Limits {
 	l.pacer = p
 	return l
 }
 
-// Enter is Pacer.Enter. A nil Limits holds nobody back.
+// Enter is Pacer.Enter. A nil Limits delays nothing.
 func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -149,16 +149,16 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 	return wait, true
 }
 
-// Account takes one request of an account, or returns the 429 that it is
-// answered. A nil Limits limits nothing. r is the request if it is known to be the
-// account's by its token alone, else nil: Told remembers what its token is told.
+// Account takes one request of an account from its rate, or returns the 429 error. A nil
+// Limits limits nothing. r is the request if its token alone identifies the account, else
+// nil: Told remembers the answer to its token.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
 
-// Paced is Account for requests that follow one another, as the pages of a list do: one
-// that comes up to a quarter of a second too soon waits for its turn instead of being
-// refused. The error is that of r's context when it ends meanwhile.
+// Paced is Account for requests in sequence, such as the pages of a list: it delays a
+// request that comes up to a quarter of a second too soon, instead of refusing it. It
+// returns the error of r's context if that ends meanwhile.
 func (l *Limits) Paced(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, patience)
 }
@@ -187,9 +187,8 @@ func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Durat
 	return err
 }
 
-// Owed takes as many requests more of an account, for one that was let in and turned out to
-// be the work of several. It is done in any case: what there are too few for, the next
-// requests wait for.
+// Owed takes further requests of an account, for an admitted request with the work of
+// several. It always succeeds; later requests wait for the excess.
 func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
 		return
@@ -197,10 +196,9 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), math.MaxInt64)
 }
 
-// Told returns what a request's token was told when its account had nothing left, as
-// long as it can have nothing yet: a flood of requests with one token is not looked
-// up one by one. After 100 ms at the latest the token is looked at again, for it may
-// have ended.
+// Told returns the last refusal of a request's token as long as the account's rate cannot
+// have recovered. So a flood of requests with one token needs no look-up for each. After
+// at most 100 ms the token is looked up again, because it may have been revoked.
 func (l *Limits) Told(r *http.Request) error {
 	if !l.Pressed() {
 		return nil
@@ -239,10 +237,10 @@ func (l *Limits) tokenOf(r *http.Request) (uint64, bool) {
 	return maphash.String(l.account.seed, token), err == nil
 }
 
-// Pressed tells whether some account was refused within the last second. Then it is
-// worth its cost to find out by this node's state whose a request is and to take it
-// from the rate before the cluster is asked, so that a refusal makes the cluster no
-// work. Else every request would pay for that.
+// Pressed reports whether some account was refused within the last second. Then it pays to
+// identify the account by this node's state and to check its rate before asking the
+// cluster, so that a refusal costs the cluster nothing. Otherwise each request would pay
+// for that.
 func (l *Limits) Pressed() bool {
 	if l == nil {
 		return false
@@ -251,8 +249,7 @@ func (l *Limits) Pressed() bool {
 	return last != 0 && l.elapsed()-last < int64(pressedFor)
 }
 
-// Address takes one request of the address that it came from, or returns the 429
-// that it is answered.
+// Address takes one request from the rate of its address, or returns the 429 error.
 func (l *Limits) Address(r *http.Request) error {
 	if l == nil || l.address.each == 0 {
 		return nil
@@ -272,9 +269,9 @@ func limited(wait time.Duration, ok bool) error {
 // maxForwarded bounds how many proxies a request may have come through.
 const maxForwarded = 16
 
-// Client is the address of who sent a request: the other end of the connection,
-// or behind trusted proxies the last address of X-Forwarded-For that is not a
-// trusted one. What is before it anybody may have written.
+// Client returns the address of a request's sender: the other end of the connection, or
+// behind trusted proxies the last address of X-Forwarded-For that is not trusted. Anybody
+// may have written the addresses before that one.
 func (l *Limits) Client(r *http.Request) netip.Addr {
 	client, proxy := l.peer(r)
 	if !proxy {
@@ -298,8 +295,8 @@ func (l *Limits) Client(r *http.Request) netip.Addr {
 	return client
 }
 
-// Scheme is how who sent a request reaches this API: that of the connection, or behind a
-// trusted proxy what it says in X-Forwarded-Proto, of which the last value counts.
+// Scheme returns the scheme by which the sender reaches this API: that of the connection,
+// or behind a trusted proxy the last value of X-Forwarded-Proto.
 func (l *Limits) Scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"

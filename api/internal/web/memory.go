@@ -25,8 +25,8 @@ const (
 	memoryOfReaders = 192 << 20 // of one account
 )
 
-// Memory bounds what requests hold in memory while they wait for their clients: bodies
-// that are read whole, and answers. Nobody waits for it: who finds no room is refused.
+// Memory bounds the memory of requests that wait for their clients: bodies that are read
+// whole, and answers. It never blocks: without room it refuses.
 type Memory struct {
 	all, each int64 // bytes
 
@@ -36,12 +36,12 @@ type Memory struct {
 	by   map[any]int64 // of those who hold something
 }
 
-// NewMemory returns memory of so many bytes, of which anybody may hold each.
+// NewMemory returns a Memory of all bytes, of which one holder may have each.
 func NewMemory(all, each int64) *Memory {
 	return &Memory{all: all, each: each, by: map[any]int64{}}
 }
 
-// Of is for what a request of somebody holds. who is a key of a map.
+// Of returns the account of memory for one request of who, a key of a map.
 func (m *Memory) Of(who any) *Held { return &Held{m: m, who: who} }
 
 func (m *Memory) take(who any, n int64) bool {
@@ -64,16 +64,15 @@ func (m *Memory) give(who any, n int64) {
 	}
 }
 
-// Held is what one request holds. It is for one goroutine at a time. A nil Held holds
-// anything.
+// Held is the memory of one request. Only one goroutine may use it at a time. A nil Held
+// has no limit.
 type Held struct {
 	m     *Memory
 	who   any
 	bytes int64
 }
 
-// Grow takes n bytes more, or returns an error that wraps state.ErrLimited and takes
-// none.
+// Grow takes n more bytes, or takes none and returns an error that wraps state.ErrLimited.
 func (h *Held) Grow(n int64) error {
 	if h == nil || n <= 0 {
 		return nil
@@ -85,7 +84,7 @@ func (h *Held) Grow(n int64) error {
 	return nil
 }
 
-// Release gives back all that is held.
+// Release returns all memory.
 func (h *Held) Release() {
 	if h != nil && h.bytes > 0 {
 		h.m.give(h.who, h.bytes)
@@ -96,8 +95,8 @@ func (h *Held) Release() {
 // firstRead is how many bytes of a body there is room for before any has come.
 const firstRead = 4 << 10
 
-// ReadAll reads r to its end into memory that h holds, which grows as bytes come: what
-// is announced takes none. size is how many are expected, or less than 0.
+// ReadAll reads r to its end into memory of h. The memory grows as bytes arrive: an
+// announced size takes none. size is the expected number of bytes, or negative.
 func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	room := int64(firstRead)
 	if size >= 0 {
@@ -129,7 +128,7 @@ func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	}
 }
 
-// Hold is for what a request of an account holds. A nil Limits limits nothing.
+// Hold returns the memory of a request of an account. A nil Limits limits nothing.
 func (l *Limits) Hold(id state.AccountID) *Held {
 	if l == nil {
 		return nil
@@ -137,7 +136,7 @@ func (l *Limits) Hold(id state.AccountID) *Held {
 	return l.accounts.Of(id)
 }
 
-// HoldContent is for what a request of an account holds of the content that it reads.
+// HoldContent returns the memory for the content that a request of an account reads.
 func (l *Limits) HoldContent(id state.AccountID) *Held {
 	if l == nil {
 		return nil
@@ -145,7 +144,7 @@ func (l *Limits) HoldContent(id state.AccountID) *Held {
 	return l.content.Of(id)
 }
 
-// HoldUnknown is for what a request holds of which nobody knows yet whose it is.
+// HoldUnknown returns the memory of a request that is not authenticated yet.
 func (l *Limits) HoldUnknown(r *http.Request) *Held {
 	if l == nil {
 		return nil

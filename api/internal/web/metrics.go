@@ -14,8 +14,7 @@ const (
 	cutAnswer   = "cut"  // the answer did not go out whole, whoever ended it
 )
 
-// Metrics count the requests of surfaces by what was asked for and how it went. Nil counts
-// nothing.
+// Metrics count the requests of surfaces by operation and result. Nil counts nothing.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	answer   *prometheus.HistogramVec
@@ -73,8 +72,8 @@ func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	m.requests.WithLabelValues(api, operation, code).Inc()
 }
 
-// Operation tells the metrics what a request asks for: one of a fixed number of names. w is
-// what a Handler was called with.
+// Operation sets the operation of a request in the metrics: one of a fixed number of
+// names. w is the writer that the Handler was called with.
 func Operation(w http.ResponseWriter, name string) {
 	if rec, ok := w.(*recorder); ok {
 		rec.operation = name

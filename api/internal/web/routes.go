@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Route is one row of a surface's table. What no row allows is refused.
+// Route is one row of a surface's table. Requests without a row are refused.
 type Route struct {
 	Method string // GET also serves HEAD
 	// Path is made of literal segments and of {name}, which stands for one

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Starting answers in the place of a surface whose use cases are not there yet:
-// what the table has, and everything else with state.ErrUnavailable and why.
+// Starting serves in place of a surface whose use cases do not exist yet: the routes of
+// table, and state.ErrUnavailable with the reason for all others.
 func Starting(h Health, table []Route) Handler {
 	routes := Routes(table)
 	return func(w http.ResponseWriter, r *http.Request) error {

@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Handler answers a request or returns why it cannot. It writes nothing before
-// it can no longer fail; an error after that cuts the connection, so that no
-// client takes half an answer for a whole one.
+// Handler answers a request or returns an error. It writes nothing while it can still
+// fail; an error after that cuts the connection, so that no client takes half an answer
+// for a whole one.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // RequestIDHeader carries the id of a request, from the client or minted here.
@@ -32,11 +32,11 @@ const RequestIDHeader = "X-Request-Id"
 // maxRequestID bounds, in characters, the request ids that are taken over from clients.
 const maxRequestID = 64
 
-// MaxRequests is how many requests a surface answers at once. There are as many
-// connections at the most, but over HTTP/2 one has many requests.
+// MaxRequests is the maximum number of requests that a surface serves at once. Connections
+// have the same limit, but over HTTP/2 one connection carries many requests.
 const MaxRequests = 4096
 
-// Options are what a surface brings. Name, Logger, and Answer or Fail are required.
+// Options configure a surface. Name, Logger, and Answer or Fail are required.
 type Options struct {
 	// Name tells the surface apart in the log.
 	Name string
@@ -48,7 +48,7 @@ type Options struct {
 	Answer func(error) Answer
 	// Fail answers an error itself, in the place of Answer; nil: there is Answer.
 	Fail func(w http.ResponseWriter, r *http.Request, err error) error
-	// Path is what the log shows of a request's path; nil: all of it.
+	// Path returns the part of a request's path that the log shows; nil: all of it.
 	Path func(*http.Request) string
 	// Spell changes how the names of an answer's header are written, right before it goes
 	// out; nil: all as net/http has them.
@@ -58,10 +58,11 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Wrap makes an http.Handler of h: it mints the request id, sets the headers
-// every answer has, answers errors and panics, and logs. A client's mistake is
-// logged at debug, as success is, too many requests are and probes of a node that is not
-// ready, so that a flood does not flood the log; ours at error, and full or leaderless at warn. Tokens, queries and bodies are never logged.
+// Wrap makes an http.Handler of h: it mints the request id, sets the common headers of
+// answers, answers errors and panics, and logs. It logs success, mistakes of clients, 429
+// and probes of a node that is not ready at debug, so that a flood does not fill the log;
+// a full disk or a missing leader at warn; other errors of the node at error. It never
+// logs tokens, queries and bodies.
 func Wrap(o Options, h Handler) http.Handler {
 	var underway atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

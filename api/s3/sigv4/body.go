@@ -37,7 +37,7 @@ const (
 // minBuffer is what a line and the end of a chunk need.
 const minBuffer = 4 << 10
 
-// Trailer is a header that followed the chunks.
+// Trailer is a header behind the chunks.
 type Trailer struct {
 	Name  string // in lower case
 	Value string
@@ -90,12 +90,11 @@ func newBody(f Framing, links *chain, src io.Reader) *Body {
 	return b
 }
 
-// Trailers returns the headers that followed the chunks, once Read has returned
-// io.EOF: those that the request announced, no more and no fewer.
+// Trailers returns the headers behind the chunks, after Read has returned io.EOF: exactly
+// those that the request announced.
 func (b *Body) Trailers() []Trailer { return b.trailers }
 
-// Read reads the object's bytes. Its errors are an *Error, or what the source
-// ended in.
+// Read reads the object's bytes. Its errors are an *Error, or the error of the source.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err

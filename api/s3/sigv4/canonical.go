@@ -186,8 +186,8 @@ func appendEscaped(text []byte, plain string, keepSlash bool) []byte {
 	return text
 }
 
-// Unescape decodes percent-encoding, and a plus where it stands for a space. It
-// returns false for what is not encoded so.
+// Unescape decodes percent-encoding, and a plus as a space if plus is set. It returns
+// false for a malformed escape.
 func Unescape(text string, plus bool) (string, bool) {
 	if !strings.ContainsRune(text, '%') && (!plus || !strings.ContainsRune(text, '+')) {
 		return text, true

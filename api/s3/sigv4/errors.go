@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Code is why a request or its body is refused.
+// Code is the reason why a request or its body is refused.
 type Code uint8
 
 // Every code. S3 tells how each is answered.
@@ -64,14 +64,13 @@ var answers = [codes]struct {
 	CodeTrailer:        {"MalformedTrailerError", http.StatusBadRequest},
 }
 
-// S3 returns the error code of the S3 API and the HTTP status that c is answered
-// with.
+// S3 returns the error code of the S3 API and the HTTP status of c.
 func (c Code) S3() (name string, status int) {
 	return answers[c].name, answers[c].status
 }
 
-// Error is why a request or its body is refused. The detail is for the client: it
-// holds no secret, token or signature.
+// Error is the refusal of a request or its body. The detail is for the client: it holds no
+// secret, token or signature.
 type Error struct {
 	Code   Code
 	Detail string
@@ -81,7 +80,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Detail }
 
-// Unwrap returns what reading the body ended in, if that was it.
+// Unwrap returns the error of reading the body, if that was the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Is matches any Error of the same code.

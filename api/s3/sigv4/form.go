@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Form is what a form for an upload says of who signed its policy, as the fields
-// have it. See "Browser-Based Uploads Using POST (AWS Signature Version 4)" in the
-// Amazon S3 API Reference.
+// Form holds the fields of an upload form that concern the signature of its policy. See
+// "Browser-Based Uploads Using POST (AWS Signature Version 4)" in the Amazon S3 API
+// Reference.
 type Form struct {
 	Algorithm  string // x-amz-algorithm
 	Credential string // x-amz-credential
@@ -20,10 +20,10 @@ type Form struct {
 	Policy     string // policy, in Base64: what is signed, byte for byte
 }
 
-// VerifyForm tells who signed the policy of a form. What the policy says, and until
-// when, is not looked at: it is nobody's before its signature is known to be right.
-// Its time is that of the policy alone, however old the signature is. The error is
-// an *Error or what the lookup returned.
+// VerifyForm returns the access key that signed the policy of a form. It does not read the
+// policy and its expiry, which mean nothing before the signature is verified. Only the
+// policy limits the time, however old the signature is. The error is an *Error or that of
+// the lookup.
 func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
 	refused := CodeArgument
 	if f == (Form{Policy: f.Policy}) {

@@ -24,22 +24,21 @@ const (
 )
 
 const (
-	// MaxLength bounds, in bytes, what a body may say of its length or of a
-	// chunk's. It is far above any object and far below an overflow.
+	// MaxLength bounds, in bytes, the announced length of a body or a chunk. It is far
+	// above any object and far below an overflow.
 	MaxLength = 1 << 50
 
 	// maxTrailers bounds the trailers of a body. A body has one checksum at the most.
 	maxTrailers = 8
 )
 
-// Framing is how a body is wrapped, by the headers of its request. It does not
-// depend on who sends it and how it is signed: SDKs send chunks with bearer
-// tokens, too, and then without x-amz-content-sha256.
+// Framing is the encoding of a body, by the headers of its request. It does not depend on
+// the sender and the signature: SDKs send chunks with bearer tokens, too, and then without
+// x-amz-content-sha256.
 type Framing struct {
 	// Chunked is the framing aws-chunked, inside of what HTTP has.
 	Chunked bool
-	// Signed tells that the chunks carry signatures. They are verified for
-	// Caller.Body alone.
+	// Signed reports that the chunks carry signatures. Only Caller.Body verifies them.
 	Signed bool
 	// Length is that of the object in bytes, or -1 if the request does not say.
 	Length int64
@@ -50,8 +49,8 @@ type Framing struct {
 	summed bool
 }
 
-// FramingOf tells how the body of r is wrapped: for a bearer token or a public
-// bucket. Caller.Framing has it for a signed request.
+// FramingOf returns the framing of r's body, for a bearer token or a public bucket.
+// Caller.Framing holds it for a signed request.
 func FramingOf(r *http.Request) (Framing, error) {
 	values := r.Header[contentSHA256]
 	switch len(values) {
@@ -63,9 +62,9 @@ func FramingOf(r *http.Request) (Framing, error) {
 	return Framing{}, errorf(CodeArgument, "x-amz-content-sha256 is given %d times", len(values))
 }
 
-// Body reads the object's bytes from src, which is the body of the request, and
-// verifies its hash if x-amz-content-sha256 has one. Signatures of chunks are
-// passed over: nobody is here whose they could be.
+// Body reads the object's bytes from src, the body of the request, and verifies its hash
+// if x-amz-content-sha256 has one. It ignores signatures of chunks, because no signer is
+// known.
 func (f Framing) Body(src io.Reader) *Body { return newBody(f, nil, src) }
 
 // framingOf is FramingOf with what stands for the body in the signature, or "".

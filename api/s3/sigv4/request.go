@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Scheme is where the credentials of a request are.
+// Scheme is the place of a request's credentials.
 type Scheme uint8
 
 // Every scheme.
@@ -20,8 +20,8 @@ const (
 	SchemeVersion2               // one of signature version 2
 )
 
-// SchemeOf tells where the credentials of r are. A request has them in one place:
-// two headers, or a header and a query, are refused with CodeSeveral.
+// SchemeOf returns the place of r's credentials. A request has them in one place: it
+// refuses two headers, or a header and a query, with CodeSeveral.
 func SchemeOf(r *http.Request) (Scheme, error) {
 	q, err := read(r)
 	if err != nil {
@@ -119,8 +119,9 @@ func target(r *http.Request) (path, query string) {
 	return path, query
 }
 
-// MaxParameters is how many parameters a query may have, empty ones too. A head has room
-// for many more, and they take 30 times its bytes for as long as the request lasts.
+// MaxParameters is the maximum number of parameters of a query, empty ones included. A
+// head has room for many more, and they take 30 times its bytes for as long as the request
+// lasts.
 const MaxParameters = 1000
 
 // parseQuery splits a query at & alone and decodes its parts, a plus as a space

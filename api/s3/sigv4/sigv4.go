@@ -39,19 +39,18 @@ const (
 	tokenPrefix = "JWT:"
 )
 
-// Window is how far the time of a request may be from ours, either way.
+// Window is the maximum difference between the time of a request and ours.
 const Window = 15 * time.Minute
 
 // MaxExpires is the longest life of a presigned request.
 const MaxExpires = 7 * 24 * time.Hour
 
-// ErrUnknownKey is what Lookup returns for an access key that is unknown,
-// revoked or expired.
+// ErrUnknownKey is the error of Lookup for an unknown, revoked or expired access key.
 var ErrUnknownKey = errors.New("unknown access key")
 
-// Lookup returns the secret of an access key, or ErrUnknownKey. Any other error
-// ends the verification and is returned from it. To keep unknown keys unknown it
-// should take the same time for both.
+// Lookup returns the secret of an access key, or ErrUnknownKey. The verification ends with
+// any other error and returns it. Lookup should take the same time for known and unknown
+// keys, so that the time does not reveal them.
 type Lookup func(ctx context.Context, accessKey string) (secret string, err error)
 
 // Verifier verifies requests. It is safe for concurrent use.
@@ -62,34 +61,34 @@ type Verifier struct {
 	hosted Hosted // nil: links of version 2 are refused
 }
 
-// New returns a verifier. A region that is not empty is the only one that
-// requests may be signed for. Without one every region will do: the region is
-// part of what is signed, and clients are set up with any.
+// New returns a verifier. If region is not empty, it refuses requests signed for another
+// one. An empty region accepts all: the region is part of the signed text, and clients are
+// set up with any.
 func New(lookup Lookup, region string, now func() time.Time) *Verifier {
 	return &Verifier{lookup: lookup, region: region, now: now}
 }
 
-// Caller is who a request comes from, and how its body is read. Exactly one of
-// AccessKey and Token is set.
+// Caller is the sender of a request and the framing of its body. Exactly one of AccessKey
+// and Token is set.
 type Caller struct {
 	// AccessKey made the signature.
 	AccessKey string
-	// Token came as the access key "JWT:<token>". It is a bearer token in another
-	// coat: nothing is verified by its signature, since clients that use it sign
-	// with any secret. Whoever gets it has to judge the token.
+	// Token came as the access key "JWT:<token>". It is a bearer token in another form: its
+	// signature proves nothing, since such clients sign with any secret. The caller of this
+	// package has to check the token.
 	Token string
-	// Presigned tells that the credentials were in the query.
+	// Presigned reports that the credentials were in the query.
 	Presigned bool
-	// Version2 tells that they are of signature version 2, which signs of the query only
-	// what SignedByVersion2 tells.
+	// Version2 reports signature version 2, which signs of the query only the parameters of
+	// SignedByVersion2.
 	Version2 bool
-	// Framing is how the body is wrapped.
+	// Framing is the framing of the body.
 	Framing Framing
 
 	chain *chain
 }
 
-// String tells nothing of a token.
+// String reveals nothing of a token.
 func (c *Caller) String() string {
 	if c.Token != "" {
 		return "a token"
@@ -100,19 +99,18 @@ func (c *Caller) String() string {
 // GoString is String, so that %#v tells no secret either.
 func (c *Caller) GoString() string { return c.String() }
 
-// Body reads the object's bytes from src, which is the body of the request, and
-// verifies what was signed of them: their hash, or each chunk and the trailers.
-// See Body for what a reader of it has to keep to.
+// Body reads the object's bytes from src, the body of the request, and verifies the signed
+// parts: their hash, or each chunk and the trailers. See Body for the duties of its
+// reader.
 func (c *Caller) Body(src io.Reader) *Body {
 	return newBody(c.Framing, c.chain, src)
 }
 
-// Verify tells who signed r. It reads nothing of the body. The error is an *Error
-// or what the lookup returned.
+// Verify returns the signer of r. It reads nothing of the body. The error is an
+// *Error or that of the lookup.
 //
-// Whatever can be refused by the request alone is refused before the access key
-// is looked up. After that an unknown key and a wrong signature take the same
-// way.
+// It makes all checks that need only the request before it looks up the access key.
+// After that an unknown key and a wrong signature take the same path.
 func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
 	q, err := read(r)
 	if err != nil {

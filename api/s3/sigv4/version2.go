@@ -33,17 +33,17 @@ var version2Signed = []string{
 	"storageClass", "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
 }
 
-// SignedByVersion2 tells whether a link of version 2 signs a parameter of its query.
+// SignedByVersion2 reports whether a link of version 2 signs a parameter of its query.
 func SignedByVersion2(name string) bool {
 	_, signed := slices.BinarySearch(version2Signed, name)
 	return signed
 }
 
-// Hosted returns the bucket that a host begins with, where buckets are hosts.
+// Hosted returns the bucket in a host name, if buckets are hosts.
 type Hosted func(host string) (bucket string, ok bool)
 
-// WithVersion2 returns a verifier that takes links of signature version 2 too. In what they
-// sign the bucket leads the path, also where it is in the name of the host.
+// WithVersion2 returns a verifier that also accepts links of signature version 2. In their
+// signed text the bucket leads the path, even if it is in the host name.
 func (v *Verifier) WithVersion2(hosted Hosted) *Verifier {
 	with := *v
 	with.hosted = hosted
