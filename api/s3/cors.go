@@ -14,7 +14,7 @@ import (
 )
 
 // What browsers are told about cross-origin requests where no rule of a bucket says
-// it. See docs/adr/0027.
+// it. See ADR 27.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +
