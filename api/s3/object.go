@@ -138,9 +138,10 @@ func wantsChecksum(r *request) bool {
 	return strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED")
 }
 
-// partSums returns the checksums of an object's parts, should they be kept.
+// partSums returns the checksums of an object's parts, should they be kept. Those of the default
+// algorithm are told to nobody, as on Amazon S3: nobody asked for them.
 func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error) {
-	if !o.HasPartSums() {
+	if !o.HasPartSums() || o.Checksums[0].Algorithm == objects.DefaultAlgorithm {
 		return nil, nil
 	}
 	ctx, cancel := r.soon()
