@@ -1,12 +1,11 @@
-// Package config holds the settings of a node: one tree of values, the table
-// that names each one, and the reading of file, environment and flags over the
-// defaults. It is the only package that reads the environment, and even here
-// the environment is handed in.
+// Package config holds the settings of a node: one tree of values, the table that names
+// each setting, and the loading of file, environment and flags over the defaults. It is
+// the only package that interprets the environment, which its caller passes in.
 //
-// A setting has one key, section.name. It is written in DIR/config.toml under
-// [section], in the environment as HOLDFAST_<SECTION>_<NAME>, and for some as
-// a flag of `holdfast run`. Flag beats environment beats file beats default.
-// What is not known is refused by name, never ignored.
+// A setting has one key, section.name. In DIR/config.toml it stands under [section], in
+// the environment it is HOLDFAST_<SECTION>_<NAME>, and some have a flag of `holdfast
+// run`. A flag overrides the environment, the environment overrides the file, and the
+// file overrides the default. An unknown key is an error that names it.
 //
 // Imports: std, koanf, pflag, go-multiaddr.
 // Never:   consensus, peer, storage, cluster, api; os.Getenv; the network.

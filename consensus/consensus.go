@@ -1,6 +1,6 @@
-// Package consensus replicates the state: one Raft group of all members, the
-// state machine on an ordered store, proposals from any node, linearizable
-// reads on any node, and a Raft membership that follows the members' records.
+// Package consensus replicates the state: one Raft group of all members, the state
+// machine on an ordered store, proposals and linearizable reads on any node, and a Raft
+// configuration that follows the members' records.
 //
 // Imports: consensus/*, hashicorp/raft, hclog, client_golang.
 // Never:   libp2p, storage, config, cluster.

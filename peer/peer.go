@@ -1,10 +1,10 @@
-// Package peer is the embedded IPFS peer of a node: one identity and two
-// libp2p hosts with it. The cluster host carries what members say to each
-// other (streams as net.Conn, gossip, blocks); its gater and its stream
-// admission know members only. The public host carries bitswap, identify and
-// routing for the IPFS network. A flood on one cannot touch the other.
+// Package peer is the embedded IPFS peer of a node: one identity and two libp2p hosts.
+// The cluster host carries the traffic between members (streams as net.Conn, gossip,
+// blocks); its connection gate and stream handlers admit members only. The public host
+// carries bitswap, identify and routing for the IPFS network. A flood on one host does
+// not affect the other.
 //
-// Imports: libp2p, boxo's bitswap, peer/*, go-log and zap for what those log. It is the
+// Imports: libp2p, boxo's bitswap, peer/*, go-log and zap for their logs. It is the
 // only importer of libp2p.
 // Never:   consensus, storage, config, cluster, api, files, globals but those of
 // LibraryLogs.

@@ -1,11 +1,10 @@
-// Package codec turns records into bytes and back with one description for
-// both directions: a record has a method that names its fields in order, and a
-// Coder runs it either way. What it writes is the same for equal records, so
-// that every node of a cluster stores and hashes the same bytes.
+// Package codec encodes and decodes records. A record has one method that names its
+// fields in order, and a Coder runs it in either direction. Equal records have equal
+// bytes, so all nodes store and hash the same.
 //
-// The form is plain: unsigned integers as varints of encoding/binary, strings
-// and byte slices as a length and the bytes, lists as a count and the elements,
-// maps as a count and the pairs in key order.
+// Unsigned integers are varints of encoding/binary. Strings and byte slices are a length
+// and the bytes, lists a count and the elements, maps a count and the pairs in key
+// order.
 //
 // Imports: std.
 // Never:   reflection, clocks, randomness.

@@ -1,6 +1,6 @@
-// Package state is the replicated state machine: records, commands, and the
-// pure function that turns one into the other. A node keeps the records in an
-// ordered key-value store and reads them through views.
+// Package state is the replicated state machine: records, commands, and a pure function
+// that applies a command to the records. Each node keeps the records in an ordered
+// key-value store and reads them through views.
 //
 // Imports: std, go-cid, consensus/codec.
 // Never:   raft, libp2p, storage, cluster, api, config, clocks, randomness,

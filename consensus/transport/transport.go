@@ -1,9 +1,9 @@
-// Package transport carries Raft and the forwarding of requests to the leader
-// over streams between members. Who the other side is, and that it is a member,
-// the streams themselves vouch for: a stream's remote address is a node id.
+// Package transport carries Raft messages and forwarded requests over streams between
+// members. It trusts the streams to authenticate the other side: a stream's remote
+// address is the node id of a member.
 //
 // Imports: std, hashicorp/raft (its transport alone), consensus/wire for bounds.
-// Never:   libp2p, storage, what a request means.
+// Never:   libp2p, storage, the meaning of a request.
 package transport
 
 import (

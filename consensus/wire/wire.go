@@ -1,6 +1,5 @@
-// Package wire is the form in which commands and their outcomes cross the
-// network and lie in the Raft log. Kind numbers are append-only: a number that
-// was released means the same for ever.
+// Package wire encodes commands and their outcomes for the network and the Raft log.
+// Kind numbers are append-only: a released number never changes its meaning.
 //
 // Imports: consensus/state, consensus/codec.
 // Never:   raft, libp2p, storage.

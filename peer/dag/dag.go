@@ -1,7 +1,7 @@
-// Package dag works on whole DAGs of blocks: fetch one into the local store
-// with progress and a reason when it fails, verify one, import a reader as
-// UnixFS, open a UnixFS file for ranged reading. It never recurses over what a
-// stranger built, and every walk is bounded in blocks, depth, links and bytes.
+// Package dag works on whole DAGs: it fetches one into the local store, verifies one,
+// imports a reader as UnixFS, and opens a UnixFS file for ranged reads. It does not
+// recurse over data from unknown peers, and limits each walk in blocks, depth, links and
+// bytes.
 //
 // Imports: boxo, go-ipld-prime, go-codec-dagpb, std.
 // Never:   libp2p, storage, consensus, config, cluster, api.

@@ -1,5 +1,5 @@
-// Package peertest has what tests of the IPFS side need: a foreign peer that is
-// no Holdfast node, a block store in memory, and DAGs of every codec.
+// Package peertest provides fixtures for tests of the IPFS side: a peer that is no
+// Holdfast node, a block store in memory, and DAGs of every codec.
 //
 // Imports: libp2p, boxo; tests only.
 // Never:   the rest of the module.

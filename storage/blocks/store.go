@@ -1,24 +1,22 @@
-// Package blocks keeps the blocks of a node in append-only segment files, each
-// block alive for as long as at least one owner references it.
+// Package blocks stores the blocks of a node in append-only segment files. A block lives
+// while at least one owner references it.
 //
 // Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid,
 // go-multihash, go-block-format, go-ipld-format, xxh3.
-// Never:   libp2p, raft, cluster, what an owner means.
+// Never:   libp2p, raft, cluster, the meaning of an owner.
 //
-// The segments are the truth: a journal of blocks, references, seals and
-// drops, each record under its own checksum. The index (storage/kv) is derived
-// from them; it is written without fsync together with the position that it
-// covers, so after a crash only the tail of the journal is read again, and
-// without an index, all of it.
+// The segments are authoritative: a journal of blocks, references, seals and drops, each
+// record with its own checksum. The index (storage/kv) is derived from them and written
+// without fsync, together with the journal position that it covers. After a crash, Open
+// reads only the journal's tail; without an index it reads all of it.
 //
-// Writers at the same moment share one write and one fdatasync: what waits while
-// one batch is committed is the next. One goroutine commits, from Open to Close;
-// Run only collects garbage in the background.
+// Concurrent writers share one write and one fdatasync: while a batch is committed, the
+// next one gathers. One goroutine commits from Open to Close. Run collects garbage in
+// the background.
 //
-// Ownership is the garbage collection. Put and Adopt reference blocks in the
-// name of an owner, Drop takes all references of one back, at a cost in
-// proportion to them. All three are ordered by the one committer, so a block
-// that Put or Adopt acknowledged cannot be freed by the Drop of another owner.
+// Put and Adopt add references for an owner. Drop removes all references of an owner, at
+// a cost proportional to their number. The committer serializes all three, so the Drop
+// of one owner cannot free a block that Put or Adopt acknowledged for another.
 package blocks
 
 import (

@@ -1,6 +1,6 @@
-// Package durable is the one place that knows how bytes, names and folders
-// survive a power cut: fsync, rename, and the fsync of the folder that makes a
-// rename real, plus the lock that keeps a second process away.
+// Package durable makes bytes, names and folders survive a power failure. It is the only
+// place for fsync, rename and the fsync of the parent folder. It also locks a folder
+// against a second process.
 //
 // Imports: std.
 // Never:   anything of ours, a retry of a failed fsync (the kernel may have

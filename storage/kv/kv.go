@@ -1,15 +1,14 @@
-// Package kv is the ordered key-value store of a node: Pebble with the settings
-// that detect rot, views at one point, one writer's transaction at a time,
-// checkpoints made of hard links, and an atomic replacement of everything from
-// an archive of a checkpoint.
+// Package kv is the ordered key-value store of a node: Pebble with settings that detect
+// damage, consistent views, one write transaction at a time, checkpoints made of hard
+// links, and atomic replacement of the whole store by an archived checkpoint.
 //
 // Imports: storage/durable, pebble.
 // Never:   raft, libp2p, the meaning of a key.
 //
 // On disk, dir holds LOCK, the pointer file "live" and the folder it names,
-// "gen-NNNNNN", which is a Pebble store. Restore builds the next folder beside
-// it and then replaces the pointer, so a crash leaves the old or the new store,
-// whole. What neither is, Open removes.
+// "gen-NNNNNN", which is a Pebble store. Restore builds the next folder beside it and
+// then replaces the pointer, so a crash leaves the old or the new store complete. Open
+// removes all other folders.
 package kv
 
 import (

@@ -1,19 +1,17 @@
-// Package notes keeps small facts that matter to one node alone and must
-// outlive its process: a bounded map in memory, and a journal of its changes.
+// Package notes stores node-local metadata that outlives the process: a bounded map in
+// memory and a journal of its changes.
 //
 // Imports: storage/durable.
-// Never:   what a note means; facts that must not be lost.
+// Never:   the meaning of a key; facts that must not be lost.
 //
-// A note may be lost: changes are written without fsync, so a crash of the
-// machine takes the newest, and what cannot be read is left out. So no trouble
-// with the disk is an error to who keeps notes, it is said in the log, and
-// memory goes on.
+// Metadata may be lost. Changes are written without fsync, so a crash of the machine
+// loses the newest, and unreadable records are skipped. A disk error is therefore logged
+// and not returned, and the map in memory goes on.
 //
-// The journal is a header and records. A record is the CRC-32C of the rest of
-// it (4 bytes, big endian), the lengths of key and value (2 bytes each; a
-// length of 0xffff for the value means that the key is deleted), key, value.
-// When it holds much more than what is true, it is written anew and put in the
-// place of the old one.
+// The journal is a header and records. A record is the CRC-32C of its rest (4 bytes, big
+// endian), the lengths of key and value (2 bytes each; a value length of 0xffff marks a
+// deleted key), the key and the value. When most of the journal is obsolete, it is
+// rewritten and replaces the old one.
 package notes
 
 import (

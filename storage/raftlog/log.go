@@ -1,6 +1,6 @@
-// Package raftlog keeps what Raft must not lose: its log and its votes in
-// raft-boltdb (bbolt, fsynced on every write) behind checksums, and its
-// snapshots as folders that hold a checkpoint of the state.
+// Package raftlog stores Raft's log and votes in raft-boltdb (bbolt, an fsync for each
+// write) behind checksums, and Raft's snapshots as folders that hold a checkpoint of the
+// state.
 //
 // Imports: storage/durable, storage/kv, hashicorp/raft, raft-boltdb.
 // Never:   libp2p, cluster, the meaning of an entry.

@@ -1,15 +1,14 @@
-// Package volume watches the file systems that a node's folders lie on, tells
-// in time when one of them fills, and keeps some of each back for what must go
-// on when it has.
+// Package volume watches the file systems of a node's folders. It reports early that one
+// fills, and keeps a reserve on each for the writes that must go on.
 //
 // Imports: storage/durable.
-// Never:   what lies in the folders, raft, libp2p, cluster.
+// Never:   the content of the folders, raft, libp2p, cluster.
 //
-// Of each file system a reserve is kept: new content may not use it. Half of it
-// down, at Tight, only the Raft log, deletions and the collection of garbage go
-// on. A part of the reserve is a ballast, a file that holds nothing: should
-// somebody else fill the disk to its last byte, the file is removed, and what
-// must be written finds room. It is made again once there is room.
+// New content may not use the reserve of a file system. When half of it is gone, at
+// Tight, only the Raft log, deletions and garbage collection go on. A part of the
+// reserve is the ballast, a file without content. If another program fills the disk
+// completely, the ballast is removed so that necessary writes find room, and created
+// again later.
 package volume
 
 import (

@@ -1,8 +1,9 @@
-// Package arch holds the rules about the shape of the source: who may import
-// whom, and what is written nowhere. Its test applies them to the repository.
+// Package arch checks the rules about the shape of the source: which package may import
+// which, and which constructs are forbidden. Its test applies the rules to this
+// repository.
 //
-// The rules read every Go file, whatever its build tags, so that code behind a
-// tag cannot escape them; `go list` would show only one choice of tags.
+// It reads every Go file whatever its build tags, because `go list` shows only one
+// choice of tags.
 //
 // Imports: std.
 // Never:   the packages it judges.

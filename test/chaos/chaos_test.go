@@ -1,15 +1,13 @@
-// Package chaos runs whole clusters in virtual time and breaks them: three to nine
-// nodes on their own folders and a simulated network, whose links are cut, one way
-// or both, and slowed, whose power goes, whose disks fill, which lose their blocks, and
-// which are restarted, while clients
-// create, replace, delete, read and list pins through all of them. Afterwards
-// there has to be an order of all calls in which every answer was right, one
-// state on all nodes, and every block of what is pinned.
+// Package chaos runs clusters of three to nine nodes in virtual time on a simulated
+// network, and injects faults: cut and slow links, power failures, full disks, lost
+// blocks, restarts. Meanwhile clients create, replace, delete, read and list pins
+// through all nodes. Afterwards each run checks three properties: the history of calls
+// is linearizable, all nodes have one state, and every block of a pinned root exists.
 //
-// A seed decides the faults, what each client asks, the nodes' keys and Raft's
-// random time-outs, and each run is a process of its own with one processor:
-// `go test ./test/chaos -seed N` lets all of it happen again. Which goroutine
-// runs first at one moment of virtual time is not in the seed's hands.
+// A seed decides the faults, the clients' calls, the nodes' keys and Raft's random
+// time-outs. Each run is a process of its own with one processor. `go test ./test/chaos
+// -seed N` repeats it, except for the order of goroutines that are ready at the same
+// virtual moment.
 //
 // Imports: cluster/node, its use cases, config, storage, libp2p, simnet, porcupine.
 // Never:   cmd, api, real networks.

@@ -1,5 +1,5 @@
-// Package cluster runs whole nodes side by side in one process, which shows
-// that a node has no globals, and drives their use cases without HTTP.
+// Package cluster runs several whole nodes in one process and drives their use cases
+// without HTTP. That also shows that a node has no global state.
 //
 // Imports: cluster/node, its use cases, config, storage/blocks to look into a store
 // that is closed.

@@ -1,8 +1,7 @@
-// Package conformance is the black-box suite: it runs the built binary as
-// three real processes on loopback and asks of it what the contract, the
-// acceptance rows and the public clients of the Pinning Service API ask. It
-// needs minutes, npm and Node.js, so its tests stand behind the build tag
-// "conformance" and `make conformance` runs them.
+// Package conformance is the black-box suite. It runs the built binary as three real
+// processes on loopback and checks the contract, the acceptance rows, and the public
+// clients of the Pinning Service API. It needs minutes, npm and Node.js, so it has the
+// build tag "conformance"; `make conformance` runs it.
 //
 // Imports: test/harness, boxo's pinning client, go-cid, libp2p as a stranger.
 // Never:   a package of Holdfast.

@@ -1,7 +1,6 @@
-// Package smoke is the shortest proof that the built binary works: three real
-// processes pin real content of a foreign peer, one of them is killed, and the
-// content is read from the others. It takes well below a minute, so it runs
-// with every test run.
+// Package smoke shows in well under a minute that the built binary works: three real
+// processes pin content of a foreign peer, one of them is killed, and the others serve
+// the content.
 //
 // Imports: test/harness.
 // Never:   a package of Holdfast.
