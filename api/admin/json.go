@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// The bodies of the local API. What programs read of the commands' --json is
-// these, so a field is never renamed or given another meaning.
+// These are the bodies of the local API. The commands' --json prints them and programs
+// read them, so no field is renamed or changes its meaning.
 
 // Status is the cluster as the answering node sees it.
 type Status struct {
 	ClusterID string    `json:"cluster_id"`
 	Leader    string    `json:"leader"` // id of a node; empty when none is known
-	Index     uint64    `json:"index"`  // of the newest change in the node's state
+	Index     uint64    `json:"index"`  // of the newest log entry in the node's state
 	Node      Node      `json:"node"`
 	Peers     []Peer    `json:"peers"`
 	Pins      PinCounts `json:"pins"`
@@ -31,8 +31,8 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
-	// What the commands' --json leaves out: Admin is where metrics and health are, and
-	// TLS says that clients are served over it.
+	// The commands' --json omits these two. Admin is the address of metrics and health;
+	// TLS reports that the APIs use TLS.
 	Admin string `json:"admin,omitempty"`
 	TLS   bool   `json:"tls,omitempty"`
 }
@@ -46,15 +46,14 @@ type Peer struct {
 	Addrs   []string `json:"addrs"` // public multiaddrs with /p2p/
 	Version string   `json:"version"`
 	Pins    uint64   `json:"pins"` // pins whose content it holds
-	// PinsPartial: they are still counted, and there are more.
+	// PinsPartial reports that the count is not complete yet, so Pins is a lower bound.
 	PinsPartial bool   `json:"pins_partial,omitempty"`
 	UsedBytes   uint64 `json:"used_bytes"`
 	FreeBytes   uint64 `json:"free_bytes"`
 	Queue       int    `json:"queue"` // roots waiting to be fetched
-	// Quarantine says why the member neither votes nor serves; not there, if it
-	// may.
+	// Quarantine is the reason why the member neither votes nor serves; absent if it does.
 	Quarantine string `json:"quarantine,omitempty"`
-	// Full: its disk has no room for new content.
+	// Full reports that its disk has no room for new content.
 	Full bool `json:"full,omitempty"`
 }
 
@@ -62,9 +61,9 @@ type Peer struct {
 type Leaving struct {
 	Peer
 	Leader bool   `json:"leader"`
-	Roots  uint64 `json:"roots"` // that it holds: pins and objects share them
-	Sole   int    `json:"sole"`  // roots that no other member that answers holds
-	// Votes are those of the other members, and Answering how many of them answer.
+	Roots  uint64 `json:"roots"` // roots that it holds; pins and objects share them
+	Sole   int    `json:"sole"`  // roots that no other reachable member holds
+	// Votes is the number of other voters, and Answering the number of them that answer.
 	Votes     int `json:"votes"`
 	Answering int `json:"answering"`
 }
@@ -103,10 +102,10 @@ type User struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
 	Created string `json:"created"`
-	// AllowanceBytes is what it may store without credits; null is no limit.
+	// AllowanceBytes are the bytes that it may store without credits; null is no limit.
 	AllowanceBytes *uint64 `json:"allowance_bytes"`
-	StoredBytes    uint64  `json:"stored_bytes"` // of what is pinned and named, and of metadata beyond 1 KiB a record
-	ComingBytes    uint64  `json:"coming_bytes"` // that have arrived of what is not pinned yet
+	StoredBytes    uint64  `json:"stored_bytes"` // of pinned and named content, and of metadata above 1 KiB a record
+	ComingBytes    uint64  `json:"coming_bytes"` // bytes received so far of content that is not pinned yet
 	Credits        uint64  `json:"credits"`
 }
 
@@ -117,8 +116,8 @@ type UserDetail struct {
 	Buckets  uint64 `json:"buckets"`
 	Objects  uint64 `json:"objects"`  // without old versions
 	Versions uint64 `json:"versions"` // old ones of objects, and delete markers
-	Uploads  uint64 `json:"uploads"`  // that are open
-	Keys     uint64 `json:"keys"`     // API keys, those that have expired too
+	Uploads  uint64 `json:"uploads"`  // open ones
+	Keys     uint64 `json:"keys"`     // API keys, expired ones included
 	Sessions uint64 `json:"sessions"`
 }
 

@@ -123,10 +123,10 @@ func New(o Options) (http.Handler, error) {
 	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 
-// Who may use a route, beside those whose token has one of the state's scopes.
+// The callers of a route, besides those whose token has one of the state's scopes.
 const (
-	anybody   = "anybody"              // no token is looked at
-	unmetered = "anybody, and no rate" // nor is the rate
+	anybody   = "anybody"              // needs no token
+	unmetered = "anybody, and no rate" // and no rate applies
 )
 
 // operation is one route and who may use it.

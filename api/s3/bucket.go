@@ -37,7 +37,7 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	if region != "" && region != s.region {
 		all = nil
 	}
-	// Who asks for some buckets, or for a page, is told where they are, as Amazon S3 does.
+	// A request for some buckets, or for a page, gets their region too, as at Amazon S3.
 	located := region != "" || prefix != "" || r.query.has("max-buckets") || r.query.has("continuation-token")
 	x := newXML()
 	x.root("ListAllMyBucketsResult")

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What browsers are told about cross-origin requests where no rule of a bucket says
-// it. See ADR 27.
+// Values of the CORS headers for answers to which no rule of a bucket applies. See ADR 27.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +

@@ -228,7 +228,7 @@ func (f *form) finish() error {
 			return errorf(IncorrectNumberOfFilesInPostRequest, "POST requires exactly one file upload per request")
 		}
 	}
-	// What is behind the form counts for the hash of the body.
+	// The hash of the body includes the bytes behind the form.
 	if _, err := io.Copy(io.Discard, f.in); !errors.Is(err, errEnd) {
 		return fmt.Errorf("read form: %w", err)
 	}
@@ -360,7 +360,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 		file.least, file.most = p.least, min(file.most, p.most)
 	}
 	location := s.locationOf(r)
-	// What a PUT has in its headers is in the fields.
+	// The fields of a form stand for the headers of a PUT.
 	header, err := form.header()
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	id, err := s.objects.CreateUpload(ctx, r.account(), r.bucket, made)
 	if err != nil {
-		// What else of an upload may be too large has been judged.
+		// All other limits of an upload were checked before.
 		return tooMany(err, InvalidRequest, "the bucket has as many open uploads as it may, %d: complete or abort some", state.MaxUploads)
 	}
 	x := newXML()

@@ -139,8 +139,8 @@ func (h *Hasher) reset(at uint64) {
 func (h *Hasher) Write(p []byte) (int, error) {
 	length := len(p)
 	for len(p) > 0 {
-		// What is hashed together ends at a multiple of batch. The first stays until
-		// more comes: the root of all is hashed otherwise.
+		// Bytes that are hashed together end at a multiple of batch. The first stay until more come,
+		// because the root of the tree is hashed differently.
 		room := batch - int(h.next%guts.MaxSIMD)*Chunk
 		if h.n == room {
 			h.flush()

@@ -39,9 +39,9 @@ type Blocks interface {
 	// PutAndSeal is Put and Seal in one step.
 	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
 	// Verify compares with blks those of them that are here, and tells whether all are.
-	// What is no good is not here from then on.
+	// It treats a bad block as absent from then on.
 	Verify(ctx context.Context, blks []block.Block) (all bool, err error)
-	// Owner returns what is known of an owner; what is damaged is not sealed.
+	// Owner returns the record of an owner; a damaged owner is not sealed.
 	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
 	// Owners calls fn for the owners that begin with prefix.
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error

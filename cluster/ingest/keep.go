@@ -23,8 +23,8 @@ const (
 	// maxUnknown bounds the guards whose end nobody knows; with more, nothing is
 	// taken in until a fence has ended them.
 	maxUnknown = 64 << 10
-	// What a put left and could not be dropped, for want of room on the disk, is tried
-	// again after pauses between these.
+	// Bounds of the pause before the next attempt to drop the remains of a put, if a full
+	// disk prevented it.
 	minDropPause = time.Second
 	maxDropPause = time.Minute
 	// maxLeft bounds the owners that wait for that; what is beyond it goes with the next start.

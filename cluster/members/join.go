@@ -129,7 +129,7 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	if sent := json.NewEncoder(conn).Encode(reply); sent != nil || err != nil {
 		return sent
 	}
-	// What was written may have come to a buffer and no further.
+	// A successful write proves only that a buffer has the bytes.
 	var word joinTold
 	if err := readMessage(conn, maxJoinTold, &word); err != nil || !word.Told {
 		m.opts.Logger.DebugContext(ctx, "joiner did not say that it has the answer", "node", req.Node.ID, "err", err)

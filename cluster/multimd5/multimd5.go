@@ -131,8 +131,8 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 	p.begin()
 	p.mu.Unlock()
 	if leads := <-h.turn; leads {
-		// Whoever else can run may have something to hash: on a busy machine many have, and
-		// on an idle one nobody waits.
+		// Let other goroutines queue their bodies first: on a busy machine many have data to
+		// hash, and on an idle one this costs nothing.
 		runtime.Gosched()
 		p.lead(h)
 	}

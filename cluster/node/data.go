@@ -123,7 +123,7 @@ func (f folder) needs(name, advice string) error {
 	return err
 }
 
-// What can be done about an identity and a cluster secret that are lost or damaged.
+// Advice for a lost or damaged identity and cluster secret.
 const (
 	identityAdvice = "put it back from a backup, or remove this member and start on an empty data folder"
 	secretAdvice   = "copy it from another member, where it is the same, or from a backup"

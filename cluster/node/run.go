@@ -58,7 +58,7 @@ func (g *gate) whyNot(id string) string {
 // Load implements members.Gossip.
 func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	s, liveness, ok := n.gossip.Table().Get(id)
-	// Who was never heard of is thought to come until that took too long.
+	// A Suspect member without any sample is not silent: it may be starting.
 	silent := liveness == gossip.Down || liveness == gossip.Suspect && ok
 	connected := id == n.self.ID || n.peer.Connected(string(id))
 	return members.Load{

@@ -23,7 +23,7 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 	if keep == nil {
 		keep = []state.NodeID{o.opts.Self}
 	}
-	// Who is preferred keeps nothing yet: without room it is no better than others.
+	// A preferred node holds nothing yet, so without room it has no advantage over others.
 	keep = slices.DeleteFunc(slices.Clone(keep), func(id state.NodeID) bool {
 		return slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.ID == id && (n.Full || n.Free < placement.MinFree) })
 	})

@@ -61,7 +61,7 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
 			best.Position = s.Position
 		}
 	}
-	// What a describer makes is shared.
+	// Callers share the map that a describer made, so change a copy.
 	info := maps.Clone(r.Info)
 	if info == nil {
 		info = make(map[string]string, 4)

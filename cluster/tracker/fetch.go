@@ -265,7 +265,7 @@ func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, 
 	for _, n := range root.Holders() {
 		add(n)
 	}
-	// Whoever comes next among the copies begins where this node goes on.
+	// The next node among the copies begins with the blocks that this node needs next, so it is asked first.
 	job.Index = slices.IndexFunc(root.Copies, func(c state.Copy) bool { return c.Node == d.t.opts.Self })
 	job.Of = len(root.Copies)
 	for i := range root.Copies {
@@ -353,8 +353,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 		e.renew(root.Born) // that was about another incarnation
 	}
 	pinned = e.repinned(&root) || pinned
-	// What is left of a damaged copy may be the last there is: it is never given up,
-	// and neither is what objects name, which was held once.
+	// The rest of a damaged copy may be the last copy, so it is never given up. Neither is
+	// the content of objects, which was held once.
 	last := root.Links > 0 || d.t.damaged(e.root)
 	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
 	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)

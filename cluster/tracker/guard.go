@@ -88,7 +88,7 @@ func (g *Guards) Begin(ctx context.Context, root state.RootKey) error {
 		e := g.of(root)
 		wait := e.dropping
 		if wait == nil {
-			// Whoever wishes a drop leaves it to the look after the guard.
+			// A requested drop waits for the scan after the guard.
 			e.doubt = e.doubt || e.doomed || g.turning[root] > 0
 			e.doomed = false
 			e.holders++

@@ -8,7 +8,7 @@ import (
 // AnyOrigin stands for all origins.
 const AnyOrigin = "*"
 
-// What browsers are told about cross-origin requests.
+// Values of the CORS headers.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE"
 	corsHeaders = "Authorization, Content-Type, " + IdempotencyHeader + ", " + RequestIDHeader

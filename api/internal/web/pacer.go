@@ -236,7 +236,7 @@ func (p *Pacer) sample(now time.Time) {
 			p.noisy++
 		}
 	}
-	// Who is noisy is so beside somebody else.
+	// Noisy accounts are held back only while the processors are busy.
 	if p.noisy > 0 && !p.busy() {
 		p.noisy = 0
 	}

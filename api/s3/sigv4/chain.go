@@ -8,7 +8,7 @@ import (
 	"hash"
 )
 
-// What strings to sign begin with.
+// First lines of strings to sign.
 const (
 	chunkAlgorithm   = "AWS4-HMAC-SHA256-PAYLOAD"
 	trailerAlgorithm = "AWS4-HMAC-SHA256-TRAILER"

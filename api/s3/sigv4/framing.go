@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What x-amz-content-sha256 can say instead of a hash.
+// Values of x-amz-content-sha256 other than a hash, and names of headers.
 const (
 	unsignedPayload        = "UNSIGNED-PAYLOAD"
 	streamingPrefix        = "STREAMING-"
