@@ -44,7 +44,7 @@ func sourceOf(h http.Header) (src source, err error) {
 		return src, wrong
 	}
 	if !validBucket(src.bucket) {
-		return src, &Error{Code: InvalidBucketName, Message: "the specified source bucket is not valid", Bucket: src.bucket}
+		return src, errorf(InvalidArgument, "the source bucket %q is not a name of a bucket", src.bucket)
 	}
 	return src, checkKey(src.key)
 }

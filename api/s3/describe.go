@@ -50,7 +50,7 @@ func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 			wanted[strings.Trim(name, " \t")] = true
 		}
 	}
-	if len(h[header]) == 0 {
+	if len(wanted) == 0 || len(wanted) == 1 && wanted[""] {
 		return nil, errorf(InvalidRequest, "the x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty")
 	}
 	known := 0
