@@ -20,7 +20,8 @@ type scanner interface {
 	Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error
 }
 
-// Lost has a token after reading or Scrub has found a block that is no good.
+// Lost returns a channel that receives a token after a read or a Scrub has found a bad
+// block.
 func (s *Store) Lost() <-chan struct{} { return s.losses }
 
 func (s *Store) tellLost() {
@@ -37,10 +38,11 @@ func (s *Store) missing() int64 {
 	return s.totals.missing
 }
 
-// Damaged calls fn for each owner that is in doubt and for each sealed one that refers
-// to blocks that are not here, with their number, until fn says that it needs no more or
-// fails. When nothing is missing it costs next to nothing, else one walk over the index.
-// After very much damage it tells of a part, and of the rest when that is repaired.
+// Damaged calls fn for each owner whose seal was revoked, and for each sealed owner that
+// refers to missing blocks, with the number of those blocks. It stops when fn returns
+// false or an error. Without missing blocks it is nearly free; otherwise it walks the
+// index once. After very much damage it reports a part, and the rest when that is
+// repaired.
 func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error {
 	v := s.index.View()
 	defer v.Close()
@@ -89,8 +91,8 @@ func inDoubt(ctx context.Context, v scanner, fn func(owner string, blocks uint64
 	return more, err
 }
 
-// Doubted says whether owner was sealed, its seal was taken back because blocks that it
-// referred to are not known any more, and it was neither sealed nor dropped since.
+// Doubted reports whether the store revoked the seal of owner because it no longer knows
+// all blocks that owner referred to, and owner was neither sealed nor dropped since.
 func (s *Store) Doubted(owner string) (bool, error) {
 	_, doubted, err := s.index.Get(doubtKey(owner))
 	if err != nil {
@@ -129,7 +131,7 @@ func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, err
 	return hurt, err
 }
 
-// Whole says whether every block that owner refers to is here, by the index.
+// Whole reports whether, by the index, the store has every block that owner refers to.
 func (s *Store) Whole(ctx context.Context, owner string) (bool, error) {
 	if err := checkOwner(owner); err != nil {
 		return false, err

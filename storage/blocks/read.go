@@ -38,11 +38,10 @@ func (s *Store) readError(err error) error {
 	return s.distrustIndex(err)
 }
 
-// Get returns a block, its hash verified, or its bytes recognized as those that were
-// verified since Open. It answers
-// ipld.ErrNotFound if the block is not here. Bytes found bad are never
-// returned: the first who meets them gets ErrCorrupt, and from then on the
-// block is not here, until a Put brings it again.
+// Get returns a block after it has verified its hash, or recognized its bytes as verified
+// since Open. It returns ipld.ErrNotFound if the store does not have the block. It never
+// returns bad bytes: the first reader gets ErrCorrupt, and from then on the block is
+// missing until a Put stores it again.
 func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	data, err := s.bytes(ctx, c, true, fresh)
 	if err != nil {
@@ -51,9 +50,8 @@ func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(data, c)
 }
 
-// Read is Get of a block's bytes alone. They are in memory that lend gives, for a
-// number of bytes that is a little above theirs; what it gave before its last call
-// is not used.
+// Read is Get for the bytes of a block alone. It calls lend for memory of slightly more
+// bytes than the block has. It does not use memory from any but the last call of lend.
 func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	return s.bytes(ctx, c, true, lend)
 }
@@ -250,11 +248,10 @@ func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash
 	return nil
 }
 
-// Visible tells whether the block belongs to an owner that is sealed and not
-// hidden, so to content that is here as a whole and for everybody. Parts of fetches
-// and of imports, and what is just being dropped, do not count, nor does content
-// that a Seal is just making visible. It reads the index alone; the cost grows with
-// the owners that are not sealed, not with those that are.
+// Visible reports whether the block belongs to an owner that is sealed and not hidden, so
+// to complete and public content. Blocks of unfinished fetches and imports, of owners
+// being dropped, and of content that a Seal is just making visible do not count. It reads
+// only the index; the cost grows with the owners that are not sealed.
 func (s *Store) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	if err := readable(ctx, c); err != nil {
 		return false, err
@@ -296,9 +293,9 @@ type face struct{ s *Store }
 
 func (f face) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return f.s.Get(ctx, c) }
 
-// ReadChecksummed is Store.Read for who hands the bytes to somebody that compares them
-// with the hash himself, as members do: it verifies the checksum of the record
-// and leaves the hash, which takes as long as sending, to them.
+// ReadChecksummed is Store.Read for a caller that sends the bytes to a receiver which
+// verifies the hash, as members do. It verifies only the checksum of the record, because
+// hashing takes as long as sending.
 func (f face) ReadChecksummed(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	return f.s.bytes(ctx, c, false, lend)
 }

@@ -21,13 +21,13 @@ import (
 // next pass begins at the first segment.
 const scrubFile = "scrub.json"
 
-// ScrubOptions say how one pass of Scrub goes.
+// ScrubOptions configure one pass of Scrub.
 type ScrubOptions struct {
 	BytesPerSecond int64 // bound of reading; 0: none
 	Resume         bool  // go on where the last pass with Resume was cut short
 }
 
-// Scrubbed is what a pass has looked at.
+// Scrubbed is the result of one pass.
 type Scrubbed struct {
 	Blocks, Bytes uint64 // found good
 	Damaged       uint64 // blocks found damaged or gone
@@ -39,7 +39,8 @@ type scrubState struct {
 	Completed time.Time `json:"completed"` // of the last whole pass
 }
 
-// ScrubCompleted returns when the last whole pass ended; zero: never.
+// ScrubCompleted returns when the last complete pass ended, or the zero time if there was
+// none.
 func (s *Store) ScrubCompleted() time.Time { return s.scrubState().Completed }
 
 func (s *Store) scrubState() (st scrubState) {
@@ -62,11 +63,10 @@ func (s *Store) saveScrub(st scrubState) error {
 	return durable.WriteFile(filepath.Join(s.dir, scrubFile), raw, filePerm)
 }
 
-// Scrub is one pass over the segments: it reads every record, checks its
-// checksum and, for a block that is referenced, its hash. Whatever is good in a
-// segment with damage is moved out of it, and the file removed; a block whose
-// bytes are no good is not here from then on, as Damaged tells. Reads and
-// writes go on meanwhile.
+// Scrub is one pass over the segments: it reads every record and verifies its checksum
+// and, for a referenced block, its hash. It moves the good records of a damaged segment to
+// another one and removes the file. A bad block is missing from then on, see Damaged.
+// Reads and writes go on meanwhile.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 	limit := rate.NewLimiter(rate.Inf, scanWindowBytes)
 	if o.BytesPerSecond > 0 {
@@ -101,9 +101,9 @@ func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 	return sum, nil
 }
 
-// CheckSegments looks whether the file of each segment is there with its full
-// length, without reading it, and deals with one that is not as Scrub does. It
-// returns how many blocks were found gone.
+// CheckSegments checks, without reading them, that the file of each segment exists with
+// its full length, and handles a damaged one as Scrub does. It returns the number of lost
+// blocks.
 func (s *Store) CheckSegments(ctx context.Context) (gone uint64, err error) {
 	for _, number := range s.segments() {
 		if s.fileWhole(number) {

@@ -11,10 +11,10 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// Verify compares with blks those of them that are here, and tells whether all are.
-// It reads each, which costs about as much as storing it would. One that is no good is
-// not here from then on, as after Get, until a Put brings it again. The bytes of blks
-// must be good themselves.
+// Verify compares the stored blocks with blks and reports whether the store has all of
+// them. It reads each block, which costs about as much as storing it. A bad block is
+// missing from then on, as after Get, until a Put stores it again. The bytes of blks must
+// be verified by the caller.
 func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err error) {
 	all, _, err = s.compare(ctx, blks)
 	return all, err

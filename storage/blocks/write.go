@@ -92,17 +92,17 @@ func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 	return code, int(length), true
 }
 
-// Put stores blks and references them in the name of owner. On return all are
-// durable and readable. Blocks that are here already are compared, and only referenced
-// if they are good; those with an identity hash need no storing. Every hash is checked first, or
-// was checked where a block says HashChecked, so a bad block means that nothing
-// was stored; on any other error some may be.
+// Put stores blks and adds references to them for owner. On return all are durable and
+// readable. It compares blocks that it already has and only references good ones. Blocks
+// with an identity hash are not stored. It checks every hash first, except of blocks that
+// say HashChecked; if one is wrong, nothing is stored. After any other error some blocks
+// may be stored.
 func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
 	return s.put(ctx, owner, blks, false)
 }
 
-// PutCold is Put of blocks that nobody is expected to read soon: where that costs less,
-// they are not left in the system's page cache.
+// PutCold is Put for blocks that are not expected to be read soon: if that is cheaper, it
+// writes them past the page cache.
 func (s *Store) PutCold(ctx context.Context, owner string, blks []blocks.Block) error {
 	return s.put(ctx, owner, blks, true)
 }
@@ -133,13 +133,12 @@ func putStep(blks []blocks.Block) (n int, bytes int64) {
 	return n, bytes
 }
 
-// PutAndSeal is Put and Seal, in one step when blks fit into one: what small
-// content takes of the index and of the disk is one transaction then.
+// PutAndSeal is Put followed by Seal, in one transaction if blks fit into one.
 func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
 	return s.putAndSeal(ctx, owner, blks, sealed, false)
 }
 
-// PutColdAndSeal is PutAndSeal of blocks that PutCold is for.
+// PutColdAndSeal is PutAndSeal for the blocks of PutCold.
 func (s *Store) PutColdAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
 	return s.putAndSeal(ctx, owner, blks, sealed, true)
 }
@@ -284,9 +283,9 @@ func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 	return missing, err
 }
 
-// TakeOver is Adopt, and tells how many bytes the blocks have that are here. Hidden says
-// how the owner is going to be sealed: one that has no block yet need not be gone through
-// again for that then. Its seal may say something else.
+// TakeOver is Adopt and also returns the size in bytes of the blocks that the store has.
+// hidden announces how the owner will be sealed, so that Seal need not walk its references
+// again. The seal may differ from the announcement.
 func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
 	if err := checkOwner(owner); err != nil {
 		return 0, nil, err
@@ -363,12 +362,11 @@ func (b *batch) adopt(owner string, cids []cid.Cid) (bytes uint64, missing []cid
 	return bytes, missing, b.reference(owner, refs)
 }
 
-// Seal declares owner complete, durable on return. An owner without blocks (a
-// root with an identity hash has none) exists by its seal. A later Seal
-// replaces the declaration. One that changes whether the owner is hidden takes as
-// long as it has blocks, in steps between which other writes proceed; nothing of
-// the owner is visible meanwhile. If it is cut short (by ctx, by a crash), Compact,
-// Run or Open go on.
+// Seal declares owner complete, durable on return. An owner without blocks, such as a root
+// with an identity hash, exists by its seal. A later Seal replaces the declaration. A Seal
+// that changes whether the owner is hidden takes time proportional to its blocks, in steps
+// between which other writes proceed; meanwhile none of its blocks is visible. After an
+// interruption (ctx, a crash), Compact, Run or Open continue.
 func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 	if err := checkOwner(owner); err != nil {
 		return err
@@ -389,8 +387,8 @@ func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 	return s.counted(ctx, inc)
 }
 
-// Hide makes an owner that is sealed hidden, or visible, as Seal would, and tells
-// whether it was not so before. Any other owner stays what it is.
+// Hide makes a sealed owner hidden or visible, as Seal would, and reports whether that
+// changed it. It does not change an owner that is not sealed.
 func (s *Store) Hide(ctx context.Context, owner string, hidden bool) (changed bool, err error) {
 	if err := checkOwner(owner); err != nil {
 		return false, err
@@ -505,12 +503,11 @@ func (c *change) countOn(inc uint64, limit int) (done bool, err error) {
 	return c.count(inc, owner, from, o.sealed.Hidden, limit)
 }
 
-// Drop takes back all references of owner and frees the blocks that nobody
-// else references; freed is their bytes, as far as this call freed them. From
-// the first moment, durably, the owner does not exist; its references go in
-// steps between which other writes proceed, and if the call is cut short (by
-// ctx, by a crash) Compact or Run finishes them. An owner that does not exist
-// is no error.
+// Drop removes all references of owner and frees the blocks that no other owner
+// references. It returns the bytes that this call freed. The owner ceases to exist durably
+// at once; its references go in steps between which other writes proceed. After an
+// interruption (ctx, a crash), Compact or Run finish them. Dropping an owner that does not
+// exist is no error.
 func (s *Store) Drop(ctx context.Context, owner string) (freed uint64, err error) {
 	if err := checkOwner(owner); err != nil {
 		return 0, err

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Allocate gives f that many bytes of the disk, without writing them.
+// Allocate reserves size bytes of disk space for f without writing them.
 func Allocate(f *os.File, size int64) error {
 	for {
 		err := syscall.Fallocate(int(f.Fd()), 0, 0, size)

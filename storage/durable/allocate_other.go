@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Allocate gives f that many bytes of the disk, without writing them.
+// Allocate reserves size bytes of disk space for f without writing them.
 func Allocate(f *os.File, _ int64) error {
 	return &os.PathError{Op: "allocate", Path: f.Name(), Err: errors.ErrUnsupported}
 }

@@ -15,11 +15,10 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces the file at path by data, whole or not at all: it writes
-// a temporary file in the same folder, fsyncs it, renames it over path and
-// fsyncs the folder. A crash leaves the old or the new content, and at most one
-// leftover named ".<base>.tmp" which the next call overwrites. Writers of one
-// path must take turns.
+// WriteFile atomically replaces the file at path: it writes a temporary file in the same
+// folder, fsyncs it, renames it over path and fsyncs the folder. A crash leaves the old or
+// the new content, and at most one file ".<base>.tmp", which the next call overwrites.
+// Callers serialize writes to one path.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	dir, base := filepath.Split(path)
 	if dir == "" {
@@ -70,7 +69,7 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Datasync makes the bytes of f durable, and its size, but not its times.
+// Datasync makes the bytes and the size of f durable, but not its times.
 func Datasync(f *os.File) error {
 	if err := datasync(f); err != nil {
 		return fmt.Errorf("durable: sync %s: %w", f.Name(), err)
@@ -78,25 +77,23 @@ func Datasync(f *os.File) error {
 	return nil
 }
 
-// DropCache lets the system take back the memory in which it keeps n bytes of f
-// from off on, as far as they are durable. It is a hint: where there is no such
-// call nothing happens.
+// DropCache tells the system that it may evict n durable bytes of f, from offset off on,
+// from its page cache. It is a hint and does nothing on systems without such a call.
 func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
 
-// DirectAlign is what offset, length and place in memory of a write have to be
-// multiples of, in bytes, on a file of OpenDirect: the largest block that disks and
-// file systems ask for (open(2), "O_DIRECT").
+// DirectAlign is the alignment in bytes that a write to a file of OpenDirect needs for its
+// offset, length and memory address: the largest block size that disks and file systems
+// require (open(2), "O_DIRECT").
 const DirectAlign = 4096
 
-// OpenDirect opens an existing file for writes that go to the disk from the memory
-// they are given, not through the system's page cache. They still need Datasync. It
-// fails where the file system cannot do that; one that wants more than DirectAlign
-// answers a write with EINVAL.
+// OpenDirect opens an existing file for writes that bypass the page cache. The writes
+// still need Datasync. It fails if the file system does not support this. A file system
+// that needs more than DirectAlign answers a write with EINVAL.
 func OpenDirect(path string) (*os.File, error) { return openDirect(path) }
 
-// Linked tells whether path still leads to the file that was opened there, as os.File.Stat
-// told of it: what goes into a file that somebody removed or replaced, or whose folder was
-// moved or unmounted, is synced and lost. Who cannot look has not seen it gone.
+// Linked reports whether path still leads to the file that opened describes. Writes to a
+// file that was removed, replaced, moved or unmounted succeed and are lost. It returns true
+// if path exists and cannot be examined.
 func Linked(path string, opened fs.FileInfo) bool {
 	found, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(opened, found))
@@ -118,8 +115,8 @@ func Rename(oldPath, newPath string) error {
 	return nil
 }
 
-// RemoveAll removes path and what is below it and makes the removal durable. A
-// path that is not there is no error.
+// RemoveAll removes path and everything below it, and makes the removal durable. A missing
+// path is no error.
 func RemoveAll(path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("durable: remove: %w", err)
@@ -130,8 +127,8 @@ func RemoveAll(path string) error {
 	return nil
 }
 
-// Narrow takes all rights to a file or folder from everybody but its owner, and tells
-// whether anybody else had some. Links are followed.
+// Narrow removes all rights to a file or folder except those of its owner, and reports
+// whether there were any. It follows links.
 func Narrow(path string) (narrowed bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -6,10 +6,9 @@ import (
 	"syscall"
 )
 
-// IsFull tells whether err is a write that was refused because the disk, or a
-// quota on it, is full, and that therefore left no more than a part of its own
-// bytes behind. The same error of an fsync is none: there nobody knows what of
-// the earlier writes is on the disk.
+// IsFull reports whether err is a write that failed because the disk or a quota is full.
+// Such a write leaves at most a part of its own bytes. The same error of an fsync does not
+// count, because then the state of earlier writes is unknown.
 func IsFull(err error) bool {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return false

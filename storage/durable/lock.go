@@ -48,9 +48,8 @@ func Lock(path string) (io.Closer, error) {
 // held is a lock that is taken.
 type held struct{ f *os.File }
 
-// Close gives the lock back by its name: a process that is being forked at this
-// moment, before it has become its program, has the file open as well, and
-// closing ours alone would leave the lock to it for as long.
+// Close unlocks by the lock itself and not only by closing the file: a process that is
+// being forked at this moment has the file open too and would keep the lock.
 func (h held) Close() error {
 	err := syscall.Flock(int(h.f.Fd()), syscall.LOCK_UN)
 	return errors.Join(err, h.f.Close())

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrNewer is wrapped by the error about a file that a newer release wrote. Such a file is
-// not damaged: nothing of it may be changed, and the start ends.
+// ErrNewer is wrapped by errors about a file that a newer release wrote. The file is not
+// damaged: the node must not change it and does not start.
 var ErrNewer = errors.New("a newer release of holdfast wrote it; start that release or a newer one")
 
 // Newer returns the error about a file of a format that is newer than what is known here.

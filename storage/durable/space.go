@@ -38,15 +38,15 @@ func SpaceOf(path string) (Space, error) {
 	}, nil
 }
 
-// FreeBytes returns how many bytes a process without privileges may still
-// write to the file system that holds path.
+// FreeBytes returns how many bytes an unprivileged process may still write to the file
+// system of path.
 func FreeBytes(path string) (uint64, error) {
 	s, err := SpaceOf(path)
 	return s.Free, err
 }
 
-// Allocated returns how many bytes of the disk the file at path has, which is less than its
-// size if it has holes; 0 if there is none.
+// Allocated returns the disk space of the file at path in bytes, which is less than its
+// size if it has holes. It returns 0 if the file does not exist.
 func Allocated(path string) (uint64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

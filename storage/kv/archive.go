@@ -37,8 +37,8 @@ const (
 	copyBufferBytes = 256 << 10
 )
 
-// ErrBadArchive wraps every error about an archive stream that is not one that
-// WriteArchive made, cut short included.
+// ErrBadArchive is wrapped by every error about a stream that WriteArchive did not
+// produce, or that ends early.
 var ErrBadArchive = errors.New("kv: bad archive")
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

@@ -14,13 +14,14 @@ import (
 // Getter returns the value of a key, and whether there is one.
 type Getter = func(key []byte) (value []byte, ok bool, err error)
 
-// VerifyCheckpoint reads the checkpoint in the folder dir through, as Restore
-// reads what it is sent, and changes nothing in it. scratch is the path of a
-// folder that it makes beside it, on the same file system, and removes. An error
-// that wraps ErrCorrupt says that the checkpoint is not as it was written.
+// VerifyCheckpoint reads the checkpoint in the folder dir completely, as Restore would,
+// and does not change it. It creates and removes a folder at the path scratch, which must
+// be on the same file system. An error that wraps ErrCorrupt means that the checkpoint is
+// damaged.
 //
-// Pebble takes damage in what it had not synced of its log for the end of it, and
-// opens an earlier commit. So check is asked whether it is the right one.
+// Pebble takes damage in the unsynced part of its log for the end of the log and opens an
+// earlier commit. The caller therefore checks in check that the content is the expected
+// one.
 func VerifyCheckpoint(dir, scratch string, logger *slog.Logger, check func(get Getter) error) (err error) {
 	files, err := archiveFiles(dir)
 	if err != nil {
@@ -54,9 +55,9 @@ func VerifyCheckpoint(dir, scratch string, logger *slog.Logger, check func(get G
 	return nil
 }
 
-// VerifyArchive reads a stream of WriteArchive to its end and writes nothing. An
-// error that wraps ErrBadArchive says that it is not as it was made; whether its
-// content is a good checkpoint is for who takes it over to find out.
+// VerifyArchive reads a stream of WriteArchive to its end and writes nothing. An error
+// that wraps ErrBadArchive means that the stream is damaged. It does not check the
+// checkpoint that the stream contains.
 func VerifyArchive(r io.Reader) error {
 	if err := readArchive(&extraction{r: r}); err != nil {
 		return fmt.Errorf("kv: verify archive: %w", err)

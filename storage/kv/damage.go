@@ -20,6 +20,6 @@ func (s *Store) isLive(dir string) bool {
 	return s.live != nil && s.live.dir == dir
 }
 
-// Damaged is closed once corrupt data was met. What was read is never wrong
-// because of it, but not everything can be read any more.
+// Damaged returns a channel that is closed when the store finds corrupt data. Values that
+// were read before are correct, but some can no longer be read.
 func (s *Store) Damaged() <-chan struct{} { return s.damage.found }

@@ -64,8 +64,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	return owned(value, ok)
 }
 
-// GetOwn is Get for a key that the store surely lacks: it looks only at what this
-// transaction has written.
+// GetOwn is Get for a key that the store is known not to have: it searches only the writes
+// of this transaction.
 func (t *Tx) GetOwn(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err
@@ -187,8 +187,8 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	return b.Commit(opts)
 }
 
-// Discard ends the transaction without a trace. After Commit it does nothing,
-// so it can be deferred.
+// Discard ends the transaction and drops its writes. After Commit it does nothing, so it
+// can be deferred.
 func (t *Tx) Discard() {
 	if t.ended() != nil {
 		return

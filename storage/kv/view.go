@@ -47,8 +47,8 @@ func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte
 	return scan(v.at.iterator, lower, upper, reverse, fn)
 }
 
-// Walk is Scan in rising order, where fn may say from which later key on it goes on
-// with: nil is the next one. That costs less than one Scan after the other.
+// Walk is Scan in rising order. fn may return a later key to continue at; nil continues
+// with the next key. One Walk costs less than several Scans.
 func (v *View) Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error {
 	if v.err != nil {
 		return v.err
@@ -56,7 +56,7 @@ func (v *View) Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, 
 	return walk(v.at.iterator, lower, upper, fn)
 }
 
-// Close gives the view back. Closing twice is allowed; reading after it is not.
+// Close releases the view. Closing twice is allowed; reading afterwards is not.
 func (v *View) Close() {
 	if v.err != nil {
 		return

@@ -72,9 +72,10 @@ type Notes struct {
 	ended bool // by Close
 }
 
-// Open reads the notes at path, none when there is no file. A damaged file is
-// read as far as it is good. It fails when the file cannot be read at all, and with
-// durable.ErrNewer when a newer release wrote it: that one is left as it is.
+// Open reads the journal at path. Without a file it returns an empty one, and it reads a
+// damaged file as far as it is readable. It returns an error if the file cannot be read at
+// all, and one that wraps durable.ErrNewer, without changing the file, if a newer release
+// wrote it.
 func Open(path string, log *slog.Logger) (*Notes, error) {
 	n := &Notes{path: path, log: log, notes: map[string][]byte{}}
 	b, err := os.ReadFile(path)
@@ -174,7 +175,7 @@ func (n *Notes) forget(key string) {
 	}
 }
 
-// Get returns the note of a key, which the caller must not change.
+// Get returns the value of a key. The caller must not change it.
 func (n *Notes) Get(key string) (value []byte, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +190,8 @@ func (n *Notes) Len() int {
 	return len(n.notes)
 }
 
-// Set makes value the note of key.
+// Set stores value under key, without fsync. It ignores an empty key, a key of more than MaxKeyBytes and
+// a value of more than MaxValueBytes.
 func (n *Notes) Set(key string, value []byte) {
 	if key == "" || len(key) > MaxKeyBytes || len(value) > MaxValueBytes {
 		return
@@ -205,7 +207,7 @@ func (n *Notes) Set(key string, value []byte) {
 	n.change(key, append([]byte{}, value...))
 }
 
-// Delete forgets the note of key.
+// Delete removes a key.
 func (n *Notes) Delete(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -196,12 +196,12 @@ func (l *Log) write(op string, fn func() error) error {
 	return fmt.Errorf("raftlog: %s: %w", op, err)
 }
 
-// Failed is closed when a write has failed. From then on every write answers
-// ErrBroken, and the node should end.
+// Failed returns a channel that is closed when a write fails. From then on every write
+// returns ErrBroken, and the node should end.
 func (l *Log) Failed() <-chan struct{} { return l.failed }
 
-// IsMonotonic tells Raft that gaps are fine (they are, in a B-tree), so that
-// restoring a snapshot need not delete the whole log.
+// IsMonotonic tells Raft that the log may have gaps, because it is a B-tree, so Raft need
+// not delete the whole log when it restores a snapshot.
 func (l *Log) IsMonotonic() bool { return false }
 
 // FirstIndex returns the index of the oldest entry, 0 if there is none.

@@ -208,11 +208,10 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, f, nil
 }
 
-// Verify reads a snapshot through as it would be sent. check is given the content
-// of a checkpoint and says whether it is the right one; a leader's stream was
-// looked at when it came. rotten says that the error
-// is about the snapshot, which is not as it was written; else it could not be
-// read now.
+// Verify reads a snapshot completely, as it would be sent. It passes the content of a
+// checkpoint to check, which decides whether it is the right one; the stream of a leader
+// was checked on arrival. rotten reports that the snapshot itself is damaged; otherwise it
+// could not be read now.
 func (s *Snapshots) Verify(id string, check func(get kv.Getter) error) (rotten bool, err error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
@@ -237,8 +236,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SetAside takes a snapshot out of the list. Its folder stays, with another name,
-// for whoever wants to see what became of it, until another one is set aside.
+// SetAside removes a snapshot from the list. Its folder stays for inspection under another
+// name until the next snapshot is set aside.
 func (s *Snapshots) SetAside(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

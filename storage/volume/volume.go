@@ -80,7 +80,7 @@ const (
 	filePerm    = 0o600
 )
 
-// Folder is one that is watched, which exists.
+// Folder is a folder to watch. It must exist.
 type Folder struct {
 	Name string // for people and for the other methods
 	Path string
@@ -129,8 +129,8 @@ type volume struct {
 	quiet   bool   // that there can be no ballast was said
 }
 
-// Open measures the folders, finds out which share a file system, and makes
-// the ballasts. It starts nothing.
+// Open measures the folders, finds which of them share a file system, and creates the
+// ballasts. It starts no goroutine.
 func Open(folders []Folder, o Options) (*Watch, error) {
 	if o.Reserve <= 0 {
 		o.Reserve = DefaultReserve
@@ -170,8 +170,8 @@ func Open(folders []Folder, o Options) (*Watch, error) {
 
 func (v *volume) file() string { return filepath.Join(v.path, ballastFile) }
 
-// Run measures until ctx ends, then returns nil. With it every wait in Full
-// ends, for what waits keeps everything else from ending.
+// Run measures until ctx ends, then returns nil. When it ends, every call that waits in
+// Full returns, so that shutdown is not blocked.
 func (w *Watch) Run(ctx context.Context) error {
 	defer func() { _ = w.Close() }()
 	every := time.NewTicker(w.opts.Every)
@@ -191,7 +191,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Measure is one pass of Run: levels are set anew, and ballasts made or let go.
+// Measure is one pass of Run: it updates the levels and creates or removes ballasts.
 func (w *Watch) Measure() error {
 	var errs []error
 	for _, v := range w.volumes { // path and the slice never change
@@ -321,9 +321,9 @@ func (w *Watch) Level(folder string) Level {
 	return Roomy
 }
 
-// Spare measures how many bytes may be written to the file system of a folder before it is
-// at a level, and how many there are at all, the ballast not counted. A folder that cannot be
-// measured has all the room there could be: its writes will tell.
+// Spare measures how many bytes can be written to the file system of folder before it
+// reaches the level until, and how many are free in all, without the ballast. For a folder
+// that cannot be measured it returns the largest number, because a write will tell.
 func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	v := w.find(folder)
 	if v == nil {
@@ -358,9 +358,8 @@ func (w *Watch) Volumes() []Volume {
 	return all
 }
 
-// Full is told of a write that met a full disk, before it is tried again. It
-// lets the ballast go; when there is none it waits for room, or for Close. It
-// tells whether there may be room.
+// Full handles a write that found the disk full, before its retry. It removes the ballast;
+// without a ballast it waits for room or for Close. It reports whether there may be room.
 func (w *Watch) Full(folder string) bool {
 	v := w.find(folder)
 	if v == nil {
