@@ -35,17 +35,16 @@ const (
 // ErrBadBlock is returned when a member sent bytes that do not match the CID.
 var ErrBadBlock = errors.New("block does not match its hash")
 
-// GetBlocks asks one member for blocks and hands each one that it has to fn,
-// after checking its hash, in any order, never two at once. An error of fn
-// ends the call and is returned. missing holds the CIDs that fn has not
-// seen, whether or not there is an error; with a nil error the member does not
-// have them.
+// GetBlocks requests blocks from one member and passes each one to fn after it has
+// verified its hash, in any order and never two at once. An error of fn ends the call and
+// is returned. missing holds the CIDs that fn has not received, also with an error; with a
+// nil error the member does not have them.
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, fresh, fn)
 }
 
-// GetBlocksHearing is GetBlocks, and calls heard when a block begins to come, several at
-// once perhaps: over a slow line the first takes long to be there.
+// GetBlocksHearing is GetBlocks and calls heard, possibly concurrently, when a block
+// begins to arrive, because on a slow line the first block takes long to complete.
 func (p *Peer) GetBlocksHearing(ctx context.Context, member string, cids []cid.Cid, heard func(), fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, func(bytes int) []byte {
 		heard()
@@ -89,9 +88,9 @@ func (p *Peer) getBlocks(ctx context.Context, member string, cids []cid.Cid, len
 	return pull.missing, nil
 }
 
-// ReadBlock asks one member for one block, whose hash it checks. The bytes are in
-// memory that lend gives; what it gave before its last call is not used.
-// ipld.ErrNotFound says that the member has not got the block.
+// ReadBlock requests one block from one member and verifies its hash. The bytes are in
+// memory from the last call of lend. It returns ipld.ErrNotFound if the member does not
+// have the block.
 func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend func(bytes int) []byte) (data []byte, err error) {
 	missing, err := p.pullPart(ctx, member, []cid.Cid{c}, taker{lend: lend, take: func(_ cid.Cid, b []byte) error {
 		data = b

@@ -71,10 +71,9 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn: what another goroutine writes ends, unlike a stream's
-// own Close, which QUIC forbids during a Write: that would hang until its
-// deadline, even when the connection ends. What it writes is lost either way, so
-// the stream is reset then.
+// Close implements net.Conn and ends a concurrent Write. QUIC forbids a stream's own Close
+// during a Write: it would block until its deadline, even if the connection ends. The
+// stream is reset in that case, because its data is lost anyway.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -155,9 +154,9 @@ func newListener(local string, forget func()) *listener {
 	}
 }
 
-// Listen accepts streams of one protocol from members on the cluster host. The
-// remote address of a connection is the peer id of its member, proved by the
-// handshake. Connections that wait for Accept are bounded; more are reset.
+// Listen accepts streams of one protocol from members on the cluster host. The remote
+// address of a connection is the member's peer id, which the handshake has authenticated.
+// The number of connections that wait for Accept is bounded; further ones are reset.
 func (p *Peer) Listen(proto string) (net.Listener, error) {
 	if proto == "" || proto == joinProtocol || proto == blocksProtocol {
 		return nil, fmt.Errorf("peer: listen: protocol %q is reserved", proto)
@@ -193,8 +192,9 @@ func (p *Peer) openMember(ctx context.Context, id, proto string) (network.Stream
 	return openStream(ctx, p.cluster, remote, proto)
 }
 
-// Refused tells an error of Dial by which nothing of the member listens at any of its addresses:
-// one has refused the connection, and each of the others did or belongs to another peer.
+// Refused reports whether an error of Dial means that nothing of the member listens at any
+// of its addresses: at least one refused the connection, and each other one refused it too
+// or belongs to another peer.
 func Refused(err error) bool {
 	var failed *swarm.DialError
 	if !errors.As(err, &failed) || failed.Skipped > 0 {

@@ -15,16 +15,18 @@ import (
 // a protocol is spoken of.
 type memberGater struct{ p *Peer }
 
-// InterceptPeerDial lets members be dialled and nobody else.
+// InterceptPeerDial allows dials to members only.
 func (g memberGater) InterceptPeerDial(id libp2ppeer.ID) bool { return g.p.isMember(id) }
 
-// InterceptAddrDial leaves the choice of addresses to SetMember.
+// InterceptAddrDial allows every address; SetMember selects them.
 func (g memberGater) InterceptAddrDial(libp2ppeer.ID, ma.Multiaddr) bool { return true }
 
-// InterceptAccept cannot know yet who comes.
+// InterceptAccept accepts every connection, because the peer is unknown before the
+// handshake.
 func (g memberGater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
-// InterceptSecured is where strangers are cut.
+// InterceptSecured accepts members, and peers with a join identity if they dialled, and
+// cuts all other peers.
 func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, at network.ConnMultiaddrs) bool {
 	if g.p.isMember(id) {
 		return true
@@ -101,7 +103,7 @@ func (p *Peer) tellRefused(id, addr string) {
 	}()
 }
 
-// InterceptUpgraded has nothing to add.
+// InterceptUpgraded accepts every connection.
 func (g memberGater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
 // publicGater keeps the public host from being used to reach private networks:
@@ -181,7 +183,7 @@ func (g *publicGater) isNamed(id libp2ppeer.ID) bool {
 	return g.origins[id] != sessions{}
 }
 
-// InterceptPeerDial allows every peer; its addresses decide.
+// InterceptPeerDial allows every peer; InterceptAddrDial decides by address.
 func (g *publicGater) InterceptPeerDial(libp2ppeer.ID) bool { return true }
 
 // InterceptAddrDial allows a public address, and one that is not public when
@@ -197,15 +199,15 @@ func (g *publicGater) InterceptAddrDial(id libp2ppeer.ID, a ma.Multiaddr) bool {
 	return g.lan || g.boot[id.String()+a.String()]
 }
 
-// InterceptAccept lets everyone in: the public host is for strangers.
+// InterceptAccept accepts every connection: the public host serves unknown peers.
 func (g *publicGater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
-// InterceptSecured has nothing to add.
+// InterceptSecured accepts every connection.
 func (g *publicGater) InterceptSecured(network.Direction, libp2ppeer.ID, network.ConnMultiaddrs) bool {
 	return true
 }
 
-// InterceptUpgraded has nothing to add.
+// InterceptUpgraded accepts every connection.
 func (g *publicGater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) {
 	return true, 0
 }

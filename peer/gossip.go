@@ -190,18 +190,17 @@ func (p *Peer) keepGossip(ctx context.Context) {
 	}
 }
 
-// Topic is one subject of gossip among members. A message may be lost: gossip
-// is a hint, never the truth.
+// Topic is one gossip topic of the members. Messages may be lost, so they are hints and
+// not authoritative.
 type Topic struct {
 	self  libp2ppeer.ID
 	topic *pubsub.Topic
 	sub   *pubsub.Subscription
 }
 
-// Topic joins and subscribes to a topic. A message is dropped before it is
-// passed on unless its signed author is a member and validate accepts it.
-// validate runs on many goroutines, also for own messages, and must not block;
-// nil accepts all.
+// Topic joins and subscribes to a topic. The peer drops a message, and does not forward
+// it, unless its signed author is a member and validate accepts it. validate runs on many
+// goroutines, also for the node's own messages, and must not block; nil accepts all.
 func (p *Peer) Topic(name string, validate func(from string, data []byte) bool) (*Topic, error) {
 	check := func(_ context.Context, _ libp2ppeer.ID, m *pubsub.Message) bool {
 		from := m.GetFrom()

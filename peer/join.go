@@ -31,13 +31,12 @@ var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 // member.
 var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
 
-// ErrOtherNode says that a node was reached, and not the one that the address names.
+// ErrOtherNode means that another node answered than the one that the address names.
 var ErrOtherNode = errors.New("another node answers there than the address names")
 
-// ListenJoin accepts the streams of joiners: those who proved by their
-// identity that they know the secret that Options.Joiners accepts. The remote
-// address is the id of JoinKey, the same for all who use that secret. There is
-// one such listener at a time.
+// ListenJoin accepts the streams of joining nodes, whose identity proves a secret that
+// Options.Joiners accepts. The remote address is the id of JoinKey, the same for all nodes
+// that use that secret. At most one such listener exists at a time.
 func (p *Peer) ListenJoin() (net.Listener, error) {
 	if p.streams.joinMux() != nil {
 		return nil, errors.New("peer: listen for joiners: already listening")
@@ -56,12 +55,11 @@ func (p *Peer) ListenJoin() (net.Listener, error) {
 	return l, nil
 }
 
-// DialJoin opens the join stream to a member whose cluster host is at addr (a
-// multiaddr with /p2p/), with the identity that secret gives. A wrong secret is
-// cut after the handshake and ends in ErrJoinRefused, and an address of another
-// host than a cluster's in ErrNoJoin, of another node in ErrOtherNode. The closer ends the
-// short-lived host behind the connection; close both. extra is appended to that
-// host's options, for tests.
+// DialJoin opens the join stream to the member whose cluster host is at addr (a multiaddr
+// with /p2p/), with the identity that secret derives. It returns ErrJoinRefused if the
+// member cuts the connection, as for a wrong secret, ErrNoJoin if addr is not a cluster
+// host, and ErrOtherNode if another node answers. The closer ends the short-lived host
+// behind the connection; the caller closes both. Tests pass options of that host in extra.
 func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOption) (net.Conn, io.Closer, error) {
 	key, _, err := JoinKey(secret)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// LibraryLogs has the errors that libp2p, the DHT and boxo log written by h. They write
-// to standard error by themselves else, in a form of their own. What they log is for the
-// whole process, so its command calls this, once and before a Peer is opened. Gossip is
-// told its logger by Open.
+// LibraryLogs sends the errors that libp2p, the DHT and boxo log to h. Otherwise these
+// libraries write to standard error in their own form. It changes the whole process: call
+// it once, before a Peer is opened. Open sets the logger of gossip.
 func LibraryLogs(h slog.Handler) {
 	gologshim.SetDefaultHandler(errorsOnly{h})
 	golog.SetPrimaryCore(zapErrors{h: h})

@@ -22,9 +22,9 @@ const (
 	maxMemberDials = 16
 )
 
-// SetMember replaces the addresses at which a member's cluster host is
-// reached. They stay until the next SetMember or Forget. Addresses that do not
-// parse, or name another peer, are logged and left out. The same again changes nothing.
+// SetMember replaces the addresses of a member's cluster host. They stay until the next
+// SetMember or Forget. It logs and skips addresses that do not parse or name another peer.
+// The same addresses again change nothing.
 func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -63,9 +63,9 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.setAddrs(remote)
 }
 
-// Hint adds an address, with /p2p/, at which a member may be reached besides those of
-// SetMember. It stays until Forget. Whoever answers there still has to prove to be
-// that member. The oldest of more than 32 hints for one member goes.
+// Hint adds an address hint for a member, with /p2p/, besides the addresses of SetMember.
+// It stays until Forget. The peer there must still authenticate as that member. A member
+// has at most 32 hints; the oldest one goes.
 func (p *Peer) Hint(addr string) error {
 	member, err := parseMemberAddr(addr)
 	if err != nil {
@@ -115,8 +115,8 @@ func (p *Peer) dialMember(ctx context.Context, id libp2ppeer.ID) error {
 	return err
 }
 
-// Forget drops the addresses of a removed member and cuts its connections. The
-// caller has made Members refuse it first, or it comes straight back.
+// Forget drops the addresses of a removed member and closes its connections. The caller
+// must first make Members refuse the member, or it reconnects at once.
 func (p *Peer) Forget(id string) {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *Peer) Forget(id string) {
 	_ = p.cluster.Network().ClosePeer(remote)
 }
 
-// Connected tells whether there is a connection to a member now.
+// Connected reports whether a connection to the member exists.
 func (p *Peer) Connected(id string) bool {
 	remote, err := libp2ppeer.Decode(id)
 	return err == nil && p.cluster.Network().Connectedness(remote) == network.Connected

@@ -21,8 +21,8 @@ const (
 // ErrOriginRefused is wrapped by every refusal of a user-given address.
 var ErrOriginRefused = errors.New("origin refused")
 
-// CheckOrigin tells why an address that a user gave would not be dialled, nil
-// if it would. Names are judged after they are resolved.
+// CheckOrigin returns why the node would not dial an address that a user gave, or nil if
+// it would. Names are checked after they are resolved.
 func CheckOrigin(origin string, allowPrivate bool) error {
 	_, err := parseOrigin(origin, allowPrivate)
 	return err

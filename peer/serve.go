@@ -14,8 +14,8 @@ import (
 	timerate "golang.org/x/time/rate"
 )
 
-// DefaultServeRate is what strangers together are served by bitswap, in bytes a
-// second.
+// DefaultServeRate is the rate in bytes per second at which bitswap serves all unknown
+// peers together.
 const DefaultServeRate = 16 << 20
 
 // Bounds of the bitswap server of strangers. A message that waits for its turn
@@ -71,8 +71,8 @@ type slowNetwork struct {
 	bytes     prometheus.Counter
 }
 
-// SendMessage implements network.BitSwapNetwork. It waits for the strangers'
-// share, unless the peer has become one that this node asks.
+// SendMessage implements network.BitSwapNetwork. It waits for the share of unknown peers,
+// unless the peer has stopped to count as unknown.
 func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) error {
 	size := m.Size()
 	n.bytes.Add(float64(size))

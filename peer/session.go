@@ -46,9 +46,8 @@ const (
 	stalePoll   = 2 * time.Millisecond
 )
 
-// Session fetches blocks of one DAG from the IPFS network by bitswap, which
-// checks every hash. The origins stay connected, and their connections are
-// not trimmed, until Close.
+// Session fetches blocks of one DAG from the IPFS network by bitswap, which verifies every
+// hash. Until Close, the origins stay connected and their connections are not trimmed.
 type Session struct {
 	p       *Peer
 	account string          // whose turns its dials take
@@ -72,8 +71,8 @@ type Session struct {
 	pending int                // origins whose first dial is not over
 }
 
-// Session begins to dial the origins in the background and returns at once. Its dials
-// take the turns of the account. It ends with ctx or Close, and Close must be called.
+// Session starts to dial the origins in the background and returns at once. Its dials
+// count for the account. It ends with ctx or Close; the caller must call Close.
 func (p *Peer) Session(ctx context.Context, account string, origins []string) *Session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Session{
@@ -315,8 +314,8 @@ func (s *Session) OriginErrors() []string {
 	return out
 }
 
-// AllRefused tells whether there are origins, all of them are refused, and none of the peers
-// that they name is here, for those may come by themselves.
+// AllRefused reports whether there are origins, all of them are refused, and none of their
+// peers is connected; a connected peer may have dialled this node.
 func (s *Session) AllRefused() bool {
 	connected := func(id libp2ppeer.ID) bool { return s.p.public.Network().Connectedness(id) == network.Connected }
 	if slices.ContainsFunc(s.awaited, connected) {
@@ -335,13 +334,12 @@ func (s *Session) AllRefused() bool {
 // Name tells what kind of source this is.
 func (s *Session) Name() string { return "the IPFS network" }
 
-// ChecksHashes says that bitswap makes the CID of what it receives from the
-// bytes, so no block comes here that has another hash.
+// ChecksHashes returns true, because bitswap computes the CID of a received block from its
+// bytes.
 func (s *Session) ChecksHashes() bool { return true }
 
-// Renew drops the bitswap session; the next request begins a new one. That
-// is the cure for wants that bitswap has lost: a new session sends them again.
-// Requests that are under way end without their missing blocks.
+// Renew drops the bitswap session; the next request starts a new one, which sends wants
+// again that bitswap has lost. Running requests end without their missing blocks.
 func (s *Session) Renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +396,7 @@ func (s *Session) current(ctx context.Context) (exchange.Fetcher, error) {
 	return s.fetcher, nil
 }
 
-// GetBlock fetches one block; it waits until there is one or ctx ends.
+// GetBlock fetches one block. It waits until the block arrives or ctx ends.
 func (s *Session) GetBlock(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	f, err := s.current(ctx)
 	if err != nil {
@@ -419,10 +417,9 @@ func (s *Session) GetBlocks(ctx context.Context, cids []cid.Cid) (<-chan blocks.
 	return f.GetBlocks(ctx, cids)
 }
 
-// Blocks hands every block to fn as it comes, never two at once, and returns
-// those that had not come when ctx, or the bitswap session by Renew, ended.
-// The network never says that it has not got a block, so an end of ctx is the
-// only limit.
+// Blocks passes every block to fn as it arrives, never two at once, and returns the blocks
+// that had not arrived when ctx, or by Renew the bitswap session, ended. The network never
+// reports that it lacks a block, so ctx is the only limit.
 func (s *Session) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -50,8 +50,8 @@ var (
 	ErrIsDirectory      = errors.New("is a directory")
 )
 
-// Getter reads blocks that are checked against their hash. A block that it has
-// not got is an error for which ipld.IsNotFound is true.
+// Getter returns verified blocks. If it does not have a block, ipld.IsNotFound is true for
+// its error.
 type Getter interface {
 	Get(ctx context.Context, c cid.Cid) (blocks.Block, error)
 }

@@ -13,7 +13,7 @@ import (
 // maxNotes bounds the remarks of the sources that a reason repeats.
 const maxNotes = 5
 
-// FetchError tells why a fetch failed and how far it came.
+// FetchError is the reason why a fetch failed and how far it came.
 type FetchError struct {
 	Kind   error   // ErrNotFound, ErrStalled, ErrTooLarge, ...
 	Cid    cid.Cid // the block it failed at, undefined when there is none
