@@ -23,8 +23,8 @@ const (
 	checkPoll = 20 * time.Millisecond
 )
 
-// ErrQuarantined ends Run on a node whose state differs from the majority's,
-// once it votes no more: it has to begin again without its state.
+// ErrQuarantined is returned by Run when the state of this node differs from that of the
+// majority, once the node has lost its vote. The node must start again without its state.
 var ErrQuarantined = errors.New("this node's state differs from that of the majority")
 
 // checker keeps the state as it was at the entry of the newest check until it
@@ -123,9 +123,9 @@ func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
 	}
 }
 
-// CheckState has all nodes compare their states, and waits until every member
-// has reported or ctx ends. It returns what is on record then; Complete tells
-// which of both.
+// CheckState makes all members compare their states. It waits until every member has
+// reported or ctx ends, and returns the recorded check; Complete reports which of both
+// happened.
 func (n *Node) CheckState(ctx context.Context) (state.Check, error) {
 	outcome, err := n.decide(ctx, &state.CheckState{At: state.MillisOf(time.Now())})
 	if err != nil {
@@ -167,7 +167,7 @@ func (n *Node) Checks() ([]state.Check, error) {
 	return view.Checks()
 }
 
-// Quarantined returns why this node neither votes nor serves; nil when it may.
+// Quarantined returns why this node neither votes nor serves, or nil if it does.
 func (n *Node) Quarantined() *state.Quarantine { return n.fsm.verdict().quarantine }
 
 // refused is the error of a node in quarantine, nil of any other.

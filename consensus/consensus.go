@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// Store is the ordered store that the state lies in.
+// Store is the ordered store of the replicated state.
 type Store interface {
 	// Begin opens the one transaction that there is at a time.
 	Begin() Tx
@@ -57,7 +57,7 @@ type Snapshot interface {
 	Close()
 }
 
-// Log is where Raft keeps its entries.
+// Log stores the entries of Raft.
 type Log = raft.LogStore
 
 // How often Raft speaks when it has nothing to say.
@@ -70,7 +70,7 @@ const (
 	replicaTick = 100 * time.Millisecond
 )
 
-// Network is where members are reached.
+// Network connects the members.
 type Network = transport.Network
 
 // Errors that Run and Bootstrap end in, for errors.Is.
@@ -86,7 +86,7 @@ var (
 	ErrStalled = errors.New("the disk of the Raft log hangs")
 )
 
-// Timings of Raft. Zero values take the defaults.
+// Timings are the time-outs of Raft. Zero values take the defaults.
 type Timings struct {
 	// Adaptive: how long a leader may be silent before an election is found out by the
 	// members, from 1.5 s to 5 s (ADR 47). Heartbeat, 5 s, is the last resort then.
@@ -361,8 +361,8 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 	return nil
 }
 
-// Bootstrap makes this node the first of a new cluster, its only voter.
-// ErrBootstrapped says that there is Raft state already.
+// Bootstrap makes this node the first member and only voter of a new cluster. It returns
+// ErrBootstrapped if Raft state exists.
 func (n *Node) Bootstrap() error {
 	if n.HasState() {
 		return fmt.Errorf("consensus: bootstrap: %w", ErrBootstrapped)
@@ -384,8 +384,8 @@ func (n *Node) Bootstrap() error {
 	return nil
 }
 
-// HasState tells whether this node has Raft state of a cluster, its own or one
-// that it joined. When that cannot be read, it says that there is some.
+// HasState reports whether this node has Raft state of a cluster that it founded or
+// joined. It returns true if the state cannot be read.
 func (n *Node) HasState() bool {
 	has, err := raft.HasExistingState(n.opts.Log, n.opts.Stable, n.snapshots)
 	return has || err != nil || n.Applied() > 0
@@ -399,21 +399,21 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Leader returns the node that leads as far as this one knows.
+// Leader returns the leader that this node knows, if any.
 func (n *Node) Leader() (state.NodeID, bool) {
 	_, id := n.raft.LeaderWithID()
 	return state.NodeID(id), id != ""
 }
 
-// IsLeader tells whether this node believes that it leads.
+// IsLeader reports whether this node believes that it leads.
 func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
 
-// Applied is the index of the newest entry in the local state.
+// Applied returns the index of the newest entry in the local state.
 func (n *Node) Applied() uint64 { return n.fsm.progress.index() }
 
-// Ready is nil once this node is in the Raft configuration, knows a leader, and
-// has applied what was committed when it first heard of one. It is not while this
-// node is so far behind that it answers no linearizable reads.
+// Ready returns nil once this node is in the Raft configuration, knows a leader, and has
+// applied everything that was committed when it first heard of one. It returns an error
+// again while the node is too far behind to answer linearizable reads.
 func (n *Node) Ready() error {
 	n.mu.Lock()
 	ended := n.ended
@@ -443,8 +443,9 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// CaughtUp is closed once the local state has everything that was committed
-// when this node first heard of a leader. Before that it says what once was.
+// CaughtUp returns a channel that is closed once the local state has everything that was
+// committed when this node first heard of a leader. Until then the local state is an old
+// one.
 func (n *Node) CaughtUp() <-chan struct{} { return n.caughtUp }
 
 func (n *Node) hasCaughtUp() bool {
@@ -473,8 +474,8 @@ const (
 	leftoverTimeout = 200 * time.Millisecond
 )
 
-// HandOver makes another voter lead, if this node leads. It returns when the
-// other does, or with an error after two seconds at the most.
+// HandOver transfers leadership to another voter if this node leads. It returns when that
+// voter leads, or with an error after at most two seconds.
 func (n *Node) HandOver(ctx context.Context) error {
 	if !n.IsLeader() {
 		return nil
@@ -496,8 +497,8 @@ func (n *Node) HandOver(ctx context.Context) error {
 	return nil
 }
 
-// Close hands leadership over, if Run has not ended in an error, and stops
-// Raft. Run must have returned. Views stay good until they are released.
+// Close hands leadership over, unless Run ended with an error, and stops Raft. The caller
+// waits for Run first. Views remain usable until they are released.
 func (n *Node) Close() error {
 	n.closing.Do(func() { n.closeErr = n.close() })
 	return n.closeErr

@@ -190,8 +190,8 @@ func (d *disk) refusedLately() bool {
 	return refused && ago < refusedFor
 }
 
-// Refuses tells whether the disk of the Raft log is full: lately is that it refused a write a
-// moment ago, since that nothing was appended since it last did.
+// Refuses reports whether the disk of the Raft log is full. lately is true if it refused a
+// write a moment ago, and since if no write has succeeded after the last refusal.
 func (n *Node) Refuses() (lately, since bool) {
 	return n.disk.refusedLately(), n.disk.refuses.Load()
 }

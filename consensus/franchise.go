@@ -151,7 +151,7 @@ func (f *franchise) raise(term uint64) error {
 	return nil
 }
 
-// Store is the id of the Raft store of this node, and whether it may vote.
+// Store returns the id of the Raft store of this node and whether the store may vote.
 func (n *Node) Store() (id state.StoreID, votes bool) {
 	r := n.franchise.read()
 	return r.store, r.votes

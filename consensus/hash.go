@@ -17,10 +17,9 @@ const (
 	hashStep = 1 << 20
 )
 
-// StateHash returns a hash of everything in the local state, and the index of
-// the newest entry in it. Nodes that stand at the same index have the same
-// hash. It reads the whole state at a bounded rate, one caller after the other,
-// and holds nothing up meanwhile.
+// StateHash returns a hash of the whole local state and the index of its newest entry.
+// Nodes at the same index have the same hash. It reads the state at a bounded rate, serves
+// one caller at a time, and blocks nothing else.
 func (n *Node) StateHash(ctx context.Context) (index uint64, hash state.Hash, err error) {
 	view, release := n.LocalView()
 	defer release()

@@ -11,8 +11,8 @@ import (
 // records what they understand.
 const askLevels = 30 * time.Second
 
-// Level is that of the cluster. It is not known before this node has caught up:
-// on the way there its state says what once was.
+// Level returns the feature level of the cluster. It is unknown before this node has
+// caught up, because until then its state is an old one.
 func (n *Node) Level() (level state.Level, known bool) { return n.fsm.level(), n.hasCaughtUp() }
 
 // raiseLevel lets the cluster go to the newest level that every member

@@ -25,13 +25,12 @@ const (
 	lastBackoff  = 100 * time.Millisecond
 )
 
-// Propose commits a command, through this node or through the leader, and
-// returns its result once the local state holds it. The error is a *state.Error:
-// the outcome of the command, or an error that wraps state.ErrUnavailable when
-// it could not be decided within ten seconds or before ctx ended. Then it may
-// take effect all the same, but never behind a command that is proposed after the
-// deadline of ctx or the ten seconds (ADR 45). While a proposal is tried again it stays
-// the same operation, so it takes effect once.
+// Propose commits a command, through this node or through the leader, and returns its
+// result once the local state holds it. The error is a *state.Error: the outcome of the
+// command, or an error that wraps state.ErrUnavailable if the outcome was not known within
+// ten seconds or before ctx ended. In that case the command may still take effect, but
+// never after a command that is proposed later than the deadline of ctx or the ten seconds
+// (ADR 45). Retries are the same operation, so the command takes effect at most once.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
 	cmd, err := n.judged(ctx, cmd)

@@ -22,10 +22,10 @@ const (
 	roundTimeout = 2 * time.Second
 )
 
-// View returns the state as it is at some moment between call and return, on
-// any node: nothing that was acknowledged before the call is missing. The
-// caller releases it. The error wraps state.ErrUnavailable when there was no
-// majority within five seconds or before ctx ended.
+// View returns the state as of a moment between call and return, on any node: it contains
+// everything that was acknowledged before the call. The caller releases it. The error
+// wraps state.ErrUnavailable if there was no majority within five seconds or before ctx
+// ended.
 func (n *Node) View(ctx context.Context) (view state.View, release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -40,7 +40,8 @@ func (n *Node) View(ctx context.Context) (view state.View, release func(), err e
 	return view, release, nil
 }
 
-// LocalView returns what this node has applied. The caller releases it.
+// LocalView returns the state that this node has applied, which may be old. The caller
+// releases it.
 func (n *Node) LocalView() (view state.View, release func()) {
 	snapshot := n.opts.Store.View()
 	index, err := readApplied(snapshot)

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// ErrIncomplete says that the entries between the state and the log are gone,
-// and no snapshot has them: this node cannot go on from what it has.
+// ErrIncomplete means that the entries between the state and the log are missing and no
+// snapshot has them, so this node cannot continue with its data.
 var ErrIncomplete = errors.New("the state, the snapshots and the log do not reach each other")
 
 // goodSnapshots are the snapshots that Raft may take for good: those that could

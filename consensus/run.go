@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// Run works until ctx ends, and then returns nil. Until it is called proposals
-// and linearizable reads wait. It returns earlier only when this node cannot go
-// on: ErrRemoved, ErrBroken or ErrStalled, wrapped. Call it once.
+// Run works until ctx ends and then returns nil. Proposals and linearizable reads wait
+// until Run is called. It returns earlier only if this node cannot continue: ErrRemoved,
+// ErrBroken or ErrStalled, wrapped. Call it once.
 func (n *Node) Run(ctx context.Context) error {
 	caller := ctx
 	group, ctx := errgroup.WithContext(ctx)

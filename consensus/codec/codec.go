@@ -35,14 +35,15 @@ func Encoder(buf []byte) *Coder { return &Coder{buf: buf} }
 // Decoder returns a Coder that reads buf. Decoded values never alias buf.
 func Decoder(buf []byte) *Coder { return &Coder{buf: buf, decoding: true} }
 
-// Decoding tells the direction, for the few records whose fields depend on it.
+// Decoding reports whether the Coder decodes, for the few records whose fields depend on
+// it.
 func (c *Coder) Decoding() bool { return c.decoding }
 
-// Err is the first error so far, for those who do not read a record whole.
+// Err returns the first error so far, for callers that do not decode a whole record.
 func (c *Coder) Err() error { return c.err }
 
-// Finish returns the encoded bytes. After decoding, bytes that are left over
-// are an error: a record is read whole or not at all.
+// Finish returns the encoded bytes. When decoding, it returns an error if bytes are left
+// over.
 func (c *Coder) Finish() ([]byte, error) {
 	if c.err == nil && c.decoding && len(c.buf) != 0 {
 		c.fail("%d bytes left over", len(c.buf))
@@ -53,8 +54,8 @@ func (c *Coder) Finish() ([]byte, error) {
 	return c.buf, nil
 }
 
-// More tells whether a decoder has bytes left: fields that were added to a
-// record later are read only where they are there.
+// More reports whether a decoder has bytes left. A record reads fields that a later
+// version added only if there are more bytes.
 func (c *Coder) More() bool { return !c.decoding || (c.err == nil && len(c.buf) > 0) }
 
 // Fail makes the Coder fail with a reason, for checks a record does itself.
@@ -66,8 +67,8 @@ func (c *Coder) fail(format string, args ...any) {
 	}
 }
 
-// Version writes v, or reads a version and fails when it is above v: a node
-// never guesses at a record that a newer release wrote. It returns what it read.
+// Version encodes v, or decodes a version and fails if it is above v, so a node never
+// misreads a record of a newer release. It returns the version.
 func (c *Coder) Version(v uint64) uint64 {
 	got := v
 	Uint(c, &got)
@@ -132,9 +133,8 @@ func String[S ~string](c *Coder, v *S, most int) {
 	*v, c.buf = S(c.buf[:n]), c.buf[n:]
 }
 
-// Text reads what String wrote and does not copy it: the bytes are those that are
-// decoded, to be read only. It is for decoders, of those who look at a record
-// without making it.
+// Text decodes the bytes of a String without copying them. The caller must not change
+// them. It is for code that inspects a record without building it.
 func Text(c *Coder, most int) []byte {
 	n := c.length(0, most)
 	if c.err != nil {

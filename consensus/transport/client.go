@@ -26,12 +26,12 @@ const (
 	bufferBytes = 64 << 10
 )
 
-// ErrBusy says that as many calls to a node are waiting as may.
+// ErrBusy means that the maximum number of calls to a node is waiting.
 var ErrBusy = errors.New("transport: too many calls are waiting")
 
-// Client calls other members. All calls to one member share one stream, which
-// is opened when it is needed, stays open while idle, and is replaced when it
-// breaks or stops answering.
+// Client calls other members. All calls to one member share one stream. The client opens
+// it on demand, keeps it while it is idle, and replaces it when it breaks or stops
+// answering.
 type Client struct {
 	network  Network
 	protocol string
@@ -55,9 +55,9 @@ func NewClient(network Network, protocol string) *Client {
 	return &Client{network: network, protocol: protocol, peers: make(map[string]*remote)}
 }
 
-// Call sends a request to a node and returns the kind and body of its answer.
-// Without a deadline in ctx it waits as long as the stream lives. An error says
-// nothing about whether the request was carried out.
+// Call sends a request to a node and returns the kind and body of the answer. Without a
+// deadline in ctx it waits as long as the stream exists. After an error, the caller does
+// not know whether the node executed the request.
 func (c *Client) Call(ctx context.Context, node string, kind uint8, body []byte) (uint8, []byte, error) {
 	l, err := c.link(ctx, node)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Client) Call(ctx context.Context, node string, kind uint8, body []byte)
 	return answer.Kind, answer.Body, nil
 }
 
-// Close breaks all streams and waits for what ran on them.
+// Close ends all streams and waits for their calls.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// LevelOf is the level that a member has to understand to apply a command.
+// LevelOf returns the feature level that a member must understand to apply a command.
 func LevelOf(cmd state.Command) state.Level {
 	switch cmd := cmd.(type) {
 	case *state.InitCluster:

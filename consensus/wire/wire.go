@@ -84,11 +84,11 @@ const (
 
 const entryVersion = 1
 
-// ErrUnknownKind says that a newer release wrote the command: the node cannot
-// go on without it.
+// ErrUnknownKind means that a newer release wrote the command. The node cannot continue
+// without it.
 var ErrUnknownKind = fmt.Errorf("command of an unknown kind: %w", state.ErrTooOld)
 
-// Command is a state.Command with the operation that it is.
+// Command is a state.Command with its operation id.
 type Command struct {
 	Op   state.OpID
 	Body state.Command
@@ -259,8 +259,8 @@ func DecodeEntry(b []byte) ([]Command, error) {
 	return commands, nil
 }
 
-// Outcome is what became of a command: the entry that decided it, and its
-// result or its error.
+// Outcome is the outcome of a command: the index of the deciding entry, and the result or
+// the error.
 type Outcome struct {
 	Index  uint64
 	Result state.Result
