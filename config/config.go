@@ -98,7 +98,7 @@ type Accounts struct {
 // Pinning is the Pinning Service API.
 type Pinning struct {
 	Listen        string // host:port, empty is off
-	DefaultStatus string // what a list without a status shows: "all" or names joined by commas
+	DefaultStatus string // statuses that a list without a status shows: "all" or names joined by commas
 	Rates
 }
 

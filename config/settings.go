@@ -107,7 +107,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Peer.AllowPrivateOrigins },
 	},
 	{
-		key: "peer.serve_rate", help: "`bytes` a second that peers which this node did not look for are served, all together",
+		key: "peer.serve_rate", help: "`bytes` a second that the node serves to all unknown peers together",
 		field: func(c *Config) any { return &c.Peer.ServeRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 	{
@@ -143,7 +143,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Pinning.Listen }, check: hostPort,
 	},
 	{
-		key: "pinning.default_status", help: "what a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
+		key: "pinning.default_status", help: "statuses that a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
 		field: func(c *Config) any { return &c.Pinning.DefaultStatus }, check: statuses,
 	},
 }, rateSettings("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }), []setting{
@@ -160,11 +160,11 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.S3.Domain }, check: hostName,
 	},
 	{
-		key: "s3.max_object_size", help: "`size` of what one request may store",
+		key: "s3.max_object_size", help: "largest `size` of the content of one request",
 		field: func(c *Config) any { return &c.S3.MaxObject }, check: between[Size](1, maxObject),
 	},
 	{
-		key: "s3.min_part_size", help: "`size` that every part of an upload but the last has at least",
+		key: "s3.min_part_size", help: "smallest `size` of a part of an upload, except the last",
 		field: func(c *Config) any { return &c.S3.MinPart }, check: between[Size](1, maxObject),
 	},
 	{
@@ -282,7 +282,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Storage.Cache }, check: between(minCache, maxCache),
 	},
 	{
-		key: "storage.reserve", help: "`size` kept free on each disk for what must go on when it is full; new content is refused before",
+		key: "storage.reserve", help: "`size` kept free on each disk, so that deletions and the log go on; the node refuses new content below it",
 		field: func(c *Config) any { return &c.Storage.Reserve }, check: between(minReserve, maxReserve),
 	},
 	{
