@@ -16,7 +16,7 @@ import (
 // accounts to a rate there.
 func (w *world) lagging(t testing.TB, rate web.Rate, now func() time.Time) (*clustertest.Lagging, http.Handler) {
 	t.Helper()
-	behind := clustertest.NewLagging(w.state)
+	behind := clustertest.NewLagging(t, w.state)
 	users := accounts.New(accounts.Options{State: behind, Secret: []byte("a secret of the cluster, 32 byte"), Now: w.now})
 	o := w.options
 	o.Authenticate, o.Recognize, o.Sessions = web.Tokens(users), web.Recognized(users), users

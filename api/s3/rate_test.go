@@ -25,7 +25,7 @@ import (
 // accounts to a rate there.
 func (w *world) lag(t testing.TB, rate web.Rate) *clustertest.Lagging {
 	t.Helper()
-	behind := clustertest.NewLagging(w.state)
+	behind := clustertest.NewLagging(t, w.state)
 	w.options.Accounts = accounts.New(accounts.Options{State: behind, Secret: []byte("a secret of the cluster, 32 byte"), Now: w.now})
 	w.options.Limits = web.NewLimits(rate, web.Rate{}, nil, w.now)
 	w.rebuild(t)

@@ -489,7 +489,7 @@ func TestMadeUpSigningKeysCostTheClusterLittle(t *testing.T) {
 	if _, err := w.RotateSigningKey(t.Context()); err != nil { // forgets generation 1
 		t.Fatal(err)
 	}
-	lagging := clustertest.NewLagging(w.state)
+	lagging := clustertest.NewLagging(t, w.state)
 	node := w.node()
 	node.state = lagging
 	costs := func(what string, want int64, token string, tokenGood bool) {
@@ -525,7 +525,7 @@ func TestMadeUpSigningKeysCostTheClusterLittle(t *testing.T) {
 	}
 	// What the node has applied itself it need not ask for.
 	fifth := w.key(t, email)
-	lagging = clustertest.NewLagging(w.state)
+	lagging = clustertest.NewLagging(t, w.state)
 	node.state = lagging
 	costs("a key of a signing key that the node has applied", 1, fifth.Token, true)
 	// While the cluster does not answer, nobody's token is called bad.

@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"sync/atomic"
+	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -16,8 +17,10 @@ type Lagging struct {
 }
 
 // NewLagging returns s for a node that hears of no change from now on.
-func NewLagging(s *State) *Lagging {
-	view, _ := s.LocalView() // of it nothing is released
+func NewLagging(tb testing.TB, s *State) *Lagging {
+	tb.Helper()
+	view, release := s.LocalView()
+	tb.Cleanup(release)
 	return &Lagging{State: s, view: view}
 }
 
@@ -28,7 +31,7 @@ func (l *Lagging) View(ctx context.Context) (state.View, func(), error) {
 }
 
 // LocalView returns the state of when NewLagging was called.
-func (l *Lagging) LocalView() (state.View, func()) { return l.view, func() {} }
+func (l *Lagging) LocalView() (state.View, func()) { return l.views.lend(l.view) }
 
 // Asked is how often View was called.
 func (l *Lagging) Asked() int64 { return l.asked.Load() }

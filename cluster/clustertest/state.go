@@ -35,6 +35,7 @@ type State struct {
 
 	seed  seed
 	reads *atomic.Uint64
+	views views
 
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
@@ -68,7 +69,7 @@ func Members(ids ...state.NodeID) []state.Node {
 }
 
 // New returns the state of a new cluster with the members of s, which this node
-// leads.
+// leads. The test fails at its end when a view of it was not released.
 func New(tb testing.TB, s Setup) *State {
 	tb.Helper()
 	if s.Replication == 0 {
@@ -78,6 +79,7 @@ func New(tb testing.TB, s Setup) *State {
 		s.WriteCopies = min(2, s.Replication)
 	}
 	st := &State{Watch: new(state.Watch), seed: newSeed(), reads: new(atomic.Uint64), leader: true}
+	tb.Cleanup(func() { tb.Helper(); st.views.check(tb) })
 	st.Apply(tb, &state.InitCluster{
 		Cluster: state.Cluster{
 			ID: "cluster", Created: 1, Replication: s.Replication, WriteCopies: s.WriteCopies,
@@ -149,7 +151,7 @@ func (s *State) View(ctx context.Context) (state.View, func(), error) {
 func (s *State) LocalView() (state.View, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return state.NewView(snapshot{s.root, s.reads, s.fault}, s.index), func() {}
+	return s.views.lend(state.NewView(snapshot{s.root, s.reads, s.fault}, s.index))
 }
 
 // EachReadFails calls use again and again: first the first read of its views fails, then

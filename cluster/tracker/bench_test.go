@@ -79,7 +79,8 @@ func benchStores(b *testing.B) (*watched, *disk) {
 	st := &watched{State: clustertest.New(b, clustertest.Setup{Nodes: clustertest.Members(self), Replication: 1, WriteCopies: 1})}
 	st.Apply(b, &state.RaiseLevel{Level: GuardLevel},
 		&state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
-	view, _ := st.State.LocalView()
+	view, release := st.State.LocalView()
+	defer release()
 	shelf, err := view.Bucket(clustertest.Operator, bucket)
 	if err != nil {
 		b.Fatal(err)

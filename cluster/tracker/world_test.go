@@ -392,7 +392,8 @@ func (c *consensus) whenAsked(fn func()) {
 
 // lag makes the local state stay what it is now, or catch up again.
 func (c *consensus) lag(behind bool) {
-	view, _ := c.State.LocalView()
+	view, release := c.State.LocalView()
+	release() // the stand-in's views stay readable
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.old = nil
