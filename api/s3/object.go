@@ -138,10 +138,9 @@ func wantsChecksum(r *request) bool {
 	return strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED")
 }
 
-// partSums returns the checksums of an object's parts, should they be kept. Those of the default
-// algorithm are told to nobody, as on Amazon S3: nobody asked for them.
+// partSums returns the checksums of an object's parts, should they be kept.
 func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error) {
-	if !o.HasPartSums() || o.Checksums[0].Algorithm == objects.DefaultAlgorithm {
+	if !o.HasPartSums() {
 		return nil, nil
 	}
 	ctx, cancel := r.soon()
