@@ -1,6 +1,10 @@
 package blocks
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
 
 // TestAScrubCountsTheBytesOfEverySegment promises that a pass tells blocks and bytes of all
 // segments that it found good, which operators read.
@@ -33,5 +37,16 @@ func TestACopyOfARecordSharesNoBytes(t *testing.T) {
 	r.refs[0].size = 8
 	if string(kept.hash) != "hash" || string(kept.data) != "data" || len(kept.refs) != 1 || string(kept.refs[0].hash) != "ref" || kept.refs[0].size != 7 {
 		t.Errorf("%+v", kept)
+	}
+}
+
+// TestNobodyIsWholeWithoutAName promises that a name which no owner can have is refused, also
+// where nothing is missing.
+func TestNobodyIsWholeWithoutAName(t *testing.T) {
+	s := openWith(t, t.TempDir(), testOptions())
+	for _, owner := range []string{"", strings.Repeat("x", MaxOwnerBytes+1)} {
+		if whole, err := s.Whole(t.Context(), owner); whole || !errors.Is(err, ErrBadOwner) {
+			t.Errorf("%d bytes: %v, %v", len(owner), whole, err)
+		}
 	}
 }
