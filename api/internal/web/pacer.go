@@ -23,6 +23,10 @@ const (
 	paceWindow = time.Second
 	// paceSample is how often a Pacer decides who is noisy and whether the node is busy.
 	paceSample = 50 * time.Millisecond
+	// slowest is how many times as long the step between two requests becomes at the most, however
+	// many are being served: those that wait for a change of a pin, or for a client, take long
+	// and no processor time.
+	slowest = 8
 	// maxPaced is how long a request is held back at the most.
 	maxPaced = time.Second
 )
@@ -191,7 +195,7 @@ func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	}
 	// The more of them are being served, the longer the step: else they would pile up on a
 	// node that is slow for a moment.
-	step := time.Second * time.Duration(p.noisy*f.serving) / time.Duration(p.rate*p.atOnce)
+	step := time.Second * time.Duration(p.noisy*min(f.serving, slowest*p.atOnce)) / time.Duration(p.rate*p.atOnce)
 	// A timer that is late by less than a step does not slow the rate.
 	if f.next = f.next.Add(step); f.next.Before(now) {
 		f.next = now.Add(step)

@@ -239,3 +239,22 @@ func BenchmarkPacer(b *testing.B) {
 		}
 	})
 }
+
+// TestRequestsThatWaitSlowTheOthersWithinABound promises that an account with hundreds of requests
+// that wait for something else still starts others at an eighth of the rate.
+func TestRequestsThatWaitSlowTheOthersWithinABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPacer(200, 2, func() bool { return true })
+		other := load{p: p, account: "other", clients: 1, takes: time.Millisecond, pause: 20 * time.Millisecond}
+		waiting := load{p: p, account: "noisy", clients: 500, takes: time.Minute}
+		var beside sync.WaitGroup
+		beside.Go(func() { other.run(t, 20*time.Second) })
+		beside.Go(func() { waiting.run(t, 20*time.Second) })
+		<-time.After(5 * time.Second) // all of those that wait are being served
+		served, _ := load{p: p, account: "noisy", clients: 1, takes: time.Millisecond}.run(t, 10*time.Second)
+		if served < 300 { // 400 a second and two processors, of which an eighth is left
+			t.Errorf("%d requests in ten seconds", served)
+		}
+		beside.Wait()
+	})
+}
