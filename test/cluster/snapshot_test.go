@@ -56,7 +56,6 @@ type contents struct {
 // the log reaches back gets pins, accounts, keys, tickets and members by a
 // snapshot, and all of it is there when every node has been restarted.
 func TestASnapshotHoldsEverything(t *testing.T) {
-	t.Parallel() // it mostly waits
 	nodes := three(t, often)
 	first, last := nodes[0], nodes[2]
 	file := []byte("held by all three")
