@@ -28,7 +28,6 @@ func (nowhere) FindPeer(context.Context, libp2ppeer.ID) (libp2ppeer.AddrInfo, er
 // TestAMemberTellsOfAnAddressThatItGetsWhileItRuns: a machine may have its address after
 // its node has started, or another one.
 func TestAMemberTellsOfAnAddressThatItGetsWhileItRuns(t *testing.T) {
-	t.Parallel() // it mostly waits
 	base := t.TempDir()
 	first := start(t, filepath.Join(base, "node1"), "", "")
 	s, err := first.Members().Status(t.Context())

@@ -62,7 +62,6 @@ func fileKinds() []fileKind {
 // names the file (A10, P11). Here it always repairs itself, since others have
 // the state.
 func TestAFlippedBitInAnyFileIsRepairedOrRefused(t *testing.T) {
-	t.Parallel() // it mostly waits
 	nodes := threeKept(t)
 	for i := range 40 {
 		write(t, nodes[0], fmt.Sprintf("flip-%d@example.org", i))
