@@ -190,13 +190,9 @@ func (a *Accounts) Key(ctx context.Context, jti state.KeyID) (Key, error) {
 		return Key{}, fmt.Errorf("find key: %w", err)
 	}
 	defer release()
-	key, err := view.Key(jti)
+	key, account, err := ownedKey(view, jti)
 	if err != nil {
 		return Key{}, fmt.Errorf("find key: %w", err)
-	}
-	account, err := view.Account(key.Account)
-	if err != nil {
-		return Key{}, fmt.Errorf("find key: account %s: %w", key.Account, err)
 	}
 	found := summary(&key, account.Email)
 	if found.Used, err = lastUse(view, jti); err != nil {
@@ -212,13 +208,9 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 		return Key{}, fmt.Errorf("show key: %w", err)
 	}
 	defer release()
-	key, err := view.Key(jti)
+	key, account, err := ownedKey(view, jti)
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: %w", err)
-	}
-	account, err := view.Account(key.Account)
-	if err != nil {
-		return Key{}, fmt.Errorf("show key: account %s: %w", key.Account, err)
 	}
 	generation, err := view.SignedBy(jti)
 	if err != nil {
@@ -258,15 +250,25 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 func (a *Accounts) ownerHere(jti state.KeyID) state.Account {
 	view, release := a.state.LocalView()
 	defer release()
-	key, err := view.Key(jti)
-	if err != nil {
-		return state.Account{}
-	}
-	account, err := view.Account(key.Account)
+	_, account, err := ownedKey(view, jti)
 	if err != nil {
 		return state.Account{}
 	}
 	return account
+}
+
+// ownedKey returns a key and the account that it is of, or state.ErrNotFound where one of them
+// is not there.
+func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, error) {
+	key, err := view.Key(jti)
+	if err != nil {
+		return state.APIKey{}, state.Account{}, err
+	}
+	account, err := view.Account(key.Account)
+	if err != nil {
+		return state.APIKey{}, state.Account{}, fmt.Errorf("account %s: %w", key.Account, err)
+	}
+	return key, account, nil
 }
 
 // Authenticate tells who a token speaks for, an API key or a session. What proves
@@ -356,11 +358,7 @@ func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Princi
 
 // s3KeyIn is S3Key by a view.
 func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who Principal, err error) {
-	key, err := view.Key(id)
-	if err != nil {
-		return "", Principal{}, refused(err)
-	}
-	account, err := view.Account(key.Account)
+	key, account, err := ownedKey(view, id)
 	if err != nil {
 		return "", Principal{}, refused(err)
 	}
@@ -395,11 +393,8 @@ func (a *Accounts) Still(who Principal) error {
 	if who.KeyID == "" {
 		return nil // of the local API
 	}
-	key, err := view.Key(who.KeyID)
+	key, _, err := ownedKey(view, who.KeyID)
 	if err != nil {
-		return refused(err)
-	}
-	if _, err := view.Account(key.Account); err != nil {
 		return refused(err)
 	}
 	if a.over(&key) {
@@ -423,11 +418,7 @@ func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 
 // judge tells who verified claims speak for in a state.
 func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
-	key, err := view.Key(state.KeyID(c.ID))
-	if err != nil {
-		return Principal{}, refused(err)
-	}
-	account, err := view.Account(key.Account)
+	key, account, err := ownedKey(view, state.KeyID(c.ID))
 	if err != nil {
 		return Principal{}, refused(err)
 	}
