@@ -136,12 +136,9 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	w.Header().Set("Etag", `"`+part.ETag+`"`)
-	sums := part.Checksums
-	if c.algorithm == nil {
-		sums = askedSums(&up, sums)
-	}
+	sums := without(part.Checksums, c.beside...)
 	for i := range sums {
-		if a, err := algorithmBy(sums[i].Algorithm); err == nil && !slices.Contains(c.beside, a.name) {
+		if a, err := algorithmBy(sums[i].Algorithm); err == nil {
 			w.Header().Set(a.header, checksumText(&sums[i], 0))
 		}
 	}
@@ -155,7 +152,12 @@ func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
 	if up.Checksum.Algorithm != "" {
 		return sums
 	}
-	return slices.DeleteFunc(slices.Clone(sums), func(c state.Checksum) bool { return c.Algorithm == objects.DefaultAlgorithm })
+	return without(sums, objects.DefaultAlgorithm)
+}
+
+// without returns the checksums of other algorithms than those named.
+func without(sums []state.Checksum, algorithms ...string) []state.Checksum {
+	return slices.DeleteFunc(slices.Clone(sums), func(c state.Checksum) bool { return slices.Contains(algorithms, c.Algorithm) })
 }
 
 // sayPartsType sets the header of the type of checksums that parts of an upload have: it is
