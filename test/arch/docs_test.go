@@ -2,6 +2,7 @@ package arch
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,7 +48,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		for _, name := range named.FindAllString(string(text), -1) {
 			prefix, several := strings.CutSuffix(name, "...")
 			if several {
-				if !slices.ContainsFunc(keys(declared), func(n string) bool { return strings.HasPrefix(n, prefix) }) {
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(declared)), func(n string) bool { return strings.HasPrefix(n, prefix) }) {
 					t.Errorf("%s names %s, and no test begins so", path, name)
 				}
 			} else if !declared[name] {
@@ -55,12 +56,4 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 			}
 		}
 	}
-}
-
-func keys(m map[string]bool) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
 }
