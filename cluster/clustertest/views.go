@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -13,11 +14,15 @@ import (
 // lenderFrames is how many callers of a view are remembered, to name who left it open.
 const lenderFrames = 8
 
+// releaseTimeout is how long the end of a test waits for views that others have.
+const releaseTimeout = 10 * time.Second
+
 // views counts the views that are open: on a real node each keeps a snapshot of the
 // store, and with it the disk space of what was deleted since.
 type views struct {
-	mu   sync.Mutex
-	open map[*lent]struct{}
+	mu     sync.Mutex
+	open   map[*lent]struct{}
+	closed chan struct{} // closed when none is open any more; nil: nobody waits
 }
 
 // lent is a view that somebody has: the callers that asked for it.
@@ -36,17 +41,44 @@ func (o *views) lend(v state.View) (view state.View, release func()) {
 	return v, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.open, l)
+		if delete(o.open, l); len(o.open) == 0 && o.closed != nil {
+			close(o.closed)
+			o.closed = nil
+		}
 	}
 }
 
-// check fails tb for each view that is open.
+// check fails tb for each view that is open, and stays open for releaseTimeout: a goroutine that
+// was told to end may just have one.
 func (o *views) check(tb testing.TB) {
 	tb.Helper()
+	if o.none(releaseTimeout) {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for l := range o.open {
 		tb.Errorf("a view was not released, of\n%s", l)
+	}
+}
+
+// none waits until no view is open, and tells whether that came about within a time.
+func (o *views) none(within time.Duration) bool {
+	o.mu.Lock()
+	if len(o.open) == 0 {
+		o.mu.Unlock()
+		return true
+	}
+	if o.closed == nil {
+		o.closed = make(chan struct{})
+	}
+	closed := o.closed
+	o.mu.Unlock()
+	select {
+	case <-closed:
+		return true
+	case <-time.After(within):
+		return false
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // ending is a test whose end is looked at.
@@ -42,6 +44,10 @@ func TestAViewLeftOpenFailsTheTest(t *testing.T) {
 			release()
 			release()
 		}, 1},
+		{"released a little later by another goroutine", func(_ testing.TB, s *State) {
+			_, release := s.LocalView()
+			time.AfterFunc(releaseTimeout/2, release)
+		}, 0},
 		{"linearizable", func(_ testing.TB, s *State) {
 			if _, _, err := s.View(t.Context()); err != nil {
 				t.Error(err)
@@ -51,17 +57,19 @@ func TestAViewLeftOpenFailsTheTest(t *testing.T) {
 		{"lagging, left open", func(tb testing.TB, s *State) { NewLagging(tb, s).LocalView() }, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := &ending{TB: t}
-			c.use(e, New(e, Setup{Nodes: Members("n1")}))
-			failed := e.end()
-			if len(failed) != c.open {
-				t.Fatalf("%d failures of %d: %q", len(failed), c.open, failed)
-			}
-			for _, f := range failed {
-				if !strings.Contains(f, "views_test.go") {
-					t.Errorf("does not name who left it open: %s", f)
+			synctest.Test(t, func(t *testing.T) {
+				e := &ending{TB: t}
+				c.use(e, New(e, Setup{Nodes: Members("n1")}))
+				failed := e.end()
+				if len(failed) != c.open {
+					t.Fatalf("%d failures of %d: %q", len(failed), c.open, failed)
 				}
-			}
+				for _, f := range failed {
+					if !strings.Contains(f, "views_test.go") {
+						t.Errorf("does not name who left it open: %s", f)
+					}
+				}
+			})
 		})
 	}
 }
