@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of checks of the state.
@@ -218,7 +219,7 @@ func (n *Node) isCheckDue(ctx context.Context, view state.View) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		wait := recheckAfter << min(q.Times, 10)
+		wait := backoff.After(recheckAfter, n.timings.Check, 1+int(q.Times))
 		if node.Store == q.Store || since < wait {
 			continue // it has not begun again
 		}

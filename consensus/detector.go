@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Times of a detector, in steps of its clock.
@@ -64,9 +65,9 @@ type detector struct {
 	promised     state.NodeID // to whom this voter has said yes
 	promisedTill time.Duration
 
-	standing bool          // a candidacy is under way
-	next     time.Duration // before it there is no further one
-	pause    time.Duration // after the next one that fails
+	standing bool             // a candidacy is under way
+	next     time.Duration    // before it there is no further one
+	pause    *backoff.Backoff // after those that fail
 }
 
 // following is whom a node follows.
@@ -77,7 +78,7 @@ type following struct {
 }
 
 func newDetector(self state.NodeID, look func() following) *detector {
-	return &detector{self: self, look: look, wake: make(chan struct{}, 1), patience: leastPatience, pause: firstCandidacyPause}
+	return &detector{self: self, look: look, wake: make(chan struct{}, 1), patience: leastPatience, pause: backoff.New(firstCandidacyPause, lastCandidacyPause)}
 }
 
 // step lets the clock go on, once a tick, however long the process was paused. It notes the pause.
@@ -98,7 +99,8 @@ func (d *detector) refresh() {
 	now := d.look()
 	if now.leader != d.leader || now.term != d.term {
 		if now.leader != "" {
-			d.pause, d.next = firstCandidacyPause, 0
+			d.next = 0
+			d.pause.Reset()
 		}
 		if now.term != d.term {
 			d.promised = "" // it has been redeemed, or is in vain
@@ -213,8 +215,7 @@ func (d *detector) stood(took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.standing = false
-	d.next = d.clock + max(d.pause, min(took, lastCandidacyPause))
-	d.pause = min(2*d.pause, lastCandidacyPause)
+	d.next = d.clock + max(d.pause.NextBackOff(), min(took, lastCandidacyPause))
 }
 
 // stands tells whether there is reason still for a candidacy that began in a term.

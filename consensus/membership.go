@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of the Raft membership.
@@ -278,10 +279,8 @@ func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, votePoll) {
 			return err
-		case <-time.After(votePoll):
 		}
 	}
 }

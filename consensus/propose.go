@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of a proposal.
@@ -147,7 +148,7 @@ func newOperation(cmd state.Command) (op state.OpID, err error) {
 
 // commit tries until a leader has decided the command, or time is up.
 func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
-	wait := retry{node: n, backoff: firstBackoff}
+	wait := retry{backoff.New(firstBackoff, lastBackoff)}
 	giveUp := time.Now().Add(leaderlessTimeout)
 	tries := attempts{last: errors.New("no leader is known")}
 	for {
@@ -237,20 +238,16 @@ func unavailable(what string, cause error) error {
 }
 
 // retry paces the attempts of one request.
-type retry struct {
-	node    *Node
-	backoff time.Duration
-}
+type retry struct{ *backoff.Backoff }
 
 // pause waits before the next attempt; changed ends it early.
-func (r *retry) pause(ctx context.Context, changed <-chan struct{}) error {
-	timer := time.NewTimer(r.backoff)
+func (r retry) pause(ctx context.Context, changed <-chan struct{}) error {
+	timer := time.NewTimer(r.NextBackOff())
 	defer timer.Stop()
-	r.backoff = min(2*r.backoff, lastBackoff)
 	select {
 	case <-timer.C:
 	case <-changed:
-		r.backoff = firstBackoff
+		r.Reset()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of a linearizable read.
@@ -55,7 +56,7 @@ func (n *Node) LocalView() (view state.View, release func()) {
 // catchUp returns when the local state has everything that was committed
 // anywhere before the call.
 func (n *Node) catchUp(ctx context.Context) error {
-	wait := retry{node: n, backoff: firstBackoff}
+	wait := retry{backoff.New(firstBackoff, lastBackoff)}
 	for {
 		_, changed := n.leaders.get()
 		index, err := n.reads.join(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // ErrIncomplete means that the entries between the state and the log are missing and no
@@ -481,9 +482,7 @@ func (n *Node) remakeSnapshots(ctx context.Context) error {
 				break
 			}
 			n.log.WarnContext(ctx, "no snapshot can be made now", "err", err)
-			select {
-			case <-time.After(n.timings.Reconcile):
-			case <-ctx.Done():
+			if !backoff.Wait(ctx, n.timings.Reconcile) {
 				return nil
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Run works until ctx ends and then returns nil. Proposals and linearizable reads wait
@@ -97,7 +98,7 @@ func (n *Node) openTerms(ctx context.Context) error {
 			return nil
 		}
 		n.leaders.refresh()
-		wait := retry{node: n, backoff: firstBackoff}
+		wait := retry{backoff.New(firstBackoff, lastBackoff)}
 		for n.IsLeader() && n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
 			err := n.await(ctx, n.raft.Apply(n.empty, enqueueTimeout))
 			if err == nil {

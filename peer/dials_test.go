@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
@@ -41,7 +42,7 @@ func (g *crowd) dead(s *Session, origins int) {
 		g.waiting.Go(func() {
 			for g.ctx.Err() == nil {
 				_ = g.d.run(g.ctx, s, 1, dead)
-				wait(g.ctx, originRedialFirst)
+				backoff.Wait(g.ctx, originRedialFirst)
 			}
 		})
 	}
@@ -77,7 +78,7 @@ func TestDeadOriginsOfOneAccountGiveWay(t *testing.T) {
 			t.Fatalf("%d dials of an account alone, want %d", got, originDials)
 		}
 		for _, at := range []time.Duration{0, time.Second, time.Minute, time.Minute + 7*time.Second} {
-			wait(t.Context(), at)
+			backoff.Wait(t.Context(), at)
 			began := time.Now()
 			if err := g.d.run(t.Context(), &Session{account: "one"}, 1, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -98,10 +99,10 @@ func TestDialsAreSharedByAccountsThenBySessions(t *testing.T) {
 		g := newCrowd(t)
 		a, b := &Session{account: "one"}, &Session{account: "one"}
 		g.dead(a, 2*originDials)
-		wait(t.Context(), time.Second)
+		backoff.Wait(t.Context(), time.Second)
 		g.dead(b, 2*originDials)
 		g.dead(&Session{account: "other"}, 2*originDials)
-		wait(t.Context(), 2*time.Minute)
+		backoff.Wait(t.Context(), 2*time.Minute)
 		g.d.mu.Lock()
 		for account, got := range g.d.accounts {
 			if got != originDials/2 {

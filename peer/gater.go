@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/libp2p/go-libp2p/core/control"
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
@@ -94,7 +95,7 @@ func (p *Peer) tellRefused(id, addr string) {
 	go func() {
 		defer p.streams.leave()
 		switch {
-		case !wait(p.ctx, refusedGrace):
+		case !backoff.Wait(p.ctx, refusedGrace):
 		case p.opts.Members(id):
 			p.refusals.takeBack(untold)
 		default:

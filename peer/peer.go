@@ -19,7 +19,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ipfs/boxo/bitswap"
 	bsclient "github.com/ipfs/boxo/bitswap/client"
@@ -393,16 +392,4 @@ func (p *Peer) ClusterAddrs() []string { return atMost(withID(ranked(listenAddrs
 // one, for its own gossip passes the same checks.
 func (p *Peer) isMember(id libp2ppeer.ID) bool {
 	return id == p.id || p.opts.Members(id.String())
-}
-
-// wait blocks until d has passed or ctx ends, and tells whether to go on.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

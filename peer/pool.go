@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/libp2p/go-libp2p/core/network"
 )
 
@@ -198,7 +199,7 @@ func (p *Peer) openBlocks(ctx context.Context, member string) (network.Stream, e
 
 // sweepStreams closes idle streams now and then.
 func (p *Peer) sweepStreams(ctx context.Context) {
-	for wait(ctx, streamSweepEvery) {
+	for backoff.Wait(ctx, streamSweepEvery) {
 		p.pool.sweep(time.Now().Add(-streamIdle))
 	}
 }

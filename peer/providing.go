@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/ipfs/go-cid"
 	"github.com/ipfs/go-datastore"
 	dssync "github.com/ipfs/go-datastore/sync"
@@ -255,7 +256,7 @@ func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multih
 	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
 	defer cancel()
 	o := &p.providing
-	wait(ctx, o.unsettled())
+	backoff.Wait(ctx, o.unsettled())
 	s, err := sweep.Stats(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -291,7 +292,7 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 			idle = settled && isIdle(s)
 			break
 		}
-		if !wait(ctx, provideReadyPoll) {
+		if !backoff.Wait(ctx, provideReadyPoll) {
 			return false
 		}
 	}

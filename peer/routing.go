@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/amino"
 	"github.com/libp2p/go-libp2p/core/host"
@@ -74,7 +75,7 @@ func (p *Peer) keepRouting(ctx context.Context) {
 				p.log.DebugContext(ctx, "routing not joined", "err", err)
 			}
 		}
-		if !wait(ctx, bootstrapEvery) {
+		if !backoff.Wait(ctx, bootstrapEvery) {
 			return
 		}
 	}

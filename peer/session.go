@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/ipfs/boxo/exchange"
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
@@ -164,13 +165,14 @@ func (s *Session) keepOrigin(o *origin) {
 			s.p.public.Peerstore().UpdateAddrs(o.info.ID, peerstore.TempAddrTTL, 0)
 		}
 	}()
-	for pause := originRedialFirst; ; pause = min(2*pause, originRedialMost) {
+	redial := backoff.New(originRedialFirst, originRedialMost)
+	for first := true; ; first = false {
 		err := s.dialOrigin(o)
 		s.note(o, err)
-		if pause == originRedialFirst {
+		if first {
 			s.settle(err == nil)
 		}
-		if !wait(s.ctx, pause) {
+		if !redial.Wait(s.ctx) {
 			return
 		}
 	}
@@ -366,7 +368,7 @@ func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
 	ctx, cancel := context.WithTimeout(ctx, staleLimit)
 	defer cancel()
 	for slices.ContainsFunc(s.p.bitswap.GetWantlist(), func(c cid.Cid) bool { return mine[string(c.Hash())] }) {
-		if !wait(ctx, stalePoll) {
+		if !backoff.Wait(ctx, stalePoll) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 const (
@@ -88,10 +89,8 @@ func (s *running) follow(ctx context.Context) {
 			if losses.Take() {
 				s.look(ctx)
 			}
-			select { // what comes meanwhile is told at once then
-			case <-ctx.Done():
+			if !backoff.Wait(ctx, lookApart) { // what comes meanwhile is told at once then
 				return
-			case <-time.After(lookApart):
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 )
@@ -68,7 +69,7 @@ func (k *keeper) run(ctx context.Context) error {
 			return nil
 		case <-k.some:
 		}
-		if !sleep(ctx, fenceEvery-k.opts.Now().Sub(last)) || !k.refence(ctx) {
+		if !backoff.Wait(ctx, fenceEvery-k.opts.Now().Sub(last)) || !k.refence(ctx) {
 			return nil
 		}
 	}
@@ -76,13 +77,14 @@ func (k *keeper) run(ctx context.Context) error {
 
 // refence begins a new epoch, however long it takes; false: ctx has ended.
 func (k *keeper) refence(ctx context.Context) bool {
-	for pause := fenceRetry; ; pause = min(2*pause, maxRetry) {
+	pause := backoff.New(fenceRetry, maxRetry)
+	for {
 		err := k.fence(ctx)
 		if err == nil {
 			return true
 		}
 		k.opts.Logger.DebugContext(ctx, "no new epoch yet", "err", err)
-		if !sleep(ctx, pause) {
+		if !pause.Wait(ctx) {
 			return false
 		}
 	}
@@ -202,8 +204,9 @@ func (k *keeper) clear(ctx context.Context) {
 			return
 		case <-k.stays:
 		}
-		for pause := minDropPause; ; pause = min(2*pause, maxDropPause) {
-			if !sleep(ctx, pause) {
+		pause := backoff.New(minDropPause, maxDropPause)
+		for {
+			if !pause.Wait(ctx) {
 				return
 			}
 			if k.dropLeft(ctx) {
@@ -348,18 +351,6 @@ func (n *intake) lost() {
 	if n.ended {
 		n.ended = false
 		n.k.lose(n.root)
-	}
-}
-
-// sleep pauses; false: ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(max(0, d))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

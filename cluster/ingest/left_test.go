@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // What puts leave and a full disk has no room to take back is dropped when there is
@@ -24,7 +26,7 @@ func TestWhatCouldNotBeDroppedIsDroppedLater(t *testing.T) {
 						if op != "drop" || !strings.HasPrefix(owner, OwnerPrefix) || !full.Load() {
 							return nil
 						}
-						if !sleep(ctx, 20*time.Second) { // as patient as storage/blocks is
+						if !backoff.Wait(ctx, 20*time.Second) { // as patient as storage/blocks is
 							return ctx.Err()
 						}
 						return errors.New("no space left")

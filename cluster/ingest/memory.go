@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -116,7 +117,7 @@ func (o *bodies) wait(ctx context.Context, p *share, n int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var look sync.WaitGroup
 	look.Go(func() {
-		for more := true; more; more = sleep(ctx, slowEvery) {
+		for more := true; more; more = backoff.Wait(ctx, slowEvery) {
 			now := time.Now()
 			for _, m := range o.slow(p, now) {
 				m.interrupt()

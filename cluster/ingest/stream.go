@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	block "github.com/ipfs/go-block-format"
 )
 
@@ -307,7 +308,7 @@ func (o *pool) sweep(before time.Time) {
 // run closes idle streams until ctx ends, and then all; it returns when no stream
 // is read any more.
 func (o *pool) run(ctx context.Context) {
-	for sleep(ctx, sweepEvery) {
+	for backoff.Wait(ctx, sweepEvery) {
 		o.sweep(time.Now().Add(-idleAfter))
 	}
 	o.mu.Lock()

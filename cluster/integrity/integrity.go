@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
@@ -261,7 +262,7 @@ func (s *Scrubber) watch(ctx context.Context) {
 		begin := s.opts.Now()
 		err = errors.Join(err, s.lookAndRepair(ctx))
 		// The next loss may come with the next read: one look serves many.
-		if !wait(ctx, max(minPause, pauseFactor*s.opts.Now().Sub(begin))) {
+		if !backoff.Wait(ctx, max(minPause, pauseFactor*s.opts.Now().Sub(begin))) {
 			return
 		}
 	}
@@ -277,7 +278,7 @@ func (s *Scrubber) walk(ctx context.Context) {
 		} else {
 			rest = min(rest, rest-s.opts.Now().Sub(done)) // a clock that was set back is no reason to wait longer
 		}
-		if rest > 0 && !wait(ctx, rest) {
+		if rest > 0 && !backoff.Wait(ctx, rest) {
 			return
 		}
 		speed := max(minBytesPerSecond, int64(float64(s.opts.Store.DiskBytes())/(s.opts.Cycle/2).Seconds()))
@@ -288,14 +289,14 @@ func (s *Scrubber) walk(ctx context.Context) {
 		}
 		if err != nil {
 			s.opts.Logger.ErrorContext(ctx, "scrub cut short", "err", err)
-			if !wait(ctx, s.opts.Check) {
+			if !backoff.Wait(ctx, s.opts.Check) {
 				return
 			}
 			continue
 		}
 		s.metrics.passes.Inc()
 		s.opts.Logger.InfoContext(ctx, "all blocks verified", "blocks", pass.Blocks, "bytes", pass.Bytes, "damaged", pass.Damaged)
-		if !wait(ctx, minPause) { // however short the cycle
+		if !backoff.Wait(ctx, minPause) { // however short the cycle
 			return
 		}
 	}
@@ -325,7 +326,7 @@ func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 	}
 	left, since := s.opts.Store.Missing(), s.opts.Now()
 	for len(s.list()) > 0 && s.opts.Now().Sub(since) < s.opts.Patience {
-		if !wait(ctx, waitPoll) {
+		if !backoff.Wait(ctx, waitPoll) {
 			return r, ctx.Err()
 		}
 		if now := s.opts.Store.Missing(); now != left {
@@ -337,16 +338,4 @@ func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 	}
 	r.Repaired = r.Damaged - min(r.Damaged, s.opts.Store.Missing())
 	return r, nil
-}
-
-// wait returns false when ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
@@ -97,12 +98,8 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 	defer others.Wait()
 	defer cancel()
 	others.Go(func() {
-		timer := time.NewTimer(o.alone)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, o.alone) {
 			return
-		case <-timer.C:
 		}
 		for _, m := range o.members {
 			// One that does not answer is passed over like one that has not got it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -68,8 +69,8 @@ func (n *Node) find(ctx context.Context) error {
 
 // findAt is find for one address.
 func (n *Node) findAt(ctx context.Context, addr string) {
-	pause, tries := hintFirst, 0
-	timer := time.NewTimer(pause)
+	pause, tries := backoff.New(hintFirst, hintMost), 0
+	timer := time.NewTimer(pause.NextBackOff())
 	defer timer.Stop()
 	for {
 		select {
@@ -78,7 +79,8 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 		case <-timer.C:
 		}
 		if n.peer.Connected(string(hintedID(addr))) || n.allConnected() {
-			pause, tries = hintFirst, 0
+			pause.Reset()
+			tries = 0
 			timer.Reset(hintMost)
 			continue
 		}
@@ -96,8 +98,7 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 			}
 			n.logger.Log(ctx, level, "no member of this cluster found at an address of --join, trying again", "addr", addr, "tries", tries, "err", err)
 		}
-		pause = min(2*pause, hintMost)
-		timer.Reset(pause)
+		timer.Reset(pause.NextBackOff())
 	}
 }
 

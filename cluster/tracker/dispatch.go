@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 const (
@@ -459,7 +460,7 @@ func (d *dispatcher) cutStuck() {
 	for r, at := range d.pinned {
 		switch idle := r.idle(now); {
 		case r.yielding: // it begins again as soon as it has ended
-		case idle > stuckAfter<<min(r.entry.again, maxAgain):
+		case idle > backoff.After(stuckAfter, stuckAfter<<maxAgain, 1+r.entry.again):
 			r.entry.again++
 			r.cut()
 		case r.unmoved(now) < now.Sub(at):
@@ -643,11 +644,7 @@ func (d *dispatcher) withdraw(e *entry) {
 // MaxBackoff, and is spread over its second half by node and root, so that the
 // nodes do not all ask the same provider at once.
 func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.Duration {
-	pause := l.Backoff
-	for i := 1; i < attempts && pause < l.MaxBackoff; i++ {
-		pause *= 2
-	}
-	pause = min(pause, l.MaxBackoff)
+	pause := backoff.After(l.Backoff, l.MaxBackoff, attempts)
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, string(self)+string(k))
 	_, _ = h.Write([]byte{byte(attempts)})

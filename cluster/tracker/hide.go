@@ -3,11 +3,11 @@ package tracker
 import (
 	"context"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of what is hidden and shown.
@@ -89,12 +89,8 @@ func (t *Tracker) hide(ctx context.Context) error {
 		}
 		t.opts.Logger.ErrorContext(ctx, "private content not told from the rest", "err", err)
 		t.hides.add(page...)
-		timer := time.NewTimer(auditRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !backoff.Wait(ctx, auditRetry) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

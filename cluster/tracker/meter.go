@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 const (
@@ -47,10 +48,8 @@ func (t *Tracker) charge(ctx context.Context, m *meter, bytes uint64) {
 			m.said = bytes
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, meterPause) {
 			return
-		case <-time.After(meterPause):
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Defaults and bounds of the repairer.
@@ -288,14 +289,7 @@ func (r *Repairer) placeOf(ctx context.Context, now *topology, all roots) (place
 
 // rest keeps to the rate. It returns false when ctx ends.
 func (r *Repairer) rest(ctx context.Context, roots int) bool {
-	timer := time.NewTimer(time.Duration(roots) * time.Second / time.Duration(r.Rate))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return backoff.Wait(ctx, time.Duration(roots)*time.Second/time.Duration(r.Rate))
 }
 
 // page reads roots until it has a batch or a page of them.

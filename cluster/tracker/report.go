@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Pauses before reports that could not be committed are proposed again.
@@ -166,7 +167,7 @@ func (o *outbox) giveBack(batch []ticketed) {
 // report commits what is in the outbox, one command at a time so that an older
 // phase cannot overtake a newer one, until ctx ends.
 func (t *Tracker) report(ctx context.Context) error {
-	pause := time.Duration(0)
+	again, pause := backoff.New(minReportPause, maxReportPause), time.Duration(0)
 	quiet := false // that reports cannot be committed was said
 	ripe := time.NewTimer(t.limits.Linger)
 	defer ripe.Stop()
@@ -196,6 +197,7 @@ func (t *Tracker) report(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
+			again.Reset()
 			pause, quiet = 0, false
 		case final(err):
 			t.opts.Logger.ErrorContext(ctx, "reports refused", "reports", len(batch), "err", err)
@@ -204,7 +206,7 @@ func (t *Tracker) report(ctx context.Context) error {
 				t.opts.Logger.WarnContext(ctx, "reports wait", "reports", len(batch), "err", err)
 			}
 			quiet = true
-			pause = min(max(2*pause, minReportPause), maxReportPause)
+			pause = again.NextBackOff()
 			t.reports.giveBack(batch)
 			continue
 		}

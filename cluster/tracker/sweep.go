@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // Bounds of dropping.
@@ -211,18 +212,15 @@ func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root)
 }
 
 func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) {
-	for wait := minViewWait; ; wait = min(2*wait, maxViewWait) {
+	pause := backoff.New(minViewWait, maxViewWait)
+	for {
 		view, release, err := t.opts.State.View(ctx)
 		if err == nil {
 			return view, release, nil
 		}
 		t.opts.Logger.DebugContext(ctx, "drops wait for a majority", "err", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.Wait(ctx) {
 			return state.View{}, nil, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/ipfs/go-cid"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -446,19 +447,15 @@ func pauseAfter(asked time.Duration, tries int) time.Duration {
 	if asked > 0 {
 		return min(asked, maxImportPause)
 	}
-	return min(importPause<<min(tries-1, 16), maxImportPause)
+	return backoff.After(importPause, maxImportPause, tries)
 }
 
 // pauseFor waits, or returns the error of ctx.
 func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !backoff.Wait(ctx, d) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // joinOrigins puts the ones before the others, none twice, within the bound.

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,8 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	processors, restore := moreProcessors(a.environ)
 	defer restore()
 	removed := false
-	for wait := firstRebuild; ; wait = min(2*wait, lastRebuild) {
+	pause := backoff.New(firstRebuild, lastRebuild)
+	for {
 		err := a.serve(ctx, c, processors)
 		logger := newLogger(a.stderr, c.Log)
 		switch {
@@ -66,11 +68,7 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 		default:
 			return err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.Wait(ctx) {
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	"golang.org/x/sync/semaphore"
@@ -255,8 +256,8 @@ func (f *fetch) run() error {
 	defer total.Stop()
 	idle := time.NewTimer(f.limits.Idle)
 	defer idle.Stop()
-	pause := f.limits.Renew
-	renew := time.NewTimer(pause)
+	pause := backoff.New(f.limits.Renew, f.limits.Total)
+	renew := time.NewTimer(pause.NextBackOff())
 	defer renew.Stop()
 
 	root := item{cid: f.req.Root}
@@ -284,8 +285,7 @@ func (f *fetch) run() error {
 			return f.idled()
 		case <-renew.C:
 			f.renew()
-			pause *= 2
-			renew.Reset(pause)
+			renew.Reset(pause.NextBackOff())
 		case e := <-f.events:
 			progress, err := f.handle(e)
 			if err != nil {
@@ -293,8 +293,8 @@ func (f *fetch) run() error {
 			}
 			if progress {
 				idle.Reset(f.limits.Idle)
-				pause = f.limits.Renew
-				renew.Reset(pause)
+				pause.Reset()
+				renew.Reset(pause.NextBackOff())
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/ipfs/go-cid"
 )
 
@@ -77,7 +78,8 @@ func late(want map[cid.Cid]item) bool {
 // something comes.
 func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 	most := time.Since(f.began) / followPart
-	for pause := followFirst; len(want) > 0 && ctx.Err() == nil; pause *= 2 {
+	pauses := backoff.New(followFirst, 2*followMost)
+	for len(want) > 0 && ctx.Err() == nil {
 		before, reached := len(want), false
 		for i := range f.req.Sources {
 			if len(want) == 0 || ctx.Err() != nil {
@@ -93,17 +95,13 @@ func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 			reached = reached || lacks
 		}
 		if len(want) < before {
-			pause = followFirst
+			pauses.Reset()
 		}
+		pause := pauses.NextBackOff()
 		if !f.worthWaiting(len(want) < before, reached && pause <= min(followMost, most)) {
 			return nil
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		backoff.Wait(ctx, pause)
 	}
 	return nil
 }

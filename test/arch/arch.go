@@ -147,6 +147,7 @@ func Check(sources []Source) ([]Violation, error) {
 		broken = append(broken, checkWords(f)...)
 		broken = append(broken, checkCalls(f)...)
 		broken = append(broken, checkPure(f)...)
+		broken = append(broken, checkPauses(f)...)
 	}
 	broken = append(broken, checkPackages(files)...)
 	slices.SortStableFunc(broken, func(a, b Violation) int {

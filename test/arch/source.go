@@ -3,6 +3,8 @@ package arch
 import (
 	"bytes"
 	"go/ast"
+	"go/token"
+	"go/types"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,6 +113,34 @@ func uses(f *file, b ban) []Violation {
 		}
 		if id, ok := sel.X.(*ast.Ident); ok && id.Name == local && id.Obj == nil {
 			broken = append(broken, f.violation(sel, b.rule, "%s.%s: %s", b.pkg, sel.Sel.Name, b.why))
+		}
+		return true
+	})
+	return broken
+}
+
+// pauses are names of variables that hold how long to wait.
+var pauses = regexp.MustCompile(`(?i)(pause|wait|delay|backoff)`)
+
+// checkPauses refuses pauses that are doubled by hand: p *= 2, and p = min(2*p, most).
+func checkPauses(f *file) []Violation {
+	if f.belongsToTests() {
+		return nil
+	}
+	var broken []Violation
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		set, ok := n.(*ast.AssignStmt)
+		if !ok || len(set.Lhs) != len(set.Rhs) {
+			return true
+		}
+		for i, target := range set.Lhs {
+			name := types.ExprString(target)
+			value := types.ExprString(set.Rhs[i])
+			twice := set.Tok == token.MUL_ASSIGN && value == "2" ||
+				strings.HasPrefix(value, "min(") && (strings.Contains(value, "2 * "+name) || strings.Contains(value, name+" * 2"))
+			if twice && pauses.MatchString(name) {
+				broken = append(broken, f.violation(set, "pause", "%s is doubled by hand: use internal/backoff", name))
+			}
 		}
 		return true
 	})
