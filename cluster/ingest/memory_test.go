@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -384,4 +385,24 @@ func TestAWaitForMemoryIsBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestABodyThatFailsWithinAChunkSaysWhy promises that the reader of a body is told its error also
+// where memory for the chunk has been taken.
+func TestABodyThatFailsWithinAChunkSaysWhy(t *testing.T) {
+	broken := errors.New("broken")
+	body := io.MultiReader(bytes.NewReader(bytesOf(1, ChunkSize+10)), iotest.ErrReader(broken))
+	m := newBodies(16<<20, new(dag.Buffers)).open(t.Context(), func(error) {}, body, 1)
+	defer m.free()
+	first, more, err := m.first()
+	if err != nil || !more {
+		t.Fatal(more, err)
+	}
+	r := &rest{m: m, first: first}
+	if n, err := io.ReadFull(r, make([]byte, ChunkSize+10)); err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, broken) {
+		t.Errorf("%d bytes, %v, want the error of the body", n, err)
+	}
 }

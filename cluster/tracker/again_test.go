@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -383,6 +384,36 @@ func TestAPinThatComesBesideGivingUpIsTried(t *testing.T) {
 			if s, detail := w.status(id); s != state.Pinned {
 				w.Errorf("%s is %s: %s", id, s, detail)
 			}
+		}
+	})
+}
+
+// TestAPinThatComesBesideADropThatFailsHasAllAttempts promises that a root which is pinned while
+// the parts of its last attempt cannot be dropped is tried as often as a new one.
+func TestAPinThatComesBesideADropThatFailsHasAllAttempts(t *testing.T) {
+	limits := Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Hour}
+	repinning(t, limits, func(w *world) {
+		w.net.set(key(1), vanishes(2))
+		var before int
+		w.store.stuck = errors.New("disk")
+		w.store.onDrop = func() {
+			before = len(w.net.fetched(key(1)))
+			w.pin(1)
+		}
+		w.start()
+		defer w.stop()
+		w.pin(1)
+		w.pass(30 * time.Minute) // less than a drop that failed waits
+		if before != limits.Attempts {
+			w.Fatalf("it was given up after %d attempts, want %d", before, limits.Attempts)
+		}
+		w.store.setStuck(nil)
+		w.pass(24 * time.Hour)
+		if !w.gone(1) {
+			w.wantPhase(1, state.GaveUp)
+		}
+		if n := len(w.net.fetched(key(1))) - before; n != limits.Attempts {
+			w.Errorf("%d attempts for the pin that came meanwhile, want %d", n, limits.Attempts)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -233,4 +234,20 @@ func TestRoomIsMadeForAnAccountWithFewer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestARootWithoutRoomDoesNotHideTheNext promises that of changes that come together those behind
+// a root without room are looked at too.
+func TestARootWithoutRoomDoesNotHideTheNext(t *testing.T) {
+	bubble(t, Limits{Known: 1}, func(w *world) {
+		w.pin(1)
+		d := &dispatcher{t: w.build(), known: map[state.RootKey]*entry{}, queue: newQueue()}
+		gone := newEntry(2) // that nobody wants any more
+		d.known[gone.root] = gone
+		d.enqueue(gone, clustertest.Operator, fresh)
+		d.changed(w.Context(), state.Changes{Roots: []state.RootKey{key(1), key(2)}})
+		if !d.missed || len(d.known) != 0 || d.queue.length != 0 {
+			w.Errorf("left to an audit: %t, known %d, queued %d; want true and none", d.missed, len(d.known), d.queue.length)
+		}
+	})
 }

@@ -45,6 +45,7 @@ type store struct {
 	hurt   map[string]bool // owners that lack blocks, until they are sealed again
 	drops  []string
 	fail   error        // of Owner
+	stuck  error        // of Drop
 	onDrop func()       // called before the next drop
 	onHide func() error // called before each Hide
 	hides  int          // changes
@@ -78,6 +79,12 @@ func (s *store) setFail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
+}
+
+func (s *store) setStuck(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stuck = err
 }
 
 func (s *store) dropped() []string {
@@ -160,6 +167,9 @@ func (s *store) Drop(_ context.Context, owner string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stuck != nil {
+		return s.stuck
+	}
 	delete(s.owners, owner)
 	s.drops = append(s.drops, owner)
 	return nil

@@ -106,3 +106,32 @@ func TestAFailedWritePastThePageCacheLeavesNothing(t *testing.T) {
 	wantGone(t, s, lost...)
 	wantHere(t, s, good...)
 }
+
+// TestOnlyLargeColdBatchesAreMadeForTheWayPastThePageCache promises that memory is laid out in
+// pages only for a batch that may go that way: the file system can, and enough of it, and half
+// at least, is content that nobody reads soon.
+func TestOnlyLargeColdBatchesAreMadeForTheWayPastThePageCache(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		direct    bool
+		cold, hot int64
+		want      bool
+	}{
+		{"all cold", true, directBytes, 0, true},
+		{"half cold", true, 2 * directBytes, directBytes, true},
+		{"too little", true, directBytes - 1, 0, false},
+		{"too little cold", true, directBytes * 3 / 4, directBytes / 2, false},
+		{"mostly hot", true, directBytes, 2 * directBytes, false},
+		{"the file system cannot", false, 4 * directBytes, 0, false},
+	} {
+		s := &Store{direct: tc.direct, active: &active{size: 100}}
+		s.opts.directBytes = directBytes
+		s.ready([]*op{{bytes: tc.cold, cold: true}, {bytes: tc.hot}})
+		if got := len(s.memory) > 0; got != tc.want {
+			t.Errorf("%s: laid out in pages: %t, want %t", tc.name, got, tc.want)
+		}
+		if tc.want && place(s.buf[:1]) != 100 {
+			t.Errorf("%s: it begins %d bytes into a page, want as in the segment", tc.name, place(s.buf[:1]))
+		}
+	}
+}

@@ -50,3 +50,18 @@ func TestNobodyIsWholeWithoutAName(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordOfTheIndexThatCannotBeReadEndsTheChange promises that the end of a segment is not
+// counted by a record of an owner, or of a drop, that is damaged.
+func TestARecordOfTheIndexThatCannotBeReadEndsTheChange(t *testing.T) {
+	const inc = 7
+	for name, key := range map[string][]byte{"drop": droppedKey(inc), "owner": ownerKey("o")} {
+		s := openWith(t, t.TempDir(), testOptions())
+		c := s.change()
+		must(t, c.tx.Set(key, []byte{1}))
+		if err := c.forgotten(inc, "o"); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		c.tx.Discard()
+	}
+}
