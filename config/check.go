@@ -37,10 +37,11 @@ func (c Config) Validate() error {
 func (c *Config) problems(origin func(setting) source) []Problem {
 	var found []Problem
 	for _, s := range table {
-		if s.check == nil {
-			continue
+		err := oneOf(s.values)(s.field(c))
+		if err == nil && s.check != nil {
+			err = s.check(s.field(c))
 		}
-		if err := s.check(s.field(c)); err != nil {
+		if err != nil {
 			found = append(found, problem(s, origin(s), err))
 		}
 	}
@@ -140,8 +141,11 @@ func plain(value any) string {
 }
 
 // oneOf accepts one of words.
-func oneOf(words ...string) check {
+func oneOf(words []string) check {
 	return func(field any) error {
+		if words == nil {
+			return nil
+		}
 		value, ok := field.(*string)
 		if !ok || !slices.Contains(words, *value) {
 			return fmt.Errorf("%q is not one of %s", deref(value), strings.Join(words, ", "))

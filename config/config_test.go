@@ -22,6 +22,33 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// TestClosedSetsAcceptTheirValuesOnly promises that a setting with a list of values has its
+// default in it, accepts each of them, and names all of them when it refuses another word.
+func TestClosedSetsAcceptTheirValuesOnly(t *testing.T) {
+	sets := 0
+	for _, s := range Settings() {
+		if len(s.Values) == 0 {
+			continue
+		}
+		sets++
+		if !slices.Contains(s.Values, strings.Trim(s.Default, `"`)) {
+			t.Errorf("%s: the default %s is not one of %q", s.Key, s.Default, s.Values)
+		}
+		for _, word := range s.Values {
+			if _, err := Load(t.TempDir(), []string{s.Env + "=" + word}, nil); err != nil {
+				t.Errorf("%s=%s: %v", s.Env, word, err)
+			}
+		}
+		_, err := Load(t.TempDir(), []string{s.Env + "=other"}, nil)
+		if want := "not one of " + strings.Join(s.Values, ", "); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s=other: %v, want %q", s.Env, err, want)
+		}
+	}
+	if sets == 0 {
+		t.Error("no setting has a list of values")
+	}
+}
+
 // load writes file as the settings file of a new data folder and loads it.
 func load(t *testing.T, file string, environ, args []string) (Config, error) {
 	t.Helper()

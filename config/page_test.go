@@ -31,10 +31,10 @@ func page() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Settings\n\n" +
 		"`make settings` writes this page from the table in `config`.\n\n" +
-		"A flag of `holdfast run` beats the environment, which beats `config.toml` in the data folder, which beats the default. " +
-		"A setting that is unknown, or has a bad value, stops the start and is named. " +
-		"Durations are written as `10s`, `5m` or `24h`, sizes as `64KiB`, `10GiB` or a number of bytes. " +
-		"A new data folder has a `config.toml` in which all of these stand as comments.\n")
+		"A flag of `holdfast run` overrides the environment, the environment overrides `config.toml` in the data folder, and `config.toml` overrides the default. " +
+		"With an unknown setting or a bad value the node does not start, and the error names it. " +
+		"Write durations as `10s`, `5m` or `24h`, and sizes as `64KiB`, `10GiB` or a number of bytes. " +
+		"A new data folder contains a `config.toml` with all settings as comments.\n")
 	defaults := Default()
 	section := ""
 	for _, s := range table {

@@ -12,19 +12,19 @@ type rate struct {
 // rates are the fields of Rates, in the order of the file.
 var rates = []rate{
 	{
-		"account_rate", "`requests` a second that one account may send to this node; 0 is no limit",
+		"account_rate", "`requests` per second that one account can send to this node; 0 means no limit",
 		func(r *Rates) *int { return &r.AccountRate }, between(0, maxRate),
 	},
 	{
-		"account_burst", "`requests` that one account may send at once, where account_rate is a limit",
+		"account_burst", "`requests` that one account can send at once above account_rate; without effect if that is 0",
 		func(r *Rates) *int { return &r.AccountBurst }, between(1, maxCount),
 	},
 	{
-		"address_rate", "`requests` a second that one address may send to this node; 0 is no limit",
+		"address_rate", "`requests` per second that one address can send to this node; 0 means no limit",
 		func(r *Rates) *int { return &r.AddressRate }, between(0, maxRate),
 	},
 	{
-		"address_burst", "`requests` that one address may send at once, where address_rate is a limit",
+		"address_burst", "`requests` that one address can send at once above address_rate; without effect if that is 0",
 		func(r *Rates) *int { return &r.AddressBurst }, between(1, maxCount),
 	},
 }
@@ -46,7 +46,7 @@ func inheritedRates() []setting {
 	rows := rateSettings("api", func(c *Config) *Rates { return &c.API.Rates })
 	for i := range rows {
 		within := rows[i].check
-		rows[i].help = fmt.Sprintf("as the setting of this name of pinning and s3, for those that do not set it; %d leaves them their defaults", Inherit)
+		rows[i].help = fmt.Sprintf("default of pinning.%[1]s and s3.%[1]s; %[2]d means that each keeps its own default", rates[i].name, Inherit)
 		rows[i].check = func(field any) error {
 			if value, ok := field.(*int); ok && *value == Inherit {
 				return nil

@@ -63,6 +63,8 @@ type Setting struct {
 	Default    string // as it is written in config.toml
 	Help       string // one line; a word in backquotes names the value
 	Repeatable bool   // a list in the file, joined by commas in the environment
+	// Values are the only words that the setting accepts; empty for all other settings.
+	Values []string
 }
 
 // setting binds a row of the table to its place in the tree.
@@ -70,7 +72,8 @@ type setting struct {
 	key, flag, env, help string
 
 	field  func(*Config) any // pointer to the value; its type decides the form
-	check  check             // nil when every value of the type will do
+	check  check             // nil when the type accepts the right values by itself
+	values []string          // the only words that a text setting accepts; nil: no such list
 	secret bool
 	// unserved: the part that it is for is not in this release.
 	unserved bool
@@ -79,84 +82,84 @@ type setting struct {
 // table is every setting, in the order of the file.
 var table = slices.Concat([]setting{
 	{
-		key: "node.name", flag: "name", help: "`name` of this node, by which commands can call it; empty is the host's name",
+		key: "node.name", flag: "name", help: "`name` of this node in commands and status; empty means the name of the host",
 		field: func(c *Config) any { return &c.Node.Name }, check: shortText,
 	},
 	{
-		key: "peer.listen", flag: "listen", help: "`multiaddr` of the public IPFS host",
+		key: "peer.listen", flag: "listen", help: "`multiaddr` on which the public IPFS host listens",
 		field: func(c *Config) any { return &c.Peer.Listen }, check: listenAddrs,
 	},
 	{
-		key: "peer.cluster_listen", flag: "cluster-listen", help: "`multiaddr` of the cluster host",
+		key: "peer.cluster_listen", flag: "cluster-listen", help: "`multiaddr` on which the cluster host listens",
 		field: func(c *Config) any { return &c.Peer.ClusterListen }, check: allOf(listenAddrs, notEmpty),
 	},
 	{
-		key: "peer.announce", flag: "announce", help: "`multiaddr` told to others instead of those listened on",
+		key: "peer.announce", flag: "announce", help: "`multiaddr` that the public IPFS host announces instead of its listen addresses",
 		field: func(c *Config) any { return &c.Peer.Announce }, check: multiaddrs,
 	},
 	{
-		key: "peer.routing", flag: "routing", help: "how providers are found in the IPFS network: `off|lan|public`",
-		field: func(c *Config) any { return &c.Peer.Routing }, check: oneOf(RoutingOff, RoutingLAN, RoutingPublic),
+		key: "peer.routing", flag: "routing", help: "where the node finds and announces providers: `off|lan|public`",
+		field: func(c *Config) any { return &c.Peer.Routing }, values: []string{RoutingOff, RoutingLAN, RoutingPublic},
 	},
 	{
-		key: "peer.bootstrap", flag: "bootstrap", help: "IPFS bootstrap `multiaddr`; none means those of the public network",
+		key: "peer.bootstrap", flag: "bootstrap", help: "`multiaddr` of an IPFS bootstrap peer; empty means those of the public network",
 		field: func(c *Config) any { return &c.Peer.Bootstrap }, check: peerAddrs,
 	},
 	{
-		key: "peer.allow_private_origins", flag: "allow-private-origins", help: "dial user-given origins on private and loopback addresses",
+		key: "peer.allow_private_origins", flag: "allow-private-origins", help: "dial origins of users on private and loopback addresses",
 		field: func(c *Config) any { return &c.Peer.AllowPrivateOrigins },
 	},
 	{
-		key: "peer.serve_rate", help: "`bytes` a second that the node serves to all unknown peers together",
+		key: "peer.serve_rate", help: "`bytes` per second that the node serves to all unknown peers together",
 		field: func(c *Config) any { return &c.Peer.ServeRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 	{
-		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member to join by; once this node is a member, a place to look for members that have moved",
+		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member through which the node joins; a node that is a member already looks there for members that have moved",
 		field: func(c *Config) any { return &c.Cluster.Join }, check: joinPlaces, secret: true,
 	},
 	{
-		key: "cluster.secret_file", flag: "secret-file", help: "`file` that holds the cluster secret: to join by a multiaddr, or of a new cluster",
+		key: "cluster.secret_file", flag: "secret-file", help: "`file` with the cluster secret, to join by a multiaddr or to create a cluster with this secret",
 		field: func(c *Config) any { return &c.Cluster.SecretFile },
 	},
 	{
-		key: "cluster.secret", env: envSecret, help: "the cluster secret itself; better kept in a file or the environment",
+		key: "cluster.secret", env: envSecret, help: "the cluster secret itself; cluster.secret_file or the environment keeps it out of config.toml",
 		field: func(c *Config) any { return &c.Cluster.Secret }, check: secretText, secret: true,
 	},
 	{
-		key: "cluster.replication", flag: "replication", help: "`copies` of pins and objects, set when the cluster is created",
+		key: "cluster.replication", flag: "replication", help: "number of `copies` of each pin and object; the node that creates the cluster sets it",
 		field: func(c *Config) any { return &c.Cluster.Replication }, check: between(1, maxReplication),
 	},
 	{
-		key: "cluster.write_copies", help: "durable `copies` behind an acknowledgement; all of them, if there are fewer",
+		key: "cluster.write_copies", help: "number of durable `copies` before the node acknowledges a write; all copies if there are fewer",
 		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
 	},
 	{
-		key: "cluster.heartbeat", help: "`time` without a heartbeat of the leader until another one is elected, on all members the same; auto: the members find it out",
+		key: "cluster.heartbeat", help: "`time` without a heartbeat from the leader after which members elect another; equal on all members; auto means that the members measure it",
 		field: func(c *Config) any { return &c.Cluster.Heartbeat }, check: autoOr(minHeartbeat, maxHeartbeat),
 	},
 	{
-		key: "accounts.allowance", help: "`size` of the free storage of a new account; holdfast user quota changes that of one",
+		key: "accounts.allowance", help: "`size` that a new account can store without credits; holdfast user quota changes it for one account",
 		field: func(c *Config) any { return &c.Accounts.Allowance }, check: between[Size](1, maxBytes),
 	},
 	{
-		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty is off",
+		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty turns it off",
 		field: func(c *Config) any { return &c.Pinning.Listen }, check: hostPort,
 	},
 	{
-		key: "pinning.default_status", help: "statuses that a list without a status shows: `all`, or some of queued,pinning,pinned,failed",
+		key: "pinning.default_status", help: "pin states that a list request without a status returns: `all`, or some of queued,pinning,pinned,failed",
 		field: func(c *Config) any { return &c.Pinning.DefaultStatus }, check: statuses,
 	},
 }, rateSettings("pinning", func(c *Config) *Rates { return &c.Pinning.Rates }), []setting{
 	{
-		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the object gateway; empty is off",
+		key: "s3.listen", flag: "s3-listen", help: "`host:port` of the S3 gateway; empty turns it off",
 		field: func(c *Config) any { return &c.S3.Listen }, check: hostPort,
 	},
 	{
-		key: "s3.region", help: "`name` of the region that clients sign for",
+		key: "s3.region", help: "`name` of the region for which clients sign requests",
 		field: func(c *Config) any { return &c.S3.Region }, check: regionName,
 	},
 	{
-		key: "s3.domain", help: "`host name` below which buckets are hosts (BUCKET.DOMAIN); empty: they are in the path only",
+		key: "s3.domain", help: "`host name` under which each bucket is a host (BUCKET.DOMAIN); empty means that buckets are in the path only",
 		field: func(c *Config) any { return &c.S3.Domain }, check: hostName,
 	},
 	{
@@ -164,146 +167,146 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.S3.MaxObject }, check: between[Size](1, maxObject),
 	},
 	{
-		key: "s3.min_part_size", help: "smallest `size` of a part of an upload, except the last",
+		key: "s3.min_part_size", help: "smallest `size` of a part of a multipart upload, except the last part",
 		field: func(c *Config) any { return &c.S3.MinPart }, check: between[Size](1, maxObject),
 	},
 	{
-		key: "s3.upload_age", help: "an upload that is open for longer than this `time` is discarded",
+		key: "s3.upload_age", help: "`time` after which the cluster discards a multipart upload that is still open",
 		field: func(c *Config) any { return &c.S3.UploadAge }, check: between(minUploadAge, maxUploadAge),
 	},
 	{
-		key: "s3.hash_rate", help: "`bytes` a second that a node reads to tell the BLAKE3 hash of uploads that could not",
+		key: "s3.hash_rate", help: "`bytes` per second that the node reads to compute BLAKE3 hashes that the upload could not yield",
 		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 }, rateSettings("s3", func(c *Config) *Rates { return &c.S3.Rates }), []setting{
 	{
-		key: "s3.presigned_v2", help: "accept presigned links of signature version 2, which boto3 makes by default, beside those of version 4",
+		key: "s3.presigned_v2", help: "accept presigned URLs of signature version 2, the default of boto3, in addition to version 4",
 		field: func(c *Config) any { return &c.S3.PresignedV2 },
 	},
 	{
-		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty is off; not served by this release",
+		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty turns it off; not served by this release",
 		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort, unserved: true,
 	},
 	{
-		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway paid by request; empty is off; not served by this release",
+		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway with payment per request; empty turns it off; not served by this release",
 		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort, unserved: true,
 	},
 	{
-		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty is off; not served by this release",
+		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty turns it off; not served by this release",
 		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort, unserved: true,
 	},
 	{
-		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health; empty is off",
+		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health checks; empty turns it off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
 }, inheritedRates(), []setting{
 	{
-		key: "api.noisy_rate", help: "`requests` a second and processor that are started of accounts with at least four times as many requests at a time as another one, while the processors are busy; 0 holds nobody back",
+		key: "api.noisy_rate", help: "`requests` per second and processor that the node starts for noisy accounts while its processors are busy; a noisy account has at least four times as many concurrent requests as another; 0 turns this off",
 		field: func(c *Config) any { return &c.API.NoisyRate }, check: between(0, maxRate),
 	},
 	{
-		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For names the client",
+		key: "api.trusted_proxies", help: "`address or prefix` of a proxy whose X-Forwarded-For header the node trusts",
 		field: func(c *Config) any { return &c.API.TrustedProxies }, check: prefixes,
 	},
 	{
-		key: "api.origins", help: "`origin` whose scripts may use the API from a browser, with a token; * is all, none is off",
+		key: "api.origins", help: "`origin` whose scripts can use the API from a browser with a token; * means every origin, an empty list means none",
 		field: func(c *Config) any { return &c.API.Origins }, check: origins,
 	},
 	{
-		key: "api.tls_cert", help: "`file` with the certificate and those above it, in PEM form; empty is plain HTTP",
+		key: "api.tls_cert", help: "`file` with the TLS certificate and its chain, in PEM form; empty means plain HTTP",
 		field: func(c *Config) any { return &c.API.TLSCert },
 	},
 	{
-		key: "api.tls_key", help: "`file` with the key of the certificate, in PEM form",
+		key: "api.tls_key", help: "`file` with the private key of the certificate, in PEM form",
 		field: func(c *Config) any { return &c.API.TLSKey },
 	},
 	{
-		key: "session.idle", help: "`time` after which a session that was not used ends",
+		key: "session.idle", help: "`time` without use after which a session ends",
 		field: func(c *Config) any { return &c.Session.Idle }, check: between(minSession, maxSession),
 	},
 	{
-		key: "session.lifetime", help: "`time` after which every session ends",
+		key: "session.lifetime", help: "`time` after its start at which a session ends, used or not",
 		field: func(c *Config) any { return &c.Session.Lifetime }, check: between(minSession, maxSession),
 	},
 	{
-		key: "session.tries", help: "wrong `passwords` of one name within a minute and node; of one address ten times as many",
+		key: "session.tries", help: "wrong `passwords` per minute that the node accepts for one name; ten times as many from one address",
 		field: func(c *Config) any { return &c.Session.Tries }, check: between(1, maxTries),
 	},
 	{
-		key: "repair.after", help: "a member down for longer than this `time` has its content placed again",
+		key: "repair.after", help: "`time` that a member is down before the cluster places its content on other members",
 		field: func(c *Config) any { return &c.Repair.After }, check: between(minTimeout, maxTimeout),
 	},
 	{
-		key: "tracker.concurrency", help: "`pins` fetched at the same time",
+		key: "tracker.concurrency", help: "largest number of `pins` that the node fetches at the same time",
 		field: func(c *Config) any { return &c.Tracker.Concurrency }, check: between(1, maxConcurrency),
 	},
 	{
-		key: "tracker.per_account", help: "`pins` of one account fetched at the same time, those that wait for a block included",
+		key: "tracker.per_account", help: "largest number of `pins` of one account that the node fetches at the same time, including pins that wait for a block",
 		field: func(c *Config) any { return &c.Tracker.PerAccount }, check: between(1, maxConcurrency),
 	},
 	{
-		key: "tracker.attempts", help: "`fetches` of one pin before it is reported failed",
+		key: "tracker.attempts", help: "number of `fetches` of a pin after which the pin fails",
 		field: func(c *Config) any { return &c.Tracker.Attempts }, check: between(1, maxAttempts),
 	},
 	{
-		key: "tracker.backoff", help: "`time` before the second attempt; it doubles from there",
+		key: "tracker.backoff", help: "`time` between the first and the second fetch of a pin; it doubles for each later fetch",
 		field: func(c *Config) any { return &c.Tracker.Backoff }, check: between(minTimeout, maxTimeout),
 	},
 	{
-		key: "tracker.idle_timeout", help: "a fetch without a new block for this `time` has failed",
+		key: "tracker.idle_timeout", help: "`time` without a new block after which a fetch fails",
 		field: func(c *Config) any { return &c.Tracker.IdleTimeout }, check: between(minTimeout, maxTimeout),
 	},
 	{
-		key: "tracker.total_timeout", help: "a fetch that takes longer than this `time` in all has failed",
+		key: "tracker.total_timeout", help: "longest `time` of a fetch",
 		field: func(c *Config) any { return &c.Tracker.TotalTimeout }, check: between(minTimeout, maxTimeout),
 	},
 	{
-		key: "tracker.max_bytes", help: "`size` of one pin; 0 is no bound but the account's",
+		key: "tracker.max_bytes", help: "largest `size` of one pin; 0 means that only the account limits it",
 		field: func(c *Config) any { return &c.Tracker.MaxBytes }, check: between[Size](0, maxBytes),
 	},
 	{
-		key: "tracker.max_blocks", help: "`blocks` of one pin",
+		key: "tracker.max_blocks", help: "largest number of `blocks` of one pin",
 		field: func(c *Config) any { return &c.Tracker.MaxBlocks }, check: between(1, maxCount),
 	},
 	{
-		key: "tracker.max_depth", help: "`depth` of the DAG of one pin",
+		key: "tracker.max_depth", help: "largest `depth` of the DAG of one pin",
 		field: func(c *Config) any { return &c.Tracker.MaxDepth }, check: between(1, maxCount),
 	},
 	{
-		key: "tracker.max_links", help: "`links` of one block",
+		key: "tracker.max_links", help: "largest number of `links` of one block",
 		field: func(c *Config) any { return &c.Tracker.MaxLinks }, check: between(1, maxCount),
 	},
 	{
-		key: "storage.segment_size", help: "`size` at which a segment file of blocks is closed and the next begun",
+		key: "storage.segment_size", help: "`size` at which the node closes a segment file of blocks and begins the next",
 		field: func(c *Config) any { return &c.Storage.SegmentSize }, check: between(minSegment, maxSegment),
 	},
 	{
-		key: "storage.cache", help: "`size` of the ordered store's cache in memory",
+		key: "storage.cache", help: "`size` of the memory cache of the key-value store",
 		field: func(c *Config) any { return &c.Storage.Cache }, check: between(minCache, maxCache),
 	},
 	{
-		key: "storage.reserve", help: "`size` kept free on each disk, so that deletions and the log go on; the node refuses new content below it",
+		key: "storage.reserve", help: "`size` that the node keeps free on each disk for deletions and the Raft log; with less room it refuses new content",
 		field: func(c *Config) any { return &c.Storage.Reserve }, check: between(minReserve, maxReserve),
 	},
 	{
-		key: "storage.reserve_percent", help: "the same as `percent` of the disk; the smaller of both counts",
+		key: "storage.reserve_percent", help: "the same reserve as `percent` of the disk; the smaller of both applies",
 		field: func(c *Config) any { return &c.Storage.ReservePercent }, check: between(1, maxPercent),
 	},
 	{
-		key: "storage.scrub_cycle", help: "`time` within which every stored block is read and verified once",
+		key: "storage.scrub_cycle", help: "`time` within which the node reads and verifies every stored block once",
 		field: func(c *Config) any { return &c.Storage.ScrubCycle }, check: between(minScrubCycle, maxScrubCycle),
 	},
 	{
-		key: "storage.state_check", help: "`time` between two comparisons of the replicated state on all members; the leader's counts",
+		key: "storage.state_check", help: "`time` between two comparisons of the replicated state of all members; the setting of the leader applies",
 		field: func(c *Config) any { return &c.Storage.StateCheck }, check: between(minStateCheck, maxScrubCycle),
 	},
 	{
-		key: "log.level", flag: "log-level", help: "least `level` that is logged: debug, info, warn, error",
-		field: func(c *Config) any { return &c.Log.Level }, check: oneOf("debug", "info", "warn", "error"),
+		key: "log.level", flag: "log-level", help: "lowest `level` that is logged: debug, info, warn or error",
+		field: func(c *Config) any { return &c.Log.Level }, values: []string{"debug", "info", "warn", "error"},
 	},
 	{
-		key: "log.format", flag: "log-format", help: "form of the log: `text|json`",
-		field: func(c *Config) any { return &c.Log.Format }, check: oneOf("text", "json"),
+		key: "log.format", flag: "log-format", help: "format of log lines: `text|json`",
+		field: func(c *Config) any { return &c.Log.Format }, values: []string{"text", "json"},
 	},
 })
 
@@ -335,6 +338,7 @@ func Settings() []Setting {
 			Default:    format(s.field(&defaults)),
 			Help:       s.help,
 			Repeatable: repeatable,
+			Values:     slices.Clone(s.values),
 		}
 	}
 	return rows

@@ -41,9 +41,9 @@ func (c Config) LogValue() slog.Value {
 // its default. It is what a new data folder starts with.
 func Template() []byte {
 	var b bytes.Buffer
-	b.WriteString("# Settings of a Holdfast node. What is commented out is the default.\n" +
-		"# A flag of `holdfast run` beats the environment, which beats this file.\n" +
-		"# A key that is not known here stops the start.\n")
+	b.WriteString("# Settings of a Holdfast node. Each line that is commented out shows the default.\n" +
+		"# A flag of `holdfast run` overrides the environment, and the environment overrides\n" +
+		"# this file. The node does not start with an unknown key in it.\n")
 	defaults := Default()
 	section := ""
 	for _, s := range table {

@@ -159,10 +159,11 @@ func (a *app) operator() (operator, error) {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
-		Short: "A node of an IPFS pinning cluster",
-		Long: `Holdfast is one program that every node of an IPFS pinning cluster runs.
-Any node answers for the whole cluster. See it: holdfast demo`,
-		Example: `  holdfast run --data ~/node1                      # a node, and a cluster of one
+		Short: "Run and operate a node of an IPFS pinning cluster",
+		Long: `Runs and operates a node of an IPFS pinning cluster. Every node runs this
+program, and any node answers for the whole cluster. For a tour on this machine,
+run: holdfast demo`,
+		Example: `  holdfast run --data ~/node1       # creates a node and a cluster of one member
   holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"
   holdfast status --data ~/node1`,
 		Version:          a.version,
@@ -185,7 +186,7 @@ Any node answers for the whole cluster. See it: holdfast demo`,
 		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how it was read is of no interest
 		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
+	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (default $HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
 	mustNotBeEmpty(root, "data")
 	root.SetHelpCommand(helpCommand())
 	help := root.HelpFunc()
@@ -249,7 +250,7 @@ func (a *app) versionCommand() *cobra.Command {
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Help about a command",
+		Short:   "Show the help of a command",
 		Example: "  holdfast help key create",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, left, err := cmd.Root().Find(args)

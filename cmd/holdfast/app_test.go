@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // TestWrongUsageIsCodeTwoAndNamed checks that what does not fit the program is
@@ -360,8 +361,11 @@ func TestSettingsThatAreNoFlagsAreNoWrongUsage(t *testing.T) {
 	}
 }
 
-// TestEveryCommandExplainsItself walks the tree: help exits 0 on standard
-// output, says what the command does and shows an example of it.
+// helpWidth is the most columns of a line of a help text, so that it fits a terminal.
+const helpWidth = 80
+
+// TestEveryCommandExplainsItself promises that help exits 0 on standard output, says what the
+// command does in lines that fit a terminal, shows an example and names the value of each flag.
 func TestEveryCommandExplainsItself(t *testing.T) {
 	var walk func(cmd *cobra.Command, path []string)
 	walk = func(cmd *cobra.Command, path []string) {
@@ -375,6 +379,19 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if cmd.Short == "" || !strings.Contains(cmd.Example, "holdfast "+strings.Join(path, " ")) {
 			t.Errorf("%v: short %q, example %q", path, cmd.Short, cmd.Example)
 		}
+		for line := range strings.Lines(cmd.Long) {
+			if len(strings.TrimSpace(line)) > helpWidth {
+				t.Errorf("%v: a line of the help is wider than %d columns: %q", path, helpWidth, line)
+			}
+		}
+		if strings.Contains(got.out, "(default [])") {
+			t.Errorf("%v shows an empty list as a default", path)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); name == "string" || name == "strings" || name == "stringArray" || name == "int" {
+				t.Errorf("%v --%s shows %q for its value, not a word of the operator", path, f.Name, name)
+			}
+		})
 		for _, sub := range cmd.Commands() {
 			walk(sub, append(path[:len(path):len(path)], sub.Name()))
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,13 +14,25 @@ import (
 // does not work without the package bash-completion, which many servers do not have.
 const bashCompletion = `# bash completion of holdfast
 _holdfast() {
-	local out directive line cur=${COMP_WORDS[COMP_CWORD]}
-	out=$("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+	local out directive line word cur last= before words=()
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do # bash splits --status=x and storage:read
+		if [[ ${#words[@]} -gt 0 && ( $last == [:=] || $word == [:=] ) ]]; then
+			words[${#words[@]}-1]+=$word
+		else
+			words+=("$word")
+		fi
+		last=$word
+	done
+	out=$("${COMP_WORDS[0]}" __complete "${words[@]}" 2>/dev/null) || return
 	directive=${out##*:}
+	cur=${words[${#words[@]}-1]}
+	[[ $cur == -*=* ]] && cur=${cur#*=} # the program completes the value alone
+	before= # bash replaces only what follows the last colon
+	[[ $COMP_WORDBREAKS == *:* && $cur == *:* ]] && before=${cur%:*}:
 	COMPREPLY=()
 	while IFS= read -r line; do
 		line=${line%%$'\t'*}
-		[[ $line == :+([0-9]) || $line != "$cur"* ]] || COMPREPLY+=("$line")
+		[[ $line == :+([0-9]) || $line != "$cur"* ]] || COMPREPLY+=("${line#"$before"}")
 	done <<<"$out"
 	((directive & 2)) && compopt -o nospace
 	((directive & 4)) || [[ ${#COMPREPLY[@]} -gt 0 ]] || compopt -o default
@@ -48,6 +61,33 @@ func withoutQuotes(cmd *cobra.Command) {
 	}
 }
 
+// completeValues has shells complete the value of a flag to one of words.
+func completeValues(cmd *cobra.Command, flag string, words ...string) {
+	mustComplete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeLists has shells complete the last entry of a list that is joined by commas. They
+// offer the words that the list does not have yet.
+func completeLists(cmd *cobra.Command, flag string, words ...string) {
+	mustComplete(cmd, flag, func(_ *cobra.Command, _ []string, typed string) (lists []string, _ cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		there := strings.Split(before, ",")
+		for _, word := range words {
+			if !slices.Contains(there, word) {
+				lists = append(lists, before+word)
+			}
+		}
+		return lists, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// mustComplete panics for a flag that cmd does not have, which the test of any command finds.
+func mustComplete(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err)
+	}
+}
+
 func (a *app) completionCommand() *cobra.Command {
 	var names []string
 	for _, s := range shells {
@@ -55,8 +95,9 @@ func (a *app) completionCommand() *cobra.Command {
 	}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print what completes commands in a shell",
-		Long:  `Prints a script by which a shell completes commands and flags of holdfast.`,
+		Short: "Print a completion script for a shell",
+		Long: `Prints a script with which bash, zsh or fish completes the commands, the flags
+and the values of flags of holdfast.`,
 		Example: `  source <(holdfast completion bash)
   holdfast completion zsh > "${fpath[1]}/_holdfast"
   holdfast completion fish > ~/.config/fish/completions/holdfast.fish`,

@@ -96,8 +96,8 @@ func TestAShellEvaluatesAKey(t *testing.T) {
 // TestCompletionsDescribeThemselves asks as the scripts do.
 func TestCompletionsDescribeThemselves(t *testing.T) {
 	for args, want := range map[string]string{
-		"key create --":      "--name\tname of the key, for people\n",
-		"key create --user":  "--user\temail of the account (needed)\n",
+		"key create --":      "--name\tname by which people recognize the key\n",
+		"key create --user":  "--user\temail of the account (required)\n",
 		"status --d":         "--data\tdata folder of the node",
 		"key r":              "revoke\tRevoke an API key",
 		"run --replication=": ":",
@@ -148,9 +148,15 @@ func TestShellsCompleteCommands(t *testing.T) {
 	for typed, want := range map[string]string{
 		"pe": "peers", "peers r": "rm", "user ": "add grant ls passwd quota rm show", "key create --sc": "--scope", "completion z": "zsh",
 		"nosuch x": "",
+		// values of flags, of which bash splits some at = and :
+		"pin ls --status p": "pinned pinning", "pin ls --status pinned,": "pinned,failed pinned,pinning pinned,queued",
+		"pin ls --status = q": "queued", "pin import --format ip": "ipfs ipfs-cluster", "run --routing = ": "lan off public",
+		"run --log-level d": "debug", "run --log-format ": "json text",
+		"key create --scope storage : d": "delete", "key create --scope storage : read,storage : ": "delete write",
+		"key create --scope = storage : r": "read",
 	} {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", `source "$1"
-COMP_WORDS=(holdfast) COMP_CWORD=0
+COMP_WORDS=(holdfast) COMP_CWORD=0 COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
 while IFS= read -rd " " word; do COMP_WORDS+=("$word"); ((++COMP_CWORD)); done <<<"$2 "
 compopt() { :; } # it is for the shell that asked
 _holdfast 2>&1

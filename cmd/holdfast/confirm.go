@@ -16,7 +16,7 @@ type removal struct{ yes, json bool }
 // removalFlags gives a command the flags of a removal.
 func removalFlags(cmd *cobra.Command) *removal {
 	r := new(removal)
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask; without a terminal nothing is asked")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask; without a terminal the command never asks")
 	jsonFlag(cmd, &r.json)
 	return r
 }

@@ -27,8 +27,9 @@ func (a *app) addCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add FILE",
 		Short: "Import a file, pin it, and print its CID",
-		Long: `Imports FILE on this node, pins it, and waits until enough copies are durable.
-The CID alone goes to standard output. A FILE of - is standard input.`,
+		Long: `Imports FILE through this node, pins it, and waits until enough copies are
+durable. The command writes the CID, and nothing else, to standard output. With
+- as FILE it reads standard input.`,
 		Example: `  holdfast add holiday.jpg
   tar c photos | holdfast add - --name photos.tar --user ann@example.org`,
 		Args: arguments("FILE"),
@@ -46,8 +47,8 @@ The CID alone goes to standard output. A FILE of - is standard input.`,
 			return a.addFile(cmd.Context(), o, args[0], user, name, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that pins (the operator's own)")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (the file's)")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that gets the pin (default the operator's account)")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (default the name of the file)")
 	jsonFlag(cmd, &asJSON)
 	mustNotBeEmpty(cmd, "user")
 	mustBeText(cmd, "user", "name")
@@ -105,11 +106,13 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get CID",
 		Short: "Read a file from the cluster",
-		Long: `Reads the file from this node or from any other member, each block checked
-against its hash. With -o the file appears under its name only when it is whole.
-CID may be written as /ipfs/CID or ipfs://CID too. Folders, and paths in them, come
-with a later version. With --user it is read as that account: what is everybody's to see, and what a pin
-or an object of the account names.`,
+		Long: `Reads a file from this node or from another member, and verifies each block
+against its hash. CID can also have the form /ipfs/CID or ipfs://CID. With -o
+the file gets its name only when it is complete. This version reads no folders
+and no paths in folders.
+
+With --user the command reads as that account. An account can read public
+content, and content that its own pins and objects refer to.`,
 		Example: `  holdfast get bafkrei... -o holiday.jpg
   holdfast get bafybei... | tar x
   holdfast get bafybei... --user ann@example.org -o notes.txt`,
@@ -126,8 +129,8 @@ or an object of the account names.`,
 			return a.getFile(cmd.Context(), o, user, text, output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, instead of standard output")
-	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (the operator, who may read everything)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output)")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
 	mustNotBeEmpty(cmd, "output", "user")
 	mustBeText(cmd, "user")
 	return cmd

@@ -32,14 +32,14 @@ func (a *app) demoCommand() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Three nodes on this machine, one real tour, until Ctrl-C",
-		Long: `Starts three nodes as processes of their own on loopback, in a temporary
-folder, pins a file through one, reads it from the others, kills one, and reads
-it again. Then it keeps running for you to try things. Ctrl-C ends it and leaves
-nothing behind.
+		Short: "Run a cluster of three nodes on this machine as a tour",
+		Long: `Starts three nodes on loopback, each a process of its own, in a temporary
+folder. The tour pins a file through one node, reads it from the others, kills a
+node, and reads the file again. The nodes then run until Ctrl-C, so that you can
+try things. At the end the command removes the folder.
 
-` + demoPeerVariable + ` may name the program of an IPFS peer that is not
-Holdfast, which then offers the file; make demo builds one.`,
+` + demoPeerVariable + ` can name a program that runs an IPFS peer other than
+Holdfast. That peer then offers the file. "make demo" builds such a program.`,
 		Example: "  holdfast demo\n  holdfast demo --once",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +49,7 @@ Holdfast, which then offers the file; make demo builds one.`,
 			return a.demo(cmd.Context(), once)
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "end after the tour")
+	cmd.Flags().BoolVar(&once, "once", false, "exit after the tour")
 	return cmd
 }
 

@@ -35,6 +35,9 @@ func checkFlags(cmd *cobra.Command, check func(string) error, names ...string) {
 			f = cmd.PersistentFlags().Lookup(name)
 		}
 		f.Value = checkedFlag{f.Value, check}
+		if f.DefValue == "[]" { // pflag would print it, because it does not see the list in a checkedFlag
+			f.DefValue = ""
+		}
 	}
 }
 

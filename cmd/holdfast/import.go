@@ -52,20 +52,27 @@ func (a *app) pinImportCommand() *cobra.Command {
 	var plan importPlan
 	cmd := &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Pin what another service, ipfs-cluster or kubo has pinned",
-		Long: `Pins what is pinned elsewhere, for the operator or for --user:
+		Short: "Copy pins from another pinning service, ipfs-cluster or kubo",
+		Long: `Creates a pin for the operator, or for --user, for each pin of another system:
 
-  --from URL   another pinning service, by its API; its nodes become origins
+  --from URL   the API of another pinning service; its nodes become origins
   FILE         the output of 'ipfs-cluster-service state export' or of
-               'ipfs pin ls --names', which tell themselves apart; - or nothing
-               is standard input
+               'ipfs pin ls --names'; without FILE, or with -, the command reads
+               standard input
 
-What the account has already, by CID and name, is not pinned again, so an import
-that broke off goes on when it is called again, and several at once pin each once. Answers that ask to come later
-are heeded. What cannot be pinned or read, and what a service counts but does not
-give, is told on standard error, and then the exit code is 1. Importing returns
-before the content is here: 'holdfast pin ls --status queued,pinning,failed' tells
-what is missing.`,
+The command skips a pin if the account already has one with the same CID and
+name. You can repeat an import that was interrupted, and run several at the
+same time. If a server answers that it is busy, the command waits and tries
+again.
+
+The command reports each pin that it cannot read or create on standard error,
+and the number of pins that a service counts but does not list. In both cases
+it exits 1.
+
+The command returns before the cluster has fetched the content. To list the
+pins that are still incomplete, run:
+
+  holdfast pin ls --status queued,pinning,failed`,
 		Example: `  holdfast pin import --from https://pins.example.org --token-file token.txt
   ipfs-cluster-service state export -f pins.json && holdfast pin import pins.json
   ipfs pin ls --type recursive --names | holdfast pin import --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW...`,
@@ -93,16 +100,18 @@ what is missing.`,
 	}
 	userFlag(cmd, &plan.user)
 	jsonFlag(cmd, &plan.json)
-	cmd.Flags().StringVar(&plan.from, "from", "", "`URL` of a pinning service, without /pins")
-	cmd.Flags().StringVar(&plan.token, "token", "", "access `token` of that service; others may see it among the processes")
-	cmd.Flags().StringVar(&plan.tokenFile, "token-file", "", "`file` with that token")
-	cmd.Flags().StringVar(&plan.format, "format", "auto", "of FILE: auto, ipfs-cluster or ipfs")
-	cmd.Flags().StringSliceVar(&plan.statuses, "status", []string{"pinned"}, "`states` to take from the service, joined by commas")
-	cmd.Flags().StringArrayVar(&plan.origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has all of it, repeatable")
+	cmd.Flags().StringVar(&plan.from, "from", "", "`URL` of the API of a pinning service, without /pins at its end")
+	cmd.Flags().StringVar(&plan.token, "token", "", "access `token` for the service; other users of this machine can see it in the list of processes")
+	cmd.Flags().StringVar(&plan.tokenFile, "token-file", "", "`file` that holds the access token")
+	cmd.Flags().StringVar(&plan.format, "format", formatAuto, "`format` of FILE: auto, ipfs-cluster or ipfs")
+	cmd.Flags().StringSliceVar(&plan.statuses, "status", []string{"pinned"}, "`states` of the pins to import from the service, joined by commas")
+	cmd.Flags().StringArrayVar(&plan.origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has all the content (repeatable)")
 	mustNotBeEmpty(cmd, "from", "token", "token-file", "origin")
 	mustHaveEntries(cmd, "status")
+	completeLists(cmd, "status", pinStates...)
+	completeValues(cmd, "format", importFormats...)
 	mustBeText(cmd, "from", "origin")
-	cmd.Flags().IntVar(&plan.importers, "parallel", defaultImporters, fmt.Sprintf("`number` of requests at the same time, at most %d", maxImporters))
+	cmd.Flags().IntVar(&plan.importers, "parallel", defaultImporters, fmt.Sprintf("largest `number` of concurrent requests, at most %d", maxImporters))
 	return cmd
 }
 
@@ -119,8 +128,8 @@ func (p *importPlan) check(name string, args []string) error {
 		return usagef("%s: --parallel %d is not from 1 to %d", name, p.importers, maxImporters)
 	case len(p.origins) > maxOrigins:
 		return usagef("%s: more than %d of --origin", name, maxOrigins)
-	case p.format != "auto" && p.format != formatCluster && p.format != formatIPFS:
-		return usagef("%s: --format %q is not one of auto, %s, %s", name, p.format, formatCluster, formatIPFS)
+	case !slices.Contains(importFormats, p.format):
+		return usagef("%s: --format %q is not one of %s", name, p.format, strings.Join(importFormats, ", "))
 	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
 		return usagef("%s: --from %q is no http or https URL", name, p.from)
 	}
@@ -131,7 +140,7 @@ func (p *importPlan) check(name string, args []string) error {
 	}
 	p.statuses = words(p.statuses)
 	for _, s := range p.statuses {
-		if !strings.Contains(" queued pinning pinned failed ", " "+s+" ") {
+		if !slices.Contains(pinStates, s) {
 			return usagef("%s: --status %q is not one of %s", name, s, strings.Join(pinStates, ", "))
 		}
 	}

@@ -21,9 +21,12 @@ import (
 
 // Names of --format.
 const (
+	formatAuto    = "auto"
 	formatCluster = "ipfs-cluster"
 	formatIPFS    = "ipfs"
 )
+
+var importFormats = []string{formatAuto, formatCluster, formatIPFS}
 
 // maxImportLine bounds a line of a file, in bytes.
 const maxImportLine = 1 << 20
@@ -50,7 +53,7 @@ func fileSource(in io.Reader, format string) importSource {
 				continue
 			}
 			read := readIPFS
-			if format == formatCluster || format == "auto" && strings.HasPrefix(line, "{") {
+			if format == formatCluster || format == formatAuto && strings.HasPrefix(line, "{") {
 				read = readCluster
 			}
 			pin, err := read(line)

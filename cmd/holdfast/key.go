@@ -14,11 +14,14 @@ import (
 )
 
 func (a *app) keyCommand() *cobra.Command {
-	return group("key", "API keys", `  holdfast key create --user ann@example.org --name laptop
+	return group("key", "Create, show and revoke API keys", `  holdfast key create --user ann@example.org --name laptop
   holdfast key ls
   holdfast key show JTI
   holdfast key revoke JTI`, a.keyCreateCommand(), a.keyListCommand(), a.keyShowCommand(), a.keyRevokeCommand(), a.keyRotateCommand())
 }
+
+// keyScopes are the scopes that a key can have, as the APIs define them.
+var keyScopes = []string{"storage:read", "storage:write", "storage:delete"}
 
 func (a *app) keyCreateCommand() *cobra.Command {
 	var (
@@ -31,10 +34,13 @@ func (a *app) keyCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --user EMAIL",
 		Short: "Create an API key and print it",
-		Long: `Creates an API key. The token is the Bearer value of the HTTP APIs; the access
-key pair signs requests to the object gateway. With --env it prints what a shell
-evaluates: the token as HOLDFAST_TOKEN, and the pair and the address of the gateway on this
-node as the tools of Amazon S3 read them.`,
+		Long: `Creates an API key for an account and prints it. The key has two forms: a
+token, which HTTP clients send as "Authorization: Bearer TOKEN", and an access
+key pair, with which S3 clients sign requests.
+
+With --env the command prints export statements for a shell instead:
+HOLDFAST_TOKEN, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL
+with the address of the S3 gateway of this node.`,
 		Example: `  holdfast key create --user ann@example.org
   holdfast key create --user ann@example.org --name backup --scope storage:read --ttl 720h --json
   eval "$(holdfast key create --user ann@example.org --env)"`,
@@ -77,14 +83,15 @@ node as the tools of Amazon S3 read them.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asEnv, "env", false, "print commands of a shell that export the key")
-	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (needed)")
-	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the key, for people")
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "what the key may do: storage:read, storage:write, storage:delete; `scopes` joined by commas or spaces")
-	spanFlagVar(cmd, &ttl, "ttl", 0, "`time` until the key expires, such as 24h or 30d (0: never)")
+	cmd.Flags().BoolVar(&asEnv, "env", false, "print the key as export statements for a shell")
+	cmd.Flags().StringVar(&request.User, "user", "", "`email` of the account (required)")
+	cmd.Flags().StringVar(&request.Name, "name", "", "`name` by which people recognize the key")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"storage:read", "storage:write"}, "`scopes` of the key, joined by commas or spaces: "+strings.Join(keyScopes, ", "))
+	spanFlagVar(cmd, &ttl, "ttl", 0, "`time` until the key expires, such as 24h or 30d; 0 means never")
 	jsonFlag(cmd, &asJSON)
 	mustNotBeEmpty(cmd, "user")
 	mustHaveEntries(cmd, "scope")
+	completeLists(cmd, "scope", keyScopes...)
 	mustBeText(cmd, "user", "name", "scope")
 	return cmd
 }
@@ -147,6 +154,7 @@ func (a *app) keyShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show JTI",
 		Short:   "Print an API key again, with its secrets",
+		Long:    "Prints an API key again, with its secrets. JTI is the id of the key, which\nholdfast key ls lists.",
 		Example: "  holdfast key show hq2vd7w3mkxgr5zcn6yt4jbfpa --json",
 		Args:    arguments("JTI"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,10 +181,10 @@ func (a *app) keyRotateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Sign API keys with a new key of the cluster from now on",
-		Long: `Makes a new key of the cluster that API keys are signed with from now on. Keys
-that live stay valid and as they are; to be rid of what the old one has signed,
-revoke those keys.`,
+		Short: "Replace the key with which the cluster signs API keys",
+		Long: `Makes a new signing key for the cluster. The cluster signs all later API keys
+with it. Existing API keys stay valid. If the old signing key is no longer safe,
+also revoke the API keys that it signed.`,
 		Example: "  holdfast key rotate",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -207,7 +215,8 @@ func (a *app) keyListCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Short:   "List the API keys without their secrets, those that have expired too",
+		Short:   "List API keys, without their secrets",
+		Long:    "Lists API keys without their secrets. Keys that have expired are in the list\ntoo.",
 		Example: "  holdfast key ls --user ann@example.org --json",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -230,7 +239,7 @@ func (a *app) keyListCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "`email` of one account (all)")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of one account (default all accounts)")
 	mustNotBeEmpty(cmd, "user")
 	mustBeText(cmd, "user")
 	jsonFlag(cmd, &asJSON)
@@ -241,8 +250,8 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	var r *removal
 	cmd := &cobra.Command{
 		Use:     "revoke JTI",
-		Short:   "Revoke an API key: every node refuses it from now on",
-		Long:    "Revokes an API key: every node refuses it from now on. On a terminal it asks first.",
+		Short:   "Revoke an API key",
+		Long:    "Revokes an API key. Every node refuses it from now on. On a terminal the command\nasks first. JTI is the id of the key, which holdfast key ls lists.",
 		Example: "  holdfast key revoke hq2vd7w3mkxgr5zcn6yt4jbfpa",
 		Args:    arguments("JTI"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) peersCommand() *cobra.Command {
-	return group("peers", "Members of the cluster", `  holdfast peers ls
+	return group("peers", "List and remove members of the cluster", `  holdfast peers ls
   holdfast peers rm node3`, a.peersListCommand(), a.peersRemoveCommand())
 }
 
@@ -19,6 +19,7 @@ func (a *app) peersListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the members",
+		Long:    "Lists the members of the cluster as this node sees them. An asterisk marks this\nnode. PINS, USED, FREE and QUEUE are the latest figures that each member\nreported.",
 		Example: "  holdfast peers ls --json",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,10 +50,13 @@ func (a *app) peersRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NODE",
 		Short: "Remove a member",
-		Long: `Removes a member, by its id or its name. On a terminal it asks first. A node that does not answer, or that is the only holder of
-some content among those that answer, is removed with --force only: what it alone
-holds is then lost. One that answers stays, also with --force, while the others could
-not go on without it: remove the dead ones first.`,
+		Long: `Removes a member of the cluster, by its id or its name. On a terminal the
+command asks first.
+
+A member needs --force if it does not answer, or if no other answering member
+holds some of its content. That content is then lost. The cluster keeps a
+member that answers, even with --force, if the other voters that answer are no
+majority without it. In that case remove the dead members first.`,
 		Example: `  holdfast peers rm node3
   holdfast peers rm 12D3KooW... --force --yes`,
 		Args: arguments("NODE"),
@@ -76,7 +80,7 @@ not go on without it: remove the dead ones first.`,
 		},
 	}
 	r = removalFlags(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "remove it even when it is dead or the only holder of content")
+	cmd.Flags().BoolVar(&force, "force", false, "remove the member even if it does not answer or is the only holder of content")
 	return cmd
 }
 
@@ -109,9 +113,9 @@ func (a *app) tokenCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Print a ticket that lets one node join",
-		Long: `Prints one join ticket on one line, and nothing else. It admits one node,
-once, until its time is over.`,
+		Short: "Print a ticket with which one node can join",
+		Long: `Prints one join ticket on one line, and nothing else. One node can join the
+cluster with it, once, before the ticket expires.`,
 		Example: `  holdfast token --ttl 1h
   holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"`,
 		Args: arguments(),
@@ -130,7 +134,7 @@ once, until its time is over.`,
 			return a.did(asJSON, client.Ticket{Ticket: ticket}, "%s", ticket)
 		},
 	}
-	spanFlagVar(cmd, &ttl, "ttl", defaultTicketTTL, "`time` that the ticket is good for, such as 90m or 7d")
+	spanFlagVar(cmd, &ttl, "ttl", defaultTicketTTL, "`time` until the ticket expires, such as 90m or 7d")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

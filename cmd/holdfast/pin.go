@@ -16,13 +16,13 @@ import (
 )
 
 func (a *app) pinCommand() *cobra.Command {
-	return group("pin", "Pins, of the operator or of --user", `  holdfast pin add bafybei... --name first --wait
+	return group("pin", "Manage pins of the operator or of an account", `  holdfast pin add bafybei... --name first --wait
   holdfast pin ls --status failed`,
 		a.pinAddCommand(), a.pinListCommand(), a.pinGetCommand(), a.pinRemoveCommand(), a.pinImportCommand())
 }
 
 func userFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "user", "", "`email` of the account (the operator's own)")
+	cmd.Flags().StringVar(into, "user", "", "`email` of the account (default the operator's account)")
 	mustNotBeEmpty(cmd, "user")
 	mustBeText(cmd, "user")
 }
@@ -36,10 +36,11 @@ func (a *app) pinAddCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "add CID",
-		Short: "Pin content of the IPFS network",
-		Long: `Pins the DAG of CID: nodes of the cluster fetch it and keep it. Prints the
-request id at once. With --wait it returns when enough copies are durable, or with
-the reason when the content cannot be fetched; interrupted, it leaves the pin.`,
+		Short: "Pin content from the IPFS network",
+		Long: `Pins the DAG under CID: nodes of the cluster fetch its blocks and keep them.
+The command prints the id of the pin and returns. With --wait it waits until
+enough copies are durable; if the pin fails, it prints the reason and exits 1.
+Ctrl-C ends the wait and leaves the pin in place.`,
 		Example: `  holdfast pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi
   holdfast pin add bafybei... --name first --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW... --wait`,
 		Args: arguments("CID"),
@@ -69,10 +70,10 @@ the reason when the content cannot be fetched; interrupted, it leaves the pin.`,
 	}
 	userFlag(cmd, &user)
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the pin")
-	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content, repeatable")
+	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content (repeatable)")
 	mustNotBeEmpty(cmd, "origin")
 	mustBeText(cmd, "name", "origin")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is pinned or has failed")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the pin is pinned or has failed")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -143,9 +144,10 @@ func (a *app) pinListCommand() *cobra.Command {
 		},
 	}
 	userFlag(cmd, &user)
-	cmd.Flags().StringSliceVar(&states, "status", pinStates, "`states` to show, joined by commas")
+	cmd.Flags().StringSliceVar(&states, "status", pinStates, "`states` of the pins to list, joined by commas")
 	mustHaveEntries(cmd, "status")
-	cmd.Flags().IntVar(&limit, "limit", defaultPinLimit, "`number` of pins at most (0: all)")
+	completeLists(cmd, "status", pinStates...)
+	cmd.Flags().IntVar(&limit, "limit", defaultPinLimit, "largest `number` of pins to list; 0 means all")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -196,6 +198,7 @@ func (a *app) pinGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get ID",
 		Short:   "Show one pin",
+		Long:    "Shows one pin. ID is the id of the pin, which holdfast pin ls lists.",
 		Example: "  holdfast pin get 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e --json",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -253,9 +256,11 @@ func (a *app) pinRemoveCommand() *cobra.Command {
 		r    *removal
 	)
 	cmd := &cobra.Command{
-		Use:     "rm ID",
-		Short:   "Remove a pin",
-		Long:    "Removes a pin, and with the last pin or object that names it the content. On a terminal it asks first.",
+		Use:   "rm ID",
+		Short: "Remove a pin",
+		Long: `Removes a pin. The cluster deletes the content when no other pin and no object
+refers to it. On a terminal the command asks first. ID is the id of the pin,
+which holdfast pin ls lists.`,
 		Example: "  holdfast pin rm 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

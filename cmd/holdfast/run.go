@@ -21,12 +21,14 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run a node in the foreground",
-		Long: `Runs a node in the foreground. On an empty data folder it first makes an
-identity, a cluster secret, a settings file and a cluster of one; with --join it
-joins a cluster instead. SIGTERM, SIGINT and SIGHUP end it cleanly.
+		Long: `Runs a node in the foreground. With an empty data folder the node first creates
+its identity, a cluster secret, a settings file and a cluster of one member.
+With --join it joins an existing cluster instead. On SIGTERM, SIGINT or SIGHUP
+the node hands leadership over, completes open requests and exits.
 
-Every flag is also a key of config.toml in the data folder and a variable
-HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
+Each flag is also a setting in config.toml in the data folder and an
+environment variable HOLDFAST_<SECTION>_<KEY>. A flag overrides the
+environment, and the environment overrides the file.`,
 		Example: `  holdfast run --data ~/node1
   holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"
   holdfast run --data ~/node3 --join /ip4/10.0.0.1/tcp/9096/p2p/12D3KooW... --secret-file cluster.secret`,
@@ -62,6 +64,11 @@ HOLDFAST_<SECTION>_<KEY>. A flag beats the environment, which beats the file.`,
 	}
 	cmd.Flags().SortFlags = false
 	config.Register(cmd.Flags())
+	for _, s := range config.Settings() {
+		if s.Flag != "" && len(s.Values) > 0 {
+			completeValues(cmd, s.Flag, s.Values...)
+		}
+	}
 	return cmd
 }
 

@@ -11,10 +11,10 @@ func (a *app) scrubCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scrub",
 		Short: "Verify the blocks stored on this node now",
-		Long: `Reads every block that this node stores and checks it. Damaged and missing
-blocks are fetched again from other members, and the command waits for that. The
-node does the same by itself, slowly, all the time. Exit code 1 means that some
-are still missing; the node goes on trying.`,
+		Long: `Reads and verifies every block that this node stores. The node fetches damaged
+and missing blocks again from other members, and the command waits for that.
+Exit code 1 means that some blocks are still missing; the node keeps trying.
+The node also does this in the background, slowly, all the time.`,
 		Example: "  holdfast scrub --data ~/node1",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

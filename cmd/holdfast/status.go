@@ -17,9 +17,10 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster as this node sees it",
-		Long: `Shows the cluster as this node sees it. It exits 1, after printing, where the
-cluster cannot write: no majority of the members that vote answers. In the table
-* is this node and leader marks the one that leads.`,
+		Long: `Shows the cluster as this node sees it. In the table an asterisk marks this
+node, and the role "leader" marks the leader. Exit code 1 means that the
+cluster cannot write, because no majority of its voters answers. The command
+prints the status in that case too.`,
 		Example: `  holdfast status --data ~/node1
   holdfast status --json`,
 		Args: arguments(),

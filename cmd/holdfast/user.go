@@ -17,7 +17,7 @@ import (
 const maxPassword = 1 << 10
 
 func (a *app) userCommand() *cobra.Command {
-	return group("user", "Accounts", `  holdfast user add ann@example.org
+	return group("user", "Manage accounts", `  holdfast user add ann@example.org
   holdfast user show ann@example.org
   holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userQuotaCommand(), a.userGrantCommand())
 }
@@ -27,8 +27,8 @@ func (a *app) userAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add EMAIL",
 		Short: "Create an account",
-		Long: `Creates an account. Without a password it is used through API keys only,
-see holdfast key create.`,
+		Long: `Creates an account. An account without a password can be used only through API
+keys, which holdfast key create makes.`,
 		Example: `  holdfast user add ann@example.org
   holdfast user add bob@example.org --password-stdin < password.txt`,
 		Args: arguments("EMAIL"),
@@ -50,7 +50,7 @@ see holdfast key create.`,
 			return a.did(asJSON, user, "%s", user.Email)
 		},
 	}
-	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal it is asked for twice and not shown")
+	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the first line of standard input; on a terminal, ask for it twice without showing it")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

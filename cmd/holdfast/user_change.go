@@ -18,8 +18,8 @@ func (a *app) userShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show EMAIL|ID",
-		Short: "Show an account with what belongs to it",
-		Long:  "Shows an account with what belongs to it, by its e-mail or by the id that logs name.",
+		Short: "Show one account",
+		Long:  "Shows an account with its storage, pins, buckets, keys and sessions. Name it by\nits e-mail, or by the account id in log lines.",
 		Example: `  holdfast user show ann@example.org
   holdfast user show 3f0f7f0e-5c1c-4c5e-8d8e-2f9d0c6b1a7e --json`,
 		Args: arguments("EMAIL|ID"),
@@ -88,9 +88,10 @@ func (a *app) userRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm EMAIL",
 		Short: "Remove an account with its keys, pins and buckets",
-		Long: `Removes an account. On a terminal it says what will go, and asks. Its keys are
-refused by every node when the command returns; its pins and buckets go away after
-it, and with the last of them the content.`,
+		Long: `Removes an account. On a terminal the command first shows what the account has,
+and asks. When the command returns, every node refuses the keys of the account.
+The cluster then removes its pins and buckets in the background. It deletes
+content when no other pin and no other object refers to it.`,
 		Example: `  holdfast user rm ann@example.org
   holdfast user rm ann@example.org --yes`,
 		Args: arguments("EMAIL"),
@@ -121,8 +122,9 @@ func (a *app) userPasswordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "passwd EMAIL",
 		Short: "Change the password of an account",
-		Long: `Changes the password of an account to the first line of standard input. On a
-terminal it is asked for twice and not shown.`,
+		Long: `Changes the password of an account and ends its sessions. The command reads the
+password from the first line of standard input. On a terminal it asks for the
+password twice and does not show it.`,
 		Example: `  holdfast user passwd ann@example.org
   holdfast user passwd bob@example.org < password.txt`,
 		Args: arguments("EMAIL"),
@@ -145,9 +147,11 @@ func (a *app) userQuotaCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "quota EMAIL BYTES",
-		Short: "Change how much an account may store without credits",
-		Long: `Changes an account's allowance to a size such as 10GiB or 500MB, to a number of
-bytes, or to "unlimited". What is stored beyond a smaller one stays; new pins are refused until there is room.`,
+		Short: "Change the allowance of an account",
+		Long: `Changes the allowance of an account, which is the size that it can store
+without credits. BYTES is a size such as 10GiB or 500MB, a number of bytes, or
+"unlimited". If the account already stores more, its content stays, and the
+cluster refuses new content until there is room.`,
 		Example: `  holdfast user quota ann@example.org 10GiB
   holdfast user quota bob@example.org unlimited`,
 		Args: arguments("EMAIL", "BYTES"),
@@ -177,10 +181,10 @@ func (a *app) userGrantCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "grant EMAIL CREDITS",
-		Short: "Give an account credits",
-		Long: `Posts credits to an account's ledger. With credits an account may store more
-than its allowance. A posting that is named is made once, however often the
-command runs.`,
+		Short: "Give credits to an account",
+		Long: `Posts credits to the ledger of an account. With credits an account can store
+more than its allowance. With --posting the cluster makes the posting of that
+name once, so you can safely repeat the command.`,
 		Example: `  holdfast user grant ann@example.org 100 --posting invoice-2026-17`,
 		Args:    arguments("EMAIL", "CREDITS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,7 +199,7 @@ command runs.`,
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&posting, "posting", "", "`name` of the grant, so that it is made once")
+	cmd.Flags().StringVar(&posting, "posting", "", "`name` of the posting, which the cluster makes only once")
 	mustNotBeEmpty(cmd, "posting")
 	mustBeText(cmd, "posting")
 	return cmd

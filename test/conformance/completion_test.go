@@ -22,6 +22,8 @@ var completions = map[string][]string{
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
 	"nosuch command --flag": nil,
+	"pin ls --status fa":    {"failed"},
+	"run --routing l":       {"lan"},
 }
 
 // TestCompletionIsLoadedByZsh has an interactive zsh load the script as compinit does, from its
