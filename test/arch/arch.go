@@ -3,7 +3,7 @@
 // repository.
 //
 // It reads every Go file whatever its build tags, because `go list` shows only one
-// choice of tags.
+// choice of tags. It asks `go list` only which modules the program contains.
 //
 // Imports: std.
 // Never:   the packages it judges.
@@ -148,6 +148,7 @@ func Check(sources []Source) ([]Violation, error) {
 		broken = append(broken, checkCalls(f)...)
 		broken = append(broken, checkPure(f)...)
 		broken = append(broken, checkPauses(f)...)
+		broken = append(broken, checkPromises(f)...)
 	}
 	broken = append(broken, checkPackages(files)...)
 	slices.SortStableFunc(broken, func(a, b Violation) int {

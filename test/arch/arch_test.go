@@ -119,6 +119,23 @@ func TestEachRuleOfTheTextObjectsToABadSample(t *testing.T) {
 	})
 }
 
+func TestATestWithoutAPromiseIsRefused(t *testing.T) {
+	test := func(doc string) map[string]string {
+		return map[string]string{"test/smoke/s_test.go": "package smoke\n\n" + doc + "func TestX(t *testing.T) {}\n"}
+	}
+	check(t, []rule{
+		{"no comment", test(""), []string{"test/smoke/s_test.go:3: promise"}},
+		{"an empty line between", test("// TestX promises.\n\n"), []string{"test/smoke/s_test.go:5: promise"}},
+		{"a directive alone", test("//nolint:all\n"), []string{"test/smoke/s_test.go:4: promise"}},
+		{"another name", test("// It promises.\n"), []string{"test/smoke/s_test.go:4: promise"}},
+		{"the name alone", test("// TestX\n"), []string{"test/smoke/s_test.go:4: promise"}},
+		{"a promise", test("// TestX promises.\n"), nil},
+		{"a promise with a colon", test("// TestX: all is well.\n"), nil},
+		{"a main function", map[string]string{"test/smoke/s_test.go": "package smoke\n\nfunc TestMain(m *testing.M) {}\n"}, nil},
+		{"another package", map[string]string{"config/c_test.go": "package config\n\nfunc TestX(t *testing.T) {}\n"}, nil},
+	})
+}
+
 func TestPackageStateIsRefused(t *testing.T) {
 	check(t, []rule{
 		{"no value", map[string]string{"config/c.go": good("config", "var count int")}, []string{"config/c.go:6: state"}},

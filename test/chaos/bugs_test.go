@@ -112,6 +112,8 @@ func find(t *testing.T, name string, wrong func(error) bool) {
 	t.Errorf("%d seeds did not find it", maxSeeds)
 }
 
+// TestDeliberateMistakesAreFound promises that a cluster which breaks a promise on purpose
+// fails the simulation.
 func TestDeliberateMistakesAreFound(t *testing.T) {
 	for i, name := range mistakes {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +126,8 @@ func TestDeliberateMistakesAreFound(t *testing.T) {
 	}
 }
 
+// TestDamageIsFound promises that the comparison at the end of a simulation finds content that
+// is gone, and a state that differs, and says which.
 func TestDamageIsFound(t *testing.T) {
 	if !*longFlag && !*proofFlag {
 		t.Skip("only with -long or -proof")

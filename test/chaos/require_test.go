@@ -177,6 +177,8 @@ func scenarios() map[string]scenario {
 	return all
 }
 
+// TestWritesGoOnSoonAfterAFault promises that after each kind of fault no write waits longer,
+// and no more terms begin, than the requirement allows.
 func TestWritesGoOnSoonAfterAFault(t *testing.T) {
 	if !*longFlag {
 		t.Skip("only with -long")

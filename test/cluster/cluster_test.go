@@ -166,6 +166,9 @@ func three(t *testing.T, tune ...func(*node.Options)) []*running {
 	return nodes
 }
 
+// TestThreeNodesInOneProcessKeepAFile promises that a pin puts a file on all three nodes,
+// which each gives back, also after a restart, and that nothing of it is left once the pin is
+// deleted.
 func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -301,6 +304,8 @@ func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
 	start(t, second.dir, s.Node.ClusterAddrs[0], "", with("ffffffffffffffffffffffffffffffff"))
 }
 
+// TestAStrangerWithAWrongSecretDoesNotJoin promises that a node with another secret is not let
+// in, and that the members stay as they were.
 func TestAStrangerWithAWrongSecretDoesNotJoin(t *testing.T) {
 	t.Parallel() // it mostly waits
 	base := t.TempDir()

@@ -184,6 +184,8 @@ func changed(i int) byte {
 	return 'a'
 }
 
+// TestReplaceFetchesOnlyWhatDiffers promises that the blocks which the new version shares with
+// the old one are not fetched again, and that the old version goes.
 func TestReplaceFetchesOnlyWhatDiffers(t *testing.T) {
 	t.Parallel() // it mostly waits
 	a := newAlone(t, func(*config.Config) {})
@@ -205,8 +207,9 @@ func TestReplaceFetchesOnlyWhatDiffers(t *testing.T) {
 	await(t, "the old version is gone", func() bool { return a.stored() == chunks+1 })
 }
 
-// A provider that has half of a DAG, a restart, and then the other half: no
-// block is asked for twice, and the pause between attempts goes on.
+// TestNothingThatIsHereIsAskedForAfterARestart promises that no block is asked for twice. A
+// provider has half of a DAG, the node restarts, and then the other half comes; the pause
+// between attempts goes on.
 func TestNothingThatIsHereIsAskedForAfterARestart(t *testing.T) {
 	t.Parallel()       // it mostly waits
 	const chunks = 120 // more than is held back for being small
@@ -257,6 +260,8 @@ func (a *alone) failures() float64 {
 	return 0
 }
 
+// TestDeleteTakesBackItsWantsAndItsBlocks promises that nothing of a pin which is deleted
+// during its fetch stays stored, or wanted of others.
 func TestDeleteTakesBackItsWantsAndItsBlocks(t *testing.T) {
 	t.Parallel() // it mostly waits
 	a := newAlone(t, func(*config.Config) {})
@@ -280,9 +285,10 @@ func TestDeleteTakesBackItsWantsAndItsBlocks(t *testing.T) {
 	t.Logf("after %s", time.Since(begin).Round(time.Millisecond))
 }
 
-// A pin is replaced by a version whose fetch stalls, while other pins come and
-// go and their blocks are collected. The old version stays whole until the new
-// one has failed; then what only it needed goes, and nothing else.
+// TestAReplacementThatStallsCostsNothing promises that a pin which is replaced by a version
+// whose fetch stalls keeps the old version. Other pins come and go meanwhile and their blocks
+// are collected. The old version stays whole until the new one has failed; then what only it
+// needed goes, and nothing else.
 func TestAReplacementThatStallsCostsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	a := newAlone(t, func(c *config.Config) {

@@ -57,10 +57,10 @@ func fileKinds() []fileKind {
 	}
 }
 
-// One flipped bit in any file of a member's copy of the state, also in one made
-// minutes ago, is never served: the node repairs itself, or refuses to start and
-// names the file (A10, P11). Here it always repairs itself, since others have
-// the state.
+// TestAFlippedBitInAnyFileIsRepairedOrRefused promises that one flipped bit in any file of a
+// member's copy of the state, also in one made minutes ago, is never served: the node repairs
+// itself, or refuses to start and names the file (A10, P11). Here it always repairs itself,
+// since others have the state.
 func TestAFlippedBitInAnyFileIsRepairedOrRefused(t *testing.T) {
 	nodes := threeKept(t)
 	for i := range 40 {

@@ -49,8 +49,9 @@ func changeHex(t *testing.T, path string) {
 	}
 }
 
-// A member that lacks a file which makes it that member, or has another secret,
-// does not start as something else: it names the file, and says what can be done (A10).
+// TestAMemberWithoutItsFilesIsRefusedByName promises that a member which lacks a file that
+// makes it that member, or has another secret, does not start as something else: it names the
+// file, and says what can be done (A10).
 func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const another, backup = "another member", "from a backup"
@@ -100,8 +101,9 @@ func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 	}
 }
 
-// Without a state nothing else tells which cluster a file meant that cannot be read. It
-// is no new node that such a file lies with: that would found a cluster of its own.
+// TestWithoutAStateASeedThatCannotBeReadIsRefused promises that a node with such a file does
+// not found a cluster of its own: without a state nothing else tells which cluster the file
+// meant.
 func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
@@ -137,10 +139,11 @@ func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 	}
 }
 
-// An identity that was put back on a new disk, with the secret of the others or without, is
-// a member's: without --join the node does not found a cluster of its own, and with it the
-// node is back (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended
-// right behind its identity founds all the same.
+// TestAnIdentityThatWasPutBackFoundsNothing promises that an identity which was put back on a
+// new disk, with the secret of the others or without, is a member's: without --join the node
+// does not found a cluster of its own, and with it the node is back
+// (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended right behind its
+// identity founds all the same.
 func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -186,7 +189,8 @@ func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
 // unreadSeeds are files of members that tell nothing.
 var unreadSeeds = []string{"", "{\"cluster_id\": \"", "{}", "null", "\x00\x00\x00\x00"}
 
-// What a member knows of its cluster besides the state is written anew from it.
+// TestAMemberWithoutItsSeedMakesItFromTheState promises that what a member knows of its
+// cluster besides the state is written anew from it.
 func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
@@ -237,9 +241,9 @@ func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	}
 }
 
-// Without a state nobody can tell that the secret is another cluster's: the node
-// takes the state in, is not ready, and says why. It makes no keys and tells
-// nobody its secret.
+// TestAnotherSecretIsNoticedWhenTheStateComes promises that a node with the secret of another
+// cluster takes the state in, is not ready, and says why; without a state nobody can tell. It
+// makes no keys and tells nobody its secret.
 func TestAnotherSecretIsNoticedWhenTheStateComes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -299,8 +303,9 @@ func exposed(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// In a folder that all may enter nothing of a node's can be read by others, nor in one
-// that was copied with modes that let them: the node takes the rights back, and says so.
+// TestOthersReadNothingOfANode promises that in a folder which all may enter nothing of a
+// node's can be read by others, nor in one that was copied with modes that let them: the node
+// takes the rights back, and says so.
 func TestOthersReadNothingOfANode(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "node1")
@@ -348,7 +353,8 @@ func TestOthersReadNothingOfANode(t *testing.T) {
 	}
 }
 
-// A secret that is linked to is somebody else's, a folder that is linked to the node's.
+// TestLinkedSecretsKeepTheirModes promises that the mode of a secret behind a link, which is
+// somebody else's, stays as it is; a folder behind a link is the node's.
 func TestLinkedSecretsKeepTheirModes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")

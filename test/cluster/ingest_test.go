@@ -55,8 +55,8 @@ func readHere(t *testing.T, n *running, root state.RootKey) []byte {
 	return data
 }
 
-// A node that has just started is asked for its epoch before it is ready, and a try that
-// fails would be repeated only after a while.
+// TestANodeThatIsReadyTakesContentInAtOnce promises that a node which says that it is ready
+// has its epoch. A try for one that fails would be repeated only after a while.
 func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "alone")
@@ -85,6 +85,8 @@ func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
 	}
 }
 
+// TestContentIsStoredOnSeveralNodes promises that content of any size is whole on each of the
+// nodes that it was placed on when Store returns.
 func TestContentIsStoredOnSeveralNodes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -121,6 +123,8 @@ func TestContentIsStoredOnSeveralNodes(t *testing.T) {
 	}
 }
 
+// TestPartsAreJoined promises that parts which each lie on another node are joined to one file
+// that all nodes have.
 func TestPartsAreJoined(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -151,6 +155,8 @@ func TestPartsAreJoined(t *testing.T) {
 	}
 }
 
+// TestStoreGivesContentToASpareNode promises that a spare node takes the copy of a node that
+// is down.
 func TestStoreGivesContentToASpareNode(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -188,13 +194,16 @@ func sealed(t *testing.T, n *running, root state.RootKey) bool {
 	return true
 }
 
+// TestWhatIsStoredBecomesAnObject promises that stored content which an object names stays,
+// and that other content goes.
 func TestWhatIsStoredBecomesAnObject(t *testing.T) {
 	t.Parallel() // it mostly waits
 	testObjects(t, three(t))
 }
 
-// What may be the size of one pin is nothing to objects, which have bounds of their own:
-// neither where they are put nor where they are copied to.
+// TestABoundOfPinsIsNotForObjects promises that what may be the size of one pin is nothing to
+// objects, which have bounds of their own: neither where they are put nor where they are
+// copied to.
 func TestABoundOfPinsIsNotForObjects(t *testing.T) {
 	t.Parallel() // it mostly waits
 	testObjects(t, three(t, func(o *node.Options) { o.Config.Tracker.MaxBytes = 2 << 20 }))

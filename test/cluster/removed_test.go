@@ -20,9 +20,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// A node that was removed while it was down is told by nobody: Raft has let go of
-// it. It asks, ends, and comes back with a ticket only, as a new member with its
-// old identity: its log and its state are given up, its blocks are not (A14).
+// TestARemovedNodeComesBackWithATicketOnly promises that a node which was removed while it was
+// down ends, and comes back with a ticket only. Nobody tells it, for Raft has let go of it: it
+// asks. It is a new member with its old identity: its log and its state are given up, its
+// blocks are not (A14).
 func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -271,8 +272,8 @@ func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
 	}
 }
 
-// A joiner whose ticket is good is told that the cluster has no majority, and not that it
-// reaches nobody or shows something wrong.
+// TestAJoinerIsToldThatNobodyCanAdmitIt promises that a joiner whose ticket is good is told
+// that the cluster has no majority, and not that it reaches nobody or shows something wrong.
 func TestAJoinerIsToldThatNobodyCanAdmitIt(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)

@@ -236,8 +236,9 @@ func removeAllBut(dir string, names ...string) error {
 	return err
 }
 
-// A member that lost a part of its data folder comes back: with a new store and
-// without a vote where its log is gone, as it was where it is not (A11).
+// TestAMemberThatLostItsDiskComesBackWithoutAVote promises that a member which lost a part of
+// its data folder comes back: with a new store and without a vote where its log is gone, as it
+// was where it is not (A11).
 func TestAMemberThatLostItsDiskComesBackWithoutAVote(t *testing.T) {
 	nodes := threeKept(t)
 	for i, tc := range []struct {
@@ -280,8 +281,8 @@ func TestAMemberThatLostItsDiskComesBackWithoutAVote(t *testing.T) {
 	}
 }
 
-// A node whose state differs from the others' is found, put out, made anew and
-// let in, without anybody's help.
+// TestANodeWithAnotherStateIsMadeAnew promises that a node whose state differs from the
+// others' is found, put out, made anew and let in, without anybody's help.
 func TestANodeWithAnotherStateIsMadeAnew(t *testing.T) {
 	nodes := threeKept(t)
 	write(t, nodes[0], "someone@example.org")

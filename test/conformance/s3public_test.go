@@ -257,7 +257,8 @@ func (b *toggled) turn(peer *stranger, settings ...bool) {
 	b.seen(peer, last)
 }
 
-// A bucket of more objects than two entries have room for.
+// TestALargeBucketTurnsWhileItChanges promises that a bucket of more objects than two entries
+// have room for turns public and private while objects come and go.
 func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})
@@ -283,8 +284,8 @@ func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 	}
 }
 
-// Stock tools make buckets public with the words that they have for it, and put objects
-// into them.
+// TestStockToolsMakeBucketsPublic promises that stock tools make buckets public with the words
+// that they have for it, and put objects into them.
 func TestStockToolsMakeBucketsPublic(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

@@ -24,8 +24,9 @@ const (
 	bulkClients = 64
 )
 
-// A member that was away lacks entries of some hundred KiB, as bulk writes with much to
-// say of each pin make them.
+// TestAMemberCatchesUpOverASlowLine promises that a member which was away gets over a slow
+// line what it lacks: entries of some hundred KiB, as bulk writes with much to say of each pin
+// make them.
 func TestAMemberCatchesUpOverASlowLine(t *testing.T) {
 	c := harness.Start(t, harness.Options{Line: &harness.Line{Delay: slowDelay, Rate: slowRate, Queue: slowQueue}})
 	token := c.Nodes[0].UserKey("lines@example.org").Token

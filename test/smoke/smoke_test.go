@@ -14,6 +14,9 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // pinnedWithin bounds how long the content may take to be pinned.
 const pinnedWithin = 30 * time.Second
 
+// TestSmokeThreeProcessesPinForeignContentAndSurviveOne promises that three processes pin
+// content of a foreign peer and all list it, and that two of them serve and pin on after the
+// leader is killed.
 func TestSmokeThreeProcessesPinForeignContentAndSurviveOne(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	source := harness.StartBoxo(t)
