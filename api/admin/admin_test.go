@@ -336,7 +336,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"state_check", fake{}, "POST", "/state/checks", "", "check"},
 		{"content_bad_cid", fake{}, "GET", "/content/hello", "", ""},
 		{"error_internal", fake{err: errors.New("open blocks: input/output error")}, "GET", "/status", "", ""},
-		{"error_no_quorum", fake{err: fmt.Errorf("propose: %w", state.Errorf(state.CodeUnavailable, "nothing was written")), quorum: twoAreMissing()}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
+		{"error_no_quorum", fake{err: fmt.Errorf("read: %w", state.Errorf(state.CodeUnavailable, "nothing can be read")), quorum: twoAreMissing()}, "DELETE", "/users/bob@example.org", "", ""},
 		{"error_unavailable", fake{quorum: members.Quorum{Votes: 1, Needed: 1, Here: 1, Leader: "12D3KooWone"}, err: state.ErrUnavailable}, "GET", "/users", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -506,5 +506,27 @@ func TestTheMonitorShowsMetricsAndHealth(t *testing.T) {
 		if rec := do(h, "GET", tc.path, ""); rec.Code != tc.status || !strings.Contains(rec.Body.String(), tc.has) {
 			t.Errorf("%s: %d %s, want %d %s", tc.path, rec.Code, rec.Body, tc.status, tc.has)
 		}
+	}
+}
+
+// TestNothingIsChangedWithoutAMajority promises that each command that changes the replicated
+// state starts no use case while the cluster has no majority, and says that nothing was written.
+func TestNothingIsChangedWithoutAMajority(t *testing.T) {
+	local := []string{"/content", "/scrub", "/state/checks"} // change nothing in the replicated state, or are no commands
+	changing := 0
+	for _, r := range new(operator).routes() {
+		if r.Method == http.MethodGet || slices.Contains(local, r.Path) {
+			continue
+		}
+		changing++
+		f := fake{err: fmt.Errorf("read: %w", state.ErrUnavailable)}
+		path := strings.NewReplacer("{id}", "two", "{email}", "bob@example.org", "{jti}", "jti-1").Replace(r.Path)
+		rec := do(f.handler(), r.Method, path, "{}")
+		if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "nothing was written") || len(f.calls) > 0 {
+			t.Errorf("%s %s: %d, %s after %q", r.Method, r.Path, rec.Code, rec.Body, f.calls)
+		}
+	}
+	if changing == 0 {
+		t.Error("no command changes the state")
 	}
 }

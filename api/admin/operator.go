@@ -196,20 +196,20 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/peers", Serve: call(p.peers)},
 		{Method: http.MethodGet, Path: "/quorum", Serve: call(p.quorum)},
 		{Method: http.MethodGet, Path: "/peers/{id}", Serve: call(p.leaving)},
-		{Method: http.MethodDelete, Path: "/peers/{id}", Serve: call(p.removePeer)},
-		{Method: http.MethodPost, Path: "/tickets", Serve: call(p.createTicket)},
+		{Method: http.MethodDelete, Path: "/peers/{id}", Serve: p.change(p.removePeer)},
+		{Method: http.MethodPost, Path: "/tickets", Serve: p.change(p.createTicket)},
 		{Method: http.MethodGet, Path: "/users", Serve: call(p.users)},
-		{Method: http.MethodPost, Path: "/users", Serve: call(p.createUser)},
+		{Method: http.MethodPost, Path: "/users", Serve: p.change(p.createUser)},
 		{Method: http.MethodGet, Path: "/users/{email}", Serve: call(p.user)},
-		{Method: http.MethodDelete, Path: "/users/{email}", Serve: call(p.removeUser)},
-		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: call(p.setPassword)},
-		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: call(p.setQuota)},
-		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: call(p.grant)},
+		{Method: http.MethodDelete, Path: "/users/{email}", Serve: p.change(p.removeUser)},
+		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: p.change(p.setPassword)},
+		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: p.change(p.setQuota)},
+		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.grant)},
 		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
-		{Method: http.MethodPost, Path: "/keys", Serve: call(p.createKey)},
+		{Method: http.MethodPost, Path: "/keys", Serve: p.change(p.createKey)},
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},
-		{Method: http.MethodPost, Path: "/signing-keys", Serve: call(p.rotateSigningKey)},
-		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: call(p.revokeKey)},
+		{Method: http.MethodPost, Path: "/signing-keys", Serve: p.change(p.rotateSigningKey)},
+		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: p.change(p.revokeKey)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
@@ -237,6 +237,19 @@ func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handl
 			return web.JSON(w, http.StatusOK, body)
 		}
 	}
+}
+
+// change is call for a handler that changes the replicated state. It first reads the state
+// through the majority, as the Pinning Service API does to authenticate a request. Without a
+// majority it therefore answers state.ErrUnavailable and that nothing was written. A proposal
+// that a leader without a majority has in its log could not promise that.
+func (p *operator) change(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
+	return call(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if _, err := p.opts.Accounts.Operator(r.Context()); errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, nothing was written"), err)
+		}
+		return h(w, r)
+	})
 }
 
 // read decodes a body into one of this package's own types.

@@ -126,12 +126,16 @@ func TestTwoVotesAreWarnedOf(t *testing.T) {
 	}
 	c.Nodes[1].Kill()
 	first := c.Nodes[0]
+	// At once, when a leader would still take a proposal into its log and could not say what becomes of it.
+	if r := first.TryCLI("", "user", "add", "early@example.org"); r.Code != 1 || !strings.Contains(r.Stderr, "nothing was written") {
+		t.Errorf("user add ended with %d: %s", r.Code, r.Stderr)
+	}
 	harness.Eventually(t, time.Minute, "status says that nothing can be written, and who is missing", func() (bool, error) {
 		r := first.TryCLI("", "status")
 		ok := r.Code == 1 && strings.Contains(r.Stdout, "cannot write  2 of 2 votes are needed and 1 is here; missing: ") && strings.HasPrefix(r.Stdout, "cluster ")
 		return ok, fmt.Errorf("code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	})
-	if r := first.TryCLI("a password of some length\n", "user", "add", "x@example.org", "--password-stdin"); r.Code != 1 || !strings.Contains(r.Stderr, "2 of 2 votes are needed and 1 is here; missing: ") {
+	if r := first.TryCLI("a password of some length\n", "user", "add", "x@example.org", "--password-stdin"); r.Code != 1 || !strings.Contains(r.Stderr, "nothing was written: 2 of 2 votes are needed and 1 is here; missing: ") {
 		t.Errorf("a refused command ended with %d: %s", r.Code, r.Stderr)
 	}
 	for args, says := range map[string]string{
