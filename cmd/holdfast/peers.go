@@ -19,7 +19,7 @@ func (a *app) peersListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the members",
-		Long:    "Lists the members of the cluster as this node sees them. An asterisk marks this\nnode. PINS, USED, FREE and QUEUE are the latest figures that each member\nreported.",
+		Long:    "Lists the members of the cluster as this node sees them. An asterisk marks this\nnode. PINS, USED, FREE and QUEUE are the latest figures that each member\nreported; - means that it has not reported yet.",
 		Example: "  holdfast peers ls --json",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -131,7 +131,10 @@ func (p palette) count(name string, n uint64) string {
 	return text
 }
 
-// writePeers is the members for people. This node and the leader are marked.
+// unknown stands in a table for a figure that its member has not reported yet.
+const unknown = "-"
+
+// writePeers writes the members as a table. It marks this node and the leader.
 func writePeers(w io.Writer, p palette, s *client.Status) {
 	t := table{
 		head:   []string{"", "NAME", "ROLE", "STATE", "PINS", "USED", "FREE", "QUEUE", "VERSION", "ID"},
@@ -145,18 +148,21 @@ func writePeers(w io.Writer, p palette, s *client.Status) {
 		}
 		role := peer.Role
 		if peer.ID == s.Leader && peer.ID != "" {
-			role = "leader" // who leads votes
+			role = "leader" // every leader is a voter
 		}
-		free := sizeFor(w, peer.FreeBytes)
-		if peer.Full {
+		used, free, queue := sizeFor(w, peer.UsedBytes), sizeFor(w, peer.FreeBytes), strconv.Itoa(peer.Queue)
+		switch {
+		case peer.Full:
 			free += " full"
+		case peer.FreeBytes == 0: // a member that has reported a disk without free bytes is full
+			used, free, queue = unknown, unknown, unknown
 		}
 		pins := strconv.FormatUint(peer.Pins, 10)
 		if peer.PinsPartial {
 			pins = "≥" + pins
 		}
 		t.add(mark, printable(peer.Name), role, peer.State, pins,
-			sizeFor(w, peer.UsedBytes), free, strconv.Itoa(peer.Queue), peer.Version, peer.ID)
+			used, free, queue, peer.Version, peer.ID)
 	}
 	t.write(w, p)
 }

@@ -76,6 +76,25 @@ func TestStatusForPeople(t *testing.T) {
 	}
 }
 
+// TestFiguresThatNobodyHasReportedAreUnknown promises that the table does not show a member that
+// has just joined as one without free bytes, and that a full disk still counts as a figure.
+func TestFiguresThatNobodyHasReportedAreUnknown(t *testing.T) {
+	var s client.Status
+	s.Peers = []client.Peer{{ID: "joined", State: "alive", Version: "v1"}, {ID: "filled", State: "alive", UsedBytes: 7, Full: true, Queue: 2}, {ID: "empty", State: "alive", FreeBytes: 9}}
+	var b bytes.Buffer
+	writePeers(&b, false, &s)
+	for id, want := range map[string]string{"joined": "alive 0 - - - v1", "filled": "alive 0 7 0 full 2", "empty": "alive 0 0 9 0"} {
+		for line := range strings.Lines(b.String()) {
+			if got := strings.Join(strings.Fields(line), " "); strings.HasSuffix(got, id) && got != want+" "+id {
+				t.Errorf("%q, want %q", got, want+" "+id)
+			}
+		}
+		if !strings.Contains(b.String(), id) {
+			t.Errorf("no row for %s:\n%s", id, &b)
+		}
+	}
+}
+
 // TestStatusSaysWhetherTheClusterCanWrite checks the code that a script goes by, what a
 // person reads, and that JSON has the fields of the contract all the same.
 func TestStatusSaysWhetherTheClusterCanWrite(t *testing.T) {
