@@ -95,7 +95,7 @@ func (s *beatSender) round(ctx context.Context) (every time.Duration) {
 	lost = lost || n.disk.writing() > almostStalled
 	patience, risen := n.detector.agreePatience(roundTrip, gap)
 	if risen {
-		n.log.InfoContext(ctx, "a leader may be silent for longer", "patience", patience, "round_trip", roundTrip, "longest_gap", gap)
+		n.log.InfoContext(ctx, "leader raises the time that it may be silent before an election", "patience", patience, "round_trip", roundTrip, "longest_gap", gap)
 	}
 	body := binary.BigEndian.AppendUint64(make([]byte, 0, beatBytes), s.term)
 	body = binary.BigEndian.AppendUint32(body, uint32(patience.Milliseconds()))

@@ -49,7 +49,7 @@ func (n *Node) watchLeader(ctx context.Context) error {
 				err := n.stand(ctx, why)
 				n.detector.stood(time.Since(began))
 				if err != nil {
-					n.log.DebugContext(ctx, "no election", "why", why, "err", err)
+					n.log.DebugContext(ctx, "this node starts no election", "why", why, "err", err)
 				}
 			})
 		}
@@ -94,7 +94,7 @@ func (n *Node) stand(ctx context.Context, why string) error {
 	if !n.detector.stands(term) {
 		return errors.New("the reason is over")
 	}
-	n.log.InfoContext(ctx, "standing for election", "why", why, "leader", leader, "term", term+1)
+	n.log.InfoContext(ctx, "this node starts an election", "why", why, "leader", leader, "term", term+1)
 	return n.timeOut(ctx, term)
 }
 

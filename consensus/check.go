@@ -117,7 +117,7 @@ func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
 		_, err := n.propose(ctx, cmd)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, state.ErrUnavailable) {
 			if err != nil {
-				n.log.WarnContext(ctx, "hash of the state not reported", "index", cmd.Check, "err", err)
+				n.log.WarnContext(ctx, "cannot report the hash of the state", "index", cmd.Check, "err", err)
 			}
 			return
 		}
@@ -246,10 +246,10 @@ func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) e
 		switch {
 		case c.Differs() && decided:
 			outcome = "differs"
-			n.log.ErrorContext(ctx, "states differ, the majority decides", "index", c.Index, "majority", hash, "reports", c.Reports)
+			n.log.ErrorContext(ctx, "replicated states differ: the cluster quarantines the members that differ from the majority", "index", c.Index, "majority", hash, "reports", c.Reports)
 		case c.Differs() && (c.Complete() || overdue):
 			outcome = "undecided"
-			n.log.ErrorContext(ctx, "states differ and no majority agrees: nobody is put out, find out who is right", "index", c.Index, "reports", c.Reports)
+			n.log.ErrorContext(ctx, "replicated states differ and no majority agrees: the cluster quarantines no member, so find out which state is right", "index", c.Index, "reports", c.Reports)
 		case !c.Complete() && !overdue:
 			return nil // wait for the others
 		case !c.Complete():
@@ -272,6 +272,6 @@ func (n *Node) outOfService(ctx context.Context) error {
 	if _, led := n.Leader(); !led {
 		return nil
 	}
-	n.log.ErrorContext(ctx, "this node gives up its state, which differs from the majority's", "check", q.Check, "hash", q.Hash, "majority", q.Majority)
+	n.log.ErrorContext(ctx, "this node discards its state because it differs from the majority's", "check", q.Check, "hash", q.Hash, "majority", q.Majority)
 	return fmt.Errorf("%w: %s, not %s, at index %d", ErrQuarantined, q.Hash, q.Majority, q.Check)
 }

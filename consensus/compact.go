@@ -106,7 +106,7 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 		if err := n.snapshot(ctx); err != nil { // the next look is soon enough
 			// There may be one, and a full disk has kept Raft from cutting the log.
 			n.longLog.Store(true)
-			n.log.DebugContext(ctx, "no snapshot now", "err", err)
+			n.log.DebugContext(ctx, "cannot write a snapshot now", "err", err)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (n *Node) trailing() (entries uint64, err error) {
 		var entry raft.Log
 		if err := n.opts.Log.GetLog(index, &entry); err != nil {
 			if !errors.Is(err, raft.ErrLogNotFound) { // Raft has removed it meanwhile
-				n.log.Warn("an old entry of the log cannot be read", "entry", index, "err", err)
+				n.log.Warn("cannot read an old entry of the Raft log", "entry", index, "err", err)
 			}
 			return entries, nil
 		}

@@ -537,7 +537,7 @@ func (n *Node) stopRaft() error {
 		return errors.New("raft does not stop")
 	}
 	if !within(leftoverTimeout, n.waits.Wait) {
-		n.log.Debug("raft left a question without an answer")
+		n.log.Debug("Raft left a request without an answer at the stop")
 	}
 	return err
 }

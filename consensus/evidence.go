@@ -53,7 +53,7 @@ func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	for now := followed; now.leader == leader && now.term == followed.term; now = n.detector.follows() {
 		gone, known := n.leadsNoMore(ctx, leader, now.term)
 		if gone {
-			n.log.InfoContext(ctx, "the leader is gone", "leader", leader, "term", now.term)
+			n.log.InfoContext(ctx, "the leader no longer leads", "leader", leader, "term", now.term)
 			n.detector.leaderGone(leader, now.term)
 		}
 		if known {

@@ -189,13 +189,13 @@ func (n *Node) takeVote(view state.View) error {
 	if !granted {
 		return nil
 	}
-	n.log.Info("this node may vote from now on", "store", r.store)
+	n.log.Info("this node is eligible to vote from now on", "store", r.store)
 	err = n.franchise.grant(n.raft.CurrentTerm())
 	switch {
 	case err == nil:
 		return nil
 	case n.disk.full(err):
-		n.log.Warn("no room to note that this node may vote", "err", err)
+		n.log.Warn("no room to record that this node is eligible to vote", "err", err)
 		return nil // the next look tries again
 	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)

@@ -48,7 +48,7 @@ func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error)
 			return false, nil
 		}
 	}
-	n.log.InfoContext(ctx, "every member understands more: raising the level of the cluster", "from", now, "to", want)
+	n.log.InfoContext(ctx, "every member supports a higher feature level: leader raises that of the cluster", "from", now, "to", want)
 	_, err := n.propose(ctx, &state.RaiseLevel{Level: want})
 	return err == nil, err
 }
@@ -63,7 +63,7 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.Level {
 	defer cancel()
 	level, err := n.forwards.number(ctx, id, askLevel, nil)
 	if err != nil {
-		n.log.DebugContext(ctx, "member tells no level", "node", id, "err", err)
+		n.log.DebugContext(ctx, "member does not report its feature level", "node", id, "err", err)
 		return 0
 	}
 	return state.Level(min(level, uint64(state.NewestLevel)))

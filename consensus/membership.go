@@ -103,7 +103,7 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	}
 	servers := n.servers()
 	if id, found := newcomer(members, servers); found {
-		n.log.InfoContext(ctx, "member follows the log from now on", "node", id)
+		n.log.InfoContext(ctx, "leader added a member as a nonvoter", "node", id)
 		return true, n.change(ctx, "add "+string(id), n.raft.AddNonvoter(id, raft.ServerAddress(id), 0, changeTimeout))
 	}
 	if done, err := n.disfranchise(ctx, nodes, voting, servers); done || err != nil {
@@ -154,10 +154,10 @@ func (n *Node) disfranchise(ctx context.Context, nodes []state.Node, voting map[
 			continue
 		}
 		if node.ID == n.opts.ID {
-			n.log.WarnContext(ctx, "this node may not vote: handing leadership over")
+			n.log.WarnContext(ctx, "this node is not eligible to vote and hands leadership over")
 			return false, n.HandOver(ctx)
 		}
-		n.log.WarnContext(ctx, "member loses its vote", "node", id, "quarantine", !counts, "store", node.Store)
+		n.log.WarnContext(ctx, "leader demotes a member that is not eligible to vote", "node", id, "quarantine", !counts, "store", node.Store)
 		return true, n.change(ctx, "demote "+string(id), n.raft.DemoteVoter(id, 0, changeTimeout))
 	}
 	return false, nil
@@ -233,7 +233,7 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 		}
 		at, err := n.appliedOn(ctx, id)
 		if err != nil || at+promoteLag < commit {
-			n.log.DebugContext(ctx, "member is not ready for a vote", "node", id, "applied", at, "commit", commit, "err", err)
+			n.log.DebugContext(ctx, "member is not ready for promotion", "node", id, "applied", at, "commit", commit, "err", err)
 			continue
 		}
 		if !node.MayVote() {
@@ -243,10 +243,10 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 			return err == nil, err
 		}
 		if err := n.voteTaken(ctx, id); err != nil {
-			n.log.DebugContext(ctx, "member has not taken its vote", "node", id, "err", err)
+			n.log.DebugContext(ctx, "member has not accepted its promotion", "node", id, "err", err)
 			continue
 		}
-		n.log.InfoContext(ctx, "member votes from now on", "node", id)
+		n.log.InfoContext(ctx, "leader promotes a member to voter", "node", id)
 		return true, n.change(ctx, "promote "+string(id), n.enfranchise(id))
 	}
 	return false, nil
@@ -296,10 +296,10 @@ func (n *Node) expel(ctx context.Context, members []raft.ServerID, servers []raf
 			continue
 		}
 		if s.ID == raft.ServerID(n.opts.ID) {
-			n.log.InfoContext(ctx, "this node was removed: handing leadership over")
+			n.log.InfoContext(ctx, "this node was removed from the cluster and hands leadership over")
 			return false, n.HandOver(ctx)
 		}
-		n.log.InfoContext(ctx, "server is no member: it leaves the log", "node", s.ID)
+		n.log.InfoContext(ctx, "leader removes a Raft server that is not a member", "node", s.ID)
 		return true, n.change(ctx, "remove "+string(s.ID), n.raft.RemoveServer(s.ID, 0, changeTimeout))
 	}
 	return false, nil
@@ -331,7 +331,7 @@ func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, 
 			}
 		}
 	}
-	n.log.InfoContext(ctx, "member does not vote from now on", "node", chosen)
+	n.log.InfoContext(ctx, "leader demotes a voter that is not needed", "node", chosen)
 	return true, n.change(ctx, "demote "+string(chosen), n.raft.DemoteVoter(chosen, 0, changeTimeout))
 }
 
@@ -346,7 +346,7 @@ func (n *Node) keepMembership(ctx context.Context) error {
 		for again := true; again && ctx.Err() == nil; {
 			var err error
 			if again, err = n.reconcile(ctx); err != nil {
-				n.log.WarnContext(ctx, "cannot change the membership now", "err", err)
+				n.log.WarnContext(ctx, "leader cannot change the Raft configuration now", "err", err)
 				again = false
 			}
 		}

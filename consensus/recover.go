@@ -279,7 +279,7 @@ func (s *goodSnapshots) leaveOut(id string, why error) {
 func (s *goodSnapshots) setAside(id string) {
 	if v, ok := s.SnapshotStore.(verifier); ok {
 		if err := v.SetAside(id); err != nil {
-			s.log.Error("cannot set a snapshot aside", "snapshot", id, "err", err)
+			s.log.Error("cannot move an unusable snapshot aside", "snapshot", id, "err", err)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func (n *Node) recover() error {
 	}
 	lost := applied > max(last, base)
 	if lost {
-		n.log.Warn("the log ends before the state: an older log than this node had, so it does not vote until the leader says so",
+		n.log.Warn("the Raft log ends before the applied state, so entries are missing: this node does not vote until the leader allows it",
 			"state", applied, "log", last, "snapshot", base)
 	}
 	if n.franchise, err = openFranchise(n.opts.Stable, lost); err != nil {
@@ -366,7 +366,7 @@ func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) err
 	n.disk.cut.Store(false) // Raft goes by the snapshot's end and not by that of the log
 	err := standIn(log, snapshot)
 	if err != nil && n.disk.full(err) {
-		n.log.Warn("no room to note in the log where it begins", "snapshot", snapshot.ID, "err", err)
+		n.log.Warn("no room to record the first index of the Raft log", "snapshot", snapshot.ID, "err", err)
 		return nil
 	}
 	return err
@@ -478,10 +478,10 @@ func (n *Node) remakeSnapshots(ctx context.Context) error {
 		for n.IsLeader() {
 			err := n.snapshot(ctx)
 			if err == nil {
-				n.log.InfoContext(ctx, "snapshot made anew")
+				n.log.InfoContext(ctx, "leader wrote a new snapshot")
 				break
 			}
-			n.log.WarnContext(ctx, "no snapshot can be made now", "err", err)
+			n.log.WarnContext(ctx, "cannot write a snapshot now", "err", err)
 			if !backoff.Wait(ctx, n.timings.Reconcile) {
 				return nil
 			}

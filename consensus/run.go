@@ -104,7 +104,7 @@ func (n *Node) openTerms(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			n.log.DebugContext(ctx, "term is not open yet", "err", err)
+			n.log.DebugContext(ctx, "leader cannot commit the first entry of its term yet", "err", err)
 			if wait.pause(ctx, nil) != nil {
 				return nil
 			}

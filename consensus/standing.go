@@ -131,11 +131,11 @@ func (n *Node) keepStanding(ctx context.Context) error {
 			return nil
 		}
 		if !said {
-			n.log.WarnContext(ctx, "handing leadership over", "why", why)
+			n.log.WarnContext(ctx, "this node hands leadership over", "why", why)
 			said = true
 		}
 		if err := n.handOverTo(ctx, heirs, turn); err != nil {
-			n.log.DebugContext(ctx, "leadership is not handed over yet", "err", err)
+			n.log.DebugContext(ctx, "cannot hand leadership over yet", "err", err)
 			turn++
 		}
 		return nil

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from 
 		select {
 		case slots <- struct{}{}:
 		default:
-			log.WarnContext(ctx, "stream refused, as many as may are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
+			log.WarnContext(ctx, "stream refused: too many are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
 			_ = conn.Close()
 			continue
 		}
