@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/md5"
 	"encoding/binary"
 	"encoding/xml"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -202,7 +200,7 @@ func differing(parts, size int) (p partsOf) {
 		body := make([]byte, size)
 		binary.LittleEndian.PutUint64(body, rand.Uint64())
 		p.bodies = append(p.bodies, body)
-		p.etags = append(p.etags, fmt.Sprintf("%x", md5.Sum(body)))
+		p.etags = append(p.etags, harness.ETag(body))
 	}
 	return p
 }
@@ -218,14 +216,13 @@ func equal(parts, size int) (p partsOf) {
 
 // complete completes an upload, and tells how long that took.
 func (s *store) complete(to service, path string, p partsOf) time.Duration {
-	var list strings.Builder
-	list.WriteString("<CompleteMultipartUpload>")
+	var pairs []any
 	for i, etag := range p.etags {
-		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etag)
+		pairs = append(pairs, i+1, etag)
 	}
-	list.WriteString("</CompleteMultipartUpload>")
+	list := harness.Completion(pairs...)
 	began := time.Now()
-	s.one(to, http.MethodPost, path, []byte(list.String()))
+	s.one(to, http.MethodPost, path, list)
 	return time.Since(began)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 var collectFor = flag.Duration("collect", 3*time.Second, "how long objects come and go while their blocks are collected, with each number of copies")
@@ -393,7 +394,7 @@ func writeObjects(t *testing.T, nodes []*running, a state.AccountID) []*objectWr
 	t.Helper()
 	shared := make(pieces, 8)
 	for i := range shared {
-		shared[i] = bytesOf(uint64(i), ingest.ChunkSize)
+		shared[i] = harness.BytesOf(uint64(i), ingest.ChunkSize)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

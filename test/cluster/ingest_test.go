@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,14 +14,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
-
-// bytesOf are n bytes that depend on a seed.
-func bytesOf(seed uint64, n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
-	return b
-}
 
 // ids are the nodes' ids.
 func ids(t *testing.T, nodes []*running) []state.NodeID {
@@ -105,7 +98,7 @@ func TestContentIsStoredOnSeveralNodes(t *testing.T) {
 		{"here only", 5 << 20, ingest.Placement{Nodes: where[:1], Copies: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			data := bytesOf(uint64(tc.bytes), tc.bytes)
+			data := harness.BytesOf(uint64(tc.bytes), tc.bytes)
 			s, err := nodes[0].Ingest().Store(t.Context(), bytes.NewReader(data), tc.place)
 			if err != nil {
 				t.Fatal(err)
@@ -132,7 +125,7 @@ func TestPartsAreJoined(t *testing.T) {
 	var parts []ingest.File
 	var all []byte
 	for i, n := range []int{5 << 20, 1 << 20, 3<<20 + 5} {
-		data := bytesOf(uint64(i), n)
+		data := harness.BytesOf(uint64(i), n)
 		all = append(all, data...)
 		// Each part is on one node only: the others get it of it.
 		s, err := nodes[i].Ingest().Store(t.Context(), bytes.NewReader(data), ingest.Placement{Nodes: where[i : i+1], Copies: 1})
@@ -165,7 +158,7 @@ func TestStoreGivesContentToASpareNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1000, 4 << 20} {
-		data := bytesOf(uint64(n), n)
+		data := harness.BytesOf(uint64(n), n)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		s, err := nodes[0].Ingest().Store(ctx, bytes.NewReader(data), ingest.Placement{Nodes: where[:2], Spare: where[2:], Copies: 2})
 		cancel()
@@ -247,8 +240,8 @@ func testObjects(t *testing.T, nodes []*running) {
 		s.Done(name)
 		return s
 	}
-	small, large := put("small", bytesOf(1, 1000), true, where...), put("large", bytesOf(2, 9<<20), true, where[:2]...)
-	dropped := put("none", bytesOf(3, 3<<20), false, where...)
+	small, large := put("small", harness.BytesOf(1, 1000), true, where...), put("large", harness.BytesOf(2, 9<<20), true, where[:2]...)
+	dropped := put("none", harness.BytesOf(3, 3<<20), false, where...)
 	await(t, "what was given up goes from everywhere", func() bool { return !sealed(t, nodes[1], dropped.Content.Root) })
 	await(t, "all copies are held", func() bool {
 		view, release := nodes[1].Replica().LocalView()
@@ -262,7 +255,7 @@ func testObjects(t *testing.T, nodes []*running) {
 		return true
 	})
 	for _, n := range nodes[1:] { // the others go on without who stored it
-		if !bytes.Equal(readHere(t, n, large.Content.Root), bytesOf(2, 9<<20)) {
+		if !bytes.Equal(readHere(t, n, large.Content.Root), harness.BytesOf(2, 9<<20)) {
 			t.Error("other bytes")
 		}
 	}

@@ -164,7 +164,7 @@ func testMultipartWithAKill(t *testing.T, g gateway, client *s3.Client, bucket *
 	var parts []types.CompletedPart
 	send := func(c *s3.Client) {
 		t.Helper()
-		data := randomBytes(5 << 20)
+		data := harness.RandomBytes(5 << 20)
 		number := aws.Int32(int32(len(parts) + 1))
 		out, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: bucket, Key: key, UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(data)})
 		if err != nil {
@@ -204,7 +204,7 @@ func testMultipartWithAKill(t *testing.T, g gateway, client *s3.Client, bucket *
 func testDownloadsWhileANodeEnds(t *testing.T, g gateway, client *s3.Client, bucket *string) {
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
-	key, data := aws.String("slowly"), randomBytes(48<<20)
+	key, data := aws.String("slowly"), harness.RandomBytes(48<<20)
 	if _, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(data)}); err != nil {
 		t.Fatal(err)
 	}

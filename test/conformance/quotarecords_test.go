@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"encoding/xml"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,14 +67,9 @@ func (q *quotas) records(t *testing.T) {
 	used("another in its place", 25_000-freeMeta, 25_000-freeMeta+slack)
 	o.ok(http.StatusNoContent, http.MethodDelete, bucket+"/k", nil)
 	used("the object is deleted", 0, 0)
-	var begun struct {
-		UploadID string `xml:"UploadId"`
-	}
-	if err := xml.Unmarshal(o.ok(http.StatusOK, http.MethodPost, bucket+"/l?uploads", nil, pad(20_000)...).Body, &begun); err != nil {
-		t.Fatal(err)
-	}
+	begun := o.begin(bucket+"/l", pad(20_000)...)
 	used("an upload", 20_000-freeMeta, 20_000-freeMeta+slack)
-	o.ok(http.StatusNoContent, http.MethodDelete, bucket+"/l?uploadId="+begun.UploadID, nil)
+	o.ok(http.StatusNoContent, http.MethodDelete, bucket+"/l?uploadId="+begun, nil)
 	used("the upload is aborted", 0, 0)
 	o.ok(http.StatusNoContent, http.MethodDelete, bucket, nil)
 }

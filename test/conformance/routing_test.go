@@ -68,7 +68,7 @@ func TestRootsAreFoundThroughTheDHT(t *testing.T) {
 	closed, open := "/closed"+randomName(), "/open"+randomName()
 	o.ok(http.StatusOK, http.MethodPut, closed, nil)
 	o.ok(http.StatusOK, http.MethodPut, open, nil, "x-amz-acl", "public-read")
-	secret, shown := randomBytes(1<<20+1), randomBytes(2<<20+5)
+	secret, shown := harness.RandomBytes(1<<20+1), harness.RandomBytes(2<<20+5)
 	private, _ := dashed(t, o, closed+"/secret", secret)
 	public, leaves := dashed(t, o, open+"/shown", shown)
 	file := source.AddRandom(1, 700_000)[0]

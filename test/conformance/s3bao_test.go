@@ -43,7 +43,7 @@ func TestBao(t *testing.T) {
 	}
 	for _, size := range []int{0, 1, 1023, 1024, 1025, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 77} {
 		t.Run(fmt.Sprint(size, " bytes"), func(t *testing.T) {
-			data := randomBytes(size)
+			data := harness.RandomBytes(size)
 			path := fmt.Sprintf("/bao/%d", size)
 			said(t, on(t, writer, 200, "PUT", path, data), data)
 			said(t, on(t, reader, 200, "HEAD", path, nil), data)
@@ -55,21 +55,17 @@ func TestBao(t *testing.T) {
 	}
 	// The parts go to all nodes, the last one first.
 	for name, parts := range map[string][][]byte{
-		"one part":    {randomBytes(12345)},
-		"three parts": {randomBytes(5 << 20), randomBytes(5 << 20), randomBytes(1<<20 + 5)},
+		"one part":    {harness.RandomBytes(12345)},
+		"three parts": {harness.RandomBytes(5 << 20), harness.RandomBytes(5 << 20), harness.RandomBytes(1<<20 + 5)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := "/bao/" + strings.ReplaceAll(name, " ", "-")
-			up := into[struct{ UploadId string }](t, on(t, writer, 200, "POST", path+"?uploads", nil)).UploadId //nolint:revive // as S3 has it
-			var list strings.Builder
+			up := into[initiated](t, on(t, writer, 200, "POST", path+"?uploads", nil)).UploadId
 			for i := len(parts) - 1; i >= 0; i-- {
 				on(t, nodes[i%len(nodes)], 200, "PUT", fmt.Sprintf("%s?partNumber=%d&uploadId=%s", path, i+1, up), parts[i])
 			}
-			for i, p := range parts {
-				fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(p))
-			}
 			data := bytes.Join(parts, nil)
-			on(t, writer, 200, "POST", path+"?uploadId="+up, []byte("<CompleteMultipartUpload>"+list.String()+"</CompleteMultipartUpload>"))
+			on(t, writer, 200, "POST", path+"?uploadId="+up, harness.CompletionOf(parts...))
 			said(t, on(t, reader, 200, "HEAD", path, nil), data)
 			verifyBao(t, data, func(query string) reply { return on(t, reader, 200, "GET", path+query, nil) })
 		})

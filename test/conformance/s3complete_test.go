@@ -10,18 +10,20 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // Completions of one upload that meet, through all nodes: there is one object, and who
 // is told 200 is told of it.
 func testS3CompletionsMeet(t *testing.T, o *objects) {
 	u := &uploads{o, o.versioned("meet", "Enabled")}
-	first, last := randomBytes(5_000_000), []byte("last")
+	first, last := harness.RandomBytes(5_000_000), []byte("last")
 	for range 4 {
 		id := u.begin("k")
 		path := u.bucket + "/k?uploadId=" + id
-		both := partList(1, u.part("k", id, 1, first), 2, u.part("k", id, 2, last))
-		one := partList(1, etagOf(first))
+		both := harness.Completion(1, u.part("k", id, 1, first), 2, u.part("k", id, 2, last))
+		one := harness.Completion(1, harness.ETag(first))
 		answers := make([]reply, 3*len(o.cluster.Nodes))
 		var all sync.WaitGroup
 		for i := range answers {
@@ -101,9 +103,9 @@ func testS3CompleteAgain(t *testing.T, o *objects) {
 	o.ok(http.StatusOK, http.MethodPut, u.bucket, nil)
 	id := u.begin("k", "x-amz-checksum-algorithm", "SHA256")
 	path := u.bucket + "/k?uploadId=" + id
-	first, last := randomBytes(5_000_000), []byte("last")
+	first, last := harness.RandomBytes(5_000_000), []byte("last")
 	one, two := u.part("k", id, 1, first), u.part("k", id, 2, last)
-	right := partList(1, one, 2, two)
+	right := harness.Completion(1, one, 2, two)
 	made := o.ok(http.StatusOK, http.MethodPost, path, right)
 	sum := sha256.Sum256(last)
 	of := base64.StdEncoding.EncodeToString(sum[:])
@@ -112,7 +114,7 @@ func testS3CompleteAgain(t *testing.T, o *objects) {
 		if r := o.ok(http.StatusOK, http.MethodPost, path, right, "x-amz-mp-object-size", "5000004"); completed(t, r) != completed(t, made) {
 			t.Errorf("%s, then %s", made.Body, r.Body)
 		}
-		for _, wrong := range [][]byte{partList(1, one), partList(7, "deadbeef"), partList(1, one, 3, two), partList(1, two, 2, one)} {
+		for _, wrong := range [][]byte{harness.Completion(1, one), harness.Completion(7, "deadbeef"), harness.Completion(1, one, 3, two), harness.Completion(1, two, 2, one)} {
 			o.refused(http.StatusBadRequest, "InvalidPart", http.MethodPost, path, wrong)
 		}
 		o.refused(http.StatusBadRequest, "InvalidRequest", http.MethodPost, path, right, "x-amz-mp-object-size", "5000003")

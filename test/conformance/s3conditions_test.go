@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // testS3Conditions has changes with conditions on one node and then another: ETags, size and
@@ -27,20 +29,20 @@ func testS3Conditions(t *testing.T, o *objects) {
 		o.refused(status, map[int]string{404: "NoSuchKey", 412: "PreconditionFailed"}[status], http.MethodPut, k, body, pairs...)
 	}
 	put(404, one, "If-Match", "*")
-	put(200, one, "If-None-Match", etagOf(one))
-	put(412, two, "If-None-Match", etagOf(one))
-	put(412, two, "If-None-Match", `"x", W/`+etagOf(one))
-	put(412, two, "If-Match", "*", "If-None-Match", etagOf(one))
-	put(200, two, "If-Match", "*", "If-None-Match", etagOf(two))
+	put(200, one, "If-None-Match", harness.ETag(one))
+	put(412, two, "If-None-Match", harness.ETag(one))
+	put(412, two, "If-None-Match", `"x", W/`+harness.ETag(one))
+	put(412, two, "If-Match", "*", "If-None-Match", harness.ETag(one))
+	put(200, two, "If-Match", "*", "If-None-Match", harness.ETag(two))
 	put(200, one, "If-None-Match", `"x"`)
-	o.refused(412, "PreconditionFailed", http.MethodPut, k, nil, "x-amz-copy-source", k, "x-amz-metadata-directive", "REPLACE", "If-None-Match", etagOf(one))
+	o.refused(412, "PreconditionFailed", http.MethodPut, k, nil, "x-amz-copy-source", k, "x-amz-metadata-directive", "REPLACE", "If-None-Match", harness.ETag(one))
 
 	// One of several that want to replace the same version does.
 	var won atomic.Int32
 	var g errgroup.Group
 	for i := range 9 {
 		g.Go(func() error {
-			r, err := o.tryOn(o.cluster.Nodes[i%3], http.MethodPut, k, append([]byte("new"), byte(i)), "If-Match", etagOf(one))
+			r, err := o.tryOn(o.cluster.Nodes[i%3], http.MethodPut, k, append([]byte("new"), byte(i)), "If-Match", harness.ETag(one))
 			if r.Status == http.StatusOK {
 				won.Add(1)
 			}
@@ -66,13 +68,13 @@ func testS3DeleteConditions(t *testing.T, o *objects) {
 		pairs  []string
 	}{
 		{204, []string{"If-Match", "*"}},
-		{204, []string{"If-Match", etagOf(two)}},
-		{412, []string{"If-Match", etagOf(one)}},
+		{204, []string{"If-Match", harness.ETag(two)}},
+		{412, []string{"If-Match", harness.ETag(one)}},
 		{204, []string{"x-amz-if-match-size", "11"}},
 		{412, []string{"x-amz-if-match-size", "0"}},
 		{204, []string{"x-amz-if-match-last-modified-time", "now"}},
 		{412, []string{"x-amz-if-match-last-modified-time", "Fri, 02 Jan 2015 03:04:05 GMT"}},
-		{412, []string{"If-Match", etagOf(two), "x-amz-if-match-size", "3"}},
+		{412, []string{"If-Match", harness.ETag(two), "x-amz-if-match-size", "3"}},
 	} {
 		put(200, two)
 		head := o.ok(http.StatusOK, http.MethodHead, k, nil)
@@ -108,8 +110,8 @@ func testS3DeleteConditions(t *testing.T, o *objects) {
 	}
 	many("<Size>3</Size>", "PreconditionFailed")
 	many("<LastModifiedTime>"+when.Add(-time.Second).Format(http.TimeFormat)+"</LastModifiedTime>", "PreconditionFailed")
-	many("<ETag>"+etagOf(one)+"</ETag>", "PreconditionFailed")
-	many("<ETag>"+etagOf(two)+"</ETag><Size>11</Size><LastModifiedTime>"+at+"</LastModifiedTime>", "<Deleted><Key>k</Key></Deleted>")
+	many("<ETag>"+harness.ETag(one)+"</ETag>", "PreconditionFailed")
+	many("<ETag>"+harness.ETag(two)+"</ETag><Size>11</Size><LastModifiedTime>"+at+"</LastModifiedTime>", "<Deleted><Key>k</Key></Deleted>")
 	many("<Size>3</Size>", "<Deleted><Key>k</Key></Deleted>")
 
 	// Versions: the one that is named is judged, and a delete marker has no ETag.
@@ -117,12 +119,12 @@ func testS3DeleteConditions(t *testing.T, o *objects) {
 	id := o.put(kept, "one")
 	o.put(kept, "two")
 	o.refused(412, "PreconditionFailed", http.MethodDelete, kept+"?versionId="+id, nil, "x-amz-if-match-size", "4")
-	o.ok(204, http.MethodDelete, kept+"?versionId="+id, nil, "If-Match", etagOf(one), "x-amz-if-match-size", "3")
+	o.ok(204, http.MethodDelete, kept+"?versionId="+id, nil, "If-Match", harness.ETag(one), "x-amz-if-match-size", "3")
 	o.ok(204, http.MethodDelete, kept+"?versionId="+id, nil, "x-amz-if-match-size", "4")
-	if got := o.ok(204, http.MethodDelete, kept, nil, "If-Match", etagOf([]byte("two"))); got.Header.Get("x-amz-version-id") == "" {
+	if got := o.ok(204, http.MethodDelete, kept, nil, "If-Match", harness.ETag([]byte("two"))); got.Header.Get("x-amz-version-id") == "" {
 		t.Errorf("no delete marker: %v", got.Header)
 	}
-	o.refused(412, "PreconditionFailed", http.MethodDelete, kept, nil, "If-Match", etagOf([]byte("two")))
+	o.refused(412, "PreconditionFailed", http.MethodDelete, kept, nil, "If-Match", harness.ETag([]byte("two")))
 	o.ok(204, http.MethodDelete, kept, nil, "If-Match", "*")
 
 	// Without versions attributes name none.
@@ -130,7 +132,7 @@ func testS3DeleteConditions(t *testing.T, o *objects) {
 	if got := o.ok(http.StatusOK, http.MethodGet, k+"?attributes", nil, "x-amz-object-attributes", "ETag"); got.Header.Get("x-amz-version-id") != "" {
 		t.Errorf("attributes: %v", got.Header)
 	}
-	upload := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, bucket+"/up?uploads", nil)).UploadId
+	upload := o.begin(bucket + "/up")
 	o.refused(http.StatusBadRequest, "InvalidArgument", http.MethodPut, bucket+"/up?partNumber=1&uploadId="+upload, nil,
 		"x-amz-copy-source", k, "x-amz-copy-source-range", "bytes=0-3")
 	o.refused(412, "PreconditionFailed", http.MethodDelete, bucket+"/up?uploadId="+upload, nil, "x-amz-if-match-initiated-time", "Fri, 02 Jan 2015 03:04:05 GMT")

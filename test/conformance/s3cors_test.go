@@ -43,12 +43,11 @@ func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...stri
 		}
 		req.Header = header
 		req.Header.Set("Origin", page)
-		resp, err := http.DefaultTransport.RoundTrip(req)
+		r, err := harness.Answer(http.DefaultTransport, req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		return &reply{Status: resp.StatusCode, Header: resp.Header}
+		return &r
 	}
 	header, names := http.Header{}, []string{}
 	for i := 0; i < len(pairs); i += 2 {

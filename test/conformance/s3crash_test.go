@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -191,14 +190,12 @@ func (s *storm) upload(key string, data []byte, r *rand.Rand) error {
 	}
 	path += "?uploadId=" + up.UploadId
 	parts := [][]byte{data[:crashPartBytes], data[crashPartBytes:]}
-	var list strings.Builder
 	for i, part := range parts {
 		if err := s.expect(node(), http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, i+1), part, nil); err != nil {
 			return err
 		}
-		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(part))
 	}
-	return s.expect(node(), http.MethodPost, path, []byte("<CompleteMultipartUpload>"+list.String()+"</CompleteMultipartUpload>"), nil)
+	return s.expect(node(), http.MethodPost, path, harness.CompletionOf(parts...), nil)
 }
 
 // keys lists the bucket through one node.

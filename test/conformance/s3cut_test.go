@@ -28,7 +28,7 @@ func TestUploadsEndWithTheirKey(t *testing.T) {
 	o := newObjects(t, c, email)
 	bucket := "/cut" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
-	upload := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, bucket+"/up?uploads", nil)).UploadId
+	upload := o.begin(bucket + "/up")
 	other := newObjects(t, c, leaving)
 	theirs := "/theirs" + randomName()
 	other.ok(http.StatusOK, http.MethodPut, theirs, nil)

@@ -31,7 +31,7 @@ func TestObjectsWithoutAChecksumGetOne(t *testing.T) {
 	o := &objects{t: t, cluster: c, token: g.key.Token, turn: &atomic.Int64{}}
 	const bucket = "default-checksum"
 	o.ok(http.StatusOK, http.MethodPut, "/"+bucket, nil)
-	put, form, parts := randomBytes(100_000), randomBytes(70_000), [][]byte{randomBytes(5_000_001), randomBytes(1_234)}
+	put, form, parts := harness.RandomBytes(100_000), harness.RandomBytes(70_000), [][]byte{harness.RandomBytes(5_000_001), harness.RandomBytes(1_234)}
 	o.ok(http.StatusOK, http.MethodPut, "/"+bucket+"/put", put)
 	var body bytes.Buffer
 	fields := multipart.NewWriter(&body)
@@ -49,16 +49,14 @@ func TestObjectsWithoutAChecksumGetOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.ok(http.StatusNoContent, http.MethodPost, "/"+bucket, body.Bytes(), "content-type", fields.FormDataContentType())
-	id := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, "/"+bucket+"/parts?uploads", nil)).UploadId
-	list := "<CompleteMultipartUpload>"
+	id := o.begin("/" + bucket + "/parts")
 	for i, p := range parts {
 		r := o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("/%s/parts?partNumber=%d&uploadId=%s", bucket, i+1, id), p)
 		if got := r.Header.Get("X-Amz-Checksum-Crc64nvme"); got != "" {
 			t.Errorf("part %d is answered with %s, which nobody asked for", i+1, got)
 		}
-		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(p))
 	}
-	o.ok(http.StatusOK, http.MethodPost, "/"+bucket+"/parts?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
+	o.ok(http.StatusOK, http.MethodPost, "/"+bucket+"/parts?uploadId="+id, harness.CompletionOf(parts...))
 
 	everywhere := func(t *testing.T) {
 		for _, n := range c.Nodes {

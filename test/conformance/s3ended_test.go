@@ -30,9 +30,9 @@ func (u *uploads) many(key string) (id string, whole []byte, list []byte) {
 	var work errgroup.Group
 	work.SetLimit(partClients)
 	for n := 1; n <= manyParts; n++ {
-		data := randomBytes(partBytes)
+		data := harness.RandomBytes(partBytes)
 		whole = append(whole, data...)
-		etags = append(etags, n, etagOf(data))
+		etags = append(etags, n, harness.ETag(data))
 		work.Go(func() error {
 			r, err := u.tryOn(u.cluster.Nodes[n%len(u.cluster.Nodes)], http.MethodPut, fmt.Sprintf("%s/%s?partNumber=%d&uploadId=%s", u.bucket, key, n, id), data)
 			if err == nil && r.Status != http.StatusOK {
@@ -44,7 +44,7 @@ func (u *uploads) many(key string) (id string, whole []byte, list []byte) {
 	if err := work.Wait(); err != nil {
 		u.t.Fatal(err)
 	}
-	return id, whole, partList(etags...)
+	return id, whole, harness.Completion(etags...)
 }
 
 // gone fails unless the upload is, on every node.
@@ -91,7 +91,7 @@ func TestUploadsOfManyPartsEndAtOnce(t *testing.T) {
 	}
 	u.ok(http.StatusNoContent, http.MethodDelete, u.bucket+"/aborted?uploadId="+aborted, nil)
 	u.gone("aborted", aborted)
-	more := randomBytes(manyParts * partBytes / 3) // for which there is room once all parts are freed
+	more := harness.RandomBytes(manyParts * partBytes / 3) // for which there is room once all parts are freed
 	harness.Eventually(t, crashSettledSoon, "what was aborted is free", func() (bool, error) {
 		r := u.call(http.MethodPut, u.bucket+"/more", more)
 		if r.Status == http.StatusServiceUnavailable && bytes.Contains(r.Body, []byte("<Code>SlowDown</Code>")) {
@@ -145,7 +145,7 @@ func TestPartsOfWholeObjectsMoveNoBytes(t *testing.T) {
 	u := &uploads{newObjects(t, c, "links@example.org"), "/links" + randomName()}
 	u.ok(http.StatusOK, http.MethodPut, u.bucket, nil)
 	at, holder := c.Leader(), c.Followers()[0]
-	data, tail := randomBytes(6<<20), randomBytes(100)
+	data, tail := harness.RandomBytes(6<<20), harness.RandomBytes(100)
 	for key, body := range map[string][]byte{"/source": data, "/other": tail} {
 		if r := u.callOn(holder, http.MethodPut, u.bucket+key, body); r.Status != http.StatusOK {
 			t.Fatalf("%d %s", r.Status, r.Body)
@@ -172,12 +172,12 @@ func TestPartsOfWholeObjectsMoveNoBytes(t *testing.T) {
 	}
 	first := copied(1, "/source", "x-amz-copy-source-range", fmt.Sprintf("bytes=0-%d", len(data)-1))
 	last := copied(2, "/other")
-	if first != etagOf(data) || last != etagOf(tail) {
+	if first != harness.ETag(data) || last != harness.ETag(tail) {
 		t.Errorf("ETags %s and %s", first, last)
 	}
 	holder.Resume()
 	c.Settle()
-	u.ok(http.StatusOK, http.MethodPost, u.bucket+"/made?uploadId="+id, partList(1, first, 2, last))
+	u.ok(http.StatusOK, http.MethodPost, u.bucket+"/made?uploadId="+id, harness.Completion(1, first, 2, last))
 	for _, key := range []string{"/source", "/other"} {
 		u.ok(http.StatusNoContent, http.MethodDelete, u.bucket+key, nil)
 	}

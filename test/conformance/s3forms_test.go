@@ -48,16 +48,11 @@ func postForm(t *testing.T, to *url.URL, fields map[string]string, content []byt
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", w.FormDataContentType())
-	resp, err := http.DefaultClient.Do(req)
+	r, err := harness.Answer(http.DefaultTransport, req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return r.Status, string(r.Body)
 }
 
 // TestFormsThatMinioSigns uploads as a page in a browser does, at a node that does

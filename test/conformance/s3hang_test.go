@@ -52,7 +52,7 @@ func TestAMemberThatHangsHoldsUpNobodyForLong(t *testing.T) {
 		return nil
 	}
 	for i := range 2 * count {
-		bodies[fmt.Sprintf("/hangs/%d", i)] = randomBytes(objectBytes)
+		bodies[fmt.Sprintf("/hangs/%d", i)] = harness.RandomBytes(objectBytes)
 	}
 	for i := range count {
 		if err := put(c.Nodes[i%len(c.Nodes)], fmt.Sprintf("/hangs/%d", i)); err != nil {

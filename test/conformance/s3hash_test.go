@@ -24,15 +24,12 @@ const hashedWithin = 3 * time.Minute
 func uneven(t *testing.T, o *objects, path string, parts int) string {
 	t.Helper()
 	const size = 5_000_001
-	id := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, path+"?uploads", nil)).UploadId
-	sum, list := blake3.New(32, nil), "<CompleteMultipartUpload>"
-	for i := range parts {
-		part := randomBytes(size)
-		sum.Write(part)
-		o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s?partNumber=%d&uploadId=%s", path, i+1, id), part)
-		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(part))
+	sum, all := blake3.New(32, nil), make([][]byte, parts)
+	for i := range all {
+		all[i] = harness.RandomBytes(size)
+		sum.Write(all[i])
 	}
-	o.ok(http.StatusOK, http.MethodPost, path+"?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
+	o.upload(path, all...)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -72,17 +69,15 @@ func TestHashesAreComputedInTheBackground(t *testing.T) {
 		}
 	}
 	// Parts that are copies of objects, the first of a size that is no multiple of 1 KiB.
-	first, second := randomBytes(5_000_001), randomBytes(77)
+	first, second := harness.RandomBytes(5_000_001), harness.RandomBytes(77)
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/first", first)
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/second", second)
 	joined := bucket + "/joined"
-	id := into[initiated](t, o.ok(http.StatusOK, http.MethodPost, joined+"?uploads", nil)).UploadId
-	list := "<CompleteMultipartUpload>"
+	id := o.begin(joined)
 	for i, part := range []string{"/first", "/second"} {
 		o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s?partNumber=%d&uploadId=%s", joined, i+1, id), nil, "x-amz-copy-source", bucket+part)
-		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf([][]byte{first, second}[i]))
 	}
-	o.ok(http.StatusOK, http.MethodPost, joined+"?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
+	o.ok(http.StatusOK, http.MethodPost, joined+"?uploadId="+id, harness.CompletionOf(first, second))
 	sum := blake3.Sum256(bytes.Join([][]byte{first, second}, nil))
 	toldHash(t, o, joined, hex.EncodeToString(sum[:]))
 

@@ -77,7 +77,7 @@ var objectModel = porcupine.Model{
 		case "listed":
 			want := ""
 			if now != "" {
-				want = etagOf([]byte(now))
+				want = harness.ETag([]byte(now))
 			}
 			return got.value == want, now
 		}
@@ -229,8 +229,8 @@ func TestUploadsThatEndTwice(t *testing.T) {
 	for i := range 40 {
 		key := fmt.Sprintf("k%d", i)
 		id := u.begin(key)
-		data := randomBytes(1000)
-		list := partList(1, u.part(key, id, 1, data))
+		data := harness.RandomBytes(1000)
+		list := harness.Completion(1, u.part(key, id, 1, data))
 		path := fmt.Sprintf("%s/%s?uploadId=%s", u.bucket, key, id)
 		methods := []string{http.MethodPost, http.MethodPost, http.MethodDelete}
 		if i%2 == 0 {

@@ -186,7 +186,7 @@ func testS3PartNumbers(t *testing.T, o *objects, bucket string) {
 	}
 	etag := u.part("numbers", id, 1, []byte("x"))
 	path := bucket + "/numbers?uploadId=" + id
-	good := string(partList(1, etag))
+	good := string(harness.Completion(1, etag))
 	deep := strings.Repeat("<a>", 10_000)
 	var many []any
 	for i := range 10_001 {
@@ -194,13 +194,13 @@ func testS3PartNumbers(t *testing.T, o *objects, bucket string) {
 	}
 	for what, body := range map[string]string{
 		"a document type": `<!DOCTYPE x [<!ENTITY y "z">]>` + good, "deep": deep, "trailing": good + "<x/>", "5 MiB": good + strings.Repeat(" ", 5<<20),
-		"10,001 parts": string(partList(many...)), "an entity": strings.Replace(good, "<PartNumber>1", "<PartNumber>&y;", 1),
+		"10,001 parts": string(harness.Completion(many...)), "an entity": strings.Replace(good, "<PartNumber>1", "<PartNumber>&y;", 1),
 	} {
 		if r := o.call(http.MethodPost, path, []byte(body)); r.Status != http.StatusBadRequest {
 			t.Errorf("%s: %d %.200s", what, r.Status, r.Body)
 		}
 	}
-	o.refused(http.StatusBadRequest, "InvalidPartOrder", http.MethodPost, path, partList(1, etag, 1, etag))
+	o.refused(http.StatusBadRequest, "InvalidPartOrder", http.MethodPost, path, harness.Completion(1, etag, 1, etag))
 	o.ok(http.StatusOK, http.MethodPost, path, []byte(good)) // the upload is still good
 }
 
@@ -218,7 +218,7 @@ func testS3BrokenBodies(t *testing.T, o *objects, bucket string) {
 	before := usedBy(t, o.cluster.Leader(), "limits@example.org")
 	blocks := blocksStored(o.cluster)
 	const size = 6 << 20
-	body := randomBytes(size)
+	body := harness.RandomBytes(size)
 	for i := range 10 {
 		n := o.cluster.Nodes[i%3]
 		conn, err := net.Dial("tcp", strings.TrimPrefix(n.S3URL(), "http://"))
@@ -305,12 +305,12 @@ func testS3PartsAreCharged(t *testing.T, o *objects, bucket string) {
 	before := usedBy(t, leader, "limits@example.org")
 	u := &uploads{o, bucket}
 	id := u.begin("charged")
-	u.part("charged", id, 1, randomBytes(500_000))
-	u.part("charged", id, 2, randomBytes(300_000))
+	u.part("charged", id, 1, harness.RandomBytes(500_000))
+	u.part("charged", id, 2, harness.RandomBytes(300_000))
 	if got := usedBy(t, leader, "limits@example.org") - before; got != 800_000 {
 		t.Errorf("parts of 800,000 bytes are charged as %d", got)
 	}
-	u.part("charged", id, 2, randomBytes(100_000)) // in the place of the other
+	u.part("charged", id, 2, harness.RandomBytes(100_000)) // in the place of the other
 	if got := usedBy(t, leader, "limits@example.org") - before; got != 600_000 {
 		t.Errorf("parts of 600,000 bytes are charged as %d", got)
 	}
@@ -334,7 +334,7 @@ func TestAPutNeedsItsCopies(t *testing.T) {
 		n.Kill()
 	}
 	for _, size := range []int{1000, 3 << 20} {
-		r := o.callOn(left, http.MethodPut, fmt.Sprintf("%s/%d", bucket, size), randomBytes(size))
+		r := o.callOn(left, http.MethodPut, fmt.Sprintf("%s/%d", bucket, size), harness.RandomBytes(size))
 		if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
 			t.Errorf("a PUT of %d bytes on one node of three: %d %s", size, r.Status, r.Body)
 		}

@@ -4,12 +4,13 @@ package conformance
 
 import (
 	"bytes"
-	"crypto/md5"
 	"encoding/xml"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 type initiated struct {
@@ -23,35 +24,14 @@ type uploads struct {
 	bucket string
 }
 
-// begin begins an upload and returns its id.
 func (u *uploads) begin(key string, pairs ...string) string {
 	u.t.Helper()
-	r := into[initiated](u.t, u.ok(http.StatusOK, http.MethodPost, u.bucket+"/"+key+"?uploads", nil, pairs...))
-	if r.Bucket != u.bucket[1:] || r.Key != key || r.UploadId == "" {
-		u.t.Fatalf("%+v", r)
-	}
-	return r.UploadId
+	return u.objects.begin(u.bucket+"/"+key, pairs...)
 }
 
-// part sends a part and returns its ETag.
 func (u *uploads) part(key, id string, n int, data []byte) string {
 	u.t.Helper()
-	r := u.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s/%s?partNumber=%d&uploadId=%s", u.bucket, key, n, id), data)
-	if r.Header.Get("ETag") != etagOf(data) {
-		u.t.Errorf("part %d: %v", n, r.Header)
-	}
-	return r.Header.Get("ETag")
-}
-
-// partList is the body of a completion; pairs are numbers and ETags.
-func partList(pairs ...any) []byte {
-	var b strings.Builder
-	b.WriteString(`<CompleteMultipartUpload>`)
-	for i := 0; i < len(pairs); i += 2 {
-		fmt.Fprintf(&b, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", pairs[i], pairs[i+1])
-	}
-	b.WriteString(`</CompleteMultipartUpload>`)
-	return []byte(b.String())
+	return u.objects.part(u.bucket+"/"+key, id, n, data)
 }
 
 func testS3Multipart(t *testing.T, o *objects) {
@@ -67,7 +47,7 @@ func testS3Multipart(t *testing.T, o *objects) {
 func testS3Assembly(t *testing.T, u *uploads) []byte {
 	o, bucket := u.objects, u.bucket
 	id := u.begin("big", "Content-Type", "x/y", "x-amz-meta-colour", "blue", "x-amz-tagging", "t=1")
-	parts := [][]byte{randomBytes(5_000_000), randomBytes(6 << 20), randomBytes(100)}
+	parts := [][]byte{harness.RandomBytes(5_000_000), harness.RandomBytes(6 << 20), harness.RandomBytes(100)}
 	whole := bytes.Join(parts, nil)
 	etags := make([]string, 3)
 	for _, n := range []int{3, 1, 2} { // in any order
@@ -81,18 +61,18 @@ func testS3Assembly(t *testing.T, u *uploads) []byte {
 		t.Errorf("uploads: %s", r.Body)
 	}
 	path := bucket + "/big?uploadId=" + id
-	o.refused(http.StatusBadRequest, "InvalidPart", http.MethodPost, path, partList(1, etags[1], 2, etags[1]))
-	o.refused(http.StatusBadRequest, "InvalidPart", http.MethodPost, path, partList(1, etags[0], 4, etags[1]))
-	o.refused(http.StatusBadRequest, "InvalidPartOrder", http.MethodPost, path, partList(2, etags[1], 1, etags[0]))
-	o.refused(http.StatusBadRequest, "MalformedXML", http.MethodPost, path, partList())
+	o.refused(http.StatusBadRequest, "InvalidPart", http.MethodPost, path, harness.Completion(1, etags[1], 2, etags[1]))
+	o.refused(http.StatusBadRequest, "InvalidPart", http.MethodPost, path, harness.Completion(1, etags[0], 4, etags[1]))
+	o.refused(http.StatusBadRequest, "InvalidPartOrder", http.MethodPost, path, harness.Completion(2, etags[1], 1, etags[0]))
+	o.refused(http.StatusBadRequest, "MalformedXML", http.MethodPost, path, harness.Completion())
 	o.refused(http.StatusBadRequest, "MalformedXML", http.MethodPost, path, []byte("<nonsense"))
 	type result struct {
 		XMLName                     xml.Name `xml:"CompleteMultipartUploadResult"`
 		Location, Bucket, Key, ETag string
 	}
-	want := multipartETag(parts...)
+	want := harness.PartsETag(parts...)
 	for range 2 { // told twice, it answers twice
-		r := into[result](t, o.ok(http.StatusOK, http.MethodPost, path, partList(1, etags[0], 2, etags[1], 3, etags[2])))
+		r := into[result](t, o.ok(http.StatusOK, http.MethodPost, path, harness.Completion(1, etags[0], 2, etags[1], 3, etags[2])))
 		if r.ETag != want || r.Bucket != bucket[1:] || r.Key != "big" || r.Location == "" {
 			t.Errorf("%+v, want ETag %s", r, want)
 		}
@@ -118,12 +98,12 @@ func testS3SmallParts(t *testing.T, u *uploads) {
 	o, bucket := u.objects, u.bucket
 	id := u.begin("small")
 	first, last := u.part("small", id, 1, []byte("too small")), u.part("small", id, 2, []byte("last"))
-	o.refused(http.StatusBadRequest, "EntityTooSmall", http.MethodPost, bucket+"/small?uploadId="+id, partList(1, first, 2, last))
+	o.refused(http.StatusBadRequest, "EntityTooSmall", http.MethodPost, bucket+"/small?uploadId="+id, harness.Completion(1, first, 2, last))
 	for _, n := range []string{"0", "10001", "-1", "x"} {
 		o.refused(http.StatusBadRequest, "InvalidArgument", http.MethodPut, bucket+"/small?partNumber="+n+"&uploadId="+id, []byte("x"))
 	}
 	first = u.part("small", id, 1, []byte("the last wins"))
-	o.ok(http.StatusOK, http.MethodPost, bucket+"/small?uploadId="+id, partList(1, first)) // a subset
+	o.ok(http.StatusOK, http.MethodPost, bucket+"/small?uploadId="+id, harness.Completion(1, first)) // a subset
 	if got := o.ok(http.StatusOK, http.MethodGet, bucket+"/small", nil); string(got.Body) != "the last wins" {
 		t.Errorf("%q", got.Body)
 	}
@@ -139,7 +119,7 @@ func testS3Aborts(t *testing.T, u *uploads) {
 		o.refused(http.StatusNotFound, "NoSuchUpload", http.MethodDelete, absent, nil)
 		o.refused(http.StatusNotFound, "NoSuchUpload", http.MethodGet, absent, nil)
 		o.refused(http.StatusNotFound, "NoSuchUpload", http.MethodPut, absent+"&partNumber=1", []byte("x"))
-		o.refused(http.StatusNotFound, "NoSuchUpload", http.MethodPost, absent, partList(1, etag))
+		o.refused(http.StatusNotFound, "NoSuchUpload", http.MethodPost, absent, harness.Completion(1, etag))
 	}
 	other.refused(http.StatusNotFound, "NoSuchUpload", http.MethodDelete, bucket+"/aborted?uploadId="+id, nil)
 	o.ok(http.StatusNoContent, http.MethodDelete, bucket+"/aborted?uploadId="+id, nil)
@@ -157,20 +137,10 @@ func testS3PartCopies(t *testing.T, u *uploads, whole []byte) {
 	path := func(n int) string { return fmt.Sprintf("%s/copied?partNumber=%d&uploadId=%s", bucket, n, id) }
 	c1 := into[partCopy](t, o.ok(http.StatusOK, http.MethodPut, path(1), nil, "x-amz-copy-source", bucket+"/big"))
 	c2 := into[partCopy](t, o.ok(http.StatusOK, http.MethodPut, path(2), nil, "x-amz-copy-source", bucket+"/big", "x-amz-copy-source-range", "bytes=5-14"))
-	o.ok(http.StatusOK, http.MethodPost, bucket+"/copied?uploadId="+id, partList(1, c1.ETag, 2, c2.ETag))
+	o.ok(http.StatusOK, http.MethodPost, bucket+"/copied?uploadId="+id, harness.Completion(1, c1.ETag, 2, c2.ETag))
 	if got := o.ok(http.StatusOK, http.MethodGet, bucket+"/copied", nil); !bytes.Equal(got.Body, append(bytes.Clone(whole), whole[5:15]...)) {
 		t.Errorf("copied parts make %d bytes", len(got.Body))
 	}
-}
-
-// multipartETag is the MD5 of the parts' MD5s with their number.
-func multipartETag(parts ...[]byte) string {
-	h := md5.New()
-	for _, p := range parts {
-		sum := md5.Sum(p)
-		h.Write(sum[:])
-	}
-	return fmt.Sprintf(`"%x-%d"`, h.Sum(nil), len(parts))
 }
 
 func testS3Tags(t *testing.T, o *objects) {
@@ -261,16 +231,16 @@ func testS3Quota(t *testing.T, o *objects) {
 	o.cluster.Leader().CLI("user", "quota", "poor-objects@example.org", "3000000")
 	bucket := "/poor" + randomName()
 	poor.ok(http.StatusOK, http.MethodPut, bucket, nil)
-	poor.ok(http.StatusOK, http.MethodPut, bucket+"/a", randomBytes(2_000_000))
-	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/b", randomBytes(2_000_000))
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/a", harness.RandomBytes(2_000_000))
+	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/b", harness.RandomBytes(2_000_000))
 	poor.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/b", nil)
-	poor.ok(http.StatusOK, http.MethodPut, bucket+"/a", randomBytes(2_500_000)) // the net change counts
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/a", harness.RandomBytes(2_500_000)) // the net change counts
 	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/a", nil)
-	poor.ok(http.StatusOK, http.MethodPut, bucket+"/b", randomBytes(2_000_000))
-	id := into[initiated](t, poor.ok(http.StatusOK, http.MethodPost, bucket+"/c?uploads", nil)).UploadId
-	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/c?partNumber=1&uploadId="+id, randomBytes(2_000_000))
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/b", harness.RandomBytes(2_000_000))
+	id := poor.begin(bucket + "/c")
+	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/c?partNumber=1&uploadId="+id, harness.RandomBytes(2_000_000))
 	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/b", nil)
-	x, y := randomBytes(2_000_000), randomBytes(2_000_000)
+	x, y := harness.RandomBytes(2_000_000), harness.RandomBytes(2_000_000)
 	for _, data := range [][]byte{x, x, y, y} { // a part again, and another in its place
 		poor.ok(http.StatusOK, http.MethodPut, bucket+"/c?partNumber=1&uploadId="+id, data)
 	}
@@ -279,6 +249,6 @@ func testS3Quota(t *testing.T, o *objects) {
 	poor.ok(http.StatusOK, http.MethodPut, bucket+"/again", y)
 	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/same", nil)
 	poor.ok(http.StatusNoContent, http.MethodDelete, bucket+"/again", nil)
-	poor.ok(http.StatusOK, http.MethodPut, bucket+"/all", randomBytes(3_000_000)) // nodes take no room
+	poor.ok(http.StatusOK, http.MethodPut, bucket+"/all", harness.RandomBytes(3_000_000)) // nodes take no room
 	poor.refused(http.StatusForbidden, "AccountProblem", http.MethodPut, bucket+"/more", []byte("x"))
 }

@@ -35,15 +35,11 @@ func dagOf(t *testing.T, data []byte) (root cid.Cid, all []cid.Cid) {
 // An upload has nodes between its root and its leaves: the roots of its parts.
 func putParts(o *objects, path string, parts [][]byte) (root cid.Cid, all []cid.Cid) {
 	o.t.Helper()
-	id := into[initiated](o.t, o.ok(http.StatusOK, http.MethodPost, path+"?uploads", nil)).UploadId
-	list := "<CompleteMultipartUpload>"
-	for i, p := range parts {
-		o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s?partNumber=%d&uploadId=%s", path, i+1, id), p)
-		list += fmt.Sprintf("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", i+1, etagOf(p))
+	o.upload(path, parts...)
+	for _, p := range parts {
 		_, blks := dagOf(o.t, p)
 		all = append(all, blks...)
 	}
-	o.ok(http.StatusOK, http.MethodPost, path+"?uploadId="+id, []byte(list+"</CompleteMultipartUpload>"))
 	root = toldBy(o.t, o.ok(http.StatusOK, http.MethodHead, path, nil))
 	return root, append(all, root)
 }
@@ -82,13 +78,13 @@ func TestStrangersGetNothingOfObjects(t *testing.T) {
 	bucket := "/private" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
 
-	data := randomBytes(3 << 20)
+	data := harness.RandomBytes(3 << 20)
 	root, all := dagOf(t, data)
 	put := o.ok(http.StatusOK, http.MethodPut, bucket+"/whole", data)
 	if got := put.Header.Get("X-Holdfast-Cid"); got != root.String() || len(all) != 4 {
 		t.Fatalf("%d blocks, root %s, want %s", len(all), got, root)
 	}
-	parts := [][]byte{randomBytes(5 << 20), randomBytes(2<<20 + 1)}
+	parts := [][]byte{harness.RandomBytes(5 << 20), harness.RandomBytes(2<<20 + 1)}
 	large, joined := putParts(o, bucket+"/parts", parts)
 
 	private := append(all, joined...)

@@ -37,7 +37,7 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil, "x-amz-acl", "public-read")
 	other.ok(http.StatusOK, http.MethodPut, closed, nil)
 
-	data, parts := randomBytes(3<<20+7), [][]byte{randomBytes(5 << 20), randomBytes(2<<20 + 1)}
+	data, parts := harness.RandomBytes(3<<20+7), [][]byte{harness.RandomBytes(5 << 20), harness.RandomBytes(2<<20 + 1)}
 	root, all := dagOf(t, data)
 	put := o.callOn(c.Nodes[0], http.MethodPut, bucket+"/whole", data, "x-amz-acl", "public-read")
 	if put.Status != http.StatusOK || put.Header.Get("X-Holdfast-Cid") != root.String() {
@@ -123,7 +123,7 @@ func testPublicVersions(t *testing.T, o *objects, peer *stranger) {
 	kept := "/kept" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, kept, nil)
 	o.ok(http.StatusOK, http.MethodPut, kept+"?versioning", []byte("<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"))
-	old := randomBytes(2 << 20)
+	old := harness.RandomBytes(2 << 20)
 	_, blocks := dagOf(t, old)
 	first := o.ok(http.StatusOK, http.MethodPut, kept+"/k", old).Header.Get("X-Amz-Version-Id")
 	o.setPublic(kept, true)
@@ -154,7 +154,7 @@ type toggled struct {
 }
 
 func (b *toggled) put(key string) error {
-	r, err := b.tryOn(b.cluster.Nodes[len(key)%len(b.cluster.Nodes)], http.MethodPut, b.bucket+"/"+key, randomBytes(100))
+	r, err := b.tryOn(b.cluster.Nodes[len(key)%len(b.cluster.Nodes)], http.MethodPut, b.bucket+"/"+key, harness.RandomBytes(100))
 	if err != nil || r.Status != http.StatusOK {
 		return fmt.Errorf("put %s: %d %s: %w", key, r.Status, r.Body, err)
 	}

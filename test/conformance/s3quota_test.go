@@ -78,7 +78,7 @@ func (q *quotas) crowd(t *testing.T, room uint64, size int, files []harness.Offe
 			})
 			continue
 		}
-		path, body := fmt.Sprintf("%s/%d", bucket, w), randomBytes(size)
+		path, body := fmt.Sprintf("%s/%d", bucket, w), harness.RandomBytes(size)
 		writing.Go(func() {
 			r, err := o.tryOn(n, http.MethodPut, path, body)
 			switch {

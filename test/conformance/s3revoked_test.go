@@ -49,7 +49,7 @@ func TestWhoIsRevokedWhileSendingChangesNothing(t *testing.T) {
 		{http.MethodPut, bucket + "?versioning", `<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>`},
 		{http.MethodPut, bucket + "/c?tagging", `<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>`},
 		{http.MethodPut, bucket + "/film?partNumber=2&uploadId=" + upload, "two"},
-		{http.MethodPost, bucket + "/film?uploadId=" + upload, `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>` + part + `</ETag></Part></CompleteMultipartUpload>`},
+		{http.MethodPost, bucket + "/film?uploadId=" + upload, string(harness.Completion(1, part))},
 	} {
 		end := func(token string) func() {
 			return func() {
@@ -119,11 +119,9 @@ func sendSlowly(o *objects, n *harness.Node, method, path, body string, then fun
 		_, rest := io.WriteString(out, body[1:])
 		sent <- errors.Join(first, rest, out.Close())
 	}()
-	resp, err := patient.RoundTrip(req)
+	r, err := harness.Answer(patient, req)
 	if err != nil {
-		return reply{}, err
+		return r, err
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	return reply{resp.StatusCode, resp.Header, data}, errors.Join(err, <-sent)
+	return r, <-sent
 }

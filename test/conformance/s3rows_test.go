@@ -6,12 +6,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
-	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/xml"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -49,11 +46,7 @@ func (o *objects) with(token string) *objects {
 }
 
 // reply is an answer of the gateway.
-type reply struct {
-	Status int
-	Header http.Header
-	Body   []byte
-}
+type reply = harness.Response
 
 // s3Error is the form of an error (acceptance row 224).
 type s3Error struct {
@@ -85,25 +78,7 @@ func (o *objects) tryOn(n *harness.Node, method, path string, body []byte, pairs
 }
 
 func (o *objects) tryFor(ctx context.Context, n *harness.Node, method, path string, body []byte, pairs ...string) (reply, error) {
-	req, err := http.NewRequestWithContext(ctx, method, n.S3URL(), bytes.NewReader(body))
-	if err != nil {
-		return reply{}, err
-	}
-	raw, query, _ := strings.Cut(path, "?")
-	req.URL.Opaque, req.URL.RawQuery = raw, query // as it is
-	if o.token != "" {
-		req.Header.Set("Authorization", "Bearer "+o.token)
-	}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		req.Header.Set(pairs[i], pairs[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		return reply{}, err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	return reply{resp.StatusCode, resp.Header, data}, err
+	return n.S3(ctx, o.token, method, path, bytes.NewReader(body), int64(len(body)), pairs...)
 }
 
 // ok is call for what has to succeed with a status.
@@ -143,6 +118,36 @@ func (o *objects) refused(status int, code, method, path string, body []byte, pa
 	return r
 }
 
+// begin begins an upload of an object and returns its id.
+func (o *objects) begin(path string, pairs ...string) string {
+	o.t.Helper()
+	r := into[initiated](o.t, o.ok(http.StatusOK, http.MethodPost, path+"?uploads", nil, pairs...))
+	if "/"+r.Bucket+"/"+r.Key != path || r.UploadId == "" {
+		o.t.Fatalf("%s: %+v", path, r)
+	}
+	return r.UploadId
+}
+
+// part uploads a part and returns its ETag.
+func (o *objects) part(path, id string, n int, data []byte) string {
+	o.t.Helper()
+	r := o.ok(http.StatusOK, http.MethodPut, fmt.Sprintf("%s?partNumber=%d&uploadId=%s", path, n, id), data)
+	if r.Header.Get("ETag") != harness.ETag(data) {
+		o.t.Errorf("part %d: %v", n, r.Header)
+	}
+	return r.Header.Get("ETag")
+}
+
+// upload stores an object by an upload of parts.
+func (o *objects) upload(path string, parts ...[]byte) reply {
+	o.t.Helper()
+	id := o.begin(path)
+	for i, p := range parts {
+		o.part(path, id, i+1, p)
+	}
+	return o.ok(http.StatusOK, http.MethodPost, path+"?uploadId="+id, harness.CompletionOf(parts...))
+}
+
 // into reads an answer's XML.
 func into[T any](t *testing.T, r reply) T {
 	t.Helper()
@@ -151,17 +156,6 @@ func into[T any](t *testing.T, r reply) T {
 		t.Fatalf("%v in %s", err, r.Body)
 	}
 	return v
-}
-
-func etagOf(data []byte) string {
-	sum := md5.Sum(data)
-	return `"` + hex.EncodeToString(sum[:]) + `"`
-}
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	rand.Read(b)
-	return b
 }
 
 type listResult struct {
@@ -390,7 +384,7 @@ func testS3Lists(t *testing.T, o *objects) {
 	if fmt.Sprint(l.keys()) != fmt.Sprint(keys) || l.KeyCount != len(keys) || l.MaxKeys != 1000 || l.IsTruncated || l.NextContinuationToken != "" || l.Name != bucket[1:] {
 		t.Errorf("%+v", l)
 	}
-	if c := l.Contents[0]; c.ETag != etagOf([]byte("a")) || c.Size != 1 || c.StorageClass != "STANDARD" || c.Owner != nil {
+	if c := l.Contents[0]; c.ETag != harness.ETag([]byte("a")) || c.Size != 1 || c.StorageClass != "STANDARD" || c.Owner != nil {
 		t.Errorf("%+v", c)
 	}
 	l = list("&delimiter=/")
@@ -490,10 +484,10 @@ func testS3Objects(t *testing.T, o *objects) {
 	bucket := "/objects" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
 	for _, size := range []int{0, 1, 70_000, 1 << 20, 1<<20 + 1, 5<<20 + 3} {
-		data := randomBytes(size)
+		data := harness.RandomBytes(size)
 		path := fmt.Sprintf("%s/size-%d", bucket, size)
 		put := o.ok(http.StatusOK, http.MethodPut, path, data)
-		if put.Header.Get("ETag") != etagOf(data) || put.Header.Get("X-Amz-Version-Id") == "" || put.Header.Get("X-Holdfast-Cid") == "" {
+		if put.Header.Get("ETag") != harness.ETag(data) || put.Header.Get("X-Amz-Version-Id") == "" || put.Header.Get("X-Holdfast-Cid") == "" {
 			t.Errorf("%d bytes: %v", size, put.Header)
 		}
 		for range o.cluster.Nodes {
@@ -548,7 +542,7 @@ func testS3Objects(t *testing.T, o *objects) {
 	o.refused(http.StatusPreconditionFailed, "PreconditionFailed", http.MethodPut, bucket+"/md5", data, "If-None-Match", "*")
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/fresh", data, "If-None-Match", "*")
 	o.refused(http.StatusPreconditionFailed, "PreconditionFailed", http.MethodPut, bucket+"/fresh", data, "If-Match", `"other"`)
-	o.ok(http.StatusOK, http.MethodPut, bucket+"/fresh", []byte("next"), "If-Match", etagOf(data))
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/fresh", []byte("next"), "If-Match", harness.ETag(data))
 	var won atomic.Int32
 	var g errgroup.Group
 	for i := range 12 {
@@ -568,7 +562,7 @@ func testS3Objects(t *testing.T, o *objects) {
 func testS3Reads(t *testing.T, o *objects) {
 	bucket := "/reads" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
-	data := randomBytes(3<<20 + 17)
+	data := harness.RandomBytes(3<<20 + 17)
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/k", data)
 	whole := o.ok(http.StatusOK, http.MethodHead, bucket+"/k", nil)
 	etag, modified := whole.Header.Get("ETag"), whole.Header.Get("Last-Modified")
@@ -644,7 +638,7 @@ func testS3Copies(t *testing.T, o *objects) {
 	from, to := "/from"+randomName(), "/to"+randomName()
 	o.ok(http.StatusOK, http.MethodPut, from, nil)
 	o.ok(http.StatusOK, http.MethodPut, to, nil)
-	data := randomBytes(2 << 20)
+	data := harness.RandomBytes(2 << 20)
 	o.ok(http.StatusOK, http.MethodPut, from+"/a%20b", data, "Content-Type", "x/y", "x-amz-meta-colour", "blue", "x-amz-tagging", "t=1")
 	type result struct {
 		XMLName            xml.Name `xml:"CopyObjectResult"`
@@ -653,7 +647,7 @@ func testS3Copies(t *testing.T, o *objects) {
 	for i, source := range []string{from + "/a%20b", from[1:] + "/a%20b"} {
 		path := fmt.Sprintf("%s/copy%d", to, i)
 		r := into[result](t, o.ok(http.StatusOK, http.MethodPut, path, nil, "x-amz-copy-source", source))
-		if r.ETag != etagOf(data) || r.LastModified == "" {
+		if r.ETag != harness.ETag(data) || r.LastModified == "" {
 			t.Errorf("%+v", r)
 		}
 		got := o.ok(http.StatusOK, http.MethodGet, path, nil)

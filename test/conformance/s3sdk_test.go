@@ -221,16 +221,11 @@ func testLinks(t *testing.T, g gateway) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(req)
+		r, err := harness.Answer(http.DefaultTransport, req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		return r.Status, string(r.Body)
 	}
 	if code, text := send(http.MethodPut, put.URL, "by a link"); code != http.StatusOK {
 		t.Fatalf("PUT by a link: %d %s", code, text)
@@ -333,7 +328,7 @@ func testPartSums(t *testing.T, g gateway) {
 	if _, err := c.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	pieces := [][]byte{randomBytes(5 << 20), randomBytes(5<<20 + 1), randomBytes(77)}
+	pieces := [][]byte{harness.RandomBytes(5 << 20), harness.RandomBytes(5<<20 + 1), harness.RandomBytes(77)}
 	for _, kind := range []struct {
 		algorithm types.ChecksumAlgorithm
 		of        types.ChecksumType

@@ -61,7 +61,7 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 	c.Leader().CLI("user", "quota", "slow@example.org", "unlimited")
 	bucket := "/slow" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
-	o.ok(http.StatusOK, http.MethodPut, bucket+"/large", randomBytes(slowReads))
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/large", harness.RandomBytes(slowReads))
 	victim := c.Followers()[0]
 	addr := strings.TrimPrefix(victim.S3URL(), "http://")
 	before, most := residentBytes(t, victim.Pid()), int64(0)
@@ -191,7 +191,7 @@ func (o *objects) others(t *testing.T, n *harness.Node, bucket string, fn func()
 					return
 				default:
 				}
-				path, body := fmt.Sprintf("%s/other/%d", bucket, w), randomBytes(otherObject)
+				path, body := fmt.Sprintf("%s/other/%d", bucket, w), harness.RandomBytes(otherObject)
 				began := time.Now()
 				r, err := o.tryOn(n, http.MethodPut, path, body)
 				put := time.Since(began)

@@ -77,7 +77,7 @@ func TestStockS3ToolsOverTLS(t *testing.T) {
 			t.Errorf("%s has the encoding %q", key, encoding)
 		}
 	}
-	data := randomBytes(3<<20 + 5)
+	data := harness.RandomBytes(3<<20 + 5)
 	t.Run("aws-sdk-go-v2", func(t *testing.T) {
 		for _, algorithm := range []types.ChecksumAlgorithm{types.ChecksumAlgorithmCrc32, types.ChecksumAlgorithmCrc64nvme, types.ChecksumAlgorithmSha256} {
 			key := "sdk-" + string(algorithm)

@@ -65,7 +65,7 @@ func (o *objects) holds(path, body, version string) {
 		o.t.Errorf("%s holds %q as %s, want %q as %s", path, r.Body, got, body, version)
 	}
 	r = o.ok(http.StatusOK, http.MethodHead, path, nil)
-	if got := r.Header.Get("X-Amz-Version-Id"); got != version || r.Header.Get("ETag") != etagOf([]byte(body)) {
+	if got := r.Header.Get("X-Amz-Version-Id"); got != version || r.Header.Get("ETag") != harness.ETag([]byte(body)) {
 		o.t.Errorf("HEAD %s: %v, want version %s", path, r.Header, version)
 	}
 }
@@ -211,17 +211,13 @@ func testVersionsCopied(t *testing.T, o *objects) {
 	if r.Header.Get("X-Amz-Copy-Source-Version-Id") != again {
 		t.Errorf("the copy of the current one is of %v", r.Header)
 	}
-	type upload struct {
-		UploadID string `xml:"UploadId"`
-	}
-	up := into[upload](t, o.ok(http.StatusOK, http.MethodPost, k+"?uploads", nil)).UploadID
+	up := o.begin(k)
 	r = o.ok(http.StatusOK, http.MethodPut, k+"?partNumber=1&uploadId="+up, nil, from(k, now)...)
 	if r.Header.Get("X-Amz-Copy-Source-Version-Id") != now {
 		t.Errorf("%v", r.Header)
 	}
 	part := into[struct{ ETag string }](t, r).ETag
-	r = o.ok(http.StatusOK, http.MethodPost, k+"?uploadId="+up,
-		[]byte("<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"+part+"</ETag></Part></CompleteMultipartUpload>"))
+	r = o.ok(http.StatusOK, http.MethodPost, k+"?uploadId="+up, harness.Completion(1, part))
 	whole := r.Header.Get("X-Amz-Version-Id")
 	if r := o.ok(http.StatusOK, http.MethodGet, k, nil); string(r.Body) != "now" || r.Header.Get("X-Amz-Version-Id") != whole || whole == "" {
 		t.Errorf("%q as %v, want %s", r.Body, r.Header, whole)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,59 +32,35 @@ func newBucket(t *testing.T, c *harness.Cluster) *bucket {
 	return b
 }
 
-// answered is what the gateway answered.
-type answered struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // ask sends a request for a key, or for the bucket itself; a reader without a
 // length is sent in chunks. Pairs are names of headers and values.
-func (b *bucket) ask(ctx context.Context, n *harness.Node, method, key string, body io.Reader, length int64, pairs ...string) (answered, error) {
+func (b *bucket) ask(ctx context.Context, n *harness.Node, method, key string, body io.Reader, length int64, pairs ...string) (harness.Response, error) {
 	path := b.path
 	if key != "" && key[0] != '?' {
 		path += "/"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, n.S3URL()+path+key, body)
-	if err != nil {
-		return answered{}, err
-	}
-	if length >= 0 {
-		req.ContentLength = length
-	}
-	req.Header.Set("Authorization", "Bearer "+b.token)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		req.Header.Set(pairs[i], pairs[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return answered{}, err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	return answered{resp.StatusCode, resp.Header, data}, err
+	return n.S3(ctx, b.token, method, path+key, body, length, pairs...)
 }
 
 // ok sends a request to the node of a number, which has to succeed.
-func (b *bucket) ok(t *testing.T, node int, method, key string, body []byte, pairs ...string) answered {
+func (b *bucket) ok(t *testing.T, node int, method, key string, body []byte, pairs ...string) harness.Response {
 	t.Helper()
 	a, err := b.ask(t.Context(), b.Nodes[node%len(b.Nodes)], method, key, bytes.NewReader(body), int64(len(body)), pairs...)
-	if err != nil || a.status/100 != 2 {
-		t.Fatalf("%s %q through %s: %d %s, %v", method, key, b.Nodes[node%len(b.Nodes)].Name, a.status, a.body, err)
+	if err != nil || a.Status/100 != 2 {
+		t.Fatalf("%s %q through %s: %d %s, %v", method, key, b.Nodes[node%len(b.Nodes)].Name, a.Status, a.Body, err)
 	}
 	return a
 }
 
 // noRoom wants an answer that says that there is no room.
-func noRoom(t *testing.T, what string, a answered, err error) {
+func noRoom(t *testing.T, what string, a harness.Response, err error) {
 	t.Helper()
 	var e struct{ Code, Message string }
 	if err == nil {
-		err = xml.Unmarshal(a.body, &e)
+		err = xml.Unmarshal(a.Body, &e)
 	}
-	if err != nil || a.status != http.StatusInsufficientStorage || e.Code != "InsufficientStorage" || !strings.Contains(e.Message, "full") || a.header.Get("Retry-After") != "60" {
-		t.Errorf("%s on full disks: %d %v %s, %v", what, a.status, a.header, a.body, err)
+	if err != nil || a.Status != http.StatusInsufficientStorage || e.Code != "InsufficientStorage" || !strings.Contains(e.Message, "full") || a.Header.Get("Retry-After") != "60" {
+		t.Errorf("%s on full disks: %d %v %s, %v", what, a.Status, a.Header, a.Body, err)
 	}
 }
 
@@ -95,7 +70,7 @@ func (b *bucket) begin(t *testing.T, node int, key string) (query string) {
 	var up struct {
 		UploadID string `xml:"UploadId"`
 	}
-	if err := xml.Unmarshal(b.ok(t, node, http.MethodPost, key+"?uploads", nil).body, &up); err != nil {
+	if err := xml.Unmarshal(b.ok(t, node, http.MethodPost, key+"?uploads", nil).Body, &up); err != nil {
 		t.Fatal(err)
 	}
 	return "?uploadId=" + up.UploadID
@@ -113,8 +88,8 @@ func form(key string, data []byte) (kind string, body []byte) {
 func (b *bucket) reads(t *testing.T, key string, want []byte) {
 	t.Helper()
 	for i, n := range b.Nodes {
-		if got := b.ok(t, i, http.MethodGet, key, nil); !bytes.Equal(got.body, want) {
-			t.Errorf("%s reads %d other bytes of %s", n.Name, len(got.body), key)
+		if got := b.ok(t, i, http.MethodGet, key, nil); !bytes.Equal(got.Body, want) {
+			t.Errorf("%s reads %d other bytes of %s", n.Name, len(got.Body), key)
 		}
 	}
 }
@@ -134,7 +109,7 @@ func (b *bucket) keeps(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("%s %s", list.body, uploads.body)
+	text := fmt.Sprintf("%s %s", list.Body, uploads.Body)
 	for _, u := range users {
 		if u.Email == b.email {
 			text += fmt.Sprintf(" %d bytes charged", u.StoredBytes)
@@ -162,12 +137,4 @@ func (b *bucket) snapshot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// noise are random bytes of a seed.
-func noise(seed uint64, size int) []byte {
-	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 7})
-	data := make([]byte, size)
-	_, _ = r.Read(data) // never fails
-	return data
 }

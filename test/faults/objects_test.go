@@ -4,7 +4,6 @@ package faults
 
 import (
 	"bytes"
-	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ func TestFullDataVolumesRefuseNewObjectsAndNothingElse(t *testing.T) {
 	b := newBucket(t, c)
 	var data [][]byte
 	for i := range fullObjects {
-		data = append(data, noise(uint64(i), fullBytes))
+		data = append(data, harness.BytesOf(uint64(i), fullBytes))
 		b.ok(t, i, http.MethodPut, fmt.Sprintf("o/%02d", i), data[i])
 	}
 	upload := b.begin(t, 0, "upload")
@@ -79,7 +78,7 @@ func TestFullDataVolumesRefuseNewObjectsAndNothingElse(t *testing.T) {
 	for i := range c.Nodes {
 		b.ok(t, i, http.MethodPut, fmt.Sprintf("new/%d", i), data[i])
 	}
-	b.ok(t, 0, http.MethodPost, "upload"+upload, completion(data[0], data[1]))
+	b.ok(t, 0, http.MethodPost, "upload"+upload, harness.CompletionOf(data[0], data[1]))
 	b.reads(t, "upload", append(bytes.Clone(data[0]), data[1]...))
 	if err := c.SameState(t.Context()); err != nil {
 		t.Error(err)
@@ -91,7 +90,7 @@ func (b *bucket) refusesNew(t *testing.T, upload string) {
 	t.Helper()
 	for i, n := range b.Nodes {
 		for what, size := range map[string]int{"a small PUT": 1000, "a PUT": fullBytes} {
-			body := noise(uint64(1000+i), size)
+			body := harness.BytesOf(uint64(1000+i), size)
 			a, err := b.ask(t.Context(), n, http.MethodPut, "o/00", bytes.NewReader(body), int64(size))
 			noRoom(t, what, a, err)
 			a, err = b.ask(t.Context(), n, http.MethodPut, "upload"+upload+"&partNumber=2", bytes.NewReader(body), int64(size))
@@ -105,7 +104,7 @@ func (b *bucket) refusesNew(t *testing.T, upload string) {
 		noRoom(t, "a copy of a range to a part, which is stored anew", a, err)
 		a, err = b.ask(t.Context(), n, http.MethodPost, "upload?uploads", http.NoBody, 0)
 		noRoom(t, "beginning an upload", a, err)
-		a, err = b.ask(t.Context(), n, http.MethodPost, "upload"+upload, bytes.NewReader(completion(noise(0, fullBytes), noise(1, fullBytes))), -1)
+		a, err = b.ask(t.Context(), n, http.MethodPost, "upload"+upload, bytes.NewReader(harness.CompletionOf(harness.BytesOf(0, fullBytes), harness.BytesOf(1, fullBytes))), -1)
 		noRoom(t, "completing an upload, which makes a node above its parts", a, err)
 	}
 }
@@ -117,22 +116,11 @@ func (b *bucket) movesNothing(t *testing.T) {
 		b.ok(t, i, http.MethodPut, "copy", nil, "X-Amz-Copy-Source", b.path+"/o/05")
 		b.ok(t, i+1, http.MethodHead, "copy", nil)
 		b.ok(t, i, http.MethodPut, "copy?tagging", []byte("<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"))
-		if got := b.ok(t, i+2, http.MethodGet, "?list-type=2&prefix=copy", nil); !strings.Contains(string(got.body), "<KeyCount>1</KeyCount>") {
-			t.Errorf("a copy is not listed: %s", got.body)
+		if got := b.ok(t, i+2, http.MethodGet, "?list-type=2&prefix=copy", nil); !strings.Contains(string(got.Body), "<KeyCount>1</KeyCount>") {
+			t.Errorf("a copy is not listed: %s", got.Body)
 		}
 		b.ok(t, i+1, http.MethodDelete, "copy", nil)
 	}
-}
-
-// completion lists parts.
-func completion(parts ...[]byte) []byte {
-	var list strings.Builder
-	list.WriteString("<CompleteMultipartUpload>")
-	for i, p := range parts {
-		fmt.Fprintf(&list, "<Part><PartNumber>%d</PartNumber><ETag>%x</ETag></Part>", i+1, md5.Sum(p))
-	}
-	list.WriteString("</CompleteMultipartUpload>")
-	return []byte(list.String())
 }
 
 // copied waits until every node has all copies.
@@ -195,7 +183,7 @@ func TestADiskThatFillsUnderABody(t *testing.T) {
 	t.Parallel()
 	c, disks := onVolumes(t, "blocks", 420, onFullDisks...)
 	b := newBucket(t, c)
-	old := noise(1, fullBytes)
+	old := harness.BytesOf(1, fullBytes)
 	for _, tc := range []struct {
 		name   string
 		full   []int // the body comes to node 0
@@ -216,7 +204,7 @@ func TestADiskThatFillsUnderABody(t *testing.T) {
 			copied(t, c)
 			kept := b.snapshot(t)
 			var rooms []func()
-			data := noise(2, bodyBytes)
+			data := harness.BytesOf(2, bodyBytes)
 			body := &pausing{data: data, after: cutAfter, do: func() {
 				for _, i := range tc.full {
 					if err := disks[i].fill(0); err != nil { // the ballast is left, which is less than what comes
@@ -233,8 +221,8 @@ func TestADiskThatFillsUnderABody(t *testing.T) {
 			a, err := b.ask(t.Context(), c.Nodes[0], http.MethodPut, key, body, bodyBytes)
 			t.Logf("answered after %s", time.Since(began).Round(time.Millisecond))
 			if tc.stored {
-				if err != nil || a.status != http.StatusOK {
-					t.Errorf("%d %s, %v", a.status, a.body, err)
+				if err != nil || a.Status != http.StatusOK {
+					t.Errorf("%d %s, %v", a.Status, a.Body, err)
 				}
 				b.reads(t, key, data)
 			} else {
@@ -255,7 +243,7 @@ func TestADiskThatFillsUnderABody(t *testing.T) {
 			// That a disk was full for a moment may be told after it has room again.
 			harness.Eventually(t, healWithin, "the body is stored", func() (bool, error) {
 				a, err := b.ask(t.Context(), c.Nodes[0], http.MethodPut, key, bytes.NewReader(data), bodyBytes)
-				return err == nil && a.status == http.StatusOK, errors.Join(err, fmt.Errorf("%d %s", a.status, a.body))
+				return err == nil && a.Status == http.StatusOK, errors.Join(err, fmt.Errorf("%d %s", a.Status, a.Body))
 			})
 			b.reads(t, key, data)
 			b.ok(t, 1, http.MethodDelete, key, nil)

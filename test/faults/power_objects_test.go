@@ -39,7 +39,9 @@ type shelf struct {
 }
 
 // bytesOf are the bytes of an object: the last digits of the seed choose the size.
-func bytesOf(seed uint64) []byte { return noise(seed, powerSizes[seed%uint64(len(powerSizes))]) }
+func bytesOf(seed uint64) []byte {
+	return harness.BytesOf(seed, powerSizes[seed%uint64(len(powerSizes))])
+}
 
 // write puts one object after the other through all nodes, until ctx ends.
 func (s *shelf) write(ctx context.Context, writer int) error {
@@ -55,11 +57,11 @@ func (s *shelf) write(ctx context.Context, writer int) error {
 			ok, err = s.upload(ctx, n, key, seed)
 		} else {
 			data := bytesOf(seed)
-			var a answered
+			var a harness.Response
 			a, err = s.ask(ctx, n, http.MethodPut, key, bytes.NewReader(data), int64(len(data)))
-			ok = err == nil && a.status == http.StatusOK
-			if err == nil && a.status/100 == 4 {
-				return fmt.Errorf("put of %s: %d %s", key, a.status, a.body)
+			ok = err == nil && a.Status == http.StatusOK
+			if err == nil && a.Status/100 == 4 {
+				return fmt.Errorf("put of %s: %d %s", key, a.Status, a.Body)
 			}
 		}
 		if err != nil {
@@ -84,24 +86,24 @@ func (s *shelf) upload(ctx context.Context, n *harness.Node, key string, seed ui
 		parts = [][]byte{data[:powerPart], data[powerPart:]}
 	}
 	begun, err := s.ask(ctx, n, http.MethodPost, key+"?uploads", nil, 0)
-	if err != nil || begun.status != http.StatusOK {
+	if err != nil || begun.Status != http.StatusOK {
 		return false, err
 	}
 	var up struct {
 		UploadID string `xml:"UploadId"`
 	}
-	if err := xml.Unmarshal(begun.body, &up); err != nil {
+	if err := xml.Unmarshal(begun.Body, &up); err != nil {
 		return false, err
 	}
 	for i, p := range parts {
 		query := fmt.Sprintf("?uploadId=%s&partNumber=%d", up.UploadID, i+1)
-		if a, err := s.ask(ctx, n, http.MethodPut, key+query, bytes.NewReader(p), int64(len(p))); err != nil || a.status != http.StatusOK {
+		if a, err := s.ask(ctx, n, http.MethodPut, key+query, bytes.NewReader(p), int64(len(p))); err != nil || a.Status != http.StatusOK {
 			return false, err
 		}
 	}
-	list := completion(parts...)
+	list := harness.CompletionOf(parts...)
 	a, err := s.ask(ctx, n, http.MethodPost, key+"?uploadId="+up.UploadID, bytes.NewReader(list), int64(len(list)))
-	return err == nil && a.status == http.StatusOK && bytes.Contains(a.body, []byte("<ETag>")), err
+	return err == nil && a.Status == http.StatusOK && bytes.Contains(a.Body, []byte("<ETag>")), err
 }
 
 // TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes is A2 for objects: all processes
@@ -148,11 +150,11 @@ func TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes(t *testing.T) {
 	for key, seed := range s.unsure {
 		a, err := s.ask(t.Context(), c.Nodes[there%len(c.Nodes)], http.MethodGet, key, nil, -1)
 		switch {
-		case err == nil && a.status == http.StatusNotFound:
-		case err == nil && a.status == http.StatusOK && md5.Sum(a.body) == md5.Sum(bytesOf(seed)):
+		case err == nil && a.Status == http.StatusNotFound:
+		case err == nil && a.Status == http.StatusOK && md5.Sum(a.Body) == md5.Sum(bytesOf(seed)):
 			there++
 		default:
-			t.Errorf("%s, of which nothing was said: %d, %d bytes, %v", key, a.status, len(a.body), err)
+			t.Errorf("%s, of which nothing was said: %d, %d bytes, %v", key, a.Status, len(a.Body), err)
 		}
 	}
 	if err := c.SameState(t.Context()); err != nil {

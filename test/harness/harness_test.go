@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -175,5 +176,43 @@ func TestWhoWaitsForAVote(t *testing.T) {
 	out.Peers[2].Quarantine = "its state differs"
 	if got := unvoiced(out, map[string][]string{"a": nil, "b": nil, "c": nil}); got != "" {
 		t.Errorf("%q is in quarantine and waits for a vote", got)
+	}
+}
+
+// TestARequestForAnObjectGoesOutAsItIs promises that S3 changes nothing of a path, follows no
+// redirect, and tells the length of a body or sends it in chunks.
+func TestARequestForAnObjectGoesOutAsItIs(t *testing.T) {
+	var uri, auth, pair string
+	var length int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uri, auth, pair, length = r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("X-One"), r.ContentLength
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer server.Close()
+	n := &Node{s3: strings.TrimPrefix(server.URL, "http://"), http: &http.Client{Transport: (*namespace)(nil).transport()}}
+	defer n.http.CloseIdleConnections()
+	for _, size := range []int64{4, -1} {
+		r, err := n.S3(t.Context(), "token", http.MethodPut, "/b/%2e%2e//k?x=%20y", io.LimitReader(strings.NewReader("body and more"), 4), size, "X-One", "1")
+		if err != nil || r.Status != http.StatusFound || r.Header.Get("Location") != "/elsewhere" {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if uri != "/b/%2e%2e//k?x=%20y" || auth != "Bearer token" || pair != "1" || length != size {
+			t.Errorf("%s with %q, %q and %d bytes", uri, auth, pair, length)
+		}
+	}
+	if _, err := n.S3(t.Context(), "", http.MethodGet, "/b", nil, -1); err != nil || auth != "" {
+		t.Errorf("without a token %q is sent: %v", auth, err)
+	}
+}
+
+// TestAnUploadIsCompletedByItsParts promises that the body and the ETag are those of S3.
+func TestAnUploadIsCompletedByItsParts(t *testing.T) {
+	const a = "0cc175b9c0f1b6a831c399e269772661" // MD5 of "a"
+	want := `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"` + a + `"</ETag></Part></CompleteMultipartUpload>`
+	if got := string(CompletionOf([]byte("a"))); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := PartsETag([]byte("a")); got != `"b6ff9a06b7e20bcb2858c5b8ff744aea-1"` {
+		t.Errorf("the ETag of one part is %s", got)
 	}
 }
