@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // How far away members may be.
@@ -30,7 +32,7 @@ type distances struct {
 
 	// mu guards of.
 	mu sync.Mutex
-	of map[string]distance
+	of *cache.Cache[string, distance]
 }
 
 type distance struct {
@@ -40,17 +42,14 @@ type distance struct {
 }
 
 func newDistances(heartbeat time.Duration, log *slog.Logger) *distances {
-	return &distances{heartbeat: heartbeat, log: log, of: map[string]distance{}}
+	return &distances{heartbeat: heartbeat, log: log, of: cache.New[string, distance](maxDistances)}
 }
 
 // answered notes how long a heartbeat to a member took.
 func (d *distances) answered(member string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m, known := d.of[member]
-	if !known && len(d.of) >= maxDistances {
-		clear(d.of) // members that come and go
-	}
+	m, _ := d.of.Get(member)
 	if m.beats == 0 || took < m.least {
 		m.least = took
 	}
@@ -65,7 +64,7 @@ func (d *distances) answered(member string, took time.Duration) {
 			m.told = false
 		}
 	}
-	d.of[member] = m
+	d.of.Put(member, m)
 }
 
 // wantedHeartbeat is what bears a round trip well, in tenths of a second.

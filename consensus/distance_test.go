@@ -98,7 +98,7 @@ func TestTheOperatorIsToldOfMembersThatAreTooFarAway(t *testing.T) {
 	for i := range 2 * maxDistances {
 		d.answered(fmt.Sprint(i), near)
 	}
-	if len(d.of) > maxDistances {
-		t.Errorf("%d members are remembered", len(d.of))
+	if n := d.of.Len(); n > maxDistances {
+		t.Errorf("%d members are remembered", n)
 	}
 }

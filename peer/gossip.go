@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
 	"github.com/libp2p/go-libp2p/core/event"
@@ -45,8 +46,8 @@ type gossipFlow struct {
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	members map[libp2ppeer.ID]*rate.Limiter
-	topics  []string // that this node listens to
+	members *cache.Cache[libp2ppeer.ID, *rate.Limiter] // who is forgotten gets a burst again
+	topics  []string                                   // that this node listens to
 }
 
 // inspect judges one RPC. An error drops it.
@@ -99,13 +100,10 @@ func (g *gossipFlow) join(topic string) {
 func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.members[id]
-	if l == nil {
-		if len(g.members) >= maxGossipPeers {
-			clear(g.members) // members that come and go; each gets its burst again
-		}
+	l, known := g.members.Get(id)
+	if !known {
 		l = rate.NewLimiter(gossipRate, gossipBurst)
-		g.members[id] = l
+		g.members.Put(id, l)
 	}
 	return l
 }
@@ -114,7 +112,7 @@ func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
 var ErrGossipTooLarge = errors.New("gossip message too large")
 
 func newGossipFlow(dropped func(int)) *gossipFlow {
-	return &gossipFlow{dropped: dropped, members: make(map[libp2ppeer.ID]*rate.Limiter)}
+	return &gossipFlow{dropped: dropped, members: cache.New[libp2ppeer.ID, *rate.Limiter](maxGossipPeers)}
 }
 
 func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, flow *gossipFlow, log *slog.Logger) (*pubsub.PubSub, error) {

@@ -133,8 +133,8 @@ func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 		for i := range 3 * maxGossipPeers {
 			passed(libp2ppeer.ID(fmt.Sprint(i)), one, 1)
 		}
-		if len(g.members) > maxGossipPeers {
-			t.Errorf("%d members are remembered", len(g.members))
+		if n := g.members.Len(); n > maxGossipPeers {
+			t.Errorf("%d members are remembered", n)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
@@ -30,8 +31,12 @@ type names struct {
 
 	// mu guards what follows. It is never held while calling out.
 	mu       sync.Mutex
-	verdicts map[string]*verdict // by network and name
+	verdicts *cache.Cache[string, *verdict] // by network and name
 	running  int
+}
+
+func newNames(lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)) names {
+	return names{lookup: lookup, verdicts: cache.New[string, *verdict](maxVerdicts)}
 }
 
 // verdict is what is known of a name.
@@ -76,13 +81,10 @@ func (p *Peer) whyRefused(a ma.Multiaddr) string {
 func (n *names) known(name string, now time.Time) (v *verdict, look bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v = n.verdicts[name]
-	if v == nil {
-		if n.verdicts == nil || len(n.verdicts) >= maxVerdicts {
-			n.verdicts = make(map[string]*verdict)
-		}
+	v, found := n.verdicts.Get(name)
+	if !found {
 		v = new(verdict)
-		n.verdicts[name] = v
+		n.verdicts.Put(name, v)
 	}
 	if v.running || now.Before(v.until) || n.running >= maxLookups {
 		return v, false

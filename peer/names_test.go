@@ -86,7 +86,7 @@ func (n *names) idle() bool {
 
 func TestLookupsOfNamesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n names
+		n := newNames(nil)
 		now := time.Now()
 		var running []*verdict
 		for i := range 2 * maxLookups {
@@ -114,8 +114,8 @@ func TestLookupsOfNamesAreBounded(t *testing.T) {
 		for i := range 3 * maxVerdicts {
 			n.known(fmt.Sprint("more ", i), now)
 		}
-		if len(n.verdicts) > maxVerdicts {
-			t.Errorf("%d names are remembered", len(n.verdicts))
+		if got := n.verdicts.Len(); got > maxVerdicts {
+			t.Errorf("%d names are remembered", got)
 		}
 	})
 }

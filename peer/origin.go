@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -80,29 +80,22 @@ func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) 
 type origins struct {
 	private bool // addresses that are not public are taken
 
-	// mu guards parsed.
-	mu     sync.Mutex
-	parsed map[string]libp2ppeer.AddrInfo // whose addresses nobody changes
+	parsed *cache.Locked[string, libp2ppeer.AddrInfo] // whose addresses nobody changes
+}
+
+func newOrigins(private bool) origins {
+	return origins{private: private, parsed: cache.NewLocked[string, libp2ppeer.AddrInfo](maxParsed)}
 }
 
 func (o *origins) parse(origin string) (libp2ppeer.AddrInfo, error) {
-	o.mu.Lock()
-	info, known := o.parsed[origin]
-	o.mu.Unlock()
-	if known {
+	if info, known := o.parsed.Get(origin); known {
 		return info, nil
 	}
 	info, err := parseOrigin(origin, o.private)
-	if err != nil {
-		return info, err
+	if err == nil {
+		o.parsed.Put(origin, info)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.parsed == nil || len(o.parsed) >= maxParsed {
-		o.parsed = make(map[string]libp2ppeer.AddrInfo)
-	}
-	o.parsed[origin] = info
-	return info, nil
+	return info, err
 }
 
 // checkTransport accepts ip|dns tcp, the same with [tls [sni]] ws or wss, ip|dns

@@ -705,7 +705,7 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 }
 
 func TestOriginsAreReadOnce(t *testing.T) {
-	var o origins
+	o := newOrigins(false)
 	good := "/ip4/1.1.1.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 	first, err := o.parse(good)
 	if err != nil {
@@ -726,7 +726,7 @@ func TestOriginsAreReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(o.parsed); n > maxParsed {
+	if n := o.parsed.Len(); n > maxParsed {
 		t.Errorf("%d are remembered, at most %d", n, maxParsed)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // State is what this package needs of consensus.
@@ -61,6 +63,10 @@ type Options struct {
 	Tries int
 }
 
+// maxVerified is how many tokens' signatures are remembered as good, about
+// 500 bytes each.
+const maxVerified = 8192
+
 // Accounts answers for accounts, keys and sessions.
 type Accounts struct {
 	state  State
@@ -71,9 +77,11 @@ type Accounts struct {
 	log    *slog.Logger
 	watch  *state.Watch
 
-	turns     turns                   // to hash passwords in
-	known     *known                  // who signed in before
-	verified  *cache                  // tokens whose signature was found good
+	turns turns  // to hash passwords in
+	known *known // who signed in before
+	// verified has the claims of tokens whose signature was found good, by the hash of the
+	// token: whether it is still valid is asked of the state each time.
+	verified  *cache.Locked[[sha256.Size]byte, claims]
 	signers   atomic.Pointer[signers] // nil until the state was read once
 	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
 	sessions  sessions
@@ -86,7 +94,7 @@ type Accounts struct {
 func New(o Options) *Accounts {
 	a := &Accounts{
 		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch,
-		verified: newCache(maxVerified), known: newKnown(),
+		verified: cache.NewLocked[[sha256.Size]byte, claims](maxVerified), known: newKnown(),
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
 	a.uses = newUses(a.sessions.idle)

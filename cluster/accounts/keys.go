@@ -448,7 +448,7 @@ const askEvery = time.Second
 // than every askEvery: else what this node has applied decides.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
-	if c, ok := a.verified.get(hash); ok {
+	if c, ok := a.verified.Get(hash); ok {
 		return c, nil
 	}
 	generation, ok := generationOf(token)
@@ -492,7 +492,7 @@ func (a *Accounts) mayAsk() bool {
 // open yet.
 func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
-	if c, ok := a.verified.get(hash); ok {
+	if c, ok := a.verified.Get(hash); ok {
 		return c, nil
 	}
 	generation, ok := generationOf(token)
@@ -510,7 +510,7 @@ func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	if err != nil {
 		return claims{}, state.ErrUnauthorized
 	}
-	a.verified.put(hash, c)
+	a.verified.Put(hash, c)
 	return c, nil
 }
 

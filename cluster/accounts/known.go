@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // Bounds of what a node remembers of who signed in.
@@ -33,8 +35,8 @@ type known struct {
 	key    []byte
 	firsts *tries // how often who is known went first
 
-	mu sync.Mutex // guards by
-	by map[[sha256.Size]byte][]place
+	mu sync.Mutex                               // guards by
+	by *cache.Cache[[sha256.Size]byte, []place] // the newest place is last
 }
 
 // place is a network that a name signed in from.
@@ -46,7 +48,7 @@ type place struct {
 func newKnown() *known {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails, see crypto/rand
-	return &known{key: key, firsts: newTries(knownTries), by: map[[sha256.Size]byte][]place{}}
+	return &known{key: key, firsts: newTries(knownTries), by: cache.New[[sha256.Size]byte, []place](maxKnown)}
 }
 
 // names are the hashes of a name, and of the name and a network.
@@ -72,27 +74,12 @@ func (k *known) note(now time.Time, name string, from netip.Addr) {
 	of, network := k.names(name, neighbours(from))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.by[of] == nil && len(k.by) >= maxKnown {
-		k.forgetOne()
-	}
-	// The newest is last.
-	places := slices.DeleteFunc(k.by[of], func(p place) bool { return p.network == network || p.over(now) })
+	before, _ := k.by.Peek(of)
+	places := slices.DeleteFunc(before, func(p place) bool { return p.network == network || p.over(now) })
 	if len(places) >= maxKnownNetworks {
 		places = places[1:]
 	}
-	k.by[of] = append(places, place{network, now})
-}
-
-// forgetOne forgets the name that signed in the longest ago. It needs mu.
-func (k *known) forgetOne() {
-	var oldest [sha256.Size]byte
-	var last time.Time
-	for of, places := range k.by {
-		if at := places[len(places)-1].last; last.IsZero() || at.Before(last) {
-			oldest, last = of, at
-		}
-	}
-	delete(k.by, oldest)
+	k.by.Put(of, append(places, place{network, now}))
 }
 
 func (p place) over(now time.Time) bool { return now.Sub(p.last) >= knownFor }
@@ -103,7 +90,8 @@ func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	from = neighbours(from)
 	of, network := k.names(name, from)
 	k.mu.Lock()
-	there := slices.ContainsFunc(k.by[of], func(p place) bool { return p.network == network && !p.over(now) })
+	places, _ := k.by.Peek(of)
+	there := slices.ContainsFunc(places, func(p place) bool { return p.network == network && !p.over(now) })
 	k.mu.Unlock()
 	if !there {
 		return false

@@ -292,7 +292,7 @@ func TestTriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		end(true)
-		if n := len(tries.younger) + len(tries.older); n > maxTried {
+		if n := tries.times.Len(); n > maxTried {
 			t.Fatalf("%d remembered", n)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew: a change of a format")
@@ -298,21 +299,21 @@ func TestAHandMadeTokenIsTheRealOne(t *testing.T) {
 
 func TestVerifiedSignaturesAreBoundedAndKeepWhatIsUsed(t *testing.T) {
 	hash := func(i int) [sha256.Size]byte { return sha256.Sum256([]byte(fmt.Sprint(i))) }
-	c := newCache(100)
-	c.put(hash(-1), claims{ID: "used"})
+	c := cache.NewLocked[[sha256.Size]byte, claims](100)
+	c.Put(hash(-1), claims{ID: "used"})
 	for i := range 10_000 {
-		c.put(hash(i), claims{ID: fmt.Sprint(i)})
-		if found, ok := c.get(hash(i)); !ok || found.ID != fmt.Sprint(i) {
+		c.Put(hash(i), claims{ID: fmt.Sprint(i)})
+		if found, ok := c.Get(hash(i)); !ok || found.ID != fmt.Sprint(i) {
 			t.Fatalf("%d is not there: %v", i, found)
 		}
-		if found, ok := c.get(hash(-1)); !ok || found.ID != "used" {
+		if found, ok := c.Get(hash(-1)); !ok || found.ID != "used" {
 			t.Fatalf("after %d others what is used was dropped", i)
 		}
-		if n := len(c.younger) + len(c.older); n > 101 {
+		if n := c.Len(); n > 100 {
 			t.Fatalf("%d entries", n)
 		}
 	}
-	if _, ok := c.get(hash(0)); ok {
+	if _, ok := c.Get(hash(0)); ok {
 		t.Error("what is not used stays for ever")
 	}
 }
@@ -371,7 +372,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			w.verified = newCache(2)
+			w.verified = cache.NewLocked[[sha256.Size]byte, claims](2)
 			if _, err := w.Authenticate(b.Context(), key.Token); err != nil {
 				b.Fatal(err)
 			}

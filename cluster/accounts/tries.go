@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // Bounds of signing in.
@@ -29,11 +30,10 @@ type tries struct {
 	perName, perAddress int
 	seed                maphash.Seed
 
-	// mu guards what follows. When the younger map is full it becomes the older
-	// one, which goes.
-	mu             sync.Mutex
-	younger, older map[uint64][]int64 // times of tries, oldest first, in nanoseconds
-	pending        map[uint64]int     // of them, those that nobody has looked at yet
+	// mu guards what follows.
+	mu      sync.Mutex
+	times   *cache.Cache[uint64, []int64] // of tries, oldest first, in nanoseconds
+	pending map[uint64]int                // of them, those that nobody has looked at yet
 }
 
 func newTries(perName int) *tries {
@@ -41,8 +41,8 @@ func newTries(perName int) *tries {
 		perName = DefaultTries
 	}
 	return &tries{
-		perName: perName, perAddress: perName * addressTries, seed: maphash.MakeSeed(), younger: map[uint64][]int64{},
-		pending: map[uint64]int{},
+		perName: perName, perAddress: perName * addressTries, seed: maphash.MakeSeed(),
+		times: cache.New[uint64, []int64](maxTried), pending: map[uint64]int{},
 	}
 }
 
@@ -75,7 +75,7 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 		return nil, tooManyAtOnce()
 	}
 	for _, k := range keys {
-		t.keep(k, append(t.recent(k, at), at))
+		t.times.Put(k, append(t.recent(k, at), at))
 		t.pending[k]++
 	}
 	return func(wrong bool) { t.end(keys, at, wrong) }, nil
@@ -84,22 +84,11 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 // recent are the tries of a key that still count: none from a time that is still far
 // away, for then the clock was set back. It needs mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
-	times, ok := t.younger[k]
-	if !ok {
-		times = t.older[k]
-	}
+	times, _ := t.times.Peek(k)
 	for len(times) > 0 && (times[0] <= now-int64(triesWithin) || times[0] > now+int64(triesWithin)) {
 		times = times[1:]
 	}
 	return times
-}
-
-// keep needs mu.
-func (t *tries) keep(k uint64, times []int64) {
-	if len(t.younger) >= maxTried/2 {
-		t.older, t.younger = t.younger, make(map[uint64][]int64, maxTried/2)
-	}
-	t.younger[k] = times
 }
 
 func (t *tries) end(keys []uint64, at int64, wrong bool) {
@@ -118,10 +107,9 @@ func (t *tries) end(keys []uint64, at int64, wrong bool) {
 				continue
 			}
 			if len(times) > 1 {
-				t.keep(k, append(times[:i:i], times[i+1:]...))
+				t.times.Put(k, append(times[:i:i], times[i+1:]...))
 			} else { // an empty one would take the place of one that counts
-				delete(t.younger, k)
-				delete(t.older, k)
+				t.times.Remove(k)
 			}
 			break
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
@@ -409,7 +410,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: time.Now, last: map[state.NodeID]time.Time{},
 	}
 	n.progress = &progress{
-		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: n.down,
+		self: n.self.ID, dial: n.peer.Dial, now: n.opts.Now, down: n.down, kept: cache.New[state.RootKey, said](maxProgressKept),
 		look: func(ctx context.Context, k state.RootKey) (tracker.Seen, bool) { return n.tracker.Look(ctx, k) },
 	}
 	var pinState pins.State = n.consensus

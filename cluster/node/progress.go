@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // progressProtocol asks a member how far it is with a root. The question is the
@@ -56,7 +57,7 @@ type progress struct {
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
 	asking int
-	kept   map[state.RootKey]said
+	kept   *cache.Cache[state.RootKey, said]
 }
 
 // said is what the members answered about a root.
@@ -69,7 +70,7 @@ type said struct {
 func (p *progress) Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []pins.Progress {
 	now := p.now()
 	p.mu.Lock()
-	if s, ok := p.kept[root]; ok && now.Sub(s.at).Abs() < progressFresh {
+	if s, ok := p.kept.Get(root); ok && now.Sub(s.at).Abs() < progressFresh {
 		p.mu.Unlock()
 		return s.all
 	}
@@ -83,10 +84,7 @@ func (p *progress) Progress(ctx context.Context, root state.RootKey, nodes []sta
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asking--
-	if p.kept == nil || len(p.kept) >= maxProgressKept {
-		p.kept = map[state.RootKey]said{}
-	}
-	p.kept[root] = said{p.now(), all} // a silent member took its time
+	p.kept.Put(root, said{p.now(), all}) // a silent member took its time
 	return all
 }
 

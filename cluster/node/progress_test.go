@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	"github.com/ipfs/go-cid"
 )
 
@@ -96,7 +97,7 @@ func TestProgressAsksTheMembersThatWork(t *testing.T) {
 		dialled := 0
 		var mu sync.Mutex // of dialled
 		here := &progress{
-			self: "self", now: time.Now,
+			self: "self", now: time.Now, kept: cache.New[state.RootKey, said](maxProgressKept),
 			down: func(id state.NodeID) bool { return id == "down" },
 			look: func(context.Context, state.RootKey) (tracker.Seen, bool) { return tracker.Seen{Position: 4}, true },
 			dial: func(ctx context.Context, id, _ string) (net.Conn, error) {

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // maxReread is how many bytes of parts are read once more to complete an upload, when
@@ -168,23 +168,16 @@ const maxTrees = 8 << 20
 // trees keeps what was last found out about content. What has a root never changes,
 // so that nothing of it gets old.
 type trees struct {
-	mu     sync.Mutex
-	most   int        // bytes
-	weight int        // bytes
-	order  *list.List // of *tree, the last used in front
-	by     map[state.RootKey]*list.Element
+	mu sync.Mutex
+	by *cache.Cache[state.RootKey, *bao.Index] // weighed in bytes
 	// coming are those that somebody is making; the channel is closed when it ends.
 	coming map[state.RootKey]chan struct{}
 }
 
-type tree struct {
-	root  state.RootKey
-	index *bao.Index
-}
-
 func newTrees(most int) *trees {
 	return &trees{
-		most: most, order: list.New(), by: map[state.RootKey]*list.Element{}, coming: map[state.RootKey]chan struct{}{},
+		by:     cache.Weighted(most, func(_ state.RootKey, x *bao.Index) int { return x.Weight() }, nil),
+		coming: map[state.RootKey]chan struct{}{},
 	}
 }
 
@@ -216,7 +209,7 @@ func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *ba
 		close(t.coming[root])
 		delete(t.coming, root)
 		if x != nil {
-			t.add(&tree{root, x})
+			t.by.Put(root, x)
 		}
 	}()
 	if x, err = read(); err != nil {
@@ -225,26 +218,13 @@ func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *ba
 	return x, nil
 }
 
-// add keeps an index in the place of those that were not used for the longest time.
-func (t *trees) add(n *tree) {
-	t.by[n.root] = t.order.PushFront(n)
-	for t.weight += n.index.Weight(); t.weight > t.most; {
-		last := t.order.Back()
-		old := last.Value.(*tree)
-		t.weight -= old.index.Weight()
-		t.order.Remove(last)
-		delete(t.by, old.root)
-	}
-}
-
 // look returns an index that is there, or what to wait for while somebody makes it. If
 // it returns neither the caller makes it.
 func (t *trees) look(root state.RootKey) (*bao.Index, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.by[root]; e != nil {
-		t.order.MoveToFront(e)
-		return e.Value.(*tree).index, nil
+	if x, ok := t.by.Get(root); ok {
+		return x, nil
 	}
 	if coming := t.coming[root]; coming != nil {
 		return nil, coming

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // sink is the library's end of a pipeline: it keeps what is sent.
@@ -226,7 +227,7 @@ func TestAStreamInDoubtIsTried(t *testing.T) {
 func TestHeartbeatsKeepTheirDistance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 75 * time.Millisecond
-		transport := &Raft{beats: map[raft.ServerID]beat{}, every: every, streams: &streamLayer{ended: make(chan struct{})}}
+		transport := &Raft{beats: cache.New[raft.ServerID, beat](maxBeats), every: every, streams: &streamLayer{ended: make(chan struct{})}}
 		took := func(id raft.ServerID, term uint64) time.Duration {
 			begin := time.Now()
 			if !transport.await(id, term) {

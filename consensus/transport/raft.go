@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // Bounds of Raft's streams.
@@ -38,8 +39,8 @@ type Raft struct {
 	mu        sync.Mutex
 	closed    bool
 	pipelines map[*pipeline]struct{}
-	beats     map[raft.ServerID]beat // the newest heartbeat to each member
-	every     time.Duration          // between two of them at the least
+	beats     *cache.Cache[raft.ServerID, beat] // the newest heartbeat to each member
+	every     time.Duration                     // between two of them at the least
 }
 
 // Hooks are what a Raft asks and tells its node. They must not wait.
@@ -77,7 +78,7 @@ func NewRaft(network Network, self string, every time.Duration, hooks Hooks, con
 	config.MsgpackUseNewTimeFormat = true
 	return &Raft{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&config), streams: layer, hooks: hooks, pipelines: make(map[*pipeline]struct{}),
-		beats: make(map[raft.ServerID]beat), every: every,
+		beats: cache.New[raft.ServerID, beat](maxBeats), every: every,
 	}, nil
 }
 
@@ -131,15 +132,12 @@ func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 func (t *Raft) await(id raft.ServerID, term uint64) bool {
 	now := time.Now()
 	t.mu.Lock()
-	last, known := t.beats[id]
+	last, known := t.beats.Get(id)
 	next := beat{term: term, at: now}
 	if known && last.term == term && now.Sub(last.at) < t.every {
 		next.at = last.at.Add(t.every)
 	}
-	if !known && len(t.beats) >= maxBeats {
-		clear(t.beats) // members that come and go
-	}
-	t.beats[id] = next
+	t.beats.Put(id, next)
 	t.mu.Unlock()
 	pause := next.at.Sub(now)
 	if pause <= 0 {

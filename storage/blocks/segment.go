@@ -1,7 +1,6 @@
 package blocks
 
 import (
-	"container/list"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
@@ -119,7 +119,6 @@ type handle struct {
 	number  uint32
 	f       *os.File
 	seed    uint32
-	place   *list.Element
 	readers int
 	removed bool // no longer in the cache: the last reader closes it
 }
@@ -130,21 +129,19 @@ type handles struct {
 
 	// mu guards the rest, and is held while a file is opened.
 	mu   sync.Mutex
-	open map[uint32]*handle
-	used list.List // of *handle, newest first
+	open *cache.Cache[uint32, *handle]
 }
 
 func newHandles(dir string) *handles {
-	return &handles{dir: dir, open: make(map[uint32]*handle)}
+	return &handles{dir: dir, open: cache.Weighted(maxOpenSegments, func(uint32, *handle) int { return 1 }, retire)}
 }
 
 // acquire returns the segment open for reading, to be released.
 func (h *handles) acquire(number uint32) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if got, ok := h.open[number]; ok {
+	if got, ok := h.open.Get(number); ok {
 		got.readers++
-		h.used.MoveToFront(got.place)
 		return got, nil
 	}
 	f, seed, err := openSegment(h.dir, number, os.O_RDONLY)
@@ -152,23 +149,13 @@ func (h *handles) acquire(number uint32) (*handle, error) {
 		return nil, err
 	}
 	got := &handle{number: number, f: f, seed: seed, readers: 1}
-	got.place = h.used.PushFront(got)
-	h.open[number] = got
-	for e := h.used.Back(); e != nil && len(h.open) > maxOpenSegments; {
-		old := e.Value.(*handle)
-		e = e.Prev()
-		if old.readers == 0 {
-			h.forget(old)
-		}
-	}
+	h.open.Put(number, got)
 	return got, nil
 }
 
-// forget takes the handle out of the cache. A file opened for reading has
-// nothing to lose in Close.
-func (h *handles) forget(got *handle) {
-	delete(h.open, got.number)
-	h.used.Remove(got.place)
+// retire closes a handle that leaves the cache, once nobody reads. A file opened for reading
+// has nothing to lose in Close.
+func retire(_ uint32, got *handle) {
 	got.removed = true
 	if got.readers == 0 {
 		_ = got.f.Close()
@@ -187,15 +174,11 @@ func (h *handles) release(got *handle) {
 func (h *handles) remove(number uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if got, ok := h.open[number]; ok {
-		h.forget(got)
-	}
+	h.open.Remove(number)
 }
 
 func (h *handles) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, got := range h.open {
-		h.forget(got)
-	}
+	h.open.Clear()
 }

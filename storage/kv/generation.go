@@ -31,7 +31,7 @@ type generation struct {
 func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
 	g := &generation{name: name, dir: dir, db: db}
 	g.sieve.begin(sparse)
-	g.points.commits = 1
+	g.points.commits, g.points.hot = 1, newHot()
 	g.gaps.steps = gapSteps
 	g.refs.Store(1)
 	return g

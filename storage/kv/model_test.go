@@ -160,7 +160,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	if err := tx.Commit(false); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.live.points.hot.younger) + len(s.live.points.hot.older); n != 0 {
+	if n := s.live.points.hot.Len(); n != 0 {
 		t.Errorf("%d values are remembered that nobody has read", n)
 	}
 	for i := range rows + 1 {
@@ -172,16 +172,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bytes := 0
-	for _, half := range []map[string]fact{s.live.points.hot.younger, s.live.points.hot.older} {
-		for k, v := range half {
-			bytes += len(k) + len(v.value) + entryBytes
-		}
-	}
-	if bytes > hotBytes || bytes < hotBytes/4 {
-		t.Errorf("%d bytes are remembered, the bound is %d", bytes, hotBytes)
-	}
-	if s.live.points.hot.bytes > hotBytes/2 {
-		t.Errorf("%d bytes in the younger half", s.live.points.hot.bytes)
+	if w := s.live.points.hot.Weight(); w > hotBytes || w < hotBytes/2 {
+		t.Errorf("%d bytes are remembered, the bound is %d", w, hotBytes)
 	}
 }

@@ -85,7 +85,7 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 	s.writing = false
 	s.commits++
 	if failed {
-		s.hot.clear()
+		s.hot.Clear()
 		return
 	}
 	for key, k := range keys {
@@ -104,7 +104,7 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 func (s *points) recall(key []byte) (fact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hot.get(key)
+	return s.hot.Get(string(key))
 }
 
 // newest returns the value of a key as it is now.
@@ -132,7 +132,7 @@ func (s *points) recent(key []byte) (f fact, known bool, commit uint64) {
 	if s.writing {
 		return fact{}, false, 0
 	}
-	f, known = s.hot.get(key)
+	f, known = s.hot.Get(string(key))
 	return f, known, s.commits
 }
 
@@ -154,7 +154,7 @@ func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, known = s.hot.get(key); known && f.since <= p.commit {
+	if f, known = s.hot.Get(string(key)); known && f.since <= p.commit {
 		return f, true, nil
 	}
 	return fact{}, false, p.snap

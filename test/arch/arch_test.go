@@ -78,6 +78,7 @@ func TestEachRuleObjectsToABadSample(t *testing.T) {
 		{"log store in consensus", map[string]string{"consensus/c.go": imports("consensus", "github.com/hashicorp/raft-boltdb/v2")}, []string{"consensus/c.go:6: fence"}},
 		{"autopilot in consensus", map[string]string{"consensus/c.go": imports("consensus", "github.com/hashicorp/raft-autopilot")}, nil},
 		{"boxo outside", map[string]string{"api/pinning/p.go": imports("pinning", "github.com/ipfs/boxo/path")}, []string{"api/pinning/p.go:6: fence"}},
+		{"a cache by hand", map[string]string{"storage/blocks/b.go": imports("blocks", "container/list")}, []string{"storage/blocks/b.go:6: fence"}},
 		{"XML outside s3", map[string]string{"api/paid/p.go": imports("paid", "encoding/xml")}, []string{"api/paid/p.go:6: fence"}},
 		{"a foreign client in the product", map[string]string{"api/s3/sigv4/s.go": imports("sigv4", "github.com/aws/aws-sdk-go-v2/aws")}, []string{"api/s3/sigv4/s.go:6: fence"}},
 		{"testing in the product", map[string]string{"config/c.go": imports("config", "testing")}, []string{"config/c.go:6: fence"}},

@@ -112,6 +112,8 @@ var fences = []fence{
 	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
 	{"lukechampine.com/blake3", []string{"cluster/bao"}, true, "the BLAKE3 tree only in cluster/bao"},
 	{"github.com/cenkalti/backoff", []string{"internal/backoff"}, false, "attempts are paced by internal/backoff"},
+	{"github.com/hashicorp/golang-lru", []string{"internal/cache"}, false, "what was used last is kept by internal/cache"},
+	{"container/list", []string{"cluster/tracker"}, false, "lines of waiting only in cluster/tracker; what was used last is kept by internal/cache"},
 	{"encoding/xml", []string{"api/s3"}, true, "XML only in api/s3"},
 	{"github.com/stretchr/testify", nil, false, "tests use the standard library"},
 	{"github.com/aws/", nil, true, "other people's clients only in tests"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // Rate is the number of requests that one account or address may send: PerSecond steadily,
@@ -24,8 +25,8 @@ type Rate struct {
 // Bounds of what limits remember.
 const (
 	limitShards = 32
-	// maxLimited is how many accounts, and how many addresses, are remembered, 16
-	// bytes each and what a map adds. Those that are forgotten begin anew.
+	// maxLimited is how many accounts, and how many addresses, are remembered, about 110
+	// bytes each. Those that are forgotten begin anew.
 	maxLimited = 1 << 17
 	// pressedFor is how long Pressed says so after a refusal.
 	pressedFor = time.Second
@@ -49,9 +50,7 @@ type Limits struct {
 	made             time.Time    // when these limits were
 	refused          atomic.Int64 // when an account was, for the last time, as elapsed says; 0: never
 
-	// mu guards told, by hashes of tokens.
-	mu   sync.Mutex
-	told map[uint64]refusal
+	told *cache.Locked[uint64, refusal] // by hashes of tokens
 }
 
 // refusal is what a token is told until a time, as elapsed says it.
@@ -69,6 +68,7 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	return &Limits{
 		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), strangers: NewMemory(memoryOfStrangers, memoryOfNetwork),
 		content: NewMemory(memoryOfContent, memoryOfReaders),
+		told:    cache.NewLocked[uint64, refusal](maxTold),
 		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),
 	}
 }
@@ -102,14 +102,15 @@ type limiter struct {
 }
 
 type limitShard struct {
-	// mu guards what follows. When the younger map is full it becomes the older
-	// one, which goes.
-	mu             sync.Mutex
-	younger, older map[uint64]int64
+	mu   sync.Mutex // guards full
+	full *cache.Cache[uint64, int64]
 }
 
 func newLimiter(r Rate) *limiter {
 	l := &limiter{seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i].full = cache.New[uint64, int64](maxLimited / limitShards)
+	}
 	if r.PerSecond > 0 {
 		l.each = max(1, int64(time.Second)/int64(r.PerSecond))
 		l.most = int64(min(float64(l.each)*float64(max(1, r.Burst)), math.MaxInt64/4))
@@ -131,21 +132,12 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 	s := &l.shards[h%limitShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full, known := s.younger[h]
-	if !known {
-		full = s.older[h]
-	}
+	full, _ := s.full.Peek(h)
 	full = max(full, now) + n*l.each
 	if wait = time.Duration(max(0, full-now-l.most)); wait > patience {
 		return wait, false
 	}
-	if !known && len(s.younger) >= maxLimited/limitShards/2 {
-		s.older, s.younger = s.younger, nil
-	}
-	if s.younger == nil {
-		s.younger = map[uint64]int64{}
-	}
-	s.younger[h] = full
+	s.full.Put(h, full)
 	return wait, true
 }
 
@@ -207,9 +199,7 @@ func (l *Limits) Told(r *http.Request) error {
 	if !ok {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if found, ok := l.told[h]; ok && l.elapsed() < found.until {
+	if found, ok := l.told.Get(h); ok && l.elapsed() < found.until {
 		return found.err
 	}
 	return nil
@@ -220,12 +210,7 @@ func (l *Limits) tell(r *http.Request, what refusal) {
 	if !ok {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.told == nil || len(l.told) >= maxTold {
-		l.told = map[uint64]refusal{} // who is forgotten is looked up once more
-	}
-	l.told[h] = what
+	l.told.Put(h, what) // who is forgotten is looked up once more
 }
 
 // tokenOf returns a hash of the token of a request, if there is one.

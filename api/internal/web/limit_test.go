@@ -115,7 +115,7 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 	}
 	n := 0
 	for i := range l.account.shards {
-		n += len(l.account.shards[i].younger) + len(l.account.shards[i].older)
+		n += l.account.shards[i].full.Len()
 	}
 	if n > maxLimited {
 		t.Errorf("%d accounts remembered, the most is %d", n, maxLimited)
@@ -167,8 +167,8 @@ func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 	for i := range 3 * maxTold {
 		_ = l.Account("alice", by(fmt.Sprint("Bearer ", i)))
 	}
-	if len(l.told) > maxTold {
-		t.Errorf("%d tokens remembered, the most is %d", len(l.told), maxTold)
+	if n := l.told.Len(); n > maxTold {
+		t.Errorf("%d tokens remembered, the most is %d", n, maxTold)
 	}
 	var none *Limits
 	if none.Told(token) != nil || none.Pressed() {
