@@ -7,6 +7,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin"
+	"github.com/holdfast-ipfs/holdfast/api/console"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
 	"github.com/holdfast-ipfs/holdfast/api/s3"
@@ -62,6 +65,7 @@ type Accounts interface {
 	web.Accounts
 	s3.Accounts
 	admin.Accounts
+	console.Accounts
 	pinning.Sessions
 }
 
@@ -83,6 +87,7 @@ type Health interface {
 type Options struct {
 	Pinning string // host:port of the Pinning Service API
 	S3      string // host:port of the object gateway
+	Console string // host:port of the web console
 	Admin   string // host:port of metrics and health
 	Folder  string // data folder, in which the socket of the local API is made
 
@@ -127,8 +132,8 @@ type Options struct {
 
 // Addrs are the addresses of the listeners, host:port with the real port. Empty means off.
 type Addrs struct {
-	Pinning, S3, Admin string
-	Socket             string // path of the Unix socket
+	Pinning, S3, Console, Admin string
+	Socket                      string // path of the Unix socket
 }
 
 // Server holds the bound listeners. After Run it serves health, and answers all else that
@@ -160,6 +165,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const (
 	pinningService  = "pinning"
 	s3Service       = "s3"
+	consoleService  = "console"
 	adminService    = "admin"
 	operatorService = "operator"
 )
@@ -205,6 +211,18 @@ func (s *Server) listen(o Options) error {
 		s.secure(s.add(s3Service, l, s3.Starting(s3.Options{
 			Domain: o.S3Domain, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 		}, o.Health)))
+	}
+	if o.Console != "" {
+		l, err := bind(consoleService, o.Console)
+		if err != nil {
+			return err
+		}
+		s.addrs.Console = l.Addr().String()
+		h, err := console.Starting(console.Options{Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		s.secure(s.addJSON(consoleService, l, h))
 	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
@@ -261,6 +279,11 @@ func (s *Server) Open(o Options) error {
 				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil).PacedBy(pacer), Origins: o.Origins,
 				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
+		case consoleService:
+			h, err = console.New(console.Options{
+				Accounts: o.Accounts, Pins: o.Pins, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
+				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+			})
 		case operatorService:
 			h, err = s.operator(o)
 		default:
@@ -286,8 +309,27 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	}
 	return admin.NewOperator(admin.OperatorOptions{
 		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Admin: s.addrs.Admin, TLS: s.certificate != nil}, Logger: o.Logger,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil}, Logger: o.Logger,
 	}), nil
+}
+
+// seenAt returns the URL of a listener as a browser reaches it that uses a host, by a scheme,
+// for the console; it is empty for a listener that is off.
+func (s *Server) seenAt(addr string) func(host, scheme string) string {
+	return func(host, scheme string) string {
+		if addr == "" {
+			return ""
+		}
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return ""
+		}
+		name := host
+		if only, _, err := net.SplitHostPort(host); err == nil {
+			name = only
+		}
+		return scheme + "://" + net.JoinHostPort(strings.Trim(name, "[]"), port)
+	}
 }
 
 // bind listens on a TCP address; errors name the flag.

@@ -184,8 +184,8 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.S3.PresignedV2 },
 	},
 	{
-		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty turns it off; not served by this release",
-		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort, unserved: true,
+		key: "console.listen", flag: "console-listen", help: "`host:port` of the web console; empty turns it off",
+		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort,
 	},
 	{
 		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway with payment per request; empty turns it off; not served by this release",

@@ -99,19 +99,10 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 // name for one.
 func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
 	now := a.now()
-	end, err := a.tries.take(now, name, from)
-	if err != nil {
-		return "", err
-	}
-	in := strangers
-	if a.known.first(now, name, from) {
-		in = regulars
-	}
-	account, err := a.checkPassword(ctx, in, name, password, end)
+	account, err := a.tryPassword(ctx, now, name, password, from)
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
-	a.known.note(now, name, from)
 	random := make([]byte, sessionRandom)
 	if _, err := rand.Read(random); err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
@@ -130,6 +121,33 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 	}
 	a.log.InfoContext(ctx, "session begun", "account", account.ID, "email", account.Email)
 	return token, nil
+}
+
+// CheckPassword returns nil if a password opens the account with a name. It counts the try, and
+// has the errors of SignIn.
+func (a *Accounts) CheckPassword(ctx context.Context, name, password string, from netip.Addr) error {
+	if _, err := a.tryPassword(ctx, a.now(), name, password, from); err != nil {
+		return fmt.Errorf("check password: %w", err)
+	}
+	return nil
+}
+
+// tryPassword is checkPassword of a try that is counted.
+func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, password string, from netip.Addr) (state.Account, error) {
+	end, err := a.tries.take(now, name, from)
+	if err != nil {
+		return state.Account{}, err
+	}
+	in := strangers
+	if a.known.first(now, name, from) {
+		in = regulars
+	}
+	account, err := a.checkPassword(ctx, in, name, password, end)
+	if err != nil {
+		return state.Account{}, err
+	}
+	a.known.note(now, name, from)
+	return account, nil
 }
 
 // checkPassword returns the account that a name and a password open. Where there

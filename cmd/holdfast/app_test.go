@@ -120,7 +120,7 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	} {
 		got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--join", tc.where, "--routing", "off", "--log-level", "error",
 			"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 {
 			t.Errorf("--join %s: %+v, want code %d and one line with %q", tc.where, got, exitUsage, tc.names)
 		}
@@ -155,7 +155,7 @@ func TestABadSecretStopsTheStart(t *testing.T) {
 		}
 		code := a.execute(t.Context(), append([]string{
 			"run", "--routing", "off", "--log-level", "error", "--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+			"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		}, tc.args...))
 		text := w.errs.String()
 		for _, name := range tc.names {
@@ -172,7 +172,7 @@ func TestABadSecretStopsTheStart(t *testing.T) {
 // A listener that this release does not have is told of, in the help and at the start.
 func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--help")
-	for _, flag := range []string{"--console-listen", "--paid-listen", "--gateway-listen"} {
+	for _, flag := range []string{"--paid-listen", "--gateway-listen"} {
 		_, rest, _ := strings.Cut(got.out, flag)
 		line, _, _ := strings.Cut(rest, "\n")
 		if !strings.Contains(line, "not served by this release") {
@@ -181,7 +181,7 @@ func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	}
 	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	line, _, _ := strings.Cut(got.errOut, "\n")
 	if !strings.Contains(line, "level=INFO") || !strings.Contains(line, "setting=paid.listen") || strings.Contains(got.errOut, "console.listen") {
 		t.Errorf("started with --paid-listen: %s", got.errOut)

@@ -200,7 +200,7 @@ listen = "127.0.0.1:0"
 [s3]
 listen = "127.0.0.1:0"
 [console]
-listen = ""
+listen = "127.0.0.1:0"
 [admin]
 listen = "127.0.0.1:0"
 `, n.name)

@@ -137,6 +137,7 @@ type addresses struct {
 	Cluster []string
 	Pinning string // host:port, empty is off
 	S3      string
+	Console string
 	Admin   string
 	Warning string // what is wrong with the cluster that the node is in now
 }
@@ -164,6 +165,7 @@ func (a *app) board(c config.Config, where addresses) {
 	tls := c.API.TLSCert != ""
 	line("pinning", link(where.Pinning, "/pins", tls))
 	line("s3", link(where.S3, "", tls))
+	line("console", link(where.Console, "/", tls))
 	line("metrics", link(where.Admin, "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)

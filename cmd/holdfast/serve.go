@@ -78,7 +78,7 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 // before there is a node.
 func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
-		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Admin: c.Admin.Listen, Folder: c.Data,
 		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
@@ -145,7 +145,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	}
 	h.node.Store(n)
 	serves = true
-	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "admin", server.Addrs().Admin, "data", c.Data)
+	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "admin", server.Addrs().Admin, "data", c.Data)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
 			return fmt.Errorf("node: %w", err)
@@ -221,6 +221,6 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	a.board(c, addresses{
 		Warning: warning,
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
-		Pinning: listening.Pinning, S3: listening.S3, Admin: listening.Admin,
+		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Admin: listening.Admin,
 	})
 }

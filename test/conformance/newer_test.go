@@ -102,7 +102,7 @@ func TestWhatANewerReleaseWroteStopsTheStart(t *testing.T) {
 			before := read(t, file)
 			r := harness.Run(t, nil, "", "run", "--data", dir, "--routing", "off",
 				"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-				"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+				"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 			line := ""
 			for _, l := range slices.Backward(strings.Split(strings.TrimSpace(r.Stderr), "\n")) {
 				if line = l; strings.HasPrefix(l, "holdfast: ") {

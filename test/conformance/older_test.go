@@ -30,7 +30,7 @@ func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
 	joiner := c.Prepare("--join", ticket)
 	args := []string{
 		"run", "--data", joiner.Dir, "--routing", "off", "--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}
 	for _, way := range [][]string{
 		{"--join", ticket},

@@ -1,0 +1,180 @@
+// Package console serves the web interface: pages for people, made on the server, over the
+// same use cases as the two APIs. A page works without JavaScript; scripts add copy buttons
+// and what changes while a page is open.
+//
+// A browser has a session cookie. The token in the cookie is a session token of
+// cluster/accounts, so any node of the cluster serves the next request. Every form carries a
+// token of its session, and a request that a page of another origin sends is refused.
+//
+// Imports: std, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
+// cluster/members, consensus/state.
+// Never:   other surfaces, consensus, storage, peer, listeners.
+package console
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Accounts are the use cases of sign-in, keys and accounts.
+type Accounts interface {
+	// SignIn begins a session of the account with a name and a password, and returns its
+	// token. from is the address of the caller.
+	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
+	// CheckPassword returns nil if the password opens the account with a name, and counts
+	// the try as SignIn does.
+	CheckPassword(ctx context.Context, name, password string, from netip.Addr) error
+	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
+	SignOut(ctx context.Context, token string) error
+	// Authenticate returns the principal of a token, by the current state of the cluster.
+	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+	// Holdings returns an account with the counts of its pins, objects, keys and sessions.
+	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
+	// CreateKey adds an API key and returns it with its secrets. No scopes means all of
+	// them; a ttl of 0 means that the key does not expire.
+	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
+	// Keys returns the keys of the account with an e-mail address, without secrets.
+	Keys(ctx context.Context, email string) ([]accounts.Key, error)
+	// Key returns a key without its secrets, or state.ErrNotFound.
+	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
+	// Show returns a key with its secrets, or state.ErrNotFound.
+	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
+	// Revoke ends a key on every node before it returns.
+	Revoke(ctx context.Context, jti state.KeyID) error
+}
+
+// Pins are the use cases of pins. Another account's pin behaves like an absent one.
+type Pins interface {
+	// Create adds a pin; the record is durable when it returns.
+	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
+	// Get returns the current state of a pin in the cluster.
+	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
+	// List returns the newest matching pins and the number of all matches.
+	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
+	// Delete removes a pin.
+	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
+}
+
+// Options configure the surface. Accounts, Pins, Health and Logger are required.
+type Options struct {
+	Accounts Accounts
+	Pins     Pins
+	Health   web.Health
+	// Limits hold accounts and addresses to their rates, and say where a request came from;
+	// nil: no limits, and the other end of the connection.
+	Limits *web.Limits
+	// PinningURL and S3URL are what pages show as the addresses of the two APIs for a
+	// request to a host; an empty answer means that the node does not serve that API.
+	PinningURL, S3URL func(host, scheme string) string
+	Region            string
+	Version           string
+	Logger            *slog.Logger
+	Metrics           *web.Metrics // of the requests; nil: none
+}
+
+// caseTimeout bounds each call of a use case: a node without a majority says so before a
+// person gives up.
+const caseTimeout = 7 * time.Second
+
+// surface is the console of a node.
+type surface struct {
+	Options
+	pages *pages
+}
+
+// access is who may open a page.
+type access int
+
+// The kinds of access. The zero value is none of them, so that a row without one is refused.
+const (
+	anybody  access = iota + 1 // needs no session, and no rate applies
+	visitor                    // needs no session
+	signedIn                   // a session of an account
+)
+
+// page is one row of the table of routes.
+type page struct {
+	method, path string
+	access       access
+	serve        func(c *call) error
+}
+
+// table is every route. POST routes take forms with a token.
+func (s *surface) table() []page {
+	return []page{
+		{http.MethodGet, "/sign-in", visitor, s.signInPage},
+		{http.MethodPost, "/sign-in", visitor, s.signIn},
+		{http.MethodPost, "/sign-out", signedIn, s.signOut},
+		{http.MethodGet, "/", signedIn, s.overview},
+		{http.MethodGet, "/keys", signedIn, s.keysPage},
+		{http.MethodPost, "/keys", signedIn, s.createKey},
+		{http.MethodGet, "/keys/{id}", signedIn, s.keyPage},
+		{http.MethodPost, "/keys/{id}/show", signedIn, s.showKey},
+		{http.MethodPost, "/keys/{id}/revoke", signedIn, s.revokeKey},
+		{http.MethodGet, "/pins", signedIn, s.pinsPage},
+		{http.MethodPost, "/pins", signedIn, s.createPin},
+		{http.MethodGet, "/pins/{id}", signedIn, s.pinPage},
+		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
+		{http.MethodGet, "/status", anybody, s.status},
+		{http.MethodGet, "/robots.txt", anybody, robots},
+		{http.MethodGet, "/favicon.ico", anybody, s.favicon},
+		{http.MethodGet, "/static/{version}/{name}", anybody, s.static},
+	}
+}
+
+// New returns the handler of the surface.
+func New(o Options) (http.Handler, error) {
+	p, err := loadPages()
+	if err != nil {
+		return nil, err
+	}
+	s := &surface{Options: o, pages: p}
+	var routes []web.Route
+	for _, row := range s.table() {
+		if row.access == 0 {
+			return nil, fmt.Errorf("console: %s %s does not say who may open it", row.method, row.path)
+		}
+		routes = append(routes, web.Route{Method: row.method, Path: row.path, Serve: s.guarded(row)})
+	}
+	for _, r := range web.HealthRoutes(o.Health, o.Version) {
+		routes = append(routes, r)
+	}
+	return s.wrap(web.Routes(routes)), nil
+}
+
+// Starting returns the handler until the use cases for New exist: health, and a page that says
+// so for all other requests. Of o it needs Health, Version and Logger, and uses Metrics.
+func Starting(o Options) (http.Handler, error) {
+	p, err := loadPages()
+	if err != nil {
+		return nil, err
+	}
+	s := &surface{Options: o, pages: p}
+	return s.wrap(web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))), nil
+}
+
+// policy lets a page load what this origin serves, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+	"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// wrap adds what all answers of the console have.
+func (s *surface) wrap(h web.Handler) http.Handler {
+	fail := func(w http.ResponseWriter, r *http.Request, err error) error { return s.failed(w, r, err) }
+	return web.Wrap(web.Options{Name: "console", Fail: fail, Logger: s.Logger, Metrics: s.Metrics},
+		func(w http.ResponseWriter, r *http.Request) error {
+			header := w.Header()
+			header.Set("Content-Security-Policy", policy)
+			header.Set("Referrer-Policy", "no-referrer")
+			header.Set("Cross-Origin-Opener-Policy", "same-origin")
+			return h(w, r)
+		})
+}

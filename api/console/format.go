@@ -1,0 +1,89 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// functions are what templates call.
+func functions(version string) template.FuncMap {
+	return template.FuncMap{
+		"static": func(name string) string { return "/static/" + version + "/" + name },
+		"short":  short,
+		"bytes":  bytesText,
+		"size":   sizeText,
+		"ago":    func(t time.Time) string { return ago(time.Since(t)) },
+		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"time":   func(m state.Millis) time.Time { return m.Time() },
+		"count":  func(n uint64) string { return count(n) },
+	}
+}
+
+// shortLen is how many characters of a CID or an id a page shows.
+const shortLen = 14
+
+// short cuts a CID or an id in the middle: bafybeig…q7x2.
+func short(id string) string {
+	if len(id) <= shortLen {
+		return id
+	}
+	return id[:8] + "…" + id[len(id)-4:]
+}
+
+// bytesText is a size for people, in units of 1,024.
+func bytesText(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n), 0
+	for units := "KMGTPE"; v >= 1024 && unit < len(units); unit++ {
+		v /= 1024
+	}
+	text := fmt.Sprintf("%.1f", v)
+	if v >= 100 {
+		text = fmt.Sprintf("%.0f", v)
+	}
+	return strings.TrimSuffix(text, ".0") + " " + "KMGTPE"[unit-1:unit] + "iB"
+}
+
+// sizeText is bytesText of a decimal number; other text stays as it is.
+func sizeText(decimal string) string {
+	n, err := strconv.ParseUint(decimal, 10, 64)
+	if err != nil {
+		return decimal
+	}
+	return bytesText(n)
+}
+
+// count is a number with its digits in groups of three.
+func count[N ~int | ~int64 | ~uint64](n N) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// ago is how long something is past, for people.
+func ago(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		if n := int64(d / u.unit); n > 1 {
+			return fmt.Sprintf("%d %ss ago", n, u.name)
+		} else if n == 1 {
+			return "1 " + u.name + " ago"
+		}
+	}
+	if d < -time.Minute {
+		return "in the future"
+	}
+	return "just now"
+}

@@ -1,0 +1,144 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// keysData is what the page of keys shows.
+type keysData struct {
+	Endpoints
+	Keys  []accounts.Key
+	Lives []life
+	Name  string // as it was entered
+	Error string
+}
+
+// life is how long a new key may be valid.
+type life struct {
+	Name string
+	For  string // the value of the form
+	TTL  time.Duration
+}
+
+// lives are the choices of the form; the first is the default.
+var lives = []life{
+	{"90 days", "90d", 90 * 24 * time.Hour},
+	{"7 days", "7d", 7 * 24 * time.Hour},
+	{"1 year", "1y", 365 * 24 * time.Hour},
+	{"no expiry", "never", 0},
+}
+
+// scopesOf are the scopes of a value of the form.
+var scopesOf = map[string][]string{
+	"write": {state.ScopeRead, state.ScopeWrite},
+	"read":  {state.ScopeRead},
+}
+
+// keyData is what the page of a key shows.
+type keyData struct {
+	Endpoints
+	Key   accounts.Key
+	New   bool // it was just made
+	Error string
+}
+
+// keysPage serves GET /keys.
+func (s *surface) keysPage(c *call) error { return s.showKeys(c, http.StatusOK, "", "") }
+
+func (s *surface) showKeys(c *call, status int, name, problem string) error {
+	keys, err := s.Accounts.Keys(c.ctx, c.who.Email)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(keys, func(a, b accounts.Key) int { return b.Created.Compare(a.Created) })
+	return s.show(c, status, "keys", "API keys", "keys", keysData{s.endpoints(c), keys, lives, name, problem})
+}
+
+// createKey serves POST /keys. The answer shows the key: who has just signed in need not prove
+// it again.
+func (s *surface) createKey(c *call) error {
+	form := c.r.PostForm
+	name := strings.TrimSpace(form.Get("name"))
+	if name == "" {
+		return s.showKeys(c, http.StatusBadRequest, name, "Give the key a name, so that you know later what it is for.")
+	}
+	scopes, ok := scopesOf[form.Get("scope")]
+	if !ok {
+		return web.BadRequest("no scope %q", form.Get("scope"))
+	}
+	at := slices.IndexFunc(lives, func(l life) bool { return l.For == form.Get("expiry") })
+	if at < 0 {
+		return web.BadRequest("no expiry %q", form.Get("expiry"))
+	}
+	key, err := s.Accounts.CreateKey(c.ctx, c.who.Email, name, scopes, lives[at].TTL)
+	var known *state.Error
+	if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeTooLarge) {
+		return s.showKeys(c, http.StatusBadRequest, name, known.Detail)
+	}
+	if err != nil {
+		return err
+	}
+	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, true, ""})
+}
+
+// ownKey returns a key of the account, without its secrets, or state.ErrNotFound.
+func (s *surface) ownKey(c *call) (accounts.Key, error) {
+	key, err := s.Accounts.Key(c.ctx, state.KeyID(c.r.PathValue("id")))
+	if err != nil {
+		return accounts.Key{}, err
+	}
+	if key.Email != c.who.Email {
+		return accounts.Key{}, state.ErrNotFound
+	}
+	return key, nil
+}
+
+// keyPage serves GET /keys/{id}: the key without its secrets.
+func (s *surface) keyPage(c *call) error {
+	key, err := s.ownKey(c)
+	if err != nil {
+		return err
+	}
+	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, ""})
+}
+
+// showKey serves POST /keys/{id}/show: the key with its secrets, to who knows the password.
+func (s *surface) showKey(c *call) error {
+	key, err := s.ownKey(c)
+	if err != nil {
+		return err
+	}
+	err = s.Accounts.CheckPassword(c.ctx, c.who.Email, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
+	switch {
+	case errors.Is(err, state.ErrUnauthorized):
+		return s.show(c, http.StatusForbidden, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, "The password is wrong."})
+	case errors.Is(err, state.ErrLimited):
+		return s.show(c, http.StatusTooManyRequests, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, "Too many tries. Wait a minute and try again."})
+	case err != nil:
+		return err
+	}
+	if key, err = s.Accounts.Show(c.ctx, key.ID); err != nil {
+		return err
+	}
+	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, ""})
+}
+
+// revokeKey serves POST /keys/{id}/revoke. When it answers, no node accepts the key.
+func (s *surface) revokeKey(c *call) error {
+	key, err := s.ownKey(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Accounts.Revoke(c.ctx, key.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	return s.show(c, http.StatusOK, "revoked", key.Name, "keys", key)
+}

@@ -1,0 +1,76 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// overviewRows is how many pins of each list the overview shows.
+const overviewRows = 5
+
+// overviewData is what the overview shows.
+type overviewData struct {
+	Endpoints
+	Has      accounts.Holdings
+	Statuses []statusCount
+	Used     uint64 // bytes that the account stores
+	Free     uint64 // bytes that it may still store
+	Percent  int    // Used of its allowance
+	Recent   []pins.Record
+	Failed   []pins.Record
+}
+
+// statusCount is how many pins have a status.
+type statusCount struct {
+	Status state.Status
+	Count  uint64
+}
+
+// Endpoints are the addresses of the two APIs, ready to copy. An API that this node does not
+// serve has none.
+type Endpoints struct{ Pinning, S3, Region string }
+
+// S3Host is the host and port of the object gateway.
+func (e Endpoints) S3Host() string { _, host, _ := strings.Cut(e.S3, "://"); return host }
+
+// S3Plain tells whether the object gateway uses plain HTTP.
+func (e Endpoints) S3Plain() bool { return strings.HasPrefix(e.S3, "http://") }
+
+// statuses are the statuses of pins, in the order in which pages show them.
+var statuses = []state.Status{state.Queued, state.Pinning, state.Pinned, state.Failed}
+
+// overview serves GET /.
+func (s *surface) overview(c *call) error {
+	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
+	if err != nil {
+		return err
+	}
+	d := overviewData{Endpoints: s.endpoints(c), Has: has, Used: has.Quota.Used()}
+	if has.Quota.Allowance > d.Used {
+		d.Free = has.Quota.Allowance - d.Used
+	}
+	d.Percent = int(100 * float64(d.Used) / float64(cmp.Or(has.Quota.Allowance, 1)))
+	for _, st := range statuses {
+		d.Statuses = append(d.Statuses, statusCount{st, has.Pins[st]})
+	}
+	if _, d.Recent, err = s.Pins.List(c.ctx, c.who.Account, state.PinQuery{Statuses: statuses, Limit: overviewRows}); err != nil {
+		return err
+	}
+	if has.Pins[state.Failed] > 0 {
+		if _, d.Failed, err = s.Pins.List(c.ctx, c.who.Account, state.PinQuery{Statuses: []state.Status{state.Failed}, Limit: overviewRows}); err != nil {
+			return err
+		}
+	}
+	return s.show(c, http.StatusOK, "overview", "Overview", "overview", d)
+}
+
+// endpoints are the addresses of the APIs as this browser reaches them.
+func (s *surface) endpoints(c *call) Endpoints {
+	scheme := s.Limits.Scheme(c.r)
+	return Endpoints{Pinning: s.PinningURL(c.r.Host, scheme), S3: s.S3URL(c.r.Host, scheme), Region: s.Region}
+}

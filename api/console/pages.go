@@ -1,0 +1,201 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+//go:embed pages parts static
+var files embed.FS
+
+// pages are the parsed templates and the static files of the console.
+type pages struct {
+	byName map[string]*template.Template
+	assets map[string]asset
+	// version is a hash of all static files. It is part of their paths, so that a browser
+	// keeps them for good and a new release has new paths.
+	version string
+}
+
+// asset is a static file.
+type asset struct {
+	body []byte
+	kind string // its Content-Type
+}
+
+// loadPages parses what the program contains.
+func loadPages() (*pages, error) {
+	p := &pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
+	hash := sha256.New()
+	static, err := fs.ReadDir(files, "static")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	for _, f := range static {
+		body, err := fs.ReadFile(files, "static/"+f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		kind := mime.TypeByExtension(path.Ext(f.Name()))
+		if kind == "" {
+			return nil, fmt.Errorf("console: the type of %s is not known", f.Name())
+		}
+		p.assets[f.Name()] = asset{body, kind}
+		_, _ = fmt.Fprintf(hash, "%s %d\n", f.Name(), len(body))
+		hash.Write(body)
+	}
+	p.version = hex.EncodeToString(hash.Sum(nil)[:6])
+	base, err := template.New("").Funcs(functions(p.version)).ParseFS(files, "parts/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	all, err := fs.Glob(files, "pages/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	for _, name := range all {
+		t, err := template.Must(base.Clone()).ParseFS(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		p.byName[strings.TrimSuffix(path.Base(name), ".html")] = t
+	}
+	return p, nil
+}
+
+// view is what every template gets.
+type view struct {
+	Title   string
+	Section string // the entry of the navigation that is current; empty: none
+	Email   string // of the account; empty without a session
+	Token   string // of forms
+	Data    any    // of the page
+}
+
+// show answers with a page.
+func (s *surface) show(c *call, status int, name, title, section string, data any) error {
+	c.visit()
+	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Token: c.formToken(), Data: data})
+}
+
+// render writes a page. If its template fails, it returns an error and writes nothing.
+func (s *surface) render(w http.ResponseWriter, status int, name string, v view) error {
+	var body bytes.Buffer
+	t, ok := s.pages.byName[name]
+	if !ok {
+		return fmt.Errorf("console: no page %q", name)
+	}
+	if err := t.ExecuteTemplate(&body, "layout", v); err != nil {
+		return fmt.Errorf("console: page %s: %w", name, err)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	if _, err := w.Write(body.Bytes()); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+// trouble is what the page of an error shows.
+type trouble struct {
+	Status int
+	What   string // what happened
+	Detail string
+	Do     string // what the person can do
+}
+
+// failed answers an error with a page.
+func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) error {
+	t := troubleOf(err)
+	if t.Status == http.StatusServiceUnavailable || t.Status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
+	var own *web.Error
+	if errors.As(err, &own) && len(own.Answer.Allow) > 0 {
+		w.Header().Set("Allow", strings.Join(own.Answer.Allow, ", "))
+	}
+	return s.render(w, t.Status, "error", view{Title: t.What, Data: t})
+}
+
+// troubleOf is the error table of the console.
+func troubleOf(err error) trouble {
+	var own *web.Error
+	var known *state.Error
+	switch {
+	case errors.As(err, &own):
+		t := trouble{Status: own.Answer.Status, What: http.StatusText(own.Answer.Status), Detail: own.Answer.Detail}
+		switch t.Status {
+		case http.StatusNotFound:
+			t.What, t.Do = "There is no such page", "The address may be mistyped, or what it showed was deleted."
+		case http.StatusTooManyRequests:
+			t.What, t.Do = "Too many requests", "Wait a moment and try again."
+		}
+		return t
+	case errors.Is(err, state.ErrNotFound):
+		return trouble{http.StatusNotFound, "Not found", err.Error(), "It may have been deleted, or it belongs to another account."}
+	case errors.Is(err, state.ErrLimited):
+		return trouble{http.StatusTooManyRequests, "Too many requests", err.Error(), "Wait a minute and try again."}
+	case errors.Is(err, state.ErrUnavailable):
+		return trouble{http.StatusServiceUnavailable, "The cluster does not answer", err.Error(), "Most of its nodes have to be reachable. Try again in a moment; nothing that was stored is lost."}
+	case errors.Is(err, state.ErrUnauthorized):
+		return trouble{http.StatusForbidden, "Not allowed", "this session may not do that", "Sign in again."}
+	case errors.As(err, &known) && known.Code == state.CodeInvalid:
+		return trouble{http.StatusBadRequest, "That cannot be done", known.Detail, "Go back and change what you entered."}
+	case errors.As(err, &known):
+		return trouble{http.StatusConflict, "That cannot be done", known.Detail, ""}
+	}
+	return trouble{http.StatusInternalServerError, "Something went wrong", "the node could not answer; its log has the reason beside this request's id", "Try again; if it stays, tell the operator."}
+}
+
+// static serves a file of the program. Its path changes with its content.
+func (s *surface) static(c *call) error {
+	a, ok := s.pages.assets[c.r.PathValue("name")]
+	if !ok || c.r.PathValue("version") != s.pages.version {
+		return web.NoSuchRoute()
+	}
+	header := c.w.Header()
+	header.Set("Content-Type", a.kind)
+	header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(a.body))
+	return nil
+}
+
+// favicon serves the icon at the path that browsers ask for by themselves.
+func (s *surface) favicon(c *call) error {
+	c.w.Header().Set("Content-Type", s.pages.assets["icon.svg"].kind)
+	c.w.Header().Set("Cache-Control", "public, max-age=86400")
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(s.pages.assets["icon.svg"].body))
+	return nil
+}
+
+// robots keeps search engines out (RFC 9309).
+func robots(c *call) error {
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := c.w.Write([]byte("User-agent: *\nDisallow: /\n"))
+	return err
+}
+
+// status shows, to anybody, whether the node serves.
+func (s *surface) status(c *call) error {
+	if s.Health.Ready(c.ctx) != nil {
+		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available"})
+	}
+	return s.render(c.w, http.StatusOK, "status", view{Title: "Available", Data: true})
+}

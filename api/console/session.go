@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Names of cookies. Over HTTPS they have the prefix __Host-, by which a browser takes them from
+// this host alone (RFC 6265bis, section 4.1.3); over plain HTTP a browser does not store a
+// cookie with that prefix.
+const (
+	sessionCookie = "holdfast-session" // a session token
+	visitorCookie = "holdfast-visitor" // random, of a browser without a session
+	hostPrefix    = "__Host-"
+)
+
+// tokenField is the name of the form field with the form token.
+const tokenField = "form_token"
+
+// maxForm bounds the body of a form, in bytes: an account of all fields, origins and meta of a
+// pin, with every byte escaped.
+const maxForm = 256 << 10
+
+// call is one request to a page.
+type call struct {
+	w http.ResponseWriter
+	r *http.Request
+	// ctx ends with the request, or caseTimeout after it began.
+	ctx context.Context
+	// who is the account of the session; the zero value without one.
+	who accounts.Principal
+	// session is the session token; empty without one.
+	session string
+	secure  bool // the browser uses HTTPS
+}
+
+// errForm is the error for a form that was not made for this session.
+var errForm = web.Errorf(http.StatusForbidden, "FORBIDDEN", "this form belongs to another session: open the page again and repeat the change")
+
+// guarded returns the handler of a row: it checks who calls, and for POST where the form comes
+// from, before the page is served.
+func (s *surface) guarded(row page) web.Handler {
+	origins := http.NewCrossOriginProtection()
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c := &call{w: w, r: r, secure: s.Limits.Scheme(r) == "https"}
+		if row.access == anybody {
+			c.ctx = r.Context()
+			return row.serve(c)
+		}
+		if err := s.Limits.Address(r); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+		defer cancel()
+		c.ctx = ctx
+		if r.Method == http.MethodPost && origins.Check(r) != nil {
+			return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent this form")
+		}
+		if err := s.identify(c); err != nil {
+			return err
+		}
+		if row.access == signedIn && c.session == "" {
+			if r.Method != http.MethodGet && r.Method != http.MethodHead {
+				return c.redirect("/sign-in")
+			}
+			return c.redirect("/sign-in?" + url.Values{"to": {r.URL.RequestURI()}}.Encode())
+		}
+		if r.Method == http.MethodPost {
+			if err := c.form(); err != nil {
+				return err
+			}
+		}
+		if c.session == "" {
+			return row.serve(c)
+		}
+		if err := s.Limits.Account(c.who.Account, nil); err != nil {
+			return err
+		}
+		leave, err := s.Limits.Enter(ctx, c.who.Account)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return row.serve(c)
+	}
+}
+
+// identify sets who calls, by the current state of the cluster. A session that has ended is
+// none, and its cookie is removed.
+func (s *surface) identify(c *call) error {
+	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
+	if err != nil || cookie.Value == "" || len(cookie.Value) > accounts.MaxToken {
+		return nil
+	}
+	who, err := s.Accounts.Authenticate(c.ctx, cookie.Value)
+	switch {
+	case errors.Is(err, state.ErrUnauthorized) || err == nil && who.Session == "": // an API key is no session
+		c.setCookie(sessionCookie, "")
+		return nil
+	case err != nil:
+		return err
+	}
+	c.who, c.session = who, cookie.Value
+	return nil
+}
+
+// form reads the form of a POST and checks its token.
+func (c *call) form() error {
+	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded") {
+		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a form is sent as application/x-www-form-urlencoded")
+	}
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxForm)
+	if err := c.r.ParseForm(); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "a form has %d bytes at most", maxForm)
+		}
+		return web.BadRequest("the form cannot be read: %v", err)
+	}
+	want := c.formToken()
+	if want == "" || !hmac.Equal([]byte(c.r.PostForm.Get(tokenField)), []byte(want)) {
+		return errForm
+	}
+	return nil
+}
+
+// formToken returns the token that forms of this browser carry: an HMAC-SHA256 under its session
+// token, or without a session under its visitor cookie. It is empty when there is neither.
+func (c *call) formToken() string {
+	key := c.session
+	if key == "" {
+		if cookie, err := c.r.Cookie(c.cookieName(visitorCookie)); err == nil {
+			key = cookie.Value
+		}
+	}
+	if key == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte("holdfast console form v1"))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// visit gives a browser without a session the cookie that its form tokens are made from.
+func (c *call) visit() {
+	if c.session != "" {
+		return
+	}
+	name := c.cookieName(visitorCookie)
+	if cookie, err := c.r.Cookie(name); err == nil && len(cookie.Value) == len(rand.Text()) {
+		return
+	}
+	value := rand.Text()
+	c.setCookie(visitorCookie, value)
+	c.r.AddCookie(&http.Cookie{Name: name, Value: value})
+}
+
+// cookieName is the name of a cookie on this connection.
+func (c *call) cookieName(name string) string {
+	if c.secure {
+		return hostPrefix + name
+	}
+	return name
+}
+
+// setCookie sets a cookie that ends with the browser; an empty value removes it.
+func (c *call) setCookie(name, value string) {
+	cookie := &http.Cookie{
+		Name: c.cookieName(name), Value: value, Path: "/", HttpOnly: true, Secure: c.secure, SameSite: http.SameSiteLaxMode,
+	}
+	if value == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(c.w, cookie)
+}
+
+// redirect answers 303 to a path of this host.
+func (c *call) redirect(path string) error {
+	c.w.Header().Set("Location", path)
+	return web.Empty(c.w, http.StatusSeeOther)
+}
+
+// localPath returns path if it is one of this host that a GET may return to, else "/". What a
+// browser could read as another host, such as //evil.example and /\evil.example, is none.
+func localPath(path string) string {
+	u, err := url.Parse(path)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||
+		!strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
+		return "/"
+	}
+	return path
+}

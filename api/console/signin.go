@@ -1,0 +1,54 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// signInData is what the sign-in page shows.
+type signInData struct {
+	To    string // the page to go to after it, on this host
+	Name  string // as it was entered
+	Error string
+}
+
+// signInPage serves GET /sign-in.
+func (s *surface) signInPage(c *call) error {
+	to := localPath(c.r.URL.Query().Get("to"))
+	if c.session != "" {
+		return c.redirect(to)
+	}
+	return s.show(c, http.StatusOK, "sign-in", "Sign in", "", signInData{To: to})
+}
+
+// signIn serves POST /sign-in. The answer is the same for an unknown name and a wrong password.
+func (s *surface) signIn(c *call) error {
+	data := signInData{To: localPath(c.r.PostForm.Get("to")), Name: c.r.PostForm.Get("email")}
+	token, err := s.Accounts.SignIn(c.ctx, data.Name, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
+	status := http.StatusOK
+	switch {
+	case err == nil:
+		c.setCookie(visitorCookie, "")
+		c.setCookie(sessionCookie, token)
+		return c.redirect(data.To)
+	case errors.Is(err, state.ErrUnauthorized):
+		status, data.Error = http.StatusUnauthorized, "The e-mail address or the password is wrong."
+	case errors.Is(err, state.ErrLimited):
+		status, data.Error = http.StatusTooManyRequests, "Too many tries. Wait a minute and try again."
+		c.w.Header().Set("Retry-After", "60")
+	default:
+		return err
+	}
+	return s.show(c, status, "sign-in", "Sign in", "", data)
+}
+
+// signOut serves POST /sign-out: it ends the session on every node.
+func (s *surface) signOut(c *call) error {
+	if err := s.Accounts.SignOut(c.ctx, c.session); err != nil && !errors.Is(err, state.ErrUnauthorized) {
+		return err
+	}
+	c.setCookie(sessionCookie, "")
+	return c.redirect("/sign-in")
+}

@@ -1,0 +1,55 @@
+// Copy buttons, and the keys that a person moves with. Every page works without them.
+
+const said = document.createElement('p')
+said.className = 'hide'
+said.setAttribute('role', 'status')
+document.body.append(said)
+
+async function copy(button, text) {
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch { // a page over plain HTTP has no clipboard
+    const field = document.createElement('textarea')
+    field.value = text
+    field.className = 'hide'
+    document.body.append(field)
+    field.select()
+    document.execCommand('copy')
+    field.remove()
+    button.focus()
+  }
+  button.textContent = 'copied'
+  said.textContent = 'copied'
+  setTimeout(() => { button.textContent = 'copy'; said.textContent = '' }, 2000)
+}
+
+for (const button of document.querySelectorAll('[data-copy]')) {
+  button.hidden = false
+  button.addEventListener('click', () => copy(button, button.dataset.copy))
+}
+for (const text of document.querySelectorAll('[data-copyable]')) {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'copy'
+  button.textContent = 'copy'
+  button.addEventListener('click', () => copy(button, text.textContent))
+  text.before(button)
+}
+
+let going = false // g was pressed
+document.addEventListener('keydown', (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, select, textarea')) return
+  const was = going
+  going = false
+  if (was) {
+    document.querySelector(`.side a[data-key="${CSS.escape(e.key)}"]`)?.click()
+  } else if (e.key === 'g') {
+    going = true
+  } else if (e.key === '/') {
+    const search = document.querySelector('[data-search]')
+    if (search) {
+      e.preventDefault()
+      search.focus()
+    }
+  }
+})
