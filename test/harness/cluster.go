@@ -145,7 +145,7 @@ func (c *Cluster) listen(n *Node, host string) []string {
 	c.tb.Helper()
 	port := func() string { return strconv.Itoa(c.port()) }
 	public := port()
-	n.pinning, n.s3, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port()
+	n.pinning, n.s3, n.console, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port()
 	return []string{
 		"--data", n.Dir,
 		"--listen", "/ip4/" + host + "/tcp/" + public,
@@ -153,7 +153,7 @@ func (c *Cluster) listen(n *Node, host string) []string {
 		"--cluster-listen", "/ip4/" + host + "/tcp/" + port(),
 		"--pinning-listen", n.pinning,
 		"--s3-listen", n.s3,
-		"--console-listen", "127.0.0.1:" + port(),
+		"--console-listen", n.console,
 		"--admin-listen", n.admin,
 		"--routing", "off",
 		"--allow-private-origins",

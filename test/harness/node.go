@@ -38,6 +38,7 @@ type Node struct {
 	args    []string // of `holdfast run`, the same at every start
 	pinning string   // host:port
 	s3      string
+	console string
 	admin   string // host:port
 	log     *tail
 	run     *running // shared by all that As makes
@@ -121,6 +122,9 @@ func (n *Node) URL() string { return "http://" + n.pinning }
 
 // S3URL is the base of the object gateway.
 func (n *Node) S3URL() string { return "http://" + n.s3 }
+
+// ConsoleURL is the web console of the node.
+func (n *Node) ConsoleURL() string { return "http://" + n.console }
 
 // AdminURL is the base of metrics and health.
 func (n *Node) AdminURL() string { return "http://" + n.admin }

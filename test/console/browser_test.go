@@ -1,0 +1,310 @@
+//go:build conformance
+
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// stepTimeout bounds one step of a person in the browser.
+const stepTimeout = 20 * time.Second
+
+// browser is a Chromium with a profile of its own.
+type browser struct {
+	ctx context.Context
+}
+
+// startBrowser starts Chromium. The test is skipped where there is none, but for CI, which sets
+// HOLDFAST_CHROMIUM to its path.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	path := os.Getenv("HOLDFAST_CHROMIUM")
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath("chromium"); err != nil {
+			t.Skip("there is no Chromium: install Debian's package chromium")
+		}
+	}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Headless}
+	for _, flag := range []string{
+		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check", "disable-background-networking",
+		"disable-component-update", "disable-sync", "disable-dev-shm-usage",
+	} {
+		options = append(options, chromedp.Flag(flag, true))
+	}
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
+	return &browser{ctx}
+}
+
+// tab is a page that a person looks at. It collects what must not happen there: errors of
+// scripts, reports of the content security policy, and requests to other hosts.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string // URL of the console
+
+	mu      sync.Mutex
+	trouble []string
+	allowed []string // texts of messages that a test expects
+}
+
+// open opens a tab for the console at a URL. The end of the test fails for what it collected.
+func (b *browser) open(t *testing.T, base string) *tab {
+	t.Helper()
+	ctx, stop := chromedp.NewContext(b.ctx)
+	t.Cleanup(stop)
+	p := &tab{t: t, ctx: ctx, base: base}
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			p.note("script: " + e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError {
+				p.note(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+			}
+		case *network.EventRequestWillBeSent:
+			if url := e.Request.URL; !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "about:") {
+				p.note("request to another host: " + url)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, t, network.Enable, network.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
+		return err
+	}))
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, what := range p.trouble {
+			t.Error(what)
+		}
+	})
+	return p
+}
+
+// expect lets messages pass that have a text: a page of an error is logged as one.
+func (p *tab) expect(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.allowed = append(p.allowed, text)
+}
+
+func (p *tab) note(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.allowed {
+		if strings.Contains(what, text) {
+			return
+		}
+	}
+	p.trouble = append(p.trouble, what)
+}
+
+// do runs steps, which have to be done within stepTimeout.
+func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatalf("%v; the page is %s", err, p.what())
+	}
+}
+
+// ask runs a step that has an answer.
+func ask[T any](p *tab, step chromedp.Action[T]) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, step)
+	if err != nil {
+		p.t.Fatalf("%v; the page is %s", err, p.what())
+	}
+	return answer
+}
+
+// what is the address and the text of the page, for the message of a failure.
+func (p *tab) what() string {
+	ctx, cancel := context.WithTimeout(p.ctx, time.Second)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location + ": " + document.body.innerText`))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// visit goes to a path of the console.
+func (p *tab) visit(path string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(p.base + path))
+}
+
+// shows waits until the page has a text. The page may be another one by then.
+func (p *tab) shows(text string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](`!!document.body && document.readyState == "complete" && document.body.innerText.includes(`+quoted(text)+`)`))
+	})
+	if err != nil {
+		p.t.Fatalf("waited for %q: %v; the page is %s", text, err, p.what())
+	}
+}
+
+// enter types into a field.
+func (p *tab) enter(field, value string) {
+	p.t.Helper()
+	p.do(chromedp.Clear(chromedp.CSS(field)), chromedp.SendKeys(chromedp.CSS(field), value))
+}
+
+// press clicks the button with a text.
+func (p *tab) press(text string) {
+	p.t.Helper()
+	p.do(chromedp.Click(`//button[normalize-space()=` + quoted(text) + `]`))
+}
+
+// follow clicks the link with a text.
+func (p *tab) follow(text string) {
+	p.t.Helper()
+	p.do(chromedp.Click(`//a[normalize-space()=` + quoted(text) + `]`))
+}
+
+// text is the text of an element.
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return strings.TrimSpace(ask(p, chromedp.Text(chromedp.CSS(selector))))
+}
+
+// at is the path and query of the page.
+func (p *tab) at() string {
+	p.t.Helper()
+	return strings.TrimPrefix(ask(p, chromedp.Location()), p.base)
+}
+
+// looks are the sizes and colours in which every page is looked at.
+var looks = []struct {
+	name          string
+	width, height int64
+	scheme        string
+}{
+	{"wide-light", 1440, 900, "light"},
+	{"wide-dark", 1440, 900, "dark"},
+	{"narrow-light", 390, 844, "light"},
+	{"narrow-dark", 390, 844, "dark"},
+}
+
+// picture looks at the page in each of looks: nothing may be wider than the window. With
+// -pictures DIR it saves what is seen.
+func (p *tab) picture(name string) {
+	p.t.Helper()
+	for _, l := range looks {
+		p.look(l.width, l.height, l.scheme)
+		over := ask(p, chromedp.Evaluate[string](`document.documentElement.scrollWidth > innerWidth ? [...document.querySelectorAll('body *')]
+			.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)).slice(0, 3).join(' and ') || 'the page' : ''`))
+		if over != "" {
+			p.t.Errorf("%s at %d px is wider than the window: %s", name, l.width, over)
+		}
+		if *pictures == "" {
+			continue
+		}
+		beyond := true
+		shot := ask(p, func(ctx context.Context, t *chromedp.Target) ([]byte, error) {
+			got, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
+			return got.Data, err
+		})
+		if err := os.WriteFile(filepath.Join(*pictures, name+"-"+l.name+".png"), shot, 0o600); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.look(1440, 900, "light")
+}
+
+// look sets the size of the window and the scheme of colours that the person prefers.
+func (p *tab) look(width, height int64, scheme string) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// quoted is a text as JavaScript and XPath write it. It has no quotes in it.
+func quoted(text string) string { return `"` + text + `"` }
+
+// fact is the value beside a term of the list of facts.
+func (p *tab) fact(term string) string {
+	p.t.Helper()
+	return strings.TrimSpace(ask(p, chromedp.Text(`//dt[normalize-space()=`+quoted(term)+`]/following-sibling::dd[1]//code`)))
+}
+
+// valueOf is the value of a field.
+func (p *tab) valueOf(field string) string {
+	p.t.Helper()
+	return ask(p, chromedp.Value(chromedp.CSS(field)))
+}
+
+// cookie is a cookie of the console.
+func (p *tab) cookie(name string) *http.Cookie {
+	p.t.Helper()
+	all := ask(p, func(ctx context.Context, t *chromedp.Target) (network.GetCookiesResult, error) {
+		return cdp.Call(ctx, t, network.GetCookies, network.GetCookiesParams{})
+	})
+	for _, c := range all.Cookies {
+		if c.Name == name {
+			return &http.Cookie{Name: c.Name, Value: c.Value}
+		}
+	}
+	p.t.Fatalf("there is no cookie %s", name)
+	return nil
+}
+
+// get is the status that a URL answers with; redirects are not followed.
+func get(t *testing.T, url string, cookie *http.Cookie) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(cookie)
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode
+}

@@ -1,0 +1,175 @@
+//go:build conformance
+
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+const (
+	email    = "ada@example.org"
+	password = "correct horse battery staple"
+	catCID   = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
+)
+
+// signedIn is a cluster of three with an account, and a browser that has signed in at a follower.
+func signedIn(t *testing.T) (*harness.Cluster, *tab) {
+	t.Helper()
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{})
+	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
+	p := b.open(t, c.Followers()[0].ConsoleURL())
+	p.signIn()
+	return c, p
+}
+
+// signIn does what a person does who has no session.
+func (p *tab) signIn() {
+	p.t.Helper()
+	p.visit("/")
+	p.shows("Password")
+	p.enter(`[name=email]`, email)
+	p.enter(`[name=password]`, password)
+	p.press("Sign in")
+	p.shows("Recent pins")
+}
+
+// answered tells how every node answers a key.
+func answered(t *testing.T, c *harness.Cluster, token string, want int) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		answer, err := n.Pins(token).Do(t.Context(), http.MethodGet, "/pins", nil, nil)
+		if err != nil || answer.Status != want {
+			t.Errorf("%s answers the key with %d, %v, not %d", n.URL(), answer.Status, err, want)
+		}
+	}
+}
+
+// A person signs in at one node and makes a key there, which every node takes. The key is shown
+// again to who knows the password. After "revoke" no node takes it.
+func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
+	c, p := signedIn(t)
+	p.picture("overview-empty")
+	p.follow("API keys")
+	p.shows("There is no key yet")
+	p.picture("keys-empty")
+	p.enter(`[name=name]`, "laptop")
+	p.press("Make key")
+	p.shows("The new key")
+	p.picture("key-new")
+	token := p.fact("Token (Bearer)")
+	answered(t, c, token, http.StatusOK)
+	p.follow("All keys")
+	p.shows("laptop")
+	p.picture("keys")
+	p.follow("laptop")
+	p.shows("Show the key")
+	p.picture("key")
+	p.expect("403")
+	p.enter(`[name=password]`, "not this one")
+	p.press("Show")
+	p.shows("The password is wrong.")
+	p.enter(`[name=password]`, password)
+	p.press("Show")
+	p.shows("Token (Bearer)")
+	if again := p.fact("Token (Bearer)"); again != token {
+		t.Errorf("the key shown again is %q, not %q", again, token)
+	}
+	p.press("Revoke this key")
+	p.shows("is refused on every node")
+	p.picture("key-revoked")
+	answered(t, c, token, http.StatusUnauthorized)
+}
+
+// A pin that was added by a program is in the list, and one that is added on the page is there
+// for programs. A bad CID leaves the form as it was.
+func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
+	c, p := signedIn(t)
+	key := c.Nodes[0].UserKey(email)
+	pins := c.Nodes[0].Pins(key.Token)
+	p.follow("Pins")
+	p.shows("Nothing is pinned yet")
+	p.picture("pins-empty")
+	p.expect("400")
+	p.enter(`[name=cid]`, "nonsense")
+	p.enter(`#add [name=name]`, "cat")
+	p.press("Pin")
+	p.shows("is not a valid CID")
+	if got := p.valueOf(`#add [name=name]`); got != "cat" {
+		t.Errorf("after the error the name is %q", got)
+	}
+	p.enter(`[name=cid]`, catCID)
+	p.press("Pin")
+	p.shows("Request id")
+	p.picture("pin")
+	id := p.fact("Request id")
+	if got, err := pins.Get(t.Context(), id); err != nil || got.Pin.CID != catCID || got.Pin.Name != "cat" {
+		t.Fatalf("the pin is %+v, %v", got, err)
+	}
+	for _, name := range []string{"dog", "Catalogue"} {
+		if _, err := pins.Post(t.Context(), harness.Pin{CID: catCID, Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.follow("All pins")
+	p.shows("dog")
+	p.picture("pins")
+	p.enter(`[data-search]`, "cat")
+	p.press("Filter")
+	p.shows("Pins 2")
+	if text := p.text("tbody"); !strings.Contains(text, "Catalogue") || strings.Contains(text, "dog") {
+		t.Errorf("the filter shows %q", text)
+	}
+	p.follow("cat")
+	p.shows("Request id")
+	p.press("Delete this pin")
+	p.shows("Pins 2")
+	if _, err := pins.Get(t.Context(), id); err == nil {
+		t.Error("the pin is still there")
+	}
+}
+
+// A session ends on every node at once, and who has none comes back to the page that was asked
+// for after signing in. What does not open an account is told in one sentence.
+func TestSigningInAndOut(t *testing.T) {
+	c, p := signedIn(t)
+	other := c.Leader().ConsoleURL()
+	session := p.cookie("holdfast-session")
+	if code := get(t, other+"/pins", session); code != http.StatusOK {
+		t.Fatalf("another node answers the session with %d", code)
+	}
+	p.press("Sign out")
+	p.shows("Password")
+	if code := get(t, other+"/pins", session); code != http.StatusSeeOther {
+		t.Errorf("another node answers the session that was ended with %d", code)
+	}
+	p.visit("/pins?status=failed")
+	p.shows("Password")
+	p.picture("sign-in")
+	p.expect("401")
+	for _, name := range []string{email, "nobody@example.org"} {
+		p.enter(`[name=email]`, name)
+		p.enter(`[name=password]`, "wrong")
+		p.press("Sign in")
+		p.shows("The e-mail address or the password is wrong.")
+	}
+	p.picture("sign-in-wrong")
+	p.enter(`[name=email]`, email)
+	p.enter(`[name=password]`, password)
+	p.press("Sign in")
+	p.shows("No pin matches")
+	if at := p.at(); at != "/pins?status=failed" {
+		t.Errorf("signed in at %s", at)
+	}
+	p.expect("404")
+	p.visit("/nowhere")
+	p.shows("There is no such page")
+	p.picture("not-found")
+	p.visit("/status")
+	p.shows("Available")
+	p.picture("status")
+}

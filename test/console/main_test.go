@@ -1,0 +1,16 @@
+//go:build conformance
+
+package console
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// pictures is where screenshots of all pages are written.
+var pictures = flag.String("pictures", "", "write a screenshot of every page into this `folder`")
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
