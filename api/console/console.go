@@ -145,9 +145,7 @@ func New(o Options) (http.Handler, error) {
 		}
 		routes = append(routes, web.Route{Method: row.method, Path: row.path, Serve: s.guarded(row)})
 	}
-	for _, r := range web.HealthRoutes(o.Health, o.Version) {
-		routes = append(routes, r)
-	}
+	routes = append(routes, web.HealthRoutes(o.Health, o.Version)...)
 	return s.wrap(web.Routes(routes)), nil
 }
 

@@ -149,7 +149,8 @@ func troubleOf(err error) trouble {
 		}
 		return t
 	case errors.Is(err, state.ErrNotFound):
-		return trouble{http.StatusNotFound, "Not found", err.Error(), "It may have been deleted, or it belongs to another account."}
+		// The same for an absent id and for one of another account.
+		return trouble{http.StatusNotFound, "Not found", "Nothing of this account has that id.", "It may have been deleted."}
 	case errors.Is(err, state.ErrLimited):
 		return trouble{http.StatusTooManyRequests, "Too many requests", err.Error(), "Wait a minute and try again."}
 	case errors.Is(err, state.ErrUnavailable):

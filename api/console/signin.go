@@ -27,7 +27,7 @@ func (s *surface) signInPage(c *call) error {
 func (s *surface) signIn(c *call) error {
 	data := signInData{To: localPath(c.r.PostForm.Get("to")), Name: c.r.PostForm.Get("email")}
 	token, err := s.Accounts.SignIn(c.ctx, data.Name, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
-	status := http.StatusOK
+	var status int
 	switch {
 	case err == nil:
 		c.setCookie(visitorCookie, "")

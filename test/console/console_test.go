@@ -89,7 +89,7 @@ func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 // for programs. A bad CID leaves the form as it was.
 func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	c, p := signedIn(t)
-	key := c.Nodes[0].UserKey(email)
+	key := c.Nodes[0].Key(email)
 	pins := c.Nodes[0].Pins(key.Token)
 	p.follow("Pins")
 	p.shows("Nothing is pinned yet")

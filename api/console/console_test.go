@@ -1,0 +1,288 @@
+package console
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+const cat = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
+
+// paths are the paths of the table with a value for each name: those of ids are Alice's.
+func (w *world) paths() (gets, posts []string) {
+	key, err := w.users.CreateKey(w.t.Context(), "alice@example.org", "test", nil, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	answer := b.post("/pins", "/pins", url.Values{"cid": {cat}})
+	pin := strings.TrimPrefix(answer.Header().Get("Location"), "/pins/")
+	for _, row := range (&surface{}).table() {
+		if row.access != signedIn {
+			continue
+		}
+		id := pin
+		if strings.HasPrefix(row.path, "/keys/") {
+			id = string(key.ID)
+		}
+		path := strings.ReplaceAll(row.path, "{id}", id)
+		if row.method == http.MethodPost {
+			posts = append(posts, path)
+		} else {
+			gets = append(gets, path)
+		}
+	}
+	return gets, posts
+}
+
+func TestEveryPageOpensForItsAccount(t *testing.T) {
+	w := newWorld(t)
+	gets, _ := w.paths()
+	b := w.browser()
+	b.signIn("alice")
+	for _, path := range gets {
+		if status, body := b.get(path); status != http.StatusOK || !strings.Contains(body, "alice@example.org") {
+			t.Errorf("GET %s is answered with %d: %.300s", path, status, body)
+		}
+	}
+}
+
+// Nobody without a session sees a page or makes a change; the page that was asked for is kept.
+func TestWithoutASessionThereIsNothingButSignIn(t *testing.T) {
+	w := newWorld(t)
+	gets, posts := w.paths()
+	for _, path := range gets {
+		answer := w.browser().do(httptest.NewRequest(http.MethodGet, path+"?a=b", nil))
+		want := "/sign-in?to=" + url.QueryEscape(path+"?a=b")
+		if got := answer.Header().Get("Location"); answer.Code != http.StatusSeeOther || got != want {
+			t.Errorf("GET %s is answered with %d and %q, not %q", path, answer.Code, got, want)
+		}
+	}
+	for _, path := range posts {
+		answer := w.browser().do(formRequest(path, nil))
+		if answer.Code != http.StatusSeeOther || answer.Header().Get("Location") != "/sign-in" {
+			t.Errorf("POST %s is answered with %d", path, answer.Code)
+		}
+	}
+}
+
+// The ids of another account are answered as ids that nobody has.
+func TestIDsOfAnotherAccountAreAbsent(t *testing.T) {
+	w := newWorld(t)
+	gets, posts := w.paths()
+	b := w.browser()
+	b.signIn("bob")
+	for _, path := range append(gets, posts...) {
+		at := strings.LastIndex(path, "/")
+		if strings.Count(path, "/") == 1 {
+			continue
+		}
+		random := "/" + strings.Split(path, "/")[1] + "/7f3c1c1e-0000-4000-8000-000000000000"
+		if strings.Count(path, "/") == 3 {
+			random += path[at:]
+		}
+		ask := func(path string) (int, string) {
+			if strings.Count(path, "/") == 2 {
+				return b.get(path)
+			}
+			answer := b.post("/pins", path, url.Values{"password": {"password of bob"}})
+			return answer.Code, tokenOf.ReplaceAllString(answer.Body.String(), "")
+		}
+		got, body := ask(path)
+		want, same := ask(random)
+		if got != http.StatusNotFound || got != want || body != same {
+			t.Errorf("%s is answered with %d and %s with %d", path, got, random, want)
+		}
+	}
+	if _, rows, err := w.pins.List(t.Context(), w.account("alice"), state.PinQuery{Limit: 10}); err != nil || len(rows) != 1 {
+		t.Errorf("Alice has %d pins, %v", len(rows), err)
+	}
+	keys, err := w.users.Keys(t.Context(), "alice@example.org")
+	if err != nil || len(keys) != 1 {
+		t.Errorf("Alice has %d keys, %v", len(keys), err)
+	}
+}
+
+// A change needs the token of its session and a form that a page of this origin sends.
+func TestFormsOfOtherSitesChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	_, posts := w.paths()
+	b := w.browser()
+	b.signIn("alice")
+	_, body := b.get("/pins")
+	own := tokenOf.FindStringSubmatch(body)[1]
+	other := w.browser()
+	other.signIn("alice")
+	_, body = other.get("/pins")
+	foreign := tokenOf.FindStringSubmatch(body)[1]
+	for _, path := range posts {
+		for _, tc := range []struct {
+			name, token, header, value, kind string
+		}{
+			{"no token", "", "", "", ""},
+			{"the token of another session", foreign, "", "", ""},
+			{"another origin", own, "Origin", "https://evil.example", ""},
+			{"another site", own, "Sec-Fetch-Site", "cross-site", ""},
+			{"text", own, "", "", "text/plain"},
+			{"JSON", own, "", "", "application/json"},
+		} {
+			r := formRequest(path, url.Values{tokenField: {tc.token}, "cid": {cat}, "name": {"x"}, "scope": {"write"}, "expiry": {"never"}, "password": {"password of alice"}})
+			if tc.header != "" {
+				r.Header.Set(tc.header, tc.value)
+			}
+			if tc.kind != "" {
+				r.Header.Set("Content-Type", tc.kind)
+			}
+			if answer := b.do(r); answer.Code != http.StatusForbidden {
+				t.Errorf("POST %s with %s is answered with %d", path, tc.name, answer.Code)
+			}
+		}
+	}
+	if status, _ := b.get("/"); status != http.StatusOK {
+		t.Error("the session has ended")
+	}
+	if keys, err := w.users.Keys(t.Context(), "alice@example.org"); err != nil || len(keys) != 1 {
+		t.Errorf("there are %d keys, %v", len(keys), err)
+	}
+}
+
+// After signing in a browser goes to a page of this host, wherever the link came from.
+func TestTheReturnPathIsOfThisHost(t *testing.T) {
+	for _, path := range []string{
+		"https://evil.example", "//evil.example", `/\evil.example`, `\\evil.example`, "https:evil.example", "javascript:alert(1)",
+		"/\t/evil.example", "/ok\r\nSet-Cookie: a=b", "evil", "", "http://console.test@evil.example/", "///evil.example",
+	} {
+		b := newWorld(t).browser()
+		form := url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}, "to": {path}}
+		answer := b.post("/sign-in?to="+url.QueryEscape(path), "/sign-in", form)
+		if got := answer.Header().Get("Location"); answer.Code != http.StatusSeeOther || got != "/" {
+			t.Errorf("with %q the browser goes to %q", path, got)
+		}
+	}
+	b := newWorld(t).browser()
+	answer := b.post("/sign-in", "/sign-in", url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}, "to": {"/pins?status=failed"}})
+	if got := answer.Header().Get("Location"); got != "/pins?status=failed" {
+		t.Errorf("the browser goes to %q", got)
+	}
+}
+
+// The answer does not tell whether an account exists, and a name can be tried five times a minute.
+func TestWrongPasswordsAreCountedAndAlike(t *testing.T) {
+	w := newWorld(t)
+	bodies := map[string]string{}
+	for _, name := range []string{"alice", "nobody"} {
+		b := w.browser()
+		for try := 1; try <= 6; try++ {
+			answer := b.post("/sign-in", "/sign-in", url.Values{"email": {name + "@example.org"}, "password": {"wrong"}})
+			want := http.StatusUnauthorized
+			if try == 6 {
+				want = http.StatusTooManyRequests
+			}
+			body := strings.ReplaceAll(tokenOf.ReplaceAllString(answer.Body.String(), ""), name, "")
+			if answer.Code != want {
+				t.Errorf("try %d of %s is answered with %d, not %d", try, name, answer.Code, want)
+			}
+			if try == 1 {
+				bodies[name] = body
+			}
+		}
+	}
+	if bodies["alice"] != bodies["nobody"] {
+		t.Errorf("the answers differ:\n%s\n%s", bodies["alice"], bodies["nobody"])
+	}
+}
+
+// The session cookie is for this host, for HTTP alone, and over HTTPS alone where that is used.
+func TestTheSessionCookie(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	answer := b.post("/sign-in", "/sign-in", url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}})
+	for _, c := range cookies(b.t, answer) {
+		if c.Name != sessionCookie {
+			continue
+		}
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure {
+			t.Errorf("over HTTP it is %s", c)
+		}
+	}
+	// Over TLS.
+	c := &call{w: httptest.NewRecorder(), secure: true}
+	c.setCookie(sessionCookie, "x")
+	if got := c.w.Header().Get("Set-Cookie"); got != "__Host-holdfast-session=x; Path=/; HttpOnly; Secure; SameSite=Lax" {
+		t.Errorf("over HTTPS it is %s", got)
+	}
+	// An API key is no session.
+	key, err := w.users.CreateKey(t.Context(), "alice@example.org", "test", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief := w.browser()
+	thief.cookies[sessionCookie] = key.Token
+	if status, _ := thief.get("/"); status != http.StatusSeeOther {
+		t.Errorf("an API key as the cookie is answered with %d", status)
+	}
+}
+
+// Every answer has the headers that keep other sites and scripts out.
+func TestHeadersOfEveryAnswer(t *testing.T) {
+	b := newWorld(t).browser()
+	for _, path := range []string{"/", "/sign-in", "/status", "/robots.txt", "/favicon.ico", "/nowhere", "/healthz", "/readyz"} {
+		answer := b.do(httptest.NewRequest(http.MethodGet, path, nil))
+		for name, want := range map[string]string{
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+		} {
+			if got := answer.Header().Get(name); got != want {
+				t.Errorf("GET %s has %s: %s", path, name, got)
+			}
+		}
+	}
+}
+
+// Pages have no script or style of their own, which the policy would refuse, and fit a budget.
+func TestTheFirstPageIsSmall(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	_, body := b.get("/")
+	total := len(body)
+	for _, bad := range []string{"<script>", "<style", " style=", " onclick=", "javascript:"} {
+		if strings.Contains(body, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+	for _, part := range strings.Split(body, `"/static/`)[1:] {
+		path, _, _ := strings.Cut(part, `"`)
+		answer := b.do(httptest.NewRequest(http.MethodGet, "/static/"+path, nil))
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Header().Get("Cache-Control"), "immutable") {
+			t.Errorf("%s is answered with %d", path, answer.Code)
+		}
+		total += len(answer.Body.String())
+	}
+	if total > 100<<10 {
+		t.Errorf("the first page has %d bytes", total)
+	}
+}
+
+// Before the node is ready there is health, and a page that says so.
+func TestANodeThatStarts(t *testing.T) {
+	w := newWorld(t)
+	w.down = errors.New("waiting for a leader")
+	h, err := Starting(Options{Health: w, Version: "1", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.handler = h
+	if status, body := w.browser().get("/pins"); status != http.StatusServiceUnavailable || !strings.Contains(body, "waiting for a leader") {
+		t.Errorf("a page is answered with %d: %s", status, body)
+	}
+	if status, _ := w.browser().get("/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz is answered with %d", status)
+	}
+}
