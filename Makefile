@@ -152,6 +152,10 @@ clients: ## the JavaScript clients that conformance drives (npm), once per lock 
 conformance-long: build $(KUBO) ## the same in full length, and with Kubo, which is built for it
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 3h -parallel 6 $(ONLY_FLAG) ./test/conformance -long
 
+.PHONY: console
+console: build ## the web console in a real browser (needs Chromium)
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
+
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/faults

@@ -32,15 +32,14 @@ type browser struct {
 	ctx context.Context
 }
 
-// startBrowser starts Chromium. The test is skipped where there is none, but for CI, which sets
-// HOLDFAST_CHROMIUM to its path.
+// startBrowser starts Chromium, the one of HOLDFAST_CHROMIUM or of the path.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := os.Getenv("HOLDFAST_CHROMIUM")
 	if path == "" {
 		var err error
 		if path, err = exec.LookPath("chromium"); err != nil {
-			t.Skip("there is no Chromium: install Debian's package chromium")
+			t.Fatal("there is no Chromium: install Debian's package chromium, or set HOLDFAST_CHROMIUM")
 		}
 	}
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Headless}

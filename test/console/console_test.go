@@ -19,6 +19,7 @@ const (
 // signedIn is a cluster of three with an account, and a browser that has signed in at a follower.
 func signedIn(t *testing.T) (*harness.Cluster, *tab) {
 	t.Helper()
+	t.Parallel()
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{})
 	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
