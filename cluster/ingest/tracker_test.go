@@ -121,7 +121,7 @@ func (n *tracked) run() { n.runWith(func(*tracker.Options) {}) }
 func (n *tracked) runWith(change func(*tracker.Options)) {
 	g := tracker.NewGuards()
 	options := tracker.Options{
-		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, Notes: forgetful{},
+		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, NodeMeta: forgetful{},
 		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	change(&options)

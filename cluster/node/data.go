@@ -29,7 +29,7 @@ const (
 	stateDir     = "state"
 	raftDir      = "raft"
 	blocksDir    = "blocks"
-	notesFile    = "notes"
+	nodeMetaFile = "notes"
 	// formatFile tells the format of the folder as a whole, and so of each file in it that
 	// has no mark of its own. A release that changes one of those raises folderFormat.
 	formatFile = "format"
@@ -89,7 +89,7 @@ func (f folder) checkFormat() error {
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, notesFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -36,7 +36,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
-	"github.com/holdfast-ipfs/holdfast/storage/notes"
+	"github.com/holdfast-ipfs/holdfast/storage/nodemeta"
 	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
 	"github.com/holdfast-ipfs/holdfast/storage/volume"
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,7 +98,7 @@ type Node struct {
 	store     *kv.Store
 	log       *raftlog.Log
 	blocks    *blocks.Store
-	notes     *notes.Notes
+	nodeMeta  *nodemeta.Store
 	peer      *peer.Peer
 	consensus *consensus.Node
 	watch     *state.Watch
@@ -250,10 +250,10 @@ func (n *Node) openStorage(ctx context.Context) error {
 		return fmt.Errorf("open blocks: %w", err)
 	}
 	n.closers = append(n.closers, n.blocks)
-	if n.notes, err = notes.Open(n.folder.file(notesFile), n.logger); err != nil {
-		return fmt.Errorf("open notes: %w", err)
+	if n.nodeMeta, err = nodemeta.Open(n.folder.file(nodeMetaFile), n.logger); err != nil {
+		return fmt.Errorf("open node-local metadata: %w", err)
 	}
-	n.closers = append(n.closers, n.notes)
+	n.closers = append(n.closers, n.nodeMeta)
 	return nil
 }
 
@@ -470,12 +470,12 @@ func (n *Node) openTracker(guards *tracker.Guards) error {
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
 			Patience: c.Tracker.IdleTimeout, Audit: n.opts.CollectEvery,
 		},
-		Notes:  n.notes,
-		Leases: content.LeasePrefix,
-		Guards: guards,
-		Down:   n.down,
-		Moves:  n.moves,
-		Now:    n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
+		NodeMeta: n.nodeMeta,
+		Leases:   content.LeasePrefix,
+		Guards:   guards,
+		Down:     n.down,
+		Moves:    n.moves,
+		Now:      n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("open tracker: %w", err)

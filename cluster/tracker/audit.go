@@ -123,7 +123,7 @@ func (a *auditor) everything(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.auditNotes(); err != nil {
+	if err := t.auditNodeMeta(); err != nil {
 		return err
 	}
 	t.opts.Logger.DebugContext(ctx, "audit", "missing", missing, "stray", stray, "took", time.Since(begin))

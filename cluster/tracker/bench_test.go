@@ -135,7 +135,7 @@ func BenchmarkEndOfPut(b *testing.B) {
 	guards := NewGuards()
 	guards.Fenced()
 	tr, err := New(Options{
-		Self: self, State: st, Watch: st.Watch, Blocks: store, Fetcher: &network{}, Notes: &notes{kept: map[string][]byte{}},
+		Self: self, State: st, Watch: st.Watch, Blocks: store, Fetcher: &network{}, NodeMeta: &nodeMeta{kept: map[string][]byte{}},
 		Limits: Limits{Audit: 24 * time.Hour}, Guards: guards, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {

@@ -49,11 +49,11 @@ type entry struct {
 	heap    int       // index in the heap while delayed
 	run     *run      // while fetching
 
-	ticket uint64 // of a report that has not been answered; 0: none
-	verify bool   // look into the block store even when the state says Held
-	missed bool   // it was to be looked at while the drop was under way
-	repair bool   // it was held here before
-	noted  bool   // what is noted of earlier attempts has been read
+	ticket  uint64 // of a report that has not been answered; 0: none
+	verify  bool   // look into the block store even when the state says Held
+	missed  bool   // it was to be looked at while the drop was under way
+	repair  bool   // it was held here before
+	resumed bool   // the stored attempts have been read
 
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
@@ -515,7 +515,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	case own == nil, sealed && own.Phase == state.Held:
 		d.forget(e)
 	case sealed:
-		d.unnote(e) // of attempts before the one that sealed it, of which no news came
+		d.forgetAttempts(e) // of attempts before the one that sealed it, of which no news came
 		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: bytes, Blocks: blocks})
 	case own.Phase == state.GaveUp && here:
 		e.stage = dropping
@@ -577,11 +577,11 @@ func (e *entry) renew(born uint64) {
 // resumed goes on from what is noted of attempts before this entry, perhaps by
 // an earlier process; it returns true when the next one is not due yet.
 func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
-	if e.noted {
+	if e.resumed {
 		return false
 	}
-	e.noted = true
-	n, ok := d.t.noted(e.root)
+	e.resumed = true
+	n, ok := d.t.attemptsOf(e.root)
 	if !ok || n.born != root.Born || e.attempts > 0 {
 		return false
 	}

@@ -224,8 +224,8 @@ func TestEveryRootThatNobodyHasFailsInTheEnd(t *testing.T) {
 				t.Fatalf("root %d was tried %d times", n, tries)
 			}
 		}
-		if n := len(w.notes.kept); n != 0 {
-			t.Fatalf("%d notes are left", n)
+		if n := len(w.nodeMeta.kept); n != 0 {
+			t.Fatalf("%d records of attempts are left", n)
 		}
 	})
 }

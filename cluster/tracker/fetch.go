@@ -305,7 +305,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 			d.t.metrics.repairs.Inc()
 			e.repair = false
 		}
-		d.unnote(e)
+		d.forgetAttempts(e)
 		e.renew(0)
 		root, own, err := wanted(view, e.root, d.t.opts.Self)
 		if err != nil || own == nil {
@@ -315,7 +315,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: r.gotBytes, Blocks: r.gotBlocks})
 	case errors.Is(r.cause, errNotWanted):
 		d.count(outcomeUnasked)
-		d.unnote(e)
+		d.forgetAttempts(e)
 		e.renew(0)
 		d.settle(ctx, view, e)
 	case errors.Is(r.cause, errYield):
@@ -329,7 +329,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 			d.failed(ctx, view, e, fmt.Sprintf("no block of it has come within %s", e.waited.Round(time.Second)), nil, pinned)
 			return
 		}
-		d.note(e, d.t.opts.Now())
+		d.saveAttempts(e, d.t.opts.Now())
 		d.enqueue(e, d.account(view, e.root), backlog)
 	default:
 		d.t.opts.Logger.InfoContext(ctx, "fetch failed", "root", e.root, "attempt", e.attempts+1, "err", r.err)
@@ -363,7 +363,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	used := (e.attempts >= d.t.limits.Attempts || vain) && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
 		d.count(outcomeGaveUp)
-		d.unnote(e)
+		d.forgetAttempts(e)
 		e.stage, e.giveUp = dropping, clip(cmp.Or(reason, "the content could not be fetched"))
 		d.t.sweeps.add(sweep{root: e.root, partial: true})
 		return
@@ -373,7 +373,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: clip(reason)})
 	if pinned {
 		e.attempts = max(0, e.attempts-1) // as in again
-		d.note(e, d.t.opts.Now())
+		d.saveAttempts(e, d.t.opts.Now())
 		d.settle(ctx, view, e)
 		return
 	}
@@ -381,7 +381,7 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	if blameless {
 		e.attempts-- // it was none
 	}
-	d.note(e, d.t.opts.Now().Add(pause))
+	d.saveAttempts(e, d.t.opts.Now().Add(pause))
 	d.delay(e, pause)
 }
 

@@ -16,7 +16,7 @@ import (
 var restartSeeds = flag.Uint64("restart-seeds", 3, "histories of pins among trackers that are restarted")
 
 // crew is three nodes that share a state, each with its tracker, store, network
-// and notes.
+// and node-local metadata.
 type crew struct {
 	*world
 	nodes []*world
@@ -29,7 +29,7 @@ func newCrew(t *testing.T, limits Limits, rest func(node state.NodeID, k state.R
 	for _, id := range []state.NodeID{self, other, third} {
 		s := newStore()
 		w := &world{
-			TB: t, id: id, limits: limits, store: s, notes: &notes{kept: map[string][]byte{}}, state: &consensus{State: st},
+			TB: t, id: id, limits: limits, store: s, nodeMeta: &nodeMeta{kept: map[string][]byte{}}, state: &consensus{State: st},
 			net: &network{store: s, roots: map[state.RootKey]behaviour{}},
 		}
 		w.net.rest = func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
@@ -206,8 +206,8 @@ func (c *crew) checkNode(w *world) {
 			c.Errorf("%s keeps %s, which nobody wants there", w.id, owner)
 		}
 	}
-	if n := len(w.notes.kept); n > 0 {
-		c.Errorf("%s keeps %d notes of attempts", w.id, n)
+	if n := len(w.nodeMeta.kept); n > 0 {
+		c.Errorf("%s keeps %d records of attempts", w.id, n)
 	}
 	w.Logf("%s holds %d roots, fetched %d times, %d drops", w.id, len(wanted), len(w.net.jobs), len(w.store.drops))
 }

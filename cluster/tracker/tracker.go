@@ -167,13 +167,13 @@ func (l Limits) withDefaults() Limits {
 // Options are what a Tracker is made of. Fields that say so may be zero, the
 // others are required.
 type Options struct {
-	Self    state.NodeID
-	State   State
-	Watch   *state.Watch
-	Blocks  Blocks
-	Fetcher Fetcher
-	Notes   Notes
-	Limits  Limits
+	Self     state.NodeID
+	State    State
+	Watch    *state.Watch
+	Blocks   Blocks
+	Fetcher  Fetcher
+	NodeMeta NodeMeta
+	Limits   Limits
 	// Leases begins the owners of imports, which end with the process that made
 	// them. Empty: there are none.
 	Leases string

@@ -175,32 +175,32 @@ func (s *store) Drop(_ context.Context, owner string) error {
 	return nil
 }
 
-// notes stands in for what a node remembers across its processes.
-type notes struct {
+// nodeMeta stands in for the metadata that a node keeps across restarts.
+type nodeMeta struct {
 	mu   sync.Mutex
 	kept map[string][]byte
 }
 
-func (n *notes) Get(key string) ([]byte, bool) {
+func (n *nodeMeta) Get(key string) ([]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	v, ok := n.kept[key]
 	return v, ok
 }
 
-func (n *notes) Set(key string, value []byte) {
+func (n *nodeMeta) Set(key string, value []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.kept[key] = value
 }
 
-func (n *notes) Delete(key string) {
+func (n *nodeMeta) Delete(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.kept, key)
 }
 
-func (n *notes) Keys(fn func(string)) {
+func (n *nodeMeta) Keys(fn func(string)) {
 	n.mu.Lock()
 	all := slices.Collect(maps.Keys(n.kept))
 	n.mu.Unlock()
@@ -435,12 +435,12 @@ func (c *consensus) commands() int {
 // world is one node with its tracker. Everything runs in a synctest bubble.
 type world struct {
 	testing.TB
-	id     state.NodeID
-	state  *consensus
-	store  *store
-	notes  *notes
-	net    *network
-	limits Limits
+	id       state.NodeID
+	state    *consensus
+	store    *store
+	nodeMeta *nodeMeta
+	net      *network
+	limits   Limits
 
 	tracker *Tracker
 	guards  *Guards // nil: the tracker's own
@@ -458,7 +458,7 @@ func newWorld(tb testing.TB, limits Limits) *world {
 	st := clustertest.New(tb, clustertest.Setup{Nodes: clustertest.Members(self, other, third), Replication: 3, WriteCopies: 1})
 	s := newStore()
 	return &world{
-		TB: tb, id: self, limits: limits, store: s, notes: &notes{kept: map[string][]byte{}}, state: &consensus{State: st},
+		TB: tb, id: self, limits: limits, store: s, nodeMeta: &nodeMeta{kept: map[string][]byte{}}, state: &consensus{State: st},
 		net: &network{store: s, roots: map[state.RootKey]behaviour{}, rest: good},
 	}
 }
@@ -467,7 +467,7 @@ func newWorld(tb testing.TB, limits Limits) *world {
 func (w *world) build() *Tracker {
 	w.Helper()
 	t, err := New(Options{
-		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, Notes: w.notes, Limits: w.limits,
+		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, NodeMeta: w.nodeMeta, Limits: w.limits,
 		Down:   func(n state.NodeID) bool { return n == w.down && !w.back.Load() },
 		Moves:  func(_ *state.Root, err error) bool { return w.moves != nil && errors.Is(err, w.moves) },
 		Guards: w.guards, Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),

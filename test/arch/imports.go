@@ -50,7 +50,7 @@ var rows = []row{
 	{"storage/kv", []string{"storage/*"}, layerIsland},
 	{"storage/blocks", []string{"storage/*"}, layerIsland},
 	{"storage/raftlog", []string{"storage/*"}, layerIsland},
-	{"storage/notes", []string{"storage/*"}, layerIsland},
+	{"storage/nodemeta", []string{"storage/*"}, layerIsland},
 	{"storage/durable", []string{"storage/*"}, layerIsland},
 	{"storage/volume", []string{"storage/durable"}, layerIsland},
 

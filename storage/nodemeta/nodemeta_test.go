@@ -1,4 +1,4 @@
-package notes
+package nodemeta
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-func open(t testing.TB, path string) *Notes {
+func open(t testing.TB, path string) *Store {
 	t.Helper()
 	n, err := Open(path, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -23,7 +23,7 @@ func open(t testing.TB, path string) *Notes {
 	return n
 }
 
-func all(n *Notes) map[string]string {
+func all(n *Store) map[string]string {
 	m := map[string]string{}
 	n.Keys(func(key string) {
 		v, _ := n.Get(key)
@@ -32,14 +32,14 @@ func all(n *Notes) map[string]string {
 	return m
 }
 
-func want(t testing.TB, n *Notes, m map[string]string) {
+func want(t testing.TB, n *Store, m map[string]string) {
 	t.Helper()
 	if got := all(n); !maps.Equal(got, m) || n.Len() != len(m) {
 		t.Fatalf("%v, want %v", got, m)
 	}
 }
 
-func TestNotesOutliveTheirProcess(t *testing.T) {
+func TestMetadataOutlivesItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
 	n.Set("a", []byte("1"))
@@ -65,7 +65,7 @@ func TestNotesOutliveTheirProcess(t *testing.T) {
 }
 
 // What was cut short, or is damaged, costs what follows it and no more.
-func TestNotesAreReadAsFarAsTheyAreGood(t *testing.T) {
+func TestADamagedJournalIsReadAsFarAsItIsReadable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "notes")
 	n := open(t, path)
@@ -99,11 +99,11 @@ func TestNotesAreReadAsFarAsTheyAreGood(t *testing.T) {
 				records = 0
 			}
 			if n.Len() != records {
-				t.Fatalf("%s at %d: %d notes, want %d", kind, at, n.Len(), records)
+				t.Fatalf("%s at %d: %d entries, want %d", kind, at, n.Len(), records)
 			}
 			n.Set("new", nil)
 			if again := open(t, p); again.Len() != records+1 {
-				t.Fatalf("%s at %d: %d notes after a change, want %d", kind, at, again.Len(), records+1)
+				t.Fatalf("%s at %d: %d entries after a change, want %d", kind, at, again.Len(), records+1)
 			}
 		}
 	}
@@ -121,27 +121,27 @@ func TestTheJournalStaysShort(t *testing.T) {
 		t.Fatalf("%d bytes for %d, %v", info.Size(), n.live, err)
 	}
 	if got := open(t, path).Len(); got != 100 {
-		t.Fatalf("%d notes", got)
+		t.Fatalf("%d entries", got)
 	}
 }
 
-func TestTheNumberOfNotesIsBounded(t *testing.T) {
+func TestTheNumberOfEntriesIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
-	for i := range MaxNotes + 100 {
+	for i := range MaxEntries + 100 {
 		n.Set(fmt.Sprint(i), nil)
 	}
-	if _, ok := n.Get(fmt.Sprint(MaxNotes + 99)); !ok || n.Len() != MaxNotes {
-		t.Fatalf("%d notes, the newest is there: %t", n.Len(), ok)
+	if _, ok := n.Get(fmt.Sprint(MaxEntries + 99)); !ok || n.Len() != MaxEntries {
+		t.Fatalf("%d entries, the newest is there: %t", n.Len(), ok)
 	}
-	if got := open(t, path).Len(); got != MaxNotes {
-		t.Fatalf("%d notes after a restart", got)
+	if got := open(t, path).Len(); got != MaxEntries {
+		t.Fatalf("%d entries after a restart", got)
 	}
 }
 
 // Trouble with the disk is not the keeper's: memory goes on, and when writing
 // works again everything is written.
-func TestNotesGoOnWithoutADisk(t *testing.T) {
+func TestMetadataStaysInMemoryWithoutADisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
 	n.Set("a", []byte("1"))
@@ -187,7 +187,7 @@ func TestAFolderThatIsGoneIsTriedNowAndThen(t *testing.T) {
 	}
 	n.Set("c", nil)
 	if got := open(t, path).Len(); got != retryEvery+3 {
-		t.Fatalf("%d notes, want %d", got, retryEvery+3)
+		t.Fatalf("%d entries, want %d", got, retryEvery+3)
 	}
 }
 
@@ -210,12 +210,12 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(header))
 	f.Add(appendRecord(appendRecord([]byte(header), "key", []byte("value")), "key", nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n := &Notes{notes: map[string][]byte{}}
+		n := &Store{entries: map[string][]byte{}}
 		good := n.read(b)
 		if good > len(b) || n.live < 0 {
 			t.Fatalf("%d of %d bytes are good, %d live", good, len(b), n.live)
 		}
-		again := &Notes{notes: map[string][]byte{}}
+		again := &Store{entries: map[string][]byte{}}
 		if again.read(b[:good]) != good || !maps.Equal(all(n), all(again)) {
 			t.Fatal("what is good is not read alike")
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// The bytes of a note are on disks: they stay readable.
-func TestANoteKeepsItsForm(t *testing.T) {
-	n := note{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true, seen: 4000}
+// Records of attempts are on disks, so later releases can read them.
+func TestAttemptsKeepTheirForm(t *testing.T) {
+	n := attempts{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true, seen: 4000}
 	const golden = "02ac0202fbd095ffbc3190bf050701a01f"
 	if got := hex.EncodeToString(n.encode()); got != golden {
 		t.Fatalf("%s, want %s", got, golden)
@@ -19,29 +19,29 @@ func TestANoteKeepsItsForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := decodeNote(b); !ok || got != n {
+	if got, ok := decodeAttempts(b); !ok || got != n {
 		t.Fatalf("%+v, %t", got, ok)
 	}
 	for cut := range len(b) {
-		if _, ok := decodeNote(b[:cut]); ok {
-			t.Fatalf("%d of its bytes pass for a note", cut)
+		if _, ok := decodeAttempts(b[:cut]); ok {
+			t.Fatalf("%d of its bytes are taken for a record", cut)
 		}
 	}
 	for _, bad := range [][]byte{append(b, 0), append([]byte{1}, b[1:]...)} {
-		if _, ok := decodeNote(bad); ok {
-			t.Fatalf("%x passes for a note", bad)
+		if _, ok := decodeAttempts(bad); ok {
+			t.Fatalf("%x is taken for a record", bad)
 		}
 	}
 }
 
-func FuzzNote(f *testing.F) {
-	f.Add(note{born: 1, attempts: 1, due: time.UnixMilli(1)}.encode())
+func FuzzAttempts(f *testing.F) {
+	f.Add(attempts{born: 1, attempts: 1, due: time.UnixMilli(1)}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n, ok := decodeNote(b)
+		n, ok := decodeAttempts(b)
 		if !ok {
 			return
 		}
-		if again, ok := decodeNote(n.encode()); !ok || again != n {
+		if again, ok := decodeAttempts(n.encode()); !ok || again != n {
 			t.Fatalf("%+v became %+v", n, again)
 		}
 	})
@@ -71,8 +71,8 @@ func TestAttemptsGoOnAfterARestart(t *testing.T) {
 			t.Fatalf("status %s after %d attempts", s, tries())
 		}
 		w.wantNothingHere(1)
-		if n := len(w.notes.kept); n != 0 {
-			t.Fatalf("%d notes are left", n)
+		if n := len(w.nodeMeta.kept); n != 0 {
+			t.Fatalf("%d records of attempts are left", n)
 		}
 		defer w.stop()
 		w.net.set(key(1), absent)
@@ -102,31 +102,31 @@ func TestPatienceGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-func TestNotesOfWhatIsNotWantedGo(t *testing.T) {
+func TestMetadataOfUnwantedRootsIsDeleted(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
 		w.net.set(key(1), absent)
 		id := w.pin(1)
 		w.start()
 		w.pass(moment)
 		w.stop()
-		if len(w.notes.kept) != 1 {
-			t.Fatalf("%d notes, want 1", len(w.notes.kept))
+		if len(w.nodeMeta.kept) != 1 {
+			t.Fatalf("%d records, want 1", len(w.nodeMeta.kept))
 		}
 		w.unpin(id)
 		w.start()
 		defer w.stop()
 		w.pass(moment)
-		if len(w.notes.kept) != 0 {
-			t.Fatal("a note is left of what was deleted while the node was down")
+		if len(w.nodeMeta.kept) != 0 {
+			t.Fatal("a record is left of what was deleted while the node was down")
 		}
 	})
 }
 
-// A clock that was wrong when the note was made does not stop the fetch.
+// A clock that was wrong when the record was made does not stop the fetch.
 func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.pin(1)
-		w.notes.Set(string(key(1)), note{born: w.root(1).Born, seen: w.root(1).Born, attempts: 1, due: time.Now().AddDate(30, 0, 0)}.encode())
+		w.nodeMeta.Set(string(key(1)), attempts{born: w.root(1).Born, seen: w.root(1).Born, attempts: 1, due: time.Now().AddDate(30, 0, 0)}.encode())
 		w.start()
 		defer w.stop()
 		w.pass(moment)
@@ -139,8 +139,8 @@ func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 }
 
 // A process may end between the seal and the news of it, and one that held the content
-// may have noted attempts to mend it.
-func TestNothingIsNotedOfWhatIsHere(t *testing.T) {
+// may have recorded attempts to mend it.
+func TestHeldRootsHaveNoMetadata(t *testing.T) {
 	for name, phase := range map[string]state.Phase{"not reported yet": state.Assigned, "held": state.Held} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Limits{}, func(w *world) {
@@ -149,13 +149,13 @@ func TestNothingIsNotedOfWhatIsHere(t *testing.T) {
 					w.says(self, 1, phase)
 				}
 				w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
-				w.notes.Set(string(key(1)), note{born: w.root(1).Born, attempts: 3, due: time.Now()}.encode())
+				w.nodeMeta.Set(string(key(1)), attempts{born: w.root(1).Born, attempts: 3, due: time.Now()}.encode())
 				w.start()
 				defer w.stop()
 				w.pass(moment)
 				w.wantPhase(1, state.Held)
-				if n := len(w.notes.kept); n != 0 {
-					t.Errorf("%d notes are left", n)
+				if n := len(w.nodeMeta.kept); n != 0 {
+					t.Errorf("%d records of attempts are left", n)
 				}
 			})
 		})

@@ -1,4 +1,4 @@
-package notes
+package nodemeta
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-func TestNotesOfANewerReleaseAreRefusedAndStay(t *testing.T) {
+func TestAJournalOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	const newer = "holdfast notes 2\nsomething else"
 	if err := os.WriteFile(path, []byte(newer), perm); err != nil {

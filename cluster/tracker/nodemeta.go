@@ -1,0 +1,113 @@
+package tracker
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// NodeMeta keeps the attempts of each root on this node across restarts. Only the end of
+// all attempts is replicated. A crash may lose the newest changes, which costs one more
+// attempt.
+type NodeMeta interface {
+	Get(key string) (value []byte, ok bool)
+	Set(key string, value []byte)
+	Delete(key string)
+	// Keys calls fn for every key, in any order. fn may delete.
+	Keys(fn func(key string))
+}
+
+// attemptsVersion is the first byte of an encoded record.
+const attemptsVersion = 2
+
+// attempts is the stored record of the attempts to fetch one incarnation of a root.
+type attempts struct {
+	born     uint64
+	attempts int           // failed in a row
+	due      time.Time     // of the next one
+	waited   time.Duration // without a block, in turns that were cut short
+	reached  uint64        // blocks that a turn came to
+	holder   bool          // somebody held it when the last one failed
+	seen     uint64        // the state that the last one began with, by its index
+}
+
+// encode returns the version and then the fields as varints, in their order: due in
+// milliseconds since 1970, waited in milliseconds.
+func (n attempts) encode() []byte {
+	b := []byte{attemptsVersion}
+	holder := uint64(0)
+	if n.holder {
+		holder = 1
+	}
+	for _, v := range []uint64{
+		n.born, uint64(max(n.attempts, 0)), uint64(max(n.due.UnixMilli(), 0)),
+		uint64(max(n.waited.Milliseconds(), 0)), n.reached, holder, n.seen,
+	} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+// decodeAttempts reads a record of encode. ok is false for other bytes.
+func decodeAttempts(b []byte) (n attempts, ok bool) {
+	if len(b) == 0 || b[0] != attemptsVersion {
+		return attempts{}, false
+	}
+	b = b[1:]
+	var v [7]uint64
+	for i := range v {
+		x, used := binary.Uvarint(b)
+		if used <= 0 {
+			return attempts{}, false
+		}
+		v[i], b = x, b[used:]
+	}
+	const most = 1 << 40 // attempts and milliseconds beyond it are nonsense
+	if len(b) > 0 || v[1] > most || v[2] > most*16 || v[3] > most {
+		return attempts{}, false
+	}
+	return attempts{
+		born: v[0], attempts: int(v[1]), due: time.UnixMilli(int64(v[2])),
+		waited: time.Duration(v[3]) * time.Millisecond, reached: v[4], holder: v[5] == 1, seen: v[6],
+	}, true
+}
+
+// attemptsOf returns the stored attempts of a root. ok is false if there are none.
+func (t *Tracker) attemptsOf(k state.RootKey) (attempts, bool) {
+	b, ok := t.opts.NodeMeta.Get(string(k))
+	if !ok {
+		return attempts{}, false
+	}
+	return decodeAttempts(b)
+}
+
+// saveAttempts stores the attempts of a root and the time of the next one.
+func (d *dispatcher) saveAttempts(e *entry, due time.Time) {
+	e.resumed = true
+	n := attempts{e.born, e.attempts, due, e.waited, e.reached, e.holder, e.seen}
+	d.t.opts.NodeMeta.Set(string(e.root), n.encode())
+}
+
+// forgetAttempts deletes the attempts of a root that is held, given up or not wanted.
+func (d *dispatcher) forgetAttempts(e *entry) {
+	e.resumed = true
+	d.t.opts.NodeMeta.Delete(string(e.root))
+}
+
+// auditNodeMeta deletes the attempts of roots that this node holds or does not want any more.
+func (t *Tracker) auditNodeMeta() error {
+	view, release := t.opts.State.LocalView()
+	defer release()
+	var failed error
+	t.opts.NodeMeta.Keys(func(key string) {
+		_, own, err := wanted(view, state.RootKey(key), t.opts.Self)
+		switch {
+		case err != nil:
+			failed = err
+		case own == nil, own.Phase == state.Held:
+			t.opts.NodeMeta.Delete(key)
+		}
+	})
+	return failed
+}
