@@ -47,16 +47,11 @@ func ms(d time.Duration) string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s" }
 
-// latencies are sorted before they are read.
+// latencies are of requests, in any order.
 type latencies []time.Duration
 
 // at is the latency below which the given share lies.
-func (l latencies) at(share float64) time.Duration {
-	if len(l) == 0 {
-		return 0
-	}
-	return l[min(int(share*float64(len(l))), len(l)-1)]
-}
+func (l latencies) at(share float64) time.Duration { return harness.Quantile(l, share) }
 
 // maxLatencies bounds what is kept of a long load: every second one goes when
 // there are more.
@@ -76,9 +71,6 @@ func (l latencies) keep(d time.Duration) latencies {
 
 // sorted is a sorted copy.
 func (l latencies) sorted() latencies { return slices.Sorted(slices.Values(l)) }
-
-// ticksPerSecond is USER_HZ, which Linux fixes at 100 for what /proc tells.
-const ticksPerSecond = 100
 
 // usage is what processes took.
 type usage struct {
@@ -146,38 +138,6 @@ func (m *meter) used() usage {
 	return u
 }
 
-// processorTime is user and system time of a process; 0 when it is gone.
-// Format: proc(5), /proc/PID/stat, fields 14 and 15.
-func processorTime(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The second field is a name in parentheses and may hold spaces.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticksPerSecond
-}
-
-// resident is the memory of a process in bytes; 0 when it is gone.
-// Format: proc(5), /proc/PID/statm, field 2 in pages.
-func resident(pid int) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
-}
-
 // machine says where the figures come from, and what else ran there.
 func machine(ctx context.Context) string {
 	model := "unknown processor"
@@ -200,8 +160,14 @@ func machine(ctx context.Context) string {
 	return fmt.Sprintf("%s, %d processors, %s, source at %s, load average before %s", model, runtime.NumCPU(), runtime.Version(), commit, busy)
 }
 
-// median of unsorted durations.
-func median(all []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return latencies(sorted).at(0.5)
+// processorTime is that of a process; 0 when it is gone.
+func processorTime(pid int) time.Duration {
+	used, _ := harness.ProcessorTime(pid)
+	return used
+}
+
+// resident is the memory of a process in bytes; 0 when it is gone.
+func resident(pid int) int64 {
+	bytes, _ := harness.ResidentBytes(pid)
+	return bytes
 }

@@ -125,10 +125,10 @@ func perSecond(o outcome) string { return strconv.Itoa(int(o.rate())) + "/s" }
 
 // measureIdle is what a cluster takes that nobody asks anything.
 func measureIdle(b *bench, c *harness.Cluster) {
-	b.pause(b.idle) // what starting left behind is done first
+	harness.Pause(b.ctx, b.idle) // what starting left behind is done first
 	m := newMeter(c.Nodes, nil)
 	began := time.Now()
-	b.pause(b.idle)
+	harness.Pause(b.ctx, b.idle) // that nothing happens is what is measured
 	used := m.used()
 	each := used.nodes.Seconds() / time.Since(began).Seconds() / float64(len(c.Nodes)) * 100
 	most := int64(0)
@@ -139,14 +139,6 @@ func measureIdle(b *bench, c *harness.Cluster) {
 		work: "idle node, " + b.idle.String(), target: "90 MiB, 1 % of a core", used: used,
 		result: fmt.Sprintf("%d MiB, %.1f %% of a core", most>>20, each),
 	}.print()
-}
-
-// pause lets time pass: that nothing happens is what is measured.
-func (b *bench) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-b.ctx.Done():
-	}
 }
 
 // measureReads reads single pins and pages.

@@ -34,7 +34,7 @@ func measureOutage(b *bench) {
 	slices.Sort(outages)
 	row{
 		work:   "write outage after kill -9 of the leader, " + strconv.Itoa(b.kills) + " times",
-		result: fmt.Sprintf("median %s, worst %s", seconds(median(outages)), seconds(outages[len(outages)-1])),
+		result: fmt.Sprintf("median %s, worst %s", seconds(harness.Quantile(outages, 0.5)), seconds(outages[len(outages)-1])),
 		target: "median 0.8 s, worst 1.5 s", lat: outages,
 	}.print()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // staleReads answers from what this node has applied, without a question to the
@@ -68,7 +69,7 @@ func (s lateWrites) Propose(ctx context.Context, cmd state.Command) (state.Resul
 	if _, ok := cmd.(*state.CreatePin); ok && errors.Is(err, state.ErrUnavailable) {
 		ctx := context.WithoutCancel(ctx)
 		go func() { // synctest.Test waits for it
-			pause(ctx, lateBy)
+			harness.Pause(ctx, lateBy)
 			// Nobody hears how it went.
 			_, _ = s.State.Propose(ctx, cmd)
 		}()

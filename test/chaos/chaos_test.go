@@ -31,6 +31,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 var (
@@ -253,12 +254,12 @@ func (r *run) enrol(ctx context.Context) error {
 // breakThings lets the faults happen, one after the other. A run that does not
 // count goes on: what it shows that is wrong does.
 func (r *run) breakThings(ctx context.Context) error {
-	pause(ctx, calm)
+	harness.Pause(ctx, calm)
 	if rate := r.tally.answered.Load() / int64(calm/time.Second); rate < minRate {
 		r.void = errInvalid("%d calls a second before the first fault, at least %d are asked for", rate, minRate)
 	}
 	for i, s := range r.steps {
-		pause(ctx, s.gap)
+		harness.Pause(ctx, s.gap)
 		err := r.cluster.cause(ctx, s)
 		if err != nil {
 			err = fmt.Errorf("fault %d, %v: %w", i+1, s, err)
@@ -271,7 +272,7 @@ func (r *run) breakThings(ctx context.Context) error {
 			return err
 		}
 	}
-	pause(ctx, calm)
+	harness.Pause(ctx, calm)
 	if asked, answered := r.tally.asked.Load(), r.tally.answered.Load(); answered*100 < asked*minAnswered {
 		r.void = errInvalid("%d of %d calls were answered", answered, asked)
 	}
@@ -332,7 +333,7 @@ func (r *run) still(ctx context.Context) bool {
 	for i := range r.cluster.members {
 		r.cluster.isolate(i, true)
 	}
-	pause(ctx, inFlight)
+	harness.Pause(ctx, inFlight)
 	synctest.Wait()
 	index := make([]uint64, len(r.cluster.members))
 	for i, m := range r.cluster.members {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 const (
@@ -104,7 +105,7 @@ type client struct {
 func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.once(ctx)
-		pause(ctx, time.Duration(c.rng.Int64N(int64(thinking))))
+		harness.Pause(ctx, time.Duration(c.rng.Int64N(int64(thinking))))
 	}
 }
 

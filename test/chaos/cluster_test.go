@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 const (
@@ -242,14 +243,8 @@ func (c *cluster) leader(ctx context.Context) (int, bool) {
 func await(ctx context.Context, what string, cond func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %v: %w", what, patience, ctx.Err())
-		}
+	if err := harness.Poll(ctx, pollEvery, func() (bool, error) { return cond(), nil }); err != nil {
+		return fmt.Errorf("%s: not within %v: %w", what, patience, err)
 	}
 	return nil
 }
@@ -281,7 +276,7 @@ func (c *cluster) restart(ctx context.Context, number int, down time.Duration) e
 	if err := m.end(l); err != nil && !m.hurt() {
 		return fmt.Errorf("restart node %d: %w", number+1, err)
 	}
-	pause(ctx, down)
+	harness.Pause(ctx, down)
 	return c.start(ctx, m)
 }
 
@@ -356,7 +351,7 @@ func (c *cluster) crashAnd(ctx context.Context, down time.Duration, then func(*m
 		})
 	}
 	ends.Wait()
-	pause(ctx, down)
+	harness.Pause(ctx, down)
 	for _, number := range numbers {
 		c.isolate(number, false)
 		if err := c.start(ctx, c.members[number]); err != nil {
@@ -389,7 +384,7 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 	if err := await(ctx, "the guest is ready", func() bool { return l.Ready() == nil }); err != nil {
 		return err
 	}
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	err = await(ctx, "the guest is removed", func() bool {
 		for _, m := range c.members {
 			other := m.call()
@@ -423,7 +418,7 @@ func (c *cluster) welcome(ctx context.Context, d time.Duration) error {
 // the end of the run. A process that ends takes them with it.
 func (m *member) end(l *life) error {
 	m.store.release()
-	pause(context.Background(), pollEvery)
+	harness.Pause(context.Background(), pollEvery)
 	return l.end()
 }
 
@@ -479,14 +474,4 @@ func (c *cluster) close() error {
 	ends.Wait()
 	c.network.sim.Close()
 	return errors.Join(errs...)
-}
-
-// pause waits in virtual time.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

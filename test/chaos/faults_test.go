@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // fault is something that goes wrong for a while.
@@ -235,7 +237,7 @@ func (c *cluster) cause(ctx context.Context, s step) error {
 	for i, s := range both {
 		running.Go(func() {
 			if i > 0 {
-				pause(ctx, s.gap)
+				harness.Pause(ctx, s.gap)
 			}
 			errs[i] = c.happen(ctx, s)
 		})
@@ -357,7 +359,7 @@ func (c *cluster) flap(ctx context.Context, s step, links ...link) error {
 		if err := c.cutOff(ctx, d, links...); err != nil && i == 0 && d > inFlight*4 {
 			return err
 		}
-		pause(ctx, d/2)
+		harness.Pause(ctx, d/2)
 	}
 	return nil
 }
@@ -369,7 +371,7 @@ func (c *cluster) holdBack(ctx context.Context, d time.Duration, links ...link) 
 	for _, l := range links {
 		c.network.hold(l, until)
 	}
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	if c.network.late() == before {
 		return errInvalid("nothing was held back")
 	}
@@ -379,7 +381,7 @@ func (c *cluster) holdBack(ctx context.Context, d time.Duration, links ...link) 
 func (c *cluster) slowDisk(ctx context.Context, number int, d time.Duration) error {
 	disk := &c.members[number].disk
 	disk.set(condition{slow: slowWrite})
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	if disk.set(condition{}) == 0 {
 		return errInvalid("nothing was written to a slow disk")
 	}
@@ -392,11 +394,11 @@ func (c *cluster) slowDisk(ctx context.Context, number int, d time.Duration) err
 func (c *cluster) hangDisk(ctx context.Context, number int, disk *platter, d time.Duration, late bool) error {
 	was := c.members[number].now()
 	disk.set(condition{hangs: true, late: late})
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	if disk.set(condition{}) == 0 {
 		return errInvalid("nothing was written to a disk that hangs")
 	}
-	pause(ctx, pollEvery)
+	harness.Pause(ctx, pollEvery)
 	return c.revive(ctx, number, was, false)
 }
 
@@ -408,17 +410,17 @@ func (c *cluster) breakDisk(ctx context.Context, number int, down time.Duration)
 	disk, was := &c.members[number].disk, c.members[number].now()
 	disk.set(condition{broken: true})
 	for range int(maxFault / pollEvery) { // until something is written
-		pause(ctx, pollEvery)
+		harness.Pause(ctx, pollEvery)
 		if disk.hits() > 0 {
 			break
 		}
 	}
-	pause(ctx, failsWithin)
+	harness.Pause(ctx, failsWithin)
 	met := disk.set(condition{})
 	if met == 0 {
 		return errInvalid("nothing was written to a broken disk")
 	}
-	pause(ctx, down)
+	harness.Pause(ctx, down)
 	return c.revive(ctx, number, was, true)
 }
 
@@ -428,7 +430,7 @@ func (c *cluster) fillDisk(ctx context.Context, number int, d time.Duration) err
 	if !disk.CompareAndSwap(false, true) {
 		return errInvalid("the disk is full already")
 	}
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	disk.Store(false)
 	return nil
 }
@@ -448,7 +450,7 @@ func (c *cluster) loseBlocks(ctx context.Context, number int, down time.Duration
 func (c *cluster) skew(ctx context.Context, number int, s step) error {
 	m := c.members[number]
 	m.ahead.Add(int64(s.by))
-	pause(ctx, s.last)
+	harness.Pause(ctx, s.last)
 	m.ahead.Add(-int64(s.by))
 	return nil
 }
@@ -460,7 +462,7 @@ func (c *cluster) cutOff(ctx context.Context, d time.Duration, links ...link) er
 		before += c.network.losses(l)
 		c.network.set(l, true)
 	}
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	lost := uint64(0)
 	for _, l := range links {
 		lost += c.network.losses(l)
@@ -478,7 +480,7 @@ func (c *cluster) slowDown(ctx context.Context, d time.Duration, links ...link) 
 	for _, l := range links {
 		c.network.delay(l, slowBy)
 	}
-	pause(ctx, d)
+	harness.Pause(ctx, d)
 	for _, l := range links {
 		c.network.delay(l, 0)
 	}

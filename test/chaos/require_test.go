@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // How the prober asks.
@@ -43,10 +44,10 @@ func (p *prober) run(ctx context.Context) error {
 				p.gaps = append(p.gaps, gap)
 			}
 			last = time.Now()
-			pause(ctx, probeEvery)
+			harness.Pause(ctx, probeEvery)
 		case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 			at = (at + 1) % len(p.cluster.members)
-			pause(ctx, time.Millisecond) // a node that is down says so at once
+			harness.Pause(ctx, time.Millisecond) // a node that is down says so at once
 		default:
 			return fmt.Errorf("probe: %w", err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -41,16 +42,7 @@ type running struct {
 
 func start(t *testing.T, dir, join, secretFile string, tune ...func(*node.Options)) *running {
 	t.Helper()
-	c := config.Default()
-	c.Data = dir
-	c.Node.Name = filepath.Base(dir)
-	c.Peer.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
-	c.Peer.ClusterListen = []string{"/ip4/127.0.0.1/tcp/0"}
-	c.Peer.Routing = config.RoutingOff
-	if join != "" {
-		c.Cluster.Join, c.Cluster.SecretFile = []string{join}, secretFile
-	}
-	return run(t, c, tune...)
+	return run(t, settings(dir, join, secretFile), tune...)
 }
 
 func run(t *testing.T, c config.Config, tune ...func(*node.Options)) *running {
@@ -125,15 +117,10 @@ func await(t *testing.T, what string, cond func() bool) {
 // awaitFor is await with a bound of its own.
 func awaitFor(t *testing.T, within time.Duration, what string, cond func() bool) {
 	t.Helper()
-	late := time.After(within)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: not within %v", what, within)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), within) // also in a cleanup
+	defer cancel()
+	if err := harness.Poll(ctx, 20*time.Millisecond, func() (bool, error) { return cond(), nil }); err != nil {
+		t.Fatalf("%s: not within %v", what, within)
 	}
 }
 

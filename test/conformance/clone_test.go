@@ -49,12 +49,8 @@ func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
 			if err != nil {
 				return false, err
 			}
-			for _, p := range s.Peers {
-				if p.ID == id && p.State != "alive" {
-					return false, fmt.Errorf("it is %s", p.State)
-				}
-			}
-			return true, nil
+			p, _ := s.Member(id)
+			return p.State == "alive", fmt.Errorf("it is %s", p.State)
 		})
 	}
 	c.Settle()

@@ -116,7 +116,7 @@ func (l *cutLeader) change(ctx context.Context, t *testing.T) {
 // keepAsking asks the i-th question until ctx ends: while the leader is cut off
 // nothing but a refusal will do, and after it nothing old.
 func (l *cutLeader) keepAsking(ctx context.Context, t *testing.T, i int, q question) {
-	for ; ctx.Err() == nil; pauseFor(ctx, cutPause) {
+	for ; ctx.Err() == nil; harness.Pause(ctx, cutPause) {
 		late, asked := l.changed.Load(), time.Now()
 		err := q.ask(ctx)
 		took := time.Since(asked)
@@ -145,7 +145,7 @@ func (l *cutLeader) writeAgain(ctx context.Context) []time.Duration {
 	var all sync.WaitGroup
 	for i, n := range l.others {
 		all.Go(func() {
-			for ; ctx.Err() == nil; pauseFor(ctx, time.Millisecond) {
+			for ; ctx.Err() == nil; harness.Pause(ctx, time.Millisecond) {
 				if l.writeTo(ctx, n) == nil {
 					took[i] = time.Since(l.began)
 					return
@@ -226,7 +226,7 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 	}
 	cut := time.Since(l.began)
 	back := l.heal(ctx, t)
-	pauseFor(ctx, fireCalm)
+	harness.Pause(ctx, fireCalm)
 	cancel()
 	working.Wait()
 	c.Settle()

@@ -30,13 +30,24 @@ func usedBytes(t *testing.T, c *harness.Cluster) map[string]int64 {
 	used := map[string]int64{}
 	for _, n := range c.Nodes {
 		s := n.Status()
-		for _, p := range s.Peers {
-			if p.ID == s.Node.ID {
-				used[p.ID] = p.UsedBytes
-			}
+		if self, ok := s.Member(s.Node.ID); ok {
+			used[self.ID] = self.UsedBytes
 		}
 	}
 	return used
+}
+
+// freed waits until no node stores more than it did before.
+func freed(t *testing.T, c *harness.Cluster, before map[string]int64, within time.Duration, what string) {
+	t.Helper()
+	harness.Eventually(t, within, what, func() (bool, error) {
+		for id, now := range usedBytes(t, c) {
+			if now > before[id]+freedSlack {
+				return false, fmt.Errorf("%s stores %d bytes, %d before", id, now, before[id])
+			}
+		}
+		return true, nil
+	})
 }
 
 // TestContentThatCannotBeFetched shows that a pin whose content does not come
@@ -85,14 +96,7 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 			if len(details) < 20 || notForPeople.MatchString(details) {
 				t.Errorf("%q is no reason that a person understands", details)
 			}
-			harness.Eventually(t, 30*time.Second, "the partial blocks are freed", func() (bool, error) {
-				for id, now := range usedBytes(t, c) {
-					if now > before[id]+freedSlack {
-						return false, fmt.Errorf("%s uses %d bytes, before %d", id, now, before[id])
-					}
-				}
-				return true, nil
-			})
+			freed(t, c, before, 30*time.Second, "the partial blocks are freed")
 			// 65: a failed pin may be tried again by a replacement.
 			source := harness.StartBoxo(t)
 			f := source.AddRandom(1, 100_000)[0]
@@ -171,14 +175,7 @@ func TestDeletingFreesTheContent(t *testing.T) {
 		return true, nil
 	})
 	s.delete(id)
-	harness.Eventually(t, pinnedWithin, "every node has freed it", func() (bool, error) {
-		for id, now := range usedBytes(t, c) {
-			if now > before[id]+freedSlack {
-				return false, fmt.Errorf("%s uses %d bytes, before %d", id, now, before[id])
-			}
-		}
-		return true, nil
-	})
+	freed(t, c, before, pinnedWithin, "every node has freed it")
 }
 
 // refuseWithin is how long a node without a majority may think before it

@@ -147,7 +147,7 @@ func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 	}
 	f.heard = overhear(t, h, *to)
 
-	used := processorTime(t, victim.Pid())
+	used := victim.ProcessorTime()
 	calm := during(s, func() {
 		done := time.NewTimer(gossipFor)
 		defer done.Stop()
@@ -156,14 +156,14 @@ func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 	if err := errors.Join(calm.errs...); err != nil {
 		t.Fatal(err)
 	}
-	idle := processorTime(t, victim.Pid()) - used
+	idle := victim.ProcessorTime() - used
 	t.Logf("without a flood: %s of processor time in %s; commits p99 %s (%d)", idle, gossipFor, calm.p99(), len(calm.writes))
 	for _, tc := range floods {
 		t.Run(tc.name, func(t *testing.T) {
 			c, s, victim := c.As(t), s.as(t), victim.As(t)
-			votes, memory := elections(c), residentBytes(t, victim.Pid())
+			votes, memory := c.LogLines(`msg="leader changed"`), victim.ResidentBytes()
 			dropped := victim.Metrics()["holdfast_peer_gossip_dropped_total"]
-			used := processorTime(t, victim.Pid())
+			used := victim.ProcessorTime()
 			var tried, sent int
 			var rough load
 			under := strained(t, c, func() {
@@ -172,15 +172,15 @@ func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			used = processorTime(t, victim.Pid()) - used
+			used = victim.ProcessorTime() - used
 			dropped = victim.Metrics()["holdfast_peer_gossip_dropped_total"] - dropped
-			grown := residentBytes(t, victim.Pid()) - memory
+			grown := victim.ResidentBytes() - memory
 			t.Logf("%d tried, %d sent, %.0f dropped for the rate; %s of processor time; %d MiB more; commits p99 %s (%d)",
 				tried, sent, dropped, used, grown>>20, rough.p99(), len(rough.writes))
 			if err := errors.Join(rough.errs...); err != nil {
 				t.Errorf("members' requests fail: %v", err)
 			}
-			if n := elections(c) - votes; n > 0 && !under.busy() {
+			if n := c.LogLines(`msg="leader changed"`) - votes; n > 0 && !under.busy() {
 				t.Errorf("%d elections in the flood, and the machine was not busy: %+v", n, under)
 			}
 			if limit := idle + time.Duration(floodProcessor*float64(gossipFor)); used > limit {

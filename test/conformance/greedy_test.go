@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,13 +38,7 @@ type sent struct {
 	errs     []error
 }
 
-func (s *sent) at(share float64) time.Duration {
-	slices.Sort(s.took)
-	if len(s.took) == 0 {
-		return 0
-	}
-	return s.took[min(int(share*float64(len(s.took))), len(s.took)-1)].Round(100 * time.Microsecond)
-}
+func (s *sent) at(share float64) time.Duration { return quantile(s.took, share) }
 
 // send has some clients send lists and pins in turn, so many a second all
 // together, as long as they can, and returns what came of it and after how long.

@@ -170,13 +170,13 @@ func TestHostileContent(t *testing.T) {
 	for i, tc := range cases {
 		roots[i] = tc.make(t, foreign)
 	}
-	before, most := residentBytes(t, n.Pid()), int64(0)
+	before, most := n.ResidentBytes(), int64(0)
 	pins := make([]string, len(cases))
 	for i := range cases {
 		pins[i] = s.post(harness.Pin{CID: roots[i].String(), Origins: foreign.Addrs()}).RequestID
 	}
 	harness.Eventually(t, 3*time.Minute, "every pin has an end", func() (bool, error) {
-		most = max(most, residentBytes(t, n.Pid()))
+		most = max(most, n.ResidentBytes())
 		for i, id := range pins {
 			if st := s.get(id).Status; st != "pinned" && st != "failed" {
 				return false, fmt.Errorf("%s is %s", cases[i].name, st)

@@ -111,7 +111,7 @@ func (f *fire) write(ctx context.Context) {
 	for k := 0; ctx.Err() == nil; k++ {
 		a, err := f.try(ctx, (i+k)%len(f.c.Nodes), i, k)
 		if err != nil {
-			pauseFor(ctx, fireRetry)
+			harness.Pause(ctx, fireRetry)
 			continue
 		}
 		other := f.c.Nodes[(i+k+1)%len(f.c.Nodes)]
@@ -134,7 +134,7 @@ func (f *fire) clients(ctx context.Context) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				f.write(ctx)
-				pauseFor(ctx, firePace)
+				harness.Pause(ctx, firePace)
 			}
 		})
 	}
@@ -147,26 +147,16 @@ func (f *fire) clients(ctx context.Context) {
 					break
 				}
 				at = (at + 1) % len(f.c.Nodes)
-				pauseFor(ctx, time.Millisecond)
+				harness.Pause(ctx, time.Millisecond)
 			}
 			f.mu.Lock()
 			f.outages = append(f.outages, time.Since(last))
 			f.mu.Unlock()
 			last = time.Now()
-			pauseFor(ctx, firePace/4)
+			harness.Pause(ctx, firePace/4)
 		}
 	})
 	all.Wait()
-}
-
-// pauseFor waits, as long as ctx allows.
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // check wants every acknowledged write once on every node's list, no attempt
@@ -292,17 +282,17 @@ func testKilledLeaders(t *testing.T, f *fire) {
 	defer func() { cancel(); <-done }()
 	killed := 0
 	for ctx.Err() == nil && (killed < kills || f.acknowledged() < firePins) {
-		pauseFor(ctx, fireCalm)
+		harness.Pause(ctx, fireCalm)
 		leader := c.Leader()
 		leader.Kill()
 		killed++
-		pauseFor(ctx, fireDown)
+		harness.Pause(ctx, fireDown)
 		leader.Restart()
 		if err := leader.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pauseFor(ctx, fireCalm)
+	harness.Pause(ctx, fireCalm)
 	took := time.Since(began)
 	cancel()
 	<-done
@@ -438,7 +428,7 @@ func testPausedLeader(t *testing.T, c *harness.Cluster) {
 			})
 		}
 	}
-	pauseFor(t.Context(), 200*time.Millisecond) // the kernel has them
+	harness.Pause(t.Context(), 200*time.Millisecond) // the kernel has them
 	leader.Resume()
 	sent.Wait()
 	close(answers)
@@ -502,7 +492,7 @@ func testRestartStorm(t *testing.T, f *fire) {
 		n.Kill()
 		n.Restart()
 		kills++
-		pauseFor(ctx, stormEvery/time.Duration(len(c.Nodes)))
+		harness.Pause(ctx, stormEvery/time.Duration(len(c.Nodes)))
 	}
 	<-done
 	ended := time.Now()

@@ -31,11 +31,11 @@ func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 	n := c.Nodes[0]
 	boxo := harness.StartBoxo(t)
 	tree := boxo.AddDAG("dag-cbor", 2, *treeDepth)
-	before, most := residentBytes(t, n.Pid()), int64(0)
-	used, start := processorTime(t, n.Pid()), time.Now()
+	before, most := n.ResidentBytes(), int64(0)
+	used, start := n.ProcessorTime(), time.Now()
 	id := s.post(harness.Pin{CID: tree.CID, Origins: boxo.Addrs}).RequestID
 	harness.Eventually(t, largeWithin, "the tree is pinned", func() (bool, error) {
-		most = max(most, residentBytes(t, n.Pid()))
+		most = max(most, n.ResidentBytes())
 		now := s.get(id)
 		if now.Status == "failed" {
 			t.Fatal(now.Info)
@@ -43,7 +43,7 @@ func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 		return now.Status == "pinned", nil
 	})
 	t.Logf("%d blocks in %s, %s of processor time; the node grew by %d MiB to %d MiB",
-		tree.Blocks, time.Since(start).Round(time.Second), processorTime(t, n.Pid())-used, (most-before)>>20, most>>20)
+		tree.Blocks, time.Since(start).Round(time.Second), n.ProcessorTime()-used, (most-before)>>20, most>>20)
 	if most-before > largeGrowth {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}

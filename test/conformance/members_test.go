@@ -241,9 +241,9 @@ func TestContentSurvivesANode(t *testing.T) {
 		}
 	}
 	read(c.Nodes)
-	for i, dead := range c.Nodes {
+	for _, dead := range c.Nodes {
 		dead.Kill()
-		read(without(c.Nodes, i))
+		read(harness.Without(c.Nodes, dead))
 		dead.Restart()
 		c.Settle()
 	}
@@ -251,7 +251,8 @@ func TestContentSurvivesANode(t *testing.T) {
 	removed := c.Followers()[0]
 	id := removed.Status().Node.ID
 	removed.Kill()
-	missed := heldBy(c.Live()[0].Status(), id)
+	member, _ := c.Live()[0].Status().Member(id)
+	missed := member.Pins // on record
 	if missed == 0 {
 		t.Errorf("a node of three holds none of %d files that have two copies", len(files))
 	}
@@ -280,16 +281,6 @@ func TestContentSurvivesANode(t *testing.T) {
 	}
 }
 
-// heldBy is how many roots a member holds on record.
-func heldBy(s harness.Status, id string) int64 {
-	for _, p := range s.Peers {
-		if p.ID == id {
-			return p.Pins
-		}
-	}
-	return 0
-}
-
 // underReplicated waits until every node that lives says, in its status and its
 // metrics, that so many roots lack copies.
 func underReplicated(t *testing.T, c *harness.Cluster, want int64) {
@@ -316,9 +307,4 @@ func holders(s harness.PinStatus) int {
 		nodes[d[strings.LastIndexByte(d, '/')+1:]] = true
 	}
 	return len(nodes)
-}
-
-func without(nodes []*harness.Node, i int) []*harness.Node {
-	out := append([]*harness.Node{}, nodes[:i]...)
-	return append(out, nodes[i+1:]...)
 }

@@ -239,14 +239,7 @@ func (q *quotas) accounts(t *testing.T) {
 			t.Errorf("node %d: a key of an account that is gone: %v", i+1, err)
 		}
 	}
-	harness.Eventually(t, pinnedWithin, "its content is gone", func() (bool, error) {
-		for id, now := range usedBytes(t, c) {
-			if now > before[id]+freedSlack {
-				return false, fmt.Errorf("node %s stores %d bytes, %d before", id, now, before[id])
-			}
-		}
-		return true, nil
-	})
+	freed(t, c, before, pinnedWithin, "its content is gone")
 	for _, args := range [][]string{{"user", "rm", leaver}, {"user", "quota", leaver, "1"}, {"user", "rm", "operator@localhost"}} {
 		if r := at.TryCLI("", args...); r.Code != 1 || strings.Count(r.Stderr, "\n") != 1 {
 			t.Errorf("%v: %+v", args, r)

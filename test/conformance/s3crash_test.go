@@ -66,7 +66,7 @@ func TestNodesDieUnderPuts(t *testing.T) {
 			victim = c.Followers()[i%2]
 		}
 		victim.Kill()
-		pauseFor(ctx, crashDown)
+		harness.Pause(ctx, crashDown)
 		victim.Restart()
 		c.Settle()
 	}
@@ -153,7 +153,7 @@ func (s *storm) write(ctx context.Context, seed int) error {
 		if errors.As(err, &wrong) {
 			return err
 		}
-		pauseFor(ctx, fireRetry)
+		harness.Pause(ctx, fireRetry)
 	}
 	return nil
 }

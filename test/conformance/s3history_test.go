@@ -107,7 +107,7 @@ func TestHistoriesOfObjects(t *testing.T) {
 	})
 	victim := c.Followers()[0]
 	victim.Kill()
-	pauseFor(t.Context(), time.Second)
+	harness.Pause(t.Context(), time.Second)
 	victim.Restart()
 	c.Settle()
 	if err := clients.Wait(); err != nil {
@@ -159,7 +159,7 @@ func (h *history) client(ctx context.Context, id int) error {
 		}
 		if !known {
 			name += historyClients
-			pauseFor(ctx, fireRetry)
+			harness.Pause(ctx, fireRetry)
 		}
 	}
 	return nil

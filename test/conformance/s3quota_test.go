@@ -66,7 +66,7 @@ func (q *quotas) crowd(t *testing.T, room uint64, size int, files []harness.Offe
 				t.Errorf("%d bytes are stored, and %d allowed", row.StoredBytes, room)
 				return
 			}
-			pauseFor(ctx, 100*time.Millisecond)
+			harness.Pause(ctx, 100*time.Millisecond)
 		}
 	})
 	stored := make([]string, quotaWriters) // by writer: the path of an object, or a pin
@@ -113,14 +113,7 @@ func (q *quotas) crowd(t *testing.T, room uint64, size int, files []harness.Offe
 	if row := user(t, at, email); row.StoredBytes+row.ComingBytes != 0 {
 		t.Errorf("with all deleted: %+v", row)
 	}
-	harness.Eventually(t, pinnedWithin, "the blocks go", func() (bool, error) {
-		for id, now := range usedBytes(t, c) {
-			if now > before[id]+freedSlack {
-				return false, fmt.Errorf("node %s stores %d bytes, %d before", id, now, before[id])
-			}
-		}
-		return true, nil
-	})
+	freed(t, c, before, pinnedWithin, "the blocks go")
 	at.CLIWithInput("another good password\n", "user", "passwd", email)
 	at.CLI("user", "rm", email)
 }

@@ -135,10 +135,6 @@ func keeps(n *harness.Node, bytes int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, p := range s.Peers {
-		if p.ID == s.Node.ID {
-			return p.UsedBytes >= bytes, nil
-		}
-	}
-	return false, nil
+	self, _ := s.Member(s.Node.ID)
+	return self.UsedBytes >= bytes, nil
 }

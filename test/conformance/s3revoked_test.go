@@ -114,7 +114,7 @@ func sendSlowly(o *objects, n *harness.Node, method, path, body string, then fun
 	sent := make(chan error, 1)
 	go func() {
 		_, first := io.WriteString(out, body[:1])
-		pauseFor(o.t.Context(), sentFor)
+		harness.Pause(o.t.Context(), sentFor)
 		then()
 		_, rest := io.WriteString(out, body[1:])
 		sent <- errors.Join(first, rest, out.Close())

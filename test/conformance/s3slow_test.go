@@ -64,8 +64,8 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/large", harness.RandomBytes(slowReads))
 	victim := c.Followers()[0]
 	addr := strings.TrimPrefix(victim.S3URL(), "http://")
-	before, most := residentBytes(t, victim.Pid()), int64(0)
-	alone := o.others(t, victim, bucket, func() { pauseFor(t.Context(), 3*time.Second) })
+	before, most := victim.ResidentBytes(), int64(0)
+	alone := o.others(t, victim, bucket, func() { harness.Pause(t.Context(), 3*time.Second) })
 
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -88,7 +88,7 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 		})
 	}
 	beside := o.others(t, victim, bucket, func() {
-		most = max(most, mostResident(t, victim.Pid(), &all))
+		most = max(most, mostResident(victim, &all))
 	})
 	if err := errors.Join(failed...); err != nil {
 		t.Error(err)
@@ -131,7 +131,7 @@ func TestTricklingClientsDoNotHoldTheMemory(t *testing.T) {
 			answers[answer]++
 		})
 	}
-	took := o.others(t, victim, bucket, func() { pauseFor(t.Context(), trickleFor) })
+	took := o.others(t, victim, bucket, func() { harness.Pause(t.Context(), trickleFor) })
 	close(stop)
 	all.Wait()
 	t.Logf("clients that trickle: %v; others' requests p50 %s, p99 %s, at most %s (%d)",
@@ -218,12 +218,9 @@ func (o *objects) others(t *testing.T, n *harness.Node, bucket string, fn func()
 	return took
 }
 
-// quantile is of durations in order.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[int(q*float64(len(sorted)-1))].Round(100 * time.Microsecond)
+// quantile is that of durations, as people read it.
+func quantile(all []time.Duration, share float64) time.Duration {
+	return harness.Quantile(all, share).Round(100 * time.Microsecond)
 }
 
 // readSlowly asks for an object and reads a byte of it now and then, and after

@@ -637,7 +637,7 @@ func TestVersionsOutliveNodesThatDie(t *testing.T) {
 		v.await(t, (i+1)*versionWrites/3)
 		n := victim()
 		n.Kill()
-		pauseFor(ctx, crashDown)
+		harness.Pause(ctx, crashDown)
 		n.Restart()
 		c.Settle()
 	}
@@ -720,7 +720,7 @@ func (v *versionStorm) write(ctx context.Context, client int) error {
 		}
 		v.mu.Unlock()
 		if !done {
-			pauseFor(ctx, fireRetry)
+			harness.Pause(ctx, fireRetry)
 		}
 	}
 	return nil

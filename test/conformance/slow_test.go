@@ -41,8 +41,8 @@ func TestSlowClientsAreCut(t *testing.T) {
 	s := newService(t, c, "slow@example.org")
 	victim := c.Leader()
 	addr := strings.TrimPrefix(victim.URL(), "http://")
-	before, most := residentBytes(t, victim.Pid()), int64(0)
-	votes := elections(c)
+	before, most := victim.ResidentBytes(), int64(0)
+	votes := c.LogLines(`msg="leader changed"`)
 
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -61,7 +61,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 	var sum load
 	under := strained(t, c, func() {
 		sum = during(s, func() {
-			most = max(most, mostResident(t, victim.Pid(), &all))
+			most = max(most, mostResident(victim, &all))
 		})
 	})
 	if err := errors.Join(failed...); err != nil {
@@ -75,7 +75,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 	if most-before > gustGrowth {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}
-	if n := elections(c) - votes; n > 0 && !under.busy() {
+	if n := c.LogLines(`msg="leader changed"`) - votes; n > 0 && !under.busy() {
 		t.Errorf("%d elections, and the machine was not busy: %+v", n, under)
 	}
 }
@@ -113,16 +113,15 @@ func hold(addr, first, then string, every, within time.Duration) (time.Duration,
 	}
 }
 
-// mostResident is the most memory that a process has in the time in which all end, in
+// mostResident is the most memory that a node has in the time in which all end, in
 // bytes.
-func mostResident(t *testing.T, pid int, all *sync.WaitGroup) (most int64) {
-	t.Helper()
+func mostResident(n *harness.Node, all *sync.WaitGroup) (most int64) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); all.Wait() }()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		most = max(most, residentBytes(t, pid))
+		most = max(most, n.ResidentBytes())
 		select {
 		case <-ended:
 			return most

@@ -3,13 +3,10 @@
 package conformance
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,49 +35,6 @@ const (
 	gustClients   = 8
 )
 
-// residentBytes is the resident memory of a process, from /proc.
-func residentBytes(t *testing.T, pid int) int64 {
-	t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[0] == "VmRSS:" {
-			n, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n << 10
-		}
-	}
-	t.Fatalf("no resident memory of process %d: %v", pid, lines.Err())
-	return 0
-}
-
-// processorTime is what a process has used, from /proc.
-func processorTime(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	const ticks = 100 // a second, on every Linux
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The fields after the name in parentheses; utime and stime are 14 and 15.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	sum := 0
-	for _, f := range fields[11:13] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += n
-	}
-	return time.Duration(sum) * time.Second / ticks
-}
-
 // load is what members do meanwhile: clients that write pins through every node
 // and read them on another.
 type load struct {
@@ -90,11 +44,7 @@ type load struct {
 
 // p99 is the time within which 99 of 100 writes were answered.
 func (l load) p99() time.Duration {
-	if len(l.writes) == 0 {
-		return 0
-	}
-	slices.Sort(l.writes)
-	return l.writes[len(l.writes)*99/100].Round(100 * time.Microsecond)
+	return quantile(l.writes, 0.99)
 }
 
 // work writes and reads until done is closed.
@@ -217,15 +167,6 @@ func lateness(fn func()) time.Duration {
 	}
 }
 
-// elections is how often any node's log speaks of a new leader.
-func elections(c *harness.Cluster) int {
-	n := 0
-	for _, node := range c.Nodes {
-		n += strings.Count(node.Log(), `msg="leader changed"`)
-	}
-	return n
-}
-
 // gust is one storm over a cluster.
 type gust struct {
 	cluster *harness.Cluster
@@ -244,10 +185,10 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 	t.Helper()
 	before, most := make(map[string]int64), make(map[string]int64)
 	for _, n := range g.cluster.Nodes {
-		before[n.Name] = residentBytes(t, n.Pid())
+		before[n.Name] = n.ResidentBytes()
 	}
 	refused := g.victim.Metrics()[g.refused]
-	used := processorTime(t, g.victim.Pid())
+	used := g.victim.ProcessorTime()
 	var storm harness.Storm
 	var err error
 	rough := during(g.service, func() {
@@ -260,7 +201,7 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 		defer tick.Stop()
 		for over := false; !over; {
 			for _, n := range g.cluster.Nodes {
-				most[n.Name] = max(most[n.Name], residentBytes(t, n.Pid()))
+				most[n.Name] = max(most[n.Name], n.ResidentBytes())
 			}
 			select {
 			case <-end:
@@ -273,7 +214,7 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 		return storm, err
 	}
 	refused = g.victim.Metrics()[g.refused] - refused
-	used = processorTime(t, g.victim.Pid()) - used
+	used = g.victim.ProcessorTime() - used
 	t.Logf("%+v; %.0f refused; %s of processor time in %s, %s without; commits p99 %s (%d), %.1f times that without",
 		storm, refused, used, g.lasts, idle, rough.p99(), len(rough.writes), rough.p99().Seconds()/g.calm.Seconds())
 	if err := errors.Join(rough.errs...); err != nil {
@@ -326,11 +267,11 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 	t.Helper()
 	var others int64
 	for _, n := range c.Nodes {
-		if grown := residentBytes(t, n.Pid()) - first[n.Name]; n != victim {
+		if grown := n.ResidentBytes() - first[n.Name]; n != victim {
 			others = max(others, grown)
 		}
 	}
-	left := residentBytes(t, victim.Pid()) - first[victim.Name]
+	left := victim.ResidentBytes() - first[victim.Name]
 	t.Logf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
 	if left-others > gustGrowth {
 		t.Errorf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
@@ -364,7 +305,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, boxo.Pid(), 19); err != nil {
 		t.Fatal(err)
 	}
-	used := processorTime(t, victim.Pid())
+	used := victim.ProcessorTime()
 	calm := during(s, func() {
 		done := time.NewTimer(gustCalm)
 		defer done.Stop()
@@ -373,12 +314,12 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	if err := errors.Join(calm.errs...); err != nil {
 		t.Fatal(err)
 	}
-	used = processorTime(t, victim.Pid()) - used
+	used = victim.ProcessorTime() - used
 	idle := time.Duration(used.Seconds() / gustCalm.Seconds() * float64(lasts))
 	t.Logf("without a storm: %s of processor time in %s; commits p99 %s (%d)", used, gustCalm, calm.p99(), len(calm.writes))
 	first := make(map[string]int64)
 	for _, n := range c.Nodes {
-		first[n.Name] = residentBytes(t, n.Pid())
+		first[n.Name] = n.ResidentBytes()
 	}
 	for _, tc := range storms {
 		if !tc.always && !*longFlag {
@@ -392,7 +333,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 			}
 			g.refused = `holdfast_peer_strangers_refused_total{host="` + host + `"}`
 			for try := 1; ; try++ {
-				votes := elections(c)
+				votes := c.LogLines(`msg="leader changed"`)
 				var storm harness.Storm
 				var err error
 				under := strained(t, c, func() { storm, err = g.blow(t, addrs[tc.port], tc.kind, idle) })
@@ -402,7 +343,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 				if tc.port == "cluster" && (storm.Streams > 0 || storm.Protocols > 0) {
 					t.Errorf("strangers got streams on the cluster port: %+v", storm)
 				}
-				n := elections(c) - votes
+				n := c.LogLines(`msg="leader changed"`) - votes
 				t.Logf("%d elections; timers late by %s, a node waited %.1f times as long as it ran", n, under.late, under.waited)
 				if n > 0 && !under.busy() {
 					t.Errorf("%d elections in the storm, and the machine was not busy: %+v", n, under)

@@ -4,7 +4,6 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -70,10 +69,7 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 	known := learn(c)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 50)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	posting := make(chan error, 1)
-	go func() { posting <- l.post(ctx, 1<<30) }()
+	stop := l.keepPosting(t.Context())
 	pids := map[*harness.Node]int{}
 	for _, n := range c.Nodes {
 		pids[n] = n.Pid()
@@ -83,9 +79,9 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 		leader := c.Leader()
 		victim := leader
 		if of == "follower" {
-			victim = without(c.Nodes, leader)[0]
+			victim = harness.Without(c.Nodes, leader)[0]
 		}
-		others := without(c.Nodes, victim)
+		others := harness.Without(c.Nodes, victim)
 		began := time.Now()
 		room := diskOf(c, disks, victim).keepFull()
 		if of == "leader" {
@@ -114,8 +110,7 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 		})
 		t.Logf("%s: caught up %s after there was room", of, time.Since(freed).Round(time.Millisecond))
 	}
-	cancel()
-	if err := <-posting; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	l.check(t)

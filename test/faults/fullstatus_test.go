@@ -28,7 +28,7 @@ func TestStatusSaysThatFullDisksTakeTheMajority(t *testing.T) {
 		})
 	}
 	leader := c.Leader()
-	followers := without(c.Nodes, leader)
+	followers := harness.Without(c.Nodes, leader)
 	// write makes an entry of the log that needs room, and waits no longer than a moment for it.
 	writes := 0
 	write := func() error {

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"regexp"
 	"testing"
@@ -42,30 +41,17 @@ func (k nodes) leader(asked ...*harness.Node) *harness.Node {
 	return nil
 }
 
-func without(nodes []*harness.Node, gone *harness.Node) []*harness.Node {
-	var rest []*harness.Node
-	for _, n := range nodes {
-		if n != gone {
-			rest = append(rest, n)
-		}
-	}
-	return rest
-}
-
 // TestAnotherNodeLeadsWhenTheLeadersDiskHangs is A6.
 func TestAnotherNodeLeadsWhenTheLeadersDiskHangs(t *testing.T) {
 	c, disks := onDisks(t)
 	known := learn(c)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 50)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	posting := make(chan error, 1)
-	go func() { posting <- l.post(ctx, 1<<30) }()
+	stop := l.keepPosting(t.Context())
 	l.more(t, 100, healWithin)
 	leader := c.Leader()
 	at := diskOf(c, disks, leader)
-	others := without(c.Nodes, leader)
+	others := harness.Without(c.Nodes, leader)
 	began := time.Now()
 	at.freeze()
 	harness.Eventually(t, leadsWithin, "another node leads", func() (bool, error) {
@@ -96,8 +82,7 @@ func TestAnotherNodeLeadsWhenTheLeadersDiskHangs(t *testing.T) {
 		t.Error("it came back as the leader")
 	}
 	l.more(t, 100, healWithin)
-	cancel()
-	if err := <-posting; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	l.check(t)
@@ -118,10 +103,7 @@ func TestAFailedFlushEndsTheProcess(t *testing.T) {
 	c, _ := onDisks(t)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 50)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	posting := make(chan error, 1)
-	go func() { posting <- l.post(ctx, 1<<30) }()
+	stop := l.keepPosting(t.Context())
 	for _, victim := range []struct {
 		name string
 		of   func() *harness.Node
@@ -151,8 +133,7 @@ func TestAFailedFlushEndsTheProcess(t *testing.T) {
 		}
 	}
 	l.more(t, 50, healWithin)
-	cancel()
-	if err := <-posting; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	l.check(t)

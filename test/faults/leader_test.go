@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,18 +38,6 @@ type writes struct {
 	slowest time.Duration
 }
 
-// elected is how often a node began to lead.
-func elected(c *harness.Cluster) (times int) {
-	for _, n := range c.Nodes {
-		for line := range strings.Lines(n.Log()) {
-			if strings.Contains(line, "leader changed") && strings.Contains(line, "here=true") {
-				times++
-			}
-		}
-	}
-	return times
-}
-
 // write posts pins through one node until ctx ends.
 func (w *writes) write(ctx context.Context, n *harness.Node, token string) {
 	for i := 0; ctx.Err() == nil; i++ {
@@ -66,7 +53,7 @@ func (w *writes) write(ctx context.Context, n *harness.Node, token string) {
 			w.done++
 		}
 		w.mu.Unlock()
-		pause(ctx, writesApart)
+		harness.Pause(ctx, writesApart)
 	}
 }
 
@@ -103,7 +90,7 @@ func TestALeaderStays(t *testing.T) {
 			}
 			c := harness.Start(t, o)
 			token := c.Nodes[0].UserKey("stays@example.org").Token
-			before, lasts := elected(c), staysFor
+			before, lasts := c.LogLines("leader changed", "here=true"), staysFor
 			if *long {
 				lasts = *staysLong
 			}
@@ -114,18 +101,18 @@ func TestALeaderStays(t *testing.T) {
 			for _, n := range c.Nodes {
 				work.Go(func() { w.write(ctx, n, token) })
 			}
-			for turn := 0; tc.paused != nil && pause(ctx, pausesApart); turn++ {
+			for turn := 0; tc.paused != nil && harness.Pause(ctx, pausesApart); turn++ {
 				paused := tc.paused(c, turn)
 				for _, n := range paused {
 					n.Pause()
 				}
-				pause(t.Context(), longestPause)
+				harness.Pause(t.Context(), longestPause)
 				for _, n := range paused {
 					n.Resume()
 				}
 			}
 			work.Wait()
-			changes := elected(c) - before
+			changes := c.LogLines("leader changed", "here=true") - before
 			t.Logf("%s for %v: %d changes of the leader, %d writes, %d failed, the slowest took %v; a leader may be silent for %.1f s",
 				tc.name, lasts, changes, w.done, len(w.failed), w.slowest.Round(time.Millisecond), c.Nodes[0].Metrics()[patienceMetric])
 			if changes > 0 {
@@ -161,7 +148,7 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 		var work sync.WaitGroup
 		for _, n := range others {
 			work.Go(func() {
-				for pause(t.Context(), nextWrite) {
+				for harness.Pause(t.Context(), nextWrite) {
 					if _, err := n.Pins(token).Post(t.Context(), harness.Pin{CID: unreachable, Name: name}); err == nil {
 						return
 					}
@@ -178,7 +165,7 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 	var killed, cut []time.Duration
 	for i := range times {
 		leader := c.Leader()
-		others := without(c.Nodes, leader)
+		others := harness.Without(c.Nodes, leader)
 		leader.Kill()
 		killed = append(killed, outage(others, fmt.Sprintf("killed-%d", i)))
 		leader.Restart()
@@ -189,7 +176,7 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 	}
 	for i := range times {
 		leader := c.Leader()
-		others := without(c.Nodes, leader)
+		others := harness.Without(c.Nodes, leader)
 		agreed := time.Duration(others[0].Metrics()[patienceMetric] * float64(time.Second))
 		leader.Cut()
 		took := outage(others, fmt.Sprintf("cut-%d", i))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -61,6 +62,18 @@ func newLoad(t *testing.T, c *harness.Cluster, source *harness.Boxo, files int) 
 	}
 }
 
+// keepPosting posts pins in the background. Its stop ends that, at the latest the end of the
+// test does, and returns what was wrong with an answer.
+func (l *load) keepPosting(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.post(ctx, math.MaxInt) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
 // post posts pins until there are so many, or ctx ends. A pin whose post had no
 // answer is posted again through the next node, under the same name.
 func (l *load) post(ctx context.Context, total int) error {
@@ -89,7 +102,7 @@ func (l *load) one(ctx context.Context, at int) error {
 	for turn := at; ctx.Err() == nil; turn++ {
 		node := l.cluster.Nodes[turn%len(l.cluster.Nodes)]
 		if !node.Running() {
-			if !pause(ctx, retryAfter/4) {
+			if !harness.Pause(ctx, retryAfter/4) {
 				return nil
 			}
 			continue
@@ -99,7 +112,7 @@ func (l *load) one(ctx context.Context, at int) error {
 		cancel()
 		if err == nil {
 			l.took(s.RequestID, name, file)
-			pause(ctx, l.pace)
+			harness.Pause(ctx, l.pace)
 			return nil
 		}
 		var api *harness.APIError
@@ -109,20 +122,11 @@ func (l *load) one(ctx context.Context, at int) error {
 		l.mu.Lock()
 		l.unsure[name] = l.unsure[name] || api == nil || api.Status != http.StatusInsufficientStorage
 		l.mu.Unlock()
-		if !pause(ctx, retryAfter) {
+		if !harness.Pause(ctx, retryAfter) {
 			return nil
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 func (l *load) took(id, name string, file harness.Offered) {

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -45,14 +44,10 @@ func TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes(t *testing.T) {
 	c, disks := onDisks(t)
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	posting := make(chan error, 1)
-	go func() { posting <- l.post(ctx, 1<<30) }()
+	stop := l.keepPosting(t.Context())
 	l.more(t, 1000, healWithin)
 	powerGoes(t, c, disks, func() error {
-		cancel()
-		err := <-posting
+		err := stop()
 		source.Close() // from now on there is only what the nodes have
 		return err
 	})

@@ -30,9 +30,8 @@ func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
 	total, turns := pins(2000, 150), pins(36, 6)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	posting := make(chan error, 1)
-	go func() { posting <- l.post(ctx, 1<<30) }() // a disk that nobody writes to fails nothing
-	l.more(t, 50, healWithin)                     // traffic flows before the first fault
+	stop := l.keepPosting(ctx) // a disk that nobody writes to fails nothing
+	l.more(t, 50, healWithin)  // traffic flows before the first fault
 	fired := map[string]int{}
 	again := 0
 	for turn := range turns {
@@ -43,11 +42,11 @@ func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
 		switch kind {
 		case "full":
 			room := d.keepFull()
-			pause(ctx, fullFor)
+			harness.Pause(ctx, fullFor)
 			room()
 		case "frozen":
 			d.freeze()
-			pause(ctx, frozenFor)
+			harness.Pause(ctx, frozenFor)
 			if err := d.thaw(); err != nil {
 				t.Fatal(err)
 			}
@@ -70,8 +69,7 @@ func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
 	harness.Eventually(t, healWithin, "enough pins are acknowledged", func() (bool, error) {
 		return l.count() >= total, fmt.Errorf("%d of %d are", l.count(), total)
 	})
-	cancel()
-	if err := <-posting; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"full", "frozen", "failed flush"} {

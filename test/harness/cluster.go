@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -335,14 +336,24 @@ func (c *Cluster) Leader() *Node {
 // Followers are the running nodes that do not lead.
 func (c *Cluster) Followers() []*Node {
 	c.tb.Helper()
-	leader := c.Leader()
-	var out []*Node
-	for _, n := range c.Live() {
-		if n != leader {
-			out = append(out, n)
+	return Without(c.Live(), c.Leader())
+}
+
+// Without are the nodes but one.
+func Without(nodes []*Node, gone *Node) []*Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n == gone })
+}
+
+// LogLines counts the lines with all of these words in what is kept of the nodes' logs.
+func (c *Cluster) LogLines(words ...string) (lines int) {
+	for _, n := range c.Nodes {
+		for line := range strings.Lines(n.Log()) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				lines++
+			}
 		}
 	}
-	return out
+	return lines
 }
 
 // end ends every process at once, shows the logs of a failed test and removes

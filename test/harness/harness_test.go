@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -214,5 +215,84 @@ func TestAnUploadIsCompletedByItsParts(t *testing.T) {
 	}
 	if got := PartsETag([]byte("a")); got != `"b6ff9a06b7e20bcb2858c5b8ff744aea-1"` {
 		t.Errorf("the ETag of one part is %s", got)
+	}
+}
+
+// TestAProcessIsMeasured promises that memory and processor time are those that /proc tells, and
+// that a process which is gone is an error.
+func TestAProcessIsMeasured(t *testing.T) {
+	held := make([]byte, 64<<20)
+	for i := range held {
+		held[i] = byte(i) // each page is there then
+	}
+	bytes, err := ResidentBytes(os.Getpid())
+	if err != nil || bytes < int64(len(held)) {
+		t.Errorf("%d bytes, %v, and %d are held", bytes, err, len(held))
+	}
+	runtime.KeepAlive(held)
+	err = Poll(t.Context(), time.Millisecond, func() (bool, error) {
+		used, err := ProcessorTime(os.Getpid())
+		return used > 0, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	p, err := startProcess(exec.Command("true"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ProcessorTime(p.cmd.Process.Pid)
+	if _, rerr := ResidentBytes(p.cmd.Process.Pid); err == nil || rerr == nil {
+		t.Errorf("a process that is gone: %v, %v", err, rerr)
+	}
+}
+
+// TestQuantilesAreOfAnyOrder promises the duration below which a share lies, and the longest for 1.
+func TestQuantilesAreOfAnyOrder(t *testing.T) {
+	all := []time.Duration{4, 1, 3, 2}
+	for share, want := range map[float64]time.Duration{0: 1, 0.5: 3, 0.99: 4, 1: 4} {
+		if got := Quantile(all, share); got != want {
+			t.Errorf("%v: %d, want %d", share, got, want)
+		}
+	}
+	if Quantile(nil, 0.5) != 0 {
+		t.Error("of none there is one")
+	}
+}
+
+// TestNodesOfAClusterAreTold promises what tests look up of a cluster: the others, members by id,
+// and lines of logs that have all of the words.
+func TestNodesOfAClusterAreTold(t *testing.T) {
+	a, b := &Node{log: &tail{}}, &Node{log: &tail{}}
+	c := &Cluster{Nodes: []*Node{a, b}}
+	if rest := Without(c.Nodes, a); len(rest) != 1 || rest[0] != b || c.Nodes[0] != a {
+		t.Errorf("without the first: %v of %v", rest, c.Nodes)
+	}
+	_, _ = a.log.Write([]byte("leader changed here=true\nleader changed here=false\n"))
+	_, _ = b.log.Write([]byte("here=true\nleader changed here=true\n"))
+	if all, here := c.LogLines("leader changed"), c.LogLines("leader changed", "here=true"); all != 3 || here != 2 {
+		t.Errorf("%d lines, %d of them here", all, here)
+	}
+	s := Status{Peers: []PeerRow{{ID: "a"}, {ID: "b", Pins: 2}}}
+	if p, ok := s.Member("b"); !ok || p.Pins != 2 {
+		t.Errorf("%+v, %t", p, ok)
+	}
+	if _, ok := s.Member("c"); ok {
+		t.Error("nobody is found")
+	}
+}
+
+// TestAPauseEndsWithItsContext promises that Pause tells whether all of the time passed.
+func TestAPauseEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if !Pause(ctx, time.Nanosecond) {
+		t.Error("it ended early")
+	}
+	cancel()
+	if Pause(ctx, time.Hour) {
+		t.Error("an hour has passed")
 	}
 }

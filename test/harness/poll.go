@@ -30,6 +30,18 @@ func Poll(ctx context.Context, pause time.Duration, cond func() (bool, error)) e
 	}
 }
 
+// Pause lets time pass, as long as ctx allows, and tells whether all of it passed.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // pollEvery is the pause between two looks of Eventually.
 const pollEvery = 50 * time.Millisecond
 

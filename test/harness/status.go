@@ -1,5 +1,7 @@
 package harness
 
+import "slices"
+
 // Status is `holdfast status --json`, field by field as the contract has it.
 type Status struct {
 	ClusterID string    `json:"cluster_id"`
@@ -36,6 +38,15 @@ type PeerRow struct {
 	// Quarantine is there only for a member whose state differs.
 	Quarantine string `json:"quarantine,omitempty"`
 	Full       bool   `json:"full"` // only there when true
+}
+
+// Member is the row of a member, and whether there is one.
+func (s Status) Member(id string) (PeerRow, bool) {
+	i := slices.IndexFunc(s.Peers, func(p PeerRow) bool { return p.ID == id })
+	if i < 0 {
+		return PeerRow{}, false
+	}
+	return s.Peers[i], true
 }
 
 // PinCounts counts the cluster's pins by status.
