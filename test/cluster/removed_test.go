@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
@@ -66,13 +67,8 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	if !errors.Is(err, node.ErrRemoved) || !strings.Contains(err.Error(), "ticket") {
 		t.Fatalf("a removed node ended with %v", err)
 	}
-	if why := refused(t, gone.config); !strings.Contains(why, "removed") || !strings.Contains(why, "ticket") {
-		t.Errorf("without a ticket: %s", why)
-	}
-	ticket, err := nodes[1].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantsTicket(t, gone.config)
+	ticket := ticketOf(t, nodes[1])
 	stale := gone.config
 	stale.Cluster.Join = []string{"holdfast1.bm8gdGlja2V0"}
 	if why := refused(t, stale); !strings.Contains(why, "ticket") {
@@ -130,10 +126,7 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
-	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := ticketOf(t, nodes[0])
 	n := start(t, filepath.Join(t.TempDir(), "node4"), ticket, "")
 	for _, tc := range []struct {
 		name    string
@@ -216,16 +209,29 @@ func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if why := refused(t, gone.config); !strings.Contains(why, "removed") || !strings.Contains(why, "ticket") {
-		t.Errorf("without a ticket: %s", why)
-	}
-	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantsTicket(t, gone.config)
+	ticket := ticketOf(t, nodes[0])
 	again := gone.config
 	again.Cluster.Join, again.Cluster.SecretFile = []string{ticket}, ""
 	run(t, again)
+}
+
+// ticketOf is a ticket of a node's cluster.
+func ticketOf(t *testing.T, n *running) string {
+	t.Helper()
+	ticket, err := n.Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
+// wantsTicket wants a removed node to be refused, with a word that it takes a ticket.
+func wantsTicket(t *testing.T, c config.Config) {
+	t.Helper()
+	if why := refused(t, c); !strings.Contains(why, "removed") || !strings.Contains(why, "ticket") {
+		t.Errorf("without a ticket: %s", why)
+	}
 }
 
 // unasked is a network on which other members are asked for nothing while closed is open.
@@ -277,10 +283,7 @@ func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
 func TestAJoinerIsToldThatNobodyCanAdmitIt(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
-	ticket, err := nodes[0].Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := ticketOf(t, nodes[0])
 	for _, n := range nodes[1:] {
 		if err := n.stop(); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,10 +67,7 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := fill(t, nodes[1], "late", root.String())
-	ticket, err := first.Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := ticketOf(t, first)
 	write := func() {
 		pin, err := first.Pins().Create(t.Context(), late.account, pins.Request{CID: root.String()})
 		if err == nil {

@@ -147,16 +147,7 @@ func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 	}
 	f.heard = overhear(t, h, *to)
 
-	used := victim.ProcessorTime()
-	calm := during(s, func() {
-		done := time.NewTimer(gossipFor)
-		defer done.Stop()
-		<-done.C
-	})
-	if err := errors.Join(calm.errs...); err != nil {
-		t.Fatal(err)
-	}
-	idle := victim.ProcessorTime() - used
+	calm, idle := s.calm(victim, gossipFor)
 	t.Logf("without a flood: %s of processor time in %s; commits p99 %s (%d)", idle, gossipFor, calm.p99(), len(calm.writes))
 	for _, tc := range floods {
 		t.Run(tc.name, func(t *testing.T) {

@@ -29,6 +29,14 @@ func kuboOf(t *testing.T, c *harness.Cluster, n *harness.Node, email string) (*s
 	return s, kubo
 }
 
+// kuboPins has the cluster pin what Kubo has, to the end.
+func kuboPins(t *testing.T, kubo *harness.Kubo, root string) {
+	t.Helper()
+	if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
+		t.Fatalf("%s: %q", root, got)
+	}
+}
+
 // TestKubo drives a node that does not lead with the commands of a stock Kubo.
 func TestKubo(t *testing.T) {
 	longForm(t)
@@ -196,9 +204,7 @@ func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 	}
 	for _, version := range []string{"0", "1"} {
 		root := kubo.Do("add", "--recursive", "--quieter", "--cid-version="+version, folder)
-		if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
-			t.Fatalf("version %s: %q", version, got)
-		}
+		kuboPins(t, kubo, root)
 		to, err := harness.StartKubo(t).Get(root, node.Status().Node.Addrs)
 		if err != nil {
 			t.Fatal(err)
@@ -230,9 +236,7 @@ func TestKuboPinsWhatIsSigned(t *testing.T) {
 	payload := must(cid.Decode(store("dag-cbor", fmt.Sprintf(`{"file":{"/":%q}}`, file.CID))))
 	jws := store("dag-jose", fmt.Sprintf(`{"payload":%q,"signatures":[{"signature":"AQID"}]}`, base64.RawURLEncoding.EncodeToString(payload.Bytes())))
 	root := store("dag-cbor", fmt.Sprintf(`{"prev":{"/":%q}}`, jws))
-	if got := kubo.Do("pin", "remote", "add", "--service=holdfast", root); !strings.HasSuffix(got, "Status: pinned") {
-		t.Fatal(got)
-	}
+	kuboPins(t, kubo, root)
 	other := harness.StartKubo(t)
 	other.Do("swarm", "connect", node.Status().Node.Addrs[0])
 	if got := other.Do("dag", "get", jws+"/link/file"); got != kubo.Do("dag", "get", file.CID) {

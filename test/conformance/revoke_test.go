@@ -98,10 +98,7 @@ func TestRevocation(t *testing.T) {
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	const email = "revoked@example.org"
 	c.Nodes[0].UserKey(email)
-	operators := map[*harness.Node]*harness.Operator{}
-	for _, n := range c.Nodes {
-		operators[n] = n.Operator()
-	}
+	operators := operatorsOf(c)
 	n := trials
 	if *longFlag {
 		n = trialsLong
@@ -123,12 +120,7 @@ func TestRevocation(t *testing.T) {
 		count := n / hungShare / len(c.Nodes)
 		var ended []string
 		var all []*trial
-		var rest []*harness.Node
-		for i := range c.Nodes {
-			if i != hung {
-				rest = append(rest, c.Nodes[i])
-			}
-		}
+		rest := harness.Without(c.Nodes, c.Nodes[hung])
 		for i := range count { // every node has to know the keys
 			all = append(all, newTrial(t, operators, i, c.Nodes, rest, email))
 			wantEverywhere(t, c, all[i].token, http.StatusOK, "before")
@@ -188,10 +180,7 @@ func TestRevocationWhileANodeIsCutOff(t *testing.T) {
 	c := harness.Start(t, harness.Options{Env: shortFetch, Apart: true})
 	const email = "cut@example.org"
 	c.Nodes[0].UserKey(email)
-	operators := map[*harness.Node]*harness.Operator{}
-	for _, n := range c.Nodes {
-		operators[n] = n.Operator()
-	}
+	operators := operatorsOf(c)
 	if *longFlag {
 		for _, n := range c.Nodes {
 			revokeWithout(t, c, n, operators, email, cutTrialsLong/len(c.Nodes))
@@ -271,6 +260,15 @@ func revokeWithout(t *testing.T, c *harness.Cluster, cut *harness.Node, operator
 	if slowest > ackWithin && machine.late < machineBusy {
 		t.Errorf("A43: an acknowledgement took %v with %s cut off", slowest, cut.Name)
 	}
+}
+
+// operatorsOf are clients of the sockets of all nodes.
+func operatorsOf(c *harness.Cluster) map[*harness.Node]*harness.Operator {
+	operators := map[*harness.Node]*harness.Operator{}
+	for _, n := range c.Nodes {
+		operators[n] = n.Operator()
+	}
+	return operators
 }
 
 // newTrial is a new key, or now and then a session, that is ended through one of

@@ -5,11 +5,8 @@ package conformance
 import (
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -38,20 +35,7 @@ func testS3Conditions(t *testing.T, o *objects) {
 	o.refused(412, "PreconditionFailed", http.MethodPut, k, nil, "x-amz-copy-source", k, "x-amz-metadata-directive", "REPLACE", "If-None-Match", harness.ETag(one))
 
 	// One of several that want to replace the same version does.
-	var won atomic.Int32
-	var g errgroup.Group
-	for i := range 9 {
-		g.Go(func() error {
-			r, err := o.tryOn(o.cluster.Nodes[i%3], http.MethodPut, k, append([]byte("new"), byte(i)), "If-Match", harness.ETag(one))
-			if r.Status == http.StatusOK {
-				won.Add(1)
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil || won.Load() != 1 {
-		t.Errorf("%d of 9 replaced the version: %v", won.Load(), err)
-	}
+	o.oneWins(9, k, "If-Match", harness.ETag(one))
 }
 
 // testS3DeleteConditions has conditions on what is deleted, also of versions.

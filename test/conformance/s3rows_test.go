@@ -148,6 +148,26 @@ func (o *objects) upload(path string, parts ...[]byte) reply {
 	return o.ok(http.StatusOK, http.MethodPost, path+"?uploadId="+id, harness.CompletionOf(parts...))
 }
 
+// oneWins puts one object by several writers through all nodes at once, under a condition that
+// one of them can meet: one does.
+func (o *objects) oneWins(writers int, path string, condition ...string) {
+	o.t.Helper()
+	var won atomic.Int32
+	var g errgroup.Group
+	for i := range writers {
+		g.Go(func() error {
+			r, err := o.tryOn(o.cluster.Nodes[i%len(o.cluster.Nodes)], http.MethodPut, path, append([]byte("new"), byte(i)), condition...)
+			if r.Status == http.StatusOK {
+				won.Add(1)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil || won.Load() != 1 {
+		o.t.Errorf("%d of %d writers of %s win: %v", won.Load(), writers, path, err)
+	}
+}
+
 // into reads an answer's XML.
 func into[T any](t *testing.T, r reply) T {
 	t.Helper()
@@ -543,20 +563,7 @@ func testS3Objects(t *testing.T, o *objects) {
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/fresh", data, "If-None-Match", "*")
 	o.refused(http.StatusPreconditionFailed, "PreconditionFailed", http.MethodPut, bucket+"/fresh", data, "If-Match", `"other"`)
 	o.ok(http.StatusOK, http.MethodPut, bucket+"/fresh", []byte("next"), "If-Match", harness.ETag(data))
-	var won atomic.Int32
-	var g errgroup.Group
-	for i := range 12 {
-		g.Go(func() error {
-			r, err := o.tryOn(o.cluster.Nodes[i%3], http.MethodPut, bucket+"/once", []byte{byte(i)}, "If-None-Match", "*")
-			if r.Status == http.StatusOK {
-				won.Add(1)
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil || won.Load() != 1 {
-		t.Errorf("%d of 12 writers were the first: %v", won.Load(), err)
-	}
+	o.oneWins(12, bucket+"/once", "If-None-Match", "*")
 }
 
 func testS3Reads(t *testing.T, o *objects) {

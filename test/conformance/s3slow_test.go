@@ -67,34 +67,25 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 	before, most := victim.ResidentBytes(), int64(0)
 	alone := o.others(t, victim, bucket, func() { harness.Pause(t.Context(), 3*time.Second) })
 
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	cut := map[string]time.Duration{}
-	var failed []error
+	var slow lasting
 	for i := range slowPuts {
 		way := slowlyPut[i%len(slowlyPut)]
 		first := strings.NewReplacer("TOKEN", o.token, "BUCKET", bucket).Replace(way.first)
-		all.Go(func() {
-			held, err := time.Duration(0), error(nil)
+		slow.add(way.name, func() (time.Duration, error) {
 			if way.then == "" {
-				err = readSlowly(addr, first)
-			} else {
-				held, err = hold(addr, first, way.then, slowPutEvery, slowPutCut)
+				return 0, readSlowly(addr, first)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			cut[way.name] = max(cut[way.name], held)
-			failed = append(failed, err)
+			return hold(addr, first, way.then, slowPutEvery, slowPutCut)
 		})
 	}
 	beside := o.others(t, victim, bucket, func() {
-		most = max(most, mostResident(victim, &all))
+		most = max(most, mostResident(victim, &slow.all))
 	})
-	if err := errors.Join(failed...); err != nil {
+	if err := errors.Join(slow.failed...); err != nil {
 		t.Error(err)
 	}
 	t.Logf("cut after %v at the latest; others' requests p50 %s, p99 %s (%d), alone %s, %s (%d); the node grew by %d MiB",
-		cut, quantile(beside, 0.5), quantile(beside, 0.99), len(beside), quantile(alone, 0.5), quantile(alone, 0.99), len(alone), (most-before)>>20)
+		slow.cut, quantile(beside, 0.5), quantile(beside, 0.99), len(beside), quantile(alone, 0.5), quantile(alone, 0.99), len(alone), (most-before)>>20)
 	if most-before > slowPutGrowth {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net/http"
 	"os/exec"
@@ -29,8 +28,7 @@ import (
 func serveTLS(t *testing.T, n *harness.Node) *pair {
 	t.Helper()
 	n.Stop()
-	p := &pair{cert: filepath.Join(n.Dir, "api.crt"), key: filepath.Join(n.Dir, "api.key"), pool: x509.NewCertPool()}
-	p.renew(t, 1)
+	p := newPair(t, n.Dir, 1)
 	n.SetEnv("HOLDFAST_API_TLS_CERT="+p.cert, "HOLDFAST_API_TLS_KEY="+p.key)
 	n.Restart()
 	harness.Eventually(t, time.Minute, "the node is ready again", func() (bool, error) {

@@ -44,31 +44,24 @@ func TestSlowClientsAreCut(t *testing.T) {
 	before, most := victim.ResidentBytes(), int64(0)
 	votes := c.LogLines(`msg="leader changed"`)
 
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	cut := map[string]time.Duration{}
-	var failed []error
+	var slow lasting
 	for i := range slowClients {
 		way := slowly[i%len(slowly)]
-		all.Go(func() {
-			held, err := hold(addr, strings.ReplaceAll(way.first, "TOKEN", s.token), way.then, slowEvery, slowCut)
-			mu.Lock()
-			defer mu.Unlock()
-			cut[way.name] = max(cut[way.name], held)
-			failed = append(failed, err)
+		slow.add(way.name, func() (time.Duration, error) {
+			return hold(addr, strings.ReplaceAll(way.first, "TOKEN", s.token), way.then, slowEvery, slowCut)
 		})
 	}
 	var sum load
 	under := strained(t, c, func() {
 		sum = during(s, func() {
-			most = max(most, mostResident(victim, &all))
+			most = max(most, mostResident(victim, &slow.all))
 		})
 	})
-	if err := errors.Join(failed...); err != nil {
+	if err := errors.Join(slow.failed...); err != nil {
 		t.Error(err)
 	}
 	t.Logf("cut after %v at the latest; others' writes p99 %s (%d); the node grew by %d MiB",
-		cut, sum.p99(), len(sum.writes), (most-before)>>20)
+		slow.cut, sum.p99(), len(sum.writes), (most-before)>>20)
 	if err := errors.Join(sum.errs...); err != nil {
 		t.Errorf("others' requests fail: %v", err)
 	}
@@ -78,6 +71,30 @@ func TestSlowClientsAreCut(t *testing.T) {
 	if n := c.LogLines(`msg="leader changed"`) - votes; n > 0 && !under.busy() {
 		t.Errorf("%d elections, and the machine was not busy: %+v", n, under)
 	}
+}
+
+// lasting are clients that hold connections until the node cuts them, each in one of some ways.
+type lasting struct {
+	all sync.WaitGroup
+
+	// mu guards what follows.
+	mu     sync.Mutex
+	cut    map[string]time.Duration // the latest of each way
+	failed []error
+}
+
+// add has one more client hold a connection in a way of this name.
+func (h *lasting) add(way string, hold func() (time.Duration, error)) {
+	h.all.Go(func() {
+		held, err := hold()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.cut == nil {
+			h.cut = map[string]time.Duration{}
+		}
+		h.cut[way] = max(h.cut[way], held)
+		h.failed = append(h.failed, err)
+	})
 }
 
 // hold sends a few bytes now and then until the node cuts the connection, and

@@ -101,6 +101,18 @@ type strain struct {
 // busy tells whether the machine is too busy to judge a cluster by elections.
 func (s strain) busy() bool { return s.late >= machineBusy || s.waited >= machineShared }
 
+// calm is the load on a cluster that nobody disturbs for some time, and the processor time that
+// a node needs for it.
+func (s *service) calm(n *harness.Node, lasts time.Duration) (load, time.Duration) {
+	s.t.Helper()
+	used := n.ProcessorTime()
+	l := during(s, func() { harness.Pause(s.t.Context(), lasts) })
+	if err := errors.Join(l.errs...); err != nil {
+		s.t.Fatal(err)
+	}
+	return l, n.ProcessorTime() - used
+}
+
 // scheduled is how long the threads of a process ran, and waited to run, from
 // /proc. Threads that have ended are missing; Go keeps its own.
 func scheduled(t *testing.T, pid int) (ran, waited time.Duration) {
@@ -305,16 +317,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, boxo.Pid(), 19); err != nil {
 		t.Fatal(err)
 	}
-	used := victim.ProcessorTime()
-	calm := during(s, func() {
-		done := time.NewTimer(gustCalm)
-		defer done.Stop()
-		<-done.C
-	})
-	if err := errors.Join(calm.errs...); err != nil {
-		t.Fatal(err)
-	}
-	used = victim.ProcessorTime() - used
+	calm, used := s.calm(victim, gustCalm)
 	idle := time.Duration(used.Seconds() / gustCalm.Seconds() * float64(lasts))
 	t.Logf("without a storm: %s of processor time in %s; commits p99 %s (%d)", used, gustCalm, calm.p99(), len(calm.writes))
 	first := make(map[string]int64)

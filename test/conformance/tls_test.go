@@ -36,6 +36,14 @@ type pair struct {
 	pool      *x509.CertPool
 }
 
+// newPair is a pair of files in a folder.
+func newPair(t *testing.T, dir string, serial int64) *pair {
+	t.Helper()
+	p := &pair{cert: filepath.Join(dir, "api.crt"), key: filepath.Join(dir, "api.key"), pool: x509.NewCertPool()}
+	p.renew(t, serial)
+	return p
+}
+
 // renew puts another pair in the place of the files, each at once, the
 // certificate last: a node that looks in between finds the old one unchanged.
 func (p *pair) renew(t *testing.T, serial int64) {
@@ -92,19 +100,8 @@ func TestTheAPIOverTLS(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	n := c.Nodes[0]
 	token := n.UserKey("tls@example.org").Token
-	n.Stop()
-	p := &pair{cert: filepath.Join(n.Dir, "api.crt"), key: filepath.Join(n.Dir, "api.key"), pool: x509.NewCertPool()}
-	p.renew(t, 1)
-	n.SetEnv("HOLDFAST_API_TLS_CERT="+p.cert, "HOLDFAST_API_TLS_KEY="+p.key)
-	n.Restart()
+	p := serveTLS(t, n)
 	plain := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	harness.Eventually(t, time.Minute, "the node is ready again", func() (bool, error) {
-		resp, err := plain.Get(n.AdminURL() + "/readyz")
-		if err != nil {
-			return false, err
-		}
-		return resp.StatusCode == http.StatusOK, resp.Body.Close()
-	})
 	addr, pid := strings.TrimPrefix(n.URL(), "http://"), n.Pid()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -170,11 +167,7 @@ func TestTheAPIOverTLS(t *testing.T) {
 // in which nothing has begun.
 func TestACertificateThatCannotBeUsedEndsTheStart(t *testing.T) {
 	good := t.TempDir()
-	p := &pair{cert: filepath.Join(good, "cert.pem"), key: filepath.Join(good, "key.pem"), pool: x509.NewCertPool()}
-	p.renew(t, 1)
-	other := t.TempDir()
-	q := &pair{cert: filepath.Join(other, "cert.pem"), key: filepath.Join(other, "key.pem"), pool: x509.NewCertPool()}
-	q.renew(t, 2)
+	p, q := newPair(t, good, 1), newPair(t, t.TempDir(), 2)
 	for _, tc := range []struct {
 		name      string
 		cert, key string
