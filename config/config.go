@@ -68,7 +68,7 @@ type Peer struct {
 	Routing             string   // one of the Routing constants
 	Bootstrap           []string // multiaddrs with /p2p/; empty means the public network's own
 	AllowPrivateOrigins bool     // dial user-given origins on private and loopback addresses
-	ServeRate           Size     // bytes a second that strangers together are served
+	ServeRate           Size     // bytes a second that unknown peers together are served
 }
 
 // Ways to find providers in the IPFS network, values of peer.routing.

@@ -49,7 +49,7 @@ func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other := newStranger(t, nil)
+			other := newUnknownPeer(t, nil)
 			if err := other.Network().Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0")); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 
 // A member that did not answer a moment ago is dialled again, and not after libp2p's pause.
 func TestDialsOfMembersDoNotBackOff(t *testing.T) {
-	h := newStranger(t, nil)
+	h := newUnknownPeer(t, nil)
 	p := &Peer{cluster: h}
 	id, err := libp2ppeer.Decode(newID(t))
 	if err != nil {

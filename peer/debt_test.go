@@ -11,11 +11,11 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// Strangers of many addresses come as often as they may for a minute, each time under
-// another id and with as many streams as they may until they are cut. What all strangers owe
+// Unknown peers of many addresses come as often as they may for a minute, each time under
+// another id and with as many streams as they may until they are cut. What all unknown peers owe
 // for those is bounded: an honest one of another address waits some seconds for its first
 // KiB, and not minutes.
-func TestWhatStrangersOweTogetherIsBounded(t *testing.T) {
+func TestDebtOfUnknownPeersIsBounded(t *testing.T) {
 	const addresses = 8
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
@@ -57,7 +57,7 @@ func TestWhatStrangersOweTogetherIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(at); took > 5*time.Second {
-			t.Errorf("an honest stranger waits %s for its first KiB", took)
+			t.Errorf("an honest unknown peer waits %s for its first KiB", took)
 		}
 	})
 }

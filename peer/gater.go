@@ -35,7 +35,7 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, a
 	if dir == network.DirInbound && g.p.opts.Joiners(id.String()) {
 		return true
 	}
-	g.p.metrics.strangers.Inc()
+	g.p.metrics.unknownPeers.Inc()
 	if dir == network.DirInbound {
 		g.p.tellRefused(id.String(), at.RemoteMultiaddr().String())
 	}

@@ -60,7 +60,7 @@ func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newStranger(t, key)
+	h := newUnknownPeer(t, key)
 	r.set(h.ID().String(), true)
 	if err := h.Connect(t.Context(), target(t, a.ClusterAddrs())); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
 	}
 	hear := func() bool { return len(topics[0].Members()) == 1 && len(topics[1].Members()) == 1 }
 	until(t, "the members hear each other", hear)
-	clone := newStranger(t, b.opts.Key)
+	clone := newUnknownPeer(t, b.opts.Key)
 	if err := clone.Connect(t.Context(), target(t, a.ClusterAddrs())); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ const (
 	userAgent = "holdfast"
 
 	// Bounds of the cluster host. Only members pass its gater, so one member
-	// may use what the host has. strangers.go bounds what comes before the end
+	// may use what the host has. unknown.go bounds what comes before the end
 	// of a handshake.
 	clusterMaxConns         = 512
 	clusterMaxStreams       = 32 << 10
@@ -131,8 +131,8 @@ func publicLimits() (network.ResourceManager, error) {
 // newLimits is a resource manager with no other limits than these. libp2p's own
 // limit of arrivals is off: it counts what a node dials too, so that a member
 // that was down for a minute would be dialled every five seconds from then on.
-// strangers.go counts what comes in. Its metrics are off: they are kept by
-// writing down every change of every scope, which in a storm of strangers was a
+// unknown.go counts what comes in. Its metrics are off: they are kept by
+// writing down every change of every scope, which in a storm of unknown peers was a
 // tenth of the processor time and most of the garbage, and nobody reads them.
 func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.ResourceManager, error) {
 	per := func(bits int) []rcmgr.ConnLimitPerSubnet {

@@ -97,7 +97,7 @@ func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 	p.mu.Unlock()
 	for _, a := range addrs {
 		if ip, ok := ipOf(a); ok {
-			p.clusterStrangers.know(ip.Unmap())
+			p.unknownClusterPeers.know(ip.Unmap())
 		}
 	}
 	store := p.cluster.Peerstore()

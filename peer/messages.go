@@ -23,15 +23,15 @@ const (
 	// smallMessage needs no room of those below. A list of 1,024 wants, more
 	// than are kept of a peer, is smaller.
 	smallMessage = 64 << 10
-	// strangerMessages is the room for larger ones of strangers, and
+	// unknownMessages is the room for larger ones of unknown peers, and
 	// messageRoom for those of peers that this node asked.
-	strangerMessages = 16 << 20
-	messageRoom      = 128 << 20
+	unknownMessages = 16 << 20
+	messageRoom     = 128 << 20
 	// peerMessages is the most of messageRoom that one peer has: an origin is anybody's to
 	// name, and a message may take minutes to come.
 	peerMessages = 16 << 20
 	// messageIdle bounds the time without one byte of a message that has begun,
-	// and the wait for room. A whole message of a stranger has to come within
+	// and the wait for room. A whole message of an unknown peer has to come within
 	// messageTotal, one of a peer that was asked at messageRate bytes a second.
 	messageIdle  = 30 * time.Second
 	messageTotal = time.Minute
@@ -51,11 +51,11 @@ var errMessage = errors.New("bitswap message refused")
 // bounds before bitswap gets to read them.
 type bitswapHost struct {
 	host.Host
-	ctx       context.Context // of the Peer
-	strangers *strangers
-	foreign   *semaphore.Weighted // of strangerMessages
-	asked     *semaphore.Weighted // of messageRoom
-	buffers   *sync.Pool          // of *[]byte
+	ctx          context.Context // of the Peer
+	unknownPeers *unknownPeers
+	foreign      *semaphore.Weighted // of unknownMessages
+	asked        *semaphore.Weighted // of messageRoom
+	buffers      *sync.Pool          // of *[]byte
 
 	// mu guards shares, those of peers that have or want some of asked.
 	mu     sync.Mutex
@@ -87,10 +87,10 @@ func (h *bitswapHost) share(id peer.ID) (room *semaphore.Weighted, leave func())
 	}
 }
 
-func newBitswapHost(ctx context.Context, h host.Host, s *strangers) *bitswapHost {
+func newBitswapHost(ctx context.Context, h host.Host, s *unknownPeers) *bitswapHost {
 	return &bitswapHost{
-		Host: h, ctx: ctx, strangers: s,
-		foreign: semaphore.NewWeighted(strangerMessages),
+		Host: h, ctx: ctx, unknownPeers: s,
+		foreign: semaphore.NewWeighted(unknownMessages),
 		asked:   semaphore.NewWeighted(messageRoom),
 		buffers: &sync.Pool{New: func() any { return new([]byte) }},
 		shares:  make(map[peer.ID]*share),
@@ -172,7 +172,7 @@ func (m *messages) take(size int64) error {
 	defer cancel()
 	id := m.Conn().RemotePeer()
 	rooms, leave := []*semaphore.Weighted{m.host.foreign}, func() {}
-	if !m.host.strangers.isStranger(id) {
+	if !m.host.unknownPeers.isUnknown(id) {
 		var own *semaphore.Weighted
 		own, leave = m.host.share(id)
 		rooms = []*semaphore.Weighted{own, m.host.asked}
@@ -208,7 +208,7 @@ func (m *messages) grow(size int) []byte {
 // fill reads a message's bytes as long as they keep coming.
 func (m *messages) fill(b []byte) error {
 	limit := messageTotal
-	if !m.host.strangers.isStranger(m.Conn().RemotePeer()) {
+	if !m.host.unknownPeers.isUnknown(m.Conn().RemotePeer()) {
 		limit += time.Duration(len(b)/messageRate) * time.Second
 	}
 	end := time.Now().Add(limit)

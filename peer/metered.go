@@ -10,20 +10,20 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 )
 
-// meteredMux is yamux that takes from a stranger no more than its share of a
+// meteredMux is yamux that takes from an unknown peer no more than its share of a
 // host: of bytes, and of frames, for a ping or a stream that is refused costs
 // this node as much as a message. Connections that this node dialled, which may
 // be those of an origin, are not metered.
 type meteredMux struct {
-	inner     network.Multiplexer
-	ctx       context.Context // of the Peer; ends every wait
-	strangers *strangers
+	inner        network.Multiplexer
+	ctx          context.Context // of the Peer; ends every wait
+	unknownPeers *unknownPeers
 }
 
-func newMeteredMux(ctx context.Context, s *strangers) *meteredMux {
+func newMeteredMux(ctx context.Context, s *unknownPeers) *meteredMux {
 	mux := *yamux.DefaultTransport
 	mux.ReadBufSize = 0 // so that the head of every frame is a read of its own
-	return &meteredMux{inner: &mux, ctx: ctx, strangers: s}
+	return &meteredMux{inner: &mux, ctx: ctx, unknownPeers: s}
 }
 
 // NewConn implements network.Multiplexer.
@@ -45,9 +45,9 @@ type metered struct {
 
 // Read implements io.Reader.
 func (c *metered) Read(b []byte) (int, error) {
-	s := c.mux.strangers
-	if len(b) > maxStrangerRead && s.isStranger(c.id) {
-		b = b[:maxStrangerRead]
+	s := c.mux.unknownPeers
+	if len(b) > maxUnknownRead && s.isUnknown(c.id) {
+		b = b[:maxUnknownRead]
 	}
 	n, err := c.Conn.Read(b)
 	if n > 0 {

@@ -8,15 +8,15 @@ import (
 
 // metrics are what this package counts.
 type metrics struct {
-	strangers       prometheus.Counter
-	refused         *prometheus.CounterVec
-	strangersServed prometheus.Counter
-	blocksServed    prometheus.Counter
-	gossipDropped   prometheus.Counter
-	bytesServed     prometheus.Counter
-	blocksPulled    prometheus.Counter
-	bytesPulled     prometheus.Counter
-	badBlocks       prometheus.Counter
+	unknownPeers  prometheus.Counter
+	refused       *prometheus.CounterVec
+	unknownServed prometheus.Counter
+	blocksServed  prometheus.Counter
+	gossipDropped prometheus.Counter
+	bytesServed   prometheus.Counter
+	blocksPulled  prometheus.Counter
+	bytesPulled   prometheus.Counter
+	badBlocks     prometheus.Counter
 
 	registered []prometheus.Collector
 }
@@ -28,12 +28,12 @@ func (m *metrics) register(r prometheus.Registerer, more []prometheus.Collector)
 			Namespace: "holdfast", Subsystem: "peer", Name: name, Help: help,
 		})
 	}
-	m.strangers = counter("strangers_cut_total", "Connections to the cluster host cut because the peer is no member.")
+	m.unknownPeers = counter("strangers_cut_total", "Connections to the cluster host cut because the peer is no member.")
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "holdfast", Subsystem: "peer", Name: "strangers_refused_total",
-		Help: "Connections and streams refused because strangers had their share of the host, by host.",
+		Help: "Connections and streams refused because unknown peers had their share of the host, by host.",
 	}, []string{"host"})
-	m.strangersServed = counter("strangers_served_bytes_total", "Bytes of bitswap messages for strangers.")
+	m.unknownServed = counter("strangers_served_bytes_total", "Bytes of bitswap messages for unknown peers.")
 	m.gossipDropped = counter("gossip_dropped_total", "Messages of members dropped because they send too many.")
 	m.blocksServed = counter("blocks_served_total", "Blocks served to members.")
 	m.bytesServed = counter("block_bytes_served_total", "Bytes of blocks served to members.")
@@ -63,5 +63,5 @@ func (m *metrics) unregister(r prometheus.Registerer) {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.strangers, m.refused, m.strangersServed, m.gossipDropped, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
+	return []prometheus.Collector{m.unknownPeers, m.refused, m.unknownServed, m.gossipDropped, m.blocksServed, m.bytesServed, m.blocksPulled, m.bytesPulled, m.badBlocks}
 }

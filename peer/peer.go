@@ -90,7 +90,7 @@ type Options struct {
 	// Waiting are roots to announce at once where Roots has them: see Peer.Waiting.
 	Waiting []mh.Multihash
 
-	// ServeRate is what strangers together are served by bitswap, in bytes a
+	// ServeRate is what unknown peers together are served by bitswap, in bytes a
 	// second; 0 is DefaultServeRate. Members and peers that this node dialled are
 	// served without a limit.
 	ServeRate int64
@@ -112,7 +112,7 @@ type Peer struct {
 	public    host.Host
 	gate      *publicGater
 	bitswap   *bitswap.Bitswap
-	serve     *server.Server // of bitswap, for strangers
+	serve     *server.Server // of bitswap, for unknown peers
 	dht       *dht.IpfsDHT   // nil when routing is off
 	gossip    *gossipKeeper
 	pool      *streamPool
@@ -129,9 +129,9 @@ type Peer struct {
 	boot      []libp2ppeer.AddrInfo
 
 	// Who is at the door of each host.
-	clusterStrangers *strangers
-	strangers        *strangers
-	bitswapHost      *bitswapHost
+	unknownClusterPeers *unknownPeers
+	unknownPeers        *unknownPeers
+	bitswapHost         *bitswapHost
 
 	sessionEnd atomic.Int64 // Unix nanoseconds, when a bitswap session last ended
 
@@ -237,8 +237,8 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	if err != nil {
 		return err
 	}
-	p.clusterStrangers = newStrangers(limits, p.isMember, p.metrics.refused.WithLabelValues("cluster").Inc)
-	h, err := newClusterHost(key, memberGater{p}, p.clusterStrangers, slices.Concat(p.opts.HostOptions, p.opts.ClusterOptions))
+	p.unknownClusterPeers = newUnknownPeers(limits, p.isMember, p.metrics.refused.WithLabelValues("cluster").Inc)
+	h, err := newClusterHost(key, memberGater{p}, p.unknownClusterPeers, slices.Concat(p.opts.HostOptions, p.opts.ClusterOptions))
 	if err != nil {
 		return err
 	}
@@ -270,9 +270,9 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		return err
 	}
 	trusted := func(id libp2ppeer.ID) bool { return p.gate.isNamed(id) || p.isMember(id) }
-	p.strangers = newStrangers(limits, trusted, p.metrics.refused.WithLabelValues("public").Inc)
-	p.strangers.cut = p.cutStranger
-	h, err := newPublicHost(key, p.gate, p.strangers, newMeteredMux(p.ctx, p.strangers), announce, p.opts.Routing, p.opts.HostOptions)
+	p.unknownPeers = newUnknownPeers(limits, trusted, p.metrics.refused.WithLabelValues("public").Inc)
+	p.unknownPeers.cut = p.cutUnknown
+	h, err := newPublicHost(key, p.gate, p.unknownPeers, newMeteredMux(p.ctx, p.unknownPeers), announce, p.opts.Routing, p.opts.HostOptions)
 	if err != nil {
 		return err
 	}
@@ -301,10 +301,10 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	if p.dht != nil {
 		providers = p.dht
 	}
-	p.bitswapHost = newBitswapHost(p.ctx, h, p.strangers)
+	p.bitswapHost = newBitswapHost(p.ctx, h, p.unknownPeers)
 	net := bsnet.NewFromIpfsHost(p.bitswapHost)
-	p.serve = newStrangersServer(p.ctx, net, p, filter)
-	split := &splitNetwork{BitSwapNetwork: net, strangers: p.strangers, server: p.serve}
+	p.serve = newUnknownPeersServer(p.ctx, net, p, filter)
+	split := &splitNetwork{BitSwapNetwork: net, unknownPeers: p.unknownPeers, server: p.serve}
 	p.bitswap = bitswap.New(p.ctx, split, providers, sized{p.opts.Blocks}, options...)
 	return listen(h, p.opts.Listen)
 }

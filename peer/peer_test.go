@@ -150,8 +150,8 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// newStranger is a libp2p host that knows nobody's secret.
-func newStranger(tb testing.TB, key []byte) host.Host {
+// newUnknownPeer is a libp2p host that knows nobody's secret.
+func newUnknownPeer(tb testing.TB, key []byte) host.Host {
 	tb.Helper()
 	options := []libp2p.Option{libp2p.NoListenAddrs, libp2p.DisableMetrics()}
 	if key != nil {
@@ -536,8 +536,8 @@ func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
 	}
 }
 
-// A stranger comes through the handshake and no further.
-func TestStrangersSeeNothingOfTheCluster(t *testing.T) {
+// An unknown peer comes through the handshake and no further.
+func TestUnknownPeersSeeNothingOfTheCluster(t *testing.T) {
 	peers, r := newCluster(t, 2)
 	p := peers[0]
 	if _, err := p.Listen(testProtocol); err != nil {
@@ -557,12 +557,12 @@ func TestStrangersSeeNothingOfTheCluster(t *testing.T) {
 	}
 	for name, key := range map[string][]byte{"random key": nil, "key of a wrong secret": wrong} {
 		t.Run(name, func(t *testing.T) {
-			h := newStranger(t, key)
+			h := newUnknownPeer(t, key)
 			to := target(t, p.ClusterAddrs())
 			_ = h.Connect(t.Context(), to) // with TLS the dialler may learn of the cut only later
 			until(t, "the cut", func() bool { return h.Network().Connectedness(to.ID) != network.Connected })
 			if known, err := h.Peerstore().GetProtocols(to.ID); err != nil || len(known) != 0 {
-				t.Fatalf("the stranger learned %v, %v", known, err)
+				t.Fatalf("the unknown peer learned %v, %v", known, err)
 			}
 			for _, proto := range append(p.cluster.Mux().Protocols(), joinProtocol) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -641,7 +641,7 @@ func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
 	}
 
 	// With the same key and a host of its own, nothing else opens.
-	h := newStranger(t, key)
+	h := newUnknownPeer(t, key)
 	to := target(t, p.ClusterAddrs())
 	h.Peerstore().AddAddrs(to.ID, to.Addrs, peerstore.PermanentAddrTTL)
 	others := slices.DeleteFunc(p.cluster.Mux().Protocols(), func(id protocol.ID) bool { return id == joinProtocol })

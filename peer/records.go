@@ -86,7 +86,7 @@ func (r *records) Delete(ctx context.Context, key datastore.Key) error {
 	return r.Batching.Delete(ctx, key)
 }
 
-// Query implements datastore.Read. Strangers ask for the providers of any hash they like,
+// Query implements datastore.Read. Unknown peers ask for the providers of any hash they like,
 // most of which has none: that looks at those of this hash, where the map below would be
 // gone through, and copied, with every question.
 func (r *records) Query(ctx context.Context, q query.Query) (query.Results, error) {

@@ -55,7 +55,7 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	}
 }
 
-// Strangers ask for the providers of hashes as fast as they may write. With all the records
+// Unknown peers ask for the providers of hashes as fast as they may write. With all the records
 // that a node keeps of them each question took 10 ms and 7 MB.
 func TestAQuestionForProvidersLooksAtThoseAlone(t *testing.T) {
 	ctx := t.Context()

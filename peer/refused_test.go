@@ -20,7 +20,7 @@ func TestAMemberRefusesWhenAllItsAddressesDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	other := newStranger(t, nil)
+	other := newUnknownPeer(t, nil)
 	for range 2 {
 		if err := other.Network().Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0")); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestAMemberRefusesWhenAllItsAddressesDo(t *testing.T) {
 			t.Fatalf("nothing listens any more: %v", err)
 		}
 	}
-	third := newStranger(t, nil)
+	third := newUnknownPeer(t, nil)
 	if err := third.Network().Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0")); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // peers together.
 const DefaultServeRate = 16 << 20
 
-// Bounds of the bitswap server of strangers. A message that waits for its turn
+// Bounds of the bitswap server of unknown peers. A message that waits for its turn
 // is in memory with its blocks.
 const (
 	serveMessageTarget   = 256 << 10
@@ -37,11 +37,11 @@ func newServeLimiter(bytes int64) *timerate.Limiter {
 	return timerate.NewLimiter(timerate.Limit(bytes), int(max(bytes/serveBurst, 1)))
 }
 
-// newStrangersServer is a bitswap server for strangers alone, with workers of
+// newUnknownPeersServer is a bitswap server for unknown peers alone, with workers of
 // its own: what waits for their share keeps nobody else's answers back.
-func newStrangersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer, filter []server.Option) *server.Server {
+func newUnknownPeersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer, filter []server.Option) *server.Server {
 	slow := &slowNetwork{
-		BitSwapNetwork: net, strangers: p.strangers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.strangersServed,
+		BitSwapNetwork: net, unknownPeers: p.unknownPeers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.unknownServed,
 	}
 	return server.New(ctx, slow, sized{p.opts.Blocks}, append([]server.Option{
 		server.WithTargetMessageSize(serveMessageTarget),
@@ -63,12 +63,12 @@ func (s sized) GetSize(ctx context.Context, c cid.Cid) (int, error) {
 	return max(1, size), err
 }
 
-// slowNetwork is the network as the server of strangers sees it.
+// slowNetwork is the network as the server of unknown peers sees it.
 type slowNetwork struct {
 	network.BitSwapNetwork
-	strangers *strangers
-	served    *timerate.Limiter
-	bytes     prometheus.Counter
+	unknownPeers *unknownPeers
+	served       *timerate.Limiter
+	bytes        prometheus.Counter
 }
 
 // SendMessage implements network.BitSwapNetwork. It waits for the share of unknown peers,
@@ -76,7 +76,7 @@ type slowNetwork struct {
 func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) error {
 	size := m.Size()
 	n.bytes.Add(float64(size))
-	for size > 0 && n.strangers.isStranger(id) {
+	for size > 0 && n.unknownPeers.isUnknown(id) {
 		part := min(size, n.served.Burst())
 		if err := n.served.WaitN(ctx, part); err != nil {
 			return err
@@ -86,19 +86,19 @@ func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m messa
 	return n.BitSwapNetwork.SendMessage(ctx, id, m)
 }
 
-// splitNetwork is the network as bitswap sees it: the wants of strangers go to a
+// splitNetwork is the network as bitswap sees it: the wants of unknown peers go to a
 // server of their own.
 type splitNetwork struct {
 	network.BitSwapNetwork
-	strangers *strangers
-	server    *server.Server // of strangers
+	unknownPeers *unknownPeers
+	server       *server.Server // of unknown peers
 }
 
 // Start implements network.BitSwapNetwork.
 func (n *splitNetwork) Start(receivers ...network.Receiver) {
 	for i, r := range receivers {
 		if b, ok := r.(*bitswap.Bitswap); ok {
-			receivers[i] = &splitReceiver{Bitswap: b, strangers: n.strangers, server: n.server}
+			receivers[i] = &splitReceiver{Bitswap: b, unknownPeers: n.unknownPeers, server: n.server}
 		}
 	}
 	n.BitSwapNetwork.Start(receivers...)
@@ -107,19 +107,19 @@ func (n *splitNetwork) Start(receivers ...network.Receiver) {
 // splitReceiver hands what comes in to bitswap, and wants to one of two servers.
 type splitReceiver struct {
 	*bitswap.Bitswap
-	strangers *strangers
-	server    *server.Server // of strangers
+	unknownPeers *unknownPeers
+	server       *server.Server // of unknown peers
 }
 
 // ReceiveMessage implements network.Receiver.
 func (r *splitReceiver) ReceiveMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) {
 	r.Client.ReceiveMessage(ctx, id, m)
 	to, other := r.Server, r.server
-	if r.strangers.isStranger(id) {
+	if r.unknownPeers.isUnknown(id) {
 		to, other = other, to
 	}
 	to.ReceiveMessage(ctx, id, m)
-	// Who is a stranger changes, so what is taken back may wait at the other one.
+	// Who is an unknown peer changes, so what is taken back may wait at the other one.
 	if back := takenBack(m, other.WantlistForPeer(id)); !back.Empty() {
 		other.ReceiveMessage(ctx, id, back)
 	}

@@ -29,13 +29,13 @@ func (n *sentNetwork) SendMessage(context.Context, libp2ppeer.ID, message.BitSwa
 	return nil
 }
 
-func TestStrangersAreServedNoFasterThanTheirShare(t *testing.T) {
+func TestUnknownPeersAreServedNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 1 << 20
 		s, _ := door("member")
 		inner := &sentNetwork{}
 		n := &slowNetwork{
-			BitSwapNetwork: inner, strangers: s, served: newServeLimiter(rate),
+			BitSwapNetwork: inner, unknownPeers: s, served: newServeLimiter(rate),
 			bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "bytes"}),
 		}
 		m := message.New(false)
@@ -57,7 +57,7 @@ func TestStrangersAreServedNoFasterThanTheirShare(t *testing.T) {
 			t.Errorf("a member waits %s", d)
 		}
 		if d := took("p", 5) + took("q", 5); d != 20*time.Second {
-			t.Errorf("20 MiB for strangers take %s, want 20 s", d)
+			t.Errorf("20 MiB for unknown peers take %s, want 20 s", d)
 		}
 		c, err := knock(s, corenet.DirOutbound, "203.0.113.1")
 		if err != nil {
@@ -80,14 +80,14 @@ func TestStrangersAreServedNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
-// Strangers want more than they are served, and fill all workers that wait for
+// Unknown peers want more than they are served, and fill all workers that wait for
 // their share; a peer that this node dialled gets its block at once.
-func TestAnswersForOthersAreNeverBehindThoseForStrangers(t *testing.T) {
+func TestAnswersForMembersAreNeverQueuedBehindThoseForUnknownPeers(t *testing.T) {
 	const rate = 64 << 10
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.ServeRate = rate })
 	held := addBlocks(t, p.store, 4*serveWorkers, 1<<20)
 	for range 2 {
-		h := newStranger(t, nil)
+		h := newUnknownPeer(t, nil)
 		if err := h.Connect(t.Context(), target(t, p.Addrs())); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestAnswersForOthersAreNeverBehindThoseForStrangers(t *testing.T) {
 		}
 		until(t, "its wants to wait", func() bool { return len(p.serve.WantlistForPeer(h.ID())) > serveWorkers })
 		if n := len(p.bitswap.Server.WantlistForPeer(h.ID())); n > 0 {
-			t.Errorf("%d wants of a stranger are with those of others", n)
+			t.Errorf("%d wants of an unknown peer are with those of others", n)
 		}
 		// What it takes back is forgotten, wherever it was.
 		if !slices.Contains(p.serve.WantlistForPeer(h.ID()), held[len(held)-1]) {
@@ -115,11 +115,11 @@ func TestAnswersForOthersAreNeverBehindThoseForStrangers(t *testing.T) {
 	if err := p.public.Connect(t.Context(), target(t, asked.Addrs())); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of the strangers' answers 640 KiB
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of the unknown peers' answers 640 KiB
 	defer cancel()
-	for _, c := range held[:3] { // 3 MiB, 48 s of the strangers' share
+	for _, c := range held[:3] { // 3 MiB, 48 s of the unknown peers' share
 		if _, err := asked.Block(ctx, c); err != nil {
-			t.Fatal("behind strangers:", err)
+			t.Fatal("behind unknown peers:", err)
 		}
 	}
 }
@@ -135,14 +135,14 @@ func TestWantsAreTakenBackWhereTheyAre(t *testing.T) {
 	t.Error("all wants were gone each time before one was taken back")
 }
 
-// takesBackWants is false if a share of the strangers, of which there is one a second,
+// takesBackWants is false if a share of the unknown peers, of which there is one a second,
 // came after the peer had become a member: then everything that it wants goes out at once.
 func takesBackWants(t *testing.T) bool {
 	t.Helper()
 	roster := newRoster()
 	p := newTestPeer(t, roster, func(o *Options) { o.ServeRate = 1 })
 	held := addBlocks(t, p.store, 2*serveWorkers, 1<<20)
-	h := newStranger(t, nil)
+	h := newUnknownPeer(t, nil)
 	if err := h.Connect(t.Context(), target(t, p.Addrs())); err != nil {
 		t.Fatal(err)
 	}

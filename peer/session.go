@@ -140,7 +140,7 @@ func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.I
 	return out, slices.DeleteFunc(awaited, func(id libp2ppeer.ID) bool { return byID[id] != nil })
 }
 
-// await has a peer that is not dialled be no stranger, should it come, until the session ends.
+// await has a peer that is not dialled count as a wanted peer if it connects, until the session ends.
 func (s *Session) await(id libp2ppeer.ID) {
 	defer s.protect(id)()
 	defer s.p.gate.removeOrigin(id, false)

@@ -235,7 +235,7 @@ func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
 }
 
 // Who is behind a NAT is named by addresses that are not dialled, and comes by itself: what it
-// was named for comes at full speed, not at that of strangers.
+// was named for comes at full speed, not at that of unknown peers.
 func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
 	for _, kind := range []string{"/tcp/", "/quic-v1/"} {
 		f := peertest.NewForeign(t)
@@ -248,7 +248,7 @@ func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
 		if err := f.Connect(t.Context(), to); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a stranger takes 20 s
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // an unknown peer takes 20 s
 		if _, err := fetch(ctx, p, file, dag.Limits{}, f.Addrs()...); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

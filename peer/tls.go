@@ -86,7 +86,7 @@ func (t *agelessTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p pe
 // secure shakes hands. The muxers are offered with it, the best first: who takes one saves
 // the round trip in which it would be agreed on.
 func (t *agelessTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, side func(net.Conn, *tls.Config) *tls.Conn) (_ sec.SecureConn, err error) {
-	defer func() { // what strangers send ends nothing but their connection, as libp2p has it
+	defer func() { // what unknown peers send ends nothing but their connection, as libp2p has it
 		if p := recover(); p != nil {
 			err = errors.Join(fmt.Errorf("panic in the handshake: %v", p), insecure.Close())
 		}

@@ -14,7 +14,7 @@ func TestTwoProcessesWithOneIdentityAreNoticed(t *testing.T) {
 	until(t, "connections", func() bool {
 		return len(peers[0].cluster.Network().ConnsToPeer(peers[1].id)) > 0 && len(peers[0].cluster.Network().ConnsToPeer(peers[2].id)) > 0
 	})
-	clone := newStranger(t, peers[1].opts.Key)
+	clone := newUnknownPeer(t, peers[1].opts.Key)
 	if err := clone.Connect(t.Context(), target(t, peers[0].ClusterAddrs())); err != nil {
 		t.Fatal(err)
 	}

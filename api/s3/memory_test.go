@@ -113,8 +113,8 @@ func TestAnswersThatWaitForTheirClientsAreBounded(t *testing.T) {
 	w.must(t, 503, get("/photos/large?bao&start=0&length=1"))
 }
 
-// TestFormsOfStrangersAreBounded: who signed a form is known when its fields are read.
-func TestFormsOfStrangersAreBounded(t *testing.T) {
+// TestFormsOfUnknownCallersAreBounded: who signed a form is known when its fields are read.
+func TestFormsOfUnknownCallersAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	limits := w.limited(t)

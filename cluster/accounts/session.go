@@ -138,7 +138,7 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 	if err != nil {
 		return state.Account{}, err
 	}
-	in := strangers
+	in := unknown
 	if a.known.first(now, name, from) {
 		in = regulars
 	}

@@ -353,7 +353,7 @@ func TestPasswordHashesCarryTheirCost(t *testing.T) {
 		{"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$", "password", false, false},
 		{"plain", "plain", false, false},
 	} {
-		got, err := a.matches(t.Context(), strangers, tc.hash, tc.password)
+		got, err := a.matches(t.Context(), unknown, tc.hash, tc.password)
 		if got != tc.good || (err == nil) != tc.readable {
 			t.Errorf("%q with %q: %v, %v", tc.hash, tc.password, got, err)
 		}

@@ -22,8 +22,8 @@ const (
 type line int
 
 const (
-	strangers line = iota // whom the node does not know
-	regulars              // who signed in before, see known
+	unknown  line = iota // callers that this node has not authenticated before
+	regulars             // who signed in before, see known
 	lines
 )
 
@@ -45,15 +45,15 @@ type turn struct {
 }
 
 // signIn waits for a place to check a password in. Where as many wait as may, a regular is
-// a stranger, and a stranger gets state.ErrUnavailable.
+// an unknown caller, and an unknown caller gets state.ErrUnavailable.
 func (t *turns) signIn(ctx context.Context, in line) (leave func(), err error) {
 	t.mu.Lock()
 	for t.full(in) {
-		if in == strangers {
+		if in == unknown {
 			t.mu.Unlock()
 			return nil, tooManyAtOnce()
 		}
-		in = strangers
+		in = unknown
 	}
 	return t.enter(ctx, in, &turn{place: make(chan int, 1), bound: true})
 }
@@ -77,7 +77,7 @@ func (t *turns) full(in line) bool {
 // refused.
 func (t *turns) hash(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
-	return t.enter(ctx, strangers, &turn{place: make(chan int, 1)})
+	return t.enter(ctx, unknown, &turn{place: make(chan int, 1)})
 }
 
 // enter needs mu, and gives it back.

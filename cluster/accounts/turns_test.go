@@ -31,7 +31,7 @@ func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
 		leave := takeAll(t, a)
 		done := make(chan error, lines*maxSigningIn)
-		for _, in := range []line{regulars, strangers} {
+		for _, in := range []line{regulars, unknown} {
 			for range maxSigningIn {
 				go func() {
 					_, err := a.matches(t.Context(), in, "", "wrong")
@@ -103,7 +103,7 @@ func TestWrongPasswordsKeepNobodyOutWhoWasHere(t *testing.T) {
 		if err := <-known; err != nil {
 			t.Errorf("who was here before: %v", err)
 		}
-		leave[strangers]()
+		leave[unknown]()
 		for range maxSigningIn {
 			if err := <-wrong; !errors.Is(err, state.ErrUnauthorized) {
 				t.Error(err)
@@ -185,10 +185,10 @@ func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 			synctest.Wait()
 		}
 		gone, cancel := context.WithCancel(t.Context())
-		wait(t.Context(), "stranger 1", strangers)
-		wait(gone, "who does not wait", strangers)
+		wait(t.Context(), "stranger 1", unknown)
+		wait(gone, "who does not wait", unknown)
 		for i := 2; i <= 4; i++ {
-			wait(t.Context(), fmt.Sprintf("stranger %d", i), strangers)
+			wait(t.Context(), fmt.Sprintf("stranger %d", i), unknown)
 		}
 		wait(t.Context(), "regular 1", regulars)
 		wait(t.Context(), "regular 2", regulars)
@@ -197,7 +197,7 @@ func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 			t.Fatalf("%s has a place", c.name)
 		}
 		var order []string
-		for _, in := range []line{regulars, strangers, regulars, regulars, strangers, strangers} {
+		for _, in := range []line{regulars, unknown, regulars, regulars, unknown, unknown} {
 			leave[in]()
 			c := <-turn
 			order, leave[in] = append(order, c.name), c.leave
@@ -235,7 +235,7 @@ func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
 			if leave, err := a.turns.signIn(ending{over, leave[regulars]}, regulars); err == nil {
 				leave()
 			}
-			leave[strangers]()
+			leave[unknown]()
 		}
 		takeAll(t, a)
 	})

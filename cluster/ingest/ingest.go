@@ -46,7 +46,7 @@ type Blocks interface {
 	// Owners calls fn for the owners that begin with prefix.
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
 	// Seal marks an owner's blocks as complete; that is durable on return. It is hidden
-	// from strangers, or not, by what this node's state says meanwhile.
+	// from unknown peers, or not, by what this node's state says meanwhile.
 	Seal(ctx context.Context, owner string, bytes, blocks uint64) (hidden bool, err error)
 	// Drop removes an owner with all its references.
 	Drop(ctx context.Context, owner string) error

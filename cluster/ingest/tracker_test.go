@@ -203,7 +203,7 @@ func TestWhatIsGuardedIsNotDropped(t *testing.T) {
 	})
 }
 
-// wantHidden checks what strangers see of content, and how often the store was asked.
+// wantHidden checks what unknown peers see of content, and how often the store was asked.
 func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
 	n.w.Helper()
 	synctest.Wait()

@@ -296,7 +296,7 @@ func (m *Members) WhyNot(id string) string {
 	if _, left := g.leaving[id]; left {
 		return "a member that was removed"
 	}
-	return "neither a member nor the secret of this cluster or one of its open tickets: a wrong secret, an old ticket, one of another cluster, or a stranger"
+	return "neither a member nor the secret of this cluster or one of its open tickets: a wrong secret, an old ticket, one of another cluster, or an unknown node"
 }
 
 // Nodes returns the members that the gate knows, by id.

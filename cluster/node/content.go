@@ -21,7 +21,7 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// maySee tells what bitswap may serve: members get everything, strangers what
+// maySee tells what bitswap may serve: members get everything, unknown peers what
 // belongs to content that is held here as a whole and that is not private. Parts of a
 // fetch that may fail, and imports that no pin holds yet, are nobody's business.
 func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
@@ -37,7 +37,7 @@ func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	}
 }
 
-// hidden tells whether strangers may not know what an owner of blocks has: it is
+// hidden tells whether unknown peers may not know what an owner of blocks has: it is
 // private, or nothing in the state names it yet, as when it was just put.
 func (n *Node) hidden(owner string) bool {
 	c, ok := tracker.RootOf(owner)
@@ -385,7 +385,7 @@ func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error
 	return err
 }
 
-// seal announces what strangers are to see, before they can: whoever hides it withdraws it
+// seal announces what unknown peers are to see, before they can: whoever hides it withdraws it
 // after that, and what is sealed as hidden was never announced.
 func (h held) seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
 	err = h.scrubber.Seal(ctx, owner, func() error {

@@ -16,8 +16,8 @@ type announced map[cid.Cid]bool
 func (a announced) Announce(c cid.Cid) bool { a[c] = true; return true }
 func (a announced) Withdraw(c cid.Cid)      { delete(a, c) }
 
-// Wherever in a fetch and its seal the content turns private, only what strangers see is announced.
-func TestWhatIsAnnouncedIsWhatStrangersSee(t *testing.T) {
+// Wherever in a fetch and its seal the content turns private, only what unknown peers see is announced.
+func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 	blk := block.NewBlock([]byte("of a pin"))
 	root := cid.NewCidV1(cid.Raw, blk.Cid().Hash())
 	blk, err := block.NewBlockWithCid(blk.RawData(), root)

@@ -132,7 +132,7 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 	root, err := d.view.Root(key)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		c.delegates, err = d.strangers()
+		c.delegates, err = d.memberAddrs()
 	case err == nil:
 		c.root = &root
 		c.delegates, err = d.delegates(&root)
@@ -169,7 +169,7 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 		return nil, err
 	}
 	if len(all) == 0 { // every node of the allocation has left, and repair is to come
-		if all, err = d.strangers(); err != nil {
+		if all, err = d.memberAddrs(); err != nil {
 			return nil, err
 		}
 	}
@@ -177,9 +177,9 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	return all, nil
 }
 
-// strangers returns addresses of any members, for content that nobody is told
+// memberAddrs returns addresses of any members, for content that nobody is told
 // to keep: the API asks for at least one delegate.
-func (d *describer) strangers() ([]string, error) {
+func (d *describer) memberAddrs() ([]string, error) {
 	if d.anyone != nil {
 		return d.anyone, nil
 	}

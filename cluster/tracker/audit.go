@@ -131,7 +131,7 @@ func (a *auditor) everything(ctx context.Context) error {
 }
 
 // wanted offers the roots that are wanted and not held, and those that are said
-// to be held and are not. It sees that strangers see of the others what they may.
+// to be held and are not. It sees that unknown peers see of the others what they may.
 func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	t := a.t
 	var from state.RootKey

@@ -18,7 +18,7 @@ const (
 	maxHides = 64 << 10
 )
 
-// hides holds the roots of which strangers may be to see more, or less, than
+// hides holds the roots of which unknown peers may be to see more, or less, than
 // they do.
 type hides struct {
 	some chan struct{} // has a token while there may be some
@@ -67,7 +67,7 @@ func (h *hides) take() (page []state.RootKey, more bool) {
 	return page, more
 }
 
-// hide keeps from strangers what the state says is private, and shows them the
+// hide keeps from unknown peers what the state says is private, and shows them the
 // rest, until ctx ends.
 func (t *Tracker) hide(ctx context.Context) error {
 	for {

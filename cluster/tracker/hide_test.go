@@ -302,7 +302,7 @@ func TestAGuardIsNotCertainWhileWhatItGuardsIsFetched(t *testing.T) {
 	})
 }
 
-// Strangers are asked while a pin wants the content, and at no other time.
+// Unknown peers are asked while a pin wants the content, and at no other time.
 func TestPrivateContentIsFetchedFromMembers(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.net.set(key(1), silent)

@@ -160,11 +160,11 @@ func (c *chaos) check(rested bool) {
 	}
 }
 
-// TestWhateverHappensStrangersSeeWhatTheStateSays is the model of ADR 24: at rest, the
+// TestUnknownPeersSeeWhatTheStateSaysInAnyHistory is the model of ADR 24: at rest, the
 // block store has what the state wants, hidden as it says, and that without an audit;
 // and at every moment, as soon as the tracker has nothing more to do, what is sealed is
 // hidden as the state says, unless it was sealed by an older one a moment ago.
-func TestWhateverHappensStrangersSeeWhatTheStateSays(t *testing.T) {
+func TestUnknownPeersSeeWhatTheStateSaysInAnyHistory(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {

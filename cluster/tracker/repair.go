@@ -371,12 +371,12 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 // that has no other node to use does not fetch everything again. So does one on a member
 // without room: part of the content may be there, and nowhere else.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
-	var live, held, strangers, stuck int
+	var live, held, outsiders, stuck int
 	without := now.without(root)
 	for _, c := range root.Copies {
 		switch {
 		case !now.has(c.Node):
-			strangers++
+			outsiders++
 		case slices.Contains(without, c.Node):
 		case now.stuck(c):
 			stuck++
@@ -388,7 +388,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 		}
 	}
 	target, full := min(now.replication, len(now.members)-len(without)), now.copies()
-	lacking := live < target || strangers > 0
+	lacking := live < target || outsiders > 0
 	surplus := len(root.Copies) > full && held >= full
 	if !lacking && !surplus {
 		return nil, len(root.Copies) <= full || held == live
@@ -408,7 +408,7 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	}
 	slices.Sort(nodes)
 	if slices.Equal(nodes, root.Nodes()) {
-		return nil, !lacking || strangers == 0 && live+stuck >= target // there is no other room
+		return nil, !lacking || outsiders == 0 && live+stuck >= target // there is no other room
 	}
 	return nodes, whole
 }

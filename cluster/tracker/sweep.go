@@ -92,7 +92,7 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			work.Go(func() {
 				defer func() { <-slots }()
 				if s.guarded = !t.guards.drop(s.root, s.bytes); s.guarded {
-					t.hides.add(s.root) // strangers see nothing of what stays for who reads it
+					t.hides.add(s.root) // unknown peers see nothing of what stays for who reads it
 				} else {
 					t.drop(ctx, &s)
 					t.guards.dropped(s.root)

@@ -44,7 +44,7 @@ type Blocks interface {
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
 	// Seal marks an owner's blocks as complete; that is durable on return.
 	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
-	// Hide keeps the blocks of a sealed owner from strangers, or shows them. One that
+	// Hide keeps the blocks of a sealed owner from unknown peers, or shows them. One that
 	// is so already, is not sealed or not known is no error.
 	Hide(ctx context.Context, owner string, hidden bool) error
 	// Drop removes an owner with all its references. An unknown one is no error.

@@ -180,7 +180,7 @@ func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t.write(w, p)
 }
 
-// printable is text of a stranger made safe for a terminal.
+// printable is foreign text made safe for a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {

@@ -280,7 +280,7 @@ func TestLogHasTheLevelAndFormOfTheSettings(t *testing.T) {
 	}
 }
 
-// An origin is any multiaddr, and a reason may repeat one: both are words of strangers.
+// An origin is any multiaddr, and a reason may repeat one: others write both.
 func TestAPinTellsTheTerminalNothing(t *testing.T) {
 	const evil = "/dns4/\x1b]0;evil\x07/tcp/4001"
 	if _, err := multiaddr.NewMultiaddr(evil); err != nil {

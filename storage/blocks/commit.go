@@ -300,7 +300,7 @@ func (s *Store) counts(c *change, number uint32, off int64) (loads map[uint32]lo
 	s.stats.Lock()
 	defer s.stats.Unlock()
 	if _, ok := c.loads[number]; !ok {
-		c.loads[number] = load{} // a segment without an entry would be a stranger
+		c.loads[number] = load{} // a segment without an entry would not be found
 	}
 	loads = make(map[uint32]load, len(c.loads))
 	for segment, add := range c.loads {

@@ -98,7 +98,7 @@ type fence struct {
 }
 
 // fences are about other people's packages. A test may use what it needs of the
-// network stack to stand in for a stranger; the rest holds for tests as well.
+// network stack to stand in for an unknown peer; the rest holds for tests as well.
 var fences = []fence{
 	{"github.com/libp2p/", []string{"peer", "peer/peertest"}, true, "libp2p only in peer"},
 	{"github.com/hashicorp/raft-boltdb", []string{"storage/raftlog"}, true, "the Raft log's store only in storage/raftlog"},

@@ -291,9 +291,9 @@ func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
 	start(t, second.dir, s.Node.ClusterAddrs[0], "", with("ffffffffffffffffffffffffffffffff"))
 }
 
-// TestAStrangerWithAWrongSecretDoesNotJoin promises that a node with another secret is not let
+// TestANodeWithAWrongSecretDoesNotJoin promises that a node with another secret is not let
 // in, and that the members stay as they were.
-func TestAStrangerWithAWrongSecretDoesNotJoin(t *testing.T) {
+func TestANodeWithAWrongSecretDoesNotJoin(t *testing.T) {
 	t.Parallel() // it mostly waits
 	base := t.TempDir()
 	first := start(t, filepath.Join(base, "node1"), "", "")

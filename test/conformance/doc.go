@@ -3,6 +3,6 @@
 // clients of the Pinning Service API. It needs minutes, npm and Node.js, so it has the
 // build tag "conformance"; `make conformance` runs it.
 //
-// Imports: test/harness, boxo's pinning client, go-cid, libp2p as a stranger.
+// Imports: test/harness, boxo's pinning client, go-cid, libp2p as an unknown peer.
 // Never:   a package of Holdfast.
 package conformance

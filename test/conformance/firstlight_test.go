@@ -247,9 +247,9 @@ func readEverywhere(t *testing.T, nodes []*harness.Node, kept map[string]harness
 	}
 }
 
-// TestStrangersFetchPinnedContent shows that content which was pinned, or
+// TestUnknownPeersFetchPinnedContent shows that content which was pinned, or
 // added by a user, can be fetched from any node by any IPFS implementation.
-func TestStrangersFetchPinnedContent(t *testing.T) {
+func TestUnknownPeersFetchPinnedContent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	origin := harness.StartBoxo(t)

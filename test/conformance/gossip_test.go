@@ -116,7 +116,7 @@ func (f flooder) flood(ctx context.Context, h host.Host, to peer.AddrInfo, rpc f
 
 // TestAMemberThatFloodsGossipIsIgnored is A60: what a member's identity in the
 // wrong hands sends is dropped and costs little, and Raft takes no notice. A
-// stranger cannot even open the stream, see TestAStrangerOnTheClusterPortGetsNothing.
+// unknown peer cannot even open the stream, see TestAnUnknownPeerOnTheClusterPortGetsNothing.
 func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "gossip@example.org")

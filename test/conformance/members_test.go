@@ -22,17 +22,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// strangerProtocols are protocols that a libp2p host usually answers to
+// unknownProtocols are protocols that a libp2p host usually answers to
 // anybody, and those that members speak among themselves.
-var strangerProtocols = []protocol.ID{
+var unknownProtocols = []protocol.ID{
 	"/ipfs/id/1.0.0", "/ipfs/ping/1.0.0", "/ipfs/bitswap/1.2.0", "/ipfs/kad/1.0.0",
 	"/meshsub/1.1.0", "/meshsub/1.2.0", "/floodsub/1.0.0",
 	"/holdfast/raft/1", "/holdfast/forward/1", "/holdfast/blocks/1", "/holdfast/join/1",
 }
 
-// TestAStrangerOnTheClusterPortGetsNothing connects with a key that nobody
+// TestAnUnknownPeerOnTheClusterPortGetsNothing connects with a key that nobody
 // knows: it learns no protocol, opens no stream and is cut off.
-func TestAStrangerOnTheClusterPortGetsNothing(t *testing.T) {
+func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	for _, n := range c.Nodes {
@@ -51,9 +51,9 @@ func TestAStrangerOnTheClusterPortGetsNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		// The connection may seem to stand for a moment: the node learns who
-		// the stranger is only in the handshake.
+		// the unknown peer is only in the handshake.
 		_ = host.Connect(ctx, *info)
-		for _, id := range strangerProtocols {
+		for _, id := range unknownProtocols {
 			s, err := host.NewStream(ctx, info.ID, id)
 			if err != nil {
 				continue
@@ -62,15 +62,15 @@ func TestAStrangerOnTheClusterPortGetsNothing(t *testing.T) {
 			_ = s.SetDeadline(time.Now().Add(2 * time.Second))
 			_, _ = s.Write([]byte{0})
 			if got, err := s.Read(make([]byte, 1)); err == nil && got > 0 {
-				t.Errorf("%s answers a stranger on %s", n.Name, id)
+				t.Errorf("%s answers an unknown peer on %s", n.Name, id)
 			}
 			_ = s.Reset()
 		}
 		cancel()
 		if known, err := host.Peerstore().GetProtocols(info.ID); err != nil || len(known) > 0 {
-			t.Errorf("%s tells a stranger its protocols %v: %v", n.Name, known, err)
+			t.Errorf("%s tells an unknown peer its protocols %v: %v", n.Name, known, err)
 		}
-		harness.Eventually(t, 10*time.Second, n.Name+" cuts the stranger off", func() (bool, error) {
+		harness.Eventually(t, 10*time.Second, n.Name+" cuts the unknown peer off", func() (bool, error) {
 			return host.Network().Connectedness(info.ID) != network.Connected, nil
 		})
 	}

@@ -28,20 +28,20 @@ var patientFetch = []string{
 	"HOLDFAST_TRACKER_ATTEMPTS=1",
 }
 
-// TestStrangersGetOnlyWhatIsPinned is A59 as far as there are only pins: a
+// TestUnknownPeersGetOnlyPinnedContent is A59 as far as there are only pins: a
 // block is served to the IPFS network while it is part of content that is
 // pinned as a whole, and at no other time.
-func TestStrangersGetOnlyWhatIsPinned(t *testing.T) {
+func TestUnknownPeersGetOnlyPinnedContent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Env: patientFetch})
 	s := newService(t, c, "private@example.org")
 	n := c.Nodes[0]
-	peer := newStranger(t)
+	peer := newUnknownPeer(t)
 
 	t.Run("an import that no pin holds", func(t *testing.T) {
 		root := importWithoutPin(t, n, []byte("not for everybody"))
 		if peer.sees(t, n, root) {
-			t.Error("a stranger gets what was imported and never pinned")
+			t.Error("an unknown peer gets what was imported and never pinned")
 		}
 		if got := n.As(t).Get(root.String()); string(got) != "not for everybody" {
 			t.Errorf("the operator reads %q", got)
@@ -61,7 +61,7 @@ func TestStrangersGetOnlyWhatIsPinned(t *testing.T) {
 		}
 		for _, c := range append(held, root) {
 			if peer.sees(t, n, c) {
-				t.Errorf("a stranger gets %s of a fetch that is not complete", c)
+				t.Errorf("an unknown peer gets %s of a fetch that is not complete", c)
 			}
 		}
 		if st := s.as(t).get(id); st.Status != "pinning" {
@@ -75,7 +75,7 @@ func TestStrangersGetOnlyWhatIsPinned(t *testing.T) {
 	t.Run("a pin", func(t *testing.T) {
 		for _, c := range append(held, root, lack.Cid()) {
 			if !peer.sees(t, n, c) {
-				t.Errorf("a stranger does not get %s, which is pinned", c)
+				t.Errorf("an unknown peer does not get %s, which is pinned", c)
 			}
 		}
 	})
@@ -98,7 +98,7 @@ func TestStrangersGetOnlyWhatIsPinned(t *testing.T) {
 		}
 		for _, c := range append(held, root) {
 			if peer.sees(t, n, c) {
-				t.Errorf("a stranger gets %s of a pin that failed", c)
+				t.Errorf("an unknown peer gets %s of a pin that failed", c)
 			}
 		}
 	})

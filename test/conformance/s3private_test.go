@@ -67,14 +67,14 @@ func everywhere(t *testing.T, c *harness.Cluster, blocks int) {
 	})
 }
 
-// TestStrangersGetNothingOfObjects: an object is private. No node gives a stranger any
+// TestUnknownPeersGetNothingOfObjects: an object is private. No node gives an unknown peer any
 // of its blocks, the root, a node below it or a leaf, while nobody pins the content.
-func TestStrangersGetNothingOfObjects(t *testing.T) {
+func TestUnknownPeersGetNothingOfObjects(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "private@example.org")
 	s := newService(t, c, "public@example.org")
-	peer := newStranger(t)
+	peer := newUnknownPeer(t)
 	bucket := "/private" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
 

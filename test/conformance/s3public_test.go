@@ -26,13 +26,13 @@ func (o *objects) setPublic(bucket string, public bool) {
 	o.ok(http.StatusOK, http.MethodPut, bucket+"?acl", nil, "x-amz-acl", acl)
 }
 
-// TestStrangersGetObjectsOfPublicBuckets is A59 and acceptance row 195: what is in a
+// TestUnknownPeersGetObjectsOfPublicBuckets is A59 and acceptance row 195: what is in a
 // public bucket is for every IPFS peer, by its CID, and nothing else is.
-func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
+func TestUnknownPeersGetObjectsOfPublicBuckets(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	o, other := newObjects(t, c, "open@example.org"), newObjects(t, c, "closed@example.org")
-	peer := newStranger(t)
+	peer := newUnknownPeer(t)
 	bucket, closed := "/open"+randomName(), "/closed"+randomName()
 	o.ok(http.StatusOK, http.MethodPut, bucket, nil, "x-amz-acl", "public-read")
 	other.ok(http.StatusOK, http.MethodPut, closed, nil)
@@ -119,7 +119,7 @@ func TestStrangersGetObjectsOfPublicBuckets(t *testing.T) {
 	})
 }
 
-func testPublicVersions(t *testing.T, o *objects, peer *stranger) {
+func testPublicVersions(t *testing.T, o *objects, peer *unknownPeer) {
 	kept := "/kept" + randomName()
 	o.ok(http.StatusOK, http.MethodPut, kept, nil)
 	o.ok(http.StatusOK, http.MethodPut, kept+"?versioning", []byte("<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"))
@@ -200,9 +200,9 @@ func (b *toggled) churn(ctx context.Context, worker, workers int) error {
 // seenWithin is for six questions of answerWithin each, and for some that come too early.
 const seenWithin = 4 * time.Minute
 
-// seen waits until strangers see what is in the bucket, or nothing of it, and never
+// seen waits until unknown peers see what is in the bucket, or nothing of it, and never
 // what was.
-func (b *toggled) seen(peer *stranger, want bool) {
+func (b *toggled) seen(peer *unknownPeer, want bool) {
 	b.t.Helper()
 	all := make([]cid.Cid, 0, len(b.once))
 	expected := make(map[cid.Cid]bool, len(b.once))
@@ -233,9 +233,9 @@ func (b *toggled) seen(peer *stranger, want bool) {
 // changing is how many changes go on through each setting, at the least.
 const changing = 100
 
-// turn changes the setting while objects come and go, and waits for what strangers see
+// turn changes the setting while objects come and go, and waits for what unknown peers see
 // in the end.
-func (b *toggled) turn(peer *stranger, settings ...bool) {
+func (b *toggled) turn(peer *unknownPeer, settings ...bool) {
 	b.t.Helper()
 	const workers = 8
 	ctx, stop := context.WithCancel(b.t.Context())
@@ -266,7 +266,7 @@ func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 		objects: newObjects(t, c, "many@example.org"), bucket: "/many" + randomName(), now: map[string]cid.Cid{}, once: map[cid.Cid]bool{},
 	}
 	b.ok(http.StatusOK, http.MethodPut, b.bucket, nil)
-	peer := newStranger(t)
+	peer := newUnknownPeer(t)
 	fill, _ := errgroup.WithContext(t.Context())
 	fill.SetLimit(8)
 	for i := range manyObjects {

@@ -24,13 +24,13 @@ const (
 	// gustProcessor is what a storm may cost the node it hits, as a share of one
 	// processor, on top of what members' requests cost without a storm.
 	gustProcessor = 0.5
-	// An election says more about the machine, which strangers and nodes share
+	// An election says more about the machine, which unknown peers and nodes share
 	// with others here, than about the storm when a timer of this process was so
 	// late, or when some node waited so many times longer for a processor than it
 	// had one.
 	machineBusy   = 60 * time.Millisecond
 	machineShared = 1.0
-	gustStrangers = 1000
+	gustPeers     = 1000
 	gustGrowth    = 256 << 20 // resident bytes of one node
 	gustClients   = 8
 )
@@ -190,7 +190,7 @@ type gust struct {
 	calm    time.Duration // commit p99 without a storm
 }
 
-// blow lets strangers come while members work, and judges what it did to them.
+// blow lets unknown peers come while members work, and judges what it did to them.
 // idle is what the members' work costs the victim in that time without a storm.
 // It runs on a goroutine of its own, so it must not end the test.
 func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness.Storm, error) {
@@ -207,7 +207,7 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 		end := make(chan struct{})
 		go func() {
 			defer close(end)
-			storm, err = g.boxo.Storm(addr, kind, gustStrangers, g.lasts)
+			storm, err = g.boxo.Storm(addr, kind, gustPeers, g.lasts)
 		}()
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -241,7 +241,7 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 	}
 	// Who begins connections over QUIC and does not answer is not even refused.
 	unheard := kind == "silent" && storm.Cut == 0 && storm.Secured == 0
-	if storm.Dialled < gustStrangers/10 || refused == 0 && !unheard {
+	if storm.Dialled < gustPeers/10 || refused == 0 && !unheard {
 		t.Errorf("no storm: %+v, %.0f refused", storm, refused)
 	}
 	if limit := idle + time.Duration(gustProcessor*float64(g.lasts)); used > limit {
@@ -290,11 +290,11 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 	}
 }
 
-// TestStrangersDoNotDisturbTheCluster is A56 and P14 for the two libp2p hosts:
-// a thousand strangers at once behave badly at a node's ports, in every way of
+// TestUnknownPeersDoNotDisturbTheCluster is A56 and P14 for the two libp2p hosts:
+// a thousand unknown peers at once behave badly at a node's ports, in every way of
 // the table with -long and in those that cost most without, and members go on as
 // if they were not there.
-func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
+func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "storm@example.org")
 	boxo := harness.StartBoxo(t)
@@ -313,7 +313,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	if *longFlag {
 		lasts = 5 * time.Second
 	}
-	// The strangers must not win by taking the processors that all share here.
+	// The unknown peers must not win by taking the processors that all share here.
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, boxo.Pid(), 19); err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tc.port == "cluster" && (storm.Streams > 0 || storm.Protocols > 0) {
-					t.Errorf("strangers got streams on the cluster port: %+v", storm)
+					t.Errorf("unknown peers got streams on the cluster port: %+v", storm)
 				}
 				n := c.LogLines(`msg="leader changed"`) - votes
 				t.Logf("%d elections; timers late by %s, a node waited %.1f times as long as it ran", n, under.late, under.waited)
@@ -365,7 +365,7 @@ func TestStrangersDoNotDisturbTheCluster(t *testing.T) {
 	// The doors are open again for whoever behaves.
 	f := boxo.AddRandom(1, 300_000)[0]
 	s.pinned(s.post(harness.Pin{CID: f.CID, Origins: boxo.Addrs}).RequestID)
-	peer := newStranger(t)
+	peer := newUnknownPeer(t)
 	harness.Eventually(t, pinnedWithin, "a peer that behaves is answered", func() (bool, error) {
 		_, err := peer.try(t.Context(), publicOf(t, victim), nowhere(), 0)
 		return err == nil, err

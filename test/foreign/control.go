@@ -38,7 +38,7 @@ type file struct {
 //	POST /folder with a body              a folder with that body as its file "file" -> file
 //	POST /dag?codec=C&width=W&depth=D     a random DAG -> file with blocks
 //	POST /fetch {"cid", "from": [addrs]}  the DAG from these peers -> file
-//	POST /storm {see storm}               strangers that behave badly -> stormed
+//	POST /storm {see storm}               unknown peers that behave badly -> stormed
 //	GET  /file?cid=C                      the file's bytes from the local store
 func newControl(p *foreignPeer) http.Handler {
 	mux := http.NewServeMux()

@@ -33,18 +33,18 @@ import (
 
 // Bounds of a storm.
 const (
-	maxStrangers   = 10_000
-	maxStorm       = 2 * time.Minute
-	stormDial      = 5 * time.Second
-	stormHandshake = 20 * time.Second
-	stormPause     = 2 * time.Second // between two tries of one stranger
-	stormStreams   = 2_000           // that one stranger tries to open
-	stormWants     = 1_000           // in one message
-	stormMessages  = 100             // of wants, then the stranger comes again
-	giantMessage   = 4 << 20         // the largest that bitswap reads
+	maxUnknownPeers = 10_000
+	maxStorm        = 2 * time.Minute
+	stormDial       = 5 * time.Second
+	stormHandshake  = 20 * time.Second
+	stormPause      = 2 * time.Second // between two tries of one unknown peer
+	stormStreams    = 2_000           // that one unknown peer tries to open
+	stormWants      = 1_000           // in one message
+	stormMessages   = 100             // of wants, then the unknown peer comes again
+	giantMessage    = 4 << 20         // the largest that bitswap reads
 )
 
-// storm is what /storm is asked for: strangers, each with an identity and a
+// storm is what /storm is asked for: unknown peers, each with an identity and a
 // loopback address of its own, that come to one address over TCP or QUIC and
 // behave badly for as long as the request lasts.
 type storm struct {
@@ -77,7 +77,7 @@ type gale struct {
 	dialled, secured, streams, protocols, bytes, cut, now, most atomic.Int64
 }
 
-// behaviours are what strangers do once the handshake is over.
+// behaviours are what unknown peers do once the handshake is over.
 var behaviours = map[string]func(ctx context.Context, g *gale, c network.MuxedConn){
 	"idle":    func(context.Context, *gale, network.MuxedConn) {},
 	"churn":   func(_ context.Context, _ *gale, c network.MuxedConn) { c.Close() },
@@ -112,8 +112,8 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("kind %q is not known", ask.Kind)
 	}
 	length := time.Duration(ask.Millis) * time.Millisecond
-	if ask.Count < 1 || ask.Count > maxStrangers || length <= 0 || length > maxStorm {
-		return nil, fmt.Errorf("want 1 to %d strangers for at most %s", maxStrangers, maxStorm)
+	if ask.Count < 1 || ask.Count > maxUnknownPeers || length <= 0 || length > maxStorm {
+		return nil, fmt.Errorf("want 1 to %d unknown peers for at most %s", maxUnknownPeers, maxStorm)
 	}
 	g := &gale{target: info.ID, addr: dial.String(), quic: overQUIC, behave: behave, silent: ask.Kind == "silent"}
 	ctx, cancel := context.WithTimeout(r.Context(), length)
@@ -121,7 +121,7 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 	var all sync.WaitGroup
 	for i := range ask.Count {
 		from := net.IPv4(127, byte(1+i%max(ask.Networks, 1)), byte(i>>8), byte(i))
-		all.Go(func() { g.stranger(ctx, from) })
+		all.Go(func() { g.unknownPeer(ctx, from) })
 	}
 	all.Wait()
 	return stormed{
@@ -130,8 +130,8 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 	}, nil
 }
 
-// stranger comes again and again.
-func (g *gale) stranger(ctx context.Context, from net.IP) {
+// unknownPeer comes again and again.
+func (g *gale) unknownPeer(ctx context.Context, from net.IP) {
 	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
 	if err != nil {
 		return

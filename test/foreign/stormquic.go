@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// quicStreams is how many streams the node may open to a stranger.
+// quicStreams is how many streams the node may open to an unknown peer.
 const quicStreams = 256
 
 // visitQUIC is one connection over QUIC. A silent stranger begins connections

@@ -198,12 +198,12 @@ func (b *Boxo) Fetch(cid string, from []string) (Offered, error) {
 	return f, err
 }
 
-// Storm is what strangers tried on a node, see Boxo.Storm.
+// Storm is what unknown peers tried on a node, see Boxo.Storm.
 type Storm struct {
 	Dialled, Secured, Streams, Protocols, Bytes, Cut, Most int64
 }
 
-// Storm sends count strangers, each with an identity and a loopback address of
+// Storm sends count unknown peers, each with an identity and a loopback address of
 // its own, to an address over TCP or QUIC with /p2p/, where they behave badly
 // until the time is over: idle, silent, churn, streams, wants, giant or bomb.
 func (b *Boxo) Storm(addr, kind string, count int, lasts time.Duration) (Storm, error) {
@@ -218,7 +218,7 @@ func (b *Boxo) Storm(addr, kind string, count int, lasts time.Duration) (Storm, 
 	return s, err
 }
 
-// stormNetworks are the /16 networks that strangers come from.
+// stormNetworks are the /16 networks that unknown peers come from.
 const stormNetworks = 8
 
 func (b *Boxo) order(path string, body []byte, out any) {

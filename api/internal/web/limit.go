@@ -41,7 +41,7 @@ const (
 // Limits enforces the rates of accounts and addresses, their memory and their share of the
 // processors, on this node.
 type Limits struct {
-	accounts, strangers, content *Memory
+	accounts, unknown, content *Memory
 
 	pacer            *Pacer // nil holds nobody back
 	account, address *limiter
@@ -66,7 +66,7 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 		now = time.Now
 	}
 	return &Limits{
-		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), strangers: NewMemory(memoryOfStrangers, memoryOfNetwork),
+		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), unknown: NewMemory(memoryOfUnknown, memoryOfNetwork),
 		content: NewMemory(memoryOfContent, memoryOfReaders),
 		told:    cache.NewLocked[uint64, refusal](maxTold),
 		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),

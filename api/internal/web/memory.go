@@ -15,10 +15,10 @@ import (
 // Bounds of what requests hold in memory while they wait for their clients, in bytes of
 // all and of any one account, or of any one network of clients that are not known yet.
 const (
-	memoryOfAccounts  = 256 << 20
-	memoryOfAccount   = 64 << 20
-	memoryOfStrangers = 64 << 20
-	memoryOfNetwork   = 4 << 20
+	memoryOfAccounts = 256 << 20
+	memoryOfAccount  = 64 << 20
+	memoryOfUnknown  = 64 << 20
+	memoryOfNetwork  = 4 << 20
 	// Of content that is being read, a block of each request. Who takes it slowly holds
 	// it for long.
 	memoryOfContent = 512 << 20
@@ -149,5 +149,5 @@ func (l *Limits) HoldUnknown(r *http.Request) *Held {
 	if l == nil {
 		return nil
 	}
-	return l.strangers.Of(accounts.Network(l.Client(r)))
+	return l.unknown.Of(accounts.Network(l.Client(r)))
 }

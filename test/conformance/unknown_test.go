@@ -22,26 +22,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// bitswap is the protocol of the IPFS network that strangers speak.
+// bitswap is the protocol of the IPFS network that unknown peers speak.
 const bitswap = protocol.ID("/ipfs/bitswap/1.2.0")
 
 // answerWithin bounds how long a node may take to answer one want.
 const answerWithin = 20 * time.Second
 
-// stranger is a peer of the IPFS network that asks a node for blocks and writes
+// unknownPeer is a peer of the IPFS network that asks a node for blocks and writes
 // down what it answers.
-type stranger struct {
+type unknownPeer struct {
 	host    host.Host
 	answers chan message.BitSwapMessage
 }
 
-func newStranger(t *testing.T, options ...libp2p.Option) *stranger {
+func newUnknownPeer(t *testing.T, options ...libp2p.Option) *unknownPeer {
 	t.Helper()
 	h, err := libp2p.New(append([]libp2p.Option{libp2p.NoListenAddrs, libp2p.DisableMetrics()}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stranger{host: h, answers: make(chan message.BitSwapMessage, 64)}
+	s := &unknownPeer{host: h, answers: make(chan message.BitSwapMessage, 64)}
 	h.SetStreamHandler(bitswap, func(in network.Stream) {
 		defer in.Close()
 		for {
@@ -72,7 +72,7 @@ func publicOf(t *testing.T, n *harness.Node) peer.AddrInfo {
 // ask sends one want for c and returns what comes: "have", "block" or "none". A small block
 // is the answer to want-have already, and boxo's engine passes over what is asked for again
 // before it has noted that the block was sent: so who has no answer asks once more.
-func (s *stranger) ask(t *testing.T, node peer.AddrInfo, c cid.Cid, want pb.Message_Wantlist_WantType) string {
+func (s *unknownPeer) ask(t *testing.T, node peer.AddrInfo, c cid.Cid, want pb.Message_Wantlist_WantType) string {
 	t.Helper()
 	for i := 1; ; i++ {
 		got, err := s.try(t.Context(), node, c, want)
@@ -85,7 +85,7 @@ func (s *stranger) ask(t *testing.T, node peer.AddrInfo, c cid.Cid, want pb.Mess
 	}
 }
 
-func (s *stranger) try(ctx context.Context, node peer.AddrInfo, c cid.Cid, want pb.Message_Wantlist_WantType) (string, error) {
+func (s *unknownPeer) try(ctx context.Context, node peer.AddrInfo, c cid.Cid, want pb.Message_Wantlist_WantType) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	m := message.New(true) // the whole list: what was asked before is forgotten
@@ -112,12 +112,12 @@ func (s *stranger) try(ctx context.Context, node peer.AddrInfo, c cid.Cid, want 
 	}
 }
 
-// askedAgain is how often a stranger asks. Of one that asks for much what it takes is
+// askedAgain is how often an unknown peer asks. Of one that asks for much what it takes is
 // bounded, and an answer may be lost with the connection that is cut for that.
 const askedAgain = 3
 
 // seesAtLast is sees for who asks for so much that an answer may not come.
-func (s *stranger) seesAtLast(t *testing.T, n *harness.Node, c cid.Cid) bool {
+func (s *unknownPeer) seesAtLast(t *testing.T, n *harness.Node, c cid.Cid) bool {
 	t.Helper()
 	node := publicOf(t, n)
 	for i := 1; ; i++ {
@@ -143,7 +143,7 @@ func (s *stranger) seesAtLast(t *testing.T, n *harness.Node, c cid.Cid) bool {
 }
 
 // sees asks for c in both ways; both must say the same.
-func (s *stranger) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
+func (s *unknownPeer) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
 	t.Helper()
 	node := publicOf(t, n)
 	have, block := s.ask(t, node, c, pb.Message_Wantlist_Have), s.ask(t, node, c, pb.Message_Wantlist_Block)
@@ -153,22 +153,22 @@ func (s *stranger) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
 	return block == "block"
 }
 
-// served fails unless every node gives a stranger all of these, or none.
-func (s *stranger) served(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
+// served fails unless every node gives an unknown peer all of these, or none.
+func (s *unknownPeer) served(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		for _, k := range cids {
 			if got := s.seesAtLast(t, n, k); got != want {
-				t.Errorf("%s gives a stranger %s: %v, want %v", n.Name, k, got, want)
+				t.Errorf("%s gives an unknown peer %s: %v, want %v", n.Name, k, got, want)
 			}
 		}
 	}
 }
 
-// soon waits until every node gives a stranger all of these, or none.
-func (s *stranger) soon(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
+// soon waits until every node gives an unknown peer all of these, or none.
+func (s *unknownPeer) soon(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
 	t.Helper()
-	harness.Eventually(t, pinnedWithin, fmt.Sprintf("strangers are served: %v", want), func() (bool, error) {
+	harness.Eventually(t, pinnedWithin, fmt.Sprintf("unknown peers are served: %v", want), func() (bool, error) {
 		for _, n := range c.Nodes {
 			for _, k := range cids {
 				if s.seesAtLast(t, n, k) != want {
@@ -180,12 +180,12 @@ func (s *stranger) soon(t *testing.T, c *harness.Cluster, want bool, cids []cid.
 	})
 }
 
-// wantsAtOnce is how many wants a stranger puts into one message: a node remembers
+// wantsAtOnce is how many wants an unknown peer puts into one message: a node remembers
 // some more of one peer.
 const wantsAtOnce = 512
 
 // haves asks whether a node has these, many in a message.
-func (s *stranger) haves(ctx context.Context, node peer.AddrInfo, cids []cid.Cid) (map[cid.Cid]bool, error) {
+func (s *unknownPeer) haves(ctx context.Context, node peer.AddrInfo, cids []cid.Cid) (map[cid.Cid]bool, error) {
 	have := make(map[cid.Cid]bool, len(cids))
 	for page := range slices.Chunk(cids, wantsAtOnce) {
 		if err := s.page(ctx, node, page, have); err != nil {
@@ -197,7 +197,7 @@ func (s *stranger) haves(ctx context.Context, node peer.AddrInfo, cids []cid.Cid
 
 // page asks whether a node has these, in one message. To say so of small blocks it reads
 // them all, each from where it lies on the disk.
-func (s *stranger) page(ctx context.Context, node peer.AddrInfo, cids []cid.Cid, have map[cid.Cid]bool) error {
+func (s *unknownPeer) page(ctx context.Context, node peer.AddrInfo, cids []cid.Cid, have map[cid.Cid]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	m := message.New(true)
@@ -228,7 +228,7 @@ func (s *stranger) page(ctx context.Context, node peer.AddrInfo, cids []cid.Cid,
 }
 
 // send connects, and sends a message on a stream of its own.
-func (s *stranger) send(ctx context.Context, node peer.AddrInfo, m message.BitSwapMessage) error {
+func (s *unknownPeer) send(ctx context.Context, node peer.AddrInfo, m message.BitSwapMessage) error {
 	if err := s.host.Connect(ctx, node); err != nil {
 		return err
 	}

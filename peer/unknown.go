@@ -17,53 +17,53 @@ import (
 	timerate "golang.org/x/time/rate"
 )
 
-// What strangers may have of one host, all of them together and each of them.
-// A stranger is who came by itself: no member, and nobody that this node dialled
+// Bounds of one host for unknown peers, for all of them together and for each of them.
+// An unknown peer is one that came by itself: no member, and none that this node dialled
 // or that a user named as an origin. A handshake costs about a millisecond of
 // processor time and an inbound stream up to 256 KiB of memory, so on each host
-// they get some hundredths of a processor and 128 MiB.
+// they get a few percent of a processor and 128 MiB.
 const (
-	strangerArrivals      = 32.0 // connections a second, in the long run
-	strangerArrivalsBurst = 32   // handshakes at once are what members' requests wait for
-	addressArrivals       = 2.0  // of one IPv4 address or IPv6 /56
-	addressArrivalsBurst  = 32
-	addressGrace          = time.Minute // how long the limiter remembers an address
-	addressConns          = 32          // open at the same time
-	strangerPending       = 32          // connections whose handshake is not over; of one address as many as are left
-	strangerStreams       = 512         // inbound
-	strangerStreamsEach   = 24          // of one peer
-	strangerBytes         = 1 << 20     // read a second, over all protocols
-	strangerBytesBurst    = 2 << 20
-	peerBytes             = 256 << 10 // read a second of one peer
-	peerBytesBurst        = 512 << 10
+	unknownArrivals      = 32.0 // connections a second, in the long run
+	unknownArrivalsBurst = 32   // handshakes at once are what members' requests wait for
+	addressArrivals      = 2.0  // of one IPv4 address or IPv6 /56
+	addressArrivalsBurst = 32
+	addressGrace         = time.Minute // how long the limiter remembers an address
+	addressConns         = 32          // open at the same time
+	unknownPending       = 32          // connections whose handshake is not over; of one address as many as are left
+	unknownStreams       = 512         // inbound
+	unknownStreamsEach   = 24          // of one peer
+	unknownBytes         = 1 << 20     // read a second, over all protocols
+	unknownBytesBurst    = 2 << 20
+	peerBytes            = 256 << 10 // read a second of one peer
+	peerBytesBurst       = 512 << 10
 	// minCharge is what a read costs at the least, so that many small messages
 	// cost what they take; over TCP every frame of the multiplexer is a read of
 	// its own. streamCharge is what a stream costs on top, opened or refused:
-	// a tenth of a millisecond of processor time.
+	// 100 µs of processor time.
 	minCharge    = 256
 	streamCharge = 4 << 10
-	// A stranger that is refused more streams than this loses its connections:
+	// An unknown peer that is refused more streams than this loses its connections:
 	// over QUIC nothing else slows it down.
 	refusalRate  = 4.0
 	refusalBurst = 128
-	// maxStrangerRead bounds one read, so that nobody waits long behind it.
-	maxStrangerRead = 16 << 10
+	// maxUnknownRead bounds one read, so that nobody waits long behind it.
+	maxUnknownRead = 16 << 10
 
-	// Addresses of members are held to less strict limits: a stranger behind
+	// Addresses of members are held to less strict limits: an unknown peer behind
 	// the same address must not keep a member out.
 	memberArrivals      = 50.0
 	memberArrivalsBurst = 400
 	maxKnownAddrs       = 4096
 )
 
-var errStrangers = errors.New("strangers have their share already")
+var errUnknownPeers = errors.New("unknown peers have their share already")
 
-// strangers is a host's resource manager that holds strangers to their share.
+// unknownPeers is a host's resource manager that holds unknown peers to their share.
 // What it refuses costs no handshake: it is asked right after a connection was
 // accepted, for QUIC with the first packet.
-type strangers struct {
+type unknownPeers struct {
 	network.ResourceManager
-	// trusted tells who is no stranger although it came by itself.
+	// trusted tells whether a peer that came by itself counts as a wanted one.
 	trusted func(libp2ppeer.ID) bool
 	refused func() // counts
 	// cut ends the connections of a peer in the background; nil cuts nobody.
@@ -87,7 +87,7 @@ type strangers struct {
 type presence struct {
 	conns   int // connections, of both directions
 	dialled int // of them, those that this node made
-	streams int // inbound, counted as a stranger's
+	streams int // inbound, counted as an unknown peer's
 	bytes   *timerate.Limiter
 	refusal *timerate.Limiter // of streams
 	cut     bool              // since it last came
@@ -100,22 +100,22 @@ func newPresence() *presence {
 	}
 }
 
-func newStrangers(inner network.ResourceManager, trusted func(libp2ppeer.ID) bool, refused func()) *strangers {
+func newUnknownPeers(inner network.ResourceManager, trusted func(libp2ppeer.ID) bool, refused func()) *unknownPeers {
 	subnet := func(bits int) []rate.SubnetLimit {
 		return []rate.SubnetLimit{{PrefixLength: bits, Limit: rate.Limit{RPS: addressArrivals, Burst: addressArrivalsBurst}}}
 	}
-	return &strangers{
+	return &unknownPeers{
 		ResourceManager: inner,
 		trusted:         trusted,
 		refused:         refused,
 		arrivals: &rate.Limiter{
-			GlobalLimit: rate.Limit{RPS: strangerArrivals, Burst: strangerArrivalsBurst},
+			GlobalLimit: rate.Limit{RPS: unknownArrivals, Burst: unknownArrivalsBurst},
 			SubnetRateLimiter: rate.SubnetLimiter{
 				IPv4SubnetLimits: subnet(32), IPv6SubnetLimits: subnet(56), GracePeriod: addressGrace,
 			},
 		},
 		members: &rate.Limiter{GlobalLimit: rate.Limit{RPS: memberArrivals, Burst: memberArrivalsBurst}},
-		bytes:   timerate.NewLimiter(strangerBytes, strangerBytesBurst),
+		bytes:   timerate.NewLimiter(unknownBytes, unknownBytesBurst),
 		known:   make(map[netip.Addr]struct{}),
 		addrs:   make(map[netip.Prefix]int),
 		hands:   make(map[netip.Prefix]int),
@@ -124,7 +124,7 @@ func newStrangers(inner network.ResourceManager, trusted func(libp2ppeer.ID) boo
 }
 
 // know exempts an address from what unknown ones are held to.
-func (s *strangers) know(ip netip.Addr) {
+func (s *unknownPeers) know(ip netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) < maxKnownAddrs {
@@ -143,8 +143,8 @@ func neighbourhood(ip netip.Addr) netip.Prefix {
 }
 
 // OpenConnection implements network.ResourceManager.
-func (s *strangers) OpenConnection(dir network.Direction, usefd bool, endpoint ma.Multiaddr) (network.ConnManagementScope, error) {
-	c := &arrival{strangers: s, dir: dir}
+func (s *unknownPeers) OpenConnection(dir network.Direction, usefd bool, endpoint ma.Multiaddr) (network.ConnManagementScope, error) {
+	c := &arrival{unknownPeers: s, dir: dir}
 	if ip, ok := ipOf(endpoint); ok {
 		c.ip = ip.Unmap()
 	}
@@ -164,26 +164,26 @@ func (s *strangers) OpenConnection(dir network.Direction, usefd bool, endpoint m
 }
 
 // enter admits a connection that comes in, before its handshake.
-func (s *strangers) enter(c *arrival) error {
+func (s *unknownPeers) enter(c *arrival) error {
 	s.mu.Lock()
 	_, known := s.known[c.ip]
 	s.mu.Unlock()
 	if known {
 		if !s.members.Allow(c.ip) {
-			return errStrangers
+			return errUnknownPeers
 		}
 		return nil
 	}
 	if !s.arrivals.Allow(c.ip) {
-		return errStrangers
+		return errUnknownPeers
 	}
 	near := neighbourhood(c.ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Handshakes that are never finished take their places for as long as they may, so one
 	// address leaves others as many as it has.
-	if s.hands[near] >= strangerPending-s.pending || s.addrs[near] >= addressConns {
-		return errStrangers
+	if s.hands[near] >= unknownPending-s.pending || s.addrs[near] >= addressConns {
+		return errUnknownPeers
 	}
 	s.pending++
 	s.hands[near]++
@@ -193,7 +193,7 @@ func (s *strangers) enter(c *arrival) error {
 }
 
 // shaken takes note that a handshake is over, or given up. The caller holds mu.
-func (s *strangers) shaken(c *arrival) {
+func (s *unknownPeers) shaken(c *arrival) {
 	if !c.pending {
 		return
 	}
@@ -207,11 +207,11 @@ func (s *strangers) shaken(c *arrival) {
 // arrival is one connection's scope.
 type arrival struct {
 	network.ConnManagementScope
-	strangers *strangers
-	dir       network.Direction
-	ip        netip.Addr
+	unknownPeers *unknownPeers
+	dir          network.Direction
+	ip           netip.Addr
 
-	// Guarded by strangers.mu.
+	// Guarded by unknownPeers.mu.
 	pending bool         // counted there
 	near    netip.Prefix // counted there; the zero prefix is not
 	peer    libp2ppeer.ID
@@ -223,7 +223,7 @@ func (c *arrival) SetPeer(id libp2ppeer.ID) error {
 	if err := c.ConnManagementScope.SetPeer(id); err != nil {
 		return err
 	}
-	s := c.strangers
+	s := c.unknownPeers
 	if c.dir == network.DirInbound && c.ip.IsValid() && s.trusted(id) {
 		s.know(c.ip)
 	}
@@ -254,7 +254,7 @@ func (c *arrival) Done() {
 }
 
 func (c *arrival) leave() {
-	s := c.strangers
+	s := c.unknownPeers
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.gone {
@@ -277,7 +277,7 @@ func (c *arrival) leave() {
 }
 
 // forget drops a peer of which nothing is counted. The caller holds mu.
-func (s *strangers) forget(id libp2ppeer.ID, p *presence) {
+func (s *unknownPeers) forget(id libp2ppeer.ID, p *presence) {
 	if p.conns == 0 && p.streams == 0 {
 		delete(s.peers, id)
 	}
@@ -286,7 +286,7 @@ func (s *strangers) forget(id libp2ppeer.ID, p *presence) {
 // VerifySourceAddress implements network.ResourceManager: whoever comes over QUIC
 // from an unknown address has to show that it is there, which costs this node no
 // more than a packet. Or packets with false addresses would use up the arrivals.
-func (s *strangers) VerifySourceAddress(addr net.Addr) bool {
+func (s *unknownPeers) VerifySourceAddress(addr net.Addr) bool {
 	from, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
 		return true
@@ -298,7 +298,7 @@ func (s *strangers) VerifySourceAddress(addr net.Addr) bool {
 }
 
 // OpenStream implements network.ResourceManager.
-func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network.StreamManagementScope, error) {
+func (s *unknownPeers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network.StreamManagementScope, error) {
 	if dir != network.DirInbound || s.trusted(id) {
 		return s.ResourceManager.OpenStream(id, dir)
 	}
@@ -311,10 +311,10 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 	// What it owes for the stream is paid by its next reads.
 	now := time.Now()
 	p.bytes.ReserveN(now, streamCharge)
-	if s.bytes.TokensAt(now) > -strangerBytesBurst { // or all strangers would owe for one without end
+	if s.bytes.TokensAt(now) > -unknownBytesBurst { // or all unknown peers would owe for one without end
 		s.bytes.ReserveN(now, streamCharge)
 	}
-	if s.streams >= strangerStreams || p.streams >= strangerStreamsEach {
+	if s.streams >= unknownStreams || p.streams >= unknownStreamsEach {
 		cut := s.cut != nil && !p.cut && !p.refusal.Allow()
 		p.cut = p.cut || cut
 		s.mu.Unlock()
@@ -322,7 +322,7 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 		if cut {
 			s.cut(id)
 		}
-		return nil, errStrangers
+		return nil, errUnknownPeers
 	}
 	s.streams++
 	p.streams++
@@ -339,23 +339,23 @@ func (s *strangers) OpenStream(id libp2ppeer.ID, dir network.Direction) (network
 		done()
 		return nil, err
 	}
-	return &strangersStream{StreamManagementScope: scope, done: sync.OnceFunc(done)}, nil
+	return &unknownStream{StreamManagementScope: scope, done: sync.OnceFunc(done)}, nil
 }
 
-// strangersStream is the scope of a stream that counts as a stranger's.
-type strangersStream struct {
+// unknownStream is the scope of a stream that counts as an unknown peer's.
+type unknownStream struct {
 	network.StreamManagementScope
 	done func()
 }
 
 // Done implements network.StreamManagementScope.
-func (c *strangersStream) Done() {
+func (c *unknownStream) Done() {
 	c.done()
 	c.StreamManagementScope.Done()
 }
 
-// isStranger tells whether a peer came by itself and nobody wants it.
-func (s *strangers) isStranger(id libp2ppeer.ID) bool {
+// isUnknown tells whether a peer came by itself and nobody wants it.
+func (s *unknownPeers) isUnknown(id libp2ppeer.ID) bool {
 	if s.trusted(id) {
 		return false
 	}
@@ -365,9 +365,9 @@ func (s *strangers) isStranger(id libp2ppeer.ID) bool {
 	return p == nil || p.dialled == 0
 }
 
-// charge waits until a stranger may go on after a read of n bytes.
-func (s *strangers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
-	if !s.isStranger(id) {
+// charge waits until an unknown peer may go on after a read of n bytes.
+func (s *unknownPeers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
+	if !s.isUnknown(id) {
 		return nil
 	}
 	s.mu.Lock()
@@ -384,7 +384,7 @@ func (s *strangers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
 }
 
 // admitPublic is the door for streams that come in on the public host. It does
-// what libp2p's own does, and slows down what strangers may say.
+// what libp2p's own does, and slows down what unknown peers may say.
 func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 	return func(s network.Stream) {
 		if !p.streams.enter() {
@@ -393,7 +393,7 @@ func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 		}
 		defer p.streams.leave()
 		overTCP := s.Conn().ConnState().StreamMultiplexer == yamux.ID
-		s = &slowed{Stream: s, ctx: p.ctx, strangers: p.strangers, metered: overTCP}
+		s = &slowed{Stream: s, ctx: p.ctx, unknownPeers: p.unknownPeers, metered: overTCP}
 		if err := s.SetDeadline(time.Now().Add(negotiationTimeout)); err != nil {
 			_ = s.Reset()
 			return
@@ -411,27 +411,27 @@ func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 	}
 }
 
-// cutStranger ends the connections of a stranger, unless it is none any more.
-func (p *Peer) cutStranger(id libp2ppeer.ID) {
+// cutUnknown ends the connections of an unknown peer, unless it is none any more.
+func (p *Peer) cutUnknown(id libp2ppeer.ID) {
 	if !p.streams.enter() {
 		return
 	}
 	go func() {
 		defer p.streams.leave()
-		if p.strangers.isStranger(id) {
+		if p.unknownPeers.isUnknown(id) {
 			_ = p.public.Network().ClosePeer(id) // gone already, perhaps
 		}
 	}()
 }
 
-// slowed is a stream of which a stranger reads no faster than its share; a peer
-// that is no stranger, or no longer, at full speed. Over TCP the whole connection
+// slowed is a stream of which an unknown peer reads no faster than its share; a peer
+// that is not unknown, or no longer, at full speed. Over TCP the whole connection
 // is slowed down already, by metered.
 type slowed struct {
 	network.Stream
-	ctx       context.Context // of the Peer; a stream is a scope
-	strangers *strangers
-	metered   bool
+	ctx          context.Context // of the Peer; a stream is a scope
+	unknownPeers *unknownPeers
+	metered      bool
 }
 
 // Read implements io.Reader.
@@ -440,12 +440,12 @@ func (s *slowed) Read(b []byte) (int, error) {
 		return s.Stream.Read(b)
 	}
 	id := s.Conn().RemotePeer()
-	if len(b) > maxStrangerRead && s.strangers.isStranger(id) {
-		b = b[:maxStrangerRead]
+	if len(b) > maxUnknownRead && s.unknownPeers.isUnknown(id) {
+		b = b[:maxUnknownRead]
 	}
 	n, err := s.Stream.Read(b)
 	if n > 0 {
-		if werr := s.strangers.charge(s.ctx, id, n); werr != nil {
+		if werr := s.unknownPeers.charge(s.ctx, id, n); werr != nil {
 			return n, errors.Join(err, werr)
 		}
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
 
-// door is a strangers over a resource manager without limits.
-func door(trusted ...libp2ppeer.ID) (s *strangers, refused *int) {
+// door is an unknownPeers over a resource manager without limits.
+func door(trusted ...libp2ppeer.ID) (s *unknownPeers, refused *int) {
 	refused = new(int)
-	return newStrangers(&network.NullResourceManager{}, func(id libp2ppeer.ID) bool {
+	return newUnknownPeers(&network.NullResourceManager{}, func(id libp2ppeer.ID) bool {
 		for _, t := range trusted {
 			if t == id {
 				return true
@@ -36,25 +36,25 @@ func door(trusted ...libp2ppeer.ID) (s *strangers, refused *int) {
 	}, func() { *refused++ }), refused
 }
 
-func knock(s *strangers, dir network.Direction, ip string) (network.ConnManagementScope, error) {
+func knock(s *unknownPeers, dir network.Direction, ip string) (network.ConnManagementScope, error) {
 	return s.OpenConnection(dir, true, ma.StringCast("/ip4/"+ip+"/tcp/4001"))
 }
 
-func TestStrangersMayHaveSoManyHandshakes(t *testing.T) {
+func TestHandshakesOfUnknownPeersAreBounded(t *testing.T) {
 	synctest.Test(t, handshakes)
 }
 
 func handshakes(t *testing.T) {
 	s, refused := door()
 	var open []network.ConnManagementScope
-	for i := range strangerPending {
+	for i := range unknownPending {
 		c, err := knock(s, network.DirInbound, fmt.Sprintf("203.0.113.%d", i))
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		open = append(open, c)
 	}
-	if _, err := knock(s, network.DirInbound, "198.51.100.1"); !errors.Is(err, errStrangers) || *refused != 1 {
+	if _, err := knock(s, network.DirInbound, "198.51.100.1"); !errors.Is(err, errUnknownPeers) || *refused != 1 {
 		t.Fatal(err, *refused)
 	}
 	if _, err := knock(s, network.DirOutbound, "198.51.100.1"); err != nil {
@@ -85,13 +85,13 @@ func handshakes(t *testing.T) {
 func TestOneAddressLeavesHandshakesToOthers(t *testing.T) {
 	s, _ := door()
 	had := 0
-	for range strangerPending - 1 { // as many at once are another bound
+	for range unknownPending - 1 { // as many at once are another bound
 		if _, err := knock(s, network.DirInbound, "203.0.113.1"); err == nil {
 			had++
 		}
 	}
-	if had != strangerPending/2 {
-		t.Errorf("one address has %d handshakes of %d", had, strangerPending)
+	if had != unknownPending/2 {
+		t.Errorf("one address has %d handshakes of %d", had, unknownPending)
 	}
 	if _, err := knock(s, network.DirInbound, "198.51.100.1"); err != nil {
 		t.Error("nobody else has one:", err)
@@ -133,9 +133,9 @@ func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	})
 }
 
-func TestStrangersArriveNoFasterThanTheirShare(t *testing.T) {
+func TestUnknownPeersArriveNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		arrive := func(s *strangers, ip func(i int) string, n int) (admitted int) {
+		arrive := func(s *unknownPeers, ip func(i int) string, n int) (admitted int) {
 			for i := range n {
 				if c, err := knock(s, network.DirInbound, ip(i)); err == nil {
 					c.Done()
@@ -153,7 +153,7 @@ func TestStrangersArriveNoFasterThanTheirShare(t *testing.T) {
 			rate  int
 		}{
 			{"one address", one, addressArrivalsBurst, addressArrivals},
-			{"every time another", each, strangerArrivalsBurst, strangerArrivals},
+			{"every time another", each, unknownArrivalsBurst, unknownArrivals},
 		} {
 			s, _ := door()
 			if n := arrive(s, tc.ip, 1000); n != tc.burst {
@@ -167,7 +167,7 @@ func TestStrangersArriveNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
-func TestStrangersMayHaveSoManyStreams(t *testing.T) {
+func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	const member, dialled = libp2ppeer.ID("member"), libp2ppeer.ID("dialled")
 	s, refused := door(member)
 	connect := func(id libp2ppeer.ID, dir network.Direction) network.ConnManagementScope {
@@ -196,27 +196,27 @@ func TestStrangersMayHaveSoManyStreams(t *testing.T) {
 		id := libp2ppeer.ID(fmt.Sprint("stranger", peers))
 		connect(id, network.DirInbound)
 		n := len(open(id, 1000))
-		if peers == 0 && n != strangerStreamsEach {
-			t.Fatalf("one stranger has %d streams, want %d", n, strangerStreamsEach)
+		if peers == 0 && n != unknownStreamsEach {
+			t.Fatalf("one unknown peer has %d streams, want %d", n, unknownStreamsEach)
 		}
 		count += n
 	}
-	if count != strangerStreams || *refused != 100_000-count {
-		t.Errorf("strangers have %d streams, want %d; %d refused", count, strangerStreams, *refused)
+	if count != unknownStreams || *refused != 100_000-count {
+		t.Errorf("unknown peers have %d streams, want %d; %d refused", count, unknownStreams, *refused)
 	}
 	for _, id := range []libp2ppeer.ID{member, dialled} {
 		if n := len(open(id, 1000)); n != 1000 {
 			t.Errorf("%s has %d streams of 1000", id, n)
 		}
 	}
-	if !s.isStranger("stranger1") || s.isStranger(member) || s.isStranger(dialled) {
-		t.Error("who is a stranger")
+	if !s.isUnknown("stranger1") || s.isUnknown(member) || s.isUnknown(dialled) {
+		t.Error("who is an unknown peer")
 	}
 }
 
-// A stream costs a stranger its share of what it may read, whether it gets one or
+// A stream costs an unknown peer its share of what it may read, whether it gets one or
 // not, and one that goes on when it is refused is cut.
-func TestStreamsCostStrangersTheirShare(t *testing.T) {
+func TestStreamsCostUnknownPeersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
 		cut := 0
@@ -235,17 +235,17 @@ func TestStreamsCostStrangersTheirShare(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		const more = strangerStreamsEach + refusalBurst
+		const more = unknownStreamsEach + refusalBurst
 		for range more {
 			_, _ = s.OpenStream("p", network.DirInbound)
 		}
 		if cut != 0 {
 			t.Fatal("cut by a burst")
 		}
-		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errStrangers) || cut != 1 {
+		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errUnknownPeers) || cut != 1 {
 			t.Fatalf("%v; cut %d times", err, cut)
 		}
-		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errStrangers) || cut != 1 {
+		if _, err := s.OpenStream("p", network.DirInbound); !errors.Is(err, errUnknownPeers) || cut != 1 {
 			t.Fatalf("%v; cut %d times while its connection ends", err, cut)
 		}
 		start := time.Now()
@@ -277,9 +277,9 @@ func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
 	}
 }
 
-// A stranger that goes on opening streams, over TCP as over QUIC, loses its
+// An unknown peer that goes on opening streams, over TCP as over QUIC, loses its
 // connection.
-func TestAStrangerThatOpensStreamsWithoutEndIsCut(t *testing.T) {
+func TestAnUnknownPeerThatOpensStreamsWithoutEndIsDisconnected(t *testing.T) {
 	for _, transport := range []string{"/tcp/", "/quic-v1/"} {
 		p := newTestPeer(t, newRoster())
 		var addrs []string
@@ -288,7 +288,7 @@ func TestAStrangerThatOpensStreamsWithoutEndIsCut(t *testing.T) {
 				addrs = append(addrs, a)
 			}
 		}
-		h := newStranger(t, nil)
+		h := newUnknownPeer(t, nil)
 		if err := h.Connect(t.Context(), target(t, addrs)); err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestAStrangerThatOpensStreamsWithoutEndIsCut(t *testing.T) {
 	}
 }
 
-func TestStrangersLeaveNothingBehind(t *testing.T) {
+func TestUnknownPeersLeaveNothingBehind(t *testing.T) {
 	s, _ := door()
 	c, err := knock(s, network.DirInbound, "203.0.113.1")
 	if err != nil {
@@ -327,7 +327,7 @@ func TestStrangersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestStrangersReadNoFasterThanTheirShare(t *testing.T) {
+func TestUnknownPeersReadNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door("member")
 		s.know(netip.MustParseAddr("203.0.113.1"))
@@ -352,7 +352,7 @@ func TestStrangersReadNoFasterThanTheirShare(t *testing.T) {
 			t.Errorf("a member waits %s", d)
 		}
 		if d := took("p", ten, 16<<10); d != 10*time.Second {
-			t.Errorf("a stranger reads %d bytes in %s, want 10 s", ten, d)
+			t.Errorf("an unknown peer reads %d bytes in %s, want 10 s", ten, d)
 		}
 		if d := took("p", 10*peerBytes/minCharge, 1); d != 10*time.Second {
 			t.Errorf("single bytes are read in %s, want 10 s", d)
@@ -401,7 +401,7 @@ func answers(blocks, size, presences int) []byte {
 	return unframed(m)
 }
 
-func TestBitswapMessagesAreJudgedBeforeTheyAreDecoded(t *testing.T) {
+func TestBitswapMessagesAreCheckedBeforeTheyAreDecoded(t *testing.T) {
 	field := func(number byte, value []byte) []byte {
 		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)
 	}
@@ -456,10 +456,10 @@ func FuzzCheckMessage(f *testing.F) {
 }
 
 // A peer that begins large messages and never ends them takes the room of
-// strangers, and nobody else's; what is not a message ends the stream.
-func TestMessagesOfStrangersShareTheirRoom(t *testing.T) {
+// unknown peers, and nobody else's; what is not a message ends the stream.
+func TestMessagesOfUnknownPeersShareTheirMemory(t *testing.T) {
 	p := newTestPeer(t, newRoster())
-	h := newStranger(t, nil)
+	h := newUnknownPeer(t, nil)
 	if err := h.Connect(t.Context(), target(t, p.Addrs())); err != nil {
 		t.Fatal(err)
 	}
@@ -483,12 +483,12 @@ func TestMessagesOfStrangersShareTheirRoom(t *testing.T) {
 		return true
 	}
 	var streams []network.Stream
-	for range strangerMessages / network.MessageSizeMax {
+	for range unknownMessages / network.MessageSizeMax {
 		streams = append(streams, begin(giant))
 	}
-	until(t, "the room of strangers is taken", func() bool { return !free(1) })
+	until(t, "the room of unknown peers is taken", func() bool { return !free(1) })
 	if !p.bitswapHost.asked.TryAcquire(messageRoom) {
-		t.Error("strangers have taken others' room")
+		t.Error("unknown peers have taken others' room")
 	} else {
 		p.bitswapHost.asked.Release(messageRoom)
 	}
@@ -506,7 +506,7 @@ func TestMessagesOfStrangersShareTheirRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the room of strangers is free again", func() bool { return free(strangerMessages) })
+	until(t, "the room of unknown peers is free again", func() bool { return free(unknownMessages) })
 
 	for name, first := range map[string][]byte{
 		"larger than the largest": binary.AppendUvarint(nil, network.MessageSizeMax+1),
