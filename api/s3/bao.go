@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -37,7 +38,7 @@ func (s *surface) answerWithBao(w http.ResponseWriter, r *request, o *state.Obje
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	out := &beginning{to: newSteady(w, s.stall), begin: func() {
+	out := &beginning{to: web.NewSteady(w, s.stall), begin: func() {
 		h := w.Header()
 		identify(h, o)
 		h.Set("X-Holdfast-Blake3", hex.EncodeToString(e.Blake3[:])) // also where the object does not know it

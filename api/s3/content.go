@@ -129,7 +129,7 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 // content is the body of a request: how it is read, and what it has to be.
 type content struct {
 	reader io.Reader
-	wire   *patient // what reader reads from
+	wire   *web.Patient // what reader reads from
 	body   *sigv4.Body
 	size   int64 // bytes; -1 when the request does not say
 
@@ -163,11 +163,19 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 	if err := c.announced(r.Header, f.Trailers); err != nil {
 		return nil, err
 	}
-	c.wire = &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: until}
+	c.wire = s.patient(w, r, until)
 	s.reads(r, c.wire)
 	c.body = r.caller.body(c.wire)
 	c.reader = &bounded{c.body, most, over}
 	return c, nil
+}
+
+// patient returns the reader of a body that has to be there by a time, if that is not zero.
+func (s *surface) patient(w http.ResponseWriter, r *request, until time.Time) *web.Patient {
+	return &web.Patient{
+		Body: r.Body, Control: http.NewResponseController(w), Stall: s.stall, Until: until,
+		Broken: errorf(IncompleteBody, "the request body could not be read to its end"),
+	}
 }
 
 // announced reads which checksum follows the body, or is to be computed.
@@ -264,11 +272,11 @@ func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 }
 
 // whole is the body for a use case, whose context the fuse ends.
-func (c *content) whole(f *fuse) objects.Body {
+func (c *content) whole(f *web.Fuse) objects.Body {
 	return objects.Body{
-		Reader: f.reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
+		Reader: f.Reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
 		Check: func(sums objects.Sums) ([]state.Checksum, error) {
-			f.checked()
+			f.Checked()
 			return c.check(sums)
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -144,7 +145,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 		to := given.Headers[redirectLocation]
 		copied.SourceIf = src.guard(r.Header, func(o *state.Object) { own.Headers, own.Meta = redirected(o.Headers, to), o.Meta })
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), web.JoinTimeout)
 	defer cancel()
 	o, err := s.objects.Copy(ctx, r.account(), r.bucket, copied)
 	if err != nil {

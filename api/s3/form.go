@@ -45,7 +45,7 @@ type form struct {
 	in   *metered
 	read *multipart.Reader
 	file *multipart.Part
-	wire *patient // what they are read from
+	wire *web.Patient // what they are read from
 }
 
 // errEnd is what a body ends in, behind a line end that it may lack. Were it io.EOF,
@@ -103,7 +103,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	if r.caller.framing.Chunked {
 		return nil, errorf(InvalidRequest, "a form cannot be in the encoding aws-chunked")
 	}
-	wire := &patient{r: r.Body, control: http.NewResponseController(w), stall: s.stall, until: time.Now().Add(smallTimeout)}
+	wire := s.patient(w, r, time.Now().Add(smallTimeout))
 	f := &form{fields: map[string]string{}, wire: wire}
 	body := bufio.NewReaderSize(r.caller.framing.Body(wire), formBuffer)
 	f.in = &metered{io.MultiReader(body, strings.NewReader("\r\n"), theEnd{}), maxFormHead, tooManyFields()}
@@ -111,7 +111,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	if err := f.head(); err != nil {
 		return nil, formError(err)
 	}
-	wire.until, wire.set = time.Time{}, time.Time{} // the file takes as long as it takes
+	wire.WaitUntil(time.Time{}) // the file takes as long as it takes
 	return f, nil
 }
 
@@ -248,8 +248,8 @@ func (f *formFile) Read(p []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
-	f.form.in.left = copyBuffer + formBuffer // of any one read
-	n, err := f.form.file.Read(p[:min(len(p), copyBuffer)])
+	f.form.in.left = web.WriteBuffer + formBuffer // of any one read
+	n, err := f.form.file.Read(p[:min(len(p), web.WriteBuffer)])
 	f.size += int64(n)
 	switch {
 	case f.size > f.most:
@@ -406,7 +406,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	}
 	c.orDefault()
 	s.reads(r, c.wire)
-	ctx, fuse, cancel := burn(r.Context())
+	ctx, fuse, cancel := web.Burn(r.Context(), caseTimeout)
 	defer cancel()
 	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(fuse)})
 }

@@ -127,7 +127,7 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	if err := c.suits(&up); err != nil {
 		return err
 	}
-	ctx, f, cancel := burn(r.Context())
+	ctx, f, cancel := web.Burn(r.Context(), caseTimeout)
 	defer cancel()
 	part, err := s.objects.PutPart(ctx, r.account(), r.bucket, objects.PartRequest{
 		Key: r.key, Upload: up.ID, Number: n, Body: c.whole(f),
@@ -284,7 +284,7 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), web.JoinTimeout)
 	defer cancel()
 	o, err := s.objects.Complete(ctx, r.account(), r.bucket, objects.CompleteRequest{
 		Key: r.key, Upload: id, Parts: parts, If: condition, Check: whole,

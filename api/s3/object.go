@@ -40,7 +40,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	c.orDefault()
-	ctx, f, cancel := burn(r.Context())
+	ctx, f, cancel := web.Burn(r.Context(), caseTimeout)
 	defer cancel()
 	o, err := s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{
 		Key: r.key, Attributes: a, Body: c.whole(f), If: condition,
@@ -274,9 +274,6 @@ func unsatisfiable(asked string, size int64) *Error {
 	return e.element("ActualObjectSize", strconv.FormatInt(size, 10))
 }
 
-// copyBuffer is how much of an object is written at once, see steady.
-const copyBuffer = 256 << 10
-
 // contentBlock is the most bytes that a block of an object has, which is verified before
 // any of it is sent and stays in memory until all of it is.
 const contentBlock = 1 << 20
@@ -305,7 +302,7 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	if _, err := f.Seek(piece.first, io.SeekStart); err != nil {
 		return fmt.Errorf("seek in content: %w", err)
 	}
-	out := &sending{out: newSteady(w, s.stall), left: piece.count, begin: func() {
+	out := &sending{out: web.NewSteady(w, s.stall), left: piece.count, begin: func() {
 		head(w.Header(), r, o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 	}}
@@ -336,7 +333,7 @@ func (s *sending) Write(b []byte) (written int, err error) {
 		s.begin = nil
 	}
 	for len(b) > 0 && s.left > 0 {
-		n, err := s.out.Write(b[:min(int64(len(b)), s.left, copyBuffer)])
+		n, err := s.out.Write(b[:min(int64(len(b)), s.left, web.WriteBuffer)])
 		written += n
 		s.left -= int64(n)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -112,7 +113,7 @@ func TestABodyThatIsInterruptedIsAnsweredAtOnce(t *testing.T) {
 		w := newWorld(t)
 		w.scene(t)
 		w.options.Objects = impatient{w.fake}
-		h, err := build(w.options, stallTimeout)
+		h, err := build(w.options, web.StallTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +217,7 @@ func TestANodeThatStartsHasDeadlines(t *testing.T) {
 	for _, method := range []string{"PUT", "HEAD"} {
 		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 		Starting(w.options, never{}).ServeHTTP(d, w.request(t, call{method: method, path: "/photos/k", body: "hello"}))
-		soon := time.Now().Add(stallTimeout / 2)
+		soon := time.Now().Add(web.StallTimeout / 2)
 		if d.Code != 503 || len(d.read) == 0 || d.read[0].Before(soon) || slices.ContainsFunc(d.write, func(at time.Time) bool { return !at.IsZero() && at.Before(soon) }) {
 			t.Errorf("%s: %d, deadlines for reading %v, for writing %v", method, d.Code, d.read, d.write)
 		}
@@ -232,14 +233,14 @@ func TestASlowClientIsWaitedForAsLong(t *testing.T) {
 			<-time.After(900 * time.Millisecond)
 			return len(b), nil
 		})
-		p := &patient{r: body, control: http.NewResponseController(d), stall: stallTimeout}
-		for i := range leastBytes/1024 + 1 {
+		p := &web.Patient{Body: body, Control: http.NewResponseController(d), Stall: web.StallTimeout}
+		for i := range web.LeastBytes/1024 + 1 {
 			began := time.Now()
 			if _, err := p.Read(make([]byte, 1024)); err != nil {
 				t.Fatal(err)
 			}
-			// Of the first leastBytes the first, and of those behind them.
-			if left := d.read[len(d.read)-1].Sub(began); i%(leastBytes/1024) == 0 && left < stallTimeout*3/4 {
+			// Of the first web.LeastBytes the first, and of those behind them.
+			if left := d.read[len(d.read)-1].Sub(began); i%(web.LeastBytes/1024) == 0 && left < web.StallTimeout*3/4 {
 				t.Errorf("read %d: it is waited for %s", i, left)
 			}
 		}
@@ -268,7 +269,7 @@ func (t *trickling) Write(b []byte) (int, error) {
 func TestASlowClientTakesItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, room := range []int{0, 256 << 10, 4 << 20} {
-			out := newSteady(&trickling{&deadlines{ResponseRecorder: httptest.NewRecorder()}, room}, stallTimeout)
+			out := web.NewSteady(&trickling{&deadlines{ResponseRecorder: httptest.NewRecorder()}, room}, web.StallTimeout)
 			for range 6 {
 				if n, err := out.Write(make([]byte, contentBlock)); n != contentBlock || err != nil {
 					t.Fatalf("behind %d bytes: %d bytes, %v", room, n, err)

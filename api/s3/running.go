@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
@@ -42,7 +43,7 @@ type run struct {
 	who   accounts.Principal
 	again func(context.Context) error // judges by the state as it is now anywhere
 	since time.Time                   // who sends it is not let in; zero: who does is. Under running.mu
-	wire  *patient                    // the body comes over it
+	wire  *web.Patient                // the body comes over it
 }
 
 // enter adds a request. The caller leaves.
@@ -141,7 +142,7 @@ func (s *running) overdue(r *run, unauthorized bool) bool {
 }
 
 // reads has the caller of a request looked at from now on, while its body comes over wire.
-func (s *surface) reads(r *request, wire *patient) {
+func (s *surface) reads(r *request, wire *web.Patient) {
 	if r.caller.again == nil || r.run != nil {
 		return
 	}
@@ -151,10 +152,10 @@ func (s *surface) reads(r *request, wire *patient) {
 
 // refused is why the request was ended; nil: it was not.
 func (r *run) refused() error {
-	if r == nil || r.wire == nil || r.wire.refused.Load() == nil {
+	if r == nil || r.wire == nil {
 		return nil
 	}
-	return *r.wire.refused.Load()
+	return r.wire.Refused()
 }
 
 // part prepares the answer to a request that was ended: the connection ends with it, once the
@@ -164,5 +165,5 @@ func (r *run) part(h http.Header) {
 		return
 	}
 	h.Set("Connection", "close")
-	_ = r.wire.control.SetReadDeadline(time.Now().Add(lookEvery))
+	_ = r.wire.Control.SetReadDeadline(time.Now().Add(lookEvery))
 }

@@ -156,6 +156,9 @@ type Options struct {
 // without a majority answers 503 before a client gives up.
 const caseTimeout = 7 * time.Second
 
+// piecesTimeout bounds copying a part, which moves up to Options.MaxObject.
+const piecesTimeout = 15 * time.Minute
+
 type surface struct {
 	objects   Objects
 	accounts  Accounts
@@ -175,7 +178,7 @@ type surface struct {
 }
 
 // New returns the handler of the surface.
-func New(o Options) (http.Handler, error) { return build(o, stallTimeout) }
+func New(o Options) (http.Handler, error) { return build(o, web.StallTimeout) }
 
 func build(o Options, stall time.Duration) (http.Handler, error) {
 	if o.Objects == nil || o.Accounts == nil || o.Logger == nil {
@@ -214,7 +217,7 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 		server += "/" + o.Version
 	}
 	wrapped := web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Spell: spell, Logger: o.Logger, Metrics: o.Metrics}, s.serve)
-	return attended(stall, wrapped), nil
+	return web.Attended(stall, wrapped), nil
 }
 
 // request is one request on its way through the surface.

@@ -10,7 +10,7 @@ import (
 // Starting returns the handler until the use cases for New exist: 503 with the reason, and
 // health. Of o it needs Version and Logger, and uses Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
-	s, otherwise := &surface{stall: stallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
+	s, otherwise := &surface{stall: web.StallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {
 		s.domain = "." + strings.ToLower(strings.Trim(o.Domain, "."))
 	}
@@ -18,7 +18,7 @@ func Starting(o Options, h web.Health) http.Handler {
 	if o.Version != "" {
 		server += "/" + o.Version
 	}
-	return attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger, Metrics: o.Metrics},
+	return web.Attended(s.stall, web.Wrap(web.Options{Name: "s3", Server: server, Fail: s.fail, Path: s.logged, Logger: o.Logger, Metrics: o.Metrics},
 		func(w http.ResponseWriter, r *http.Request) error {
 			if s.isProbe(r) {
 				return s.probes(w, r)

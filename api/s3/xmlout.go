@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -138,8 +139,8 @@ func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	header.Set("Content-Length", strconv.Itoa(len(x.b)))
 	w.WriteHeader(status)
 	// In pieces, each of which has its time: a page of keys has some megabytes.
-	for out, b := newSteady(w, stallTimeout), x.b; len(b) > 0; {
-		n, err := out.Write(b[:min(len(b), copyBuffer)])
+	for out, b := web.NewSteady(w, web.StallTimeout), x.b; len(b) > 0; {
+		n, err := out.Write(b[:min(len(b), web.WriteBuffer)])
 		if err != nil {
 			return fmt.Errorf("write answer: %w", err)
 		}
