@@ -1,10 +1,12 @@
 package gossip
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"golang.org/x/time/rate"
 )
 
 // Bounds of what one author may send.
@@ -18,14 +20,14 @@ const (
 type Gate struct {
 	now func() time.Time // set once
 
-	// mu guards spent. It is never held while calling out.
-	mu    sync.Mutex
-	spent map[string]time.Time // author -> when its allowance is whole again
+	// mu guards authors. It is never held while calling out.
+	mu      sync.Mutex
+	authors map[string]*rate.Limiter
 }
 
 // NewGate returns a Gate that goes by now.
 func NewGate(now func() time.Time) *Gate {
-	return &Gate{now: now, spent: map[string]time.Time{}}
+	return &Gate{now: now, authors: map[string]*rate.Limiter{}}
 }
 
 // Accept tells whether a message is a sample that its author made of itself,
@@ -39,23 +41,16 @@ func (g *Gate) allow(from string) bool {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	whole, known := g.spent[from]
-	if !known && len(g.spent) >= state.MaxNodes {
-		for id, at := range g.spent { // whose allowance is whole need not be remembered
-			if !at.After(now) {
-				delete(g.spent, id)
-			}
+	author := g.authors[from]
+	if author == nil {
+		if len(g.authors) >= state.MaxNodes { // whose burst is whole need not be remembered
+			maps.DeleteFunc(g.authors, func(_ string, l *rate.Limiter) bool { return l.TokensAt(now) >= gateBurst })
 		}
-		if len(g.spent) >= state.MaxNodes {
+		if len(g.authors) >= state.MaxNodes {
 			return false
 		}
+		author = rate.NewLimiter(rate.Every(gateEvery), gateBurst)
+		g.authors[from] = author
 	}
-	if whole.Before(now) {
-		whole = now
-	}
-	if whole.Sub(now) > (gateBurst-1)*gateEvery {
-		return false
-	}
-	g.spent[from] = whole.Add(gateEvery)
-	return true
+	return author.AllowN(now, 1)
 }

@@ -153,8 +153,8 @@ func TestGate(t *testing.T) {
 	for i := range 2 * state.MaxNodes {
 		g.Accept(strings.Repeat("x", i), b)
 	}
-	if len(g.spent) > state.MaxNodes {
-		t.Errorf("%d authors are remembered", len(g.spent))
+	if len(g.authors) > state.MaxNodes {
+		t.Errorf("%d authors are remembered", len(g.authors))
 	}
 	now = now.Add(time.Hour)
 	if !g.Accept("a", b) {
