@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"io"
 	"log/slog"
 	"os"
@@ -18,9 +17,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
+)
 
 // TestClosedSetsAcceptTheirValuesOnly promises that a setting with a list of values has its
 // default in it, accepts each of them, and names all of them when it refuses another word.
@@ -490,19 +489,7 @@ func TestDataFolderIsFound(t *testing.T) {
 }
 
 func TestTemplateIsGolden(t *testing.T) {
-	const golden = "testdata/config.toml"
-	if *update {
-		if err := os.WriteFile(golden, Template(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := Template(); !bytes.Equal(got, want) {
-		t.Errorf("the template changed; look at it and run with -update:\n%s", got)
-	}
+	goldentest.File(t, "testdata/config.toml", Template())
 }
 
 func TestTemplateUncommentedIsTheDefaults(t *testing.T) {

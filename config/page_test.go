@@ -3,10 +3,11 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
 const pageFile = "../docs/settings.md"
@@ -14,16 +15,7 @@ const pageFile = "../docs/settings.md"
 // TestThePageOfSettingsIsThatOfTheTable promises that docs/settings.md has every setting with its
 // flag, variable, form and default, as the table has them. `make settings` writes it anew.
 func TestThePageOfSettingsIsThatOfTheTable(t *testing.T) {
-	got := page()
-	if *update {
-		if err := os.WriteFile(pageFile, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(pageFile)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not that of the table (%v): run make settings", pageFile, err)
-	}
+	goldentest.File(t, pageFile, page())
 }
 
 // page is the page of settings in Markdown.

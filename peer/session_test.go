@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
 
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
@@ -647,15 +647,6 @@ func FuzzCheckOrigin(f *testing.F) {
 	})
 }
 
-// processor is the user and system time of this process so far.
-func processor(tb testing.TB) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // Both peers are in this process, and the stores are in memory.
 func BenchmarkFetchByBitswap(b *testing.B) {
 	for name, listen := range map[string]string{"TCP": "/ip4/127.0.0.1/tcp/0", "QUIC": "/ip4/127.0.0.1/udp/0/quic-v1"} {
@@ -668,14 +659,14 @@ func BenchmarkFetchByBitswap(b *testing.B) {
 			p := newTestPeer(b, newRoster())
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
-			before := processor(b)
+			before := hosttest.ProcessorTime(b)
 			for b.Loop() {
 				p.store = peertest.NewStore() // what is served is another, so nothing is here
 				if _, err := fetch(b.Context(), p, root, dag.Limits{}, f.Addrs()[0]); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((processor(b)-before).Milliseconds())/float64(b.N), "processor-ms/op")
+			b.ReportMetric(float64((hosttest.ProcessorTime(b)-before).Milliseconds())/float64(b.N), "processor-ms/op")
 		})
 	}
 }
@@ -691,7 +682,7 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
-	before := processor(b)
+	before := hosttest.ProcessorTime(b)
 	n := 0
 	for b.Loop() {
 		s := p.Session(b.Context(), "one", origins)
@@ -701,7 +692,7 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 		s.Close()
 		n++
 	}
-	b.ReportMetric(float64((processor(b)-before).Microseconds())/float64(b.N), "processor-us/op")
+	b.ReportMetric(float64((hosttest.ProcessorTime(b)-before).Microseconds())/float64(b.N), "processor-us/op")
 }
 
 func TestOriginsAreReadOnce(t *testing.T) {

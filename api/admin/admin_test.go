@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,11 +20,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/ipfs/go-cid"
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // fake answers with fixed values, or with an error; calls are what it was asked.
 type fake struct {
@@ -350,19 +347,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
 			}
 			fmt.Fprintf(&got, "\n%s\n", rec.Body)
-			path := filepath.Join("testdata", tc.name+".http")
-			if *update {
-				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", &got, want)
-			}
+			goldentest.File(t, filepath.Join("testdata", tc.name+".http"), got.Bytes())
 			shown := strings.HasPrefix(tc.name, "key_create") || tc.name == "key_show"
 			if !shown && strings.Contains(got.String(), "hidden") || strings.Contains(got.String(), `secret"`) {
 				t.Errorf("a secret shows: %s", &got)

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,9 +19,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // fake answers every call with one record, or with an error.
 type fake struct {
@@ -162,25 +159,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
 			}
 			fmt.Fprintf(&got, "\n%s\n", rec.Body)
-			golden(t, tc.name, got.Bytes())
+			goldentest.File(t, filepath.Join("testdata", tc.name+".http"), got.Bytes())
 		})
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".http")
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const (
 	sumOfHello = "5d41402abc4b2a76b9719d911017c592" // MD5
@@ -300,24 +297,7 @@ func keepsItsForm(t *testing.T, name string, c call, also ...func(*world, testin
 		fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
 	}
 	fmt.Fprintf(&got, "\n%s\n", rec.Body)
-	golden(t, name, got.Bytes())
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".http")
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", name+".http"), got.Bytes())
 }
 
 func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {

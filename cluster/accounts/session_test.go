@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
 const password = "correct horse battery"
@@ -552,24 +552,15 @@ func BenchmarkRefusedSignIn(b *testing.B) {
 	spent := make([][]float64, len(names))
 	for b.Loop() {
 		for i, user := range []string{email, "bob@example.org", "nobody@example.org"} {
-			before := processorTime(b)
+			before := hosttest.ProcessorTime(b)
 			if _, err := a.SignIn(b.Context(), user, "not the password", netip.Addr{}); !errors.Is(err, state.ErrUnauthorized) {
 				b.Fatal(err)
 			}
-			spent[i] = append(spent[i], float64(processorTime(b)-before)/float64(time.Millisecond))
+			spent[i] = append(spent[i], float64(hosttest.ProcessorTime(b)-before)/float64(time.Millisecond))
 		}
 	}
 	for i, name := range names {
 		slices.Sort(spent[i])
 		b.ReportMetric(spent[i][len(spent[i])/2], name+"-cpu-ms")
 	}
-}
-
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -14,10 +14,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,9 +23,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew: a change of a format")
 
 func TestFormatsStayAsTheyAre(t *testing.T) {
 	s := newSigner(fixedSeed(), 0)
@@ -47,19 +44,7 @@ func TestFormatsStayAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join("testdata", "formats.json")
-	if *update {
-		if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got)+"\n" != string(want) {
-		t.Errorf("a format has changed: got %s\nwant %s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", "formats.json"), append(got, '\n'))
 }
 
 func TestATokenSaysExactlyItsClaims(t *testing.T) {

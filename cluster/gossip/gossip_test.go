@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,9 +16,8 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
 	return Sample{Node: node, Start: start, Seq: seq}
@@ -36,25 +33,13 @@ func full() Sample {
 }
 
 func TestSampleKeepsItsForm(t *testing.T) {
-	golden := filepath.Join("testdata", "sample.json")
 	s := full()
 	got, err := s.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, bytes.TrimSpace(want)) {
-		t.Errorf("encoded as\n%s\nwant\n%s", got, want)
-	}
-	back, err := Decode(bytes.TrimSpace(want))
+	goldentest.File(t, filepath.Join("testdata", "sample.json"), append(got, '\n'))
+	back, err := Decode(got)
 	if err != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("decoded as %+v, %v, want %+v", back, err, s)
 	}

@@ -5,18 +5,15 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 )
-
-var update = flag.Bool("update", false, "write the golden file anew")
 
 // golden are frames of each kind, in the order of the file.
 func golden(tb testing.TB) (names []string, frames [][]byte) {
@@ -41,24 +38,12 @@ func golden(tb testing.TB) (names []string, frames [][]byte) {
 }
 
 func TestFramesAreAsTheyWere(t *testing.T) {
-	const file = "testdata/frames.txt"
 	names, frames := golden(t)
 	var text strings.Builder
 	for i, name := range names {
 		fmt.Fprintf(&text, "%s: %s\n", name, hex.EncodeToString(frames[i]))
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text.String() != string(want) {
-		t.Errorf("other nodes will not read these frames:\n%s", &text)
-	}
+	goldentest.File(t, "testdata/frames.txt", []byte(text.String()))
 }
 
 // decode reads a frame, and what it says, and writes it again.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
 func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
@@ -19,14 +20,7 @@ func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("holdfast-node", at, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("nothing can be mounted here, so a folder that cannot be moved is not tested: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.SmallDisk(t, at, 1<<20)
 	for _, name := range []string{"gen-000001", "lost+found"} {
 		if err := os.MkdirAll(filepath.Join(at, name, "below"), 0o700); err != nil {
 			t.Fatal(err)
@@ -79,14 +73,7 @@ func TestFoldersThatAreLeftBehindAreNoError(t *testing.T) {
 func TestAFullDiskKeepsTheMembersThatWereNoted(t *testing.T) {
 	var log strings.Builder
 	n := &Node{folder: folder{t.TempDir()}, logger: slog.New(slog.NewTextHandler(&log, nil))}
-	if err := syscall.Mount("holdfast-node", n.folder.path, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("nothing can be mounted here, so a full disk is not tested: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(n.folder.path, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.SmallDisk(t, n.folder.path, 64<<10)
 	one := newSeed("cluster", []state.Node{{ID: "a", ClusterAddrs: []string{"/a"}}})
 	two := newSeed("cluster", []state.Node{{ID: "a", ClusterAddrs: []string{"/a"}}, {ID: "b", ClusterAddrs: []string{"/b"}}})
 	noted := func(want *seed) {

@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	block "github.com/ipfs/go-block-format"
 )
@@ -57,15 +57,6 @@ func (d *disk) Hide(ctx context.Context, owner string, hidden bool) error {
 func (d *disk) Drop(ctx context.Context, owner string) error {
 	_, err := d.Store.Drop(ctx, owner)
 	return err
-}
-
-// processor is the time that this process has used, in nanoseconds.
-func processor(b *testing.B) int64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
 }
 
 // Puts come as 32 clients make them: so many in an entry of the log, 1,000 a second.
@@ -161,7 +152,7 @@ func BenchmarkEndOfPut(b *testing.B) {
 		}
 	}
 	quiet() // the audit at the start
-	reads, views, asked, used := st.Reads(), st.views.Load(), store.asked.Load(), processor(b)
+	reads, views, asked, used := st.Reads(), st.views.Load(), store.asked.Load(), hosttest.ProcessorTime(b)
 	b.ReportAllocs()
 	b.ResetTimer()
 	entries := time.NewTicker(entryEvery)
@@ -184,7 +175,7 @@ func BenchmarkEndOfPut(b *testing.B) {
 	}
 	quiet()
 	per := func(of uint64, name string) { b.ReportMetric(float64(of)/float64(b.N), name) }
-	per(uint64(processor(b)-used), "cpu-ns/op")
+	per(uint64(hosttest.ProcessorTime(b)-used), "cpu-ns/op")
 	per(st.Reads()-reads, "reads/op")
 	per(st.views.Load()-views, "views/op")
 	per(store.asked.Load()-asked, "lookups/op")

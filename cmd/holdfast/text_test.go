@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,27 +13,9 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/multiformats/go-multiaddr"
 )
-
-var update = flag.Bool("update", false, "write golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs:\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 // someStatus is a cluster of three in which not all is well.
 func someStatus() client.Status {
@@ -56,11 +37,11 @@ func someStatus() client.Status {
 func TestStatusForPeople(t *testing.T) {
 	var plain, painted, alone bytes.Buffer
 	writeStatus(&plain, false, someStatus())
-	golden(t, "status.txt", plain.Bytes())
+	goldentest.File(t, filepath.Join("testdata", "status.txt"), plain.Bytes())
 	writeStatus(&painted, true, someStatus())
-	golden(t, "status-colour.txt", painted.Bytes())
+	goldentest.File(t, filepath.Join("testdata", "status-colour.txt"), painted.Bytes())
 	writeStatus(&alone, false, client.Status{Peers: []client.Peer{{}}})
-	golden(t, "status-no-leader.txt", alone.Bytes())
+	goldentest.File(t, filepath.Join("testdata", "status-no-leader.txt"), alone.Bytes())
 	var secure bytes.Buffer
 	s := someStatus()
 	s.Node.S3, s.Node.TLS = "127.0.0.1:9000", true
@@ -145,7 +126,7 @@ func TestBoardSaysWhereAndWhatNext(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{version: "v0.1.0", stderr: &errs}
 	a.board(c, where)
-	golden(t, "board.txt", errs.Bytes())
+	goldentest.File(t, filepath.Join("testdata", "board.txt"), errs.Bytes())
 	errs.Reset()
 	c.Log.Format = "json"
 	if a.board(c, where); errs.Len() > 0 {

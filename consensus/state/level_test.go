@@ -2,18 +2,15 @@ package state
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files; a changed one is a changed format")
 
 func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	m := found(t)
@@ -126,20 +123,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("part sums", (&PartSums{"CRC32", []byte{1, 2, 3, 4, 5, 6, 7, 8}}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	add("ended", (&ended{After: 1024}).Code)
-	path := filepath.Join("testdata", "records.txt")
-	got := strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the format has changed:\n%s\nwas\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {
 		c := codec.Encoder(nil)

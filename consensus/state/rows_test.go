@@ -2,10 +2,11 @@ package state
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
 // What a history leaves in the store is the same in every release: members of two of them
@@ -58,25 +59,7 @@ func TestRowsOfAHistoryKeepTheirForm(t *testing.T) {
 	for _, r := range s.rows() {
 		lines = append(lines, fmt.Sprintf("%x %x", r.key, r.value))
 	}
-	got, path := strings.Join(lines, "\n")+"\n", filepath.Join("testdata", "rows.txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		old := strings.Split(string(want), "\n")
-		for i, line := range strings.Split(got, "\n") {
-			if i >= len(old) || line != old[i] {
-				t.Fatalf("row %d of %d is\n%s\nand was\n%s", i, len(lines), line, strings.Join(old[min(i, len(old)):min(i+1, len(old))], ""))
-			}
-		}
-		t.Fatalf("%d rows, and there were more", len(lines))
-	}
+	goldentest.File(t, filepath.Join("testdata", "rows.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 // An account's e-mail is looked at once more where it is stored.

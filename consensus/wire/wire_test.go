@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,9 +19,8 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files; a changed one is a changed format")
 
 // content is what the pins below name.
 var content = cid.MustParse("bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e")
@@ -158,20 +156,7 @@ func outcomes() map[string]Outcome {
 // golden compares lines with those of a file, which -update writes.
 func golden(t *testing.T, file string, lines []string) {
 	t.Helper()
-	path := filepath.Join("testdata", file)
-	got := strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the format has changed:\n%s\nwas\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", file), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {

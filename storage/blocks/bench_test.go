@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
+
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
 // BenchmarkPut is a durable put of one block by each of many writers at a
@@ -75,7 +76,7 @@ func BenchmarkPutAndSeal(b *testing.B) {
 					blks[i] = claim{rawBlock(b, data), true}
 					owners[i] = "root/" + blks[i].Cid().String()
 				}
-				before := processorTime(b)
+				before := hosttest.ProcessorTime(b)
 				b.StartTimer()
 				var next atomic.Int64
 				var group sync.WaitGroup
@@ -93,20 +94,12 @@ func BenchmarkPutAndSeal(b *testing.B) {
 					})
 				}
 				group.Wait()
-				used += processorTime(b) - before
+				used += hosttest.ProcessorTime(b) - before
 			}
 			b.ReportMetric(float64(b.N*round)/b.Elapsed().Seconds(), "puts/s")
 			b.ReportMetric(float64(used.Microseconds())/float64(b.N*round), "cpu-µs/put")
 		})
 	}
-}
-
-// processorTime is what this process has used so far.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkSmallPin is what a pin of one block of 1 KiB costs the store, beside

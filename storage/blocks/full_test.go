@@ -14,26 +14,14 @@ import (
 	"time"
 
 	blocks "github.com/ipfs/go-block-format"
-)
 
-// smallDisk returns the folder of a file system of its own, which takes root to mount.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("holdfast-blocks", dir, "tmpfs", 0, "size=64m"); err != nil {
-		t.Skipf("no small file system can be mounted here, so a full disk is not tested: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
+)
 
 // TestAFullDiskIsNoBrokenStore fills the file system below a store to its last byte.
 func TestAFullDiskIsNoBrokenStore(t *testing.T) {
-	dir := smallDisk(t)
+	dir := t.TempDir()
+	hosttest.SmallDisk(t, dir, 64<<20)
 	filler := filepath.Join(dir, "filler")
 	room := func() {
 		if err := os.Remove(filler); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -93,7 +81,8 @@ func TestAFullDiskIsNoBrokenStore(t *testing.T) {
 // While the index waits for room the node still tells the others, and whoever reads its
 // metrics, how full it is.
 func TestUsageIsToldWhileTheIndexWaitsForRoom(t *testing.T) {
-	dir := smallDisk(t)
+	dir := t.TempDir()
+	hosttest.SmallDisk(t, dir, 64<<20)
 	var once sync.Once
 	asked, room := make(chan struct{}), make(chan struct{})
 	s, err := Open(filepath.Join(dir, "store"), Options{MinFreeBytes: -1, Full: func() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,12 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 	"github.com/ipfs/go-cid"
 	"github.com/multiformats/go-multihash"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func segmentPaths(t testing.TB, dir string) []string {
 	t.Helper()
@@ -728,15 +726,7 @@ func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
 	add(kindSeal, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1}))
 	add(kindHidden, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1, Hidden: true}))
 	add(kindDrop, appendOwner(nil, 7<<32|64, "root/x"))
-	got, golden := hex.Dump(b), filepath.Join("testdata", "segment.golden")
-	if *update {
-		must(t, errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(golden, []byte(got), 0o644)))
-	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
-	if got != string(want) {
-		t.Errorf("segment format changed:\n%s\nwant:\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", "segment.golden"), []byte(hex.Dump(b)))
 	sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
 	var kinds []byte
 	must(t, sc.each(headerBytes, func(r record) error { kinds = append(kinds, r.kind); return nil }))

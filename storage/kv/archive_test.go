@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
+)
 
 func archiveOf(t testing.TB, s *Store) []byte {
 	t.Helper()
@@ -164,19 +163,7 @@ func TestArchiveFormatIsTheGoldenOne(t *testing.T) {
 	if err := WriteArchive(&b, dir); err != nil {
 		t.Fatal(err)
 	}
-	got, golden := hex.Dump(b.Bytes()), filepath.Join("testdata", "archive.golden")
-	if *update {
-		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(golden, []byte(got), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("archive format changed:\n%s\nwant:\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", "archive.golden"), []byte(hex.Dump(b.Bytes())))
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
 // held is a view and what it has to show.
@@ -367,7 +368,7 @@ func views(b *testing.B, s *Store, goroutines int) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var readers sync.WaitGroup
-	before := cpu(b)
+	before := hosttest.ProcessorTime(b)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for g := range goroutines {
@@ -385,7 +386,7 @@ func views(b *testing.B, s *Store, goroutines int) {
 	}
 	readers.Wait()
 	b.StopTimer()
-	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(hosttest.ProcessorTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 func commitAllTheTime(b *testing.B, s *Store, stop <-chan struct{}) {
@@ -403,15 +404,6 @@ func commitAllTheTime(b *testing.B, s *Store, stop <-chan struct{}) {
 		}
 		put(b, s, false, pairs...)
 	}
-}
-
-// cpu is the processor time of the process.
-func cpu(b *testing.B) time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 // A walk meets what a Scan from each of the keys meets that it is told to go on with.

@@ -2,32 +2,19 @@ package raftlog
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
-// smallDisk mounts a file system of so many bytes, which takes root.
-func smallDisk(t *testing.T, bytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("holdfast-raftlog", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
-		t.Skipf("no small file system can be mounted here, so a full disk is not tested: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 func TestAFullDiskRefusesAWriteAndLosesNothing(t *testing.T) {
-	dir := smallDisk(t, 4<<20)
+	dir := t.TempDir()
+	hosttest.SmallDisk(t, dir, 4<<20)
 	path := filepath.Join(dir, "raft.db")
 	l := openLog(t, path)
 	must(t, l.SetUint64([]byte("CurrentTerm"), 7))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,10 +14,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -215,15 +213,7 @@ func TestEntryFormatIsTheGoldenOne(t *testing.T) {
 	raw, err := encodeMeta(meta)
 	must(t, err)
 	got += "meta.json\n" + string(raw) + "\n"
-	golden := filepath.Join("testdata", "formats.golden")
-	if *update {
-		must(t, errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(golden, []byte(got), 0o644)))
-	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
-	if got != string(want) {
-		t.Errorf("formats changed:\n%s\nwant:\n%s", got, want)
-	}
+	goldentest.File(t, filepath.Join("testdata", "formats.golden"), []byte(got))
 	if back, err := decodeMeta(raw); err != nil || !reflect.DeepEqual(back, meta) {
 		t.Errorf("meta %+v, %v", back, err)
 	}

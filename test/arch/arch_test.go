@@ -170,6 +170,8 @@ var word = regexp.MustCompile("x")
 var names = map[string]int{"a": 1}
 var raw = []byte("x")
 func f() int { names := map[string]int{}; names["a"] = 2; return names["a"] }`)}, nil},
+		{"a flag of tests", map[string]string{"internal/xtest/x.go": good("xtest", "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")")}, nil},
+		{"a flag of the product", map[string]string{"internal/x/x.go": good("x", "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")")}, []string{"internal/x/x.go:7: state"}},
 		{"a harness builds once", map[string]string{"test/x/x.go": good("x", "import \"sync\"\nvar once sync.Once")}, nil},
 	})
 }

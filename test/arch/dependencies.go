@@ -10,6 +10,7 @@ import (
 var testModules = []string{
 	"github.com/anishathalye/porcupine",
 	"github.com/aws/",
+	"github.com/chromedp/",
 	"github.com/marcopolo/simnet",
 	"github.com/minio/minio-go/v7",
 	"github.com/stretchr/testify",

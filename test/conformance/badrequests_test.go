@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,14 +18,13 @@ import (
 	"github.com/multiformats/go-multihash"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // badAnswers are the answers to all bad requests, one a line in the order of
 // their names: name, status, media type, body.
 const badAnswers = "testdata/badrequests.tsv"
-
-var update = flag.Bool("update", false, "write the answers to bad requests anew: a changed one is a change of the API")
 
 // badRequest is one request that must be refused, or at least must not hurt.
 type badRequest struct {
@@ -329,7 +327,7 @@ func newAnswers(t *testing.T, id string) *answers {
 	t.Helper()
 	a := &answers{id: id, got: map[string]string{}, want: map[string]string{}}
 	data, err := os.ReadFile(badAnswers)
-	if err != nil && !*update {
+	if err != nil && !goldentest.Updating() {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(data)) {
@@ -365,7 +363,7 @@ func (a *answers) check(s *service, tc badRequest) {
 		s.t.Errorf("two requests are called %q", name)
 	}
 	a.got[name] = line
-	if want := a.want[name]; line != want && !*update {
+	if want := a.want[name]; line != want && !goldentest.Updating() {
 		s.t.Errorf("the answer is\n%s\nand should be\n%s", line, want)
 	}
 }
@@ -377,7 +375,7 @@ func (a *answers) finish(t *testing.T, all int) {
 	if len(a.got) < all || t.Failed() {
 		return // only a part of the test runs, or it has said what is wrong
 	}
-	if *update {
+	if goldentest.Updating() {
 		lines := slices.Sorted(maps.Values(a.got))
 		if err := os.WriteFile(badAnswers, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
