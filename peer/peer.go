@@ -329,7 +329,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { p.keepMembers(ctx); return nil })
 	g.Go(func() error { p.sweepStreams(ctx); return nil })
-	g.Go(func() error { return p.watchTwins(ctx) })
+	g.Go(func() error { return p.watchDuplicates(ctx) })
 	if p.dht != nil {
 		g.Go(func() error { p.keepRouting(ctx); return nil })
 		g.Go(func() error { return p.announce(ctx) })

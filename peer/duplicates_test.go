@@ -8,7 +8,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// Two connections of one process, and those of one that was started again, are no twins.
+// Two connections of one process, and those of one that was started again, are no duplicates.
 func TestTwoProcessesWithOneIdentityAreNoticed(t *testing.T) {
 	peers, _ := newCluster(t, 3)
 	until(t, "connections", func() bool {
@@ -49,31 +49,31 @@ func TestTwoProcessesWithOneIdentityAreNoticed(t *testing.T) {
 	}{
 		{"at one place", []ma.Multiaddr{a, b}, []ma.Multiaddr{b}, time.Hour, false},
 		{"says nothing", []ma.Multiaddr{a}, nil, time.Hour, false},
-		{"just started again", []ma.Multiaddr{a}, []ma.Multiaddr{c}, twinsAge - 1, false},
-		{"at two ports", []ma.Multiaddr{a, b}, []ma.Multiaddr{c}, twinsAge, true},
+		{"just started again", []ma.Multiaddr{a}, []ma.Multiaddr{c}, duplicatesAge - 1, false},
+		{"at two ports", []ma.Multiaddr{a, b}, []ma.Multiaddr{c}, duplicatesAge, true},
 	} {
-		at := newTwins()
+		at := newDuplicates()
 		at.conns[conns[0]] = identified{at: now.Add(-time.Hour), listen: tc.one}
 		at.conns[conns[1]] = identified{at: now.Add(-tc.age), listen: tc.two}
 		at.conns[other] = identified{at: now.Add(-time.Hour), listen: []ma.Multiaddr{c}}
-		found := at.look(now)
+		found := at.scan(now)
 		if (len(found) == 1) != tc.want || tc.want && (found[0].id != peers[1].id || len(found[0].one)+len(found[0].two) != 3) {
 			t.Errorf("%s: %d noticed", tc.name, len(found))
 		}
 		if !tc.want {
 			continue
 		}
-		if again := at.look(now.Add(twinsTold - 1)); len(again) > 0 {
+		if again := at.scan(now.Add(duplicatesLogEvery - 1)); len(again) > 0 {
 			t.Errorf("%s: told again at once", tc.name)
 		}
-		if again := at.look(now.Add(twinsTold)); len(again) != 1 {
+		if again := at.scan(now.Add(duplicatesLogEvery)); len(again) != 1 {
 			t.Errorf("%s: not told again later", tc.name)
 		}
 		if err := clone.Close(); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the end of a connection", func() bool { return conns[1].IsClosed() })
-		if again := at.look(now.Add(time.Hour)); len(again) > 0 || len(at.conns) != 2 {
+		if again := at.scan(now.Add(time.Hour)); len(again) > 0 || len(at.conns) != 2 {
 			t.Errorf("%s: noticed after the end of one of them", tc.name)
 		}
 	}
