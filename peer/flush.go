@@ -16,13 +16,13 @@ import (
 // keeps as much memory for them.
 const flushBytes = 256 << 10
 
-// wholeTLS is agelessTLS whose connections write what they are given at once in one
+// wholeTLS is noExpiryTLS whose connections write what they are given at once in one
 // system call: crypto/tls writes each record of 16 KiB by itself, which for content
 // between members is most of what sending costs.
-type wholeTLS struct{ *agelessTLS }
+type wholeTLS struct{ *noExpiryTLS }
 
 func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) (wholeTLS, error) {
-	t, err := newAgelessTLS(id, key, muxers)
+	t, err := newNoExpiryTLS(id, key, muxers)
 	return wholeTLS{t}, err
 }
 
@@ -30,7 +30,7 @@ func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) 
 func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	_ = leaveUnsent(insecure, unsentBytes) // what is urgent is a little later without it
 	below := &gathering{Conn: insecure}
-	c, err := t.agelessTLS.SecureInbound(ctx, below, p)
+	c, err := t.noExpiryTLS.SecureInbound(ctx, below, p)
 	return flushing(c, below, err)
 }
 
@@ -38,7 +38,7 @@ func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.I
 func (t wholeTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	_ = leaveUnsent(insecure, unsentBytes)
 	below := &gathering{Conn: insecure}
-	c, err := t.agelessTLS.SecureOutbound(ctx, below, p)
+	c, err := t.noExpiryTLS.SecureOutbound(ctx, below, p)
 	return flushing(c, below, err)
 }
 

@@ -78,7 +78,7 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 		libp2p.UserAgent(userAgent),
 		libp2p.NoListenAddrs,
 		libp2p.Transport(tcp.NewTCPTransport),
-		libp2p.Security(libp2ptls.ID, newAgelessTLS),
+		libp2p.Security(libp2ptls.ID, newNoExpiryTLS),
 		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}),
 		libp2p.DisableRelay(),
 		libp2p.DisableIdentifyAddressDiscovery(),

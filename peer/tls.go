@@ -22,20 +22,20 @@ import (
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 )
 
-// agelessTLS is libp2p's TLS with a certificate that is good at all times. The one that
+// noExpiryTLS is libp2p's TLS with a certificate without expiry. The one that
 // libp2p makes by itself begins an hour before the process does, by the clock of its machine.
 // Where that is ahead by more, all others refuse the node until they are as far, also when the
 // clock has been put right long ago; where it is behind, the node refuses all others. Such a
 // certificate lives in memory, and what it proves, the key of a node, does not expire.
-type agelessTLS struct {
+type noExpiryTLS struct {
 	protocol protocol.ID
 	identity *libp2ptls.Identity
 	local    peer.ID
 	muxers   []string
 }
 
-func newAgelessTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) (*agelessTLS, error) {
-	t := &agelessTLS{protocol: id}
+func newNoExpiryTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) (*noExpiryTLS, error) {
+	t := &noExpiryTLS{protocol: id}
 	for _, m := range muxers {
 		t.muxers = append(t.muxers, string(m.ID))
 	}
@@ -43,7 +43,7 @@ func newAgelessTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer
 	if t.local, err = peer.IDFromPrivateKey(key); err != nil {
 		return nil, err
 	}
-	template, err := agelessCertificate()
+	template, err := noExpiryCertificate()
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func newAgelessTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer
 	return t, err
 }
 
-// agelessCertificate is libp2p's template but for its time.
-func agelessCertificate() (*x509.Certificate, error) {
+// noExpiryCertificate is libp2p's template but for its time.
+func noExpiryCertificate() (*x509.Certificate, error) {
 	most := big.NewInt(1 << 62)
 	serial, err := rand.Int(rand.Reader, most)
 	if err != nil {
@@ -71,21 +71,21 @@ func agelessCertificate() (*x509.Certificate, error) {
 }
 
 // ID implements sec.SecureTransport.
-func (t *agelessTLS) ID() protocol.ID { return t.protocol }
+func (t *noExpiryTLS) ID() protocol.ID { return t.protocol }
 
 // SecureInbound implements sec.SecureTransport.
-func (t *agelessTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
+func (t *noExpiryTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	return t.secure(ctx, insecure, p, tls.Server)
 }
 
 // SecureOutbound implements sec.SecureTransport.
-func (t *agelessTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
+func (t *noExpiryTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
 	return t.secure(ctx, insecure, p, tls.Client)
 }
 
 // secure shakes hands. The muxers are offered with it, the best first: who takes one saves
 // the round trip in which it would be agreed on.
-func (t *agelessTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, side func(net.Conn, *tls.Config) *tls.Conn) (_ sec.SecureConn, err error) {
+func (t *noExpiryTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, side func(net.Conn, *tls.Config) *tls.Conn) (_ sec.SecureConn, err error) {
 	defer func() { // what unknown peers send ends nothing but their connection, as libp2p has it
 		if p := recover(); p != nil {
 			err = errors.Join(fmt.Errorf("panic in the handshake: %v", p), insecure.Close())
@@ -110,15 +110,15 @@ func (t *agelessTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, s
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("peer id: %w", err), insecure.Close())
 	}
-	s := &agelessConn{Conn: c, local: t.local, remote: remote, key: key}
+	s := &noExpiryConn{Conn: c, local: t.local, remote: remote, key: key}
 	if muxer := c.ConnectionState().NegotiatedProtocol; muxer != without {
 		s.state = network.ConnectionState{StreamMultiplexer: protocol.ID(muxer), UsedEarlyMuxerNegotiation: muxer != ""}
 	}
 	return s, nil
 }
 
-// agelessConn is a connection of agelessTLS.
-type agelessConn struct {
+// noExpiryConn is a connection of noExpiryTLS.
+type noExpiryConn struct {
 	*tls.Conn
 	local, remote peer.ID
 	key           crypto.PubKey
@@ -126,13 +126,13 @@ type agelessConn struct {
 }
 
 // LocalPeer implements network.ConnSecurity.
-func (c *agelessConn) LocalPeer() peer.ID { return c.local }
+func (c *noExpiryConn) LocalPeer() peer.ID { return c.local }
 
 // RemotePeer implements network.ConnSecurity.
-func (c *agelessConn) RemotePeer() peer.ID { return c.remote }
+func (c *noExpiryConn) RemotePeer() peer.ID { return c.remote }
 
 // RemotePublicKey implements network.ConnSecurity.
-func (c *agelessConn) RemotePublicKey() crypto.PubKey { return c.key }
+func (c *noExpiryConn) RemotePublicKey() crypto.PubKey { return c.key }
 
 // ConnState implements network.ConnSecurity.
-func (c *agelessConn) ConnState() network.ConnectionState { return c.state }
+func (c *noExpiryConn) ConnState() network.ConnectionState { return c.state }
