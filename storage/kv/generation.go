@@ -20,7 +20,7 @@ type generation struct {
 	refs atomic.Int64
 
 	points points
-	sieve  sieve
+	filter filter
 	gaps   gaps
 
 	// Set before the Store gives up its reference, read after the last one.
@@ -30,8 +30,8 @@ type generation struct {
 
 func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
 	g := &generation{name: name, dir: dir, db: db}
-	g.sieve.begin(sparse)
-	g.points.commits, g.points.hot = 1, newHot()
+	g.filter.begin(sparse)
+	g.points.commits, g.points.recent = 1, newRecent()
 	g.gaps.steps = gapSteps
 	g.refs.Store(1)
 	return g

@@ -146,7 +146,7 @@ func TestWritesOfAScanAreSafe(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	value := bytes.Repeat([]byte("v"), 1000)
-	const rows = 3 * hotBytes / 1000
+	const rows = 3 * recentBytes / 1000
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %07d", i) }
 	tx := s.Begin()
 	for i := range rows {
@@ -154,13 +154,13 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tx.Set(key(rows), make([]byte, hotBytes)); err != nil {
+	if err := tx.Set(key(rows), make([]byte, recentBytes)); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(false); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.live.points.hot.Len(); n != 0 {
+	if n := s.live.points.recent.Len(); n != 0 {
 		t.Errorf("%d values are remembered that nobody has read", n)
 	}
 	for i := range rows + 1 {
@@ -172,7 +172,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w := s.live.points.hot.Weight(); w > hotBytes || w < hotBytes/2 {
-		t.Errorf("%d bytes are remembered, the bound is %d", w, hotBytes)
+	if w := s.live.points.recent.Weight(); w > recentBytes || w < recentBytes/2 {
+		t.Errorf("%d bytes are remembered, the bound is %d", w, recentBytes)
 	}
 }

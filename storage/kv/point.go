@@ -20,7 +20,7 @@ type points struct {
 	now     *point
 	writing bool   // a commit is under way: what is visible may be of it or not
 	commits uint64 // since the generation was opened, and one
-	hot     hot    // of the newest state; what a commit writes changes when it ends
+	recent  recent // of the newest state; what a commit writes changes when it ends
 }
 
 // point is one state, for all views that were opened between two commits.
@@ -29,8 +29,8 @@ type point struct {
 	// commit is the newest one in it, 0 if that is unknown.
 	commit uint64
 	views  int
-	// sieve has every key of the state that it selects; nil: there is none.
-	sieve *bits
+	// filter has every key of the state that it selects; nil: there is none.
+	filter *bits
 	// snap shows the state; nil: nothing has been written since.
 	snap *pebble.Snapshot
 }
@@ -41,10 +41,10 @@ func (g *generation) look() *point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing {
-		return &point{gen: g, views: 1, sieve: g.sieve.whole.Load(), snap: g.db.NewSnapshot()}
+		return &point{gen: g, views: 1, filter: g.filter.whole.Load(), snap: g.db.NewSnapshot()}
 	}
 	if s.now == nil {
-		s.now = &point{gen: g, commit: s.commits, sieve: g.sieve.whole.Load()}
+		s.now = &point{gen: g, commit: s.commits, filter: g.filter.whole.Load()}
 	}
 	s.now.views++
 	return s.now
@@ -85,17 +85,17 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 	s.writing = false
 	s.commits++
 	if failed {
-		s.hot.Clear()
+		s.recent.Clear()
 		return
 	}
 	for key, k := range keys {
 		switch {
 		case k.written && k.reread && k.exists:
-			s.hot.put(key, fact{value: k.value, exists: true, since: s.commits})
+			s.recent.put(key, fact{value: k.value, exists: true, since: s.commits})
 		case k.written: // most of what was only written is never read again
-			s.hot.update(key, fact{value: k.value, exists: k.exists, since: s.commits})
+			s.recent.update(key, fact{value: k.value, exists: k.exists, since: s.commits})
 		case k.reread:
-			s.hot.put(key, fact{value: k.value, exists: true, since: before})
+			s.recent.put(key, fact{value: k.value, exists: true, since: before})
 		}
 	}
 }
@@ -104,15 +104,15 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 func (s *points) recall(key []byte) (fact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hot.Get(string(key))
+	return s.recent.Get(string(key))
 }
 
 // newest returns the value of a key as it is now.
 func (g *generation) newest(key []byte) ([]byte, bool, error) {
-	if g.sieve.lacks(key) {
+	if g.filter.lacks(key) {
 		return nil, false, nil
 	}
-	f, known, commit := g.points.recent(key)
+	f, known, commit := g.points.cached(key)
 	if known {
 		return owned(f.value, f.exists)
 	}
@@ -123,20 +123,20 @@ func (g *generation) newest(key []byte) ([]byte, bool, error) {
 	return value, ok, err
 }
 
-// recent returns what is remembered of a key, or else the newest commit; nothing and
+// cached returns the cached fact of a key, or else the newest commit; nothing and
 // 0 while one is under way: then what is remembered may be older than what was seen
 // of another key.
-func (s *points) recent(key []byte) (f fact, known bool, commit uint64) {
+func (s *points) cached(key []byte) (f fact, known bool, commit uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing {
 		return fact{}, false, 0
 	}
-	f, known = s.hot.Get(string(key))
+	f, known = s.recent.Get(string(key))
 	return f, known, s.commits
 }
 
-// found takes what was read of Pebble since recent, and tells whether it is
+// found takes what was read of Pebble since cached, and tells whether it is
 // remembered: not if anything was written meanwhile.
 func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	if s.writing || s.commits != commit {
 		return false
 	}
-	s.hot.put(string(key), fact{value: value, exists: exists, since: commit})
+	s.recent.put(string(key), fact{value: value, exists: exists, since: commit})
 	return true
 }
 
@@ -154,7 +154,7 @@ func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, known = s.hot.Get(string(key)); known && f.since <= p.commit {
+	if f, known = s.recent.Get(string(key)); known && f.since <= p.commit {
 		return f, true, nil
 	}
 	return fact{}, false, p.snap
@@ -172,7 +172,7 @@ func (p *point) source() *pebble.Snapshot {
 // get returns the value of a key. What was read of Pebble as it is was of this
 // state if no commit has begun since, and is remembered; else it is read again.
 func (p *point) get(key []byte) ([]byte, bool, error) {
-	if p.gen.sieve.lacked(p.sieve, key) {
+	if p.gen.filter.lacked(p.filter, key) {
 		return nil, false, nil
 	}
 	f, known, snap := p.recall(key)
@@ -202,7 +202,7 @@ func (p *point) learned(key, value []byte, exists bool, err error) bool {
 		return false
 	}
 	if err == nil {
-		s.hot.put(string(key), fact{value: value, exists: exists, since: p.commit})
+		s.recent.put(string(key), fact{value: value, exists: exists, since: p.commit})
 	}
 	return true
 }

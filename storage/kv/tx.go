@@ -53,7 +53,7 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if f, known := t.gen.points.recall(key); known {
 		return owned(f.value, f.exists)
 	}
-	if t.gen.sieve.lacks(key) {
+	if t.gen.filter.lacks(key) {
 		return nil, false, nil
 	}
 	value, ok, err = get(t.gen.db, key)
@@ -155,7 +155,7 @@ func (t *Tx) Commit(sync bool) error {
 	if err != nil {
 		t.gen.gaps.clear()
 		err = fmt.Errorf("kv: commit: %w", coded(err))
-	} else if serr := t.gen.sieve.advance(t.gen.db); serr != nil {
+	} else if serr := t.gen.filter.advance(t.gen.db); serr != nil {
 		// The commit stands. Whoever reads what cannot be read here is told.
 		t.store.log.Error("cannot read the store's keys", "err", serr)
 	}
@@ -172,7 +172,7 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 			op := b.SetDeferred(len(key), len(k.value))
 			copy(op.Key, key)
 			copy(op.Value, k.value)
-			t.gen.sieve.add(op.Key) // before it can be there
+			t.gen.filter.add(op.Key) // before it can be there
 			t.gen.gaps.wrote(key)
 			err = op.Finish()
 		} else {

@@ -47,11 +47,11 @@ func (h held) check(t *testing.T, r *rand.Rand) {
 // of them.
 func TestViewsAreThoseOfAMap(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsAreThoseOfAMap(t, open(t, t.TempDir())) })
-	t.Run("sieve", func(t *testing.T) { viewsAreThoseOfAMap(t, openSieve(t)) })
+	t.Run("filter", func(t *testing.T) { viewsAreThoseOfAMap(t, openFilter(t)) })
 }
 
-// openSieve opens a store with a sieve, and closes it when the test ends.
-func openSieve(t *testing.T) *Store {
+// openFilter opens a store with a filter, and closes it when the test ends.
+func openFilter(t *testing.T) *Store {
 	s := openSparse(t, t.TempDir())
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -93,7 +93,7 @@ func viewsAreThoseOfAMap(t *testing.T, s *Store) {
 		look()
 		tx = s.Begin()
 		if round%5 == 0 {
-			s.live.sieve.added = sieveKeys + 1 // it is made anew, without what is gone
+			s.live.filter.added = filterKeys + 1 // it is rebuilt without deleted keys
 		}
 		model := maps.Clone(committed)
 		for range r.IntN(10) {
@@ -185,7 +185,7 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	if got, _, err := s.Get(key); string(got) != "1" || err != nil { // remembered from now on
 		t.Errorf("%q, %v", got, err)
 	}
-	_, _, commit := g.points.recent(key)
+	_, _, commit := g.points.cached(key)
 	g.points.writes(g.db)
 	early := s.View()
 	defer early.Close()
@@ -231,7 +231,7 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 // before, and go on showing it.
 func TestViewsDuringCommitsShowOneOfThem(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, open(t, t.TempDir())) })
-	t.Run("sieve", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, openSieve(t)) })
+	t.Run("filter", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, openFilter(t)) })
 }
 
 func viewsDuringCommitsShowOneOfThem(t *testing.T, s *Store) {
@@ -241,7 +241,7 @@ func viewsDuringCommitsShowOneOfThem(t *testing.T, s *Store) {
 		tx := s.Begin()
 		defer tx.Discard()
 		if n%5 == 0 {
-			s.live.sieve.added = sieveKeys + 1 // it is made anew, without what is gone
+			s.live.filter.added = filterKeys + 1 // it is rebuilt without deleted keys
 		}
 		for i := range keys {
 			key := []byte{'b', byte(i)}

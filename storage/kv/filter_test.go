@@ -36,8 +36,8 @@ func openSparse(t testing.TB, dir string) *Store {
 }
 
 // As TestTransactionsAreThoseOfAMap, over a store that is opened again and again
-// and has a sieve: it never hides a key.
-func TestASieveHidesNothing(t *testing.T) {
+// and has a filter: it never hides a key.
+func TestAFilterHidesNothing(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(2, 2))
 	committed := map[string]string{}
@@ -58,8 +58,8 @@ func TestASieveHidesNothing(t *testing.T) {
 			}
 			committed = model
 		}
-		if s.live.sieve.whole.Load() == nil {
-			t.Error("the sieve is not whole")
+		if s.live.filter.whole.Load() == nil {
+			t.Error("the filter is not complete")
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -67,17 +67,17 @@ func TestASieveHidesNothing(t *testing.T) {
 	}
 }
 
-// A store with more keys than a commit looks at has its sieve after some
+// A store with more keys than a commit looks at has its filter after some
 // commits, before that it answers all the same; then no new key is looked for.
-func TestASieveGrowsWhole(t *testing.T) {
-	const keys = 5 * sieveStep
+func TestAFilterIsBuiltInSteps(t *testing.T) {
+	const keys = 5 * filterStep
 	dir := t.TempDir()
 	s := open(t, dir)
 	for i := range keys {
 		put(t, s, false, fmt.Sprintf("a%06d", i), "", fmt.Sprintf("b%06d", 2*i), "v", fmt.Sprintf("c%06d", i), "")
 	}
-	if s.live.sieve.lacks([]byte("b000001")) {
-		t.Error("a store without a sieve has one")
+	if s.live.filter.lacks([]byte("b000001")) {
+		t.Error("a store without a filter has one")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -100,41 +100,41 @@ func TestASieveGrowsWhole(t *testing.T) {
 		}
 	}
 	commits := 0
-	for ; s.live.sieve.whole.Load() == nil; commits++ {
+	for ; s.live.filter.whole.Load() == nil; commits++ {
 		if commits%2 == 0 {
 			check()
 		}
 		put(t, s, false, "c", "")
 	}
-	if commits < keys/sieveStep || commits > keys/sieveStep+3 {
+	if commits < keys/filterStep || commits > keys/filterStep+3 {
 		t.Errorf("whole after %d commits", commits)
 	}
 	check()
 	missed := 0
 	for i := range keys {
-		if !s.live.sieve.lacks(fmt.Appendf(nil, "b%06d", 2*i+1)) {
+		if !s.live.filter.lacks(fmt.Appendf(nil, "b%06d", 2*i+1)) {
 			missed++
 		}
 	}
 	if missed > keys/50 {
 		t.Errorf("%d of %d keys that are not there are looked for", missed, keys)
 	}
-	if s.live.sieve.lacks([]byte("a-")) {
+	if s.live.filter.lacks([]byte("a-")) {
 		t.Error("a key that is not selected is known not to be there")
 	}
 	// Made anew, it has what is there and what is written meanwhile.
-	s.live.sieve.added = sieveKeys + 1
+	s.live.filter.added = filterKeys + 1
 	put(t, s, false, "b000001", "v")
-	for s.live.sieve.young != nil {
+	for s.live.filter.young != nil {
 		put(t, s, false, "c", "")
 	}
-	if s.live.sieve.lacks([]byte("b000001")) || s.live.sieve.lacks([]byte("b000000")) {
-		t.Error("a key is hidden after the sieve was made anew")
+	if s.live.filter.lacks([]byte("b000001")) || s.live.filter.lacks([]byte("b000000")) {
+		t.Error("a key is hidden after the filter was rebuilt")
 	}
 }
 
-// A store that is replaced by a snapshot's has a sieve of the new keys.
-func TestASieveIsThatOfTheRestoredStore(t *testing.T) {
+// A store that is replaced by a snapshot's has a filter of the new keys.
+func TestARestoredStoreHasAFilterOfItsKeys(t *testing.T) {
 	from, to := openSparse(t, t.TempDir()), openSparse(t, t.TempDir())
 	defer func() {
 		for _, s := range []*Store{from, to} {
@@ -156,7 +156,7 @@ func TestASieveIsThatOfTheRestoredStore(t *testing.T) {
 	if err := to.Restore(&archive); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // before the new sieve is whole, and after
+	for range 2 { // before the new filter is complete, and after
 		tx := to.Begin()
 		for key, want := range map[string]bool{"b1": true, "b2": false} {
 			if _, ok, err := tx.Get([]byte(key)); err != nil || ok != want {
@@ -167,37 +167,37 @@ func TestASieveIsThatOfTheRestoredStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !to.live.sieve.lacks([]byte("b2")) {
+	if !to.live.filter.lacks([]byte("b2")) {
 		t.Error("a key of the old store is not known to be gone")
 	}
 }
 
-// A store with more keys than a sieve is worth having for gives it up, and answers
+// A store with more keys than filterMost gives the filter up, and answers
 // as without one.
-func TestASieveOfTooManyKeysIsGivenUp(t *testing.T) {
+func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 	s := openSparse(t, t.TempDir())
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	s.live.sieve.most = 10
-	for i := range s.live.sieve.most {
+	s.live.filter.most = 10
+	for i := range s.live.filter.most {
 		put(t, s, false, fmt.Sprintf("b%02d", i), "v")
 	}
 	again := func() {
 		t.Helper()
-		s.live.sieve.added = sieveKeys + 1
+		s.live.filter.added = filterKeys + 1
 		put(t, s, false, "c", "")
 	}
 	again()
-	if !s.live.sieve.lacks([]byte("b10")) {
-		t.Fatal("a sieve that is worth having is given up")
+	if !s.live.filter.lacks([]byte("b10")) {
+		t.Fatal("a filter that is worth having is given up")
 	}
 	put(t, s, false, "b10", "v")
 	again()
-	if s.live.sieve.whole.Load() != nil || s.live.sieve.young != nil {
-		t.Error("a sieve of too many keys is kept")
+	if s.live.filter.whole.Load() != nil || s.live.filter.young != nil {
+		t.Error("a filter of too many keys is kept")
 	}
 	put(t, s, false, "b11", "v")
 	again()
