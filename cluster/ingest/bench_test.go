@@ -119,11 +119,11 @@ func benchmark(b *testing.B, open func(testing.TB) (Blocks, Fetcher), nodes, siz
 	ended := make(chan error, nodes)
 	for k := range nodes {
 		id := state.NodeID(rune('a' + k))
-		n := &node{w: w, id: id, guards: &guards{roots: map[state.RootKey]int{}}, fences: &fences{}}
+		n := &node{w: w, id: id, leases: &leases{roots: map[state.RootKey]int{}}, fences: &fences{}}
 		store, fetch := open(b)
 		buffers := new(dag.Buffers)
 		n.Ingest = New(Options{
-			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{buffers}, Buffers: buffers, Guards: n.guards, Fences: n.fences, Network: n,
+			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{buffers}, Buffers: buffers, Leases: n.leases, Fences: n.fences, Network: n,
 			Owner: func(k state.RootKey) string { return "root/" + string(k) }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		})
 		w.all, w.nodes[id] = append(w.all, id), n

@@ -82,16 +82,16 @@ type Buffers interface {
 	Put(buf *[]byte)
 }
 
-// Guards keeps roots from being dropped here.
-type Guards interface {
-	// Begin guards a root until End, once for each Begin.
+// Leases keeps roots from being dropped here.
+type Leases interface {
+	// Begin takes a lease on a root until End, once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
 	// Sealed says how the root was sealed, and Found that it was before and is as it
 	// was: one of them once for each Begin, unless that is not known.
 	Sealed(root state.RootKey, hidden bool)
 	Found(root state.RootKey)
-	// Fenced says that no guard of an earlier process counts any more.
+	// Fenced says that no lease of an earlier process counts any more.
 	Fenced()
 }
 
@@ -137,7 +137,7 @@ type Options struct {
 	Fetcher Fetcher
 	DAGs    DAGs
 	Buffers Buffers
-	Guards  Guards
+	Leases  Leases
 	Fences  Fences
 	Network Network
 	Owner   func(state.RootKey) string // of a root's blocks
@@ -230,7 +230,7 @@ type File struct {
 	Size uint64 // bytes
 }
 
-// Stored is content that is durable on nodes and guarded there, until Done or Unknown.
+// Stored is content that is durable on nodes and leased there, until Done or Unknown.
 type Stored struct {
 	Content state.Content
 	Size    uint64 // bytes of the file

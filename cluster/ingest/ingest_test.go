@@ -18,7 +18,7 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-func TestContentIsKeptAndGuardedUntilDone(t *testing.T) {
+func TestContentIsKeptAndLeasedUntilDone(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for _, committed := range []bool{true, false} {
 			bubble(t, 3, func(w *world) {
@@ -34,7 +34,7 @@ func TestContentIsKeptAndGuardedUntilDone(t *testing.T) {
 						t.Errorf("node %s: epoch %d, want %d", h.Node, h.Epoch, want)
 					}
 				}
-				w.wantGuards(1)
+				w.wantLeases(1)
 				w.wantTold()
 				w.wantKept(s, data, "a", "b", "c")
 				s.Done(committed)
@@ -60,10 +60,10 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 			if first.Content.Root != again.Content.Root || first.Content.Bytes != again.Content.Bytes || first.Content.Blocks != again.Content.Blocks {
 				t.Errorf("%+v, and then %+v", first.Content, again.Content)
 			}
-			w.wantGuards(2)
+			w.wantLeases(2)
 			w.wantTold()
 			first.Done(false)
-			w.wantGuards(1)
+			w.wantLeases(1)
 			again.Done(true)
 			w.wantClean()
 		})
@@ -98,11 +98,11 @@ func TestContentThatHasRottedIsStoredAgain(t *testing.T) {
 func TestOutcomesGoWithTheNextPut(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		place := Placement{Nodes: w.all, Copies: 2}
-		guards := func(a, b int) {
+		leases := func(a, b int) {
 			t.Helper()
 			synctest.Wait()
-			if gotA, gotB := w.node("a").guards.count(), w.node("b").guards.count(); gotA != a || gotB != b {
-				t.Errorf("%d and %d guards, want %d and %d", gotA, gotB, a, b)
+			if gotA, gotB := w.node("a").leases.count(), w.node("b").leases.count(); gotA != a || gotB != b {
+				t.Errorf("%d and %d leases, want %d and %d", gotA, gotB, a, b)
 			}
 		}
 		for i := range byte(3) {
@@ -110,12 +110,12 @@ func TestOutcomesGoWithTheNextPut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			guards(1, 1) // and not those before
+			leases(1, 1) // and not those before
 			s.Done(true)
-			guards(0, 1)
+			leases(0, 1)
 		}
 		<-time.After(tellWithin)
-		guards(0, 0)
+		leases(0, 0)
 		if streams := len(w.node("a").pool.idle["b"]); streams != 1 {
 			t.Errorf("%d streams", streams)
 		}
@@ -135,8 +135,8 @@ func TestAnEndTellsOutcomes(t *testing.T) {
 		w.node("a").leave()
 		synctest.Wait()
 		b := w.node("b")
-		if n := b.guards.count(); n != 0 || len(b.keeper.unknown) != 0 {
-			t.Errorf("%d guards, of %d the end is unknown", n, len(b.keeper.unknown))
+		if n := b.leases.count(); n != 0 || len(b.keeper.unknown) != 0 {
+			t.Errorf("%d leases, of %d the end is unknown", n, len(b.keeper.unknown))
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestAFailedNodeIsReplaced(t *testing.T) {
 					w.wantKept(s, data, "a", "c")
 					s.Done(true)
 					w.node("b").store.before(nil)
-					w.wantGuards(0)
+					w.wantLeases(0)
 				})
 			})
 		})
@@ -516,7 +516,7 @@ func TestANodeThatHangsIsLeft(t *testing.T) {
 	})
 }
 
-func TestGuardsWithoutAnOutcomeEndWithAFence(t *testing.T) {
+func TestLeasesWithoutAnOutcomeEndWithAFence(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for name, lose := range map[string]func(w *world, s *Stored){
 			"the streams break":   func(w *world, _ *Stored) { w.node("a").cut() },
@@ -539,20 +539,20 @@ func TestGuardsWithoutAnOutcomeEndWithAFence(t *testing.T) {
 							told = h.Epoch
 						}
 					}
-					if b.guards.count() != 1 || b.fences.now() != told {
-						t.Errorf("%d guards, epoch %d, told %d", b.guards.count(), b.fences.now(), told)
+					if b.leases.count() != 1 || b.fences.now() != told {
+						t.Errorf("%d leases, epoch %d, told %d", b.leases.count(), b.fences.now(), told)
 					}
 					b.fences.fail(errors.New("no majority"))
 					<-time.After(10 * fenceEvery)
 					synctest.Wait()
-					if b.guards.count() != 1 {
-						t.Error("a guard ends without a fence")
+					if b.leases.count() != 1 {
+						t.Error("a lease ends without a fence")
 					}
 					b.fences.fail(nil)
 					<-time.After(2 * maxRetry)
 					synctest.Wait()
-					if b.guards.count() != 0 || b.fences.now() != told+1 {
-						t.Errorf("%d guards, epoch %d, told %d", b.guards.count(), b.fences.now(), told)
+					if b.leases.count() != 0 || b.fences.now() != told+1 {
+						t.Errorf("%d leases, epoch %d, told %d", b.leases.count(), b.fences.now(), told)
 					}
 					s.Unknown() // it may be told, too late
 				})
@@ -592,7 +592,7 @@ func TestRenewTellsThePresentEpochs(t *testing.T) {
 		}
 		lost.Unknown()
 		<-time.After(2 * fenceEvery)
-		w.wantGuards(1)
+		w.wantLeases(1)
 		for _, h := range s.Content.Held {
 			if h.Epoch == w.node(h.Node).fences.now() {
 				t.Fatal("there was no fence")
@@ -617,8 +617,8 @@ func TestRenewTellsThePresentEpochs(t *testing.T) {
 		wantCode(t, s.Renew(w.Context()), state.ErrUnavailable)
 		s.Done(false)
 		synctest.Wait()
-		if g := w.node("a").guards.count(); g != 0 {
-			t.Errorf("%d guards", g)
+		if g := w.node("a").leases.count(); g != 0 {
+			t.Errorf("%d leases", g)
 		}
 	})
 }
@@ -711,7 +711,7 @@ func TestLeftoversAreDropped(t *testing.T) {
 		before := n.fences.now()
 		n.start()
 		w.wantClean()
-		if n.fences.now() != before+1 || !n.guards.fenced {
+		if n.fences.now() != before+1 || !n.leases.fenced {
 			t.Errorf("epoch %d, it was %d", n.fences.now(), before)
 		}
 	})

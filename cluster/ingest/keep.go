@@ -21,7 +21,7 @@ const (
 	maxRetry   = 5 * time.Second
 	// readyPatience is how long content that is whole waits for the node's first epoch.
 	readyPatience = 10 * time.Second
-	// maxUnknown bounds the guards whose end nobody knows; with more, nothing is
+	// maxUnknown bounds the leases whose end nobody knows; with more, nothing is
 	// taken in until a fence has ended them.
 	maxUnknown = 64 << 10
 	// Bounds of the pause before the next attempt to drop the remains of a put, if a full
@@ -33,7 +33,7 @@ const (
 )
 
 // keeper keeps content on this node: it stores what comes under an owner of its
-// own, makes it a sealed root under a guard, and knows the epoch in which it says so.
+// own, makes it a sealed root under a lease, and knows the epoch in which it says so.
 type keeper struct {
 	opts Options
 	work sync.WaitGroup // drops
@@ -45,7 +45,7 @@ type keeper struct {
 	// mu guards what follows. It is never held while calling out.
 	mu      sync.Mutex
 	epoch   uint64          // 0: none yet
-	unknown []state.RootKey // guards that a fence ends
+	unknown []state.RootKey // leases that a fence ends
 	left    []string        // owners of puts that are over, which could not be dropped
 }
 
@@ -60,7 +60,7 @@ func (k *keeper) run(ctx context.Context) error {
 	if !k.refence(ctx) {
 		return nil
 	}
-	k.opts.Guards.Fenced()
+	k.opts.Leases.Fenced()
 	close(k.ready)
 	for {
 		last := k.opts.Now()
@@ -91,7 +91,7 @@ func (k *keeper) refence(ctx context.Context) bool {
 }
 
 // fence begins a new epoch. What this node said in earlier ones counts in no command
-// that is applied from now on, so a guard whose end nobody told it can end.
+// that is applied from now on, so a lease whose end nobody told it can end.
 func (k *keeper) fence(ctx context.Context) error {
 	k.mu.Lock()
 	ends := len(k.unknown)
@@ -112,7 +112,7 @@ func (k *keeper) fence(ctx context.Context) error {
 	}
 	k.mu.Unlock()
 	for _, root := range over {
-		k.opts.Guards.End(root)
+		k.opts.Leases.End(root)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (k *keeper) await(ctx context.Context) error {
 	return nil
 }
 
-// lose notes a guard whose end nobody will tell.
+// lose notes a lease whose end nobody will tell.
 func (k *keeper) lose(root state.RootKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -244,7 +244,7 @@ type intake struct {
 	k     *keeper
 	owner string
 	wrote bool // there may be something under owner
-	ended bool // root is guarded, and stays so until done or lost
+	ended bool // root is leased, and stays so until done or lost
 
 	root state.RootKey
 	kept kept
@@ -265,12 +265,12 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 		return kept{}, err
 	}
 	root := state.RootOf(e.root)
-	if err := n.k.opts.Guards.Begin(ctx, root); err != nil {
+	if err := n.k.opts.Leases.Begin(ctx, root); err != nil {
 		return kept{}, err
 	}
 	bytes, blocks, err := n.whole(ctx, e, last)
 	if err != nil {
-		n.k.opts.Guards.End(root) // nobody was told anything
+		n.k.opts.Leases.End(root) // nobody was told anything
 		return kept{}, err
 	}
 	n.ended, n.root = true, root
@@ -279,7 +279,7 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	return n.kept, nil
 }
 
-// whole makes the root complete, sealed and durable here, and says so to its guard.
+// whole makes the root complete, sealed and durable here, and says so to its lease.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
 	store, owner := n.k.opts.Blocks, n.k.opts.Owner(root)
@@ -293,13 +293,13 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 		}
 	}
 	if sealed {
-		n.k.opts.Guards.Found(root)
+		n.k.opts.Leases.Found(root)
 		return bytes, blocks, nil
 	}
 	var hidden bool
 	defer func() {
 		if err == nil {
-			n.k.opts.Guards.Sealed(root, hidden)
+			n.k.opts.Leases.Sealed(root, hidden)
 		}
 	}()
 	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
@@ -341,7 +341,7 @@ func (n *intake) done(byte) {
 	n.letGo()
 	if n.ended {
 		n.ended = false
-		n.k.opts.Guards.End(n.root)
+		n.k.opts.Leases.End(n.root)
 	}
 }
 

@@ -27,7 +27,7 @@ type dest interface {
 	// put stores blocks, or sends them on their way.
 	put(ctx context.Context, blks []block.Block) error
 	// end makes the content whole there, of what was put, of last, and of what other
-	// nodes have. The node guards it from then on.
+	// nodes have. The node has a lease on it from then on.
 	end(ctx context.Context, e end, last []block.Block) (kept, error)
 	// renew asks for the epoch again.
 	renew(ctx context.Context) (kept, error)

@@ -37,7 +37,7 @@ func TestANodeThatSaysNothingIsReplaced(t *testing.T) {
 			}
 			w.wantKept(s, data, "a", "c")
 			s.Done(true)
-			w.wantGuards(0)
+			w.wantLeases(0)
 		}, func(o *Options) { o.Network = silent{o.Network} })
 	})
 }
@@ -72,7 +72,7 @@ func TestSpareNodesThatAreDownTooAreNotWaitedForOneByOne(t *testing.T) {
 		}
 		w.wantKept(s, data, "a", "e")
 		s.Done(true)
-		w.wantGuards(0)
+		w.wantLeases(0)
 	}, func(o *Options) { o.Network = gone{o.Network} })
 }
 

@@ -119,10 +119,10 @@ func (n *tracked) run() { n.runWith(func(*tracker.Options) {}) }
 
 // runWith is run with other options of the tracker.
 func (n *tracked) runWith(change func(*tracker.Options)) {
-	g := tracker.NewGuards()
+	g := tracker.NewLeases()
 	options := tracker.Options{
 		Self: n.id, State: n.state, Watch: n.state.Watch, Blocks: seals{n.store}, Fetcher: nowhere{}, NodeMeta: forgetful{},
-		Guards: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Leases: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	change(&options)
 	tr, err := tracker.New(options)
@@ -130,7 +130,7 @@ func (n *tracked) runWith(change func(*tracker.Options)) {
 		n.w.Fatal(err)
 	}
 	n.start(func(o *Options) {
-		o.Guards, o.Fences, o.Owner = g, epochs{n.id, n.state, &n.none}, tracker.Owner
+		o.Leases, o.Fences, o.Owner = g, epochs{n.id, n.state, &n.none}, tracker.Owner
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	n.done, n.ended = cancel, make(chan error, 1)
@@ -182,7 +182,7 @@ func (n *tracked) wantHas(s *Stored, after time.Duration, want bool) {
 
 // Between the seal and the command nothing in the state wants the root, and audits
 // find it.
-func TestWhatIsGuardedIsNotDropped(t *testing.T) {
+func TestLeasedContentIsNotDropped(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		alone(t, func(w *world, n *tracked) {
 			s := n.store1(data)
@@ -216,7 +216,7 @@ func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
 }
 
 // What the state says of a put is seen with its event, wherever that comes; then there
-// is nothing to ask the store, nor at the end of the guard.
+// is nothing to ask the store, nor at the end of the lease.
 func TestAPutInItsNormalCourseIsLookedAtOnce(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for _, lag := range []time.Duration{0, time.Minute, -500 * time.Millisecond} {

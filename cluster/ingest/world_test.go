@@ -262,15 +262,15 @@ func (s *store) arriving() (owners []string) {
 	return owners
 }
 
-// guards counts.
-type guards struct {
+// leases counts.
+type leases struct {
 	mu     sync.Mutex
 	roots  map[state.RootKey]int
 	owing  int // that have not been told how their roots were sealed
 	fenced bool
 }
 
-func (g *guards) Begin(ctx context.Context, root state.RootKey) error {
+func (g *leases) Begin(ctx context.Context, root state.RootKey) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -281,34 +281,34 @@ func (g *guards) Begin(ctx context.Context, root state.RootKey) error {
 	return nil
 }
 
-func (g *guards) Sealed(root state.RootKey, _ bool) { g.Found(root) }
+func (g *leases) Sealed(root state.RootKey, _ bool) { g.Found(root) }
 
-func (g *guards) Found(root state.RootKey) {
+func (g *leases) Found(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.roots[root] == 0 {
-		panic("nothing guards what is sealed")
+		panic("sealed content has no lease")
 	}
 	g.owing--
 }
 
-func (g *guards) End(root state.RootKey) {
+func (g *leases) End(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.roots[root]--; g.roots[root] == 0 {
 		delete(g.roots, root)
 	} else if g.roots[root] < 0 {
-		panic("a guard ends twice")
+		panic("a lease ends twice")
 	}
 }
 
-func (g *guards) Fenced() {
+func (g *leases) Fenced() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fenced = true
 }
 
-func (g *guards) count() (n int) {
+func (g *leases) count() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, v := range g.roots {
@@ -456,7 +456,7 @@ type node struct {
 	w      *world
 	id     state.NodeID
 	store  *store
-	guards *guards
+	leases *leases
 	fences *fences
 	stop   func() // ends the node as a crash does, once
 	leave  func() // ends it in order
@@ -577,10 +577,10 @@ func bubble(t *testing.T, n int, fn func(w *world), tune ...func(*Options)) {
 
 // start runs a node, as a process that has just started.
 func (n *node) start(tune ...func(*Options)) {
-	n.guards = &guards{roots: map[state.RootKey]int{}}
+	n.leases = &leases{roots: map[state.RootKey]int{}}
 	buffers := lent{builder{new(dag.Buffers)}}
 	o := Options{
-		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: buffers, Buffers: buffers, Guards: n.guards, Fences: n.fences, Network: n,
+		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: buffers, Buffers: buffers, Leases: n.leases, Fences: n.fences, Network: n,
 		Owner: func(k state.RootKey) string { return "root/" + k.String() }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, fn := range tune {
@@ -661,8 +661,8 @@ func (w *world) wantClean() {
 		if left := n.store.arriving(); len(left) > 0 {
 			w.Errorf("node %s: %v is left", id, left)
 		}
-		if g := n.guards.count(); g > 0 {
-			w.Errorf("node %s: %d guards are left", id, g)
+		if g := n.leases.count(); g > 0 {
+			w.Errorf("node %s: %d leases are left", id, g)
 		}
 		for name, m := range map[string]struct {
 			*semaphore.Weighted
@@ -677,25 +677,25 @@ func (w *world) wantClean() {
 	}
 }
 
-func (w *world) wantGuards(want int) {
+func (w *world) wantLeases(want int) {
 	w.Helper()
 	<-time.After(2 * tellWithin)
 	synctest.Wait()
 	for _, id := range w.all {
-		if got := w.nodes[id].guards.count(); got != want {
-			w.Errorf("node %s: %d guards, want %d", id, got, want)
+		if got := w.nodes[id].leases.count(); got != want {
+			w.Errorf("node %s: %d leases, want %d", id, got, want)
 		}
 	}
 }
 
-// wantTold checks that all guards know what became of their roots.
+// wantTold checks that all leases know what became of their roots.
 func (w *world) wantTold() {
 	w.Helper()
 	for _, id := range w.all {
-		g := w.nodes[id].guards
+		g := w.nodes[id].leases
 		g.mu.Lock()
 		if g.owing != 0 {
-			w.Errorf("node %s: %d guards were not told how their roots were sealed", id, g.owing)
+			w.Errorf("node %s: %d leases were not told how their roots were sealed", id, g.owing)
 		}
 		g.mu.Unlock()
 	}

@@ -23,8 +23,8 @@ func (f *fences) Epoch(ctx context.Context) (uint64, error) {
 		return 0, ctx.Err()
 	}
 	level, _ := f.state.Level() // which is known now
-	if level < tracker.GuardLevel {
-		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.GuardLevel)
+	if level < tracker.LeaseLevel {
+		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.LeaseLevel)
 	}
 	view, release, err := f.state.View(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ const putIdle = 30 * time.Second
 
 // openIngest makes the part that takes content in. What puts of an earlier process
 // left is dropped.
-func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
+func (n *Node) openIngest(leases *tracker.Leases, buffer *dag.Buffer) error {
 	limits := objectLimits(fetchLimits(n.opts.Config.Tracker))
 	limits.Idle = min(limits.Idle, putIdle)
 	store := sealing{n.blocks, n.scrubber, n.hidden}
@@ -31,7 +31,7 @@ func (n *Node) openIngest(guards *tracker.Guards, buffer *dag.Buffer) error {
 		Self:    n.self.ID,
 		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer, n.hidden}, store},
 		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes, down: n.down},
-		DAGs:    dags{memory}, Buffers: memory, Guards: guards, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
+		DAGs:    dags{memory}, Buffers: memory, Leases: leases, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
 		Now: n.opts.Now, Logger: n.logger,
 	})
 	return n.ingest.DropLeftovers(context.Background())

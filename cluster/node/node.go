@@ -423,10 +423,10 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out
 		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 	})
-	guards := tracker.NewGuards()
+	leases := tracker.NewLeases()
 	n.files = &files{
 		buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now,
-		reading: guards.Read,
+		reading: leases.Read,
 	}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: n.files,
@@ -437,7 +437,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 			return err
 		}
 	}
-	if err := n.openTracker(guards); err != nil {
+	if err := n.openTracker(leases); err != nil {
 		return err
 	}
 	gateway := n.opts.Config.S3
@@ -450,7 +450,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 }
 
 // openTracker makes the parts that bring blocks to where the state wants them.
-func (n *Node) openTracker(guards *tracker.Guards) error {
+func (n *Node) openTracker(leases *tracker.Leases) error {
 	c := n.opts.Config
 	var err error
 	n.scrubber, err = integrity.New(integrity.Options{
@@ -470,12 +470,12 @@ func (n *Node) openTracker(guards *tracker.Guards) error {
 			Moving: c.Tracker.Concurrency, Account: c.Tracker.PerAccount, Attempts: c.Tracker.Attempts, Backoff: c.Tracker.Backoff,
 			Patience: c.Tracker.IdleTimeout, Audit: n.opts.CollectEvery,
 		},
-		NodeMeta: n.nodeMeta,
-		Leases:   content.LeasePrefix,
-		Guards:   guards,
-		Down:     n.down,
-		Moves:    n.moves,
-		Now:      n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
+		NodeMeta:    n.nodeMeta,
+		LeasePrefix: content.LeasePrefix,
+		Leases:      leases,
+		Down:        n.down,
+		Moves:       n.moves,
+		Now:         n.opts.Now, Logger: n.logger, Registerer: n.opts.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("open tracker: %w", err)
@@ -491,7 +491,7 @@ func (n *Node) openTracker(guards *tracker.Guards) error {
 	if err := n.scrubber.Load(context.Background()); err != nil { // before the tracker believes a seal
 		return err
 	}
-	return n.openIngest(guards, buffer)
+	return n.openIngest(leases, buffer)
 }
 
 // joinID returns the peer id by which somebody proves secret.

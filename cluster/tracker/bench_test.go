@@ -68,7 +68,7 @@ const (
 // benchStores have b.N roots that objects name, sealed and hidden.
 func benchStores(b *testing.B) (*watched, *disk) {
 	st := &watched{State: clustertest.New(b, clustertest.Setup{Nodes: clustertest.Members(self), Replication: 1, WriteCopies: 1})}
-	st.Apply(b, &state.RaiseLevel{Level: GuardLevel},
+	st.Apply(b, &state.RaiseLevel{Level: LeaseLevel},
 		&state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
 	view, release := st.State.LocalView()
 	defer release()
@@ -113,8 +113,8 @@ func benchStores(b *testing.B) (*watched, *disk) {
 	return st, &disk{Store: s}
 }
 
-// BenchmarkEndOfPut is what a tracker does for a put in its normal course: guarded,
-// sealed, told by an event, not guarded any more, and all that follows. What the put
+// BenchmarkEndOfPut is what a tracker does for a put in its normal course: leased,
+// sealed, told by an event, not leased any more, and all that follows. What the put
 // itself costs is not in it: the state and the block store have it before. The time is
 // cpu-ns/op, that on the clock is how fast they come.
 func BenchmarkEndOfPut(b *testing.B) {
@@ -123,11 +123,11 @@ func BenchmarkEndOfPut(b *testing.B) {
 	for n := range keys {
 		keys[n] = key(n)
 	}
-	guards := NewGuards()
-	guards.Fenced()
+	leases := NewLeases()
+	leases.Fenced()
 	tr, err := New(Options{
 		Self: self, State: st, Watch: st.Watch, Blocks: store, Fetcher: &network{}, NodeMeta: &nodeMeta{kept: map[string][]byte{}},
-		Limits: Limits{Audit: 24 * time.Hour}, Guards: guards, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Limits: Limits{Audit: 24 * time.Hour}, Leases: leases, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -141,14 +141,14 @@ func BenchmarkEndOfPut(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	quiet := func() { // until nothing has been asked for longer than a guard lingers
+	quiet := func() { // until nothing has been asked for longer than a lease lingers
 		for last := uint64(1) << 63; ; {
 			now := st.views.Load() + store.asked.Load()
 			if now == last {
 				return
 			}
 			last = now
-			<-time.After(guardLinger + guardLinger/2)
+			<-time.After(leaseLinger + leaseLinger/2)
 		}
 	}
 	quiet() // the audit at the start
@@ -162,15 +162,15 @@ func BenchmarkEndOfPut(b *testing.B) {
 		page := keys[n:min(n+perEntry, b.N)]
 		fx := new(state.Effects)
 		for _, k := range page {
-			if err := guards.Begin(ctx, k); err != nil {
+			if err := leases.Begin(ctx, k); err != nil {
 				b.Fatal(err)
 			}
-			guards.Sealed(k, true)
+			leases.Sealed(k, true)
 			fx.Roots = append(fx.Roots, state.RootChange{Root: k, Nodes: []state.NodeID{self}})
 		}
 		st.Watch.Publish(uint64(n), fx)
 		for _, k := range page {
-			guards.End(k)
+			leases.End(k)
 		}
 	}
 	quiet()

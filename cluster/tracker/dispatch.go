@@ -208,7 +208,7 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 		}
 		e, now := d.known[k], d.read(view, k)
 		if e == nil && now.held() {
-			if !d.t.guards.agrees(k, now.root.Private()) { // it does in the normal course of a put
+			if !d.t.leases.agrees(k, now.root.Private()) { // it does in the normal course of a put
 				hides = append(hides, k)
 			}
 			continue
@@ -334,13 +334,13 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 		d.look(ctx, view, e)
 		return
 	}
-	if s.guarded {
+	if s.leased {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
-			if missed { // by an audit or the look after a guard too
+			if missed { // by an audit or the look after a lease too
 				d.look(ctx, view, e)
 				return
 			}
-			d.forget(e) // there is a look when the guard ends
+			d.forget(e) // there is a look when the lease ends
 		} else {
 			d.delay(e, d.t.limits.Backoff) // a put may just complete what could not be fetched
 		}

@@ -208,11 +208,11 @@ func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry,
 	d.t.mu.Lock()
 	d.t.runs[e.root] = r
 	d.t.mu.Unlock()
-	d.t.guards.turn(e.root) // it seals by what the state says now
+	d.t.leases.sealChanging(e.root) // it seals by what the state says now
 	work.Go(func() {
 		defer stop(nil)
 		d.t.attempt(scope, r, job)
-		d.t.guards.turned(e.root)
+		d.t.leases.sealChanged(e.root)
 		select {
 		case d.t.outcomes <- r:
 		case <-ctx.Done():

@@ -105,8 +105,8 @@ func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t.guards.turn(page...) // before the state is read
-	defer t.guards.turned(page...)
+	t.leases.sealChanging(page...) // before the state is read
+	defer t.leases.sealChanged(page...)
 	kept, err := t.private(page)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 		switch {
 		case own != nil:
 			kept = append(kept, keptRoot{k, root.Private()})
-		case t.guards.read(k):
+		case t.leases.read(k):
 			kept = append(kept, keptRoot{k, true})
 		}
 	}

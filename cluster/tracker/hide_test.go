@@ -19,7 +19,7 @@ const bucket = "bucket"
 func shelf(t *testing.T, limits Limits, fn func(w *world, b state.Bucket)) {
 	t.Helper()
 	bubble(t, limits, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: GuardLevel})
+		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel})
 		fn(w, w.bucket())
 	})
 }
@@ -74,7 +74,7 @@ func TestContentIsHiddenWhileObjectsAloneNameIt(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.start()
 		defer w.stop()
-		w.pass(time.Second)     // the first audit would drop what has no name yet and no guard
+		w.pass(time.Second)     // the first audit would drop what has no name yet and no lease
 		w.store.sealed(1, true) // as a put does
 		w.object(b, 1, self)
 		w.pass(time.Second)
@@ -160,8 +160,8 @@ func TestWhatCouldNotBeHiddenIsTriedAgain(t *testing.T) {
 }
 
 // What a put seals is judged before it is sealed.
-func TestEndOfAGuardTellsWhatIsPrivate(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+func TestTheEndOfALeaseShowsWhatIsPrivate(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.limits.Audit = time.Hour
 		w.start()
@@ -174,7 +174,7 @@ func TestEndOfAGuardTellsWhatIsPrivate(t *testing.T) {
 		}
 		w.store.sealed(1, true)
 		g.End(key(1))
-		w.pass(2 * guardLinger)
+		w.pass(2 * leaseLinger)
 		w.wantHidden(1, false)
 	})
 }
@@ -204,21 +204,21 @@ func (g *gate) shut() (open func()) {
 }
 
 // The state is read for a change, changes, and is looked at by an event before the change
-// is made: a guard that was certain till then is not any more.
-func TestAGuardIsNotCertainWhileWhatItGuardsIsHidden(t *testing.T) {
+// is made: a lease that was certain till then is not any more.
+func TestALeaseIsNotCertainWhileItsRootIsHidden(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
-		w.guards = NewGuards()
-		w.guards.Fenced()
+		w.leases = NewLeases()
+		w.leases.Fenced()
 		var views gate
 		w.state.viewed = views.pass
 		w.start()
 		defer w.stop()
 		w.pass(time.Second)
-		if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+		if err := w.leases.Begin(t.Context(), key(1)); err != nil {
 			t.Fatal(err)
 		}
 		w.store.sealed(1, true)
-		w.guards.Sealed(key(1), true)
+		w.leases.Sealed(key(1), true)
 		w.object(b, 1, self)
 		synctest.Wait()
 		dispatcher := views.shut()
@@ -237,10 +237,10 @@ func TestAGuardIsNotCertainWhileWhatItGuardsIsHidden(t *testing.T) {
 
 // The state is read for a change, changes, and content is put and sealed as it says now,
 // all before the dispatcher has a look and the change is made.
-func TestAGuardThatBeginsWhileWhatItGuardsIsShownIsNotCertain(t *testing.T) {
+func TestALeaseThatBeginsWhileItsRootIsShownIsNotCertain(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
-		w.guards = NewGuards()
-		w.guards.Fenced()
+		w.leases = NewLeases()
+		w.leases.Fenced()
 		var views, changes gate
 		w.state.viewed = views.pass
 		w.store.onHide = func() error { changes.pass(); return nil }
@@ -258,11 +258,11 @@ func TestAGuardThatBeginsWhileWhatItGuardsIsShownIsNotCertain(t *testing.T) {
 		w.pin(2)
 		synctest.Wait()
 		show(false)
-		if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+		if err := w.leases.Begin(t.Context(), key(1)); err != nil {
 			t.Fatal(err)
 		}
 		w.store.sealed(1, true)
-		w.guards.Sealed(key(1), true)
+		w.leases.Sealed(key(1), true)
 		dispatcher()
 		synctest.Wait()
 		change()
@@ -272,18 +272,18 @@ func TestAGuardThatBeginsWhileWhatItGuardsIsShownIsNotCertain(t *testing.T) {
 }
 
 // What a fetch seals, it seals by what the state said some time ago.
-func TestAGuardIsNotCertainWhileWhatItGuardsIsFetched(t *testing.T) {
+func TestALeaseIsNotCertainWhileItsRootIsFetched(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
-		w.guards = NewGuards()
-		w.guards.Fenced()
+		w.leases = NewLeases()
+		w.leases.Fenced()
 		certain := func() bool {
-			if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+			if err := w.leases.Begin(t.Context(), key(1)); err != nil {
 				t.Error(err)
 				return false
 			}
-			defer w.guards.End(key(1))
-			w.guards.Sealed(key(1), false)
-			return w.guards.agrees(key(1), false)
+			defer w.leases.End(key(1))
+			w.leases.Sealed(key(1), false)
+			return w.leases.agrees(key(1), false)
 		}
 		w.net.set(key(1), func(context.Context, *network, Job, func(uint64, uint64)) error {
 			if certain() {

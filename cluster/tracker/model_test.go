@@ -25,7 +25,7 @@ type maker struct {
 // changes the block store, and has not gone on.
 type chaos struct {
 	*world
-	guards  *Guards
+	leases  *Leases
 	buckets [2]state.Bucket
 
 	// mu guards what follows. Who cannot have it at once lets the moment pass.
@@ -34,7 +34,7 @@ type chaos struct {
 	makers  []*maker
 	objects []string // root and bucket of each
 	pinned  []state.RequestID
-	stale   map[int]bool // roots that were sealed by an older state: only the end of the guard tells
+	stale   map[int]bool // roots that were sealed by an older state: only the end of the lease tells
 	left    int          // of what may happen: what happens makes moments for more
 }
 
@@ -107,12 +107,12 @@ func (c *chaos) make(at int, commits bool) {
 	case 1:
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if c.guards.Begin(ended, k) != nil { // it is dropped just now
+		if c.leases.Begin(ended, k) != nil { // it is dropped just now
 			m.step = 0
 		}
 	case 2:
 		if o.sealed {
-			c.guards.Found(k)
+			c.leases.Found(k)
 			m.step = 5
 		}
 	case 3:
@@ -124,19 +124,19 @@ func (c *chaos) make(at int, commits bool) {
 			m.step = 6 // somebody asks in vain
 		}
 	case 5:
-		c.guards.Sealed(k, m.hidden)
+		c.leases.Sealed(k, m.hidden)
 	case 6:
 		if in := c.rng.IntN(2); commits {
 			c.object(c.buckets[in], m.root, self)
 			c.objects = append(c.objects, fmt.Sprint(m.root, " ", in))
 		}
 	case 7:
-		c.guards.End(k)
+		c.leases.End(k)
 		c.makers = append(c.makers[:at], c.makers[at+1:]...)
 	}
 }
 
-// check compares the block store with the state; rested: all guards have ended a while
+// check compares the block store with the state; rested: all leases have ended a while
 // ago.
 func (c *chaos) check(rested bool) {
 	c.Helper()
@@ -168,9 +168,9 @@ func TestUnknownPeersSeeWhatTheStateSaysInAnyHistory(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
-				w.guards = NewGuards()
-				w.guards.Fenced()
-				c := &chaos{world: w, guards: w.guards, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}}
+				w.leases = NewLeases()
+				w.leases.Fenced()
+				c := &chaos{world: w, leases: w.leases, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}}
 				c.buckets[0], c.buckets[1] = b, b
 				c.buckets[1].Name = "other"
 				w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: b.Account, Name: "other", Created: 1}})
@@ -230,11 +230,11 @@ func (c *chaos) finish() {
 
 // dropping is asked before each drop.
 func (c *chaos) dropping(owner string) {
-	c.guards.mu.Lock()
-	defer c.guards.mu.Unlock()
-	for k, e := range c.guards.roots {
+	c.leases.mu.Lock()
+	defer c.leases.mu.Unlock()
+	for k, e := range c.leases.roots {
 		if Owner(k) == owner && e.holders > 0 {
-			c.Errorf("%s is dropped, and guarded", owner)
+			c.Errorf("%s is dropped, and has a lease", owner)
 		}
 	}
 }

@@ -13,7 +13,7 @@ const maxRead = 8 << 30
 
 // Read says that a file of a root is being read here, until done is called. What the
 // cluster does not want any more stays so long, hidden, as far as maxRead goes.
-func (g *Guards) Read(root state.RootKey) (done func()) {
+func (g *Leases) Read(root state.RootKey) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.of(root)
@@ -21,7 +21,7 @@ func (g *Guards) Read(root state.RootKey) (done func()) {
 	return sync.OnceFunc(func() { g.unread(root, e) })
 }
 
-func (g *Guards) unread(root state.RootKey, e *guard) {
+func (g *Leases) unread(root state.RootKey, e *lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e.readers--; e.readers > 0 {
@@ -39,7 +39,7 @@ func (g *Guards) unread(root state.RootKey, e *guard) {
 }
 
 // keeps tells whether a root of so many bytes stays for those who read it.
-func (g *Guards) keeps(e *guard, bytes uint64) bool {
+func (g *Leases) keeps(e *lease, bytes uint64) bool {
 	if e.readers == 0 || bytes == 0 {
 		return false
 	}
@@ -55,7 +55,7 @@ func (g *Guards) keeps(e *guard, bytes uint64) bool {
 }
 
 // read tells whether a root is here for nobody but those who read it, if nobody wants it.
-func (g *Guards) read(root state.RootKey) bool {
+func (g *Leases) read(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.roots[root]

@@ -9,8 +9,8 @@ import (
 
 func TestWhatIsReadIsNotDropped(t *testing.T) {
 	shelf(t, Limits{Audit: time.Minute}, func(w *world, b state.Bucket) {
-		w.guards = NewGuards()
-		w.guards.Fenced()
+		w.leases = NewLeases()
+		w.leases.Fenced()
 		for n := range 2 {
 			w.store.sealed(n, false)
 			w.object(b, n, self)
@@ -18,7 +18,7 @@ func TestWhatIsReadIsNotDropped(t *testing.T) {
 		w.start()
 		defer w.stop()
 		w.pass(time.Minute)
-		first, second := w.guards.Read(key(1)), w.guards.Read(key(1))
+		first, second := w.leases.Read(key(1)), w.leases.Read(key(1))
 		w.deleteObject(b, 0)
 		w.deleteObject(b, 1)
 		w.pass(10 * time.Minute) // audits find it, and nobody wants it
@@ -29,7 +29,7 @@ func TestWhatIsReadIsNotDropped(t *testing.T) {
 		w.pass(10 * time.Minute)
 		w.wantSealed(1, true)
 		second()
-		w.pass(2 * guardLinger)
+		w.pass(2 * leaseLinger)
 		w.wantNothingHere(1)
 		w.wantForgotten()
 	})
@@ -37,14 +37,14 @@ func TestWhatIsReadIsNotDropped(t *testing.T) {
 
 func TestWhatIsReadAndWantedAgainStays(t *testing.T) {
 	shelf(t, Limits{Audit: time.Hour}, func(w *world, b state.Bucket) {
-		w.guards = NewGuards()
-		w.guards.Fenced()
+		w.leases = NewLeases()
+		w.leases.Fenced()
 		w.store.sealed(1, true)
 		w.object(b, 1, self)
 		w.start()
 		defer w.stop()
 		w.pass(time.Minute)
-		done := w.guards.Read(key(1))
+		done := w.leases.Read(key(1))
 		w.deleteObject(b, 1)
 		w.pass(time.Minute)
 		w.wantSealed(1, true)
@@ -62,10 +62,10 @@ func TestWhatIsReadAndWantedAgainStays(t *testing.T) {
 	})
 }
 
-// wantForgotten checks that nothing is remembered of roots that are neither guarded nor read.
+// wantForgotten checks that nothing is remembered of roots that are neither leased nor read.
 func (w *world) wantForgotten() {
 	w.Helper()
-	g := w.guards
+	g := w.leases
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.roots) != 0 || g.reading != 0 {
@@ -74,11 +74,11 @@ func (w *world) wantForgotten() {
 }
 
 func TestWhatIsReadIsBounded(t *testing.T) {
-	g := NewGuards()
+	g := NewLeases()
 	var ends []func()
 	drop := func(n int, bytes uint64) bool {
-		if !g.doom(key(n)) {
-			t.Fatalf("root %d is guarded", n)
+		if !g.requestDrop(key(n)) {
+			t.Fatalf("root %d has a lease", n)
 		}
 		return g.drop(key(n), bytes)
 	}

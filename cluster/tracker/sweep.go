@@ -27,7 +27,7 @@ type sweep struct {
 	bytes   uint64 // of what is complete
 
 	dropped bool  // of the answer
-	guarded bool  // of the answer: not dropped, for there is or was a guard, or it is being read
+	leased  bool  // of the answer: not dropped, for there is or was a lease, or it is being read
 	whole   bool  // of the answer: not dropped, for it is no part any more, or that is not known
 	err     error // of the answer
 }
@@ -80,7 +80,7 @@ func (t *Tracker) sweep(ctx context.Context) error {
 		}
 		for _, s := range batch {
 			if s.err != nil {
-				t.guards.spare(s.root)
+				t.leases.cancelDrop(s.root)
 				t.answer(ctx, s)
 				continue
 			}
@@ -91,11 +91,11 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			}
 			work.Go(func() {
 				defer func() { <-slots }()
-				if s.guarded = !t.guards.drop(s.root, s.bytes); s.guarded {
+				if s.leased = !t.leases.drop(s.root, s.bytes); s.leased {
 					t.hides.add(s.root) // unknown peers see nothing of what stays for who reads it
 				} else {
 					t.drop(ctx, &s)
-					t.guards.dropped(s.root)
+					t.leases.dropped(s.root)
 				}
 				t.answer(ctx, s)
 			})
@@ -103,7 +103,7 @@ func (t *Tracker) sweep(ctx context.Context) error {
 	}
 }
 
-// drop drops what nobody can guard meanwhile, so that nobody but a fetch, of which
+// drop drops what nobody can lease meanwhile, so that nobody but a fetch, of which
 // there is none, can complete it either.
 func (t *Tracker) drop(ctx context.Context, s *sweep) {
 	if s.partial {
@@ -126,16 +126,16 @@ func (t *Tracker) answer(ctx context.Context, s sweep) {
 	}
 }
 
-// doomed keeps of a batch what has no guard now. A guard that comes later saves
+// doomed keeps of a batch what has no lease now. A lease that comes later saves
 // its root from this sweep.
 func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
 	keep := batch[:0]
 	for _, s := range batch {
-		if t.guards.doom(s.root) {
+		if t.leases.requestDrop(s.root) {
 			keep = append(keep, s)
 			continue
 		}
-		s.guarded = true
+		s.leased = true
 		t.answer(ctx, s)
 	}
 	return keep
@@ -158,14 +158,14 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	if len(ask) == 0 {
 		return keep, nil
 	}
-	fenced := t.guards.isFenced() // before the view: it has what came before the fence then
+	fenced := t.leases.isFenced() // before the view: it has what came before the fence then
 	view, release, err := t.linearizable(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	level, unread := view.Level()
-	settled := unread == nil && t.guards.settled(level, fenced)
+	settled := unread == nil && t.leases.mayDrop(level, fenced)
 	for _, s := range ask {
 		root, own, err := wanted(view, s.root, t.opts.Self)
 		last := false
@@ -178,11 +178,11 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 			s.err = err
 			keep = append(keep, s)
 		case own != nil, last:
-			t.guards.spare(s.root)
+			t.leases.cancelDrop(s.root)
 			t.answer(ctx, s) // it is wanted again, or elsewhere; the next audit finds it
 		case !settled:
-			t.guards.spare(s.root)
-			s.guarded = true // by an earlier process, perhaps
+			t.leases.cancelDrop(s.root)
+			s.leased = true // by an earlier process, perhaps
 			t.answer(ctx, s)
 		default:
 			keep = append(keep, s)

@@ -174,18 +174,18 @@ type Options struct {
 	Fetcher  Fetcher
 	NodeMeta NodeMeta
 	Limits   Limits
-	// Leases begins the owners of imports, which end with the process that made
-	// them. Empty: there are none.
-	Leases string
+	// LeasePrefix begins the owners of imports. The next process of the node drops them
+	// when it starts. Empty: there are none.
+	LeasePrefix string
 	// Down tells whether a member is known not to answer, so that it is not
 	// asked for blocks. nil: none is.
 	Down func(state.NodeID) bool
 	// Moves tells whether the Repairer has others keep a root that could not be fetched
 	// here for err, so that this node does not give it up meanwhile. nil: it never does.
 	Moves func(root *state.Root, err error) bool
-	// Guards are the roots that are not dropped whatever the state says. nil: the
+	// Leases are the roots that must not be dropped. nil: the
 	// Tracker has some of its own, which nobody uses.
-	Guards *Guards
+	Leases *Leases
 	// Now is the clock by which it is noted, for the next process, when what failed is due.
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -200,7 +200,7 @@ type Tracker struct {
 	reports *outbox
 	sweeps  *sweeps
 	hides   *hides
-	guards  *Guards
+	leases  *Leases
 
 	offers   chan offer    // roots that the auditor found to need a look
 	audits   chan struct{} // asks for an audit; one waits at the most
@@ -213,10 +213,10 @@ type Tracker struct {
 
 	queue atomic.Int64
 
-	// mu guards runs and leased. It is never held while calling out.
-	mu     sync.Mutex
-	runs   map[state.RootKey]*run // the fetches under way
-	leased bool                   // leases of earlier runs are gone
+	// mu guards runs and cleared. It is never held while calling out.
+	mu      sync.Mutex
+	runs    map[state.RootKey]*run // the fetches under way
+	cleared bool                   // the leases of earlier processes are dropped
 }
 
 // New returns a Tracker, which does nothing before Run.
@@ -228,13 +228,13 @@ func New(opts Options) (*Tracker, error) {
 	if opts.Moves == nil {
 		opts.Moves = func(*state.Root, error) bool { return false }
 	}
-	guards := opts.Guards
-	if guards == nil {
-		guards = NewGuards()
-		guards.Fenced()
+	leases := opts.Leases
+	if leases == nil {
+		leases = NewLeases()
+		leases.Fenced()
 	}
 	t := &Tracker{
-		guards:   guards,
+		leases:   leases,
 		opts:     opts,
 		limits:   limits,
 		reports:  newOutbox(limits.Linger),
@@ -275,16 +275,16 @@ func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
 // imports anything. Run calls it when nobody did.
 func (t *Tracker) DropLeases(ctx context.Context) error {
 	t.mu.Lock()
-	done := t.leased
-	t.leased = true
+	done := t.cleared
+	t.cleared = true
 	t.mu.Unlock()
-	if done || t.opts.Leases == "" {
+	if done || t.opts.LeasePrefix == "" {
 		return nil
 	}
 	var owners []string
 	for more := true; more; {
 		owners, more = owners[:0], false
-		err := t.opts.Blocks.Owners(ctx, t.opts.Leases, func(owner string, _ bool) (bool, error) {
+		err := t.opts.Blocks.Owners(ctx, t.opts.LeasePrefix, func(owner string, _ bool) (bool, error) {
 			more = len(owners) == pageRoots
 			if !more {
 				owners = append(owners, owner)
@@ -317,7 +317,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 	work.Go(func() error { return t.audit(ctx) })
 	work.Go(func() error { return t.report(ctx) })
 	work.Go(func() error { return t.sweep(ctx) })
-	work.Go(func() error { return t.unguard(ctx) })
+	work.Go(func() error { return t.scanEnded(ctx) })
 	work.Go(func() error { return t.hide(ctx) })
 	if err := work.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

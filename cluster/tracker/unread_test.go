@@ -22,7 +22,7 @@ func (unreadable) Get([]byte) ([]byte, bool, error) { return nil, false, errUnre
 
 func (unreadable) Scan([]byte, []byte, bool, func(k, v []byte) (bool, error)) error { return errUnread }
 
-// TestAStateThatCannotBeReadNamesNoRoots promises that roots whose guards have ended are not
+// TestAStateThatCannotBeReadNamesNoRoots promises that roots whose leases have ended are not
 // taken for unwanted when the state cannot be read.
 func TestAStateThatCannotBeReadNamesNoRoots(t *testing.T) {
 	tr := &Tracker{opts: Options{State: unread{}, Self: "a"}}

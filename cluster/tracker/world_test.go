@@ -443,7 +443,7 @@ type world struct {
 	limits   Limits
 
 	tracker *Tracker
-	guards  *Guards // nil: the tracker's own
+	leases  *Leases // nil: the tracker's own
 	stop    func()
 	pins    int
 	down    state.NodeID // does not answer
@@ -470,7 +470,7 @@ func (w *world) build() *Tracker {
 		Self: w.id, State: w.state, Watch: w.state.Watch, Blocks: w.store, Fetcher: w.net, NodeMeta: w.nodeMeta, Limits: w.limits,
 		Down:   func(n state.NodeID) bool { return n == w.down && !w.back.Load() },
 		Moves:  func(_ *state.Root, err error) bool { return w.moves != nil && errors.Is(err, w.moves) },
-		Guards: w.guards, Leases: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Leases: w.leases, LeasePrefix: "lease/", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// guarded is a world whose tracker has guards of an earlier process to wait for.
-func guarded(t *testing.T, fn func(w *world, g *Guards)) {
+// leased is a world whose tracker has leases of an earlier process to wait for.
+func leased(t *testing.T, fn func(w *world, g *Leases)) {
 	t.Helper()
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: GuardLevel})
-		w.guards = NewGuards()
-		fn(w, w.guards)
+		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel})
+		w.leases = NewLeases()
+		fn(w, w.leases)
 	})
 }
 
 func (w *world) seal(n int) { w.store.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10}) }
 
-func TestAGuardedRootIsNotDropped(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+func TestALeasedRootIsNotDropped(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		if err := g.Begin(t.Context(), key(1)); err != nil {
 			t.Fatal(err)
@@ -42,13 +42,13 @@ func TestAGuardedRootIsNotDropped(t *testing.T) {
 		w.pass(10 * time.Minute)
 		w.wantSealed(1, true)
 		g.End(key(1))
-		w.pass(2 * guardLinger)
+		w.pass(2 * leaseLinger)
 		w.wantNothingHere(1)
 	})
 }
 
-func TestAGuardThatEndsLeavesWhatIsWanted(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+func TestTheEndOfALeaseLeavesWantedContent(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.start()
 		defer w.stop()
@@ -69,8 +69,8 @@ func TestAGuardThatEndsLeavesWhatIsWanted(t *testing.T) {
 
 // A put that is over before the drop begins may have named the root after the view
 // that the drop is for.
-func TestAGuardSinceTheViewSavesItsRoot(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+func TestALeaseSinceTheViewSavesItsRoot(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.seal(1)
 		tr := w.build()
@@ -82,15 +82,15 @@ func TestAGuardSinceTheViewSavesItsRoot(t *testing.T) {
 		}
 		g.End(key(1))
 		if g.drop(key(1), 100) {
-			t.Error("it is dropped by a view of before the guard")
+			t.Error("it is dropped by a view of before the lease")
 		}
 	})
 }
 
-// The look at the end of the guard comes while the drop that the guard stopped waits for
+// The look at the end of the lease comes while the drop that the lease stopped waits for
 // a majority.
 func TestALookIsNotLostWhileADropWaits(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+	leased(t, func(w *world, g *Leases) {
 		w.limits.Audit = 1000 * time.Hour
 		g.Fenced()
 		w.seal(1)
@@ -112,9 +112,9 @@ func TestALookIsNotLostWhileADropWaits(t *testing.T) {
 
 // stray is a world in which a root is here that nobody wants, as a start finds it by its
 // audit. What before prepares leaves nothing of it in the end, and no other audit helps.
-func stray(t *testing.T, before func(w *world, g *Guards)) {
+func stray(t *testing.T, before func(w *world, g *Leases)) {
 	t.Helper()
-	guarded(t, func(w *world, g *Guards) {
+	leased(t, func(w *world, g *Leases) {
 		w.limits.Audit = 1000 * time.Hour
 		g.Fenced()
 		w.seal(1)
@@ -126,10 +126,10 @@ func stray(t *testing.T, before func(w *world, g *Guards)) {
 	})
 }
 
-// What comes while a drop waits for its view is named, found in order when its guard has
-// ended, and deleted, all before the drop that the guard stopped is over.
+// What comes while a drop waits for its view is named, found in order when its lease has
+// ended, and deleted, all before the drop that the lease stopped is over.
 func TestADeletionIsNotLostWhileADropWaits(t *testing.T) {
-	stray(t, func(w *world, g *Guards) {
+	stray(t, func(w *world, g *Leases) {
 		w.state.whenAsked(func() {
 			if err := g.Begin(t.Context(), key(1)); err != nil {
 				t.Error(err)
@@ -147,7 +147,7 @@ func TestADeletionIsNotLostWhileADropWaits(t *testing.T) {
 // The view for a drop shows that the root is wanted again, and that is over before the
 // dispatcher hears of it.
 func TestADeletionIsNotLostBehindTheViewOfADrop(t *testing.T) {
-	stray(t, func(w *world, _ *Guards) {
+	stray(t, func(w *world, _ *Leases) {
 		w.state.lag(true)
 		id := w.pin(1)
 		w.state.whenAsked(func() {
@@ -158,8 +158,8 @@ func TestADeletionIsNotLostBehindTheViewOfADrop(t *testing.T) {
 	})
 }
 
-func TestAGuardWaitsForADrop(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+func TestALeaseWaitsForADrop(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.seal(1)
 		began, end := make(chan error, 1), make(chan struct{})
@@ -168,13 +168,13 @@ func TestAGuardWaitsForADrop(t *testing.T) {
 			synctest.Wait()
 			select {
 			case <-began:
-				t.Error("a guard begins while its root is dropped")
+				t.Error("a lease begins while its root is dropped")
 			default:
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			if err := g.Begin(ctx, key(1)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a guard that waits too long: %v", err)
+				t.Errorf("a lease that waits too long: %v", err)
 			}
 			close(end)
 		}
@@ -193,14 +193,14 @@ func TestAGuardWaitsForADrop(t *testing.T) {
 }
 
 func TestNothingCompleteIsDroppedBeforeTheFirstFence(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+	leased(t, func(w *world, g *Leases) {
 		w.seal(1)
 		w.start()
 		defer w.stop()
 		w.pass(time.Hour)
 		w.wantSealed(1, true)
 		g.Fenced()
-		w.pass(2 * guardLinger)
+		w.pass(2 * leaseLinger)
 		w.wantNothingHere(1)
 	})
 }
@@ -211,13 +211,13 @@ func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		t.Run(fmt.Sprint("named ", named), func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
-				w.guards = NewGuards()
+				w.leases = NewLeases()
 				w.seal(1)
 				w.state.whenAsked(func() {
 					if named {
 						w.object(b, 1, self)
 					}
-					w.guards.Fenced()
+					w.leases.Fenced()
 				})
 				w.start() // which begins with an audit
 				defer w.stop()
@@ -233,7 +233,7 @@ func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
 
 // What could not be fetched may come by a put: then it is not given up.
 func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
-	guarded(t, func(w *world, g *Guards) {
+	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.net.set(key(1), vanishes(3))
 		if err := g.Begin(t.Context(), key(1)); err != nil {
@@ -253,7 +253,7 @@ func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
 }
 
 // The parts of a fetch that was given up wait for their drop when a put of the same
-// content comes: it makes them whole, is committed, and its guard is over when the
+// content comes: it makes them whole, is committed, and its lease is over when the
 // sweeper gets to them. They are no parts any more.
 func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 	for _, tc := range []struct {
@@ -267,8 +267,8 @@ func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			shelf(t, Limits{Audit: 1000 * time.Hour}, func(w *world, b state.Bucket) {
-				w.guards = NewGuards()
-				w.guards.Fenced()
+				w.leases = NewLeases()
+				w.leases.Fenced()
 				slow := make(chan struct{})
 				w.store.dropping = func(owner string) {
 					if owner != Owner(key(1)) {
@@ -284,19 +284,19 @@ func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 				w.pass(time.Second)
 				pin := w.pin(1, self, other)
 				w.pass(time.Minute) // three attempts fail
-				if err := w.guards.Begin(t.Context(), key(1)); err != nil {
+				if err := w.leases.Begin(t.Context(), key(1)); err != nil {
 					t.Fatal(err)
 				}
 				w.seal(1)
-				w.guards.Sealed(key(1), false)
+				w.leases.Sealed(key(1), false)
 				if tc.object {
 					w.object(b, 1, self)
 				} else {
 					w.unpin(pin)
 				}
 				w.pass(time.Second)
-				w.guards.End(key(1))
-				w.pass(2 * guardLinger)
+				w.leases.End(key(1))
+				w.pass(2 * leaseLinger)
 				w.wantSealed(1, true)
 				if tc.fail {
 					w.store.setFail(errors.New("disk"))
@@ -315,36 +315,48 @@ func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 	}
 }
 
-// What is not the normal course is looked at when the guard has ended, and nothing is
+// What is not the normal course is looked at when the lease has ended, and nothing is
 // taken for hidden that may not be.
-func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {
+func TestLeasesOfUnknownOutcomeAreNotCertain(t *testing.T) {
 	k := key(1)
 	for _, tc := range []struct {
 		name   string
-		do     func(g *Guards, begin func())
+		do     func(g *Leases, begin func())
 		agrees bool // that it is hidden, as the state says
 		look   bool // at the end
 	}{
-		{"sealed and seen", func(g *Guards, begin func()) { begin(); g.Sealed(k, true) }, true, false},
-		{"sealed twice, the same", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, true); g.Sealed(k, true) }, true, false},
-		{"found", func(g *Guards, begin func()) { begin(); g.Found(k) }, false, false},
-		{"sealed by one and found by another", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); begin(); g.Found(k) }, true, false},
-		{"sealed by one after it was found", func(g *Guards, begin func()) { begin(); g.Found(k); begin(); g.Sealed(k, true) }, true, false},
-		{"nothing is told", func(_ *Guards, begin func()) { begin() }, false, true},
-		{"another has yet to tell", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, true) }, false, true},
-		{"sealed as public", func(g *Guards, begin func()) { begin(); g.Sealed(k, false) }, false, true},
-		{"sealed as one and as the other", func(g *Guards, begin func()) { begin(); begin(); g.Sealed(k, false); g.Sealed(k, true) }, false, true},
-		{"changed since", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); g.turn(k); g.turned(k) }, false, true},
-		{"being changed when it began", func(g *Guards, begin func()) { g.turn(k); begin(); g.turned(k); g.Sealed(k, true) }, false, true},
-		{"being changed by another still", func(g *Guards, begin func()) { g.turn(k); g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, false, true},
-		{"changed before it began", func(g *Guards, begin func()) { g.turn(k); g.turned(k); begin(); g.Sealed(k, true) }, true, false},
-		{"a drop is refused", func(g *Guards, begin func()) { begin(); g.Sealed(k, true); g.doom(k) }, false, true},
-		{"a drop is refused that was to come", func(g *Guards, begin func()) { g.doom(k); begin(); g.Sealed(k, true); g.drop(k, 100) }, false, true},
-		{"a drop was not to be", func(g *Guards, begin func()) { g.doom(k); g.spare(k); begin(); g.Sealed(k, true) }, true, false},
-		{"a drop before", func(g *Guards, begin func()) { g.doom(k); g.drop(k, 100); g.dropped(k); begin(); g.Sealed(k, true) }, true, false},
+		{"sealed and seen", func(g *Leases, begin func()) { begin(); g.Sealed(k, true) }, true, false},
+		{"sealed twice, the same", func(g *Leases, begin func()) { begin(); begin(); g.Sealed(k, true); g.Sealed(k, true) }, true, false},
+		{"found", func(g *Leases, begin func()) { begin(); g.Found(k) }, false, false},
+		{"sealed by one and found by another", func(g *Leases, begin func()) { begin(); g.Sealed(k, true); begin(); g.Found(k) }, true, false},
+		{"sealed by one after it was found", func(g *Leases, begin func()) { begin(); g.Found(k); begin(); g.Sealed(k, true) }, true, false},
+		{"nothing is told", func(_ *Leases, begin func()) { begin() }, false, true},
+		{"another has yet to tell", func(g *Leases, begin func()) { begin(); begin(); g.Sealed(k, true) }, false, true},
+		{"sealed as public", func(g *Leases, begin func()) { begin(); g.Sealed(k, false) }, false, true},
+		{"sealed as one and as the other", func(g *Leases, begin func()) { begin(); begin(); g.Sealed(k, false); g.Sealed(k, true) }, false, true},
+		{"changed since", func(g *Leases, begin func()) { begin(); g.Sealed(k, true); g.sealChanging(k); g.sealChanged(k) }, false, true},
+		{"being changed when it began", func(g *Leases, begin func()) { g.sealChanging(k); begin(); g.sealChanged(k); g.Sealed(k, true) }, false, true},
+		{"being changed by another still", func(g *Leases, begin func()) {
+			g.sealChanging(k)
+			g.sealChanging(k)
+			g.sealChanged(k)
+			begin()
+			g.Sealed(k, true)
+		}, false, true},
+		{"changed before it began", func(g *Leases, begin func()) { g.sealChanging(k); g.sealChanged(k); begin(); g.Sealed(k, true) }, true, false},
+		{"a drop is refused", func(g *Leases, begin func()) { begin(); g.Sealed(k, true); g.requestDrop(k) }, false, true},
+		{"a drop is refused that was to come", func(g *Leases, begin func()) { g.requestDrop(k); begin(); g.Sealed(k, true); g.drop(k, 100) }, false, true},
+		{"a drop was not to be", func(g *Leases, begin func()) { g.requestDrop(k); g.cancelDrop(k); begin(); g.Sealed(k, true) }, true, false},
+		{"a drop before", func(g *Leases, begin func()) {
+			g.requestDrop(k)
+			g.drop(k, 100)
+			g.dropped(k)
+			begin()
+			g.Sealed(k, true)
+		}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := NewGuards()
+			g := NewLeases()
 			held := 0
 			tc.do(g, func() {
 				if err := g.Begin(t.Context(), k); err != nil {
@@ -361,22 +373,22 @@ func TestGuardsDoubtWhatTheyCannotKnow(t *testing.T) {
 			if looks, _ := g.take(); (len(looks) > 0) != tc.look {
 				t.Errorf("%d looks, want any: %t", len(looks), tc.look)
 			}
-			if len(g.roots)+len(g.turning) > 0 != (tc.name == "being changed by another still") {
-				t.Errorf("%d roots are remembered, and %d", len(g.roots), len(g.turning))
+			if len(g.roots)+len(g.changing) > 0 != (tc.name == "being changed by another still") {
+				t.Errorf("%d roots are remembered, and %d", len(g.roots), len(g.changing))
 			}
 		})
 	}
 }
 
-// Between its end and the look, a root may be seen, dropped, and guarded again.
-func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
+// Between its end and the look, a root may be seen, dropped, and leased again.
+func TestLeasesKnowTheirRootsUntilTheScan(t *testing.T) {
 	k := key(1)
-	begin := func(g *Guards) {
+	begin := func(g *Leases) {
 		if err := g.Begin(t.Context(), k); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := func(g *Guards, agrees bool, looks, left int) {
+	want := func(g *Leases, agrees bool, looks, left int) {
 		t.Helper()
 		if got := g.agrees(k, true); got != agrees {
 			t.Errorf("agrees: %t, want %t", got, agrees)
@@ -385,8 +397,8 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 			t.Errorf("%d looks, want %d; %d roots are remembered, want %d", len(got), looks, len(g.roots), left)
 		}
 	}
-	ended := func() *Guards {
-		g := NewGuards()
+	ended := func() *Leases {
+		g := NewLeases()
 		begin(g)
 		g.Sealed(k, true)
 		g.End(k)
@@ -395,19 +407,19 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 	want(ended(), true, 0, 0)
 
 	g := ended() // dropped: nothing is sealed that anybody could know
-	if !g.doom(k) || !g.drop(k, 100) {
-		t.Fatal("it is guarded")
+	if !g.requestDrop(k) || !g.drop(k, 100) {
+		t.Fatal("it has a lease")
 	}
 	g.dropped(k)
 	want(g, false, 1, 0)
 
 	g = ended() // to be dropped, and then not
-	g.doom(k)
-	g.spare(k)
+	g.requestDrop(k)
+	g.cancelDrop(k)
 	want(g, true, 0, 0)
 
 	g = ended() // looked at while it is being dropped
-	g.doom(k)
+	g.requestDrop(k)
 	g.drop(k, 100)
 	if got, _ := g.take(); len(got) != 1 || len(g.roots) != 1 {
 		t.Errorf("%d looks, %d roots", len(got), len(g.roots))
@@ -417,9 +429,9 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 
 	g = ended() // seen, and looked at while it is to be dropped
 	g.agrees(k, true)
-	g.doom(k)
+	g.requestDrop(k)
 	if got, _ := g.take(); len(got) != 0 || !g.drop(k, 100) {
-		t.Errorf("%d looks; a drop is refused for a guard that is gone", len(got))
+		t.Errorf("%d looks; a drop is refused for a lease that is gone", len(got))
 	}
 	g.dropped(k)
 	want(g, false, 0, 0)
@@ -433,18 +445,18 @@ func TestGuardsKnowTheirRootsUntilTheLook(t *testing.T) {
 	want(g, true, 0, 0)
 }
 
-func TestGuardsThatEndAreForgotten(t *testing.T) {
-	g := NewGuards()
-	for n := range 2 * maxUnguarded {
+func TestEndedLeasesAreForgotten(t *testing.T) {
+	g := NewLeases()
+	for n := range 2 * maxEndedLeases {
 		if err := g.Begin(t.Context(), key(n)); err != nil {
 			t.Fatal(err)
 		}
 		g.End(key(n))
 	}
-	if len(g.roots) > maxUnguarded {
+	if len(g.roots) > maxEndedLeases {
 		t.Errorf("%d roots are remembered", len(g.roots))
 	}
-	if roots, more := g.take(); len(roots) != maxUnguarded || !more {
+	if roots, more := g.take(); len(roots) != maxEndedLeases || !more {
 		t.Errorf("%d roots are to be looked at, more %t", len(roots), more)
 	}
 	if len(g.roots)+len(g.ended) > 0 {
@@ -452,10 +464,10 @@ func TestGuardsThatEndAreForgotten(t *testing.T) {
 	}
 }
 
-func TestClustersWithoutGuardsWaitForNoFence(t *testing.T) {
+func TestClustersWithoutLeasesWaitForNoFence(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: GuardLevel - 1})
-		w.guards = NewGuards()
+		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel - 1})
+		w.leases = NewLeases()
 		w.seal(1)
 		w.start()
 		defer w.stop()
@@ -464,12 +476,12 @@ func TestClustersWithoutGuardsWaitForNoFence(t *testing.T) {
 	})
 }
 
-// A guard that begins when its root is to be dropped, and has ended and been taken before the
-// drop, saves the root from it: whether the root is to go is looked at after the guard.
-func TestAGuardThatSavesARootFromADropHasItLookedAt(t *testing.T) {
-	g := NewGuards()
-	if !g.doom(key(1)) {
-		t.Fatal("it is guarded by nobody")
+// A lease that begins when its root is to be dropped, and has ended and been taken before the
+// drop, saves the root from it: whether the root is to go is looked at after the lease.
+func TestALeaseThatSavesARootFromADropHasItScanned(t *testing.T) {
+	g := NewLeases()
+	if !g.requestDrop(key(1)) {
+		t.Fatal("it has no lease")
 	}
 	if err := g.Begin(t.Context(), key(1)); err != nil {
 		t.Fatal(err)
@@ -480,18 +492,18 @@ func TestAGuardThatSavesARootFromADropHasItLookedAt(t *testing.T) {
 		t.Errorf("there is a look at %v", roots)
 	}
 	if g.drop(key(1), 1) {
-		t.Error("it is dropped by what was asked for before the guard")
+		t.Error("it is dropped by what was asked for before the lease")
 	}
 }
 
 // What was to be dropped and is not is forgotten: a node keeps nothing in memory of
 // each root that it once looked at.
 func TestASparedRootIsForgotten(t *testing.T) {
-	g, k := NewGuards(), state.RootKey("root")
-	if !g.doom(k) || len(g.roots) != 1 {
+	g, k := NewLeases(), state.RootKey("root")
+	if !g.requestDrop(k) || len(g.roots) != 1 {
 		t.Fatalf("doomed: %d known", len(g.roots))
 	}
-	g.spare(k)
+	g.cancelDrop(k)
 	if len(g.roots) != 0 {
 		t.Errorf("%d roots known", len(g.roots))
 	}
@@ -501,10 +513,10 @@ func TestASparedRootIsForgotten(t *testing.T) {
 // tried, and no more when the last of them ends: also content of one byte.
 func TestWhatStaysForReadersCountsOnce(t *testing.T) {
 	for _, size := range []uint64{1, 2} {
-		g, k := NewGuards(), state.RootKey("root")
+		g, k := NewLeases(), state.RootKey("root")
 		done := g.Read(k)
 		for range 2 {
-			if !g.doom(k) || g.drop(k, size) {
+			if !g.requestDrop(k) || g.drop(k, size) {
 				t.Fatalf("%d bytes were dropped under their reader", size)
 			}
 			if g.reading != size {

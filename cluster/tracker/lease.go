@@ -1,0 +1,358 @@
+package tracker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of the scan after a lease.
+const (
+	// leaseLinger is the time between the end of a lease and the scan of its root. By then
+	// the command that names the root is usually applied here, and the node need not ask
+	// the cluster.
+	leaseLinger = time.Second
+	// maxEndedLeases bounds the roots that wait for the scan. An audit finds the others.
+	maxEndedLeases = 16 << 10
+)
+
+// Leases keeps roots from being dropped while a command that names them may be under way.
+// The tracker drops a root by a view of the state, and not if a lease existed since it asked
+// for the view: the end of the lease may come from an entry after the view.
+//
+// A lease also records how its root was sealed, and whether the tracker has seen the same
+// seal in the state. Then its end needs no scan. ADR 24 says why that is certain.
+type Leases struct {
+	some chan struct{} // has a token while ended may have roots
+
+	// mu guards what follows. It is never held while calling out.
+	mu    sync.Mutex
+	roots map[state.RootKey]*lease
+	ended []state.RootKey // roots whose leases have ended; each is listed
+	more  bool            // ended was full
+	// changing counts, by root, the operations other than puts that may change its seal.
+	changing map[state.RootKey]int
+	reading  uint64 // bytes of roots that stay for open readers alone
+	// fenced is true once no lease of an earlier process counts. Until then a cluster with
+	// leases drops no complete root; kept is true if a root was kept for that reason.
+	fenced, kept bool
+}
+
+// lease is the state of one root that has a lease or a reader, whose lease has just ended, or
+// that is to be dropped.
+type lease struct {
+	holders  int
+	listed   bool          // in ended
+	doomed   bool          // the sweeper has asked for a view by which to drop it
+	dropping chan struct{} // closed at the end of the drop; nil without one
+	readers  int           // open files of the root
+	kept     uint64        // bytes that stay for the readers alone
+
+	owing  int  // Begins without Sealed or Found
+	sealed bool // by a holder of the lease
+	hidden bool // how it was sealed
+	seen   bool // the state wants the root, held on this node and as hidden as it was sealed
+	doubt  bool // a drop was refused, or hidden may be outdated
+}
+
+// quiet returns true if the end of the lease needs no scan.
+func (e *lease) quiet() bool { return !e.doubt && e.owing == 0 && (e.seen || !e.sealed) }
+
+// NewLeases returns Leases without any.
+func NewLeases() *Leases {
+	return &Leases{
+		some: make(chan struct{}, 1), roots: map[state.RootKey]*lease{}, changing: map[state.RootKey]int{},
+	}
+}
+
+// of returns the entry of a root and creates it if there is none. The caller holds mu.
+func (g *Leases) of(root state.RootKey) *lease {
+	e := g.roots[root]
+	if e == nil {
+		e = &lease{}
+		g.roots[root] = e
+	}
+	return e
+}
+
+// Begin takes a lease on a root. Each Begin needs an End. If the root is being dropped,
+// Begin waits for the end of the drop. It returns an error only if ctx ends first.
+func (g *Leases) Begin(ctx context.Context, root state.RootKey) error {
+	for {
+		g.mu.Lock()
+		e := g.of(root)
+		wait := e.dropping
+		if wait == nil {
+			// A requested drop waits for the scan after the lease.
+			e.doubt = e.doubt || e.doomed || g.changing[root] > 0
+			e.doomed = false
+			e.holders++
+			e.owing++
+		}
+		g.mu.Unlock()
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Sealed records how a holder of a lease has sealed the root. Call it or Found once for each
+// Begin. After an error call neither; the tracker then scans the root after End.
+func (g *Leases) Sealed(root state.RootKey, hidden bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	e.owing--
+	e.doubt = e.doubt || e.sealed && e.hidden != hidden // which of the two came last is unknown
+	e.sealed, e.hidden = true, hidden
+}
+
+// Found records that the root was sealed already and that the holder changed nothing.
+func (g *Leases) Found(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roots[root].owing--
+}
+
+// End ends the lease of one Begin. The tracker scans the root after leaseLinger if that is
+// needed.
+func (g *Leases) End(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	if e.holders--; e.holders > 0 || e.listed {
+		return
+	}
+	g.list(root, e)
+}
+
+// list has the tracker scan a root without a lease. The caller holds mu.
+func (g *Leases) list(root state.RootKey, e *lease) {
+	if len(g.ended) < maxEndedLeases {
+		g.ended, e.listed = append(g.ended, root), true
+	} else {
+		g.more = true
+		g.tidy(root, e)
+	}
+	token(g.some)
+}
+
+// agrees returns true if the root was sealed under a lease and is as hidden as the state
+// says. The caller takes private from a view that wants the root and has it held here.
+func (g *Leases) agrees(root state.RootKey, private bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	if e == nil || e.doubt || e.owing > 0 || !e.sealed || e.hidden != private {
+		return false
+	}
+	e.seen = true
+	return true
+}
+
+// sealChanging announces that the seals of roots may change until sealChanged. The caller
+// reads the state after it. Leases that exist meanwhile need a scan at their end.
+func (g *Leases) sealChanging(roots ...state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range roots {
+		g.changing[k]++
+		if e := g.roots[k]; e != nil {
+			e.doubt = true
+		}
+	}
+}
+
+func (g *Leases) sealChanged(roots ...state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range roots {
+		if g.changing[k]--; g.changing[k] == 0 {
+			delete(g.changing, k)
+		}
+	}
+}
+
+// Fenced records that no lease of an earlier process counts any more.
+func (g *Leases) Fenced() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fenced = true
+	if g.kept {
+		g.kept, g.more = false, true
+		token(g.some)
+	}
+}
+
+// requestDrop marks a root to be dropped by a view that the caller asks for afterwards. It
+// returns false if the root has a lease.
+func (g *Leases) requestDrop(root state.RootKey) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.of(root)
+	if e.holders > 0 {
+		e.doubt = true
+		return false
+	}
+	e.doomed = true
+	return true
+}
+
+// cancelDrop revokes requestDrop.
+func (g *Leases) cancelDrop(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.roots[root]; e != nil && e.dropping == nil {
+		e.doomed = false
+		g.tidy(root, e)
+	}
+}
+
+// tidy deletes an entry without leases and readers that is neither to be dropped nor to be
+// scanned. The caller holds mu.
+func (g *Leases) tidy(root state.RootKey, e *lease) {
+	if e.holders == 0 && e.readers == 0 && !e.listed && !e.doomed {
+		delete(g.roots, root)
+	}
+}
+
+// drop begins the drop of a root after requestDrop; dropped ends it. It returns false if the
+// root has had a lease since, or stays for its readers. bytes is the size of the root. It is
+// 0 for incomplete content, which does not stay for readers.
+func (g *Leases) drop(root state.RootKey, bytes uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	if e == nil {
+		return false
+	}
+	if !e.doomed || e.holders > 0 {
+		e.doubt = true
+		return false
+	}
+	if g.keeps(e, bytes) {
+		e.doomed, e.doubt = false, true // scanned after the last reader
+		return false
+	}
+	e.dropping = make(chan struct{})
+	return true
+}
+
+func (g *Leases) dropped(root state.RootKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.roots[root]
+	close(e.dropping)
+	e.dropping, e.doomed, e.doubt = nil, false, true // the root is not sealed any more
+	g.tidy(root, e)
+}
+
+// isFenced returns true once no lease of an earlier process counts.
+func (g *Leases) isFenced() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fenced
+}
+
+// mayDrop returns true if complete roots may be dropped by a view of the cluster. fenced is
+// the result of isFenced before the caller asked for the view. If the first fence came after
+// that, the view may lack commands of earlier leases.
+func (g *Leases) mayDrop(level state.Level, fenced bool) bool {
+	if fenced || level < LeaseLevel {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fenced { // no later fence has the kept roots scanned
+		g.more = true
+		token(g.some)
+	}
+	g.kept = !g.fenced
+	return false
+}
+
+// take returns the roots to scan of those whose leases have ended. more is true if ended
+// was full, so that an audit has to find the others.
+func (g *Leases) take() (roots []state.RootKey, more bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range g.ended {
+		e := g.roots[k]
+		e.listed = false
+		if !e.quiet() {
+			roots = append(roots, k)
+		}
+		g.tidy(k, e)
+	}
+	more = g.more
+	g.ended, g.more = g.ended[:0], false
+	return roots, more
+}
+
+// LeaseLevel is the feature level from which on nodes seal content for commands that are not
+// in the state yet.
+const LeaseLevel state.Level = 3
+
+// scanEnded scans roots whose leases have ended, until ctx ends. Usually there are none: the
+// command was applied and its event handled within leaseLinger.
+func (t *Tracker) scanEnded(ctx context.Context) error {
+	timer := time.NewTimer(leaseLinger)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.leases.some:
+		}
+		timer.Reset(leaseLinger)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		roots, more := t.leases.take()
+		if more {
+			token(t.audits)
+		}
+		for len(roots) > 0 {
+			page := roots[:min(len(roots), pageRoots)]
+			roots = roots[len(page):]
+			t.hides.add(page...) // they were sealed by an earlier state
+			loose, err := t.loose(page)
+			if err != nil {
+				t.opts.Logger.ErrorContext(ctx, "cannot scan roots after their leases", "err", err)
+				token(t.audits)
+				break
+			}
+			for _, k := range loose {
+				if err := t.offer(ctx, k); err != nil {
+					return nil // ctx has ended
+				}
+			}
+		}
+	}
+}
+
+// loose returns the roots of a page that the state does not have as held on this node.
+func (t *Tracker) loose(page []state.RootKey) ([]state.RootKey, error) {
+	view, release := t.opts.State.LocalView()
+	defer release()
+	var loose []state.RootKey
+	for _, k := range page {
+		_, own, err := wanted(view, k, t.opts.Self)
+		if err != nil {
+			return nil, err
+		}
+		if own == nil || own.Phase != state.Held {
+			loose = append(loose, k)
+		}
+	}
+	return loose, nil
+}
