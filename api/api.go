@@ -281,7 +281,7 @@ func (s *Server) Open(o Options) error {
 			})
 		case consoleService:
 			h, err = console.New(console.Options{
-				Accounts: o.Accounts, Pins: o.Pins, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
+				Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
 				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -50,6 +51,22 @@ type Accounts interface {
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
+	// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound.
+	CheckSetup(ctx context.Context, token string) error
+	// SetUp adds the first administrator of the cluster.
+	SetUp(ctx context.Context, token, email, password string) error
+	// List returns all accounts.
+	List(ctx context.Context) ([]accounts.User, error)
+	// CreateAccount adds an account; an empty password means none.
+	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
+	// SetPassword changes the password of an account and ends its sessions.
+	SetPassword(ctx context.Context, email, password string) error
+	// SetAllowance sets the bytes that an account may store without credits.
+	SetAllowance(ctx context.Context, email string, bytes uint64) error
+	// SetAdmin makes an account an administrator, or no longer one.
+	SetAdmin(ctx context.Context, email string, admin bool) error
+	// RemoveAccount removes an account and what belongs to it.
+	RemoveAccount(ctx context.Context, email string) error
 }
 
 // Pins are the use cases of pins. Another account's pin behaves like an absent one.
@@ -64,10 +81,22 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Options configure the surface. Accounts, Pins, Health and Logger are required.
+// Members are the use cases of membership, for administrators.
+type Members interface {
+	// Status returns the cluster as this node sees it; it needs no majority.
+	Status(ctx context.Context) (members.Status, error)
+	// Quorum returns the voters and the missing ones among them.
+	Quorum() members.Quorum
+	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
+	// a slice with unpredictable bytes.
+	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
+}
+
+// Options configure the surface. Accounts, Pins, Members, Health and Logger are required.
 type Options struct {
 	Accounts Accounts
 	Pins     Pins
+	Members  Members
 	Health   web.Health
 	// Limits hold accounts and addresses to their rates, and say where a request came from;
 	// nil: no limits, and the other end of the connection.
@@ -99,6 +128,7 @@ const (
 	anybody  access = iota + 1 // needs no session, and no rate applies
 	visitor                    // needs no session
 	signedIn                   // a session of an account
+	admins                     // a session of an administrator
 )
 
 // page is one row of the table of routes.
@@ -124,6 +154,17 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/pins", signedIn, s.createPin},
 		{http.MethodGet, "/pins/{id}", signedIn, s.pinPage},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
+		{http.MethodGet, "/setup", visitor, s.setupPage},
+		{http.MethodPost, "/setup", visitor, s.setUp},
+		{http.MethodGet, "/cluster", admins, s.clusterPage},
+		{http.MethodPost, "/cluster/invite", admins, s.invite},
+		{http.MethodGet, "/users", admins, s.usersPage},
+		{http.MethodPost, "/users", admins, s.createUser},
+		{http.MethodGet, "/users/{id}", admins, s.userPage},
+		{http.MethodPost, "/users/{id}/allowance", admins, s.changeUser("The allowance was changed.", s.setUserAllowance)},
+		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
+		{http.MethodPost, "/users/{id}/admin", admins, s.changeUser("Done.", s.setUserAdmin)},
+		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
 		{http.MethodGet, "/favicon.ico", anybody, s.favicon},

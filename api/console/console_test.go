@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,8 +15,9 @@ import (
 
 const cat = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
 
-// paths are the paths of the table with a value for each name: those of ids are Alice's.
-func (w *world) paths() (gets, posts []string) {
+// paths are the paths of the rows of the table with an access, with a value for each name: ids of
+// keys and pins are Alice's, and of users Bob's.
+func (w *world) paths(of ...access) (gets, posts []string) {
 	key, err := w.users.CreateKey(w.t.Context(), "alice@example.org", "test", nil, 0)
 	if err != nil {
 		w.t.Fatal(err)
@@ -25,12 +27,15 @@ func (w *world) paths() (gets, posts []string) {
 	answer := b.post("/pins", "/pins", url.Values{"cid": {cat}})
 	pin := strings.TrimPrefix(answer.Header().Get("Location"), "/pins/")
 	for _, row := range (&surface{}).table() {
-		if row.access != signedIn {
+		if !slices.Contains(of, row.access) {
 			continue
 		}
 		id := pin
-		if strings.HasPrefix(row.path, "/keys/") {
+		switch {
+		case strings.HasPrefix(row.path, "/keys/"):
 			id = string(key.ID)
+		case strings.HasPrefix(row.path, "/users/"):
+			id = string(w.account("bob"))
 		}
 		path := strings.ReplaceAll(row.path, "{id}", id)
 		if row.method == http.MethodPost {
@@ -44,7 +49,10 @@ func (w *world) paths() (gets, posts []string) {
 
 func TestEveryPageOpensForItsAccount(t *testing.T) {
 	w := newWorld(t)
-	gets, _ := w.paths()
+	gets, _ := w.paths(signedIn, admins)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
 	b := w.browser()
 	b.signIn("alice")
 	for _, path := range gets {
@@ -57,7 +65,7 @@ func TestEveryPageOpensForItsAccount(t *testing.T) {
 // Nobody without a session sees a page or makes a change; the page that was asked for is kept.
 func TestWithoutASessionThereIsNothingButSignIn(t *testing.T) {
 	w := newWorld(t)
-	gets, posts := w.paths()
+	gets, posts := w.paths(signedIn, admins)
 	for _, path := range gets {
 		answer := w.browser().do(httptest.NewRequest(http.MethodGet, path+"?a=b", nil))
 		want := "/sign-in?to=" + url.QueryEscape(path+"?a=b")
@@ -76,7 +84,7 @@ func TestWithoutASessionThereIsNothingButSignIn(t *testing.T) {
 // The ids of another account are answered as ids that nobody has.
 func TestIDsOfAnotherAccountAreAbsent(t *testing.T) {
 	w := newWorld(t)
-	gets, posts := w.paths()
+	gets, posts := w.paths(signedIn)
 	b := w.browser()
 	b.signIn("bob")
 	for _, path := range append(gets, posts...) {
@@ -110,10 +118,88 @@ func TestIDsOfAnotherAccountAreAbsent(t *testing.T) {
 	}
 }
 
+// Pages of administrators are refused to others, and change nothing.
+func TestPagesOfAdministrators(t *testing.T) {
+	w := newWorld(t)
+	gets, posts := w.paths(admins)
+	b := w.browser()
+	b.signIn("alice")
+	for _, path := range gets {
+		if status, body := b.get(path); status != http.StatusForbidden || strings.Contains(body, "bob@example.org") {
+			t.Errorf("GET %s is answered with %d", path, status)
+		}
+	}
+	form := url.Values{"email": {"bob@example.org"}, "password": {"another password"}, "allowance": {"1"}, "admin": {"yes"}}
+	for _, path := range posts {
+		if answer := b.post("/pins", path, form); answer.Code != http.StatusForbidden {
+			t.Errorf("POST %s is answered with %d", path, answer.Code)
+		}
+	}
+	if has, err := w.users.Holdings(t.Context(), "bob@example.org"); err != nil || has.Admin || has.Quota.Allowance == 1 {
+		t.Errorf("Bob has %+v, %v", has, err)
+	}
+	w.browser().signIn("bob")
+}
+
+// An administrator adds a person, who signs in, changes what the account may store and its
+// password, and removes it after typing its address.
+func TestAnAdministratorChangesAccounts(t *testing.T) {
+	w := newWorld(t)
+	token, err := w.users.SetupToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	setup := "/setup?t=" + token
+	form := url.Values{"setup": {token}, "email": {"root@example.org"}, "password": {"password of root"}, "again": {"another one"}}
+	if answer := b.post(setup, "/setup", form); answer.Code != http.StatusBadRequest {
+		t.Errorf("two passwords are answered with %d", answer.Code)
+	}
+	form.Set("again", "password of root")
+	if answer := b.post(setup, "/setup", form); answer.Code != http.StatusSeeOther {
+		t.Fatalf("setup is answered with %d: %s", answer.Code, answer.Body)
+	}
+	if status, _ := w.browser().get(setup); status != http.StatusNotFound {
+		t.Errorf("the link is answered with %d afterwards", status)
+	}
+	answer := b.post("/users", "/users", url.Values{"email": {"carol@example.org"}, "password": {"password of carol"}})
+	page := answer.Header().Get("Location")
+	w.browser().signIn("carol")
+	for _, tc := range []struct {
+		action, name, value, says string
+		status                    int
+	}{
+		{"allowance", "allowance", "much", "is not a size", http.StatusBadRequest},
+		{"allowance", "allowance", "2 GiB", "2 GiB", http.StatusOK},
+		{"password", "password", "x", "password", http.StatusBadRequest},
+		{"password", "password", "password of bob", "sessions ended", http.StatusOK},
+		{"admin", "admin", "yes", "Done.", http.StatusOK},
+		{"remove", "email", "bob@example.org", "Nothing was removed", http.StatusBadRequest},
+		{"remove", "email", "carol@example.org", "", http.StatusSeeOther},
+	} {
+		answer := b.post("/users", page+"/"+tc.action, url.Values{tc.name: {tc.value}})
+		if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.says) {
+			t.Errorf("%s with %q is answered with %d: %s", tc.action, tc.value, answer.Code, answer.Body)
+		}
+	}
+	if status, _ := b.get(page); status != http.StatusNotFound {
+		t.Errorf("the account is still there: %d", status)
+	}
+}
+
+func TestSizesThatPeopleWrite(t *testing.T) {
+	for text, want := range map[string]uint64{"1": 1, "500 MiB": 500 << 20, "2g": 2 << 30, "1.5 KB": 1536, "1EiB": 0, "": 0, "-1": 0, "0": 0, "1 XB": 0, "1 GiBB": 0, "9999999 PiB": 0, "NaN": 0} {
+		got, err := parseSize(text)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q is %d, %v, not %d", text, got, err, want)
+		}
+	}
+}
+
 // A change needs the token of its session and a form that a page of this origin sends.
 func TestFormsOfOtherSitesChangeNothing(t *testing.T) {
 	w := newWorld(t)
-	_, posts := w.paths()
+	_, posts := w.paths(signedIn, admins)
 	b := w.browser()
 	b.signIn("alice")
 	_, body := b.get("/pins")

@@ -13,17 +13,24 @@ import (
 // functions are what templates call.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
-		"static": func(name string) string { return "/static/" + version + "/" + name },
-		"short":  short,
-		"bytes":  bytesText,
-		"size":   sizeText,
-		"ago":    func(t time.Time) string { return ago(time.Since(t)) },
-		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"time":   func(m state.Millis) time.Time { return m.Time() },
-		"count":  func(n uint64) string { return count(n) },
+		"static":      func(name string) string { return "/static/" + version + "/" + name },
+		"short":       short,
+		"bytes":       bytesText,
+		"size":        sizeText,
+		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
+		"utc":         func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"time":        func(m state.Millis) time.Time { return m.Time() },
+		"count":       func(n uint64) string { return count(n) },
+		"used":        func(q state.Quota) uint64 { return q.Used() },
+		"number":      func(n int) string { return count(n) },
+		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
+		"memberShape": memberShape,
 	}
 }
+
+// maxSize is the largest size that parseSize takes, in bytes: 1 EiB.
+const maxSize = 1 << 60
 
 // shortLen is how many characters of a CID or an id a page shows.
 const shortLen = 14
@@ -68,6 +75,41 @@ func count[N ~int | ~int64 | ~uint64](n N) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// memberShape is the status of pins whose shape stands for the state of a member.
+func memberShape(memberState string) state.Status {
+	switch memberState {
+	case "alive":
+		return state.Pinned
+	case "suspect", "draining":
+		return state.Pinning
+	}
+	return state.Failed
+}
+
+// parseSize reads a size in bytes, with or without a unit of 1,024: 500 MiB, 2g. Errors are
+// state.CodeInvalid.
+func parseSize(text string) (uint64, error) {
+	at := strings.IndexFunc(text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') && r != ' ' })
+	digits, unit := text, ""
+	if at >= 0 {
+		digits, unit = text[:at], strings.ToUpper(strings.TrimSpace(text[at:]))
+	}
+	power := 0
+	if unit = strings.TrimSuffix(strings.TrimSuffix(unit, "B"), "I"); unit != "" {
+		if power = 1 + strings.Index("KMGTP", unit); power == 0 || len(unit) > 1 {
+			return 0, state.Errorf(state.CodeInvalid, "%q is not a size: write 500 MiB or 2 TiB", text)
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	for range power {
+		n *= 1024
+	}
+	if err != nil || n < 1 || n > maxSize {
+		return 0, state.Errorf(state.CodeInvalid, "%q is not a size: write 500 MiB or 2 TiB", text)
+	}
+	return uint64(n), nil
 }
 
 // ago is how long something is past, for people.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -83,6 +84,7 @@ type view struct {
 	Title   string
 	Section string // the entry of the navigation that is current; empty: none
 	Email   string // of the account; empty without a session
+	Admin   bool   // the account is an administrator
 	Token   string // of forms
 	Data    any    // of the page
 }
@@ -90,7 +92,7 @@ type view struct {
 // show answers with a page.
 func (s *surface) show(c *call, status int, name, title, section string, data any) error {
 	c.visit()
-	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Token: c.formToken(), Data: data})
+	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Data: data})
 }
 
 // render writes a page. If its template fails, it returns an error and writes nothing.
@@ -131,7 +133,17 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	if errors.As(err, &own) && len(own.Answer.Allow) > 0 {
 		w.Header().Set("Allow", strings.Join(own.Answer.Allow, ", "))
 	}
-	return s.render(w, t.Status, "error", view{Title: t.What, Data: t})
+	v := view{Title: t.What, Data: t}
+	// Who has a session keeps the navigation, as far as this node can tell.
+	if t.Status != http.StatusServiceUnavailable && s.Accounts != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
+		defer cancel()
+		c := &call{w: w, r: r, ctx: ctx, secure: s.Limits.Scheme(r) == "https"}
+		if s.identify(c) == nil && c.session != "" {
+			v.Email, v.Admin, v.Token = c.who.Email, c.who.Admin, c.formToken()
+		}
+	}
+	return s.render(w, t.Status, "error", v)
 }
 
 // troubleOf is the error table of the console.

@@ -70,7 +70,7 @@ func (s *surface) guarded(row page) web.Handler {
 		if err := s.identify(c); err != nil {
 			return err
 		}
-		if row.access == signedIn && c.session == "" {
+		if row.access >= signedIn && c.session == "" {
 			if r.Method != http.MethodGet && r.Method != http.MethodHead {
 				return c.redirect("/sign-in")
 			}
@@ -83,6 +83,9 @@ func (s *surface) guarded(row page) web.Handler {
 		}
 		if c.session == "" {
 			return row.serve(c)
+		}
+		if row.access == admins && !c.who.Admin {
+			return web.Errorf(http.StatusForbidden, "FORBIDDEN", "this page is for administrators")
 		}
 		if err := s.Limits.Account(c.who.Account, nil); err != nil {
 			return err

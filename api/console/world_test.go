@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -29,6 +30,23 @@ type world struct {
 	users   *accounts.Accounts
 	pins    *pins.Pins
 	down    error // why the node is not ready
+}
+
+// Status is that of a cluster of three.
+func (w *world) Status(context.Context) (members.Status, error) {
+	var s members.Status
+	for _, n := range clustertest.Members("n1", "n2", "n3") {
+		s.Peers = append(s.Peers, members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}})
+	}
+	return s, nil
+}
+
+// Quorum is one of which all are there.
+func (w *world) Quorum() members.Quorum { return members.Quorum{Votes: 3, Needed: 2, Here: 3} }
+
+// CreateTicket returns the same ticket always.
+func (w *world) CreateTicket(context.Context, time.Duration, func([]byte)) (string, error) {
+	return "ticket", nil
 }
 
 func (w *world) Ready(context.Context) error { return w.down }
@@ -50,6 +68,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
+	st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
 	w := &world{t: t, users: accounts.New(accounts.Options{State: st, Secret: secret})}
 	w.pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
 	for _, name := range []string{"alice", "bob"} {
@@ -61,8 +80,8 @@ func newWorld(t testing.TB) *world {
 		return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
 	}
 	w.handler, err = New(Options{
-		Accounts: w.users, Pins: w.pins, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
-		PinningURL: at("9097"), S3URL: at("9000"), Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.DiscardHandler),
+		Accounts: w.users, Pins: w.pins, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		PinningURL: at("9097"), S3URL: at("9000"), Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

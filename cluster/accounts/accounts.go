@@ -85,6 +85,7 @@ type Accounts struct {
 	signers   atomic.Pointer[signers] // nil until the state was read once
 	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
 	sessions  sessions
+	setupKey  []byte // of setup tokens
 	uses      *uses
 	tries     *tries
 	allowance uint64 // of new accounts
@@ -98,6 +99,7 @@ func New(o Options) *Accounts {
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}
 	a.uses = newUses(a.sessions.idle)
+	a.setupKey = derivedKey(o.Secret, setupInfo)
 	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
 	if a.now == nil {
 		a.now = time.Now
@@ -139,15 +141,9 @@ func unprintable(r rune) bool { return r <= ' ' || r >= 0x7f }
 // Errors: state.ErrInvalid, state.ErrExists when the e-mail has an account,
 // state.ErrUnavailable without a majority.
 func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (User, error) {
-	email, err := NormalEmail(email)
+	account, err := a.newAccount(ctx, email, password)
 	if err != nil {
 		return User{}, err
-	}
-	account := state.Account{ID: state.AccountID(a.newID()), Email: email, Created: state.MillisOf(a.now())}
-	if password != "" {
-		if account.PasswordHash, err = a.hashPassword(ctx, password); err != nil {
-			return User{}, err
-		}
 	}
 	cmd, err := a.opening(account)
 	if err == nil {
@@ -159,6 +155,21 @@ func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (U
 	a.log.InfoContext(ctx, "account created", "account", account.ID, "email", account.Email)
 	account.PasswordHash = ""
 	return User{Account: account, Quota: state.Quota{Allowance: a.allowance}}, nil
+}
+
+// newAccount returns the record of a new account, which has no password if that is empty.
+func (a *Accounts) newAccount(ctx context.Context, email, password string) (state.Account, error) {
+	email, err := NormalEmail(email)
+	if err != nil {
+		return state.Account{}, err
+	}
+	account := state.Account{ID: state.AccountID(a.newID()), Email: email, Created: state.MillisOf(a.now())}
+	if password != "" {
+		if account.PasswordHash, err = a.hashPassword(ctx, password); err != nil {
+			return state.Account{}, err
+		}
+	}
+	return account, nil
 }
 
 // ByEmail returns the account of an e-mail, without its password hash, or

@@ -18,6 +18,7 @@ type Holdings struct {
 	Uploads  uint64 // that are open
 	Keys     uint64 // that have expired too
 	Sessions uint64
+	Admin    bool // an administrator
 }
 
 // Holdings returns the account of an e-mail or an id with what belongs to it, or
@@ -40,6 +41,9 @@ func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err er
 		return h, err
 	}
 	h.PasswordHash = ""
+	if h.Admin, err = view.Admin(h.Account.ID); err != nil {
+		return h, err
+	}
 	if h.Quota, err = view.Quota(h.Account.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return h, err
 	}

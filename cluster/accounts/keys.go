@@ -48,6 +48,7 @@ type Principal struct {
 	KeyID   state.KeyID     // empty: not by an API key
 	Session state.SessionID // empty: not by a session
 	Scopes  []string
+	Admin   bool // an administrator in a session
 	// Index is that of the state which says so. It was the cluster's at some
 	// moment after Authenticate was called.
 	Index uint64

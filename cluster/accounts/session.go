@@ -49,22 +49,28 @@ func newSessions(secret []byte, idle, life time.Duration) sessions {
 	if life <= 0 {
 		life = DefaultSessionLife
 	}
-	key, err := hkdf.Key(sha256.New, secret, nil, sessionInfo, sha256.Size)
+	return sessions{key: derivedKey(secret, sessionInfo), idle: idle, life: life}
+}
+
+// derivedKey is the key for one use of the cluster's secret: HKDF-SHA256 without a salt.
+func derivedKey(secret []byte, info string) []byte {
+	key, err := hkdf.Key(sha256.New, secret, nil, info, sha256.Size)
 	if err != nil {
 		panic(err) // only for keys longer than a hash function can give
 	}
-	return sessions{key: key, idle: idle, life: life}
+	return key
 }
 
-func (s sessions) mac(random []byte) []byte {
-	h := hmac.New(sha256.New, s.key)
-	h.Write(random)
+// mac is the first sessionMAC bytes of HMAC-SHA256.
+func mac(key, text []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(text)
 	return h.Sum(nil)[:sessionMAC]
 }
 
 // token returns the token of random bytes, and the id of its session.
 func (s sessions) token(random []byte) (token string, id state.SessionID) {
-	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], s.mac(random)...))
+	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(s.key, random)...))
 	return sessionPrefix + text, sessionID(random)
 }
 
@@ -81,7 +87,7 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 		return "", false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || !hmac.Equal(raw[sessionRandom:], s.mac(raw[:sessionRandom])) {
+	if err != nil || !hmac.Equal(raw[sessionRandom:], mac(s.key, raw[:sessionRandom])) {
 		return "", false
 	}
 	return sessionID(raw[:sessionRandom]), true
@@ -211,8 +217,12 @@ func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal,
 	if s.Ended(max(used, a.uses.last(useOf{session: id})), state.MillisOf(a.now())) {
 		return Principal{}, state.ErrUnauthorized
 	}
+	admin, err := view.Admin(account.ID)
+	if err != nil {
+		return Principal{}, err
+	}
 	return Principal{
-		Account: account.ID, Email: account.Email, Session: id, Scopes: sessionScopes, Index: view.Index(),
+		Account: account.ID, Email: account.Email, Session: id, Scopes: sessionScopes, Admin: admin, Index: view.Index(),
 	}, nil
 }
 

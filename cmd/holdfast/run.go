@@ -139,6 +139,7 @@ type addresses struct {
 	S3      string
 	Console string
 	Admin   string
+	Setup   string // path of the one-time setup link of the console; empty: there is none
 	Warning string // what is wrong with the cluster that the node is in now
 }
 
@@ -169,6 +170,9 @@ func (a *app) board(c config.Config, where addresses) {
 	line("metrics", link(where.Admin, "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)
+	}
+	if where.Setup != "" && where.Console != "" {
+		fmt.Fprintf(&b, "\n  %s  %s\n", p.bold("Open this once, within 30 minutes, to become the first administrator:"), p.cyan(link(where.Console, where.Setup, tls)))
 	}
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))

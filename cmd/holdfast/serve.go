@@ -218,7 +218,14 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	if len(s.Peers) == 2 { // the second has its vote a moment later
 		warning = n.TwoVotes()
 	}
+	setup, err := n.Accounts().SetupToken()
+	if err != nil {
+		logger.WarnContext(ctx, "no setup link of the console", "err", err)
+	} else if setup != "" {
+		setup = "/setup?t=" + setup
+	}
 	a.board(c, addresses{
+		Setup:   setup,
 		Warning: warning,
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
 		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Admin: listening.Admin,

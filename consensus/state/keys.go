@@ -57,6 +57,7 @@ const (
 	tableBucketTags  = 't' // account, incarnation -> BucketTags
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
+	tableAdmin       = 'Y' // account that is an administrator -> -
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 
 	pinByID    = 'r' // request -> locator

@@ -25,7 +25,8 @@ import (
 // SetBucketTags and SetObjectSums, storage classes, checksums that are wanted, the
 // checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, that members give the leader a
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
-// size and time, and those that hold where there is no object.
+// size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin and
+// SetAdmin.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so
@@ -33,7 +34,7 @@ type Level uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestLevel is what this release understands.
-const NewestLevel Level = 5
+const NewestLevel Level = 6
 
 var levelKey = metaKey("level")
 

@@ -127,7 +127,7 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	e.fx.Settling = true
-	for _, k := range []key{accountKey(a.ID), emailKey(a.Email)} {
+	for _, k := range []key{accountKey(a.ID), emailKey(a.Email), adminKey(a.ID)} {
 		if err := tx.Delete(k); err != nil {
 			return Result{}, err
 		}

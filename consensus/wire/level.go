@@ -45,6 +45,8 @@ func LevelOf(cmd state.Command) state.Level {
 		return 3
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
+	case *state.OpenFirstAdmin, *state.SetAdmin:
+		return 6
 	}
 	return 0
 }

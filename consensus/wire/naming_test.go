@@ -113,6 +113,14 @@ func namings5() []state.Command {
 	}
 }
 
+// admins has the commands of level 6.
+func admins() []state.Command {
+	return []state.Command{
+		&state.OpenFirstAdmin{Account: state.Account{ID: "admin", Email: "a@c", PasswordHash: "hash", Created: 67}, Allowance: 1 << 40},
+		&state.SetAdmin{Account: "account", Admin: true},
+	}
+}
+
 // conditions are changes with conditions that came with level 5, each field in one at least.
 func conditions() (cmds []state.Command) {
 	all := []state.Condition{

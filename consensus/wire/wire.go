@@ -70,6 +70,8 @@ const (
 	kindDateUpload       = 52
 	kindSetBucketTags    = 53 // level 5, as all that follow
 	kindSetObjectSums    = 54
+	kindOpenFirstAdmin   = 55 // level 6, as all that follow
+	kindSetAdmin         = 56
 )
 
 // Bounds of what this package reads and writes.
@@ -150,6 +152,8 @@ var commands = map[uint16]func() state.Command{
 	kindDateUpload:       func() state.Command { return new(state.DateUpload) },
 	kindSetBucketTags:    func() state.Command { return new(state.SetBucketTags) },
 	kindSetObjectSums:    func() state.Command { return new(state.SetObjectSums) },
+	kindOpenFirstAdmin:   func() state.Command { return new(state.OpenFirstAdmin) },
+	kindSetAdmin:         func() state.Command { return new(state.SetAdmin) },
 }
 
 // kinds are the numbers of the types of commands.

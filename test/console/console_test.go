@@ -174,3 +174,68 @@ func TestSigningInAndOut(t *testing.T) {
 	p.shows("Available")
 	p.picture("status")
 }
+
+// The link that the first node prints makes the first administrator, at any node and once. Who
+// opened it sees the members, invites a node, adds a person and takes an account away.
+func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{})
+	_, link, found := strings.Cut(c.Nodes[0].Log(), "/setup?t=")
+	if !found {
+		t.Fatal("the first node prints no setup link")
+	}
+	link, _, _ = strings.Cut(link, "\n")
+	link = "/setup?t=" + strings.TrimSpace(link)
+	p := b.open(t, c.Followers()[0].ConsoleURL())
+	p.visit(link)
+	p.shows("Set up this cluster")
+	p.picture("setup")
+	p.enter(`[name=email]`, email)
+	p.enter(`[name=password]`, password)
+	p.enter(`[name=again]`, password)
+	p.press("Set up")
+	p.shows("Recent pins")
+	p.expect("404")
+	p.visit(link)
+	p.shows("Not found")
+	p.follow("Cluster")
+	p.shows("Members")
+	for _, n := range c.Nodes[0].Status().Peers {
+		p.shows(n.Name)
+	}
+	p.picture("cluster")
+	p.press("Make a ticket")
+	p.shows("holdfast run --data")
+	p.picture("cluster-ticket")
+	p.follow("Users")
+	p.shows("Add a person")
+	p.enter(`#add [name=email]`, "bob@example.org")
+	p.enter(`#add [name=password]`, "the first password of bob")
+	p.press("Add")
+	p.shows("Administrator")
+	p.picture("user")
+	p.enter(`[name=allowance]`, "2 GiB")
+	p.press("Change")
+	p.shows("The allowance was changed.")
+	c.Nodes[0].Key("bob@example.org")
+	p.follow("All users")
+	p.shows("bob@example.org")
+	p.picture("users")
+	p.follow("bob@example.org")
+	p.shows("Remove this account")
+	p.enter(`form[action$=remove] [name=email]`, "bob@example.org")
+	p.press("Remove this account")
+	p.shows("Add a person")
+	if text := p.text("tbody"); strings.Contains(text, "bob@example.org") {
+		t.Errorf("the account is still there: %s", text)
+	}
+	down := c.Followers()[1]
+	down.Kill()
+	p.visit("/cluster")
+	harness.Eventually(t, stepTimeout, "the page says which node is not reached", func() (bool, error) {
+		p.visit("/cluster")
+		return strings.Contains(p.text("main"), "Not reached"), nil
+	})
+	p.picture("cluster-node-down")
+}

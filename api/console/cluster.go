@@ -1,0 +1,45 @@
+package console
+
+import (
+	"cmp"
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+)
+
+// ticketLife is how long a ticket that the console makes admits a node.
+const ticketLife = 24 * time.Hour
+
+// clusterData is what the page of the cluster shows.
+type clusterData struct {
+	members.Status
+	Quorum members.Quorum
+	Ticket string // a new one; empty: none was asked for
+}
+
+// clusterPage serves GET /cluster: the cluster as this node sees it, also without a majority.
+func (s *surface) clusterPage(c *call) error { return s.showCluster(c, "") }
+
+func (s *surface) showCluster(c *call, ticket string) error {
+	status, err := s.Members.Status(c.ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(status.Peers, func(a, b members.Peer) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.ID), string(b.ID)))
+	})
+	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{status, s.Members.Quorum(), ticket})
+}
+
+// invite serves POST /cluster/invite: a ticket by which one node joins.
+func (s *surface) invite(c *call) error {
+	ticket, err := s.Members.CreateTicket(c.ctx, ticketLife, func(b []byte) { _, _ = rand.Read(b) }) // ends the process rather than fail
+	if err != nil {
+		return err
+	}
+	return s.showCluster(c, ticket)
+}

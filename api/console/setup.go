@@ -1,0 +1,51 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// setupData is what the setup page shows.
+type setupData struct {
+	Setup string // the token of the link
+	Name  string // as it was entered
+	Error string
+}
+
+// setupPage serves GET /setup: the one-time link that `holdfast run` prints.
+func (s *surface) setupPage(c *call) error {
+	token := c.r.URL.Query().Get("t")
+	if err := s.Accounts.CheckSetup(c.ctx, token); err != nil {
+		return err
+	}
+	return s.show(c, http.StatusOK, "setup", "Set up", "", setupData{Setup: token})
+}
+
+// setUp serves POST /setup: it adds the first administrator and signs in.
+func (s *surface) setUp(c *call) error {
+	form := c.r.PostForm
+	data := setupData{Setup: form.Get("setup"), Name: form.Get("email")}
+	password := form.Get("password")
+	if password != form.Get("again") {
+		data.Error = "The two passwords differ."
+		return s.show(c, http.StatusBadRequest, "setup", "Set up", "", data)
+	}
+	err := s.Accounts.SetUp(c.ctx, data.Setup, data.Name, password)
+	var known *state.Error
+	switch {
+	case errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeExists):
+		data.Error = known.Detail
+		return s.show(c, http.StatusBadRequest, "setup", "Set up", "", data)
+	case err != nil:
+		return err
+	}
+	token, err := s.Accounts.SignIn(c.ctx, data.Name, password, s.Limits.Client(c.r))
+	if err != nil {
+		return err
+	}
+	c.setCookie(visitorCookie, "")
+	c.setCookie(sessionCookie, token)
+	return c.redirect("/")
+}

@@ -1,0 +1,146 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// userRows is how many accounts the page of users shows; the filter finds the others.
+const userRows = 100
+
+// usersData is what the page of users shows.
+type usersData struct {
+	Users  []accounts.User
+	Total  int    // accounts that match the filter
+	Filter string // a part of their e-mail addresses
+	Name   string // as it was entered for a new account
+	Error  string
+}
+
+// userData is what the page of a user shows.
+type userData struct {
+	accounts.Holdings
+	Self  bool // it is the account of this session
+	Error string
+	Done  string // what was changed
+}
+
+// usersPage serves GET /users.
+func (s *surface) usersPage(c *call) error { return s.showUsers(c, http.StatusOK, "", "") }
+
+func (s *surface) showUsers(c *call, status int, name, problem string) error {
+	all, err := s.Accounts.List(c.ctx)
+	if err != nil {
+		return err
+	}
+	d := usersData{Filter: strings.TrimSpace(c.r.URL.Query().Get("name")), Name: name, Error: problem}
+	part := strings.ToLower(d.Filter)
+	all = slices.DeleteFunc(all, func(u accounts.User) bool { return !strings.Contains(u.Email, part) })
+	slices.SortFunc(all, func(a, b accounts.User) int { return strings.Compare(a.Email, b.Email) })
+	d.Total = len(all)
+	d.Users = all[:min(len(all), userRows)]
+	return s.show(c, status, "users", "Users", "users", d)
+}
+
+// createUser serves POST /users.
+func (s *surface) createUser(c *call) error {
+	email := c.r.PostForm.Get("email")
+	password := c.r.PostForm.Get("password")
+	if password == "" {
+		return s.showUsers(c, http.StatusBadRequest, email, "Give a first password, which the person changes later.")
+	}
+	u, err := s.Accounts.CreateAccount(c.ctx, email, password)
+	var known *state.Error
+	if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeExists) {
+		return s.showUsers(c, http.StatusBadRequest, email, known.Detail)
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect("/users/" + string(u.ID))
+}
+
+// userPage serves GET /users/{id}.
+func (s *surface) userPage(c *call) error { return s.showUser(c, http.StatusOK, "", "") }
+
+func (s *surface) showUser(c *call, status int, done, problem string) error {
+	has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return s.show(c, status, "user", has.Email, "users", userData{has, has.ID == c.who.Account, problem, done})
+}
+
+// changeUser returns the handler of a change of one account: change does it, and done tells what
+// was changed. What the state refuses stands on the page.
+func (s *surface) changeUser(done string, change func(c *call, email string) error) func(*call) error {
+	return func(c *call) error {
+		has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		err = change(c, has.Email)
+		var known *state.Error
+		if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeForbidden) {
+			return s.showUser(c, http.StatusBadRequest, "", known.Detail)
+		}
+		if err != nil {
+			return err
+		}
+		return s.showUser(c, http.StatusOK, done, "")
+	}
+}
+
+// setUserPassword changes the password of an account and ends its sessions.
+func (s *surface) setUserPassword(c *call, email string) error {
+	password := c.r.PostForm.Get("password")
+	if password == "" {
+		return state.Errorf(state.CodeInvalid, "the password is empty")
+	}
+	return s.Accounts.SetPassword(c.ctx, email, password)
+}
+
+// setUserAllowance changes how much an account may store without credits.
+func (s *surface) setUserAllowance(c *call, email string) error {
+	bytes, err := parseSize(c.r.PostForm.Get("allowance"))
+	if err != nil {
+		return err
+	}
+	return s.Accounts.SetAllowance(c.ctx, email, bytes)
+}
+
+// setUserAdmin makes an account an administrator, or no longer one.
+func (s *surface) setUserAdmin(c *call, email string) error {
+	if email == c.who.Email {
+		return state.Errorf(state.CodeForbidden, "another administrator can change that of your account")
+	}
+	return s.Accounts.SetAdmin(c.ctx, email, c.r.PostForm.Get("admin") == "yes")
+}
+
+// removeUser serves POST /users/{id}/remove. Who types the e-mail address means it.
+func (s *surface) removeUser(c *call) error {
+	has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.r.PostForm.Get("email")) != has.Email {
+		return s.showUser(c, http.StatusBadRequest, "", "Nothing was removed: type the e-mail address of this account to remove it.")
+	}
+	if has.ID == c.who.Account {
+		return s.showUser(c, http.StatusBadRequest, "", "Nothing was removed: another administrator can remove your account.")
+	}
+	err = s.Accounts.RemoveAccount(c.ctx, has.Email)
+	var known *state.Error
+	if errors.As(err, &known) && known.Code == state.CodeForbidden {
+		return s.showUser(c, http.StatusBadRequest, "", known.Detail)
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect("/users")
+}

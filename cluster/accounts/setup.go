@@ -1,0 +1,108 @@
+package accounts
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// LinkLife is how long a one-time link is valid.
+const LinkLife = 30 * time.Minute
+
+// A setup token is
+//
+//	"hfl_" | base64url of: expiry in milliseconds since 1970, 8 bytes, big endian | 24 random bytes | the first 16 of HMAC-SHA256 over them
+//
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast setup v1"). No node keeps it.
+// It opens nothing once the cluster has an administrator, so it is used once.
+const (
+	setupPrefix = "hfl_"
+	setupInfo   = "holdfast setup v1"
+	setupSigned = 32
+)
+
+// SetupToken returns a token for SetUp that is valid for LinkLife, or "" where the cluster has an
+// administrator. It goes by the state of this node.
+func (a *Accounts) SetupToken() (string, error) {
+	view, release := a.state.LocalView()
+	defer release()
+	there, err := view.AnyAdmin()
+	if err != nil || there {
+		return "", err
+	}
+	signed := make([]byte, setupSigned)
+	if _, err := rand.Read(signed); err != nil {
+		return "", fmt.Errorf("setup token: %w", err)
+	}
+	binary.BigEndian.PutUint64(signed, uint64(state.MillisOf(a.now().Add(LinkLife))))
+	return setupPrefix + base64.RawURLEncoding.EncodeToString(append(signed, mac(a.setupKey, signed)...)), nil
+}
+
+// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound: it was never given out, it
+// is over, or there is an administrator.
+func (a *Accounts) CheckSetup(ctx context.Context, token string) error {
+	if !a.readSetup(token) {
+		return state.ErrNotFound
+	}
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	defer release()
+	if there, err := view.AnyAdmin(); err != nil || there {
+		return errors.Join(err, state.ErrNotFound)
+	}
+	return nil
+}
+
+// readSetup tells whether this cluster gave a setup token out that is not over.
+func (a *Accounts) readSetup(token string) bool {
+	text, ok := strings.CutPrefix(token, setupPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(raw) != setupSigned+sessionMAC || !hmac.Equal(raw[setupSigned:], mac(a.setupKey, raw[:setupSigned])) {
+		return false
+	}
+	return state.MillisOf(a.now()) < state.Millis(binary.BigEndian.Uint64(raw))
+}
+
+// SetUp adds the first administrator of the cluster, to whom a setup token was given.
+//
+// Errors: state.ErrNotFound where CheckSetup has it, state.ErrInvalid for an e-mail address or a
+// password that cannot be taken, state.ErrExists for an e-mail address that has an account,
+// state.ErrUnavailable without a majority, and below feature level 6.
+func (a *Accounts) SetUp(ctx context.Context, token, email, password string) error {
+	if err := a.CheckSetup(ctx, token); err != nil {
+		return err
+	}
+	account, err := a.newAccount(ctx, email, password)
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	if _, err := a.state.Propose(ctx, &state.OpenFirstAdmin{Account: account, Allowance: state.Unlimited}); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	a.log.InfoContext(ctx, "first administrator added", "account", account.ID, "email", account.Email)
+	return nil
+}
+
+// SetAdmin makes the account with an e-mail address an administrator, or no longer one.
+// Errors: state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	if _, err := a.state.Propose(ctx, &state.SetAdmin{Account: account.ID, Admin: admin}); err != nil {
+		return fmt.Errorf("set administrator: %w", err)
+	}
+	a.log.InfoContext(ctx, "administrator changed", "account", account.ID, "email", account.Email, "admin", admin)
+	return nil
+}

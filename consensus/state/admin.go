@@ -1,0 +1,83 @@
+package state
+
+import "github.com/holdfast-ipfs/holdfast/consensus/codec"
+
+// OpenFirstAdmin opens an account that is an administrator, in a cluster that has none. It is of
+// level 6.
+//
+// Errors: ErrExists where there is an administrator or an account of the same e-mail address.
+type OpenFirstAdmin struct {
+	Account   Account
+	Allowance uint64 // bytes; Unlimited: no limit
+}
+
+// Code implements Command.
+func (v *OpenFirstAdmin) Code(c *codec.Coder) {
+	v.Account.Code(c)
+	codec.Uint(c, &v.Allowance)
+}
+
+func (v *OpenFirstAdmin) apply(tx Tx, _ *entry) (Result, error) {
+	if there, err := anyAdmin(tx); err != nil {
+		return Result{}, err
+	} else if there {
+		return Result{}, Errorf(CodeExists, "the cluster has an administrator already")
+	}
+	if err := open(tx, &v.Account, v.Allowance); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Set(adminKey(v.Account.ID), nil)
+}
+
+// SetAdmin makes an account an administrator, or no longer one. It is of level 6.
+//
+// Errors: ErrNotFound without such an account.
+type SetAdmin struct {
+	Account AccountID
+	Admin   bool
+}
+
+// Code implements Command.
+func (v *SetAdmin) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Bool(c, &v.Admin)
+}
+
+func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
+	if there, err := has(tx, accountKey(v.Account)); err != nil {
+		return Result{}, err
+	} else if !there {
+		return Result{}, Errorf(CodeNotFound, "no such account")
+	}
+	if !v.Admin {
+		return Result{}, tx.Delete(adminKey(v.Account))
+	}
+	return Result{}, tx.Set(adminKey(v.Account), nil)
+}
+
+// Admin tells whether an account is an administrator, who sees the cluster and all accounts in
+// the web console. The account of local commands always is.
+func (v View) Admin(id AccountID) (bool, error) {
+	cl, err := cluster(v.r)
+	if err != nil {
+		return false, err
+	}
+	if id == cl.Operator {
+		return true, nil
+	}
+	return has(v.r, adminKey(id))
+}
+
+// AnyAdmin tells whether the cluster has an administrator beside the account of local commands.
+func (v View) AnyAdmin() (bool, error) { return anyAdmin(v.r) }
+
+func anyAdmin(r Reader) (there bool, err error) {
+	all := table(tableAdmin)
+	err = r.Scan(all, all.end(), false, func(_, _ []byte) (bool, error) {
+		there = true
+		return false, nil
+	})
+	return there, err
+}
+
+func adminKey(id AccountID) key { return part(table(tableAdmin), id) }
