@@ -222,7 +222,7 @@ func (s *Server) listen(o Options) error {
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		s.secure(s.addJSON(consoleService, l, h))
+		s.secure(s.add(consoleService, l, h))
 	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
@@ -282,7 +282,8 @@ func (s *Server) Open(o Options) error {
 		case consoleService:
 			h, err = console.New(console.Options{
 				Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
-				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
+				Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
 			h, err = s.operator(o)
@@ -329,6 +330,16 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 			name = only
 		}
 		return scheme + "://" + net.JoinHostPort(strings.Trim(name, "[]"), port)
+	}
+}
+
+// presign returns what signs links to objects for the console.
+func presign(region string) func(console.Link) string {
+	return func(l console.Link) string {
+		return s3.Link{
+			Endpoint: l.Endpoint, Region: region, Bucket: l.Bucket, Key: l.Key, Version: l.Version,
+			AccessKeyID: l.AccessKeyID, Secret: l.Secret, At: l.At, For: l.For,
+		}.URL()
 	}
 }
 

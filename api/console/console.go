@@ -92,10 +92,11 @@ type Members interface {
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
 }
 
-// Options configure the surface. Accounts, Pins, Members, Health and Logger are required.
+// Options configure the surface. Accounts, Pins, Objects, Members, Health and Logger are required.
 type Options struct {
 	Accounts Accounts
 	Pins     Pins
+	Objects  Objects
 	Members  Members
 	Health   web.Health
 	// Limits hold accounts and addresses to their rates, and say where a request came from;
@@ -105,14 +106,22 @@ type Options struct {
 	// request to a host; an empty answer means that the node does not serve that API.
 	PinningURL, S3URL func(host, scheme string) string
 	Region            string
-	Version           string
-	Logger            *slog.Logger
-	Metrics           *web.Metrics // of the requests; nil: none
+	// MaxObject is the maximum size in bytes of what is stored by one request, MinPart the
+	// minimum size of a part that is not the last.
+	MaxObject, MinPart int64
+	// Presign signs a link to an object at the object gateway.
+	Presign func(Link) string
+	Version string
+	Logger  *slog.Logger
+	Metrics *web.Metrics // of the requests; nil: none
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority says so before a
 // person gives up.
 const caseTimeout = 7 * time.Second
+
+// pageTimeout bounds the answer to a request: a page, or the first bytes of content.
+const pageTimeout = 2 * time.Minute
 
 // surface is the console of a node.
 type surface struct {
@@ -125,10 +134,12 @@ type access int
 
 // The kinds of access. The zero value is none of them, so that a row without one is refused.
 const (
-	anybody  access = iota + 1 // needs no session, and no rate applies
-	visitor                    // needs no session
-	signedIn                   // a session of an account
-	admins                     // a session of an administrator
+	anybody   access = iota + 1 // needs no session, and no rate applies
+	visitor                     // needs no session
+	signedIn                    // a session of an account
+	admins                      // a session of an administrator
+	byScript                    // a session, and its form token in the header X-Form-Token; serve reads the body
+	withFiles                   // a session; serve reads the form and checks its token
 )
 
 // page is one row of the table of routes.
@@ -138,7 +149,7 @@ type page struct {
 	serve        func(c *call) error
 }
 
-// table is every route. POST routes take forms with a token.
+// table is every route. All but those of GET take a form token.
 func (s *surface) table() []page {
 	return []page{
 		{http.MethodGet, "/sign-in", visitor, s.signInPage},
@@ -165,6 +176,22 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
 		{http.MethodPost, "/users/{id}/admin", admins, s.changeUser("Done.", s.setUserAdmin)},
 		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},
+		{http.MethodGet, "/buckets", signedIn, s.bucketsPage},
+		{http.MethodPost, "/buckets", signedIn, s.createBucket},
+		{http.MethodGet, "/buckets/{bucket}", signedIn, s.bucketPage},
+		{http.MethodPost, "/buckets/{bucket}/visibility", signedIn, s.setVisibility},
+		{http.MethodPost, "/buckets/{bucket}/delete", signedIn, s.deleteBucket},
+		{http.MethodPost, "/buckets/{bucket}/files", withFiles, s.uploadFiles},
+		{http.MethodPost, "/buckets/{bucket}/uploads", byScript, s.createUpload},
+		{http.MethodPut, "/buckets/{bucket}/uploads/{upload}", byScript, s.putPart},
+		{http.MethodDelete, "/buckets/{bucket}/uploads/{upload}", byScript, s.abortUpload},
+		{http.MethodPost, "/buckets/{bucket}/uploads/{upload}/complete", byScript, s.completeUpload},
+		{http.MethodGet, "/buckets/{bucket}/object", signedIn, s.objectPage},
+		{http.MethodPut, "/buckets/{bucket}/object", byScript, s.putObject},
+		{http.MethodPost, "/buckets/{bucket}/object/delete", signedIn, s.deleteObject},
+		{http.MethodPost, "/buckets/{bucket}/object/share", signedIn, s.shareObject},
+		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
+		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
 		{http.MethodGet, "/favicon.ico", anybody, s.favicon},
@@ -208,12 +235,15 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // wrap adds what all answers of the console have.
 func (s *surface) wrap(h web.Handler) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) error { return s.failed(w, r, err) }
-	return web.Wrap(web.Options{Name: "console", Fail: fail, Logger: s.Logger, Metrics: s.Metrics},
+	return web.Attended(web.StallTimeout, web.Wrap(web.Options{Name: "console", Fail: fail, Logger: s.Logger, Metrics: s.Metrics},
 		func(w http.ResponseWriter, r *http.Request) error {
+			// Content is read and written beyond these, see web.Patient and web.Steady. Not
+			// every writer has deadlines.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTimeout))
 			header := w.Header()
 			header.Set("Content-Security-Policy", policy)
 			header.Set("Referrer-Policy", "no-referrer")
 			header.Set("Cross-Origin-Opener-Policy", "same-origin")
 			return h(w, r)
-		})
+		}))
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -133,6 +134,12 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	if errors.As(err, &own) && len(own.Answer.Allow) > 0 {
 		w.Header().Set("Allow", strings.Join(own.Answer.Allow, ", "))
 	}
+	if r.Header.Get(formHeader) != "" { // a script shows the reason beside the file
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(t.Status)
+		_, err := io.WriteString(w, t.Detail)
+		return err //nolint:wrapcheck // the client has left
+	}
 	v := view{Title: t.What, Data: t}
 	// Who has a session keeps the navigation, as far as this node can tell.
 	if t.Status != http.StatusServiceUnavailable && s.Accounts != nil {
@@ -160,7 +167,7 @@ func troubleOf(err error) trouble {
 			t.What, t.Do = "Too many requests", "Wait a moment and try again."
 		}
 		return t
-	case errors.Is(err, state.ErrNotFound):
+	case isAbsent(err):
 		// The same for an absent id and for one of another account.
 		return trouble{http.StatusNotFound, "Not found", "Nothing of this account has that id.", "It may have been deleted."}
 	case errors.Is(err, state.ErrLimited):

@@ -28,6 +28,10 @@ const (
 // tokenField is the name of the form field with the form token.
 const tokenField = "form_token"
 
+// formHeader has the form token of a request that a script sends. A page of another origin may
+// not set it.
+const formHeader = "X-Form-Token"
+
 // maxForm bounds the body of a form, in bytes: an account of all fields, origins and meta of a
 // pin, with every byte escaped.
 const maxForm = 256 << 10
@@ -48,8 +52,8 @@ type call struct {
 // errForm is the error for a form that was not made for this session.
 var errForm = web.Errorf(http.StatusForbidden, "FORBIDDEN", "this form belongs to another session: open the page again and repeat the change")
 
-// guarded returns the handler of a row: it checks who calls, and for POST where the form comes
-// from, before the page is served.
+// guarded returns the handler of a row: it checks who calls, and for all but GET where the request
+// comes from, before the page is served.
 func (s *surface) guarded(row page) web.Handler {
 	origins := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -64,19 +68,29 @@ func (s *surface) guarded(row page) web.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 		defer cancel()
 		c.ctx = ctx
-		if r.Method == http.MethodPost && origins.Check(r) != nil {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if !reads && origins.Check(r) != nil {
 			return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent this form")
 		}
 		if err := s.identify(c); err != nil {
 			return err
 		}
 		if row.access >= signedIn && c.session == "" {
-			if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			if !reads {
+				if r.Header.Get(formHeader) != "" { // a script cannot sign in
+					return web.Errorf(http.StatusUnauthorized, "UNAUTHORIZED", "the session has ended: sign in again")
+				}
 				return c.redirect("/sign-in")
 			}
 			return c.redirect("/sign-in?" + url.Values{"to": {r.URL.RequestURI()}}.Encode())
 		}
-		if r.Method == http.MethodPost {
+		switch {
+		case reads || row.access == withFiles:
+		case row.access == byScript:
+			if !c.isToken(r.Header.Get(formHeader)) {
+				return errForm
+			}
+		default:
 			if err := c.form(); err != nil {
 				return err
 			}
@@ -132,11 +146,16 @@ func (c *call) form() error {
 		}
 		return web.BadRequest("the form cannot be read: %v", err)
 	}
-	want := c.formToken()
-	if want == "" || !hmac.Equal([]byte(c.r.PostForm.Get(tokenField)), []byte(want)) {
+	if !c.isToken(c.r.PostForm.Get(tokenField)) {
 		return errForm
 	}
 	return nil
+}
+
+// isToken tells whether a token is the one of this browser.
+func (c *call) isToken(token string) bool {
+	want := c.formToken()
+	return want != "" && hmac.Equal([]byte(token), []byte(want))
 }
 
 // formToken returns the token that forms of this browser carry: an HMAC-SHA256 under its session

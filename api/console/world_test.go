@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,9 +16,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
 )
 
 const host = "console.test"
@@ -29,6 +32,8 @@ type world struct {
 	handler http.Handler
 	users   *accounts.Accounts
 	pins    *pins.Pins
+	objects *objects.Objects
+	content *content
 	down    error // why the node is not ready
 }
 
@@ -70,6 +75,11 @@ func newWorld(t testing.TB) *world {
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
 	st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
 	w := &world{t: t, users: accounts.New(accounts.Options{State: st, Secret: secret})}
+	w.content = &content{t: t, of: map[cid.Cid][]byte{}}
+	w.objects = objects.New(objects.Options{
+		Self: "n1", State: st, Nodes: w, Content: w.content, Files: w.content, MinPart: 5, UploadAge: time.Hour,
+		Agreed: func() (early, late state.Millis, ok bool) { return 0, 0, false },
+	})
 	w.pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
 	for _, name := range []string{"alice", "bob"} {
 		if _, err := w.users.CreateAccount(t.Context(), name+"@example.org", "password of "+name); err != nil {
@@ -80,7 +90,10 @@ func newWorld(t testing.TB) *world {
 		return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
 	}
 	w.handler, err = New(Options{
-		Accounts: w.users, Pins: w.pins, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Accounts: w.users, Pins: w.pins, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: 5, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Presign: func(l Link) string {
+			return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
+		},
 		PinningURL: at("9097"), S3URL: at("9000"), Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func sourceOf(h http.Header) (src source, err error) {
 	if src.key == "" || src.bucket == "" {
 		return src, wrong
 	}
-	if !validBucket(src.bucket) {
+	if !web.ValidBucket(src.bucket) {
 		return src, errorf(InvalidArgument, "the source bucket %q is not a name of a bucket", src.bucket)
 	}
 	return src, checkKey(src.key)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
@@ -325,7 +326,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		if src, err := sourceOf(h); err != nil {
 			ours(t, err)
-		} else if !validBucket(src.bucket) || src.key == "" || len(src.key) > state.MaxKeyBytes {
+		} else if !web.ValidBucket(src.bucket) || src.key == "" || len(src.key) > state.MaxKeyBytes {
 			t.Errorf("source %+v", src)
 		}
 		if sum, err := contentMD5(h); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -72,7 +73,7 @@ func (s *surface) bucketOfHost(host string) (string, bool) {
 
 // check refuses what no bucket and no key can be called.
 func (t *target) check() error {
-	if t.level >= levelBucket && !validBucket(t.bucket) {
+	if t.level >= levelBucket && !web.ValidBucket(t.bucket) {
 		return errorf(InvalidBucketName, "the specified bucket is not valid: 3 to 63 lower case letters, digits, dots and hyphens")
 	}
 	return checkKey(t.key)
@@ -87,32 +88,6 @@ func checkKey(key string) error {
 		return errorf(InvalidURI, "a key is UTF-8 without the character U+0000")
 	}
 	return nil
-}
-
-// validBucket tells whether a bucket can have a name: labels of letters and digits
-// with hyphens inside, and dots between them, so that it can stand in the name of
-// a host; and no IP address.
-func validBucket(name string) bool {
-	if len(name) < 3 || len(name) > 63 {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for i := range len(label) {
-			if c := label[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-				return false
-			}
-		}
-	}
-	return !fourNumbers(name)
-}
-
-// fourNumbers tells whether a name is written as an IP address, if only as one that
-// cannot be: what programs read 192.168.005.004 for differs.
-func fourNumbers(name string) bool {
-	return strings.Count(name, ".") == 3 && strings.Trim(name, "0123456789.") == ""
 }
 
 // parameter is one of a query.

@@ -1,0 +1,238 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Objects are the use cases of buckets and objects. Resources of another account behave like
+// absent ones.
+type Objects interface {
+	// Buckets returns an account's buckets by name.
+	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
+	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
+	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
+	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
+	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
+	// SetPublic makes the objects of a bucket public by their CIDs, or private.
+	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
+	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
+	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
+	// List returns one page of a bucket's keys.
+	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
+	// Versions returns one page of a bucket's versions and delete markers.
+	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
+	// Object returns the version of a key with an id, or for "" the newest. It may be a
+	// delete marker.
+	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
+	// Open reads an object's content.
+	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
+	// Put stores an object. The object is durable when it returns.
+	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
+	// Delete removes an object, or the version with an id for good.
+	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
+	// CreateUpload begins a multipart upload.
+	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
+	// PutPart stores a part; a later part replaces an earlier one of the same number.
+	PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (state.Part, error)
+	// Parts returns an upload's parts whose number is above after.
+	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
+	// Complete makes an object from parts.
+	Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (state.Object, error)
+	// Abort ends an upload and frees its parts.
+	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
+}
+
+// objectRows is how many folders and objects a page of a bucket has.
+const objectRows = 100
+
+// bucketsData is what the page of buckets shows.
+type bucketsData struct {
+	Buckets []state.Bucket
+	Form    bucketForm
+	Error   string
+}
+
+// bucketForm is the form of a new bucket.
+type bucketForm struct {
+	Name   string
+	Public bool
+}
+
+// bucketData is what the page of a bucket shows: the keys below a prefix, of which those that
+// have another "/" are folders.
+type bucketData struct {
+	Endpoints
+	Bucket  state.Bucket
+	Prefix  string
+	Folder  string // the part of Prefix up to its last "/"
+	Above   []link // the folders of Prefix, from the bucket itself on
+	Folders []link
+	Objects []objectRow
+	After   string
+	Next    string // the address of the next page; empty: there is none
+	Large   int64  // files with more bytes are uploaded in parts
+	Part    int64  // bytes of a part
+	Error   string
+}
+
+// link is a name with its address.
+type link struct{ Name, Address string }
+
+// objectRow is an object in a list.
+type objectRow struct {
+	Name, Address string
+	Size          uint64
+	Created       time.Time
+}
+
+// asking returns ctx for the use cases of objects: changes are made only if the session still
+// lives, and what the session was judged by need not be asked for again.
+func (c *call) asking(ctx context.Context) context.Context {
+	return state.AsSession(objects.Seen(ctx, c.who.Index), c.who.Session)
+}
+
+// bucketName is the bucket that the path names.
+func (c *call) bucketName() string { return c.r.PathValue("bucket") }
+
+// bucketAddress is the page of a bucket at a prefix.
+func bucketAddress(bucket, prefix string) string {
+	address := "/buckets/" + url.PathEscape(bucket)
+	if prefix != "" {
+		address += "?" + url.Values{"prefix": {prefix}}.Encode()
+	}
+	return address
+}
+
+// refusal is what a person reads of an error whose cause is what was entered; it is empty for
+// other errors.
+func refusal(err error) string {
+	var known *state.Error
+	if errors.As(err, &known) && slices.Contains([]state.Code{
+		state.CodeInvalid, state.CodeExists, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace, state.CodeNotEmpty,
+	}, known.Code) {
+		return known.Detail
+	}
+	return ""
+}
+
+// isAbsent tells whether an error says that there is no such bucket, object, version or upload.
+func isAbsent(err error) bool {
+	return errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrNoBucket) || errors.Is(err, state.ErrNoKey) ||
+		errors.Is(err, state.ErrNoVersion) || errors.Is(err, state.ErrNoUpload)
+}
+
+// bucketsPage serves GET /buckets.
+func (s *surface) bucketsPage(c *call) error {
+	return s.showBuckets(c, http.StatusOK, bucketForm{}, "")
+}
+
+func (s *surface) showBuckets(c *call, status int, form bucketForm, problem string) error {
+	all, err := s.Objects.Buckets(c.asking(c.ctx), c.who.Account)
+	if err != nil {
+		return fmt.Errorf("list buckets: %w", err)
+	}
+	return s.show(c, status, "buckets", "Buckets", "buckets", bucketsData{all, form, problem})
+}
+
+// createBucket serves POST /buckets.
+func (s *surface) createBucket(c *call) error {
+	form := bucketForm{Name: strings.TrimSpace(c.r.PostForm.Get("name")), Public: c.r.PostForm.Get("visibility") == "public"}
+	if !web.ValidBucket(form.Name) {
+		return s.showBuckets(c, http.StatusBadRequest, form, "The name of a bucket has 3 to 63 lower case letters, digits, dots and hyphens, begins and ends with a letter or a digit, and is no IP address.")
+	}
+	err := s.Objects.CreateBucket(c.asking(c.ctx), c.who.Account, form.Name, form.Public)
+	if errors.Is(err, state.ErrExists) {
+		return s.showBuckets(c, http.StatusConflict, form, "There is a bucket of that name already.")
+	}
+	if problem := refusal(err); problem != "" {
+		return s.showBuckets(c, http.StatusBadRequest, form, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("create bucket: %w", err)
+	}
+	return c.redirect(bucketAddress(form.Name, ""))
+}
+
+// bucketPage serves GET /buckets/{bucket}.
+func (s *surface) bucketPage(c *call) error { return s.showBucket(c, http.StatusOK, "") }
+
+func (s *surface) showBucket(c *call, status int, problem string) error {
+	ctx, name, query := c.asking(c.ctx), c.bucketName(), c.r.URL.Query()
+	b, err := s.Objects.Bucket(ctx, c.who.Account, name)
+	if err != nil {
+		return fmt.Errorf("show bucket: %w", err)
+	}
+	d := bucketData{
+		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Large: largeFile, Part: s.partSize(), Error: problem,
+	}
+	page, err := s.Objects.List(ctx, c.who.Account, name, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows})
+	if err != nil {
+		return fmt.Errorf("list objects: %w", err)
+	}
+	d.Folder = d.Prefix[:strings.LastIndexByte(d.Prefix, '/')+1]
+	d.Above = above(name, d.Folder)
+	for _, p := range page.Prefixes {
+		d.Folders = append(d.Folders, link{strings.TrimPrefix(p, d.Folder), bucketAddress(name, p)})
+	}
+	for i := range page.Objects {
+		o := &page.Objects[i]
+		d.Objects = append(d.Objects, objectRow{below(o.Key, d.Folder), objectAddress(name, o.Key, ""), o.Size, o.Created.Time()})
+	}
+	if page.Truncated {
+		d.Next = "/buckets/" + url.PathEscape(name) + "?" + url.Values{"prefix": {d.Prefix}, "after": {page.Next}}.Encode()
+	}
+	return s.show(c, status, "bucket", name, "buckets", d)
+}
+
+// above are the folders of a prefix that ends with "/", from the bucket itself on.
+func above(bucket, folder string) []link {
+	all := []link{{bucket, bucketAddress(bucket, "")}}
+	for at := 0; at < len(folder); {
+		end := at + strings.IndexByte(folder[at:], '/') + 1
+		all = append(all, link{folder[at:end], bucketAddress(bucket, folder[:end])})
+		at = end
+	}
+	return all
+}
+
+// below is the name of a key within a folder. The key that is the folder's own has none, and
+// keeps what it is.
+func below(key, folder string) string {
+	if name := strings.TrimPrefix(key, folder); name != "" {
+		return name
+	}
+	return key
+}
+
+// setVisibility serves POST /buckets/{bucket}/visibility.
+func (s *surface) setVisibility(c *call) error {
+	public := c.r.PostForm.Get("visibility") == "public"
+	if err := s.Objects.SetPublic(c.asking(c.ctx), c.who.Account, c.bucketName(), public); err != nil {
+		return fmt.Errorf("set visibility: %w", err)
+	}
+	return c.redirect(bucketAddress(c.bucketName(), ""))
+}
+
+// deleteBucket serves POST /buckets/{bucket}/delete.
+func (s *surface) deleteBucket(c *call) error {
+	err := s.Objects.DeleteBucket(c.asking(c.ctx), c.who.Account, c.bucketName())
+	if errors.Is(err, state.ErrNotEmpty) {
+		return s.showBucket(c, http.StatusConflict, "The bucket is not empty. Delete its objects, their versions and delete markers first.")
+	}
+	if err != nil {
+		return fmt.Errorf("delete bucket: %w", err)
+	}
+	return c.redirect("/buckets")
+}

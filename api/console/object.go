@@ -1,0 +1,216 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// versionRows is how many versions the page of an object shows.
+const versionRows = 100
+
+// objectData is what the page of an object shows.
+type objectData struct {
+	Object   state.Object
+	Bucket   string
+	Version  state.VersionID // that the address names; "" is the current one
+	Above    []link
+	Name     string // the key within its folder
+	Folder   string
+	Blake3   string // in hexadecimal digits; empty: not known
+	Type     string // Content-Type
+	Preview  string // how it is shown: "image", "audio", "video", "page" or ""
+	Versions []versionRow
+	Keys     []accounts.Key // that a link can be signed with
+	Shares   []life
+	Link     string // that was asked for; empty: none
+	LinkEnds time.Time
+	Error    string
+}
+
+// Address is a path of this object, of the page or of its content.
+func (d objectData) Address(what string) string {
+	return addressOf(what, d.Bucket, d.Object.Key, d.Version)
+}
+
+// versionRow is a version in the list of an object's.
+type versionRow struct {
+	state.Object
+	Address string
+	Newest  bool
+}
+
+// shares are how long a link may work; the first is the default.
+var shares = []life{
+	{"1 hour", "1h", time.Hour},
+	{"1 day", "1d", 24 * time.Hour},
+	{"7 days", "7d", 7 * 24 * time.Hour}, // the most that a presigned link has
+}
+
+// addressOf is the path and query of what concerns an object. A key is any text, with // and ..
+// in it, so it is in the query.
+func addressOf(what, bucket, key string, version state.VersionID) string {
+	values := url.Values{"key": {key}}
+	if version != "" {
+		values.Set("version", string(version))
+	}
+	return "/buckets/" + url.PathEscape(bucket) + "/" + what + "?" + values.Encode()
+}
+
+func objectAddress(bucket, key string, version state.VersionID) string {
+	return addressOf("object", bucket, key, version)
+}
+
+// version is the version of an object that the address names; "" is the current one.
+func (c *call) version() state.VersionID { return state.VersionID(c.r.URL.Query().Get("version")) }
+
+// objectOf returns the version of a key that the address names, which may be a delete marker.
+func (s *surface) objectOf(c *call) (state.Object, error) {
+	o, err := s.Objects.Object(c.asking(c.ctx), c.who.Account, c.bucketName(), c.r.URL.Query().Get("key"), c.version())
+	if err != nil {
+		return o, fmt.Errorf("find object: %w", err)
+	}
+	return o, nil
+}
+
+// objectPage serves GET /buckets/{bucket}/object.
+func (s *surface) objectPage(c *call) error {
+	d, err := s.objectData(c)
+	if err != nil {
+		return err
+	}
+	return s.showObject(c, http.StatusOK, d)
+}
+
+// showObject shows the page of an object, which may load the content of sound and film too.
+func (s *surface) showObject(c *call, status int, d objectData) error {
+	if d.Preview == "audio" || d.Preview == "video" {
+		c.w.Header().Set("Content-Security-Policy", policy+"; media-src 'self'")
+	}
+	return s.show(c, status, "object", d.Name, "buckets", d)
+}
+
+func (s *surface) objectData(c *call) (objectData, error) {
+	o, err := s.objectOf(c)
+	if err != nil {
+		return objectData{}, err
+	}
+	d := objectData{Object: o, Bucket: c.bucketName(), Version: c.version(), Type: typeOf(&o), Preview: previewOf(&o), Shares: shares}
+	d.Folder = o.Key[:strings.LastIndexByte(o.Key, '/')+1]
+	d.Above, d.Name = above(d.Bucket, d.Folder), below(o.Key, d.Folder)
+	if len(o.Blake3) > 0 {
+		d.Blake3 = fmt.Sprintf("%x", o.Blake3)
+	}
+	if d.Versions, err = s.versionsOf(c, &o); err != nil {
+		return d, err
+	}
+	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
+	if err != nil {
+		return d, fmt.Errorf("list keys: %w", err)
+	}
+	now := time.Now()
+	for _, k := range all {
+		if slices.Contains(strings.Fields(k.Scope), state.ScopeRead) && (k.Expires.IsZero() || k.Expires.After(now)) {
+			d.Keys = append(d.Keys, k)
+		}
+	}
+	return d, nil
+}
+
+// versionsOf returns the versions of the key of an object, the newest first; none for a bucket
+// that has never kept versions.
+func (s *surface) versionsOf(c *call, o *state.Object) (rows []versionRow, err error) {
+	b, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, c.bucketName())
+	if err != nil {
+		return nil, fmt.Errorf("find bucket: %w", err)
+	}
+	if b.Versioning == state.Unversioned {
+		return nil, nil
+	}
+	page, err := s.Objects.Versions(c.asking(c.ctx), c.who.Account, b.Name, state.VersionsQuery{Prefix: o.Key, Limit: versionRows})
+	if err != nil {
+		return nil, fmt.Errorf("list versions: %w", err)
+	}
+	for i := range page.Versions {
+		v := page.Versions[i]
+		if v.Key != o.Key {
+			break // the keys that begin with this one come behind it
+		}
+		id := v.ID
+		if !v.Versioned {
+			id = state.NullVersion
+		}
+		rows = append(rows, versionRow{v, objectAddress(b.Name, v.Key, id), page.Latest[i]})
+	}
+	return rows, nil
+}
+
+// deleteObject serves POST /buckets/{bucket}/object/delete.
+func (s *surface) deleteObject(c *call) error {
+	o, err := s.objectOf(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Objects.Delete(c.asking(c.ctx), c.who.Account, c.bucketName(), o.Key, c.version(), state.Condition{}); err != nil {
+		return fmt.Errorf("delete object: %w", err)
+	}
+	return c.redirect(bucketAddress(c.bucketName(), o.Key[:strings.LastIndexByte(o.Key, '/')+1]))
+}
+
+// shareObject serves POST /buckets/{bucket}/object/share: a link by which everybody who has it
+// can download the object until the link ends, signed with a key of the account.
+func (s *surface) shareObject(c *call) error {
+	form := c.r.PostForm
+	d, err := s.objectData(c)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(shares, func(l life) bool { return l.For == form.Get("expiry") })
+	if at < 0 {
+		return web.BadRequest("no expiry %q", form.Get("expiry"))
+	}
+	endpoint := s.endpoints(c).S3
+	if endpoint == "" || s.Presign == nil || d.Object.Marker {
+		return web.BadRequest("there is no link to this object")
+	}
+	if !slices.ContainsFunc(d.Keys, func(k accounts.Key) bool { return string(k.ID) == form.Get("signer") }) {
+		return state.ErrNotFound
+	}
+	key, err := s.Accounts.Show(c.ctx, state.KeyID(form.Get("signer")))
+	if err != nil {
+		return fmt.Errorf("show key: %w", err)
+	}
+	now := time.Now()
+	d.LinkEnds = now.Add(shares[at].TTL)
+	if !key.Expires.IsZero() && key.Expires.Before(d.LinkEnds) {
+		d.LinkEnds = key.Expires
+	}
+	d.Link = s.Presign(Link{
+		Endpoint: endpoint, Bucket: d.Bucket, Key: d.Object.Key, Version: string(d.Version),
+		AccessKeyID: key.AccessKeyID, Secret: key.SecretAccessKey, At: now, For: shares[at].TTL,
+	})
+	return s.showObject(c, http.StatusOK, d)
+}
+
+// Link is a link to an object at the object gateway.
+type Link struct {
+	Endpoint             string // URL of the gateway
+	Bucket, Key, Version string // Version is "" for the current one
+	AccessKeyID, Secret  string // of the key that signs it
+	At                   time.Time
+	For                  time.Duration // how long it works
+}
+
+// typeOf is the Content-Type of an object. The type of content that a client has encrypted is
+// that of what it was.
+func typeOf(o *state.Object) string {
+	return cmp.Or(o.Headers["Content-Type"], "application/octet-stream")
+}

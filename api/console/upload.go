@@ -1,0 +1,345 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Sizes of uploads by a script, in bytes.
+const (
+	largeFile = 64 << 20 // a larger file is sent in parts
+	filePart  = 16 << 20
+)
+
+// Bounds of a form with files.
+const (
+	maxFiles    = 10_000
+	maxPartHead = 64 << 10 // bytes of a field, and of the head of a file
+	maxType     = 255      // bytes of a Content-Type
+)
+
+// partSize is how many bytes a part of an upload has that is not the last.
+func (s *surface) partSize() int64 { return max(filePart, s.MinPart) }
+
+// errFiles is the error for a form that is not read to its end.
+var errFiles = web.BadRequest("the form with the files could not be read to its end")
+
+// body returns the reader of the request's body, for a client that has to go on sending.
+func (c *call) body() *web.Patient {
+	return &web.Patient{Body: c.r.Body, Control: http.NewResponseController(c.w), Stall: web.StallTimeout, Broken: errFiles}
+}
+
+// checkKey refuses what the object gateway could not name.
+func checkKey(key string) error {
+	if key == "" || len(key) > state.MaxKeyBytes || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+		return web.BadRequest("the key of an object has 1 to %d bytes of UTF-8 without the character U+0000", state.MaxKeyBytes)
+	}
+	return nil
+}
+
+// attributesOf are the attributes of a file that a browser says is of a type.
+func attributesOf(kind string) objects.Attributes {
+	if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > maxType {
+		return objects.Attributes{}
+	}
+	return objects.Attributes{Headers: map[string]string{"Content-Type": kind}}
+}
+
+// bodyOf is content for a use case, whose context the fuse ends. It has the checksum that
+// objects have by default, and no more than MaxObject bytes.
+func (s *surface) bodyOf(r io.Reader, size int64, wire *web.Patient, fuse *web.Fuse) objects.Body {
+	limited := &limited{r, s.MaxObject}
+	return objects.Body{
+		Reader: fuse.Reader(limited, wire), Size: size, Sums: []string{objects.DefaultAlgorithm},
+		Check: func(sums objects.Sums) ([]state.Checksum, error) {
+			fuse.Checked()
+			return []state.Checksum{{Algorithm: objects.DefaultAlgorithm, Value: sums.By[objects.DefaultAlgorithm]}}, nil
+		},
+	}
+}
+
+// limited ends in an error behind a number of bytes.
+type limited struct {
+	r    io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the file is larger than an object may be in one request")
+	}
+	return n, err //nolint:wrapcheck // a reader
+}
+
+// put stores a file as an object.
+func (s *surface) put(c *call, key, kind string, r io.Reader, size int64, wire *web.Patient) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	ctx, fuse, cancel := web.Burn(c.asking(c.r.Context()), caseTimeout)
+	defer cancel()
+	_, err := s.Objects.Put(ctx, c.who.Account, c.bucketName(), objects.PutRequest{
+		Key: key, Attributes: attributesOf(kind), Body: s.bodyOf(r, size, wire, fuse),
+	})
+	if err != nil {
+		return fmt.Errorf("store file: %w", err)
+	}
+	return nil
+}
+
+// filesData is what the page after an upload by a form shows, if something failed.
+type filesData struct {
+	Bucket, Address string
+	Stored          int
+	Failed          []failedFile
+}
+
+// failedFile is a file that was not stored.
+type failedFile struct{ Name, Reason string }
+
+// uploadFiles serves POST /buckets/{bucket}/files: a form of multipart/form-data with the form
+// token and files, whose keys begin with the prefix of the query.
+func (s *surface) uploadFiles(c *call) error {
+	kind, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
+		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "files are sent as multipart/form-data")
+	}
+	wire := c.body()
+	in := &metered{r: wire}
+	form := &filesForm{multipart.NewReader(in, parameters["boundary"]), in}
+	if token, err := form.field(tokenField); err != nil || !c.isToken(token) {
+		return errForm
+	}
+	// It is in the query: a form changes the ends of lines.
+	prefix := c.r.URL.Query().Get("prefix")
+	b, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, c.bucketName())
+	if err != nil {
+		return fmt.Errorf("find bucket: %w", err)
+	}
+	d := filesData{Bucket: b.Name, Address: bucketAddress(b.Name, prefix)}
+	status := http.StatusOK
+	for d.Stored+len(d.Failed) < maxFiles {
+		name, part, err := form.file()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = s.put(c, prefix+name, part.Header.Get("Content-Type"), part, -1, wire)
+			if err == nil {
+				d.Stored++
+				continue
+			}
+		}
+		t := troubleOf(err)
+		status = max(status, t.Status)
+		d.Failed = append(d.Failed, failedFile{name, t.Detail})
+		if part == nil || form.skip(part) != nil {
+			break // what is left cannot be read
+		}
+	}
+	if len(d.Failed) == 0 {
+		return c.redirect(d.Address)
+	}
+	return s.show(c, status, "files", "Upload", "buckets", d)
+}
+
+// filesForm reads a form with files. Fields and heads of files are bounded.
+type filesForm struct {
+	*multipart.Reader
+	in *metered
+}
+
+// field reads the field with a name, which has to be the next.
+func (f *filesForm) field(name string) (string, error) {
+	f.in.left = maxPartHead
+	part, err := f.NextRawPart()
+	if err != nil || part.FormName() != name {
+		return "", errFiles
+	}
+	value, err := io.ReadAll(part)
+	if err != nil {
+		return "", errFiles
+	}
+	return string(value), nil
+}
+
+// file returns the next file and its name, with the folders that it is in, or io.EOF. A field
+// in which no file was chosen is passed over.
+func (f *filesForm) file() (name string, part *multipart.Part, err error) {
+	for {
+		f.in.left = maxPartHead
+		part, err := f.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return "", nil, io.EOF
+		}
+		if err != nil {
+			return "the next file", nil, errFiles
+		}
+		// Part.FileName leaves out the folders.
+		_, parameters, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+		if err != nil {
+			return "the next file", nil, errFiles
+		}
+		if name := strings.TrimPrefix(fileName.Replace(parameters["filename"]), "/"); name != "" {
+			f.in.left = unmetered
+			return name, part, nil
+		}
+		if _, err := io.Copy(io.Discard, part); err != nil {
+			return "the next file", nil, errFiles
+		}
+	}
+}
+
+// skip reads what is left of a file.
+func (f *filesForm) skip(part *multipart.Part) error {
+	f.in.left = unmetered
+	if _, err := io.Copy(io.Discard, part); err != nil {
+		return fmt.Errorf("skip file: %w", err)
+	}
+	return nil
+}
+
+// fileName decodes what a browser encodes of the name of a file (HTML, "multipart form data").
+var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
+
+// unmetered is for content, which is bounded otherwise.
+const unmetered = 1 << 62
+
+// metered ends in an error behind a number of bytes.
+type metered struct {
+	r    io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (m *metered) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, errFiles
+	}
+	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
+	m.left -= int64(n)
+	return n, err //nolint:wrapcheck // a reader
+}
+
+// putObject serves PUT /buckets/{bucket}/object: the body is the content.
+func (s *surface) putObject(c *call) error {
+	if c.r.ContentLength > s.MaxObject {
+		return web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "an object has %d bytes at most in one request", s.MaxObject)
+	}
+	wire := c.body()
+	if err := s.put(c, c.r.URL.Query().Get("key"), c.r.Header.Get("Content-Type"), wire, c.r.ContentLength, wire); err != nil {
+		return err
+	}
+	return web.Empty(c.w, http.StatusNoContent)
+}
+
+// createUpload serves POST /buckets/{bucket}/uploads: the answer is the id of a multipart upload.
+func (s *surface) createUpload(c *call) error {
+	key := c.r.URL.Query().Get("key")
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	id, err := s.Objects.CreateUpload(c.asking(c.ctx), c.who.Account, c.bucketName(), objects.UploadRequest{
+		Key: key, Attributes: attributesOf(c.r.Header.Get("Content-Type")),
+	})
+	if err != nil {
+		return fmt.Errorf("begin upload: %w", err)
+	}
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err = io.WriteString(c.w, string(id))
+	return err //nolint:wrapcheck // the client has left
+}
+
+// upload is what a request about an upload names.
+func (c *call) upload() (key string, id state.UploadID, query url.Values) {
+	query = c.r.URL.Query()
+	return query.Get("key"), state.UploadID(c.r.PathValue("upload")), query
+}
+
+// putPart serves PUT /buckets/{bucket}/uploads/{upload}: the body is a part.
+func (s *surface) putPart(c *call) error {
+	key, id, query := c.upload()
+	number, err := strconv.Atoi(query.Get("part"))
+	if err != nil {
+		return web.BadRequest("no number of a part: %q", query.Get("part"))
+	}
+	wire := c.body()
+	ctx, fuse, cancel := web.Burn(c.asking(c.r.Context()), caseTimeout)
+	defer cancel()
+	_, err = s.Objects.PutPart(ctx, c.who.Account, c.bucketName(), objects.PartRequest{
+		Key: key, Upload: id, Number: number, Body: s.bodyOf(wire, c.r.ContentLength, wire, fuse),
+	})
+	if err != nil {
+		return fmt.Errorf("store part: %w", err)
+	}
+	return web.Empty(c.w, http.StatusNoContent)
+}
+
+// completeUpload serves POST /buckets/{bucket}/uploads/{upload}/complete: an object is made of
+// the parts, which have as many bytes as the file.
+func (s *surface) completeUpload(c *call) error {
+	key, id, query := c.upload()
+	ctx, cancel := context.WithTimeout(c.asking(c.r.Context()), web.JoinTimeout)
+	defer cancel()
+	r := objects.CompleteRequest{Key: key, Upload: id}
+	var size uint64
+	for more, after := true, 0; more; {
+		var parts []state.Part
+		var err error
+		parts, more, err = s.Objects.Parts(ctx, c.who.Account, c.bucketName(), key, id, after, state.MaxListLimit)
+		if errors.Is(err, state.ErrNoUpload) {
+			return s.completed(c, key, id, err)
+		}
+		if err != nil {
+			return fmt.Errorf("list parts: %w", err)
+		}
+		for _, p := range parts {
+			after = int(p.Number)
+			size += p.Size
+			r.Parts = append(r.Parts, objects.CompletePart{Number: after, ETag: p.ETag})
+		}
+	}
+	if want := query.Get("size"); want != strconv.FormatUint(size, 10) {
+		return web.Errorf(http.StatusConflict, "CONFLICT", "the parts have %d bytes, the file has %s", size, want)
+	}
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(web.JoinTimeout + web.StallTimeout))
+	if _, err := s.Objects.Complete(ctx, c.who.Account, c.bucketName(), r); err != nil {
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	return web.Empty(c.w, http.StatusNoContent)
+}
+
+// completed answers a repeated request to complete an upload, whose first answer was lost: the
+// object is there. absent is the error if it is not.
+func (s *surface) completed(c *call, key string, id state.UploadID, absent error) error {
+	o, err := s.Objects.Object(c.asking(c.ctx), c.who.Account, c.bucketName(), key, "")
+	if err != nil || o.Upload != id {
+		return fmt.Errorf("complete upload: %w", absent)
+	}
+	return web.Empty(c.w, http.StatusNoContent)
+}
+
+// abortUpload serves DELETE /buckets/{bucket}/uploads/{upload}.
+func (s *surface) abortUpload(c *call) error {
+	key, id, _ := c.upload()
+	if err := s.Objects.Abort(c.asking(c.ctx), c.who.Account, c.bucketName(), key, id); err != nil {
+		return fmt.Errorf("abort upload: %w", err)
+	}
+	return web.Empty(c.w, http.StatusNoContent)
+}
