@@ -34,6 +34,12 @@ type Accounts interface {
 	// CheckPassword returns nil if the password opens the account with a name, and counts
 	// the try as SignIn does.
 	CheckPassword(ctx context.Context, name, password string, from netip.Addr) error
+	// Sessions returns the sessions of an account that have not ended, the newest first.
+	Sessions(ctx context.Context, account state.AccountID) ([]accounts.SessionInfo, error)
+	// EndSession ends a session of an account everywhere, or returns state.ErrNotFound.
+	EndSession(ctx context.Context, account state.AccountID, id state.SessionID) error
+	// EndSessions ends all sessions of an account but one everywhere.
+	EndSessions(ctx context.Context, account state.AccountID, keep state.SessionID) error
 	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
 	SignOut(ctx context.Context, token string) error
 	// Authenticate returns the principal of a token, by the current state of the cluster.
@@ -165,6 +171,10 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/pins", signedIn, s.createPin},
 		{http.MethodGet, "/pins/{id}", signedIn, s.pinPage},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
+		{http.MethodGet, "/account", signedIn, s.accountPage},
+		{http.MethodPost, "/account/password", signedIn, s.changePassword},
+		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
+		{http.MethodPost, "/account/end-others", signedIn, s.endOthers},
 		{http.MethodGet, "/setup", visitor, s.setupPage},
 		{http.MethodPost, "/setup", visitor, s.setUp},
 		{http.MethodGet, "/cluster", admins, s.clusterPage},

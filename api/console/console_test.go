@@ -26,6 +26,11 @@ func (w *world) paths(of ...access) (gets, posts []string) {
 	b.signIn("alice")
 	answer := b.post("/pins", "/pins", url.Values{"cid": {cat}})
 	pin := strings.TrimPrefix(answer.Header().Get("Location"), "/pins/")
+	who, err := w.users.Authenticate(w.t.Context(), b.cookies[sessionCookie])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	session := string(who.Session)
 	for _, row := range (&surface{}).table() {
 		if !slices.Contains(of, row.access) || strings.HasPrefix(row.path, "/buckets/") { // see objectRoutes
 			continue
@@ -34,6 +39,8 @@ func (w *world) paths(of ...access) (gets, posts []string) {
 		switch {
 		case strings.HasPrefix(row.path, "/keys/"):
 			id = string(key.ID)
+		case strings.HasPrefix(row.path, "/account/sessions/"):
+			id = session
 		case strings.HasPrefix(row.path, "/users/"):
 			id = string(w.account("bob"))
 		}

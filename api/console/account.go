@@ -1,0 +1,81 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// accountData is what the page of the own account shows.
+type accountData struct {
+	Sessions []accounts.SessionInfo
+	Current  state.SessionID
+	Done     string // what was changed
+	Error    string
+}
+
+// accountPage serves GET /account.
+func (s *surface) accountPage(c *call) error { return s.showAccount(c, http.StatusOK, "", "") }
+
+func (s *surface) showAccount(c *call, status int, done, problem string) error {
+	all, err := s.Accounts.Sessions(c.ctx, c.who.Account)
+	if err != nil {
+		return err
+	}
+	return s.show(c, status, "account", "Account", "account", accountData{all, c.who.Session, done, problem})
+}
+
+// changePassword serves POST /account/password. It ends all sessions and begins a new one here.
+func (s *surface) changePassword(c *call) error {
+	form := c.r.PostForm
+	password := form.Get("new")
+	if password == "" || password != form.Get("again") {
+		return s.showAccount(c, http.StatusBadRequest, "", "The two new passwords differ. Nothing was changed.")
+	}
+	client := s.Limits.Client(c.r)
+	err := s.Accounts.CheckPassword(c.ctx, c.who.Email, form.Get("password"), client)
+	switch {
+	case errors.Is(err, state.ErrUnauthorized):
+		return s.showAccount(c, http.StatusForbidden, "", "The present password is wrong. Nothing was changed.")
+	case errors.Is(err, state.ErrLimited):
+		return s.showAccount(c, http.StatusTooManyRequests, "", "Too many tries. Wait a minute and try again.")
+	case err != nil:
+		return err
+	}
+	err = s.Accounts.SetPassword(c.ctx, c.who.Email, password)
+	var known *state.Error
+	if errors.As(err, &known) && known.Code == state.CodeInvalid {
+		return s.showAccount(c, http.StatusBadRequest, "", known.Detail)
+	}
+	if err != nil {
+		return err
+	}
+	token, err := s.Accounts.SignIn(c.ctx, c.who.Email, password, client)
+	if err != nil {
+		return err
+	}
+	c.setCookie(sessionCookie, token)
+	if c.who, err = s.Accounts.Authenticate(c.ctx, token); err != nil {
+		return err
+	}
+	c.session = token
+	return s.showAccount(c, http.StatusOK, "The password was changed. All other sessions have ended.", "")
+}
+
+// endSession serves POST /account/sessions/{id}/end.
+func (s *surface) endSession(c *call) error {
+	if err := s.Accounts.EndSession(c.ctx, c.who.Account, state.SessionID(c.r.PathValue("id"))); err != nil {
+		return err
+	}
+	return s.showAccount(c, http.StatusOK, "The session has ended on every node.", "")
+}
+
+// endOthers serves POST /account/end-others.
+func (s *surface) endOthers(c *call) error {
+	if err := s.Accounts.EndSessions(c.ctx, c.who.Account, c.who.Session); err != nil {
+		return err
+	}
+	return s.showAccount(c, http.StatusOK, "All other sessions have ended on every node.", "")
+}
