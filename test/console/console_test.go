@@ -239,3 +239,39 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	})
 	p.picture("cluster-node-down")
 }
+
+// Who got a first password changes it: the session elsewhere ends, this one goes on, and the old
+// password opens nothing any more.
+func TestAPersonChangesThePassword(t *testing.T) {
+	c, p := signedIn(t)
+	elsewhere := startBrowser(t).open(t, c.Leader().ConsoleURL())
+	elsewhere.signIn()
+	p.follow(email)
+	p.shows("this one")
+	p.picture("account")
+	const changed = "a better battery, with a staple"
+	p.expect("403")
+	for _, present := range []string{"wrong", password} {
+		p.enter(`[name=password]`, present)
+		p.enter(`[name=new]`, changed)
+		p.enter(`[name=again]`, changed)
+		p.press("Change")
+		p.shows(map[string]string{"wrong": "The present password is wrong.", password: "The password was changed."}[present])
+	}
+	elsewhere.visit("/pins")
+	elsewhere.shows("Password")
+	elsewhere.expect("401")
+	elsewhere.enter(`[name=email]`, email)
+	elsewhere.enter(`[name=password]`, password)
+	elsewhere.press("Sign in")
+	elsewhere.shows("is wrong")
+	elsewhere.enter(`[name=password]`, changed)
+	elsewhere.press("Sign in")
+	elsewhere.shows("Pins 0")
+	p.visit("/account")
+	p.shows("this one")
+	p.press("End all other sessions")
+	p.shows("All other sessions have ended on every node.")
+	elsewhere.visit("/pins")
+	elsewhere.shows("Password")
+}
