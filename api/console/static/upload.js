@@ -147,6 +147,7 @@ function show() {
   requestAnimationFrame(() => {
     drawing = false
     let sent = done
+    const left = waiting.length + active.size
     for (const [item, li] of active) {
       sent += Math.min(item.sent, item.file.size)
       const bar = li.querySelector('progress')
@@ -154,7 +155,7 @@ function show() {
       bar.value = item.sent
     }
     card.querySelector('progress').value = total ? sent / total : 1
-    part('progress').textContent = `${bytes(sent)} of ${bytes(total)}, ${waiting.length + active.size} files left`
+    part('progress').textContent = `${bytes(sent)} of ${bytes(total)}, ${left} file${left === 1 ? '' : 's'} left${paused ? ', paused' : ''}`
   })
 }
 
@@ -175,7 +176,6 @@ async function start(files) {
   if (running) return show()
   part('transfer').hidden = false
   controls()
-  show()
   running = Promise.all(Array.from({ length: atOnce }, worker))
   await running
   if (waiting.length) await worker() // added while the last one ended
@@ -197,6 +197,7 @@ async function refresh() {
 function controls() {
   part('pause').hidden = paused
   part('resume').hidden = !paused
+  show()
 }
 part('pause').addEventListener('click', () => {
   paused = true
