@@ -7,36 +7,12 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/nettest"
 )
-
-// pipes is a listener for connections within a test.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn, 1), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // deaf is a connection from which nothing is read once stop is closed.
 type deaf struct {
@@ -67,7 +43,7 @@ func TestWhoTakesNothingOverHTTP2IsCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Server{logger: logger, flight: newFlight(), draining: make(chan struct{})}
-		listener, ended := newPipes(), make(chan error, 1)
+		listener, ended := nettest.NewPipes(), make(chan error, 1)
 		svc := s.add(s3Service, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for control := http.NewResponseController(w); ; {
 				_ = control.SetWriteDeadline(time.Now().Add(time.Minute))
@@ -85,7 +61,9 @@ func TestWhoTakesNothingOverHTTP2IsCut(t *testing.T) {
 
 		near, far := net.Pipe()
 		client := &deaf{near, make(chan struct{}), make(chan struct{})}
-		listener.conns <- far
+		if err := listener.Hand(t.Context(), far); err != nil {
+			t.Fatal(err)
+		}
 		transport := &http.Transport{
 			ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool},
 			DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil },

@@ -104,6 +104,19 @@ func (s *State) Apply(tb testing.TB, cmds ...state.Command) {
 	}
 }
 
+// NewBucket makes a bucket of a name, and returns it as the state has it.
+func (s *State) NewBucket(tb testing.TB, account state.AccountID, name string, public bool) state.Bucket {
+	tb.Helper()
+	s.Apply(tb, &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: name, Created: 1, Public: public}})
+	view, release := s.LocalView()
+	defer release()
+	b, err := view.Bucket(account, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
 // Fail makes every later proposal and linearizable view end in err, until it is
 // nil again: a node without a majority.
 func (s *State) Fail(err error) {

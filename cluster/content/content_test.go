@@ -248,13 +248,7 @@ func TestAnAccountReadsWhatItMay(t *testing.T) {
 // put has an object of an account's own bucket name the root, held by all nodes.
 func (w *world) put(t *testing.T, account state.AccountID, public bool) {
 	t.Helper()
-	w.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1, Public: public}})
-	view, release := w.state.LocalView()
-	bucket, err := view.Bucket(account, "bucket")
-	release()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := w.state.NewBucket(t, account, "bucket", public)
 	root := state.RootOf(cid.MustParse(text))
 	w.state.Apply(t, &state.PutObject{
 		Account: account, Bucket: "bucket", Born: bucket.Born,

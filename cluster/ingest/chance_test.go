@@ -87,14 +87,7 @@ func newGamble(t *testing.T, seed uint64) *gamble {
 	}
 	g.st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
 	for _, name := range []string{"first", "second"} {
-		g.st.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: name, Created: 1}})
-		view, release := g.st.LocalView()
-		b, err := view.Bucket(clustertest.Operator, name)
-		release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.born[name] = b.Born
+		g.born[name] = g.st.NewBucket(t, clustertest.Operator, name, false).Born
 	}
 	shared := bytesOf(9, ChunkSize) // a block that several roots have
 	g.contents = [][]byte{

@@ -86,14 +86,7 @@ func alone(t *testing.T, fn func(w *world, n *tracked)) {
 		}
 		w.nodes["a"] = n.node
 		n.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
-		n.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: "bucket", Created: 1}})
-		view, release := n.state.LocalView()
-		b, err := view.Bucket(clustertest.Operator, "bucket")
-		release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.born = b.Born
+		n.born = n.state.NewBucket(t, clustertest.Operator, "bucket", false).Born
 		n.store.judge = func(owner string) bool { return private(n.state, owner) }
 		n.run()
 		fn(w, n)

@@ -14,55 +14,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
+	"github.com/holdfast-ipfs/holdfast/internal/nettest"
 	"github.com/ipfs/go-cid"
 )
-
-// pipes is a listener whose connections are made by dial.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case p.conns <- far:
-		return near, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// Accept implements net.Listener.
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (p *pipes) Addr() net.Addr { return nil }
 
 const progressCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
 func TestProgressAsksTheMembersThatWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := state.RootOf(cid.MustParse(progressCID))
-		far, silent, foul := newPipes(), newPipes(), newPipes()
+		far, silent, foul := nettest.NewPipes(), nettest.NewPipes(), nettest.NewPipes()
 		there := &progress{look: func(_ context.Context, k state.RootKey) (tracker.Seen, bool) {
 			return tracker.Seen{Fetching: true, Bytes: 1 << 40, Blocks: 7, Attempts: 2}, k == root
 		}}
@@ -104,7 +65,7 @@ func TestProgressAsksTheMembersThatWork(t *testing.T) {
 				mu.Lock()
 				dialled++
 				mu.Unlock()
-				return map[string]*pipes{"far": far, "silent": silent, "foul": foul}[id].dial(ctx)
+				return map[string]*nettest.Pipes{"far": far, "silent": silent, "foul": foul}[id].Dial(ctx)
 			},
 		}
 		began := time.Now()

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/nettest"
 	"github.com/ipfs/go-cid"
 )
 
 // shelf is a member from which files are read.
 type shelf struct {
-	*pipes
+	*nettest.Pipes
 	reading atomic.Int32 // files that stay
 	asked   atomic.Int32 // dials
 	deaf    bool         // does not know the protocol
@@ -26,7 +27,7 @@ type shelf struct {
 }
 
 func newShelf(t *testing.T, root cid.Cid) *shelf {
-	s := &shelf{pipes: newPipes(), ended: make(chan error, 1)}
+	s := &shelf{Pipes: nettest.NewPipes(), ended: make(chan error, 1)}
 	s.serving, s.end = context.WithCancel(t.Context())
 	f := &files{reading: func(k state.RootKey) func() {
 		if k != state.RootOf(root) {
@@ -48,7 +49,7 @@ func (s *shelf) dialProto(t *testing.T) func(context.Context, string, string) (n
 		if s.deaf {
 			return nil, io.ErrUnexpectedEOF
 		}
-		return s.dial(ctx)
+		return s.Dial(ctx)
 	}
 }
 
@@ -118,7 +119,7 @@ func TestReadersThatSayNothingAreLetGo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf(t, root)
 			defer s.stop(t)
-			conn, err := s.dial(t.Context())
+			conn, err := s.Dial(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

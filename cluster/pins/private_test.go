@@ -18,12 +18,7 @@ func (w *world) object(t *testing.T, bucket string, public bool, text string) {
 	b, err := view.Bucket(alice, bucket)
 	release()
 	if err != nil {
-		w.state.Apply(t, &state.CreateBucket{Bucket: state.Bucket{Account: alice, Name: bucket, Created: 1, Public: public}})
-		view, release = w.state.LocalView()
-		defer release()
-		if b, err = view.Bucket(alice, bucket); err != nil {
-			t.Fatal(err)
-		}
+		b = w.state.NewBucket(t, alice, bucket, public)
 	}
 	c, err := cid.Decode(text)
 	if err != nil {

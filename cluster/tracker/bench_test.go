@@ -68,14 +68,8 @@ const (
 // benchStores have b.N roots that objects name, sealed and hidden.
 func benchStores(b *testing.B) (*watched, *disk) {
 	st := &watched{State: clustertest.New(b, clustertest.Setup{Nodes: clustertest.Members(self), Replication: 1, WriteCopies: 1})}
-	st.Apply(b, &state.RaiseLevel{Level: LeaseLevel},
-		&state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
-	view, release := st.State.LocalView()
-	defer release()
-	shelf, err := view.Bucket(clustertest.Operator, bucket)
-	if err != nil {
-		b.Fatal(err)
-	}
+	st.Apply(b, &state.RaiseLevel{Level: LeaseLevel})
+	shelf := st.NewBucket(b, clustertest.Operator, bucket, false)
 	s, err := blocks.Open(b.TempDir(), blocks.Options{})
 	if err != nil {
 		b.Fatal(err)

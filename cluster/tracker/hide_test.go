@@ -27,14 +27,7 @@ func shelf(t *testing.T, limits Limits, fn func(w *world, b state.Bucket)) {
 // bucket makes a bucket.
 func (w *world) bucket() state.Bucket {
 	w.Helper()
-	w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: bucket, Created: 1}})
-	view, release := w.state.State.LocalView()
-	defer release()
-	b, err := view.Bucket(clustertest.Operator, bucket)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return b
+	return w.state.NewBucket(w, clustertest.Operator, bucket, false)
 }
 
 // object names root n, which some nodes hold and self is to keep.

@@ -171,15 +171,7 @@ func TestUnknownPeersSeeWhatTheStateSaysInAnyHistory(t *testing.T) {
 				w.leases = NewLeases()
 				w.leases.Fenced()
 				c := &chaos{world: w, leases: w.leases, rng: rand.New(rand.NewPCG(seed, 1)), stale: map[int]bool{}}
-				c.buckets[0], c.buckets[1] = b, b
-				c.buckets[1].Name = "other"
-				w.state.Apply(w, &state.CreateBucket{Bucket: state.Bucket{Account: b.Account, Name: "other", Created: 1}})
-				view, release := w.state.State.LocalView()
-				var err error
-				if c.buckets[1], err = view.Bucket(b.Account, "other"); err != nil {
-					t.Fatal(err)
-				}
-				release()
+				c.buckets[0], c.buckets[1] = b, w.state.NewBucket(w, b.Account, "other", false)
 				w.state.viewed = c.moment
 				w.store.judge, w.store.onHide, w.store.dropping = c.judge, func() error { c.moment(); return nil }, c.dropping
 				w.start()

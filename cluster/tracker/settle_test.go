@@ -69,14 +69,8 @@ func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 func TestSettlerClearsDeletedBuckets(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, uploads = clustertest.Operator, 2*state.MaxSettle + 10
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
-			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
-		view, release := w.state.State.LocalView()
-		b, err := view.Bucket(account, "bucket")
-		release()
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		b := w.state.NewBucket(w, account, "bucket", false)
 		for i := range uploads {
 			w.state.Apply(w, &state.CreateUpload{
 				Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: state.UploadID(fmt.Sprint(i)), Key: "k", Created: 1},
@@ -87,7 +81,7 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 		w.pass(time.Second)
 		w.state.Apply(w, &state.DeleteBucket{Account: account, Name: b.Name, Born: b.Born})
 		w.pass(time.Second)
-		view, release = w.state.State.LocalView()
+		view, release := w.state.State.LocalView()
 		defer release()
 		left, err := view.Emptying(1)
 		_, _, open, uerr := view.BucketUsage(&b)
@@ -100,14 +94,8 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, parts = clustertest.Operator, 3*state.MaxFreed + 10
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
-			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
-		view, release := w.state.State.LocalView()
-		b, err := view.Bucket(account, "bucket")
-		release()
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		b := w.state.NewBucket(w, account, "bucket", false)
 		w.state.Apply(w, &state.CreateUpload{
 			Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "up", Key: "k", Created: 1},
 		})
@@ -125,7 +113,7 @@ func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
 		w.pass(time.Second)
 		w.state.Apply(w, &state.AbortUpload{Account: account, Bucket: b.Name, Born: b.Born, Key: "k", ID: "up"})
 		w.pass(time.Second)
-		view, release = w.state.State.LocalView()
+		view, release := w.state.State.LocalView()
 		defer release()
 		left, err := view.Ended(1)
 		_, rerr := view.Root(root)
@@ -363,14 +351,8 @@ func TestRepairTakesNothingFromWhoHoldsItByNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const account = clustertest.Operator
 		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d", "e", "f", "g"})
-		r.state.Apply(r, &state.RaiseLevel{Level: state.NewestLevel},
-			&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: "bucket", Created: 1}})
-		view, release := r.state.State.LocalView()
-		b, err := view.Bucket(account, "bucket")
-		release()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.state.Apply(r, &state.RaiseLevel{Level: state.NewestLevel})
+		b := r.state.NewBucket(r, account, "bucket", false)
 		put := &state.PutObject{
 			Account: account, Bucket: b.Name, Born: b.Born,
 			Object:  state.Object{ID: "v", Key: "k", Root: key(1), Size: 1, Created: 1, ETag: "e"},

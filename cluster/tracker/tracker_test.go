@@ -280,14 +280,8 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), vanishes(2))
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel},
-			&state.CreateBucket{Bucket: state.Bucket{Account: clustertest.Operator, Name: "bucket", Created: 1}})
-		view, release := w.state.State.LocalView()
-		b, err := view.Bucket(clustertest.Operator, "bucket")
-		release()
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		b := w.state.NewBucket(w, clustertest.Operator, "bucket", false)
 		w.state.Apply(w, &state.PutObject{
 			Account: b.Account, Bucket: b.Name, Born: b.Born, Object: state.Object{ID: "v", Key: "k", Root: key(1), Size: 90, Created: 1, ETag: "e"},
 			Content: state.Content{Root: key(1), Bytes: 100, Blocks: 10, Nodes: []state.NodeID{self}, Held: []state.Holding{{Node: other}}},

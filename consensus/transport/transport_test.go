@@ -17,6 +17,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-ipfs/holdfast/internal/nettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,16 +88,15 @@ func FuzzReadFrame(f *testing.F) {
 
 // pipes is a network of one node, which calls itself.
 type pipes struct {
-	mu       sync.Mutex
-	dialed   int
-	accepted chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-	conns    []net.Conn // the callers' ends
-	deaf     bool       // new streams lose what is sent
+	*nettest.Pipes
+
+	mu     sync.Mutex
+	dialed int
+	conns  []net.Conn // the callers' ends
+	deaf   bool       // new streams lose what is sent
 }
 
-func newPipes() *pipes { return &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})} }
+func newPipes() *pipes { return &pipes{Pipes: nettest.NewPipes()} }
 
 type named struct{ net.Conn }
 
@@ -112,26 +113,14 @@ func (p *pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		return near, nil
 	}
-	select {
-	case p.accepted <- named{far}:
-		return near, nil
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), near.Close(), far.Close())
+	if err := p.Hand(ctx, named{far}); err != nil {
+		return nil, errors.Join(err, near.Close(), far.Close())
 	}
+	return near, nil
 }
 
 func (p *pipes) Listen(string) (net.Listener, error) { return p, nil }
 
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accepted:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return nodeAddr("peer") }
 
 func (p *pipes) setDeaf(deaf bool) {

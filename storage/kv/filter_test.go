@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -44,19 +43,7 @@ func TestAFilterHidesNothing(t *testing.T) {
 	for range 20 {
 		s := openSparse(t, dir)
 		for range 60 {
-			tx := s.Begin()
-			model := maps.Clone(committed)
-			for range r.IntN(40) {
-				step(t, r, tx, model)
-			}
-			if r.IntN(3) == 0 {
-				tx.Discard()
-				continue
-			}
-			if err := tx.Commit(false); err != nil {
-				t.Fatal(err)
-			}
-			committed = model
+			committed = transact(t, r, s, committed)
 		}
 		if s.live.filter.whole.Load() == nil {
 			t.Error("the filter is not complete")

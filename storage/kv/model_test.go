@@ -13,6 +13,23 @@ import (
 // errStop is a scan's callback that fails.
 var errStop = errors.New("stop")
 
+// transact makes some changes and commits them, or not, and returns what is committed then.
+func transact(t *testing.T, r *rand.Rand, s *Store, committed map[string]string) map[string]string {
+	t.Helper()
+	tx, model := s.Begin(), maps.Clone(committed)
+	for range r.IntN(40) {
+		step(t, r, tx, model)
+	}
+	if r.IntN(3) == 0 {
+		tx.Discard()
+		return committed
+	}
+	if err := tx.Commit(false); err != nil {
+		t.Fatal(err)
+	}
+	return model
+}
+
 // Transactions are compared, step by step, with a map, over few keys so that
 // what is read was often written, deleted or remembered before.
 func TestTransactionsAreThoseOfAMap(t *testing.T) {
@@ -21,19 +38,7 @@ func TestTransactionsAreThoseOfAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	committed := map[string]string{}
 	for range 1000 {
-		tx := s.Begin()
-		model := maps.Clone(committed)
-		for range r.IntN(40) {
-			step(t, r, tx, model)
-		}
-		if r.IntN(3) == 0 {
-			tx.Discard()
-			continue
-		}
-		if err := tx.Commit(false); err != nil {
-			t.Fatal(err)
-		}
-		committed = model
+		committed = transact(t, r, s, committed)
 		if got, want := stored(t, s), text(committed); got != want {
 			t.Fatalf("the store holds\n%s\nthe model\n%s", got, want)
 		}
