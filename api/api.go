@@ -75,6 +75,9 @@ type Rate = web.Rate
 // Rates are the rates of one API of a node; zero is no limit.
 type Rates struct{ Account, Address Rate }
 
+// Neighbours are the other nodes of a cluster, to whom a node tells the load of accounts.
+type Neighbours = web.Neighbours
+
 // Health reports whether the node can serve.
 type Health interface {
 	// Ready returns nil if the node has joined, caught up and knows a leader, else the
@@ -121,6 +124,8 @@ type Options struct {
 	// NoisyRate is how many requests a second are started of accounts that send far more
 	// than others, on each of the Processors while those are busy; 0 holds nobody back.
 	NoisyRate, Processors int
+	// Neighbours are the other nodes of the cluster; nil: accounts of this node alone count.
+	Neighbours Neighbours
 	// TrustedProxies are the prefixes of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 	// Origins are the web origins whose scripts may use the API from a browser, "*" for
@@ -260,7 +265,7 @@ func Listen(o Options) (*Server, error) {
 // Open installs the HTTP surfaces over the use cases. They serve all later requests, also
 // on existing connections.
 func (s *Server) Open(o Options) error {
-	pacer := web.NewPacer(o.NoisyRate, o.Processors, web.Busy())
+	pacer := web.NewPacer(o.NoisyRate, o.Processors, web.Busy, o.Neighbours)
 	if err := pacer.Register(o.Registerer); err != nil {
 		return err
 	}

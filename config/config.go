@@ -151,8 +151,8 @@ type API struct {
 	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For is believed
 	Origins         []string // whose scripts may use the API from a browser; "*" is all
 	TLSCert, TLSKey string   // files in PEM form; empty: plain HTTP
-	// NoisyRate is how many requests a second are started, on each processor while those are
-	// busy, of accounts that send far more than others. 0 holds nobody back.
+	// NoisyRate is how many requests a second are started, on each processor while those or the
+	// leader's are busy, of accounts that send far more than others. 0 holds nobody back.
 	NoisyRate int
 }
 

@@ -201,7 +201,7 @@ var table = slices.Concat([]setting{
 	},
 }, inheritedRates(), []setting{
 	{
-		key: "api.noisy_rate", help: "`requests` per second and processor that the node starts for noisy accounts while its processors are busy; a noisy account has at least four times as many concurrent requests as another; 0 turns this off",
+		key: "api.noisy_rate", help: "`requests` per second and processor that the node starts for noisy accounts while its processors or those of the leader are busy; a noisy account has at least four times as many concurrent requests as another one in the cluster; 0 turns this off",
 		field: func(c *Config) any { return &c.API.NoisyRate }, check: between(0, maxRate),
 	},
 	{

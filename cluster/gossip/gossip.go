@@ -15,6 +15,10 @@ import (
 // DefaultEvery is the time between two samples of a node.
 const DefaultEvery = 2 * time.Second
 
+// hurryEvery is the least time between two samples of a node. A member passes on one every
+// gateEvery, see Gate.
+const hurryEvery = 2 * gateEvery
+
 // leaveTimeout bounds the sending of the last sample of a process that ends.
 const leaveTimeout = time.Second
 
@@ -51,6 +55,7 @@ type Gossip struct {
 	opts  Options
 	table *Table
 	start state.Millis
+	hurry chan struct{} // the next sample is wanted early
 
 	seq uint64 // owned by Run's publisher
 }
@@ -60,13 +65,22 @@ func New(opts Options) *Gossip {
 	if opts.Every <= 0 {
 		opts.Every = DefaultEvery
 	}
-	g := &Gossip{opts: opts, table: newTable(opts.Self, time.Now), start: max(1, state.MillisOf(opts.Now()))}
+	g := &Gossip{opts: opts, table: newTable(opts.Self, time.Now), start: max(1, state.MillisOf(opts.Now())), hurry: make(chan struct{}, 1)}
 	g.table.watch(opts.Members())
 	return g
 }
 
 // Table returns what was heard. It is up to date while Run runs.
 func (g *Gossip) Table() *Table { return g.table }
+
+// Hurry sends the next sample early: at once, or hurryEvery after the last one. It does not
+// block.
+func (g *Gossip) Hurry() {
+	select {
+	case g.hurry <- struct{}{}:
+	default: // the publisher has yet to see the last call
+	}
+}
 
 // Run sends and receives until ctx ends, then returns nil. It fails when the
 // topic ends before.
@@ -83,15 +97,20 @@ func (g *Gossip) Run(ctx context.Context) error {
 func (g *Gossip) publish(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var sent time.Time
 	quiet := false // the last sample could not be sent, and that was said
 	for {
 		select {
 		case <-ctx.Done():
 			g.leave(ctx)
 			return nil
+		case <-g.hurry:
+			timer.Reset(max(0, hurryEvery-time.Since(sent)))
+			continue
 		case <-timer.C:
 		}
 		timer.Reset(g.pause())
+		sent = time.Now()
 		g.table.watch(g.opts.Members())
 		err := g.send(ctx, false)
 		if err != nil && !quiet && ctx.Err() == nil {
@@ -132,6 +151,10 @@ func (g *Gossip) send(ctx context.Context, last bool) error {
 	s.Ends = last
 	s.Node, s.Start, s.Seq, s.Time = g.opts.Self, g.start, g.seq, max(1, state.MillisOf(g.opts.Now()))
 	b, err := s.Encode()
+	if errors.Is(err, ErrSampleTooLarge) { // addresses matter more
+		s.Accounts = nil
+		b, err = s.Encode()
+	}
 	for errors.Is(err, ErrSampleTooLarge) && len(s.Addrs)+len(s.ClusterAddrs) > 0 {
 		// Fewer addresses are better than none; the state has them all.
 		s.Addrs, s.ClusterAddrs = s.Addrs[:len(s.Addrs)/2], s.ClusterAddrs[:len(s.ClusterAddrs)/2]

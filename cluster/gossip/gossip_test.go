@@ -29,6 +29,7 @@ func full() Sample {
 		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, Time: 1_760_000_014_000, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,
 		Version: "0.1.0", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWA"},
 		ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWA"}, Draining: true,
+		Accounts: []Account{{ID: "0190f5a2", Requests: 2}, {ID: "0190f5a3", Requests: 32}}, Busy: true,
 	}
 }
 
@@ -67,6 +68,12 @@ func TestDecodeRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"number too large", `{"v":1,"node":"a","start":1,"seq":18446744073709551616}`, ErrBadSample},
 		{"too many addresses", `{"v":1,"node":"a","start":1,"seq":1,"addrs":["x"` + strings.Repeat(`,"x"`, 32) + `]}`, ErrBadSample},
 		{"long address", `{"v":1,"node":"a","start":1,"seq":1,"addrs":["` + strings.Repeat("x", 1025) + `"]}`, ErrBadSample},
+		{"accounts", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"id":"x","requests":1048576,"new":1}],"busy":true}`, nil},
+		{"too many accounts", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"id":"x","requests":1}` + strings.Repeat(`,{"id":"x","requests":1}`, MaxAccounts) + `]}`, ErrBadSample},
+		{"no account id", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"requests":1}]}`, ErrBadSample},
+		{"long account id", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"id":"` + strings.Repeat("x", 129) + `","requests":1}]}`, ErrBadSample},
+		{"account without requests", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"id":"x","requests":0}]}`, ErrBadSample},
+		{"too many requests", `{"v":1,"node":"a","start":1,"seq":1,"accounts":[{"id":"x","requests":1048577}]}`, ErrBadSample},
 		{"bytes after the end", ok + ok, ErrBadSample},
 		{"no UTF-8", "{\"v\":1,\"node\":\"\xff\",\"start\":1,\"seq\":1}", ErrBadSample},
 		{"too large", ok + strings.Repeat(" ", MaxSample), ErrSampleTooLarge},
@@ -512,6 +519,60 @@ func TestGossipIsQuietAndGoesOnWithoutANetwork(t *testing.T) {
 		pass(time.Minute)
 		if _, alive, ok := g.Table().Get("a"); !ok || alive != Alive {
 			t.Fatalf("the node takes itself for %s", alive)
+		}
+	})
+}
+
+// TestASampleInAHurryIsSentEarly promises that a sample is sent at once when it is wanted early,
+// that many calls do not flood the topic, and that samples go on as before.
+func TestASampleInAHurryIsSentEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		air := &air{topics: map[string]*topic{}}
+		own := air.join("a")
+		g := node("a", own, []state.NodeID{"a", "b"}, 0)
+		defer start(t, g)()
+		sent := func() int {
+			air.mu.Lock()
+			defer air.mu.Unlock()
+			return own.sent
+		}
+		pass(time.Second)
+		want := sent() + 1
+		g.Hurry()
+		pass(time.Millisecond)
+		if got := sent(); got != want {
+			t.Fatalf("%d samples were sent at once, want %d", got, want)
+		}
+		for range 100 {
+			g.Hurry()
+			pass(hurryEvery / 10)
+		}
+		if more := sent() - want; more < 9 || more > 11 {
+			t.Errorf("%d samples in ten times %v", more, hurryEvery)
+		}
+		pass(hurryEvery) // a last call may not have been answered
+		want = sent()
+		pass(time.Minute)
+		if more := sent() - want; more < 25 || more > 36 {
+			t.Errorf("%d samples in a minute", more)
+		}
+	})
+}
+
+// TestAddressesCountMoreThanAccounts promises that a sample that is too large leaves out its
+// accounts first.
+func TestAddressesCountMoreThanAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		air := &air{topics: map[string]*topic{}}
+		g := node("a", air.join("a"), []state.NodeID{"a"}, 0)
+		addrs := slices.Repeat([]string{strings.Repeat("x", 980)}, 8)
+		g.opts.Measure = func() Sample {
+			return Sample{Addrs: addrs, Accounts: slices.Repeat([]Account{{ID: state.AccountID(strings.Repeat("i", state.MaxIDLen)), Requests: 1}}, MaxAccounts)}
+		}
+		defer start(t, g)()
+		pass(time.Second)
+		if s, _, ok := g.Table().Get("a"); !ok || len(s.Addrs) != len(addrs) || len(s.Accounts) != 0 {
+			t.Errorf("%t, %d addresses and %d accounts, want %d and 0", ok, len(s.Addrs), len(s.Accounts), len(addrs))
 		}
 	})
 }

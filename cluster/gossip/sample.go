@@ -17,8 +17,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// MaxSample is the largest encoded sample, in bytes.
-const MaxSample = 8 << 10
+// Bounds of a sample.
+const (
+	// MaxSample is the largest encoded sample, in bytes.
+	MaxSample = 8 << 10
+	// MaxAccounts is how many accounts a sample names at the most.
+	MaxAccounts = 8
+	// MaxRequests is the largest number of concurrent requests of an account. The listeners of a
+	// node take fewer.
+	MaxRequests = 1 << 20
+)
 
 // sampleVersion is the newest form of a sample that this release knows.
 const sampleVersion = 1
@@ -54,6 +62,18 @@ type Sample struct {
 	// count for one. Ends: its process was told to end, and this is its last sample.
 	Refuses bool `json:"refuses,omitempty"`
 	Ends    bool `json:"ends,omitempty"`
+	// Accounts are the accounts with the fewest concurrent requests among those that sent
+	// requests to this node within the last seconds.
+	Accounts []Account `json:"accounts,omitempty"`
+	// Busy: since the last sample, threads of the node waited for a processor for more than
+	// half of the time.
+	Busy bool `json:"busy,omitempty"`
+}
+
+// Account is the load of one account on one node.
+type Account struct {
+	ID       state.AccountID `json:"id"`
+	Requests int             `json:"requests"` // concurrent ones, the most within the last seconds
 }
 
 // wireSample is a sample's JSON form.
@@ -117,6 +137,13 @@ func (s *Sample) check() error {
 		return fmt.Errorf("gossip: %w: queue of %d", ErrBadSample, s.Queue)
 	case len(s.Version) > state.MaxIDLen:
 		return fmt.Errorf("gossip: %w: version of %d bytes", ErrBadSample, len(s.Version))
+	case len(s.Accounts) > MaxAccounts:
+		return fmt.Errorf("gossip: %w: %d accounts", ErrBadSample, len(s.Accounts))
+	}
+	for _, a := range s.Accounts {
+		if a.ID == "" || len(a.ID) > state.MaxIDLen || a.Requests < 1 || a.Requests > MaxRequests {
+			return fmt.Errorf("gossip: %w: account id of %d bytes, %d requests", ErrBadSample, len(a.ID), a.Requests)
+		}
 	}
 	for _, addrs := range [][]string{s.Addrs, s.ClusterAddrs} {
 		if len(addrs) > state.MaxAddrs {

@@ -109,16 +109,18 @@ type Node struct {
 	clusterID string // in known at the start
 	secret    []byte // the cluster's
 
-	founder  *state.InitCluster // what to propose while the cluster has no state
-	gossip   *gossip.Gossip
-	alive    *liveness
-	heard    atomic.Pointer[gossip.Table] // of gossip, for what is there before it is
-	tracker  *tracker.Tracker
-	scrubber *integrity.Scrubber
-	settler  *tracker.Settler
-	repairer *tracker.Repairer
-	progress *progress
-	files    *files
+	founder *state.InitCluster // what to propose while the cluster has no state
+	gossip  *gossip.Gossip
+	// neighbours are told by gossip.
+	neighbours *Neighbours
+	alive      *liveness
+	heard      atomic.Pointer[gossip.Table] // of gossip, for what is there before it is
+	tracker    *tracker.Tracker
+	scrubber   *integrity.Scrubber
+	settler    *tracker.Settler
+	repairer   *tracker.Repairer
+	progress   *progress
+	files      *files
 
 	members  *members.Members
 	pins     *pins.Pins
@@ -405,6 +407,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.gossip = gossip.New(gossip.Options{
 		Self: n.self.ID, Topic: samples, Measure: n.measure, Members: n.memberIDs, Now: n.opts.Now, Logger: n.logger,
 	})
+	n.neighbours = &Neighbours{self: n.self.ID, heard: n.gossip.Table().All, hurry: n.gossip.Hurry, leader: n.consensus.Leader}
 	n.heard.Store(n.gossip.Table())
 	n.alive = &liveness{
 		heard: n.gossip.Table().DownSince, connected: n.peer.Connected, now: time.Now, last: map[state.NodeID]time.Time{},

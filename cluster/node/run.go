@@ -124,10 +124,12 @@ func (n *Node) measure() gossip.Sample {
 		n.logger.Error("held roots not counted", "err", err)
 	}
 	own := n.own()
+	active, busy := n.neighbours.reported()
 	return gossip.Sample{
 		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
 		Version: own.Version, Addrs: own.Addrs, ClusterAddrs: own.ClusterAddrs,
 		Full: n.full(), Tight: n.tight(), Refuses: n.refuses(),
+		Accounts: active, Busy: busy,
 	}
 }
 

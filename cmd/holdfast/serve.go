@@ -132,6 +132,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		}()
 		surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
+		surfaces.Neighbours = n.Neighbours()
 		err = server.Open(surfaces)
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -12,11 +13,12 @@ import (
 
 const noisyObject = 1 << 10 // bytes
 
-// measureNoisy is what an account of the object gateway waits for while another one on its
-// node stores as many small objects as it can. All rates are the program's defaults.
+// measureNoisy is what an account of the object gateway waits for while another one stores as
+// many small objects as it can, on the same node and on others. All rates are the program's
+// defaults.
 func measureNoisy(b *bench) {
 	c := harness.Start(b, harness.Options{DefaultRates: true, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"}})
-	node := c.Followers()[0]
+	node, another := c.Followers()[0], c.Followers()[1]
 	account := func(name string) *store {
 		s := &store{b: b, cluster: c, token: c.Nodes[0].UserKey(name + "@example.org").Token, bucket: "/" + name}
 		s.one(s.at(node), http.MethodPut, s.bucket, nil)
@@ -32,24 +34,32 @@ func measureNoisy(b *bench) {
 		}
 		return request{http.MethodGet, read, nil, http.StatusOK}
 	}
-	to := modest.at(node)
-	alone, beside := &paced{make: turn}, &paced{make: turn}
+	alone := &paced{make: turn}
 	m := newMeter(c.Nodes, nil)
-	alone.run(b, to, modestClients, modestRate)
-	alone.row("an account of the gateway alone, half PUT, half GET of 1 KiB, "+strconv.Itoa(modestRate)+"/s", "", m).print()
+	alone.run(b, modest.at(node), modestClients, modestRate)
+	alone.row("an account of the gateway alone, half PUT, half GET of 1 KiB, "+strconv.Itoa(modestRate)+"/s, on a follower", "", m).print()
+	accepted(b, alone)
+	for _, at := range []struct {
+		name string
+		node *harness.Node
+	}{{"the same node", node}, {"the other follower", another}, {"the leader", c.Leader()}} {
+		beside := &paced{make: turn}
+		m := newMeter(c.Nodes, nil)
+		var both sync.WaitGroup
+		both.Go(func() { beside.run(b, modest.at(node), modestClients, modestRate) })
+		much, err := noisy.puts(strings.ReplaceAll(at.name, " ", "-"), noisyObject, objectClients).run(b.ctx, noisy.at(at.node))
+		both.Wait()
+		b.must(err)
+		beside.row(fmt.Sprintf("the same, beside one whose %d clients store %s on %s", objectClients, perSecond(much), at.name),
+			"2 times the p99 alone", m).print()
+		accepted(b, beside)
+	}
+}
 
-	m = newMeter(c.Nodes, nil)
-	var both sync.WaitGroup
-	both.Go(func() { beside.run(b, to, modestClients, modestRate) })
-	much, err := noisy.puts("much", noisyObject, objectClients).run(b.ctx, noisy.at(node))
-	both.Wait()
-	b.must(err)
-	beside.row(fmt.Sprintf("the same, beside one whose %d clients store %s on the same node", objectClients, perSecond(much)),
-		"2 times the p99 alone", m).print()
-	for _, p := range []*paced{alone, beside} {
-		b.must(p.err)
-		if p.limited > 0 {
-			b.Fatalf("%d requests of the modest account were refused", p.limited)
-		}
+// accepted fails unless each request of an account was accepted.
+func accepted(b *bench, p *paced) {
+	b.must(p.err)
+	if p.limited > 0 {
+		b.Fatalf("%d requests of the modest account were refused", p.limited)
 	}
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,27 +30,54 @@ const (
 	slowest = 8
 	// maxPaced is how long a request is held back at the most.
 	maxPaced = time.Second
+	// busyWindow is how long processors count as busy after threads waited for them, and
+	// reportWindow is that of what other nodes are told: longer than two reports are apart.
+	busyWindow   = time.Second
+	reportWindow = 3 * time.Second
 )
 
+// Neighbours are the other nodes of the cluster.
+type Neighbours interface {
+	// Tell sets the function that reports the load of this node every few seconds: the
+	// concurrent requests of each active account, and whether the processors were busy since
+	// the last call. report is not called concurrently.
+	Tell(report func() (requests map[state.AccountID]int, busy bool))
+	// Hurry has the report made early. It does not block.
+	Hurry()
+	// Elsewhere returns the sum of the concurrent requests of accounts on all other live
+	// nodes, and whether one of those is the leader and busy. It does not wait for the network.
+	Elsewhere() (requests map[state.AccountID]int, busy bool)
+}
+
+// noNeighbours are those of a node alone.
+type noNeighbours struct{}
+
+func (noNeighbours) Tell(func() (map[state.AccountID]int, bool)) {}
+func (noNeighbours) Hurry()                                      {}
+func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)  { return nil, false }
+
 // Pacer is the admission control that keeps a noisy neighbour from raising the latency of
-// other accounts. While the processors are busy and several accounts send requests, an account
-// that has at least four times as many requests at a time as the most modest one is noisy: the
-// node serves as many of its requests at once as it has processors, and starts more only at a
-// steady rate. An account alone, accounts that are alike, and requests to a node with
-// processor time to spare are never held back, and no request is for longer than a second.
+// other accounts. While the processors of the node or of the leader are busy and several
+// accounts send requests to the cluster, an account that has at least four times as many
+// requests at a time as the most modest one is noisy: the node serves as many of its requests
+// at once as it has processors, and starts more only at a steady rate. An account alone in the
+// cluster, accounts that are alike, and requests to nodes with processor time to spare are
+// never held back, and no request is for longer than a second.
 type Pacer struct {
-	held   atomic.Int64 // requests that were held back
-	rate   int          // requests a second that are started of all noisy accounts together
-	atOnce int          // requests of an account that are always served
-	busy   func() bool
+	neighbours Neighbours
+	held       atomic.Int64 // requests that were held back
+	rate       int          // requests a second that are started of all noisy accounts together
+	atOnce     int          // requests of an account that are always served
+	busy       func() bool
 
 	// mu guards what follows.
 	mu      sync.Mutex
 	flows   map[state.AccountID]*flow
 	sampled time.Time // when sample was last called
 	window  time.Time // when the peaks of this window began
-	modest  int       // the smallest peak of an account
-	noisy   int       // accounts that are paced; 0: the node is not busy, or nobody is noisy
+	modest  int       // the fewest requests at a time of an account, on all nodes together
+	noisy   int       // accounts that are paced; 0: no processors are busy, or nobody is noisy
+	untold  bool      // since the last report an account has begun to send requests
 }
 
 // flow is the requests of one account.
@@ -59,6 +87,7 @@ type flow struct {
 	// peak is the most requests at a time, waiting ones included, of this window, and before
 	// that of the one before.
 	peak, before int
+	elsewhere    int         // requests at a time on other nodes
 	next         time.Time   // when the next paced request may start
 	timer        *time.Timer // calls start when the first waiter may; nil: nobody waits
 }
@@ -70,11 +99,32 @@ type waiter struct {
 }
 
 // NewPacer returns a Pacer of a node with so many processors. Noisy accounts together start
-// rate requests a second on each processor; 0 holds nobody back. busy reports whether the
-// processors are busy; it is called with a lock held, at most every 50 ms.
-func NewPacer(rate, processors int, busy func() bool) *Pacer {
+// rate requests a second on each processor; 0 holds nobody back. busy returns a function that
+// reports whether the processors are busy, or were within a time before its call; the function
+// and Elsewhere are called with a lock held, at most every 50 ms. Nil neighbours: the node is
+// alone.
+func NewPacer(rate, processors int, busy func(window time.Duration) func() bool, neighbours Neighbours) *Pacer {
+	if neighbours == nil {
+		neighbours = noNeighbours{}
+	}
 	processors = max(1, processors)
-	return &Pacer{rate: rate * processors, atOnce: processors, busy: busy, flows: map[state.AccountID]*flow{}}
+	p := &Pacer{neighbours: neighbours, rate: rate * processors, atOnce: processors, busy: busy(busyWindow), flows: map[state.AccountID]*flow{}}
+	reported := busy(reportWindow)
+	neighbours.Tell(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
+	return p
+}
+
+// active returns how many requests at a time each account had on this node of late.
+func (p *Pacer) active() map[state.AccountID]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rotate(time.Now())
+	p.untold = false
+	requests := make(map[state.AccountID]int, len(p.flows))
+	for id, f := range p.flows {
+		requests[id] = f.most()
+	}
+	return requests
 }
 
 // Register adds the metric of a Pacer, if to is not nil; the error is that of to.
@@ -120,6 +170,7 @@ func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 	if f == nil {
 		f = &flow{}
 		p.flows[id] = f
+		p.untold = true
 	}
 	f.peak = max(f.peak, f.serving+len(f.waiting)+1)
 	p.sample(now)
@@ -208,41 +259,76 @@ func (p *Pacer) paced(f *flow) bool { return p.noisy > 0 && p.isNoisy(f) }
 
 func (p *Pacer) isNoisy(f *flow) bool {
 	most := f.most()
-	return most > p.atOnce && most >= noisyBy*p.modest
+	return most > p.atOnce && most+f.elsewhere >= noisyBy*p.modest
 }
 
 // most is how many requests at a time an account had of late.
 func (f *flow) most() int { return max(f.peak, f.before) }
 
-// sample decides, every paceSample, who is noisy and whether the node is busy. mu is held.
+// sample decides, every paceSample, who is noisy and whether that has to be paced. mu is held.
 func (p *Pacer) sample(now time.Time) {
 	if now.Sub(p.sampled) < paceSample {
 		return
 	}
 	p.sampled = now
-	if now.Sub(p.window) >= paceWindow {
-		p.window = now
-		for id, f := range p.flows {
-			f.before, f.peak = f.peak, f.serving+len(f.waiting)
-			if f.most() == 0 {
-				delete(p.flows, id)
-			}
+	p.rotate(now)
+	p.noisy = 0
+	if !p.untold && !p.many() {
+		return
+	}
+	elsewhere, leaderBusy := p.neighbours.Elsewhere()
+	p.compare(elsewhere)
+	switch {
+	case p.noisy == 0 && !p.untold:
+	case !p.busy() && !leaderBusy:
+		p.noisy = 0 // there is processor time to spare
+	case p.untold:
+		// The account may be the modest one for which another node has to pace.
+		p.neighbours.Hurry()
+	}
+}
+
+// many reports whether an account has so many requests that it may be noisy. mu is held.
+func (p *Pacer) many() bool {
+	for _, f := range p.flows {
+		if f.most() > p.atOnce {
+			return true
 		}
 	}
-	p.modest, p.noisy = 0, 0
-	for _, f := range p.flows {
-		if n := f.most(); p.modest == 0 || n < p.modest {
-			p.modest = n
+	return false
+}
+
+// rotate begins a new window when it is time, and forgets accounts without requests. mu is held.
+func (p *Pacer) rotate(now time.Time) {
+	if now.Sub(p.window) < paceWindow {
+		return
+	}
+	p.window = now
+	for id, f := range p.flows {
+		f.before, f.peak = f.peak, f.serving+len(f.waiting)
+		if f.most() == 0 {
+			delete(p.flows, id)
 		}
+	}
+}
+
+// compare counts the noisy accounts of this node, by the requests of all accounts on all nodes.
+// mu is held.
+func (p *Pacer) compare(elsewhere map[state.AccountID]int) {
+	p.modest = math.MaxInt / noisyBy
+	for id, n := range elsewhere {
+		if p.flows[id] == nil {
+			p.modest = min(p.modest, n)
+		}
+	}
+	for id, f := range p.flows {
+		f.elsewhere = elsewhere[id]
+		p.modest = min(p.modest, f.most()+f.elsewhere)
 	}
 	for _, f := range p.flows {
 		if p.isNoisy(f) {
 			p.noisy++
 		}
-	}
-	// Noisy accounts are held back only while the processors are busy.
-	if p.noisy > 0 && !p.busy() {
-		p.noisy = 0
 	}
 }
 

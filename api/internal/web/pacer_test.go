@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -53,14 +54,32 @@ func (l load) run(t *testing.T, lasts time.Duration) (served int, waited time.Du
 	return served, waited
 }
 
+// always are processors that are busy or not.
+func always(busy bool) func(time.Duration) func() bool {
+	return func(time.Duration) func() bool { return func() bool { return busy } }
+}
+
+// others are nodes that say always the same.
+type others struct {
+	requests map[state.AccountID]int
+	busy     bool
+	hurries  int
+	report   func() (map[state.AccountID]int, bool)
+}
+
+func (o *others) Tell(report func() (map[state.AccountID]int, bool)) { o.report = report }
+func (o *others) Hurry()                                             { o.hurries++ }
+func (o *others) Elsewhere() (map[state.AccountID]int, bool)         { return o.requests, o.busy }
+
 // TestANoisyNeighbourIsPaced promises that an account with many requests at a time is held to
-// its rate while the processors are busy and another account sends, that the other one never
-// waits, and that nobody waits otherwise.
+// its rate while processors are busy and another account sends to any node, that the other one
+// never waits, and that nobody waits otherwise.
 func TestANoisyNeighbourIsPaced(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		rate           int
 		busy           bool
+		elsewhere      others
 		beside         int // clients of the other account; 0: there is none
 		least, most    int // requests of the noisy one in ten seconds, of which 80 are without a bound
 		noisy, another time.Duration
@@ -69,11 +88,19 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 		{name: "alone on a busy node", rate: 250, busy: true, least: 32_000, most: 32_100},
 		{name: "beside one that is alike", rate: 250, busy: true, beside: 20, least: 32_000, most: 32_100},
 		{name: "on a node with time to spare", rate: 250, beside: 1, least: 32_000, most: 32_100},
+		{name: "beside a modest one on another node", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 8}}, least: 3_000, most: 4_500, noisy: maxPaced},
+		{name: "beside one while the leader is busy", rate: 250, elsewhere: others{busy: true}, beside: 1, least: 3_000, most: 4_500, noisy: maxPaced},
+		{name: "beside one elsewhere while the leader is busy", rate: 250, elsewhere: others{requests: map[state.AccountID]int{"other": 8}, busy: true}, least: 3_000, most: 4_500, noisy: maxPaced},
+		{name: "beside one elsewhere that is alike", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 9}}, least: 32_000, most: 32_100},
+		{name: "on several nodes beside one that is modest", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"noisy": 4, "other": 9}}, least: 3_000, most: 4_500, noisy: maxPaced},
+		{name: "beside one that is modest on this node alone", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 20}}, beside: 1, least: 32_000, most: 32_100},
+		{name: "beside one elsewhere with time to spare", rate: 250, elsewhere: others{requests: map[state.AccountID]int{"other": 1}}, least: 32_000, most: 32_100},
+		{name: "alone on several nodes", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"noisy": 1}, busy: true}, least: 32_000, most: 32_100},
 		{name: "without a rate", busy: true, beside: 1, least: 32_000, most: 32_100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := NewPacer(c.rate, 2, func() bool { return c.busy })
+				p := NewPacer(c.rate, 2, always(c.busy), &c.elsewhere)
 				noisy := load{p: p, account: "noisy", clients: 32, takes: 10 * time.Millisecond}
 				other := load{p: p, account: "other", clients: c.beside, takes: 5 * time.Millisecond, pause: 20 * time.Millisecond}
 				var beside sync.WaitGroup
@@ -92,11 +119,53 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 	}
 }
 
+// TestOtherNodesAreTold promises that a node reports how many requests at a time each account
+// had of late, that it asks for a report early when an account begins while processors are
+// busy, and only then, and that it forgets accounts that no longer send.
+func TestOtherNodesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy, elsewhere := false, &others{}
+		p := NewPacer(250, 2, func(time.Duration) func() bool { return func() bool { return busy } }, elsewhere)
+		send := func(id state.AccountID) {
+			t.Helper()
+			<-time.After(paceSample)
+			leave, err := p.Enter(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave()
+		}
+		want := func(hurries int, requests map[state.AccountID]int) {
+			t.Helper()
+			got, said := elsewhere.report()
+			if elsewhere.hurries != hurries || !maps.Equal(got, requests) || said != busy {
+				t.Errorf("%d reports are early, want %d; reported are %v, %t, want %v, %t", elsewhere.hurries, hurries, got, said, requests, busy)
+			}
+		}
+		send("one")
+		want(0, map[state.AccountID]int{"one": 1})
+		busy = true
+		send("one")
+		want(0, map[state.AccountID]int{"one": 1})
+		send("two")
+		want(1, map[state.AccountID]int{"one": 1, "two": 1})
+		send("two")
+		busy, elsewhere.busy = false, true
+		send("three")
+		want(2, map[state.AccountID]int{"one": 1, "two": 1, "three": 1})
+		for range 3 {
+			<-time.After(paceWindow)
+			elsewhere.report()
+		}
+		want(2, nil)
+	})
+}
+
 // TestLongRequestsAreNotPacedForLong promises that requests that take long are held back for
 // no more than a second, however many there are.
 func TestLongRequestsAreNotPacedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPacer(1, 1, func() bool { return true })
+		p := NewPacer(1, 1, always(true), nil)
 		other := load{p: p, account: "other", clients: 1, takes: time.Millisecond, pause: 20 * time.Millisecond}
 		var beside sync.WaitGroup
 		beside.Go(func() { other.run(t, 20*time.Second) })
@@ -113,7 +182,7 @@ func TestLongRequestsAreNotPacedForLong(t *testing.T) {
 // request is held back leaves nothing behind, and that the next one is served.
 func TestARequestThatNobodyWaitsForLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPacer(1, 1, func() bool { return true })
+		p := NewPacer(1, 1, always(true), nil)
 		other, err := p.Enter(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +236,7 @@ func TestARequestThatNobodyWaitsForLeavesTheLine(t *testing.T) {
 // of the time between two calls decides.
 func TestProcessorsAreBusyByStalls(t *testing.T) {
 	now, total := time.Now(), time.Duration(0)
-	busy := busyBy(func() (time.Duration, bool) { return total, true }, func() time.Time { return now })
+	busy := busyBy(func() (time.Duration, bool) { return total, true }, func() time.Time { return now }, time.Second)
 	step := func(lasts, stalled time.Duration) bool {
 		now, total = now.Add(lasts), total+stalled
 		return busy()
@@ -227,7 +296,7 @@ func TestStallsAreReadOfTheOwnGroup(t *testing.T) {
 
 // BenchmarkPacer is what a request of an account alone pays.
 func BenchmarkPacer(b *testing.B) {
-	p := NewPacer(250, 2, func() bool { return true })
+	p := NewPacer(250, 2, always(true), nil)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -244,7 +313,7 @@ func BenchmarkPacer(b *testing.B) {
 // that wait for something else still starts others at an eighth of the rate.
 func TestRequestsThatWaitSlowTheOthersWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPacer(200, 2, func() bool { return true })
+		p := NewPacer(200, 2, always(true), nil)
 		other := load{p: p, account: "other", clients: 1, takes: time.Millisecond, pause: 20 * time.Millisecond}
 		waiting := load{p: p, account: "noisy", clients: 500, takes: time.Minute}
 		var beside sync.WaitGroup

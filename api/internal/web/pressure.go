@@ -8,31 +8,26 @@ import (
 	"time"
 )
 
-// Times and bounds of Busy.
-const (
-	// busyShare is the share of time in which some thread waited for a processor that makes
-	// the processors busy.
-	busyShare = 0.5
-	// busyFor is how long they count as busy after that.
-	busyFor = time.Second
-)
+// busyShare is the share of time in which some thread waited for a processor that makes the
+// processors busy.
+const busyShare = 0.5
 
 // Busy returns a function that reports whether the processors are busy: whether, between two
-// calls within the last second, some thread of this program's control group waited for a
-// processor for more than half of the time. It reads the kernel's pressure stall information
+// calls within the last time of window, some thread of this program's control group waited for
+// a processor for more than half of the time. It reads the kernel's pressure stall information
 // (https://docs.kernel.org/accounting/psi.html): that of the control group, version 2, if there
 // is such a group, else that of the machine. Where the kernel has none the processors are never
 // busy. The function must not be called concurrently.
-func Busy() func() bool {
+func Busy(window time.Duration) func() bool {
 	stalled := stallReader("/proc", "/sys/fs/cgroup")
 	if stalled == nil {
 		return func() bool { return false }
 	}
-	return busyBy(stalled, time.Now)
+	return busyBy(stalled, time.Now, window)
 }
 
 // busyBy is Busy by the total of all stalls until now.
-func busyBy(stalled func() (time.Duration, bool), now func() time.Time) func() bool {
+func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window time.Duration) func() bool {
 	last, _ := stalled()
 	at := now()
 	var until time.Time
@@ -40,8 +35,8 @@ func busyBy(stalled func() (time.Duration, bool), now func() time.Time) func() b
 		total, ok := stalled()
 		t := now()
 		// Of a long time without a call nothing is known about its end.
-		if ok && t.Sub(at) <= busyFor && float64(total-last) > busyShare*float64(t.Sub(at)) {
-			until = t.Add(busyFor)
+		if ok && t.Sub(at) <= window && float64(total-last) > busyShare*float64(t.Sub(at)) {
+			until = t.Add(window)
 		}
 		last, at = total, t
 		return t.Before(until)

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Neighbours exchange the load of accounts with the other nodes, for admission control: a node
+// alone cannot tell that a client of another node waits for the leader that both share.
+type Neighbours struct {
+	self   state.NodeID
+	heard  func() []gossip.Peer // of gossip
+	hurry  func()
+	leader func() (state.NodeID, bool)
+	report atomic.Pointer[func() (requests map[state.AccountID]int, busy bool)]
+}
+
+// Neighbours returns the exchange of the load of accounts.
+func (n *Node) Neighbours() *Neighbours { return n.neighbours }
+
+// Tell sets the function that reports the load of this node for every sample: the concurrent
+// requests of each active account, and whether the processors were busy since the last call.
+// report is not called concurrently.
+func (e *Neighbours) Tell(report func() (requests map[state.AccountID]int, busy bool)) {
+	e.report.Store(&report)
+}
+
+// Hurry tells the other nodes early, at most every half second. It does not block.
+func (e *Neighbours) Hurry() { e.hurry() }
+
+// Elsewhere returns the concurrent requests of accounts on all other live nodes, and whether
+// the leader is one of those and busy. It is about as old as a sample, 2 s at most times.
+func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
+	leader, _ := e.leader()
+	requests = map[state.AccountID]int{}
+	for _, p := range e.heard() {
+		if p.Node == e.self || p.State != gossip.Alive || p.Sample.Ends {
+			continue
+		}
+		busy = busy || p.Node == leader && p.Sample.Busy
+		for _, a := range p.Sample.Accounts {
+			requests[a.ID] += a.Requests
+		}
+	}
+	return requests, busy
+}
+
+// reported is what a sample says of accounts.
+func (e *Neighbours) reported() (accounts []gossip.Account, busy bool) {
+	report := e.report.Load()
+	if report == nil {
+		return nil, false
+	}
+	requests, busy := (*report)()
+	for id, n := range requests {
+		accounts = append(accounts, gossip.Account{ID: id, Requests: min(n, gossip.MaxRequests)})
+	}
+	slices.SortFunc(accounts, func(a, b gossip.Account) int {
+		return cmp.Or(cmp.Compare(a.Requests, b.Requests), cmp.Compare(a.ID, b.ID))
+	})
+	return accounts[:min(len(accounts), gossip.MaxAccounts)], busy
+}
