@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -327,10 +329,57 @@ func TestFilesOfAForm(t *testing.T) {
 	if _, err := w.objects.Object(t.Context(), w.account("alice"), "photos", "small", ""); err != nil {
 		t.Errorf("the file behind those that failed: %v", err)
 	}
+	// What is cut off is told: what follows is not stored.
+	r := filesRequest(t, "/buckets/photos/files", b.token(), file{"first", "1"}, file{"second", strings.Repeat("2", 1000)})
+	r.Body = io.NopCloser(io.LimitReader(r.Body, r.ContentLength-500))
+	if got = b.do(r); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "all files after it") || !strings.Contains(got.Body.String(), "1 stored, 2 not") {
+		t.Errorf("a form that is cut off is answered with %d: %s", got.Code, got.Body)
+	}
 	// A head of a file that does not end.
-	r := filesRequest(t, "/buckets/photos/files", b.token(), file{strings.Repeat("k", 200<<10), "x"})
+	r = filesRequest(t, "/buckets/photos/files", b.token(), file{strings.Repeat("k", 200<<10), "x"})
 	if got := b.do(r); got.Code != http.StatusBadRequest {
 		t.Errorf("a head of 200 KiB is answered with %d", got.Code)
+	}
+}
+
+// deadlines is a network connection that notes what is set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.read = append(d.read, t)
+	return nil
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.write = append(d.write, t)
+	return nil
+}
+
+// No request waits for its client without a deadline, and none is left for the next request:
+// content takes as long as it takes, and pages do not.
+func TestRequestsHaveDeadlines(t *testing.T) {
+	w := newWorld(t)
+	upload := w.photos("cat.txt")
+	b := w.browser()
+	b.signIn("alice")
+	token := b.token()
+	for _, route := range objectRoutes("photos", "cat.txt", upload) {
+		r := b.request(route, token)
+		for name, value := range b.cookies {
+			r.AddCookie(&http.Cookie{Name: name, Value: value})
+		}
+		r.Host = host
+		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		w.handler.ServeHTTP(d, r)
+		if n := len(d.write); n == 0 || d.write[n-1].IsZero() {
+			t.Errorf("%s %s: deadlines for writing %v", route.method, route.path, d.write)
+		}
+		if body := r.Body != http.NoBody && r.ContentLength != 0; body != (len(d.read) > 0) || body && d.read[0].IsZero() {
+			t.Errorf("%s %s: deadlines for reading %v", route.method, route.path, d.read)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -35,8 +36,11 @@ const (
 // partSize is how many bytes a part of an upload has that is not the last.
 func (s *surface) partSize() int64 { return max(filePart, s.MinPart) }
 
-// errFiles is the error for a form that is not read to its end.
-var errFiles = web.BadRequest("the form with the files could not be read to its end")
+// Errors of bodies that a client does not send to their end.
+var (
+	errFiles = web.BadRequest("the files could not be read to their end")
+	errStall = web.Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the browser has sent too little for a minute")
+)
 
 // body returns the reader of the request's body, for a client that has to go on sending.
 func (c *call) body() *web.Patient {
@@ -83,6 +87,12 @@ func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
 		return 0, web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the file is larger than an object may be in one request")
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF): // the end of the form is missing
+		err = errFiles
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = errStall
 	}
 	return n, err //nolint:wrapcheck // a reader
 }
@@ -134,23 +144,29 @@ func (s *surface) uploadFiles(c *call) error {
 	}
 	d := filesData{Bucket: b.Name, Address: bucketAddress(b.Name, prefix)}
 	status := http.StatusOK
-	for d.Stored+len(d.Failed) < maxFiles {
+	for {
 		name, part, err := form.file()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		last := d.Stored+len(d.Failed) == maxFiles
+		if err == nil && last {
+			err = web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "a form has %d files at most", maxFiles)
+		}
 		if err == nil {
 			err = s.put(c, prefix+name, part.Header.Get("Content-Type"), part, -1, wire)
-			if err == nil {
-				d.Stored++
-				continue
-			}
+		}
+		if err == nil {
+			d.Stored++
+			continue
 		}
 		t := troubleOf(err)
 		status = max(status, t.Status)
 		d.Failed = append(d.Failed, failedFile{name, t.Detail})
-		if part == nil || form.skip(part) != nil {
-			break // what is left cannot be read
+		// Nothing more is stored once the session has ended.
+		if last || errors.Is(err, state.ErrUnauthorized) || part == nil || form.skip(part, s.MaxObject) != nil {
+			d.Failed = append(d.Failed, failedFile{"all files after it", "They were not read."})
+			break
 		}
 	}
 	if len(d.Failed) == 0 {
@@ -206,9 +222,9 @@ func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	}
 }
 
-// skip reads what is left of a file.
-func (f *filesForm) skip(part *multipart.Part) error {
-	f.in.left = unmetered
+// skip reads what is left of a file, most bytes at the most.
+func (f *filesForm) skip(part *multipart.Part, most int64) error {
+	f.in.left = most
 	if _, err := io.Copy(io.Discard, part); err != nil {
 		return fmt.Errorf("skip file: %w", err)
 	}

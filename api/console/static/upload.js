@@ -257,12 +257,16 @@ addEventListener('drop', async (e) => {
   card.classList.remove('over')
   // The list is empty once this function waits.
   const entries = [...e.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean)
+  const files = []
+  const unread = []
   for (const entry of entries) {
     try {
-      start(await filesOf(entry))
+      files.push(...await filesOf(entry))
     } catch (err) {
-      fail(prefix + entry.fullPath.slice(1), err.message)
+      unread.push([prefix + entry.fullPath.slice(1), err.message])
     }
   }
+  start(files)
+  for (const [key, reason] of unread) fail(key, reason)
 })
 addEventListener('beforeunload', (e) => { if (running) e.preventDefault() })

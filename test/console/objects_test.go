@@ -1,0 +1,329 @@
+//go:build conformance
+
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/png"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	downloads "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// write makes a file with its folders, and returns its path.
+func write(t *testing.T, dir, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// noise are bytes that are no two alike.
+func noise(size int) []byte {
+	data := make([]byte, size)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(data)
+	return data
+}
+
+// picturePNG is an image.
+func picturePNG(t *testing.T) []byte {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, 320, 200))
+	for x := range 320 {
+		for y := range 200 {
+			img.Set(x, y, color.RGBA{uint8(x * 255 / 320), uint8(y * 255 / 200), 120, 255})
+		}
+	}
+	var out bytes.Buffer
+	if err := png.Encode(&out, img); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// choose chooses files in a field.
+func (p *tab) choose(field string, files ...string) {
+	p.t.Helper()
+	p.do(chromedp.SetUploadFiles(chromedp.CSS(field), files))
+}
+
+// bucket makes a bucket on the page.
+func (p *tab) bucket(name string) {
+	p.t.Helper()
+	p.follow("Buckets")
+	p.shows("New bucket")
+	p.enter(`[name=name]`, name)
+	p.press("Make bucket")
+	p.shows("The bucket is empty")
+}
+
+// upload sends what is chosen, and waits for the summary.
+func (p *tab) upload(summary string) {
+	p.t.Helper()
+	p.do(chromedp.Click(`//section[@id="upload"]//button[normalize-space()="Upload"]`))
+	p.shows(summary)
+}
+
+// slow lets the tab send so many bytes a second; 0 is without a bound.
+func (p *tab) slow(rate float64) {
+	p.t.Helper()
+	var conditions []*network.Conditions
+	if rate > 0 {
+		conditions = append(conditions, &network.Conditions{UploadThroughput: rate, DownloadThroughput: -1})
+	}
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: conditions})
+		return err
+	}))
+}
+
+// withoutScripts keeps the scripts of pages from running.
+func (p *tab) withoutScripts() {
+	p.t.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+}
+
+// stored is an object as another node has it for programs.
+func stored(t *testing.T, c *harness.Cluster, path string) harness.Response {
+	t.Helper()
+	n := c.Leader()
+	got, err := n.S3(t.Context(), n.Key(email).Token, http.MethodGet, path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A person makes a bucket, uploads files and a folder, finds them, looks at one, downloads it,
+// gives a friend a link to it, and deletes it.
+func TestFilesAreUploadedFoundAndShared(t *testing.T) {
+	c, p := signedIn(t)
+	dir := t.TempDir()
+	photo := picturePNG(t)
+	p.follow("Buckets")
+	p.shows("There is no bucket yet")
+	p.picture("buckets-empty")
+	p.bucket("photos")
+	p.picture("bucket-empty")
+	p.choose(`[name=file]`, write(t, dir, "sunset.png", photo), write(t, dir, "notes.txt", []byte("By the sea.")))
+	p.upload("2 stored.")
+	p.shows("sunset.png")
+	write(t, dir, "trip/day 1/map.txt", []byte("north"))
+	write(t, dir, "trip/plan.txt", []byte("south"))
+	p.choose(`[name=folder]`, filepath.Join(dir, "trip"))
+	p.upload("2 stored.")
+	p.shows("trip/")
+	p.picture("bucket")
+	p.follow("trip/")
+	p.shows("plan.txt")
+	p.follow("day 1/")
+	p.shows("map.txt")
+	p.picture("bucket-folder")
+	for path, want := range map[string]string{"/photos/trip/day%201/map.txt": "north", "/photos/trip/plan.txt": "south"} {
+		if got := stored(t, c, path); string(got.Body) != want || got.Header.Get("Content-Type") != "text/plain" {
+			t.Errorf("%s is %q with %v", path, got.Body, got.Header)
+		}
+	}
+	p.follow("photos")
+	p.shows("sunset.png")
+	p.follow("sunset.png")
+	p.shows("BLAKE3")
+	if width := ask(p, chromedp.Evaluate[int](`new Promise(done => { const i = document.querySelector('img.preview'); i.complete ? done(i.naturalWidth) : i.onload = () => done(i.naturalWidth) })`,
+		chromedp.EvalAwaitPromise)); width != 320 {
+		t.Errorf("the preview is %d px wide", width)
+	}
+	p.picture("object")
+	if got := p.download(t, "Download"); !bytes.Equal(got, photo) {
+		t.Errorf("the download has %d bytes, the file %d", len(got), len(photo))
+	}
+	key := c.Leader().Key(email)
+	p.visit(p.at())
+	p.shows("Make link")
+	p.press("Make link")
+	p.shows("Everybody who has this link")
+	p.picture("object-shared")
+	link := p.text(`#share .value code`)
+	answer, err := http.Get(link) //nolint:noctx // a friend, who has nothing else
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var shared bytes.Buffer
+	if _, err := shared.ReadFrom(answer.Body); err != nil || answer.StatusCode != http.StatusOK || !bytes.Equal(shared.Bytes(), photo) {
+		t.Errorf("the link %s of key %s is answered with %d, %v", link, key.ID, answer.StatusCode, err)
+	}
+	p.visit("/buckets/photos/object?key=sunset.png")
+	p.shows("Delete this object")
+	p.press("Delete this object")
+	p.shows("notes.txt")
+	if text := p.text("#listing"); strings.Contains(text, "sunset.png") {
+		t.Errorf("after it is deleted the list is %q", text)
+	}
+	p.follow("Buckets")
+	p.shows("New bucket")
+	p.picture("buckets")
+}
+
+// download follows a link to a download and returns what the browser has saved.
+func (p *tab) download(t *testing.T, text string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	events := true
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	progress := chromedp.Events(ctx, downloads.DownloadProgress)
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, downloads.SetDownloadBehavior, downloads.SetDownloadBehaviorParams{
+			Behavior: downloads.SetDownloadBehaviorBehaviorAllowAndName, DownloadPath: dir, EventsEnabled: &events,
+		})
+		return err
+	}))
+	p.follow(text)
+	for e, err := range progress {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.State != downloads.DownloadProgressStateCompleted {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.GUID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	t.Fatal("there is no download")
+	return nil
+}
+
+// A large file goes in parts. It is paused and resumed, and one that is cancelled leaves nothing.
+func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
+	c, p := signedIn(t)
+	dir := t.TempDir()
+	data := noise(80 << 20)
+	large := write(t, dir, "film.bin", data)
+	p.bucket("films")
+	p.slow(8 << 20)
+	p.choose(`[name=file]`, large)
+	p.upload("1 file left")
+	p.press("Pause")
+	p.shows("1 file left, paused")
+	p.picture("upload-paused")
+	if got := stored(t, c, "/films/film.bin"); got.Status != http.StatusNotFound {
+		t.Errorf("while it is paused the object is answered with %d", got.Status)
+	}
+	p.slow(0)
+	p.press("Resume")
+	p.shows("1 stored.")
+	got := stored(t, c, "/films/film.bin")
+	if !bytes.Equal(got.Body, data) || !strings.HasSuffix(got.Header.Get("Etag"), `-5"`) {
+		t.Errorf("the object has %d bytes and the ETag %s", len(got.Body), got.Header.Get("Etag"))
+	}
+	p.slow(8 << 20)
+	p.choose(`[name=file]`, write(t, dir, "other.bin", data))
+	p.upload("1 file left")
+	p.press("Cancel")
+	p.shows("0 stored, 1 not:")
+	p.picture("upload-cancelled")
+	if got := stored(t, c, "/films?uploads"); strings.Contains(string(got.Body), "<Upload>") {
+		t.Errorf("after it is cancelled there is %s", got.Body)
+	}
+}
+
+// Without scripts the form sends files and folders by itself.
+func TestFilesAreUploadedWithoutScripts(t *testing.T) {
+	c, p := signedIn(t)
+	dir := t.TempDir()
+	p.bucket("photos")
+	p.withoutScripts()
+	p.visit("/buckets/photos")
+	p.choose(`[name=file]`, write(t, dir, `a "b".txt`, []byte("ab")))
+	write(t, dir, "trip/day 1/map.txt", []byte("north"))
+	p.choose(`[name=folder]`, filepath.Join(dir, "trip"))
+	p.do(chromedp.Click(`//section[@id="upload"]//button[normalize-space()="Upload"]`), chromedp.WaitVisible(`//a[normalize-space()="trip/"]`))
+	for path, want := range map[string]string{"/photos/a%20%22b%22.txt": "ab", "/photos/trip/day%201/map.txt": "north"} {
+		if got := stored(t, c, path); string(got.Body) != want {
+			t.Errorf("%s is answered with %d %q", path, got.Status, got.Body)
+		}
+	}
+}
+
+// silence is a second of sound, as a WAV file.
+func silence() []byte {
+	const rate = 8000 // samples a second, of a byte each
+	var b bytes.Buffer
+	b.WriteString("RIFF")
+	for _, v := range []any{
+		uint32(36 + rate), []byte("WAVEfmt "), uint32(16), uint16(1), uint16(1), uint32(rate), uint32(rate), uint16(1), uint16(8), []byte("data"), uint32(rate),
+		bytes.Repeat([]byte{128}, rate),
+	} {
+		_ = binary.Write(&b, binary.LittleEndian, v) // a buffer takes all
+	}
+	return b.Bytes()
+}
+
+// drop drags files and folders onto the page.
+func (p *tab) drop(files ...string) {
+	p.t.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
+			data := &input.DragData{Items: []*input.DragDataItem{}, Files: files, DragOperationsMask: 1}
+			if _, err := cdp.Call(ctx, t, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: 700, Y: 300, Data: data}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Files and folders that are dropped on the page are uploaded. Sound is played on the page of
+// its object, and text is shown in a page of its own.
+func TestWhatIsDroppedIsUploadedAndShown(t *testing.T) {
+	_, p := signedIn(t)
+	dir := t.TempDir()
+	p.bucket("media")
+	write(t, dir, "trip/notes.txt", []byte("By the sea."))
+	p.drop(write(t, dir, "waves.wav", silence()), filepath.Join(dir, "trip"))
+	p.shows("2 stored.")
+	p.shows("waves.wav")
+	p.follow("waves.wav")
+	p.shows("BLAKE3")
+	seconds := ask(p, chromedp.Evaluate[float64](`new Promise((done, failed) => {
+		const sound = document.querySelector('audio')
+		sound.onerror = failed
+		sound.onloadedmetadata = () => done(sound.duration)
+		if (sound.duration > 0) done(sound.duration)
+	})`, chromedp.EvalAwaitPromise))
+	if seconds != 1 {
+		t.Errorf("the sound is %g s long", seconds)
+	}
+	p.picture("object-sound")
+	p.visit("/buckets/media/object?key=trip%2Fnotes.txt")
+	p.shows("Open in a new tab")
+	p.visit("/buckets/media/preview?key=trip%2Fnotes.txt")
+	p.shows("By the sea.")
+}
