@@ -39,23 +39,23 @@ const (
 	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431. net/http
 	// adds 4 KiB to the value that it is given.
 	MaxHeaderBytes = 32 << 10
-	// maxStreams is how many requests an HTTP/2 connection has at the same time.
+	// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection.
 	maxStreams = 100
-	// drainTimeout is how long requests under way may take when the node stops.
+	// drainTimeout is the time that running requests have to end when the node stops.
 	drainTimeout = 10 * time.Second
-	// cutTimeout is how long the handlers of requests that were cut then may
-	// take to notice, before what they use is closed.
+	// cutTimeout is the time that handlers have to return after their connections are cut.
+	// The node closes its use cases after that.
 	cutTimeout = 2 * time.Second
 
-	// takeTimeout is how long a connection over HTTP/2 may take nothing of what is written to
-	// it. The deadlines of its requests alone would not end that: they reset a stream, by a
-	// frame which waits behind what is not taken.
+	// takeTimeout is how long an HTTP/2 connection may accept no bytes of its answers. Deadlines
+	// of requests cannot end such a connection, because the frame that resets a stream waits
+	// behind the bytes that the client does not accept.
 	takeTimeout = time.Minute
 
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// jsonReadTimeout and jsonWriteTimeout bound a whole request and a whole
-	// answer of a JSON surface. The local API has neither: files have any size.
+	// jsonReadTimeout and jsonWriteTimeout bound a whole request and a whole answer of a JSON
+	// surface. The local API has neither, because it transfers files of any size.
 	jsonReadTimeout  = 30 * time.Second
 	jsonWriteTimeout = 2 * time.Minute
 )
@@ -109,9 +109,9 @@ type Options struct {
 	// DefaultStatus are the names of the statuses that a list of pins without a
 	// status shows.
 	DefaultStatus []string
-	// S3Region is the region of all buckets, S3Domain the host below which buckets
-	// are hosts; S3MaxObject the most bytes of a PUT, S3MinPart the least of a part
-	// that is not the last.
+	// S3Region is the region of all buckets. S3Domain is the host under which each bucket is
+	// a host. S3MaxObject is the maximum of a PUT in bytes, and S3MinPart the minimum of a
+	// part that is not the last.
 	S3Region, S3Domain     string
 	S3MaxObject, S3MinPart int64
 	// S3PresignedV2 accepts links of signature version 2.
@@ -119,10 +119,10 @@ type Options struct {
 	Version       string
 	Logger        *slog.Logger
 
-	// PinningRates and S3Rates are what the two APIs take from one account and one address.
+	// PinningRates and S3Rates limit the requests of one account and of one address.
 	PinningRates, S3Rates Rates
-	// NoisyRate is how many requests a second are started of accounts that send far more
-	// than others, on each of the Processors while those are busy; 0 holds nobody back.
+	// NoisyRate is the number of requests per second and processor that the node starts for
+	// noisy accounts while its Processors are busy. 0 means no limit.
 	NoisyRate, Processors int
 	// Neighbours are the other nodes of the cluster; nil: accounts of this node alone count.
 	Neighbours Neighbours
@@ -148,9 +148,9 @@ type Server struct {
 	certificate *certificate // nil is plain HTTP
 	logger      *slog.Logger
 	services    []*service
-	flight      *flight       // requests under way
+	flight      *flight       // running requests
 	metrics     *web.Metrics  // of the APIs that clients use; nil: none
-	draining    chan struct{} // closed when Run begins to end
+	draining    chan struct{} // closed when Run begins to drain
 }
 
 // service is one listener with its server.
@@ -303,7 +303,7 @@ func (s *Server) Open(o Options) error {
 	return nil
 }
 
-// operator is the local API.
+// operator returns the handler of the local API.
 func (s *Server) operator(o Options) (http.Handler, error) {
 	local, err := pinning.New(pinning.Options{
 		Pins: o.Pins, Authenticate: admin.Local(o.Accounts), Health: o.Health,
@@ -348,7 +348,7 @@ func presign(region string) func(console.Link) string {
 	}
 }
 
-// bind listens on a TCP address; errors name the flag.
+// bind listens on a TCP address. Its errors name the flag.
 func bind(name, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", addr)
@@ -365,7 +365,8 @@ func bind(name, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// secure gives a server the certificate, or warns where that would be better.
+// secure configures TLS for a service. Without a certificate it warns if clients would send
+// API keys in plain text.
 func (s *Server) secure(svc *service) {
 	if s.certificate != nil {
 		svc.server.TLSConfig = s.certificate.tlsConfig()
@@ -375,7 +376,7 @@ func (s *Server) secure(svc *service) {
 	}
 }
 
-// addJSON adds a surface whose requests and answers are small.
+// addJSON adds a service with small requests and answers.
 func (s *Server) addJSON(name string, l net.Listener, h http.Handler) *service {
 	svc := s.add(name, l, h)
 	svc.server.ReadTimeout, svc.server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
@@ -444,8 +445,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain ends all servers within drainTimeout; cancel ends the requests that are
-// left then.
+// drain shuts all servers down within drainTimeout. After that time it calls cancel to end the
+// requests that still run.
 func (s *Server) drain(base context.Context, cancel context.CancelFunc) {
 	close(s.draining)
 	ctx, stop := context.WithTimeout(base, drainTimeout)
@@ -455,18 +456,18 @@ func (s *Server) drain(base context.Context, cancel context.CancelFunc) {
 		group.Go(func() error {
 			err := svc.server.Shutdown(ctx)
 			if err != nil {
-				s.logger.WarnContext(ctx, "requests were cut", "api", svc.name, "err", err)
+				s.logger.WarnContext(ctx, "cutting requests that did not end in time", "api", svc.name, "err", err)
 				cancel()
 				err = svc.server.Close()
 			}
 			if err != nil && !errors.Is(err, net.ErrClosed) {
-				s.logger.WarnContext(ctx, "listener did not close", "api", svc.name, "err", err)
+				s.logger.WarnContext(ctx, "cannot close a listener", "api", svc.name, "err", err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // they only log
 	if left := s.flight.end(cutTimeout); left > 0 {
-		s.logger.ErrorContext(ctx, "requests did not end", "requests", left)
+		s.logger.ErrorContext(ctx, "requests still run after their connections were cut", "requests", left)
 	}
 }

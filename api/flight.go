@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// flight counts the requests under way: http.Server's Close does not wait for
-// the handlers of connections that it cuts.
+// flight counts the running requests, because http.Server.Close does not wait for the handlers
+// of connections that it cuts.
 type flight struct {
 	mu    sync.Mutex
 	n     int
@@ -17,7 +17,7 @@ type flight struct {
 
 func newFlight() *flight { return &flight{idle: make(chan struct{})} }
 
-// count serves h and counts; once ended, it refuses.
+// count returns a handler that counts the requests of h. After end it answers 503.
 func (f *flight) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !f.enter() {
@@ -47,8 +47,8 @@ func (f *flight) leave() {
 	}
 }
 
-// end lets no request begin any more and waits until none is under way, or the
-// time is over. It returns how many are left. It is called once.
+// end rejects new requests and waits for the running ones, for at most within. It returns the
+// number of requests that still run. The caller calls it once.
 func (f *flight) end(within time.Duration) (left int) {
 	f.mu.Lock()
 	f.ended = true

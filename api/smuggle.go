@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// A request that says how long its body is, and that it comes in chunks, may be read otherwise
-// by a proxy in front of the node: what one takes for the body is the next request for the
-// other. It is answered as the chunks say, and then its connection ends (RFC 9112, section 6.1).
-// net/http takes Content-Length out of such a head before anybody sees it, so heads are read
-// here once more while they come. With TLS they are not, and every request of HTTP/1.1 whose body
-// comes in chunks ends its connection.
+// A request with both Content-Length and Transfer-Encoding is ambiguous. A proxy in front of the
+// node may find another end of its body than the node, and take the rest for another request
+// (request smuggling). The node answers by the chunks and then closes the connection (RFC 9112,
+// section 6.1). net/http removes Content-Length before the handler sees it, so this file reads
+// the heads from the connection too. It cannot do that with TLS; there the node closes the
+// connection after every HTTP/1.1 request with a chunked body.
 
-// closing answers on a connection that had such a request, and has net/http end it.
+// closing returns a handler that closes the connection after an ambiguous request.
 func closing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(watchedKey{}).(*watchedConn)
@@ -40,7 +40,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// watchedListener hands out connections whose heads are read.
+// watchedListener accepts connections as *watchedConn.
 type watchedListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -52,12 +52,12 @@ func (l watchedListener) Accept() (net.Conn, error) {
 	return &watchedConn{Conn: c}, nil
 }
 
-// watchedConn reads the heads of HTTP/1 that come over a connection, and counts the bytes of
-// bodies between them. net/http calls Read for one caller at a time.
+// watchedConn parses the HTTP/1 heads on a connection and skips the bodies between them. Read is
+// never called concurrently.
 type watchedConn struct {
 	net.Conn
 	heads     heads
-	ambiguous atomic.Bool // a head said both
+	ambiguous atomic.Bool // a head had both headers
 }
 
 // Read implements net.Conn.
@@ -69,7 +69,7 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // net/http looks at what it is
 }
 
-// place is where in a request the next byte is.
+// place is the part of a request to which the next byte belongs.
 type place uint8
 
 const (
@@ -78,14 +78,14 @@ const (
 	inSize        // the line before a chunk
 	inChunk       // left bytes of it, with the line's end
 	inTrailers
-	lost // what comes is not understood, and net/http ends the connection
+	lost // the head is invalid, and net/http closes the connection
 )
 
-// kept bounds, in bytes, what is kept of a line: more than the name of a header that is looked
-// for with a number, and the size of a chunk.
+// kept is the maximum number of bytes of a line that are kept. It is more than the longest
+// header of interest with a number, and than the size of a chunk.
 const kept = 64
 
-// heads follows the requests of one connection.
+// heads parses the requests of one connection.
 type heads struct {
 	at      place
 	left    int64
@@ -98,7 +98,7 @@ type heads struct {
 	field   *string
 }
 
-// read takes what comes next, and tells whether a head in it says both, or is not understood.
+// read parses the next bytes. It reports whether a head in them is ambiguous or invalid.
 func (h *heads) read(b []byte) (ambiguous bool) {
 	for len(b) > 0 && h.at != lost {
 		if h.at == inBody || h.at == inChunk {
@@ -132,7 +132,7 @@ func (h *heads) read(b []byte) (ambiguous bool) {
 	return ambiguous || h.at == lost
 }
 
-// next takes a line without its end.
+// next parses a line without its end.
 func (h *heads) next(line string) (ambiguous bool) {
 	switch h.at {
 	case inHead:
@@ -156,8 +156,8 @@ func (h *heads) next(line string) (ambiguous bool) {
 	return false
 }
 
-// header takes a line of a head: the one of the request, a field, what goes on with the field
-// before, or the last, which is empty.
+// header parses a line of a head: the request line, a header, the continuation of a header, or
+// the empty last line.
 func (h *heads) header(line string) (ambiguous bool) {
 	if line != "" || h.long {
 		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {

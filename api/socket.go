@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// socketMode lets nobody but the node's own user in.
+	// socketMode admits only the user of the node.
 	socketMode fs.FileMode = 0o600
-	// probeTimeout bounds asking whether somebody listens on an old socket.
+	// probeTimeout bounds the test whether a process listens on an old socket.
 	probeTimeout = time.Second
 )
 
-// socketListener removes its socket when it is closed, by the path that stays.
+// socketListener removes the socket file when it is closed.
 type socketListener struct {
 	*net.UnixListener
 	path string
@@ -35,8 +35,8 @@ func (l *socketListener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// listenSocket listens on the Unix socket of a data folder, of mode 0600. A socket that a
-// dead process left is replaced; one that somebody listens on is an error.
+// listenSocket listens on the Unix socket of a data folder, with mode 0600. It replaces the
+// socket of a dead process. It returns an error if a process listens on the socket.
 func listenSocket(folder string) (net.Listener, error) {
 	path := filepath.Join(folder, admin.SocketName)
 	at, release, err := admin.Socket(folder)
@@ -52,8 +52,8 @@ func listenSocket(folder string) (net.Listener, error) {
 	if err := removeStale(path, at); err != nil {
 		return nil, err
 	}
-	// The mode is set before the socket has a name, so there is no moment at
-	// which others could open it. Where that has no effect, Chmod follows.
+	// The mode is set before the socket has a name, so other users can never open it. Chmod
+	// follows for systems on which that has no effect.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		if err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), uint32(socketMode)) }); err != nil {
@@ -73,8 +73,9 @@ func listenSocket(folder string) (net.Listener, error) {
 	return l, nil
 }
 
-// claim keeps other nodes that start on a data folder from its socket until free is called:
-// the folder is locked for good only later. Where folders cannot be locked it does nothing.
+// claim locks a data folder until free is called, so that other starting nodes do not touch
+// its socket. The node takes its permanent lock only later. claim does nothing on systems
+// without locks of folders.
 func claim(folder string) (free func(), err error) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -88,8 +89,8 @@ func claim(folder string) (free func(), err error) {
 	return free, nil
 }
 
-// removeStale removes a socket that nobody listens on any more; it is dialled at another
-// name of it. Two starting nodes cannot do so to each other, see claim.
+// removeStale removes the socket at path if no process listens on it. It dials the socket by
+// its other name at. Two starting nodes cannot remove each other's socket, see claim.
 func removeStale(path, at string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// certificateEvery is how often a certificate's files are looked at for a new one.
+// certificateEvery is the shortest time between two checks for a new certificate.
 const certificateEvery = 5 * time.Second
 
-// certificate is a pair of files that may be renewed while the node runs.
+// certificate is a certificate with its key, in files that can be renewed while the node runs.
 type certificate struct {
 	cert, key string // paths
 	logger    *slog.Logger
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	loaded  *tls.Certificate
 	changed time.Time // of the certificate's file
 	looked  time.Time
 }
 
-// openCertificate reads a certificate and its key, in PEM form.
+// openCertificate reads a certificate and its key from files in PEM form.
 func openCertificate(cert, key string, logger *slog.Logger) (*certificate, error) {
 	c := &certificate{cert: cert, key: key, logger: logger}
 	if err := c.load(); err != nil {
@@ -35,7 +35,7 @@ func openCertificate(cert, key string, logger *slog.Logger) (*certificate, error
 	return c, nil
 }
 
-// load needs mu, unless nobody else has c yet.
+// load reads the files. The caller holds mu, or is the only one that has c.
 func (c *certificate) load() error {
 	info, err := os.Stat(c.cert)
 	if err != nil {
@@ -53,26 +53,26 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// get returns the certificate, read anew when its file has changed. While that
-// fails the old one stays.
+// get returns the certificate. It reloads the files after a change, and keeps the old
+// certificate if that fails.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.looked) >= certificateEvery {
 		if err := c.load(); err != nil {
 			c.looked = time.Now()
-			c.logger.Error("the TLS certificate cannot be read anew", "err", err)
+			c.logger.Error("cannot reload the TLS certificate: serving the old one", "err", err)
 		}
 	}
 	return c.loaded, nil
 }
 
-// tlsConfig is that of every listener for clients.
+// tlsConfig returns the TLS configuration of all listeners for clients.
 func (c *certificate) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }
 
-// openTLS reads the certificate of the options; nil without one.
+// openTLS reads the certificate of the options. It returns nil if they name none.
 func openTLS(o Options) (*certificate, error) {
 	if o.TLSCert == "" && o.TLSKey == "" {
 		return nil, nil
@@ -83,7 +83,7 @@ func openTLS(o Options) (*certificate, error) {
 	return openCertificate(o.TLSCert, o.TLSKey, o.Logger)
 }
 
-// loopback tells whether only this machine reaches an address.
+// loopback reports whether only this machine can reach an address.
 func loopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()

@@ -107,7 +107,7 @@ func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if got := serial(); got != 2 || !strings.Contains(log.String(), "cannot be read anew") {
+	if got := serial(); got != 2 || !strings.Contains(log.String(), "cannot reload the TLS certificate") {
 		t.Errorf("damaged: serial %d, %s", got, &log)
 	}
 	for _, bad := range [][2]string{{cert, key}, {filepath.Join(dir, "none"), key}} {

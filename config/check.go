@@ -17,7 +17,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// check says what is wrong with the value behind a pointer of the table.
+// check returns an error for a bad value. field is a pointer into Config.
 type check func(field any) error
 
 // statusAll stands for every status a pin can have.
@@ -26,14 +26,13 @@ const statusAll = "all"
 // pinStatuses are the states of a pin in the Pinning Service API 1.0.0.
 var pinStatuses = []string{"queued", "pinning", "pinned", "failed"}
 
-// Validate reports everything that is wrong with c at once, or nil. The error
-// is an *Error. Load has done this already.
+// Validate returns an *Error with all problems of c, or nil. Load calls it.
 func (c Config) Validate() error {
 	return asError(c.problems(func(setting) source { return source{} }))
 }
 
-// problems checks every setting and what two of them say together. origin tells
-// where the value of a setting came from.
+// problems checks each setting, and settings that depend on each other. origin returns the
+// source of the value of a setting.
 func (c *Config) problems(origin func(setting) source) []Problem {
 	var found []Problem
 	for _, s := range table {
@@ -74,8 +73,8 @@ func prefixes(field any) error {
 	return nil
 }
 
-// parsePrefix reads a prefix, or an address as the prefix of itself; those of IPv4 also as
-// IPv6 writes them.
+// parsePrefix parses a prefix, or an address as a prefix of full length. It returns an
+// IPv4-mapped IPv6 prefix as IPv4.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
@@ -98,7 +97,7 @@ func origins(field any) error {
 			return fmt.Errorf("%q is not * or an origin such as https://app.example.org", text)
 		}
 		if u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
-			return fmt.Errorf("%q names a port that browsers leave out, so it would never match: write %s", text, strings.TrimSuffix(text, ":"+u.Port()))
+			return fmt.Errorf("%q names the default port, which browsers omit, so it would never match: write %s", text, strings.TrimSuffix(text, ":"+u.Port()))
 		}
 	}
 	return nil
@@ -209,7 +208,7 @@ func listenAddrs(field any) error {
 		ip := slices.ContainsFunc(p, func(p multiaddr.Protocol) bool { return p.Code == multiaddr.P_IP4 || p.Code == multiaddr.P_IP6 })
 		port := slices.ContainsFunc(p, func(p multiaddr.Protocol) bool { return p.Code == multiaddr.P_TCP || p.Code == multiaddr.P_UDP })
 		if !ip || !port || hasID(a) {
-			return fmt.Errorf("%q is no address to listen on such as /ip4/0.0.0.0/tcp/4001", a)
+			return fmt.Errorf("%q is not an address to listen on such as /ip4/0.0.0.0/tcp/4001", a)
 		}
 		return nil
 	})
@@ -219,7 +218,7 @@ func listenAddrs(field any) error {
 func peerAddrs(field any) error {
 	return eachAddr(field, func(a multiaddr.Multiaddr) error {
 		if !hasID(a) || len(a) < 2 {
-			return fmt.Errorf("%q is no address of a node, /ip4/.../tcp/.../p2p/ID", a)
+			return fmt.Errorf("%q is not the address of a node, such as /ip4/.../tcp/.../p2p/ID", a)
 		}
 		return nil
 	})
@@ -246,7 +245,7 @@ func joinPlaces(field any) error {
 }
 
 // errNoPlace is what a command in the place of a ticket leaves that has failed.
-var errNoPlace = errors.New("it is empty; where a ticket was to come from $(holdfast token --data DIR), that printed none: does a node run on DIR?")
+var errNoPlace = errors.New("it is empty; if it comes from $(holdfast token --data DIR), that command printed no ticket: does a node run on DIR?")
 
 // openError is what is said about the value of a secret setting and does not show it.
 type openError struct{ error }

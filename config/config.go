@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// Config is every setting of one node. It is a value: parts of the program take
-// their own small struct made from it in cluster/node, never Config itself.
+// Config has all settings of one node. Other packages do not use Config; cluster/node makes
+// their own small structs from it.
 type Config struct {
-	// Data is the folder that holds everything the node keeps. It is no
-	// setting of the file, because it says where the file is.
+	// Data is the folder with all data of the node. It cannot be set in the settings file,
+	// because the file is in it.
 	Data string
 
-	// Unserved says what was set for parts that this release does not have, each by
-	// where it was set. It changes nothing, and is to be told.
+	// Unserved lists the settings without effect in this release that the operator has set.
+	// The caller logs them.
 	Unserved []Unserved
 
-	secretFrom *source // what gave Cluster.SecretFile; nil when it was set in code
+	secretFrom *source // the source of Cluster.SecretFile; nil if it was set in code
 
 	Node     Node
 	Peer     Peer
@@ -49,26 +49,26 @@ type Config struct {
 	Log      Log
 }
 
-// Unserved is one setting that changes nothing yet.
+// Unserved is a setting without effect in this release.
 type Unserved struct {
 	Key    string // section.name
 	Source string // file, variable or flag that set it
 }
 
-// Node is how the node is called.
+// Node has the settings of the node itself.
 type Node struct {
-	Name string // shown to people; empty means the host's name
+	Name string // name in commands and status; empty means the name of the host
 }
 
-// Peer is the embedded IPFS peer: its public host and its cluster host.
+// Peer has the settings of the embedded IPFS peer: its public host and its cluster host.
 type Peer struct {
 	Listen              []string // multiaddrs of the public host
 	ClusterListen       []string // multiaddrs of the cluster host
-	Announce            []string // multiaddrs told to others instead of the listened ones
+	Announce            []string // multiaddrs to announce instead of the listen addresses
 	Routing             string   // one of the Routing constants
-	Bootstrap           []string // multiaddrs with /p2p/; empty means the public network's own
+	Bootstrap           []string // multiaddrs with /p2p/; empty means those of the public network
 	AllowPrivateOrigins bool     // dial user-given origins on private and loopback addresses
-	ServeRate           Size     // bytes a second that unknown peers together are served
+	ServeRate           Size     // bytes per second for all unknown peers together
 }
 
 // Ways to find providers in the IPFS network, values of peer.routing.
@@ -78,31 +78,31 @@ const (
 	RoutingPublic = "public"
 )
 
-// Cluster is membership and how many copies are kept.
+// Cluster has the settings of membership and replication.
 type Cluster struct {
-	Join        []string // tickets or bootstrap multiaddrs; once a member, where to look for others
+	Join        []string // tickets or bootstrap multiaddrs; a member looks there for moved members
 	SecretFile  string   // file that holds the cluster secret, see GivenSecret
-	Secret      string   // the cluster secret itself; the environment's HOLDFAST_SECRET
+	Secret      string   // the cluster secret itself, as in HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created
-	WriteCopies int      // durable copies behind an acknowledgement; all, if there are fewer
-	// Heartbeat is after what time without a word of the leader another one is
-	// elected.
+	WriteCopies int      // durable copies before an acknowledgement; all copies if there are fewer
+	// Heartbeat is the time without a heartbeat from the leader after which members elect
+	// another.
 	Heartbeat AutoDuration
 }
 
-// Accounts is what new accounts get.
+// Accounts has the settings of new accounts.
 type Accounts struct {
-	Allowance Size // free storage of an account, until it is given another one
+	Allowance Size // bytes that a new account can store without credits
 }
 
-// Pinning is the Pinning Service API.
+// Pinning has the settings of the Pinning Service API.
 type Pinning struct {
 	Listen        string // host:port, empty is off
 	DefaultStatus string // statuses that a list without a status shows: "all" or names joined by commas
 	Rates
 }
 
-// DefaultStatuses are the names in DefaultStatus, "all" spelt out.
+// DefaultStatuses returns the states in DefaultStatus; for "all" it returns every state.
 func (p Pinning) DefaultStatuses() []string {
 	if p.DefaultStatus == statusAll {
 		return slices.Clone(pinStatuses)
@@ -110,72 +110,73 @@ func (p Pinning) DefaultStatuses() []string {
 	return strings.Split(p.DefaultStatus, ",")
 }
 
-// S3 is the object gateway.
+// S3 has the settings of the S3 gateway.
 type S3 struct {
 	Rates
 	Listen    string        // host:port, empty is off
-	Region    string        // that signatures and HEAD of a bucket name
-	Domain    string        // buckets are also hosts below this one; empty: they are not
+	Region    string        // region in signatures and in the answer to HEAD of a bucket
+	Domain    string        // each bucket is also a host under this one; empty means path style only
 	MaxObject Size          // bytes of one PUT
 	MinPart   Size          // bytes of a part of an upload that is not the last
-	UploadAge time.Duration // an upload that is open for longer is discarded
-	HashRate  Size          // bytes a second that a node reads of objects whose BLAKE3 hash is not known
-	// PresignedV2 takes presigned links of signature version 2, which boto3 makes by default.
+	UploadAge time.Duration // time after which the cluster discards an open upload
+	HashRate  Size          // bytes per second that the node reads to compute missing BLAKE3 hashes
+	// PresignedV2 accepts presigned URLs of signature version 2, the default of boto3.
 	PresignedV2 bool
 }
 
-// Console is the web console.
+// Console has the settings of the web console.
 type Console struct {
 	Listen string // host:port, empty is off
 }
 
-// Paid is the gateway that is paid for by request.
+// Paid has the settings of the gateway with payment per request.
 type Paid struct {
 	Listen string // host:port, empty is off
 }
 
-// Gateway is the IPFS gateway.
+// Gateway has the settings of the IPFS gateway.
 type Gateway struct {
 	Listen string // host:port, empty is off
 }
 
-// Admin is metrics and health.
+// Admin has the settings of metrics and health checks.
 type Admin struct {
 	Listen string // host:port, empty is off
 }
 
-// API is what the HTTP interfaces have in common.
+// API has the settings that all HTTP APIs share.
 type API struct {
-	// Rates are those of each API that sets none of its own; Inherit leaves each API its default.
+	// Rates apply to each API that does not set its own. Inherit keeps the default of each API.
 	Rates
-	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For is believed
-	Origins         []string // whose scripts may use the API from a browser; "*" is all
+	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For the node trusts
+	Origins         []string // origins whose scripts can use the API from a browser; "*" means all
 	TLSCert, TLSKey string   // files in PEM form; empty: plain HTTP
-	// NoisyRate is how many requests a second are started, on each processor while those or the
-	// leader's are busy, of accounts that send far more than others. 0 holds nobody back.
+	// NoisyRate is the number of requests per second and processor that the node starts for
+	// noisy accounts while its processors or those of the leader are busy.
+	// 0 means no limit.
 	NoisyRate int
 }
 
-// Rates bound how many requests this node takes for one API.
+// Rates are the rate limits of one API on this node.
 type Rates struct {
-	// AccountRate and AccountBurst are how many requests a second, and how many at
-	// once, one account may send; AddressRate and AddressBurst the same for one
-	// address. A rate of 0 is no limit.
+	// AccountRate is the limit of requests per second of one account, and AccountBurst the
+	// number of requests that it can send at once. AddressRate and AddressBurst apply to one
+	// address. A rate of 0 means no limit.
 	AccountRate, AccountBurst int
 	AddressRate, AddressBurst int
 }
 
-// Inherit is the value of a rate or burst of API that says nothing: each API has its own.
+// Inherit is the value of a rate or burst in API that is not set.
 const Inherit = -1
 
-// Session is what a sign-in with a password begins.
+// Session has the settings of sessions, which begin with a password.
 type Session struct {
-	Idle     time.Duration // how long it may lie unused
-	Lifetime time.Duration // when it ends at the latest
-	Tries    int           // wrong passwords of one name within a minute, ten times as many of one address
+	Idle     time.Duration // time without use after which a session ends
+	Lifetime time.Duration // longest time of a session
+	Tries    int           // wrong passwords per minute for one name; ten times as many from one address
 }
 
-// ProxyPrefixes are the prefixes in TrustedProxies, which are valid.
+// ProxyPrefixes returns the parsed TrustedProxies.
 func (a API) ProxyPrefixes() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range a.TrustedProxies {
@@ -186,47 +187,46 @@ func (a API) ProxyPrefixes() []netip.Prefix {
 	return all
 }
 
-// Repair is putting content back to its number of copies.
+// Repair has the settings of the repair of under-replicated content.
 type Repair struct {
-	After time.Duration // a member that is down for longer has its content placed again
+	After time.Duration // time that a member is down before its content is placed on others
 }
 
-// Tracker is the fetching of what was placed on this node.
+// Tracker has the settings of fetches of pins on this node.
 type Tracker struct {
-	Concurrency  int           // pins fetched at the same time
-	PerAccount   int           // pins of one account fetched at the same time, those that wait for a block included
-	Attempts     int           // fetches of one pin before it is reported failed
-	Backoff      time.Duration // wait before the second attempt; it doubles from there
-	IdleTimeout  time.Duration // a fetch without a new block for this long has failed
-	TotalTimeout time.Duration // a fetch that takes longer in all has failed
-	MaxBytes     Size          // bytes of one pin; 0 means no bound but the account's
-	MaxBlocks    int           // blocks of one pin
-	MaxDepth     int           // depth of a pin's DAG
-	MaxLinks     int           // links of one block
+	Concurrency  int           // largest number of concurrent fetches
+	PerAccount   int           // largest number of concurrent fetches of one account, including those that wait for a block
+	Attempts     int           // fetches after which a pin fails
+	Backoff      time.Duration // time between the first and the second fetch; it doubles for later ones
+	IdleTimeout  time.Duration // time without a new block after which a fetch fails
+	TotalTimeout time.Duration // longest time of a fetch
+	MaxBytes     Size          // largest size of a pin; 0 means that only the account limits it
+	MaxBlocks    int           // largest number of blocks of a pin
+	MaxDepth     int           // largest depth of the DAG of a pin
+	MaxLinks     int           // largest number of links of a block
 }
 
-// Storage is what lies on the disk.
+// Storage has the settings of the disk.
 type Storage struct {
-	SegmentSize Size // bytes at which a segment file of blocks is closed and the next begun
-	Cache       Size // bytes of memory for the ordered store's block cache
-	// Reserve and ReservePercent are kept free on every disk that the data folder
-	// lies on, the smaller of both: new content is refused before.
+	SegmentSize Size // size at which the store closes a segment file of blocks
+	Cache       Size // size of the memory cache of the key-value store
+	// Reserve and ReservePercent are the space that the node keeps free on each disk of the
+	// data folder. The smaller one applies. With less free space the node refuses new content.
 	Reserve        Size
 	ReservePercent int
-	// ScrubCycle is the time within which every stored block is verified once.
+	// ScrubCycle is the time within which the node verifies every stored block once.
 	ScrubCycle time.Duration
-	// StateCheck is the time between two comparisons of the replicated state on
-	// all members.
+	// StateCheck is the time between two comparisons of the replicated state of all members.
 	StateCheck time.Duration
 }
 
-// Log is what the node says about itself on standard error.
+// Log has the settings of the log on standard error.
 type Log struct {
 	Level  string // debug, info, warn, error
 	Format string // text or json
 }
 
-// Default is the tree of defaults, without a data folder.
+// Default returns the default settings, without a data folder.
 func Default() Config {
 	return Config{
 		Peer: Peer{

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Error is everything that is wrong with the settings.
+// Error has all problems of the settings.
 type Error struct {
-	Problems []Problem // at least one, in the order they were met
+	Problems []Problem // at least one, in the order of their discovery
 }
 
 // Problem is one unknown name or bad value.
 type Problem struct {
-	Key    string // section.name, empty when what was given is no setting
-	Source string // file, variable or flag that gave the value; empty for a value set in code
+	Key    string // section.name; empty if the name is not a setting
+	Source string // file, variable or flag with the value; empty for a value set in code
 	Detail string // for people
 	flag   bool
 }
 
-// Error is all the problems on one line.
+// Error returns all problems on one line.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -27,8 +27,8 @@ func (e *Error) Error() string {
 	return "settings: " + strings.Join(lines, "; ")
 }
 
-// Usage reports whether nothing but flags is wrong, so that the command line
-// can be called wrong usage.
+// Usage reports whether all problems come from flags, which makes them wrong usage of the
+// command line.
 func (e *Error) Usage() bool {
 	for _, p := range e.Problems {
 		if !p.flag {
@@ -38,7 +38,7 @@ func (e *Error) Usage() bool {
 	return true
 }
 
-// String is the problem on one line, its source and key first.
+// String returns the problem on one line, with its source and key first.
 func (p Problem) String() string {
 	var parts []string
 	if p.Source != "" {
@@ -50,14 +50,13 @@ func (p Problem) String() string {
 	return strings.Join(append(parts, p.Detail), ": ")
 }
 
-// source is where a value came from.
+// source is the origin of a value.
 type source struct {
 	name string
 	flag bool
 }
 
-// problem says what is wrong with the value of s. The value of a secret is not
-// repeated.
+// problem returns the problem of a value of s. It does not contain the value of a secret.
 func problem(s setting, from source, err error) Problem {
 	detail := err.Error()
 	if open := (*openError)(nil); s.secret && !errors.As(err, &open) {
@@ -66,7 +65,7 @@ func problem(s setting, from source, err error) Problem {
 	return Problem{Key: s.key, Source: from.name, Detail: detail, flag: from.flag}
 }
 
-// asError is nil when nothing was found.
+// asError returns an *Error with the problems, or nil if there are none.
 func asError(found []Problem) error {
 	if len(found) == 0 {
 		return nil

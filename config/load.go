@@ -31,8 +31,8 @@ var foreign = []string{
 
 const foreignPrefix = EnvPrefix + "TEST_"
 
-// fromKubernetes reports whether Kubernetes made a variable, to tell a container about a
-// service. For a service named holdfast the forms are HOLDFAST_SERVICE_HOST,
+// fromKubernetes reports whether Kubernetes made a variable to describe a service to a
+// container. For a service named holdfast the forms are HOLDFAST_SERVICE_HOST,
 // HOLDFAST_SERVICE_PORT, HOLDFAST_SERVICE_PORT_<NAME>, HOLDFAST_PORT, and
 // HOLDFAST_PORT_<N>_<PROTO> alone or followed by _PROTO, _PORT or _ADDR
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). No
@@ -51,14 +51,14 @@ func fromKubernetes(variable string, environ map[string]string) bool {
 	return false
 }
 
-// isService reports whether the environment has what every service of Kubernetes is told by.
+// isService reports whether the environment has the variables of a Kubernetes service.
 func isService(prefix string, environ map[string]string) bool {
 	port, err := strconv.ParseUint(environ[prefix+"SERVICE_PORT"], 10, 16)
 	return environ[prefix+"SERVICE_HOST"] != "" && err == nil && port > 0 && strings.Contains(environ[prefix+"PORT"], "://")
 }
 
-// aboutService reports whether a name has one of the forms of Kubernetes, without that of its
-// service.
+// aboutService reports whether a name, without the name of its service, has one of the forms of
+// Kubernetes.
 func aboutService(name string) bool {
 	switch name {
 	case "SERVICE_HOST", "SERVICE_PORT", "PORT":
@@ -80,7 +80,7 @@ func aboutService(name string) bool {
 		(!more || slices.Contains([]string{"PROTO", "PORT", "ADDR"}, last))
 }
 
-// layer is what one place says: values by key, and where each came from.
+// layer has the values of one source, by key.
 type layer struct {
 	values map[string]func(field any) error // stores the value in a field
 	origin map[string]source
@@ -94,7 +94,7 @@ func (l layer) set(key string, from source, store func(field any) error) {
 	l.values[key], l.origin[key] = store, from
 }
 
-// DataDir is the data folder as an absolute path: flag if it is not empty, else
+// DataDir returns the data folder as an absolute path: flag if it is not empty, else
 // HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast.
 func DataDir(flag string, environ []string) (string, error) {
 	env := lookup(environ)
@@ -120,9 +120,9 @@ func DataDir(flag string, environ []string) (string, error) {
 
 // Load reads the settings of the node whose data folder is dataDir: defaults,
 // then dataDir/config.toml if it is there, then environ (in the form of
-// os.Environ), then the flags that were given on the command line. flags may be
-// nil and must have been through Register otherwise. Everything that is wrong
-// is reported at once as an *Error; any other error is one of reading the file.
+// os.Environ), then the flags that were given on the command line. flags is nil or has
+// been passed to Register. Load returns all bad settings at once as an *Error. Any other
+// error is a failure to read the file.
 func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error) {
 	c := Default()
 	c.Data = dataDir
@@ -165,7 +165,8 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 	return c, nil
 }
 
-// unserved lists what was set, and not to be off, for parts that are not in this release.
+// unserved lists the settings without effect in this release that are set to something other
+// than off.
 func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	for _, s := range table {
 		value, ok := s.field(c).(*string)
@@ -176,10 +177,10 @@ func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	return all
 }
 
-// settleSecret lets the strongest place decide that gives the secret, or the file that holds
-// it, so that --secret-file beats HOLDFAST_SECRET. What is empty gives neither: a variable
-// that was never set has no cluster founded with another secret than a weaker place gives.
-// Given both in one place, Validate refuses them.
+// settleSecret keeps the secret, or the secret file, of the strongest source that has either,
+// so that --secret-file overrides HOLDFAST_SECRET. An empty value counts as not set, because
+// otherwise a shell variable without a value would create a cluster with a new secret. If one
+// source has both, Validate rejects them.
 func settleSecret(c *Config, layers []layer, origin map[string]source) {
 	c.Cluster.Secret, c.Cluster.SecretFile = "", ""
 	for _, l := range slices.Backward(layers) {
@@ -194,7 +195,7 @@ func settleSecret(c *Config, layers []layer, origin map[string]source) {
 	}
 }
 
-// fileLayer reads the settings file. A file that is not there says nothing.
+// fileLayer reads the settings file. A missing file is an empty layer.
 func fileLayer(path string) (layer, []Problem, error) {
 	l := newLayer()
 	raw, err := readBounded(path, maxFile)
@@ -208,7 +209,7 @@ func fileLayer(path string) (layer, []Problem, error) {
 	return l, found, nil
 }
 
-// parseFile takes the keys of a TOML document; path is its name for people.
+// parseFile parses a TOML document. path is its name in problems.
 func parseFile(path string, raw []byte) (layer, []Problem) {
 	l := newLayer()
 	k := koanf.New(".")
@@ -235,7 +236,7 @@ func knownSection(name string) bool {
 	return slices.ContainsFunc(table, func(s setting) bool { return s.section() == name })
 }
 
-// position adds the line to path when err knows it.
+// position returns path with the line of err, if err has one.
 func position(path string, err error) string {
 	var at interface{ Position() (row, column int) }
 	if errors.As(err, &at) {
@@ -248,15 +249,15 @@ func position(path string, err error) string {
 // document is a text in memory as koanf wants it.
 type document []byte
 
-// ReadBytes is the text.
+// ReadBytes returns the text.
 func (d document) ReadBytes() ([]byte, error) { return d, nil }
 
-// Read is the other way to ask, which a text cannot answer.
+// Read always fails, because koanf calls ReadBytes for a document.
 func (d document) Read() (map[string]any, error) {
 	return nil, errors.New("settings: a document is read as bytes")
 }
 
-// envLayer takes the variables that begin with EnvPrefix.
+// envLayer returns the values of variables that begin with EnvPrefix.
 func envLayer(environ []string) (layer, []Problem) {
 	l := newLayer()
 	var found []Problem
@@ -280,7 +281,7 @@ func envLayer(environ []string) (layer, []Problem) {
 	return l, found
 }
 
-// flagLayer takes the flags that were given.
+// flagLayer returns the values of flags on the command line.
 func flagLayer(flags *pflag.FlagSet) layer {
 	l := newLayer()
 	if flags == nil {
@@ -304,8 +305,8 @@ func flagLayer(flags *pflag.FlagSet) layer {
 	return l
 }
 
-// lookup is environ by name. The last of two entries with one name counts, as
-// in os/exec.
+// lookup returns the variables of environ by name. The last of two entries with the same name
+// counts, as in os/exec.
 func lookup(environ []string) map[string]string {
 	env := make(map[string]string, len(environ))
 	for _, entry := range environ {

@@ -10,7 +10,7 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// endpoint is a port that a setting asks for.
+// endpoint is a port on which a setting listens.
 type endpoint struct {
 	key     string // of the setting
 	given   string // the address, as it was given
@@ -20,13 +20,13 @@ type endpoint struct {
 	port    string
 }
 
-// overlaps tells whether no process can listen on both.
+// overlaps reports whether a process cannot listen on both.
 func (e *endpoint) overlaps(o *endpoint) bool {
 	return e.network == o.network && e.port == o.port && (e.v4 && o.v4 || e.v6 && o.v6) && (e.ip == "" || o.ip == "" || e.ip == o.ip)
 }
 
-// endpoints are the ports that c asks for, but those that the system chooses. What is not
-// in this release asks for none.
+// endpoints returns the ports on which c listens. It omits port 0, and settings without effect
+// in this release.
 func (c *Config) endpoints() (all []endpoint) {
 	for _, l := range []struct{ key, addr string }{
 		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"admin.listen", c.Admin.Listen},
@@ -75,8 +75,8 @@ func addEndpoint(all []endpoint, key, given, network, addr string) []endpoint {
 	return append(all, e)
 }
 
-// twice finds ports that two settings ask for, and addresses that are in one list twice.
-// Several transports of one host may share a port.
+// twice returns a problem for each port of two settings, and for each address that is in one
+// list twice. Several transports of one host can share a port.
 func (c *Config) twice(origin func(setting) source) (found []Problem) {
 	from := map[string]source{}
 	names := map[string]string{} // what people call a setting

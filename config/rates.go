@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// rate is one of the settings that bound the requests of one API.
+// rate is a setting that limits the requests of one API.
 type rate struct {
 	name, help string
 	field      func(*Rates) *int
@@ -29,7 +29,7 @@ var rates = []rate{
 	},
 }
 
-// rateSettings are the rows of a section that has rates.
+// rateSettings returns the rows of a section with rates.
 func rateSettings(section string, of func(*Config) *Rates) []setting {
 	rows := make([]setting, len(rates))
 	for i, r := range rates {
@@ -41,7 +41,7 @@ func rateSettings(section string, of func(*Config) *Rates) []setting {
 	return rows
 }
 
-// inheritedRates are the rates of api, which count for each API that does not set its own.
+// inheritedRates returns the rows of section api, which apply to each API that does not set its own.
 func inheritedRates() []setting {
 	rows := rateSettings("api", func(c *Config) *Rates { return &c.API.Rates })
 	for i := range rows {
@@ -57,8 +57,8 @@ func inheritedRates() []setting {
 	return rows
 }
 
-// settleRates gives each API the rates of api that it does not set. origin has the settings
-// that some place gave.
+// settleRates copies the rates of api to each API that does not set its own. origin has the
+// settings that a source has set.
 func settleRates(c *Config, origin map[string]source) {
 	for section, own := range map[string]*Rates{"pinning": &c.Pinning.Rates, "s3": &c.S3.Rates} {
 		for _, r := range rates {

@@ -12,9 +12,9 @@ const (
 	minSecretBytes = 16   // of the secret itself
 )
 
-// GivenSecret is the cluster secret that the settings give, from Cluster.SecretFile or
-// Cluster.Secret; nil if neither does. A file that cannot be read, or holds no secret, is
-// an *Error that names it: Load does not look into it, for a member needs it no more.
+// GivenSecret returns the cluster secret from Cluster.SecretFile or Cluster.Secret, or nil if
+// neither is set. If the file is unreadable or has no secret, it returns an *Error that names
+// the file. Load does not read the file, because a member does not need it.
 func (c Config) GivenSecret() ([]byte, error) {
 	path := c.Cluster.SecretFile
 	if path == "" {

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds of values that are counts or times. They keep a slip of the finger
-// from starting a node that cannot work.
+// Bounds of counts and times. They stop a node with a mistyped value that cannot work.
 const (
 	maxReplication = 32
 	maxConcurrency = 65_536
@@ -28,7 +27,7 @@ const (
 	maxPercent     = 50
 	minScrubCycle  = time.Second
 	minStateCheck  = time.Second
-	maxScrubCycle  = 7 * 24 * time.Hour // what the reliability of the store is reckoned with
+	maxScrubCycle  = 7 * 24 * time.Hour // the estimate of durability assumes it
 	maxRate        = 1_000_000
 	minSession     = time.Second
 	maxSession     = 10 * 365 * 24 * time.Hour
@@ -75,11 +74,11 @@ type setting struct {
 	check  check             // nil when the type accepts the right values by itself
 	values []string          // the only words that a text setting accepts; nil: no such list
 	secret bool
-	// unserved: the part that it is for is not in this release.
+	// unserved marks a setting without effect in this release.
 	unserved bool
 }
 
-// table is every setting, in the order of the file.
+// table has all settings, in the order of the file.
 var table = slices.Concat([]setting{
 	{
 		key: "node.name", flag: "name", help: "`name` of this node in commands and status; empty means the name of the host",
@@ -310,7 +309,7 @@ var table = slices.Concat([]setting{
 	},
 })
 
-// environment is the name of the variable that sets s.
+// environment returns the name of the environment variable of s.
 func (s setting) environment() string {
 	if s.env != "" {
 		return s.env
@@ -318,14 +317,13 @@ func (s setting) environment() string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
-// section is the part of the key before the dot.
+// section returns the part of the key before the dot.
 func (s setting) section() string {
 	section, _, _ := strings.Cut(s.key, ".")
 	return section
 }
 
-// Settings lists every setting in the order of the file. The caller may change
-// the slice.
+// Settings returns all settings in the order of the file. The caller can change the slice.
 func Settings() []Setting {
 	defaults := Default()
 	rows := make([]Setting, len(table))
@@ -344,9 +342,8 @@ func Settings() []Setting {
 	return rows
 }
 
-// Register adds every setting that has a flag to flags, the flags of
-// `holdfast run`. Load takes the same set once it is parsed. --data is not
-// among them: it says where the other settings are, see DataDir.
+// Register adds a flag to flags for each setting that has one. Load takes the same set after
+// parsing. The flag --data is not among them, because it locates the settings, see DataDir.
 func Register(flags *pflag.FlagSet) {
 	defaults := Default()
 	for _, s := range table {

@@ -10,8 +10,8 @@ import (
 // redacted stands for the value of a secret.
 const redacted = "REDACTED"
 
-// Redacted is c with its secrets replaced, fit to be logged. A bootstrap
-// multiaddr in cluster.join stays: only a ticket lets somebody in.
+// Redacted returns c with its secrets replaced, for the log. It keeps bootstrap multiaddrs in
+// cluster.join, because only a ticket is a secret.
 func (c Config) Redacted() Config {
 	if c.Cluster.Secret != "" {
 		c.Cluster.Secret = redacted
@@ -26,7 +26,7 @@ func (c Config) Redacted() Config {
 	return c
 }
 
-// LogValue is the effective settings by key, redacted.
+// LogValue returns the settings by key, redacted.
 func (c Config) LogValue() slog.Value {
 	c = c.Redacted()
 	attrs := make([]slog.Attr, 0, len(table)+1)
@@ -37,8 +37,8 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Template is a settings file in which every setting stands as a comment with
-// its default. It is what a new data folder starts with.
+// Template returns a settings file for a new data folder. It has every setting as a comment
+// with its default.
 func Template() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Settings of a Holdfast node. Each line that is commented out shows the default.\n" +

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Size is a number of bytes. In text it is what ParseSize reads.
+// Size is a number of bytes. ParseSize describes its text form.
 type Size int64
 
 // Units of Size.
@@ -76,7 +76,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// AutoDuration is a time, or 0 for one that the program finds out by itself. In text that is "auto".
+// AutoDuration is a duration, or 0 if the program measures it. The text of 0 is "auto".
 type AutoDuration time.Duration
 
 const auto = "auto"
@@ -100,8 +100,8 @@ func parseAuto(text string) (AutoDuration, error) {
 	return AutoDuration(d), nil
 }
 
-// fromText stores text of the environment or of a flag in field. An empty text
-// is an empty list or an empty string, and no number.
+// fromText stores text from the environment or a flag in field. An empty text is an empty list
+// or an empty string. It is not a valid number.
 func fromText(field any, text string) (err error) {
 	switch v := field.(type) {
 	case *string:

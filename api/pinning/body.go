@@ -26,10 +26,10 @@ func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Reque
 	return p, held.Grow(inJSON * texts(&p))
 }
 
-// inJSON is how many bytes JSON makes of one, at the most.
+// inJSON is the maximum number of bytes of one byte in JSON.
 const inJSON = 6
 
-// texts is how many bytes the texts of a pin have.
+// texts returns the number of bytes of all texts of a pin.
 func texts(p *pins.Request) (bytes int64) {
 	bytes = int64(len(p.CID) + len(p.Name))
 	for _, o := range p.Origins {
@@ -41,9 +41,9 @@ func texts(p *pins.Request) (bytes int64) {
 	return bytes
 }
 
-// parsePin reads a Pin object by its types. What the fields hold, and that there
-// is a cid, is the use case's to judge. Members that are not known are ignored; a
-// member that is null has the wrong type.
+// parsePin parses a Pin object and checks the types of its members. The use case checks their
+// values, and that there is a cid. parsePin ignores unknown members. A null member has the wrong
+// type.
 func parsePin(body []byte) (p pins.Request, err error) {
 	fields, err := web.Object("the body", body)
 	if err != nil {
@@ -71,8 +71,8 @@ func parsePin(body []byte) (p pins.Request, err error) {
 	return p, nil
 }
 
-// createdForm is ISO 8601 with milliseconds in UTC. Every value has the same
-// length, so that text order is time order.
+// createdForm is ISO 8601 with milliseconds in UTC. All values have the same length, so the order
+// of texts is that of times.
 const createdForm = "2006-01-02T15:04:05.000Z"
 
 // pinStatus is the PinStatus object of the specification.
@@ -85,8 +85,8 @@ type pinStatus struct {
 	Info      map[string]string `json:"info,omitempty"`
 }
 
-// pinObject is the Pin object as it was submitted: what was absent stays
-// absent, what was empty stays empty.
+// pinObject is the Pin object as submitted: absent members stay absent, and empty ones stay
+// empty.
 type pinObject struct {
 	CID     string            `json:"cid"`
 	Name    *string           `json:"name,omitempty"`
@@ -120,12 +120,12 @@ func statusOf(r *pins.Record) pinStatus {
 	return s
 }
 
-// listBuffer is how much of a list is encoded before it is sent, in bytes. A
-// page may have some megabytes: it is sent row by row.
+// listBuffer is the size of the buffer of a list, in bytes. A page can have some megabytes, so it
+// is sent row by row.
 const listBuffer = 32 << 10
 
-// weight is about how many bytes of memory rows take until the last is sent, without
-// what they share.
+// weight returns the approximate memory of rows until the last is sent, in bytes, without the
+// parts that they share.
 func weight(rows []pins.Record) (bytes int64) {
 	for i := range rows {
 		bytes += int64(state.ListBytes(&rows[i].Pin))
@@ -133,8 +133,8 @@ func weight(rows []pins.Record) (bytes int64) {
 	return bytes
 }
 
-// writeResults answers with a PinResults object. Rows are text and numbers,
-// which always encode; only the connection can fail.
+// writeResults answers with a PinResults object. Encoding cannot fail, because rows have only
+// text and numbers. Its errors are those of the connection.
 func writeResults(w http.ResponseWriter, total uint64, rows []pins.Record) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

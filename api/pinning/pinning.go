@@ -83,8 +83,8 @@ type Options struct {
 	Metrics     *web.Metrics // of the requests; nil: none
 }
 
-// caseTimeout bounds each call of a use case: a node without a majority answers
-// 503 before a client gives up. A request makes two at the most.
+// caseTimeout bounds each call of a use case, so that a node without a majority answers 503
+// before a client gives up. A request makes at most two calls.
 const caseTimeout = 7 * time.Second
 
 type surface struct {
@@ -129,11 +129,11 @@ const (
 	unmetered = "anybody, and no rate" // and no rate applies
 )
 
-// operation is one route and who may use it.
+// operation is one route with its permissions.
 type operation struct {
 	method, path string
-	// scope is what the token must have, or who may come without one. A route
-	// without a scope is refused to everybody, and New fails.
+	// scope is the scope that the token must have, or one of the callers above. New fails
+	// for a route without a scope.
 	scope string
 	serve func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
 }
@@ -163,7 +163,7 @@ func withoutPrincipal(h web.Handler) func(http.ResponseWriter, *http.Request, ac
 	return func(w http.ResponseWriter, r *http.Request, _ accounts.Principal) error { return h(w, r) }
 }
 
-// routes lays what each row of the table allows before what it serves.
+// routes returns the routes of the table, each with its checks before its handler.
 func (s *surface) routes(operations []operation) ([]web.Route, error) {
 	var table []web.Route
 	for _, op := range operations {
@@ -190,8 +190,7 @@ func (s *surface) routes(operations []operation) ([]web.Route, error) {
 	return table, nil
 }
 
-// metered holds the address that a request came from to its rate, before anything
-// of it is looked at.
+// metered enforces the rate of the client address, before any other check of the request.
 func (s *surface) metered(h web.Handler) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.limits.Address(r); err != nil {
@@ -201,7 +200,7 @@ func (s *surface) metered(h web.Handler) web.Handler {
 	}
 }
 
-// authorized checks the token before anything of the request's body is read.
+// authorized checks the token before it reads the body of the request.
 func (s *surface) authorized(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		spent, err := s.ahead(r)
@@ -212,9 +211,9 @@ func (s *surface) authorized(op operation) web.Handler {
 	}
 }
 
-// ahead takes a request from the rate of the account that this node takes it for,
-// and returns which: while somebody asks too often, so that the cluster is not asked
-// about what is refused. Who is let in is not decided by that.
+// ahead counts a request against the rate of the account that this node recognizes, and returns
+// the account. It does so only while accounts exceed their rates, so that a refusal costs the
+// cluster nothing. It does not authenticate the request.
 func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	if s.recognize == nil || !s.limits.Pressed() {
 		return "", nil
@@ -229,8 +228,8 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	return p.Account, s.charge(p.Account, r)
 }
 
-// charge takes a request from the rate of an account. Who goes on with a list is slowed down
-// to it: Kubo asks for ten pins at a time, and gives up at the first 429.
+// charge counts a request against the rate of an account. It delays the next pages of a list
+// instead of refusing them, because Kubo asks for ten pins at a time and gives up at a 429.
 func (s *surface) charge(account state.AccountID, r *http.Request) error {
 	if strings.Contains(r.URL.RawQuery, "before=") {
 		return s.limits.Paced(account, r)
@@ -238,8 +237,8 @@ func (s *surface) charge(account state.AccountID, r *http.Request) error {
 	return s.limits.Account(account, r)
 }
 
-// confirmed serves whom the cluster knows. The request was taken from the rate of
-// the account spent, if that is not empty.
+// confirmed authenticates the request by the state of the cluster and serves it. If spent is not
+// empty, the request already counts against the rate of that account.
 func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request, spent state.AccountID) error {
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	p, err := s.authenticate(ctx, r)
@@ -253,10 +252,10 @@ func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request
 	return s.permitted(op, w, r, p, spent)
 }
 
-// changed is authorized for what changes pins: who is recognized here may try,
-// since the token is judged again with the change. An answer that tells anything
-// else is given to nobody whose token is not valid any more: before it the token
-// is judged as for a read, so that the order of errors stays that of authorized.
+// changed is authorized for operations that change pins. It recognizes the caller by the state of
+// this node, because the cluster checks the token again with the change. Before any other
+// error it authenticates the caller by the state of the cluster. A caller whose token is no
+// longer valid therefore learns nothing else, and errors have the same order as in authorized.
 func (s *surface) changed(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.limits.Told(r); err != nil {
@@ -283,15 +282,15 @@ func (s *surface) changed(op operation) web.Handler {
 	}
 }
 
-// undecided tells whether an error says that the cluster did not answer: then
-// asking it again tells no more, and the answer says nothing of anybody's.
+// undecided reports whether an error means that the cluster did not answer. A second question is
+// then useless, and the error reveals nothing about accounts.
 func undecided(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// permitted holds the account to its rate, unless the request was taken from it
-// already, and serves who has the scope. What changes pins says whose token asks for
-// it, and is judged again when it is made: the body may have taken long to arrive.
+// permitted enforces the rate of the account, unless the request counts against it already, and
+// the scope of the operation. It then serves the request. A change carries the key of the token,
+// so that the cluster can check it again, because the body may have taken long to arrive.
 func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal, spent state.AccountID) error {
 	if spent == "" || spent != p.Account {
 		if err := s.charge(p.Account, r); err != nil {

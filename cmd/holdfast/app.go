@@ -26,7 +26,7 @@ const (
 	exitUsage   = 2
 )
 
-// app is one call of the program with everything that it touches.
+// app is one call of the program with its environment and streams.
 type app struct {
 	version string
 	environ []string
@@ -34,17 +34,17 @@ type app struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	connect func(dir string) operator // dials nothing yet
-	// ownFiles has the process make files for its user alone from now on; nil: it does not.
+	// ownFiles makes all files that the process creates later private to its user; nil does nothing.
 	ownFiles func()
 
 	typist typist // of prompts
 
 	data    string // value of --data
-	started bool   // the call fits the program; what fails from here on is no wrong usage
-	misused error  // help was asked for about what is none of the commands
+	started bool   // the arguments are valid; a later failure is not wrong usage
+	misused error  // the user asked for help about a command that does not exist
 }
 
-// usageError is a call that does not fit what the program can do.
+// usageError is wrong usage: the program does not accept these arguments.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -53,8 +53,8 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// execute runs the program with args, without its name, and returns the exit
-// code.
+// execute runs the program with args, which do not contain its name, and returns the
+// exit code.
 func (a *app) execute(ctx context.Context, args []string) int {
 	out := &output{Writer: a.stdout}
 	a.stdout = out
@@ -88,9 +88,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
-// misused tells whether an error is about the words of the call: by what the program
-// knows itself, or by the node, which judges e-mails, CIDs, scopes and names. All else
-// that a command sends it has checked before.
+// misused reports whether err is wrong usage. The program checks most arguments itself.
+// The node checks e-mails, CIDs, scopes and names, and answers 400 for a bad one.
 func misused(err error) bool {
 	var usage *usageError
 	var settings *config.Error
@@ -99,7 +98,7 @@ func misused(err error) bool {
 		errors.As(err, &refused) && refused.Status == http.StatusBadRequest
 }
 
-// oneLine joins the lines of an error of several parts.
+// oneLine joins the lines of text with semicolons.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {
@@ -108,8 +107,8 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// output is standard output that remembers its first failure: what a script asked
-// for and did not get is no success, whoever wrote it.
+// output is standard output that remembers its first failure. A command whose output
+// was lost must not exit 0.
 type output struct {
 	io.Writer
 
@@ -125,8 +124,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// say writes for people. On standard error nobody is left to tell that it is gone;
-// execute looks at what became of standard output.
+// say writes text for people and ignores failures. execute reports a failure of standard
+// output; a failure of standard error cannot be reported anywhere.
 func (a *app) say(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
@@ -142,12 +141,12 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// folder is the data folder that the call means.
+// folder returns the data folder of this call.
 func (a *app) folder() (string, error) {
 	return config.DataDir(a.data, a.environ)
 }
 
-// operator is the running node of the data folder.
+// operator returns a client of the node that runs on the data folder.
 func (a *app) operator() (operator, error) {
 	dir, err := a.folder()
 	if err != nil {
@@ -181,9 +180,9 @@ run: holdfast demo`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) && negative(unknown.GetSpecifiedShortnames()) {
-			return usagef("%s: -%s is less than 0 (see %s --help)", called(cmd), unknown.GetSpecifiedShortnames(), cmd.CommandPath())
+			return usagef("%s: -%s is a negative number (see %s --help)", called(cmd), unknown.GetSpecifiedShortnames(), cmd.CommandPath())
 		}
-		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how it was read is of no interest
+		text, _, _ := strings.Cut(err.Error(), ": strconv.") // users do not need the name of the parser
 		return usagef("%s: %s (see %s --help)", called(cmd), text, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.data, "data", "", "data `folder` of the node (default $HOLDFAST_DATA, else $XDG_DATA_HOME/holdfast)")
@@ -208,8 +207,8 @@ run: holdfast demo`,
 	return root
 }
 
-// haveHelp gives cmd and all below it the flag for help before the command line is read:
-// cobra has it later, and takes the name behind one that it does not know for its value.
+// haveHelp adds the help flag to cmd and its subcommands before the command line is parsed.
+// cobra adds it later, and would take the argument after an unknown flag for its value.
 func haveHelp(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	for _, below := range cmd.Commands() {
@@ -217,13 +216,13 @@ func haveHelp(cmd *cobra.Command) {
 	}
 }
 
-// negative tells whether what stands behind a hyphen is a number: no flag is called so.
+// negative reports whether the letters after a hyphen are a number and not the name of a flag.
 func negative(letters string) bool {
 	_, err := strconv.ParseFloat(letters, 64)
 	return err == nil
 }
 
-// versionInfo is what version --json prints.
+// versionInfo is the output of version --json.
 type versionInfo struct {
 	Version string `json:"version"`
 	Go      string `json:"go"` // release of the compiler
@@ -246,7 +245,8 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// helpCommand is cobra's own, which shows the root's help for a command that is none.
+// helpCommand replaces cobra's help command, which shows the help of the root for an
+// unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -265,7 +265,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// called is the command as the user typed it, without the program's own name.
+// called returns the name of a command as the user typed it, without the program.
 func called(cmd *cobra.Command) string {
 	path := cmd.CommandPath()
 	if _, below, ok := strings.Cut(path, " "); ok {
@@ -274,7 +274,7 @@ func called(cmd *cobra.Command) string {
 	return path
 }
 
-// group is a command that only holds others.
+// group returns a command that only has subcommands.
 func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,
@@ -286,14 +286,14 @@ func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 			for _, sub := range cmd.Commands() {
 				names = append(names, sub.Name())
 			}
-			return usagef("%s: one of %s is missing (see %s --help)", called(cmd), strings.Join(names, ", "), cmd.CommandPath())
+			return usagef("%s: add one of %s (see %s --help)", called(cmd), strings.Join(names, ", "), cmd.CommandPath())
 		},
 	}
 	cmd.AddCommand(below...)
 	return cmd
 }
 
-// subcommand refuses what is left over when no command below cmd has the name.
+// subcommand rejects arguments for which cmd has no subcommand, and suggests similar names.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -306,10 +306,11 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s: no command %q (%s)", called(cmd), args[0], hint)
 }
 
-// fileArgument names a path, which is any bytes; all other arguments are text.
+// fileArgument is the name of a path argument. A path can have any bytes; all other arguments
+// must be UTF-8.
 const fileArgument = "FILE"
 
-// listedBy says of arguments what they are and which command lists them.
+// listedBy describes each argument and names the command that lists its values.
 var listedBy = map[string]string{
 	"JTI":      "the id of a key, which holdfast key ls lists",
 	"ID":       "the id of a pin, which holdfast pin ls lists",
@@ -318,7 +319,7 @@ var listedBy = map[string]string{
 	"EMAIL|ID": "an account, of those that holdfast user ls lists",
 }
 
-// arguments accepts exactly one argument for each name.
+// arguments returns a check that accepts exactly one argument for each name.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

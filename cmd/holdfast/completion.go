@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bashCompletion asks the program itself, which knows its table of commands. That of cobra
-// does not work without the package bash-completion, which many servers do not have.
+// bashCompletion asks the program for the completions. The script of cobra needs the package
+// bash-completion, which many servers do not have.
 const bashCompletion = `# bash completion of holdfast
 _holdfast() {
 	local out directive line word cur last= before words=()
@@ -40,7 +40,7 @@ _holdfast() {
 complete -F _holdfast holdfast
 `
 
-// shells are those that there are completions for, and what writes them.
+// shells lists the supported shells with the functions that write their scripts.
 var shells = []struct {
 	name  string
 	write func(root *cobra.Command, w io.Writer) error
@@ -50,8 +50,8 @@ var shells = []struct {
 	{"fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
 }
 
-// withoutQuotes has flags below a command describe themselves as their help does: the quotes
-// around the name of a value are for pflag, and completions would show them.
+// withoutQuotes removes the back quotes from the usage of all flags of cmd and its subcommands.
+// pflag uses them to name the value of a flag, and shells would show them.
 func withoutQuotes(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)
@@ -81,7 +81,7 @@ func completeLists(cmd *cobra.Command, flag string, words ...string) {
 	})
 }
 
-// mustComplete panics for a flag that cmd does not have, which the test of any command finds.
+// mustComplete registers a completion. It panics if cmd does not have the flag.
 func mustComplete(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err)

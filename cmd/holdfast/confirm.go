@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// removal is what every command that takes something away can be told.
+// removal has the flags of a command that removes something.
 type removal struct{ yes, json bool }
 
-// removalFlags gives a command the flags of a removal.
+// removalFlags adds the flags of a removal to cmd.
 func removalFlags(cmd *cobra.Command) *removal {
 	r := new(removal)
 	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask; without a terminal the command never asks")
@@ -21,21 +21,22 @@ func removalFlags(cmd *cobra.Command) *removal {
 	return r
 }
 
-// errUnchanged is an answer that is not yes.
+// errUnchanged is the error after any answer but yes.
 var errUnchanged = errors.New("nothing was changed")
 
-// maxAnswer is the most bytes of an answer.
+// maxAnswer is the maximum length of an answer, in bytes.
 const maxAnswer = 1 << 10
 
-// asks tells whether confirm asks: standard input is a terminal, and there is no --yes.
+// asks reports whether confirm asks: standard input is a terminal, and --yes is not given.
 func (a *app) asks(r *removal) bool {
 	_, ok := a.terminalIn()
 	return ok && !r.yes
 }
 
-// confirm shows a person at a terminal what a command takes away and goes on only when the
-// answer is yes. Everything else, the end of input and Ctrl-C included, changes nothing, and
-// so does a question that nobody would see. It does not ask without a terminal, nor with --yes.
+// confirm prints the lines of what, which describe a removal, and asks for confirmation. It
+// returns nil after a yes, and at once if asks reports false. After any other answer, the end
+// of the input, Ctrl-C, or without a terminal that can show the question, it returns an error
+// that wraps errUnchanged.
 func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	in, _ := a.terminalIn()
 	if !a.asks(r) {
@@ -43,7 +44,7 @@ func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	}
 	out, done, err := a.dialog()
 	if err != nil {
-		return fmt.Errorf("%w: no terminal shows the question; say --yes", errUnchanged)
+		return fmt.Errorf("%w: no terminal can show the question; give --yes", errUnchanged)
 	}
 	defer done()
 	for _, line := range what {
@@ -64,10 +65,10 @@ func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	return nil
 }
 
-// errNoAnswer is the end of the input.
+// errNoAnswer is the error at the end of the input.
 var errNoAnswer = errors.New("no answer")
 
-// did says what a command has changed: a line for people, or JSON.
+// did prints the result of a command: v as JSON, or a line of text.
 func (a *app) did(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
 		return a.printJSON(v)

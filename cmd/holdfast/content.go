@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// copyBuffer is how many bytes of a file are in memory at once.
+// copyBuffer is the number of bytes of a file that are in memory at once.
 const copyBuffer = 256 << 10
 
 func (a *app) addCommand() *cobra.Command {
@@ -55,7 +55,7 @@ durable. The command writes the CID, and nothing else, to standard output. With
 	return cmd
 }
 
-// addedFile is what add --json prints.
+// addedFile is the output of add --json.
 type addedFile struct {
 	CID       string `json:"cid"`
 	Size      uint64 `json:"size"` // bytes of the file
@@ -136,9 +136,9 @@ content, and content that its own pins and objects refer to.`,
 	return cmd
 }
 
-// plainCID is the CID in the forms that people copy: alone, /ipfs/CID and ipfs://CID. A path
-// behind it, and a name of IPNS, are wrong usage of the command. Whether it is a CID is the
-// node's to judge.
+// plainCID returns the CID in text, which has one of the forms CID, /ipfs/CID and ipfs://CID.
+// A path after the CID, and an IPNS name, are wrong usage of command. The node checks whether
+// the result is a CID.
 func plainCID(command, text string) (string, error) {
 	rest := text
 	for _, prefix := range []string{"ipfs://", "/ipfs/", "ipfs/"} {
@@ -149,7 +149,7 @@ func plainCID(command, text string) (string, error) {
 	}
 	for _, prefix := range []string{"ipns://", "/ipns/"} {
 		if strings.HasPrefix(text, prefix) {
-			return "", usagef("%s: %q is a name of IPNS, which this version does not look up: give the CID", command, text)
+			return "", usagef("%s: %q is an IPNS name, and this version resolves none: give the CID", command, text)
 		}
 	}
 	root, path, _ := strings.Cut(rest, "/")
@@ -158,7 +158,7 @@ func plainCID(command, text string) (string, error) {
 		return text, nil
 	}
 	if path != "" {
-		return "", usagef("%s: %q names %q in a folder: paths come with a later version, a file is read by its own CID", command, text, path)
+		return "", usagef("%s: %q names %q in a folder: this version reads no paths, so give the CID of the file", command, text, path)
 	}
 	return root, nil
 }
@@ -187,11 +187,10 @@ func (a *app) getFile(ctx context.Context, o operator, user, cid, output string)
 	return nil
 }
 
-// writeWhole fills path by fill so that the name only ever stands for the whole
-// content: a file beside it is written, made durable and renamed. What is there
-// already and is no regular file, such as /dev/null, is written to directly. A
-// crash leaves a file named .NAME.partial-* behind. mode is that of a file that is
-// new.
+// writeWhole writes the file path with fill, so that path never has only a part of the
+// content. It writes a temporary file in the same folder, flushes it and renames it. If
+// path exists and is not a regular file, such as /dev/null, it writes to it directly. A
+// new file gets mode. A crash leaves a file named .NAME.partial-* behind.
 func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, info, fill)
@@ -221,7 +220,7 @@ func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (er
 	return os.Rename(f.Name(), path)
 }
 
-// newFileMode is the mode of a file that path replaces, or fresh of a new one.
+// newFileMode returns the mode of the file at path, or fresh if there is none.
 func newFileMode(path string, fresh fs.FileMode) fs.FileMode {
 	if info, err := os.Stat(path); err == nil {
 		return info.Mode().Perm()

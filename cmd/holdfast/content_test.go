@@ -120,7 +120,7 @@ func TestAddPrintsTheCIDAlone(t *testing.T) {
 	}
 }
 
-// TestACIDIsTakenAsPeopleCopyIt checks the forms of a CID, and what comes with a later version.
+// TestACIDIsTakenAsPeopleCopyIt checks the forms of a CID, and the forms that this version rejects.
 func TestACIDIsTakenAsPeopleCopyIt(t *testing.T) {
 	const root = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 	for text, want := range map[string]string{
@@ -132,7 +132,7 @@ func TestACIDIsTakenAsPeopleCopyIt(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		root + "/path": "a later version", "/ipfs/" + root + "/a/b.txt": `"a/b.txt"`, "ipfs://" + root + "/index.html": "by its own CID",
+		root + "/path": "reads no paths", "/ipfs/" + root + "/a/b.txt": `"a/b.txt"`, "ipfs://" + root + "/index.html": "give the CID of the file",
 		"/ipns/example.org": "IPNS", "ipns://example.org/x": "IPNS",
 	} {
 		for _, command := range []string{"get", "pin add"} {

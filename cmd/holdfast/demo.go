@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoPeerVariable names the program of an IPFS peer that is not Holdfast. It
-// prints one JSON line, see demoPeer, and takes orders over HTTP.
+// demoPeerVariable is the environment variable with the program of an IPFS peer other than
+// Holdfast. The program prints one line of JSON, see demoPeer, and accepts commands over HTTP.
 const demoPeerVariable = "HOLDFAST_DEMO_PEER"
 
 // Bounds of the demo.
@@ -44,7 +44,7 @@ Holdfast. That peer then offers the file. "make demo" builds such a program.`,
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("data") {
-				return usagef("%s: --data is of no use here, the demo has a folder of its own", called(cmd))
+				return usagef("%s: --data has no effect, because the demo uses a temporary folder", called(cmd))
 			}
 			return a.demo(cmd.Context(), once)
 		},
@@ -80,7 +80,7 @@ type demoNode struct {
 	op      operator
 }
 
-// demo runs the tour, then waits for the end, and cleans up in any case.
+// demo runs the tour, waits for the end of ctx, and always removes its files and processes.
 func (a *app) demo(ctx context.Context, once bool) (err error) {
 	program, err := os.Executable()
 	if err != nil {

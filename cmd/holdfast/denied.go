@@ -13,16 +13,16 @@ import (
 	"syscall"
 )
 
-// explain adds to an error of the system what a person needs to mend it: whose a file is that
-// cannot be opened and who asks for it, and that a disk is read-only, whichever file of the
-// data folder was the first that could not be written.
+// explain adds to a system error the facts that an operator needs to fix it. For a permission
+// error these are the owner of the file and the user of this command. For a read-only file
+// system it is the data folder.
 func explain(err error, folder string) error {
 	path := pathOf(err)
 	switch {
 	case path == "":
 		return err
 	case errors.Is(err, syscall.EROFS) && within(folder, path):
-		return fmt.Errorf("the data folder %s is on a file system that is mounted read-only, and a node writes there: %w", folder, err)
+		return fmt.Errorf("the data folder %s is on a read-only file system, and the node must write there: %w", folder, err)
 	case errors.Is(err, fs.ErrPermission):
 		if who := denier(path); who != "" {
 			return fmt.Errorf("%w: %s, and this command runs as %s", err, who, userOf(strconv.Itoa(os.Geteuid())))
@@ -31,7 +31,7 @@ func explain(err error, folder string) error {
 	return err
 }
 
-// pathOf is the file that an error is about; "" for none.
+// pathOf returns the path of the file in an error, or "" if it has none.
 func pathOf(err error) string {
 	var file *fs.PathError
 	var socket *net.OpError
@@ -44,15 +44,15 @@ func pathOf(err error) string {
 	return ""
 }
 
-// within tells whether path is a folder or below it. A socket of a folder with a long name is
-// reached by another path, which is of the folder too.
+// within reports whether path is folder or below it. It also accepts /proc/self/fd, through
+// which the program reaches the socket of a folder with a long name.
 func within(folder, path string) bool {
 	below, err := filepath.Rel(folder, path)
 	return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator)) || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
-// denier tells whose the file or the folder above it is that denies access to path, as far as
-// it can be seen from here; "" if it cannot.
+// denier names the file, or the nearest visible folder above it, that denies access to path,
+// with its owner and mode. It returns "" if nothing is visible.
 func denier(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func denier(path string) string {
 	}
 }
 
-// userOf is a user by name, if the system has one for the id.
+// userOf returns the name of the user with an id, or the id if it has no name.
 func userOf(id string) string {
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username

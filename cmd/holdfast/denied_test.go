@@ -34,8 +34,8 @@ func TestErrorsOfTheSystemAreExplained(t *testing.T) {
 	}{
 		{"a folder of somebody's", refused(filepath.Join(locked, "config.toml"), syscall.EACCES), locked + " belongs to " + me + " (mode 0700), and this command runs as " + me},
 		{"the folder itself", refused(locked, syscall.EPERM), locked + " belongs to " + me + " (mode 0700), and"},
-		{"a read-only disk, found by a file", refused(filepath.Join(folder, "format"), syscall.EROFS), "the data folder " + folder + " is on a file system that is mounted read-only"},
-		{"a read-only disk, found by the socket", fmt.Errorf("listen on the socket: %w", socket), "the data folder " + folder + " is on a file system that is mounted read-only"},
+		{"a read-only disk, found by a file", refused(filepath.Join(folder, "format"), syscall.EROFS), "the data folder " + folder + " is on a read-only file system"},
+		{"a read-only disk, found by the socket", fmt.Errorf("listen on the socket: %w", socket), "the data folder " + folder + " is on a read-only file system"},
 		{"a read-only disk somewhere else", refused("/somewhere/else", syscall.EROFS), ""},
 		{"a port that is not allowed", port, ""},
 		{"a file that is not there", refused(filepath.Join(folder, "gone"), syscall.ENOENT), ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkedFlag refuses values by a check of its own before the flag takes them.
+// checkedFlag checks a value before the flag takes it.
 type checkedFlag struct {
 	pflag.Value
 
@@ -41,11 +41,11 @@ func checkFlags(cmd *cobra.Command, check func(string) error, names ...string) {
 	}
 }
 
-// errEmpty is a value that was given and is empty, which is what a variable of a
-// shell becomes that was never set. It never stands for a default.
+// errEmpty rejects an empty value. A shell variable that is not set expands to one, so it
+// must not select a default.
 var errEmpty = errors.New("it is empty")
 
-// mustNotBeEmpty has flags refuse a value that is empty.
+// mustNotBeEmpty makes flags reject an empty value.
 func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		if text == "" {
@@ -55,7 +55,7 @@ func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// mustHaveEntries has flags of lists refuse a list, or a part of one, that is empty.
+// mustHaveEntries makes list flags reject an empty list and an empty entry.
 func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		for entry := range strings.SplitSeq(text, ",") {
@@ -67,8 +67,7 @@ func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// words are the entries of a list as people write them: with commas, spaces or both
-// between them.
+// words splits the entries of a list at spaces. pflag has split the list at commas already.
 func words(list []string) (all []string) {
 	for _, entry := range list {
 		all = append(all, strings.Fields(entry)...)
@@ -76,10 +75,10 @@ func words(list []string) (all []string) {
 	return all
 }
 
-// errNoText is a text that JSON cannot carry: it would be changed on the way.
+// errNoText rejects a value that is not UTF-8, because JSON would change it.
 var errNoText = errors.New("it is not UTF-8")
 
-// mustBeText has flags refuse a value that is not UTF-8.
+// mustBeText makes flags reject a value that is not UTF-8.
 func mustBeText(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		if !utf8.ValidString(text) {
@@ -89,11 +88,11 @@ func mustBeText(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// spanFlag is a duration that may be given in days too.
+// spanFlag is a duration flag that also accepts days.
 type spanFlag time.Duration
 
-// errNoSpan is what people are told of a duration that nobody can read.
-var errNoSpan = errors.New("it is no time such as 90m, 24h or 30d: the units are s, m, h and d")
+// errNoSpan rejects a value that is not a duration.
+var errNoSpan = errors.New("it is not a time such as 90m, 24h or 30d; the units are s, m, h and d")
 
 // Set implements pflag.Value.
 func (f *spanFlag) Set(text string) error {
@@ -113,7 +112,7 @@ func (f *spanFlag) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value; a default of "0" is not shown.
+// String implements pflag.Value. pflag does not show a default of "0".
 func (f *spanFlag) String() string {
 	if *f == 0 {
 		return "0"
@@ -124,7 +123,7 @@ func (f *spanFlag) String() string {
 // Type implements pflag.Value.
 func (f *spanFlag) Type() string { return "time" }
 
-// spanFlagVar has a command take a duration.
+// spanFlagVar adds a duration flag to cmd.
 func spanFlagVar(cmd *cobra.Command, into *time.Duration, name string, value time.Duration, usage string) {
 	*into = value
 	cmd.Flags().Var((*spanFlag)(into), name, usage)

@@ -23,19 +23,19 @@ import (
 const (
 	defaultImporters = 8
 	maxImporters     = 64
-	// importTries is how often one call is made that is answered with "later",
-	// importPause the first pause when the answer does not say how long, which
-	// doubles, and maxImportPause the longest.
+	// importTries is the number of attempts of a call that the server answers with 429 or
+	// 503. importPause is the first pause if the answer has no Retry-After; it doubles up
+	// to maxImportPause.
 	importTries    = 8
 	importPause    = 500 * time.Millisecond
 	maxImportPause = 2 * time.Minute
-	// importEvery is how often an import that no person watches says how far it is.
+	// importEvery is the interval of progress lines if standard error is not a terminal.
 	importEvery = 5 * time.Second
-	// maxOrigins is that of the Pinning Service API.
+	// maxOrigins is the maximum number of origins of a pin in the Pinning Service API.
 	maxOrigins = 20
 )
 
-// importPlan is what a call of `pin import` asks for.
+// importPlan has the arguments of `pin import`.
 type importPlan struct {
 	user      string
 	from      string
@@ -115,11 +115,11 @@ pins that are still incomplete, run:
 	return cmd
 }
 
-// check finds wrong usage.
+// check returns an error for wrong usage.
 func (p *importPlan) check(name string, args []string) error {
 	switch {
 	case p.from != "" && len(args) > 0:
-		return usagef("%s: either FILE or --from", name)
+		return usagef("%s: give either FILE or --from, not both", name)
 	case p.from == "" && (p.token != "" || p.tokenFile != ""):
 		return usagef("%s: a token needs --from", name)
 	case p.from != "" && (p.token == "") == (p.tokenFile == ""):
@@ -127,15 +127,15 @@ func (p *importPlan) check(name string, args []string) error {
 	case p.importers < 1 || p.importers > maxImporters:
 		return usagef("%s: --parallel %d is not from 1 to %d", name, p.importers, maxImporters)
 	case len(p.origins) > maxOrigins:
-		return usagef("%s: more than %d of --origin", name, maxOrigins)
+		return usagef("%s: --origin is given more than %d times", name, maxOrigins)
 	case !slices.Contains(importFormats, p.format):
 		return usagef("%s: --format %q is not one of %s", name, p.format, strings.Join(importFormats, ", "))
 	case p.from != "" && !strings.HasPrefix(p.from, "http://") && !strings.HasPrefix(p.from, "https://"):
-		return usagef("%s: --from %q is no http or https URL", name, p.from)
+		return usagef("%s: --from %q is not an http or https URL", name, p.from)
 	}
 	for _, o := range p.origins {
 		if !usableOrigin(o) { // else no pin at all would be taken
-			return usagef("%s: --origin %q is no multiaddr of at most %d bytes", name, o, maxOriginLen)
+			return usagef("%s: --origin %q is not a multiaddr of at most %d bytes", name, o, maxOriginLen)
 		}
 	}
 	p.statuses = words(p.statuses)
@@ -147,8 +147,8 @@ func (p *importPlan) check(name string, args []string) error {
 	return nil
 }
 
-// importSource opens what the plan names. total is -1 when it is not known; done
-// is called at the end.
+// importSource opens the source of the plan. total is the number of its pins, or -1 if it is
+// not known. The caller calls done at the end.
 func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s importSource, total int64, done func(), err error) {
 	done = func() {}
 	if p.from != "" {
@@ -161,7 +161,7 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 			token = strings.TrimSpace(string(text))
 		}
 		if strings.HasPrefix(p.from, "http://") {
-			a.say(a.stderr, "the token goes to %s unencrypted\n", p.from)
+			a.say(a.stderr, "warning: the command sends the token to %s unencrypted\n", p.from)
 		}
 		remote := &remoteService{
 			base: strings.TrimRight(p.from, "/"), token: token, statuses: p.statuses,
@@ -181,42 +181,42 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 	return fileSource(in, p.format), -1, done, nil
 }
 
-// tellRetry says at once why nothing comes from a service, and when it is asked again.
+// tellRetry prints why a call of a service failed and when the command repeats it.
 func (a *app) tellRetry(why error, wait time.Duration, left int) {
 	a.say(a.stderr, "%s; trying again in %s, %s left\n", printable(oneLine(why.Error())), humanTime(wait), plural(left, "attempt"))
 }
 
-// importSource calls fn for each pin of a source in turn. A line that cannot be
-// imported comes with what is wrong with it; fn's error ends it.
+// importSource calls fn for each pin of a source, one after the other. problem is the error
+// of a line that cannot be imported. An error of fn ends the calls.
 type importSource func(ctx context.Context, fn func(pin client.Pin, problem error) error) error
 
-// errSkipped is the problem of what is not to be imported, such as an indirect pin.
+// errSkipped is the problem of an entry that is not imported on purpose, such as an indirect pin.
 var errSkipped = errors.New("skipped")
 
-// importer is one import under way.
+// importer is a running import.
 type importer struct {
 	node  operator
 	user  string
 	pause func(ctx context.Context, d time.Duration) error
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held during a call of node.
 	mu    sync.Mutex
-	there map[string]*taken // by key, what the account has or is about to have
+	there map[string]*taken // pins that exist or are being created, by importKey
 	imported, known, skipped, failed,
 	knownFailed int
 	told time.Time
 }
 
-// taken is one pin that the account has, or that a try is under way for.
+// taken is a pin that exists or is being created.
 type taken struct {
-	done chan struct{} // closed when it is decided
-	here bool          // or may be; set before that
+	done chan struct{} // closed when here is set
+	here bool          // whether the pin exists or may exist
 }
 
-// key tells pins apart: by CID, whatever its base, and name.
+// importKey identifies a pin by its CID, in any base, and its name.
 func importKey(c cid.Cid, name string) string { return c.KeyString() + "\x00" + name }
 
-// importPins imports a source and says what came of it.
+// importPins imports all pins of a source and prints the result.
 func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source importSource, total int64) error {
 	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]*taken{}, told: time.Now()}
 	if err := im.look(ctx); err != nil {
@@ -255,20 +255,20 @@ func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source 
 	case errors.As(err, &unreached):
 		return errors.Join(im.failure(), unreached)
 	case err != nil:
-		return fmt.Errorf("import broke off: %w", err)
+		return fmt.Errorf("import stopped before its end: %w", err)
 	}
 	return im.failure()
 }
 
-// failure is the error of an import that went through.
+// failure returns an error if pins could not be imported.
 func (im *importer) failure() error {
 	if im.failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d pins could not be imported", im.failed)
+	return fmt.Errorf("could not import %d pins", im.failed)
 }
 
-// importTold counts the end of one pin and shows it.
+// importTold counts the result of one pin and prints a failure.
 func (a *app) importTold(im *importer, bar *progressbar.ProgressBar, pin client.Pin, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -290,22 +290,22 @@ func (a *app) importTold(im *importer, bar *progressbar.ProgressBar, pin client.
 	}
 }
 
-// String is the summary.
+// String returns the summary.
 func (im *importer) String() string {
 	text := im.counts()
 	if im.knownFailed > 0 {
-		text += fmt.Sprintf("; %d that the account has already have failed there", im.knownFailed)
+		text += fmt.Sprintf("; %d of the pins that the account already has are failed", im.knownFailed)
 	}
 	return text
 }
 
-// importResult is what pin import --json prints.
+// importResult is the output of pin import --json.
 type importResult struct {
 	Imported    int `json:"imported"`
-	Known       int `json:"known"` // that the account had already
+	Known       int `json:"known"` // pins that existed before
 	Skipped     int `json:"skipped"`
 	Failed      int `json:"failed"`
-	KnownFailed int `json:"known_failed"` // that the account had already and that have failed there
+	KnownFailed int `json:"known_failed"` // pins that existed before and are failed
 }
 
 func (im *importer) result() importResult {
@@ -316,13 +316,13 @@ func (im *importer) counts() string {
 	return fmt.Sprintf("%d imported, %d already here, %d skipped, %d failed", im.imported, im.known, im.skipped, im.failed)
 }
 
-// look reads what the account has.
+// look reads the pins of the account.
 func (im *importer) look(ctx context.Context) error {
 	here := &taken{make(chan struct{}), true}
 	close(here.done)
 	for pin, err := range im.node.Pins(ctx, im.user) {
 		if err != nil {
-			return fmt.Errorf("list what is here: %w", err)
+			return fmt.Errorf("list the pins of the account: %w", err)
 		}
 		if c, err := cid.Decode(pin.Pin.CID); err == nil {
 			im.there[importKey(c, pin.Pin.Name)] = here
@@ -334,15 +334,16 @@ func (im *importer) look(ctx context.Context) error {
 	return nil
 }
 
-// errKnown says that the account has the pin already.
+// errKnown is the result of a pin that the account already has.
 var errKnown = errors.New("already here")
 
-// add pins one CID, unless it is here. One of the same CID and name that is under way is
-// waited for: should it be refused, for its origins or meta, then this one is tried.
+// add creates a pin unless it exists. If another goroutine is creating a pin with the same CID
+// and name, add waits for it, and creates the pin only if the node rejected the other one, for
+// example because of its origins.
 func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	c, err := cid.Decode(pin.CID)
 	if err != nil {
-		return fmt.Errorf("no CID: %w", err)
+		return fmt.Errorf("not a CID: %w", err)
 	}
 	key, own := importKey(c, pin.Name), &taken{done: make(chan struct{})}
 	for {
@@ -379,10 +380,10 @@ func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	return err
 }
 
-// ask has the node pin one CID, again while it asks to come later. The id is that of the
-// pin, empty where it was found after an answer that did not tell.
+// ask creates a pin, and repeats the call while the node answers 429 or 503. It returns the id
+// of the pin. The id is empty if ask found the pin after a call with an unknown outcome.
 func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err error) {
-	unsure := false // whether it was pinned by a try that was told to come later
+	unsure := false // an attempt answered with 503 may have created the pin
 	for try := 1; ; try++ {
 		var added client.PinStatus
 		err = nil
@@ -395,7 +396,7 @@ func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err err
 			if len(found) > 0 {
 				return "", nil
 			}
-			unsure = lookErr != nil // then it is not tried again before that is known
+			unsure = lookErr != nil // the next attempt must first find out
 			if err = cmp.Or(err, lookErr); err == nil {
 				continue
 			}
@@ -409,9 +410,8 @@ func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err err
 	}
 }
 
-// yield removes the pin that was just made if the account has an older one of its CID and
-// name: of another import at the same time, which had not made it yet when this one looked.
-// The oldest stays, so one does, whoever looks first.
+// yield removes the pin id if the account has an older pin with the same CID and name, which a
+// concurrent import created. Every import keeps the oldest pin, so exactly one stays.
 func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error {
 	for try := 1; ; try++ {
 		found, err := im.find(ctx, pin)
@@ -419,7 +419,7 @@ func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error 
 		switch {
 		case err != nil:
 		case own < 0:
-			return errKnown // somebody removed it, the last try for one
+			return errKnown // already removed, perhaps by the attempt before
 		case !slices.ContainsFunc(found, func(p client.PinStatus) bool { return p.Created < found[own].Created }):
 			return nil
 		default:
@@ -428,19 +428,19 @@ func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error 
 			}
 		}
 		if err := im.later(ctx, err, try); err != nil {
-			return fmt.Errorf("pinned, and maybe twice: %w", err)
+			return fmt.Errorf("the pin exists, perhaps twice: %w", err)
 		}
 	}
 }
 
-// find asks for the pins of the account that have the CID and name.
+// find returns the pins of the account with the CID and name of pin.
 func (im *importer) find(ctx context.Context, pin client.Pin) ([]client.PinStatus, error) {
 	found, err := im.node.PinsOf(ctx, im.user, pin.CID, pin.Name)
 	return slices.DeleteFunc(found, func(p client.PinStatus) bool { return p.Pin.Name != pin.Name }), err
 }
 
-// later waits after so many tries if the last one was asked to come later, and returns
-// the error if it was not or has come often enough.
+// later waits before the next attempt if err is an answer 429 or 503. It returns err if it is
+// any other error, or after importTries attempts.
 func (im *importer) later(ctx context.Context, err error, tries int) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || tries >= importTries ||
@@ -450,8 +450,8 @@ func (im *importer) later(ctx context.Context, err error, tries int) error {
 	return im.pause(ctx, pauseAfter(refused.RetryAfter, tries))
 }
 
-// pauseAfter is how long to wait after so many tries, of which the last answer
-// asked for a pause or, with 0, did not say.
+// pauseAfter returns the pause after a number of attempts. asked is the pause that the last
+// answer asked for; 0 means that it did not ask for one.
 func pauseAfter(asked time.Duration, tries int) time.Duration {
 	if asked > 0 {
 		return min(asked, maxImportPause)
@@ -459,7 +459,7 @@ func pauseAfter(asked time.Duration, tries int) time.Duration {
 	return backoff.After(importPause, maxImportPause, tries)
 }
 
-// pauseFor waits, or returns the error of ctx.
+// pauseFor waits for d, or returns the error of ctx when it ends.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	if !backoff.Wait(ctx, d) {
 		return ctx.Err()
@@ -467,7 +467,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// joinOrigins puts the ones before the others, none twice, within the bound.
+// joinOrigins appends then to first, without duplicates, up to maxOrigins.
 func joinOrigins(first, then []string) (all []string) {
 	seen := map[string]bool{}
 	for _, list := range [][]string{first, then} {

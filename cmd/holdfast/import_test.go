@@ -150,13 +150,13 @@ func TestImportOfFiles(t *testing.T) {
 
 func TestImportTellsWhatItCannotRead(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
-		{"hello", "no CID"},
+		{"hello", "not a CID"},
 		{`{"cid":5}`, "line 1: no cid"},
-		{`{"cid":`, "line 1: no line of ipfs-cluster's export"},
-		{`{"cid":"` + importOne + `","type":{}}`, importOne + ": line 1: {} is no type of ipfs-cluster's pins"},
+		{`{"cid":`, "line 1: not a line of an ipfs-cluster export"},
+		{`{"cid":"` + importOne + `","type":{}}`, importOne + ": line 1: ipfs-cluster has no pin type {}"},
 		// As kubo answers `ipfs pin ls --enc=json --stream`.
-		{`{"Cid":"` + importOne + `","Type":"recursive"}`, importOne + `: line 1: "recursive" is no type of ipfs-cluster's pins`},
-		{importOne + " pinned", "line 1: no line of ipfs pin ls"},
+		{`{"Cid":"` + importOne + `","Type":"recursive"}`, importOne + `: line 1: ipfs-cluster has no pin type "recursive"`},
+		{importOne + " pinned", "line 1: not a line of ipfs pin ls"},
 	} {
 		node := &importNode{}
 		got := call(t, node, tc.line+"\n"+importTwo+"\n", "pin", "import")
@@ -349,11 +349,11 @@ func TestImportSkipsABadRowAlone(t *testing.T) {
 	rows[9]["created"] = "the day before"
 	rows[7]["delegates"] = []string{"/quic-v9/x", "/ip4/203.0.113.9/tcp/4001/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9", "/ip4/999.1.1.1/tcp/1"}
 	node, got := importFrom(t, &pages{t: t, rows: rows})
-	if got.code != exitFailure || got.out != "7 imported, 0 already here, 0 skipped, 3 failed\n" || len(node.pins) != 7 || strings.Contains(got.errOut, "broke off") {
+	if got.code != exitFailure || got.out != "7 imported, 0 already here, 0 skipped, 3 failed\n" || len(node.pins) != 7 || strings.Contains(got.errOut, "stopped before its end") {
 		t.Errorf("%d pins, %+v", len(node.pins), got)
 	}
 	for _, id := range []string{"2", "5", "9"} {
-		if !strings.Contains(got.errOut, importOne+": the row of request \""+id+"\" cannot be read") {
+		if !strings.Contains(got.errOut, importOne+": cannot read the row of request \""+id+"\"") {
 			t.Errorf("row %s is not told of: %s", id, got.errOut)
 		}
 	}

@@ -31,7 +31,7 @@ var importFormats = []string{formatAuto, formatCluster, formatIPFS}
 // maxImportLine bounds a line of a file, in bytes.
 const maxImportLine = 1 << 20
 
-// fileSource reads one pin a line.
+// fileSource returns a source that reads one pin per line.
 func fileSource(in io.Reader, format string) importSource {
 	return func(ctx context.Context, fn func(client.Pin, error) error) error {
 		lines := bufio.NewReaderSize(in, maxImportLine)
@@ -70,8 +70,8 @@ func fileSource(in io.Reader, format string) importSource {
 	}
 }
 
-// readLine reads a line without the space around it. One that does not fit into the
-// buffer is read to its end, and is bufio.ErrBufferFull.
+// readLine reads a line and trims the white space around it. It skips a line that does not fit
+// into the buffer, and returns bufio.ErrBufferFull for it.
 func readLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -93,7 +93,7 @@ func readLine(in *bufio.Reader) (string, error) {
 // api.PinType of ipfs-cluster: "pin" in an export of release 1.1.6, and also the number
 // 2. A line without a type is an ordinary pin.
 func clusterPin(kind json.RawMessage) (bool, error) {
-	unknown := fmt.Errorf("%s is no type of ipfs-cluster's pins", kind)
+	unknown := fmt.Errorf("ipfs-cluster has no pin type %s", kind)
 	var name string
 	if json.Unmarshal(kind, &name) == nil {
 		switch name {
@@ -125,7 +125,7 @@ func readCluster(line string) (client.Pin, error) {
 		ExpireAt time.Time         `json:"expire_at"`
 	}
 	if err := json.Unmarshal([]byte(line), &row); err != nil {
-		return client.Pin{}, fmt.Errorf("no line of ipfs-cluster's export: %w", err)
+		return client.Pin{}, fmt.Errorf("not a line of an ipfs-cluster export: %w", err)
 	}
 	var text string
 	if json.Unmarshal(row.CID, &text) != nil {
@@ -151,8 +151,8 @@ func readCluster(line string) (client.Pin, error) {
 }
 
 // readIPFS reads a line of `ipfs pin ls`: a CID, with its type unless --quiet was
-// given, and with --names its name. What is pinned indirectly comes with its root,
-// and a direct pin keeps one block alone: both are skipped.
+// given, and with --names its name. It skips indirect pins, because they come with their
+// root, and direct pins, because they keep a single block.
 func readIPFS(line string) (client.Pin, error) {
 	text, rest, _ := strings.Cut(line, " ")
 	kind, name, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -163,7 +163,7 @@ func readIPFS(line string) (client.Pin, error) {
 	case "direct", "indirect":
 		return pin, errSkipped
 	}
-	return pin, fmt.Errorf("no line of ipfs pin ls: %q is no kind of pin", kind)
+	return pin, fmt.Errorf("not a line of ipfs pin ls: %q is not a kind of pin", kind)
 }
 
 // Bounds of reading from another service.
@@ -206,8 +206,8 @@ type remoteRow struct {
 	Delegates []string `json:"delegates"`
 }
 
-// readRow reads a row. What can be read of a bad one comes with the error: its id,
-// its CID and its time.
+// readRow reads a row. For a bad row it returns an error and the id, the CID and the time, if
+// they are readable.
 func readRow(raw json.RawMessage) (row remoteRow, err error) {
 	if !utf8.Valid(raw) {
 		err = errors.New("it is not UTF-8")
@@ -221,16 +221,16 @@ func readRow(raw json.RawMessage) (row remoteRow, err error) {
 	_ = json.Unmarshal(fields["created"], &row.Created)
 	_ = json.Unmarshal(fields["pin"], &pin)
 	_ = json.Unmarshal(pin["cid"], &row.Pin.CID)
-	return row, fmt.Errorf("the row of request %q cannot be read: %w", row.RequestID, err)
+	return row, fmt.Errorf("cannot read the row of request %q: %w", row.RequestID, err)
 }
 
-// count asks how many pins there are.
+// count returns the number of pins of the service.
 func (s *remoteService) count(ctx context.Context) (int64, error) {
 	page, err := s.page(ctx, time.Time{}, 1)
 	return page.Count, err
 }
 
-// unreachedError are pins that a service counts and gives no way to.
+// unreachedError is the error of pins that a service counts but does not list.
 type unreachedError struct{ given, counted int64 }
 
 func (e *unreachedError) Error() string {
@@ -281,7 +281,7 @@ func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) err
 		case len(page.Results) == 0, fresh == 0 && (oldest.IsZero() || !before.IsZero() && !before.After(oldest)):
 			return s.reached(ctx, given, first) // nothing older; a service may count the moment itself in
 		case oldest.IsZero():
-			return errors.New("the service gave a page without times: the next one cannot be asked for")
+			return errors.New("the service returned a page without creation times, so the command cannot request the next page")
 		case fresh == 0: // all of one moment: what else it has of that cannot be reached
 			before = oldest
 		default:
@@ -291,8 +291,8 @@ func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) err
 	}
 }
 
-// reached looks whether all that the service counts was given. Pins that went away
-// meanwhile are not missed.
+// reached returns an unreachedError if the service counts more pins than it listed. Pins
+// that were removed during the import do not count.
 func (s *remoteService) reached(ctx context.Context, given, counted int64) error {
 	if given >= counted {
 		return nil
@@ -307,10 +307,10 @@ func (s *remoteService) reached(ctx context.Context, given, counted int64) error
 	return nil
 }
 
-// asPin is the pin to make of a row. Who holds it there can give it: delegates are
-// hints, and one that this program cannot read is left out. The origins are the
-// user's own, and stay as they are; the last of them make room for delegates, for they
-// may be long gone.
+// asPin returns the pin to create for a row. Its origins are those of the row and then the
+// delegates, because the nodes that hold the pin there can send its content. It omits
+// delegates that it cannot parse. Origins may be outdated, so the last ones make room for
+// some delegates.
 func (r *remoteRow) asPin() client.Pin {
 	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool { return !usableOrigin(d) })
 	own := r.Pin.Origins
@@ -318,13 +318,13 @@ func (r *remoteRow) asPin() client.Pin {
 	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(own, usable)}
 }
 
-// usableOrigin tells whether a node takes an origin.
+// usableOrigin reports whether a node accepts an origin.
 func usableOrigin(o string) bool {
 	_, err := multiaddr.NewMultiaddr(o)
 	return err == nil && len(o) <= maxOriginLen
 }
 
-// page reads one page; the zero time begins with the newest.
+// page reads one page of pins older than a time; the zero time means the newest pins.
 func (s *remoteService) page(ctx context.Context, before time.Time, limit int) (page remotePins, err error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}, "status": {strings.Join(s.statuses, ",")}}
 	if !before.IsZero() {
@@ -343,8 +343,8 @@ func (s *remoteService) page(ctx context.Context, before time.Time, limit int) (
 	}
 }
 
-// get reads one answer. later says when to try again after an error: as long as
-// the service asked for, 0 when it did not say, less than 0 never.
+// get reads one answer. After an error, later is the pause before the next attempt: the pause
+// that the service asked for, 0 if it asked for none, or less than 0 if an attempt is useless.
 func (s *remoteService) get(ctx context.Context, path string, into any) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
 	if err != nil {
@@ -354,7 +354,7 @@ func (s *remoteService) get(ctx context.Context, path string, into any) (later t
 	req.Header.Set("Accept", "application/json")
 	resp, err := s.http.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("ask the service: %w", err)
+		return 0, fmt.Errorf("request to the service: %w", err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxRemotePage))

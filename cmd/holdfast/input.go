@@ -12,8 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// errInterrupted is what Ctrl-C and the other signals that end the program make of what was
-// under way.
+// errInterrupted is the error of an operation that Ctrl-C or another signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
 // readerFunc is an io.Reader.
@@ -22,9 +21,9 @@ type readerFunc func([]byte) (int, error)
 // Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// interruptible reads r until ctx ends, and then ends in errInterrupted. A read of a
-// terminal or a pipe cannot be ended itself: it is left behind with memory of its own, and
-// the process is about to end.
+// interruptible returns a reader of r that returns errInterrupted when ctx ends. A read of a
+// terminal or a pipe cannot be cancelled. It continues in the background, with a buffer of its
+// own, until the process ends.
 func interruptible(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (n int, err error) {
 		own := make([]byte, min(len(p), copyBuffer))
@@ -33,14 +32,14 @@ func interruptible(ctx context.Context, r io.Reader) io.Reader {
 			return err
 		})
 		if errors.Is(err, errInterrupted) {
-			return 0, err // n may be written to yet
+			return 0, err // the read in the background may still write n
 		}
 		return copy(p, own[:n]), err
 	})
 }
 
-// unlessInterrupted returns what do returns, or errInterrupted as soon as ctx ends; do then
-// goes on behind it, and nothing that it writes to may be looked at.
+// unlessInterrupted returns the result of do, or errInterrupted as soon as ctx ends. In that
+// case do continues in the background, and the caller must not read what do writes.
 func unlessInterrupted(ctx context.Context, do func() error) error {
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -55,7 +54,7 @@ func unlessInterrupted(ctx context.Context, do func() error) error {
 	}
 }
 
-// openInput opens a file for reading, which of a named pipe takes until somebody writes to it.
+// openInput opens a file for reading. For a named pipe this blocks until a writer opens it.
 func openInput(ctx context.Context, path string) (*os.File, error) {
 	opened := make(chan *os.File, 1)
 	err := unlessInterrupted(ctx, func() error {
@@ -69,7 +68,7 @@ func openInput(ctx context.Context, path string) (*os.File, error) {
 	return <-opened, nil
 }
 
-// readSecretFile reads a small file, which may be a pipe.
+// readSecretFile reads a file or pipe of at most maxSecretFile bytes.
 func readSecretFile(ctx context.Context, path string) ([]byte, error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
@@ -79,23 +78,23 @@ func readSecretFile(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(interruptible(ctx, f), maxSecretFile))
 }
 
-// maxSecretFile is the most bytes of a file with a token.
+// maxSecretFile is the maximum length of a file with a token, in bytes.
 const maxSecretFile = 64 << 10
 
-// terminalIn is standard input when a person types there.
+// terminalIn returns standard input; ok is true if it is a terminal.
 func (a *app) terminalIn() (*os.File, bool) {
 	f, ok := a.stdin.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// firstLine reads one line, and the end of it, of limit bytes at the most. At the end of the
-// input it returns what there is with io.EOF.
+// firstLine reads one line with its end, of at most limit bytes. At the end of the input it
+// returns the bytes that it has read, and io.EOF.
 func firstLine(ctx context.Context, r io.Reader, limit int64) (string, error) {
 	return bufio.NewReader(io.LimitReader(interruptible(ctx, r), limit)).ReadString('\n')
 }
 
-// dialog is where the person at standard input reads a question: standard error or standard
-// output, or the terminal of the process where both are redirected. The caller calls done.
+// dialog returns a terminal that can show a question: standard error, standard output, or
+// /dev/tty if both are redirected. The caller calls done at the end.
 func (a *app) dialog() (w io.Writer, done func(), err error) {
 	for _, w := range []io.Writer{a.stderr, a.stdout} {
 		if isTerminal(w) {
@@ -109,8 +108,8 @@ func (a *app) dialog() (w io.Writer, done func(), err error) {
 	return tty, func() { _ = tty.Close() }, nil // what was written is there
 }
 
-// newPassword asks at a terminal for a password, twice and unseen, or reads the first line
-// of what standard input is otherwise.
+// newPassword returns a new password. On a terminal it asks for it twice and hides the input.
+// Otherwise it reads the first line of standard input.
 func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 	in, ok := a.terminalIn()
 	if !ok {
@@ -121,7 +120,7 @@ func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 		return "", err
 	}
 	if password == "" {
-		return "", errors.New("no password was typed")
+		return "", errors.New("the password is empty")
 	}
 	if err := checkPassword(password); err != nil {
 		return "", err
@@ -136,8 +135,8 @@ func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 	return password, nil
 }
 
-// typedUnseen reads a line from a terminal that does not show it meanwhile. However it ends,
-// the terminal is as it was before.
+// typedUnseen reads a line from a terminal and hides the input. It restores the terminal in
+// every case.
 func (a *app) typedUnseen(ctx context.Context, in *os.File, prompt string) (string, error) {
 	out, done, err := a.dialog()
 	if err != nil {

@@ -218,7 +218,7 @@ func TestAQuestionThatNobodySeesChangesNothing(t *testing.T) {
 			cmd.Stdin = terminal
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			out, err := cmd.CombinedOutput()
-			refused := strings.Contains(string(out), "nothing was changed: no terminal shows the question; say --yes")
+			refused := strings.Contains(string(out), "nothing was changed: no terminal can show the question; give --yes")
 			if (err == nil) != yes || refused == yes {
 				t.Errorf("%s, --yes %t: %v, %q", tc.args, yes, err, out)
 			}

@@ -50,7 +50,7 @@ with the address of the S3 gateway of this node.`,
 			case request.User == "":
 				return usagef("%s: --user is missing (see %s --help)", called(cmd), cmd.CommandPath())
 			case asJSON && asEnv:
-				return usagef("%s: either --json or --env", called(cmd))
+				return usagef("%s: give either --json or --env, not both", called(cmd))
 			case ttl < 0:
 				return usagef("%s: --ttl %v is in the past", called(cmd), ttl)
 			}
@@ -96,7 +96,7 @@ with the address of the S3 gateway of this node.`,
 	return cmd
 }
 
-// gatewayOf is the URL of the object gateway on this node; "" where there is none.
+// gatewayOf returns the URL of the S3 gateway on this node, or "" if it is off.
 func gatewayOf(ctx context.Context, o operator) (string, error) {
 	s, err := o.Status(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func gatewayOf(ctx context.Context, o operator) (string, error) {
 	return link(reachable(s.Node.S3), "", s.Node.TLS), nil
 }
 
-// exportKey prints a key and the URL of the gateway as commands of a POSIX shell.
+// exportKey prints a key and the URL of the S3 gateway as export statements of a POSIX shell.
 func (a *app) exportKey(key client.Key, gateway string) {
 	for _, v := range [][2]string{
 		{"HOLDFAST_TOKEN", key.Token},
@@ -119,8 +119,8 @@ func (a *app) exportKey(key client.Key, gateway string) {
 	}
 }
 
-// reachable is host:port of a listener for a client on this machine: one that listens on
-// every address is reached over loopback.
+// reachable returns the host:port at which a client on this machine reaches a listener. It
+// replaces an unspecified address with loopback.
 func reachable(hostPort string) string {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -281,19 +281,19 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	return cmd
 }
 
-// keyNamed is the row of a key. Of one that is none the node says so.
+// keyNamed returns the key with an id, or an error if there is none.
 func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error) {
 	key, found, err := o.Key(ctx, jti)
 	if err != nil || found {
 		return key, err
 	}
 	if strings.Count(jti, ".") == 2 { // a token is a secret, and long
-		return client.KeyRow{}, errors.New("this is the token of a key and not its id, which holdfast key ls lists")
+		return client.KeyRow{}, errors.New("this is the token of a key, not its id; holdfast key ls lists the ids")
 	}
 	return client.KeyRow{}, fmt.Errorf("there is no key with the id %q: holdfast key ls lists them", jti)
 }
 
-// inQuotes is a name behind what it names; "" where there is none.
+// inQuotes returns a space and the quoted name, or "" for an empty name.
 func inQuotes(name string) string {
 	if name == "" {
 		return ""

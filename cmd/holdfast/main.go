@@ -1,9 +1,9 @@
-// Command holdfast is the one program of a Holdfast cluster: it runs a node,
-// and it is what an operator types on the machine of a node.
+// Command holdfast is the one program of a Holdfast cluster. It runs a node, and
+// operators use it on the machine of a node.
 //
-// Commands are thin: one file for each noun, flags in, one call of the local
-// operator API, text or JSON out. Exit codes are 0, 2 for wrong usage and 1 for
-// everything else, with one line on standard error.
+// Commands are thin. Each noun has a file. A command reads its flags, calls the
+// local operator API and prints text or JSON. It exits with 0, with 2 for wrong
+// usage, or with 1 for any other failure, and then prints one line on standard error.
 //
 // Imports: config, cluster/node, api, api/admin/client.
 // Never:   use cases or islands directly; business rules.
@@ -38,9 +38,9 @@ func main() {
 	os.Exit(code)
 }
 
-// endings are the signals that end the program in order. SIGHUP is one of them: a terminal
-// that closes sends it, and certificates are read anew without it. Under nohup, which has it
-// ignored, it stays so.
+// endings returns the signals on which the program ends in order. SIGHUP is one of them,
+// because a terminal sends it when it closes; the program reloads certificates without a
+// signal. Under nohup SIGHUP is ignored, and it stays ignored.
 func endings() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

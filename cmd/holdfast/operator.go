@@ -9,14 +9,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// operator is what the commands ask of the node that runs on this machine. No
-// call dials before it is made, and each fails with one clear line when no node
-// runs on the data folder. A user is an e-mail; an empty one is the operator.
+// operator has the calls of commands to the node on this machine. Each call dials the node, and
+// fails with one clear line if no node runs on the data folder. A user is an e-mail address; an
+// empty one means the operator.
 type operator interface {
 	Status(ctx context.Context) (client.Status, error)
 	Peers(ctx context.Context) ([]client.Peer, error)
 	Quorum(ctx context.Context) (client.Quorum, error)
-	// Leaving is what a removal takes away; with count also what takes a look at every root.
+	// Leaving returns the effect of a removal. With count it also has the counts that need a
+	// scan of all roots.
 	Leaving(ctx context.Context, node string, count bool) (client.Leaving, error)
 	RemovePeer(ctx context.Context, node string, force bool) error
 	CreateTicket(ctx context.Context, ttl time.Duration) (string, error)
@@ -40,17 +41,17 @@ type operator interface {
 	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error]       // newest first
 	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest of both; any name if empty
 	RemovePin(ctx context.Context, user, id string) error
-	// WaitPin returns the pin once it is pinned or has failed; seen is told of
-	// each change before.
+	// WaitPin waits until the pin is pinned or has failed, and returns it. It calls seen for
+	// each change before that.
 	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
 
 	// Scrub verifies the node's blocks now and waits for repairs.
 	Scrub(ctx context.Context) (client.Scrubbed, error)
 
-	// AddContent imports a file. Its blocks are durable on the node, for a while.
+	// AddContent imports a file. Its blocks are durable on the node until a lease ends.
 	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
-	// OpenContent reads a file of size bytes: any with an empty user, else what that one
-	// may read. One that breaks off is an error of the reader.
+	// OpenContent returns a file and its size in bytes. With a user, it must be content that
+	// the user can read. If the transfer breaks off, body returns an error.
 	OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error)
 }
 

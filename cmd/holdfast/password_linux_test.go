@@ -219,7 +219,7 @@ func TestAWaitThatIsInterruptedHasToldThePin(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		node := &waitingNode{fakeNode: fakeNode{files: map[string]fakeFile{}}, waits: interrupt}
 		a, w := testApp(t, node, "some bytes")
-		if code := a.execute(ctx, strings.Fields(tc.args)); code != exitFailure || !strings.Contains(w.out.String(), tc.out) || !strings.Contains(w.errs.String(), "goes on") {
+		if code := a.execute(ctx, strings.Fields(tc.args)); code != exitFailure || !strings.Contains(w.out.String(), tc.out) || !strings.Contains(w.errs.String(), "continues") {
 			t.Errorf("%s: code %d, %q, %q", tc.args, code, w.out.String(), w.errs.String())
 		}
 	}

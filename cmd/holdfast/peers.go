@@ -65,7 +65,7 @@ majority without it. In that case remove the dead members first.`,
 			if err != nil {
 				return err
 			}
-			counted := r.json || a.asks(r) // else it would be waited for and not shown
+			counted := r.json || a.asks(r) // otherwise the command does not show the count
 			node, err := o.Leaving(cmd.Context(), args[0], counted)
 			if err != nil {
 				return err
@@ -84,26 +84,26 @@ majority without it. In that case remove the dead members first.`,
 	return cmd
 }
 
-// leaves says what the removal of a member takes away.
+// leaves describes the effect of the removal of a member.
 func leaves(node *client.Leaving) []string {
 	lines := []string{fmt.Sprintf("This removes member %s (%s): %s, %s%s.", nameOf(&node.Peer), node.ID, node.Role, node.State,
 		map[bool]string{true: ", the leader of the cluster"}[node.Leader])}
 	lines = append(lines, fmt.Sprintf("It holds %s of content, %s in all.", pluralOf(node.Roots, "root"), humanBytes(node.UsedBytes)))
 	if node.Sole > 0 {
-		lines = append(lines, fmt.Sprintf("%s of them no other member that answers holds: that content would be lost.", pluralOf(uint64(node.Sole), "root")))
+		lines = append(lines, fmt.Sprintf("No other answering member holds %s of them: that content would be lost.", pluralOf(uint64(node.Sole), "root")))
 	}
 	if node.Votes > 0 {
-		lines = append(lines, fmt.Sprintf("After it %s left, of which %d answer now and %d are needed.", plural(node.Votes, "vote"), node.Answering, node.Votes/2+1))
+		lines = append(lines, fmt.Sprintf("After the removal: %s, of which %d answer now and %d are needed.", plural(node.Votes, "vote"), node.Answering, node.Votes/2+1))
 	}
 	return lines
 }
 
-// nameOf is a member for people.
+// nameOf returns the name of a member for people.
 func nameOf(p *client.Peer) string {
-	return printable(cmp.Or(p.Name, "without a name"))
+	return printable(cmp.Or(p.Name, "no name"))
 }
 
-// defaultTicketTTL is how long a join ticket is good for.
+// defaultTicketTTL is the lifetime of a join ticket.
 const defaultTicketTTL = 24 * time.Hour
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -121,7 +121,7 @@ cluster with it, once, before the ticket expires.`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ttl <= 0 {
-				return usagef("%s: --ttl %v is not in the future", called(cmd), ttl)
+				return usagef("%s: --ttl %v must be longer than 0", called(cmd), ttl)
 			}
 			o, err := a.operator()
 			if err != nil {

@@ -57,7 +57,7 @@ Ctrl-C ends the wait and leaves the pin in place.`,
 				return err
 			}
 			if !asJSON {
-				a.say(a.stdout, "%s\n", pin.RequestID) // before it waits: who interrupts it knows the pin
+				a.say(a.stdout, "%s\n", pin.RequestID) // before the wait, so that an interrupted user knows the id
 			}
 			if wait {
 				pin, err = a.waitPinned(cmd.Context(), o, user, pin)
@@ -78,8 +78,8 @@ Ctrl-C ends the wait and leaves the pin in place.`,
 	return cmd
 }
 
-// waitPinned returns the pin once it is pinned, or as it was last seen with an error: of a
-// pin that failed, with its reason, or that the wait was interrupted, while the pin goes on.
+// waitPinned waits until the pin is pinned and returns it. If the pin fails, or ctx ends, it
+// returns the last known pin and an error with the reason. The pin continues after ctx ends.
 func (a *app) waitPinned(ctx context.Context, o operator, user string, pin client.PinStatus) (client.PinStatus, error) {
 	bar := a.newSpinner(pin.Status)
 	last, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
@@ -90,7 +90,7 @@ func (a *app) waitPinned(ctx context.Context, o operator, user string, pin clien
 		pin = last
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = fmt.Errorf("%w: pin %s goes on, see holdfast pin get", errInterrupted, pin.RequestID)
+		err = fmt.Errorf("%w: pin %s continues, see holdfast pin get", errInterrupted, pin.RequestID)
 	}
 	if err == nil && pin.Status == "failed" {
 		err = fmt.Errorf("pin %s failed: %s", pin.RequestID, printable(pin.Info["status_details"]))
@@ -122,7 +122,7 @@ func (a *app) pinListCommand() *cobra.Command {
 				}
 			}
 			if limit < 0 {
-				return usagef("%s: --limit %d is less than none", called(cmd), limit)
+				return usagef("%s: --limit %d is a negative number", called(cmd), limit)
 			}
 			o, err := a.operator()
 			if err != nil {
@@ -138,7 +138,7 @@ func (a *app) pinListCommand() *cobra.Command {
 				writePins(a.stdout, paletteOf(a.stdout, a.environ), pins)
 			}
 			if more {
-				a.say(a.stderr, "there are more; --limit 0 shows all\n")
+				a.say(a.stderr, "there are more pins; --limit 0 lists all\n")
 			}
 			return err
 		},
@@ -152,11 +152,11 @@ func (a *app) pinListCommand() *cobra.Command {
 	return cmd
 }
 
-// defaultPinLimit is how many pins a list shows unless asked for more.
+// defaultPinLimit is the default of --limit.
 const defaultPinLimit = 1000
 
-// listPins takes the pins in one of states until there are limit of them, or
-// all if it is 0; more says that some were left.
+// listPins returns the first limit pins in one of states, or all of them if limit is 0. more
+// reports whether there are others.
 func listPins(all iter.Seq2[client.PinStatus, error], states []string, limit int) (pins []client.PinStatus, more bool, err error) {
 	for pin, err := range all {
 		switch {
@@ -180,7 +180,7 @@ func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t.write(w, p)
 }
 
-// printable is foreign text made safe for a terminal.
+// printable replaces control characters in text, which may come from unknown users, with ?.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {

@@ -49,15 +49,15 @@ environment, and the environment overrides the file.`,
 				return fmt.Errorf("data folder: %w", err)
 			}
 			for _, path := range exposed(dir, c, a.environ) {
-				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "a file with a secret can be read by others: chmod 600", "file", path)
+				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "other users can read a file with a secret: set its mode to 600", "file", path)
 			}
 			for _, s := range c.Unserved {
-				newLogger(a.stderr, c.Log).InfoContext(cmd.Context(), "this setting changes nothing: what it is for is not in this release", "setting", s.Key, "from", s.Source)
+				newLogger(a.stderr, c.Log).InfoContext(cmd.Context(), "this setting has no effect in this release", "setting", s.Key, "from", s.Source)
 			}
 			node.LibraryLogs(newLogger(a.stderr, c.Log).Handler())
 			err = a.serveOn(cmd.Context(), c)
 			if errors.Is(err, node.ErrNoWayIn) && cmd.Flags().Changed("join") {
-				return usagef("%v", err) // only a node that is no member yet looks at it
+				return usagef("%v", err) // a member does not read --join
 			}
 			return err
 		},
@@ -72,8 +72,8 @@ environment, and the environment overrides the file.`,
 	return cmd
 }
 
-// writeTemplate puts a settings file into a new data folder: all comments, so
-// it changes nothing.
+// writeTemplate creates the data folder and, in a new one, a settings file. All settings in
+// the file are comments, so it has no effect.
 func writeTemplate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -89,9 +89,9 @@ func writeTemplate(dir string) error {
 	})
 }
 
-// exposed are the files with secrets in a data folder that other users of this
-// machine can read. They are told of and no reason not to start: a secret that a
-// container is given often has a mode of its own.
+// exposed returns the files with secrets in a data folder that other users of this machine
+// can read. The node only warns of them, because the mode of a secret in a container is
+// often fixed.
 func exposed(dir string, c config.Config, environ []string) (paths []string) {
 	folder, err := os.Stat(dir)
 	if err != nil {
@@ -111,12 +111,12 @@ func exposed(dir string, c config.Config, environ []string) (paths []string) {
 	return paths
 }
 
-// isSet tells whether a variable is in the environment, empty or not.
+// isSet reports whether a variable is in the environment, even if it is empty.
 func isSet(environ []string, name string) bool {
 	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// newLogger logs as the settings say. Load has checked them.
+// newLogger returns a logger with the level and format of c, which config.Load has checked.
 func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
@@ -129,7 +129,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// addresses are where a running node answers.
+// addresses has the identity and the listeners of a running node.
 type addresses struct {
 	Name    string
 	ID      string
@@ -140,10 +140,10 @@ type addresses struct {
 	Console string
 	Admin   string
 	Setup   string // path of the one-time setup link of the console; empty: there is none
-	Warning string // what is wrong with the cluster that the node is in now
+	Warning string // a problem of the cluster; empty for none
 }
 
-// board says where the node answers and what to do next.
+// board prints the addresses of the node and the next commands of an operator.
 func (a *app) board(c config.Config, where addresses) {
 	if c.Log.Format != "text" && !isTerminal(a.stderr) {
 		return
@@ -187,7 +187,7 @@ func (a *app) board(c config.Config, where addresses) {
 	a.say(a.stderr, "%s\n", b.String())
 }
 
-// link is the URL of path at a listener; empty when the listener is off.
+// link returns the URL of path at a listener, or "" if the listener is off.
 func link(hostPort, path string, tls bool) string {
 	scheme := "http://"
 	switch {
@@ -199,7 +199,7 @@ func link(hostPort, path string, tls bool) string {
 	return scheme + hostPort + path
 }
 
-// shellQuote makes text one word of a POSIX shell.
+// shellQuote quotes text as one word of a POSIX shell.
 func shellQuote(text string) string {
 	plain := func(r rune) bool {
 		return strings.ContainsRune("/._-+:@%,", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
@@ -210,7 +210,7 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// stopped tells whether err is the end that was asked for.
+// stopped reports whether err is the result of the end of ctx.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

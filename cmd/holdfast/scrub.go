@@ -30,7 +30,7 @@ The node also does this in the background, slowly, all the time.`,
 				return err
 			}
 			if s.Repaired < s.Damaged {
-				return fmt.Errorf("%d of %d damaged blocks are not repaired yet: no other member gave them so far", s.Damaged-s.Repaired, s.Damaged)
+				return fmt.Errorf("%d of %d damaged blocks are not repaired yet: no other member has sent them so far", s.Damaged-s.Repaired, s.Damaged)
 			}
 			return nil
 		},

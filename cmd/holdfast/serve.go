@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// How a start is watched.
+// Intervals of the wait for a node to become ready.
 const (
 	readyPoll = 50 * time.Millisecond
-	readyLate = 15 * time.Second // then the log says why the node is not ready
+	readyLate = 15 * time.Second // after this the log says why the node is not ready
 )
 
-// health adapts the node to what the API asks, from before there is one.
+// health implements api.Health before and after the node is open.
 type health struct{ node atomic.Pointer[node.Node] }
 
-// errStarting is why a node that is opening is not ready.
+// errStarting is the error of Ready until the node is open.
 var errStarting = errors.New("this node is starting and has not joined its cluster yet")
 
 // Ready implements api.Health.
@@ -38,17 +38,17 @@ func (h *health) Ready(context.Context) error {
 	return errStarting
 }
 
-// Waits before a node whose copy of the state was bad begins again: the first,
-// and the longest, doubled from one to the next.
+// Pauses before the node restarts after it found its copy of the state to be bad. The pause
+// doubles from firstRebuild up to lastRebuild.
 const (
 	firstRebuild = time.Second
 	lastRebuild  = time.Minute
 )
 
-// serveOn serves until ctx ends or something is broken for good. A node whose
-// copy of the state was bad begins again with a new one in the same process:
-// nobody has to be there to start it. So does one that finds that it was removed,
-// once, should it have a ticket to join again with.
+// serveOn serves until ctx ends or a permanent failure. If the node finds that its copy of the
+// state is bad, serveOn restarts it in the same process with a new copy. If the node was
+// removed from the cluster and has a join ticket, serveOn restarts it once so that it joins
+// again.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	processors, restore := moreProcessors(a.environ)
 	defer restore()
@@ -61,10 +61,10 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, node.ErrRebuild):
-			logger.ErrorContext(ctx, "beginning again with a new copy of the state", "err", err)
+			logger.ErrorContext(ctx, "restarting the node with a new copy of the state", "err", err)
 		case errors.Is(err, node.ErrRemoved) && !removed && len(c.Cluster.Join) > 0:
 			removed = true
-			logger.WarnContext(ctx, "this node was removed from its cluster: joining again if there is a ticket")
+			logger.WarnContext(ctx, "this node was removed from its cluster and joins again if it has a ticket")
 		default:
 			return err
 		}
@@ -74,8 +74,7 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	}
 }
 
-// surfacesOf are the listeners of the API by the settings, and what they answer
-// before there is a node.
+// surfacesOf returns the options of the API that do not need an open node.
 func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
 		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Admin: c.Admin.Listen, Folder: c.Data,
@@ -87,7 +86,7 @@ func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *pr
 	}
 }
 
-// ratesOf is how many requests one API takes by its settings.
+// ratesOf returns the rate limits of one API.
 func ratesOf(r config.Rates) api.Rates {
 	return api.Rates{
 		Account: api.Rate{PerSecond: r.AccountRate, Burst: r.AccountBurst},
@@ -95,10 +94,9 @@ func ratesOf(r config.Rates) api.Rates {
 	}
 }
 
-// serve opens the API and a node under it, and runs both until ctx ends. While the
-// node opens, which joins a cluster, the API answers about health. At the end
-// requests are drained while the node still answers them; only after that the
-// node ends, which hands its leadership over.
+// serve opens the API and a node, and runs both until ctx ends. While the node opens and joins
+// a cluster, the API answers only health checks. At the end the API first drains its requests.
+// The node ends after that and hands leadership over.
 func (a *app) serve(ctx context.Context, c config.Config, processors int) (err error) {
 	logger := newLogger(a.stderr, c.Log)
 	logger.DebugContext(ctx, "settings", "config", c)
@@ -106,12 +104,12 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h := new(health)
 	surfaces := a.surfacesOf(c, processors, h, metrics, logger)
-	// Before the node enters a cluster: one that cannot serve is no member.
+	// Bind before the node joins a cluster, so that a node that cannot serve does not join.
 	server, err := api.Bind(surfaces)
 	if err != nil {
 		return err
 	}
-	// The node outlives the API, which ends when ctx does or it cannot be opened.
+	// The node outlives the API. The API ends with ctx, or if the node cannot open.
 	nodeCtx, endNode := context.WithCancel(context.WithoutCancel(ctx))
 	defer endNode()
 	g, running := errgroup.WithContext(ctx)
@@ -140,7 +138,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		if ended := g.Wait(); ended == nil && stopped(ctx, err) {
 			return nil
 		} else if ended != nil {
-			return ended // which is what ended the opening
+			return ended // the reason why the node did not open
 		}
 		return err
 	}
@@ -171,7 +169,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	return g.Wait()
 }
 
-// tellEnd is the last line of a node that served: why it has ended.
+// tellEnd logs why a node that served has ended.
 func tellEnd(ctx context.Context, logger *slog.Logger, err error) {
 	if err != nil {
 		logger.ErrorContext(ctx, "stopped", "reason", err)
@@ -184,14 +182,14 @@ func (a *app) openNode(ctx context.Context, c config.Config, processors int, met
 	return node.Open(ctx, node.Options{
 		Config: c, Version: a.version, Logger: logger, Registerer: metrics, Processors: processors,
 		Fatal: func(err error) {
-			logger.Error("this node ends at once", "err", err)
+			logger.Error("this node exits at once", "err", err)
 			os.Exit(1)
 		},
 	})
 }
 
-// welcome shows the board once the node is ready, and says why when that takes
-// long.
+// welcome prints the board when the node is ready. If that takes longer than readyLate, it
+// logs the reason once.
 func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listening api.Addrs, logger *slog.Logger) {
 	begun := time.Now()
 	tick := time.NewTicker(readyPoll)
@@ -213,10 +211,10 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	}
 	s, err := n.Members().Status(ctx)
 	if err != nil {
-		return // the board is a courtesy
+		return // the board is optional
 	}
 	warning := ""
-	if len(s.Peers) == 2 { // the second has its vote a moment later
+	if len(s.Peers) == 2 { // the leader promotes the second member a moment later
 		warning = n.TwoVotes()
 	}
 	setup, err := n.Accounts().SetupToken()

@@ -38,7 +38,7 @@ prints the status in that case too.`,
 				return err
 			}
 			if asJSON {
-				s.Node.Admin, s.Node.TLS = "", false // scripts know the fields of old, and may refuse others
+				s.Node.Admin, s.Node.TLS = "", false // scripts may reject fields that are not in the contract
 				if err := a.printJSON(s); err != nil {
 					return err
 				}
@@ -56,8 +56,8 @@ prints the status in that case too.`,
 	return cmd
 }
 
-// quorumOf is what a node says of the votes. One of a release before does not tell: then it
-// goes by the leader.
+// quorumOf returns the quorum as the node sees it. A node of an older release does not know the
+// question; for it the cluster counts as writable if there is a leader.
 func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum, error) {
 	q, err := o.Quorum(ctx)
 	var refused *client.Error
@@ -67,7 +67,7 @@ func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum,
 	return q, err
 }
 
-// writeVotes says below the status what is wrong with the votes.
+// writeVotes writes a line if the cluster cannot write or has a warning about its votes.
 func writeVotes(w io.Writer, p palette, q *client.Quorum) {
 	switch {
 	case !q.Writable:
@@ -77,7 +77,7 @@ func writeVotes(w io.Writer, p palette, q *client.Quorum) {
 	}
 }
 
-// writeStatus is status for people.
+// writeStatus writes the status as text.
 func writeStatus(w io.Writer, p palette, s client.Status) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 	leader := p.red("no leader")
@@ -119,7 +119,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	say("\n")
 }
 
-// count is a count of pins in a state, painted when there are any.
+// count formats a number of pins in a state, in colour if there are any.
 func (p palette) count(name string, n uint64) string {
 	text := strconv.FormatUint(n, 10) + " " + name
 	switch {
@@ -167,14 +167,14 @@ func writePeers(w io.Writer, p palette, s *client.Status) {
 	t.write(w, p)
 }
 
-// idTail is how many characters at the end of an id tell nodes apart.
+// idTail is the number of characters at the end of an id that people need to tell nodes apart.
 const idTail = 6
 
 func tail(id string) string { return id[max(0, len(id)-idTail):] }
 
 func plural(n int, what string) string { return pluralOf(uint64(n), what) }
 
-// pluralOf is a number with its thousands set apart and what it counts.
+// pluralOf formats a number with commas and the noun that it counts.
 func pluralOf(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -182,7 +182,7 @@ func pluralOf(n uint64, what string) string {
 	return thousands(n) + " " + what + "s"
 }
 
-// thousands writes n with a comma between groups of three digits.
+// thousands formats n with a comma between groups of three digits.
 func thousands(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

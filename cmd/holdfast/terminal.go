@@ -22,11 +22,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// palette paints text, or leaves it alone where colour is not wanted.
+// palette colours text if it is true.
 type palette bool
 
-// paletteOf paints for w when it is a terminal and neither NO_COLOR nor
-// TERM=dumb says otherwise.
+// paletteOf returns a palette that colours if w is a terminal and the environment has neither
+// NO_COLOR nor TERM=dumb.
 func paletteOf(w io.Writer, environ []string) palette {
 	refused := slices.ContainsFunc(environ, func(entry string) bool {
 		value, found := strings.CutPrefix(entry, "NO_COLOR=")
@@ -49,7 +49,7 @@ func (p palette) green(text string) string  { return p.paint("32", text) }
 func (p palette) yellow(text string) string { return p.paint("33", text) }
 func (p palette) cyan(text string) string   { return p.paint("36", text) }
 
-// state paints a state of a pin or a node by how good it is.
+// state colours the state of a pin or a node by its severity.
 func (p palette) state(padded string) string {
 	switch strings.TrimSpace(padded) {
 	case "pinned", "alive":
@@ -125,7 +125,7 @@ func humanBytes[N int | int64 | uint64](n N) string {
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + byteUnits[unit]
 }
 
-// sizeFor is a number of bytes for w: as people say it on a terminal, plain for programs.
+// sizeFor formats a number of bytes: with a unit if w is a terminal, as plain digits otherwise.
 func sizeFor(w io.Writer, n uint64) string {
 	if isTerminal(w) {
 		return humanBytes(n)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPassword is the most bytes of a password, without the end of its line.
+// maxPassword is the maximum length of a password in bytes, without the end of its line.
 const maxPassword = 1 << 10
 
 func (a *app) userCommand() *cobra.Command {
@@ -55,7 +55,7 @@ keys, which holdfast key create makes.`,
 	return cmd
 }
 
-// readPassword takes the first line of r.
+// readPassword returns the first line of r as a password.
 func readPassword(ctx context.Context, r io.Reader) (string, error) {
 	line, err := firstLine(ctx, r, maxPassword+int64(len("\r\n")))
 	if errors.Is(err, errInterrupted) {
@@ -71,8 +71,8 @@ func readPassword(ctx context.Context, r io.Reader) (string, error) {
 	return line, checkPassword(line)
 }
 
-// checkPassword refuses what the node would, which is no word of the command, and what
-// could not be typed again as it is: JSON would change bytes that are no text.
+// checkPassword rejects a password that the node would reject, so that this does not count as
+// wrong usage. It also rejects bytes that are not UTF-8, because JSON would change them.
 func checkPassword(password string) error {
 	if utf8.RuneCountInString(password) < client.MinPassword {
 		return fmt.Errorf("the password is shorter than %d characters", client.MinPassword)
@@ -125,7 +125,7 @@ func jsonFlag(cmd *cobra.Command, into *bool) {
 	cmd.Flags().BoolVar(into, "json", false, "print JSON")
 }
 
-// notNil makes an empty list an empty array in JSON.
+// notNil returns list, or an empty list for nil, which is an empty array in JSON.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

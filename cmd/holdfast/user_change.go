@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noLimit is the word for an allowance without an end.
+// noLimit is the word for an unlimited allowance.
 const noLimit = "unlimited"
 
 func (a *app) userShowCommand() *cobra.Command {
@@ -43,7 +43,7 @@ func (a *app) userShowCommand() *cobra.Command {
 	return cmd
 }
 
-// showUser prints an account with what belongs to it.
+// showUser prints an account with its counts.
 func (a *app) showUser(u *client.UserDetail) {
 	p := paletteOf(a.stdout, a.environ)
 	for _, row := range [][2]string{
@@ -73,7 +73,7 @@ func allowanceOf(u *client.UserDetail) string {
 	return fmt.Sprintf("%s (%d bytes)", humanBytes(*u.AllowanceBytes), *u.AllowanceBytes)
 }
 
-// belongings are what the removal of an account takes away.
+// belongings describes what the removal of an account removes with it.
 func belongings(u *client.UserDetail) string {
 	inBuckets := pluralOf(u.Objects, "object")
 	if u.Versions > 0 {
@@ -160,7 +160,7 @@ cluster refuses new content until there is room.`,
 			if args[1] != noLimit {
 				size, err := config.ParseSize(args[1])
 				if err != nil {
-					return usagef("%s: %v, nor %q", called(cmd), err, noLimit)
+					return usagef("%s: %v, and not %q", called(cmd), err, noLimit)
 				}
 				bytes = uint64(size)
 			}
@@ -205,7 +205,7 @@ name once, so you can safely repeat the command.`,
 	return cmd
 }
 
-// change has the node change something about an account and says how the account is then.
+// change calls do to change an account and then prints the account with said.
 func (a *app) change(cmd *cobra.Command, asJSON bool, email string, do func(context.Context, operator) error, said func(*client.UserDetail) string) error {
 	o, err := a.operator()
 	if err != nil {
@@ -215,8 +215,8 @@ func (a *app) change(cmd *cobra.Command, asJSON bool, email string, do func(cont
 		return err
 	}
 	user, err := o.User(cmd.Context(), email)
-	if err != nil { // no failure: whoever runs it again would grant twice
-		a.say(a.stderr, "holdfast: changed; how the account is now cannot be shown: %s\n", oneLine(err.Error()))
+	if err != nil { // exit 0, because a repeated grant would post twice
+		a.say(a.stderr, "holdfast: changed the account, but cannot show it: %s\n", oneLine(err.Error()))
 		return nil
 	}
 	return a.did(asJSON, user, "%s", printable(said(&user)))

@@ -244,7 +244,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 	r := node.TryCLI("not a CID\n", "pin", "import")
-	if r.Code != 1 || !strings.Contains(r.Stderr, "no line of ipfs pin ls") || r.Stdout != "0 imported, 0 already here, 0 skipped, 1 failed\n" {
+	if r.Code != 1 || !strings.Contains(r.Stderr, "not a line of ipfs pin ls") || r.Stdout != "0 imported, 0 already here, 0 skipped, 1 failed\n" {
 		t.Errorf("what cannot be imported: %+v", r)
 	}
 }

@@ -147,7 +147,7 @@ func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 	}
 	id := strings.Fields(strings.Split(n.CLI("pin", "ls", "--status", "queued,pinning"), "\n")[1])[0]
 	s.sees(id)
-	s.sees("goes on")
+	s.sees("continues")
 	if out := n.CLI("user", "ls"); !strings.Contains(out, "ann@example.org") || strings.Contains(out, "bob@example.org") {
 		t.Errorf("an interrupted command has changed something: %s", out)
 	}

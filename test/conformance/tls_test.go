@@ -128,7 +128,7 @@ func TestTheAPIOverTLS(t *testing.T) {
 			if serial, err := p.served(addr); serial != 2 || err != nil {
 				t.Fatalf("serial number %d, %v", serial, err)
 			}
-			return strings.Contains(n.Log(), "the TLS certificate cannot be read anew"), nil
+			return strings.Contains(n.Log(), "cannot reload the TLS certificate: serving the old one"), nil
 		})
 		if _, err := secure.Get(t.Context(), pin.RequestID); err != nil {
 			t.Error(err)

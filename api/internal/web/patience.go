@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// StallTimeout is how long a client may send nothing of a body that it has
-// announced, or take nothing of an answer. The listener bounds only the head of a
-// request: content takes as long as it takes.
+// StallTimeout is how long a client may send no byte of an announced body, or accept no byte of
+// an answer. The listener bounds only the head of a request, because content can take any time.
 const StallTimeout = time.Minute
 
-// LeastBytes is how much of a body has to come in each StallTimeout that a client is
-// waited for. A body takes memory that other bodies wait for, so a byte now and then
-// is not enough; 546 bytes a second are, which slow lines have for several parts at once.
+// LeastBytes is the number of bytes of a body that a client must send in each StallTimeout. A
+// body occupies memory for which other bodies wait, so a byte now and then is not enough. The
+// rate of 546 bytes per second is within reach of slow lines, even with several parts at once.
 const LeastBytes = 32 << 10
 
-// grains is how often within StallTimeout a deadline is set anew at the most: it
-// costs a timer.
+// grains is the maximum number of new deadlines within StallTimeout, because each one costs a
+// timer.
 const grains = 12
 
-// Attended lets no request wait for its client for longer than stall, whatever the
-// handler reads and writes: net/http itself reads what a handler left of a body,
-// and writes what it left in a buffer.
+// Attended returns a handler that bounds each wait of h for its client by stall. This includes
+// the bytes of a body that net/http reads, and the bytes of a buffer that it writes, after h has
+// returned.
 func Attended(stall time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -40,12 +39,12 @@ func Attended(stall time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// Patient reads the body of a request from a client that has to go on sending.
+// Patient reads the body of a request, and fails if the client stops sending.
 type Patient struct {
 	Body    io.Reader
 	Control *http.ResponseController
-	Stall   time.Duration         // how long is waited for LeastBytes
-	Until   time.Time             // when all has to be there; zero: whenever
+	Stall   time.Duration         // longest wait for LeastBytes
+	Until   time.Time             // deadline of the whole body; zero means none
 	Broken  error                 // of Read, for a body that ends too early
 	set     time.Time             // when the deadline was set last
 	ended   atomic.Bool           // by Interrupt
@@ -96,7 +95,7 @@ func (p *Patient) Read(b []byte) (int, error) {
 	return n, p.Broken
 }
 
-// over is why the reading ended, where err is that it did.
+// over returns the reason why the reading ended.
 func (p *Patient) over(err error) error {
 	if why := p.Refused(); why != nil {
 		return why
@@ -104,7 +103,7 @@ func (p *Patient) over(err error) error {
 	return err
 }
 
-// WaitUntil changes when all has to be there; zero: whenever. The reader may call it.
+// WaitUntil changes the deadline of the whole body; zero means none. The reader may call it.
 func (p *Patient) WaitUntil(at time.Time) { p.Until, p.set = at, time.Time{} }
 
 // Refused returns the error of Refuse; nil: the body was not refused.
@@ -115,7 +114,8 @@ func (p *Patient) Refused() error {
 	return nil
 }
 
-// Refuse is Interrupt with the error that Read ends in. A body that was read it leaves alone.
+// Refuse is Interrupt with the error that Read returns. It does nothing after the whole body was
+// read.
 func (p *Patient) Refuse(err error) {
 	if p.whole.Load() { // what is done with it is judged by itself
 		return
@@ -124,26 +124,26 @@ func (p *Patient) Refuse(err error) {
 	p.Interrupt()
 }
 
-// Interrupt has the Read that waits fail, and all that follow. Others than the reader
-// may call it, as long as the request lasts.
+// Interrupt makes the current Read and all later ones fail. Any goroutine may call it during the
+// request.
 func (p *Patient) Interrupt() {
 	p.ended.Store(true)
 	_ = p.Control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// WriteBuffer is how many bytes of content are written at once to a client that takes them fast.
+// WriteBuffer is the size of one write to a client that reads fast, in bytes.
 const WriteBuffer = 256 << 10
 
-// takenAtOnce is how much of an answer a client has to take in each StallTimeout, in bytes:
-// a deadline tells nothing of how far a write has come. More is written at once, for a write
-// costs a system call, to whom takes it fast.
+// takenAtOnce is the number of bytes of an answer that a client must accept in each StallTimeout.
+// It is the size of one write, because a deadline does not show how far a write has come. Fast
+// clients get larger writes, because each write costs a system call.
 const takenAtOnce = 64 << 10
 
-// takenFast is how much has to have gone without a wait before a client is fast: more than
-// the buffers of the system take for one that reads nothing, which is some 5 MiB.
+// takenFast is the number of bytes that a client must accept without a wait before it counts as
+// fast. It is more than the 5 MiB or so that the system buffers for a client that reads nothing.
 const takenFast = 8 << 20
 
-// Steady writes an answer to a client that has to go on taking it.
+// Steady writes an answer, and fails if the client stops reading.
 type Steady struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

@@ -29,7 +29,7 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 // RequestIDHeader carries the id of a request, from the client or minted here.
 const RequestIDHeader = "X-Request-Id"
 
-// maxRequestID bounds, in characters, the request ids that are taken over from clients.
+// maxRequestID is the maximum length of a request id from a client, in characters.
 const maxRequestID = 64
 
 // MaxRequests is the maximum number of requests that a surface serves at once. Connections
@@ -42,19 +42,18 @@ type Options struct {
 	Name string
 	// Server is the value of the Server header; empty sends none.
 	Server string
-	// Answer is the surface's error table: how an error is answered. What it
-	// says of errors of ours is for the surface to decide; the request id that
-	// is in the answer's header finds them in the log.
+	// Answer is the error table of the surface: it returns the answer to an error. The
+	// request id in the header of the answer finds the error in the log.
 	Answer func(error) Answer
-	// Fail answers an error itself, in the place of Answer; nil: there is Answer.
+	// Fail answers an error in place of Answer; nil means that Answer is used.
 	Fail func(w http.ResponseWriter, r *http.Request, err error) error
 	// Path returns the part of a request's path that the log shows; nil: all of it.
 	Path func(*http.Request) string
-	// Spell changes how the names of an answer's header are written, right before it goes
-	// out; nil: all as net/http has them.
+	// Spell changes the spelling of header names right before an answer is sent; nil keeps
+	// the spelling of net/http.
 	Spell  func(http.Header)
 	Logger *slog.Logger
-	// Metrics count the requests; nil: nobody does.
+	// Metrics count the requests; nil means no metrics.
 	Metrics *Metrics
 }
 
@@ -107,7 +106,7 @@ func Wrap(o Options, h Handler) http.Handler {
 	})
 }
 
-// fail answers err when nothing is written yet, and returns what is to be logged.
+// fail answers err if no byte of the answer is written yet, and returns the error to log.
 func (o Options) fail(w *recorder, r *http.Request, err error) error {
 	if errors.Is(err, http.ErrAbortHandler) || w.begun {
 		return err
@@ -158,14 +157,13 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// tooMany tells whether an error says that somebody asks too often, whatever a
-// surface answers then.
+// tooMany reports whether an error is the refusal of a request over the rate, in any surface.
 func tooMany(err error) bool {
 	var own *Error
 	return errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests || errors.Is(err, state.ErrLimited)
 }
 
-// panicked is a panic of a handler as an error.
+// panicked is the error of a handler that panicked.
 type panicked struct {
 	value any
 	stack []byte
@@ -173,7 +171,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// call runs h and makes an error of a panic.
+// call runs h and returns a panic as an error.
 func call(h Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		switch v := recover(); v {
@@ -187,7 +185,7 @@ func call(h Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	return h(w, r)
 }
 
-// sane tells whether a client's request id may go into logs and headers.
+// sane reports whether the request id of a client is safe for logs and headers.
 func sane(id string) bool {
 	if id == "" || len(id) > maxRequestID {
 		return false
@@ -202,7 +200,7 @@ func sane(id string) bool {
 	return true
 }
 
-// recorder notes what was answered. ResponseController reaches the real writer
+// recorder records the status and size of an answer. ResponseController reaches the writer below
 // through Unwrap.
 type recorder struct {
 	http.ResponseWriter
@@ -220,14 +218,14 @@ type recorder struct {
 	body      *body  // of the request; nil when there is none that an answer may wait for
 }
 
-// unreadAtMost is what is read of a body that nobody wants, in bytes, so that the
-// connection can be used again: as much as net/http reads.
+// unreadAtMost is the number of unread bytes of a body that the server reads after the answer,
+// so that the connection can be used again. net/http has the same limit.
 const unreadAtMost = 256 << 10
 
-// answerEarly sees to it that the answer is sent before the rest of the request's body has
-// come, for which net/http waits otherwise. It does not where nothing is left, nor for a
-// body that the client holds back: there net/http closes the connection. So do we where
-// much is left, or nobody knows how much, and where no more can be read.
+// answerEarly makes net/http send the answer before the rest of the request's body arrives. It
+// does nothing if the whole body was read, or if the client holds the body back; in the latter
+// case net/http closes the connection. answerEarly closes the connection itself if the rest is
+// large, of unknown size or unreadable.
 func (w *recorder) answerEarly(r *http.Request) {
 	if w.body == nil || r.Header.Get("Expect") != "" || w.body.ended.Load() {
 		return
@@ -241,8 +239,8 @@ func (w *recorder) answerEarly(r *http.Request) {
 	}
 }
 
-// readRest reads what is left of a body after the answer. It has to be all of it, and
-// before the handler ends: else net/http takes the rest for another request.
+// readRest reads the rest of a body after the answer. It must read all of it before the handler
+// returns, because net/http would take the rest for another request.
 func (w *recorder) readRest() {
 	if !w.early || w.Header().Get("Connection") == "close" {
 		return
@@ -256,25 +254,25 @@ func (w *recorder) readRest() {
 	}
 }
 
-// heldBackFor is how long a body may still come after the answer that a client holds back
-// until it is asked for, and was not asked for.
+// heldBackFor is how long the server reads a body after the answer if the client waited for a
+// "100 Continue" that it did not get.
 const heldBackFor = 5 * time.Second
 
-// leaveHeldBack bounds the wait for a body that the client holds back. net/http reads what
-// is left of one before it closes the connection, as the answer says it will: up to the
-// deadline for reading, for a body that never comes. Closed at once, who sends it all the
-// same would lose the answer.
+// leaveHeldBack bounds the wait for a body that the client holds back. net/http reads the rest of
+// a body before it closes the connection, and would wait until the read deadline for a body that
+// never arrives. The connection stays open for heldBackFor, so that a client that sends the body
+// anyway does not lose the answer.
 func (w *recorder) leaveHeldBack(r *http.Request) {
 	if w.body != nil && r.Header.Get("Expect") != "" && !w.body.asked.Load() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(heldBackFor))
 	}
 }
 
-// body notes how far the body of a request was read. A handler may have a reader of it
-// that has not ended yet.
+// body records how far the body of a request was read. A reader of the handler may still run
+// after the handler has returned.
 type body struct {
 	io.ReadCloser
-	asked  atomic.Bool  // somebody has begun to read it
+	asked  atomic.Bool  // a read has begun
 	read   atomic.Int64 // bytes
 	ended  atomic.Bool  // there is no more
 	broken atomic.Bool  // there may be more, which cannot be read
@@ -293,8 +291,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// noted returns r with a body that w knows how far it was read. That of net/http stays as
-// it is, by which net/http knows. Over HTTP/2 no answer waits for a body.
+// noted returns r with a body that records its reads in w. It does not replace the body that
+// net/http itself tracks. Over HTTP/2 it does nothing, because no answer waits for a body there.
 func (w *recorder) noted(r *http.Request) *http.Request {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil {
 		return r
@@ -318,7 +316,7 @@ func (w *recorder) begin(status int) {
 	}
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (w *recorder) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
 		w.begin(status)
