@@ -179,6 +179,16 @@ func (f *fake) RotateSigningKey(context.Context) (uint64, error) {
 	return 2, f.err
 }
 
+func (f *fake) AddApp(_ context.Context, name string, redirects, scopes []string) (accounts.App, error) {
+	return accounts.App{Name: name, Redirects: redirects, Scope: scopes}, nil
+}
+
+func (f *fake) RemoveApp(context.Context, string) error { return nil }
+
+func (f *fake) Apps(context.Context) ([]accounts.App, error) {
+	return []accounts.App{{Name: "photos", Redirects: []string{"https://photos.example/done"}, Scope: []string{state.ScopeRead}}}, nil
+}
+
 func (f *fake) Revoke(_ context.Context, jti state.KeyID) error {
 	f.called("revoke %s", jti)
 	return f.err

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -184,6 +185,21 @@ type SigningKey struct {
 	Generation uint64 `json:"generation"` // counts from 0, the one it was founded with
 }
 
+// App is an app that may ask people for an API key.
+type App struct {
+	Name      string   `json:"name"`
+	Redirects []string `json:"redirects"` // URIs to which keys may go
+	Scope     string   `json:"scope"`     // permissions with a space between them
+	Created   string   `json:"created"`
+}
+
+// NewApp registers an app. No scopes means reading and writing.
+type NewApp struct {
+	Name      string   `json:"name"`
+	Redirects []string `json:"redirects"`
+	Scopes    []string `json:"scopes,omitempty"`
+}
+
 // NewKey requests an API key. No scopes means all of them.
 type NewKey struct {
 	User   string   `json:"user"`
@@ -317,6 +333,10 @@ func keyOf(k *accounts.Key) Key {
 		ID: string(k.ID), Token: k.Token, AccessKeyID: k.AccessKeyID, SecretAccessKey: k.SecretAccessKey,
 		Scope: k.Scope, Created: k.Created.UTC().Format(timeForm),
 	}
+}
+
+func formOf(v *accounts.App) App {
+	return App{Name: v.Name, Redirects: v.Redirects, Scope: strings.Join(v.Scope, " "), Created: v.Created.UTC().Format(timeForm)}
 }
 
 func rowOf(k *accounts.Key) KeyRow {

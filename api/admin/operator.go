@@ -78,6 +78,12 @@ type Accounts interface {
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
+	// AddApp registers an app; no scopes means reading and writing.
+	AddApp(ctx context.Context, name string, redirects, scopes []string) (accounts.App, error)
+	// RemoveApp removes an app, or returns state.ErrNotFound.
+	RemoveApp(ctx context.Context, name string) error
+	// Apps returns the registered apps by name.
+	Apps(ctx context.Context) ([]accounts.App, error)
 	// RotateSigningKey makes a new key of the cluster sign all later API keys, and returns
 	// its number. Existing API keys stay valid.
 	RotateSigningKey(ctx context.Context) (generation uint64, err error)
@@ -210,6 +216,9 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},
 		{Method: http.MethodPost, Path: "/signing-keys", Serve: p.change(p.rotateSigningKey)},
 		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: p.change(p.revokeKey)},
+		{Method: http.MethodGet, Path: "/apps", Serve: call(p.apps)},
+		{Method: http.MethodPost, Path: "/apps", Serve: p.change(p.addApp)},
+		{Method: http.MethodDelete, Path: "/apps/{name}", Serve: p.change(p.removeApp)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
@@ -458,6 +467,28 @@ func (p *operator) rotateSigningKey(_ http.ResponseWriter, r *http.Request) (any
 
 func (p *operator) revokeKey(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, p.opts.Accounts.Revoke(r.Context(), state.KeyID(r.PathValue("jti")))
+}
+
+func (p *operator) apps(_ http.ResponseWriter, r *http.Request) (any, error) {
+	all, err := p.opts.Accounts.Apps(r.Context())
+	rows := make([]App, len(all))
+	for i := range all {
+		rows[i] = formOf(&all[i])
+	}
+	return rows, err
+}
+
+func (p *operator) addApp(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewApp
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	added, err := p.opts.Accounts.AddApp(r.Context(), ask.Name, ask.Redirects, ask.Scopes)
+	return formOf(&added), err
+}
+
+func (p *operator) removeApp(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, p.opts.Accounts.RemoveApp(r.Context(), r.PathValue("name"))
 }
 
 // addFile imports the body. A body that breaks off is an error of its reader,

@@ -57,6 +57,8 @@ type Accounts interface {
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
+	// AppOf returns the app that registered a redirect URI, or state.ErrNotFound.
+	AppOf(ctx context.Context, redirect string) (accounts.App, error)
 	// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound.
 	CheckSetup(ctx context.Context, token string) error
 	// SetUp adds the first administrator of the cluster.
@@ -175,6 +177,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
 		{http.MethodPost, "/account/end-others", signedIn, s.endOthers},
+		{http.MethodGet, "/get-key", visitor, s.getKeyPage},
+		{http.MethodPost, "/get-key", signedIn, s.giveKey},
 		{http.MethodGet, "/setup", visitor, s.setupPage},
 		{http.MethodPost, "/setup", visitor, s.setUp},
 		{http.MethodGet, "/cluster", admins, s.clusterPage},

@@ -13,6 +13,7 @@ import (
 // functions are what templates call.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
+		"scope":       scopeText,
 		"static":      func(name string) string { return "/static/" + version + "/" + name },
 		"short":       short,
 		"bytes":       bytesText,
@@ -128,4 +129,17 @@ func ago(d time.Duration) string {
 		return "in the future"
 	}
 	return "just now"
+}
+
+// scopeText is what a scope of an API key lets its bearer do.
+func scopeText(scope string) string {
+	switch scope {
+	case state.ScopeRead:
+		return "read pins and objects"
+	case state.ScopeWrite:
+		return "change and delete them"
+	case state.ScopeDelete:
+		return "delete objects and buckets"
+	}
+	return scope
 }

@@ -81,6 +81,20 @@ func (f *fakeNode) Key(_ context.Context, jti string) (client.KeyRow, bool, erro
 	return key, found, nil
 }
 
+func (f *fakeNode) AddApp(_ context.Context, v client.NewApp) (client.App, error) {
+	f.changes = append(f.changes, fmt.Sprintf("add app %s %q %q", v.Name, v.Redirects, v.Scopes))
+	return client.App{Name: v.Name, Redirects: v.Redirects}, nil
+}
+
+func (f *fakeNode) Apps(context.Context) ([]client.App, error) {
+	return []client.App{{Name: "photos", Redirects: []string{"https://photos.example/done"}, Scope: "storage:read", Created: "2026-01-02T03:04:05Z"}}, nil
+}
+
+func (f *fakeNode) RemoveApp(_ context.Context, name string) error {
+	f.changes = append(f.changes, "remove app "+name)
+	return nil
+}
+
 func (f *fakeNode) RevokeKey(_ context.Context, jti string) error {
 	f.changes = append(f.changes, "revoke "+jti)
 	return nil

@@ -35,6 +35,9 @@ type operator interface {
 	ShowKey(ctx context.Context, jti string) (client.Key, error)
 	RotateSigningKey(ctx context.Context) (client.SigningKey, error)
 	RevokeKey(ctx context.Context, jti string) error
+	AddApp(ctx context.Context, v client.NewApp) (client.App, error)
+	Apps(ctx context.Context) ([]client.App, error)
+	RemoveApp(ctx context.Context, name string) error
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)

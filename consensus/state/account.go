@@ -93,6 +93,16 @@ const (
 	ScopeDelete = "storage:delete"
 )
 
+// checkScope returns an ErrInvalid for a scope that is not one of Scopes.
+func checkScope(scope []string) error {
+	for _, s := range scope {
+		if !slices.Contains(Scopes(), s) {
+			return Errorf(CodeInvalid, "unknown scope %q: %s are known", s, strings.Join(Scopes(), ", "))
+		}
+	}
+	return nil
+}
+
 // Scopes are those that a key may have, in the order in which tokens have them.
 func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeDelete} }
 
@@ -147,10 +157,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 	if k.ID == "" || len(k.ID) > MaxIDLen || len(k.Name) > maxNameBytes || len(k.Scope) == 0 {
 		return Result{}, Errorf(CodeInvalid, "key record out of bounds")
 	}
-	for _, s := range k.Scope {
-		if !slices.Contains(Scopes(), s) {
-			return Result{}, Errorf(CodeInvalid, "unknown scope %q: %s are known", s, strings.Join(Scopes(), ", "))
-		}
+	if err := checkScope(k.Scope); err != nil {
+		return Result{}, err
 	}
 	if known, err := has(tx, accountKey(k.Account)); err != nil {
 		return Result{}, err

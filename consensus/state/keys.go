@@ -58,6 +58,7 @@ const (
 	tableLink        = 'q' // root, account, version -> whether it counts as public
 	tableFence       = 'f' // node -> epoch
 	tableAdmin       = 'Y' // account that is an administrator -> -
+	tableApp         = 'r' // name -> App
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
 
 	pinByID    = 'r' // request -> locator

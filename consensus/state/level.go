@@ -25,8 +25,8 @@ import (
 // SetBucketTags and SetObjectSums, storage classes, checksums that are wanted, the
 // checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, that members give the leader a
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
-// size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin and
-// SetAdmin.
+// size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
+// SetAdmin, AddApp and RemoveApp.
 type Level uint32
 
 // ErrTooOld says that a newer release wrote what this one cannot understand, so

@@ -45,7 +45,7 @@ func LevelOf(cmd state.Command) state.Level {
 		return 3
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
-	case *state.OpenFirstAdmin, *state.SetAdmin:
+	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp:
 		return 6
 	}
 	return 0

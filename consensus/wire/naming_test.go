@@ -118,6 +118,8 @@ func admins() []state.Command {
 	return []state.Command{
 		&state.OpenFirstAdmin{Account: state.Account{ID: "admin", Email: "a@c", PasswordHash: "hash", Created: 67}, Allowance: 1 << 40},
 		&state.SetAdmin{Account: "account", Admin: true},
+		&state.AddApp{App: state.App{Name: "app", Redirects: []string{"myapp://done", "http://127.0.0.1:*/done"}, Scope: []string{state.ScopeRead}, Created: 13}},
+		&state.RemoveApp{Name: "other"},
 	}
 }
 

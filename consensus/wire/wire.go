@@ -72,6 +72,8 @@ const (
 	kindSetObjectSums    = 54
 	kindOpenFirstAdmin   = 55 // level 6, as all that follow
 	kindSetAdmin         = 56
+	kindAddApp           = 57
+	kindRemoveApp        = 58
 )
 
 // Bounds of what this package reads and writes.
@@ -154,6 +156,8 @@ var commands = map[uint16]func() state.Command{
 	kindSetObjectSums:    func() state.Command { return new(state.SetObjectSums) },
 	kindOpenFirstAdmin:   func() state.Command { return new(state.OpenFirstAdmin) },
 	kindSetAdmin:         func() state.Command { return new(state.SetAdmin) },
+	kindAddApp:           func() state.Command { return new(state.AddApp) },
+	kindRemoveApp:        func() state.Command { return new(state.RemoveApp) },
 }
 
 // kinds are the numbers of the types of commands.

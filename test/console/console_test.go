@@ -4,6 +4,8 @@ package console
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -274,4 +276,47 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	p.shows("All other sessions have ended on every node.")
 	elsewhere.visit("/pins")
 	elsewhere.shows("Password")
+}
+
+// A program on the person's own machine asks for a key: the person signs in at one node, agrees,
+// and the program gets a key that every node takes.
+func TestAnAppGetsAKey(t *testing.T) {
+	t.Parallel()
+	got := make(chan url.Values, 1)
+	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/done" {
+			got <- r.URL.Query()
+		}
+		_, _ = w.Write([]byte("the program has its key"))
+	}))
+	t.Cleanup(program.Close)
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{})
+	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
+	c.Nodes[0].CLI("app", "add", "backup", "--redirect", "http://127.0.0.1:*/done", "--scope", "storage:read")
+	p := b.open(t, c.Followers()[0].ConsoleURL())
+	p.expect("400")
+	p.visit("/get-key?redirect=" + url.QueryEscape("https://evil.example/done"))
+	p.shows("no app is registered")
+	p.visit("/get-key?state=7&redirect=" + url.QueryEscape(program.URL+"/done?from=console"))
+	p.shows("Password")
+	p.enter(`[name=email]`, email)
+	p.enter(`[name=password]`, password)
+	p.press("Sign in")
+	p.shows("backup asks for a key")
+	p.picture("get-key")
+	p.expect(program.URL) // the browser goes there
+	p.press("Allow with a new key")
+	p.shows("the program has its key")
+	answer := <-got
+	if answer.Get("state") != "7" || answer.Get("from") != "console" {
+		t.Errorf("the program gets %v", answer)
+	}
+	answered(t, c, answer.Get("key"), http.StatusOK)
+	if apps := c.Nodes[0].CLI("app", "ls"); !strings.Contains(apps, "backup") {
+		t.Errorf("the apps are %s", apps)
+	}
+	c.Nodes[0].CLI("app", "rm", "backup", "--yes")
+	p.visit("/get-key?redirect=" + url.QueryEscape(program.URL+"/done"))
+	p.shows("no app is registered")
 }

@@ -57,6 +57,12 @@ type KeyRow = admin.KeyRow
 // SigningKey is the key of the cluster that signs new API keys.
 type SigningKey = admin.SigningKey
 
+// App is an app that may ask people for an API key.
+type App = admin.App
+
+// NewApp registers an app.
+type NewApp = admin.NewApp
+
 // NewKey asks for an API key.
 type NewKey = admin.NewKey
 
@@ -254,6 +260,21 @@ func (c *Client) RotateSigningKey(ctx context.Context) (key SigningKey, err erro
 // RevokeKey ends a key on every node.
 func (c *Client) RevokeKey(ctx context.Context, jti string) error {
 	return c.call(ctx, http.MethodDelete, "/keys/"+url.PathEscape(jti), nil, nil, nil)
+}
+
+// AddApp registers an app.
+func (c *Client) AddApp(ctx context.Context, v NewApp) (added App, err error) {
+	return added, c.call(ctx, http.MethodPost, "/apps", nil, v, &added)
+}
+
+// Apps returns the registered apps by name.
+func (c *Client) Apps(ctx context.Context) (apps []App, err error) {
+	return apps, c.call(ctx, http.MethodGet, "/apps", nil, nil, &apps)
+}
+
+// RemoveApp removes an app; its keys stay valid.
+func (c *Client) RemoveApp(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/apps/"+url.PathEscape(name), nil, nil, nil)
 }
 
 // AddContent imports the content of r as a file. The node keeps its blocks for a limited

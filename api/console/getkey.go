@@ -1,0 +1,133 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxState bounds the state of an app that is given back to it, in bytes.
+const maxState = 1024
+
+// getKeyData is what the page shows on which a person lets an app have a key.
+type getKeyData struct {
+	App             accounts.App
+	To              string // the redirect URI without its query
+	Redirect, State string // as the app gave them
+	Keys            []accounts.Key
+	Denied          bool
+}
+
+// getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]: an app sends a person here, who signs in
+// and lets it have an API key, which goes to the redirect URI.
+func (s *surface) getKeyPage(c *call) error {
+	query := c.r.URL.Query()
+	d, err := s.asking(c, query.Get("redirect"), query.Get("state"))
+	if err != nil {
+		return err
+	}
+	if c.session == "" {
+		return c.redirect("/sign-in?" + url.Values{"to": {c.r.URL.RequestURI()}}.Encode())
+	}
+	if d.Keys, err = s.keysOf(c, d.App.Name); err != nil {
+		return err
+	}
+	s.mayLeaveTo(c, d.Redirect)
+	return s.show(c, http.StatusOK, "get-key", "An app asks for a key", "", d)
+}
+
+// asking is what an app asks for, or a page with 400 where no app may ask so.
+func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
+	app, err := s.Accounts.AppOf(c.ctx, redirect)
+	if errors.Is(err, state.ErrNotFound) || len(echo) > maxState {
+		return getKeyData{}, web.BadRequest("no app is registered for the address to which the key would go: ask the one who made the app, or the operator of this service")
+	}
+	if err != nil {
+		return getKeyData{}, err
+	}
+	to, _, _ := strings.Cut(redirect, "?")
+	return getKeyData{App: app, To: to, Redirect: redirect, State: echo}, nil
+}
+
+// keysOf are the account's keys that have the name of an app.
+func (s *surface) keysOf(c *call, name string) ([]accounts.Key, error) {
+	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
+	if err != nil {
+		return nil, err
+	}
+	var keys []accounts.Key
+	for _, k := range all {
+		if k.Name == name {
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}
+
+// giveKey serves POST /get-key: the person's choice.
+func (s *surface) giveKey(c *call) error {
+	form := c.r.PostForm
+	d, err := s.asking(c, form.Get("redirect"), form.Get("state"))
+	if err != nil {
+		return err
+	}
+	choice := form.Get("choice")
+	if choice == "deny" {
+		d.Denied = true
+		return s.show(c, http.StatusOK, "get-key", "Nothing was given", "", d)
+	}
+	var key accounts.Key
+	if choice == "new" {
+		key, err = s.Accounts.CreateKey(c.ctx, c.who.Email, d.App.Name, d.App.Scope, 0)
+	} else {
+		key, err = s.appKey(c, d.App, choice)
+	}
+	if err != nil {
+		return err
+	}
+	add := url.Values{"key": {key.Token}}
+	if d.State != "" {
+		add.Set("state", d.State)
+	}
+	to := d.Redirect
+	switch {
+	case !strings.Contains(to, "?"):
+		to += "?"
+	case !strings.HasSuffix(to, "?") && !strings.HasSuffix(to, "&"):
+		to += "&"
+	}
+	return c.redirect(to + add.Encode())
+}
+
+// appKey returns the account's key with an id, with its token, if it is one of an app's that may do
+// what the app may and no more.
+func (s *surface) appKey(c *call, app accounts.App, id string) (accounts.Key, error) {
+	keys, err := s.keysOf(c, app.Name)
+	if err != nil {
+		return accounts.Key{}, err
+	}
+	for _, k := range keys {
+		if string(k.ID) == id && k.Scope == strings.Join(app.Scope, " ") {
+			return s.Accounts.Show(c.ctx, k.ID)
+		}
+	}
+	return accounts.Key{}, web.BadRequest("this account has no such key of the app")
+}
+
+// mayLeaveTo lets the form of a page end at a redirect URI: browsers check that against the policy.
+func (s *surface) mayLeaveTo(c *call, redirect string) {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return
+	}
+	source := u.Scheme + ":"
+	if u.Scheme == "https" || u.Scheme == "http" {
+		source += "//" + u.Host
+	}
+	c.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "form-action 'self'", "form-action 'self' "+source, 1))
+}

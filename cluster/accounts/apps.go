@@ -1,0 +1,162 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// loopbackAnyPort begins the redirect URI of a program on the person's own machine, which listens
+// on a port that it does not know before (RFC 8252, section 7.3).
+const loopbackAnyPort = "http://127.0.0.1:*"
+
+// App is a registered app.
+type App struct {
+	Name      string
+	Redirects []string
+	Scope     []string
+	Created   time.Time
+}
+
+// AddApp registers an app, which may ask a signed-in person for an API key. No scopes means
+// reading and writing. A redirect URI is https, of a private scheme of the app (RFC 8252, section
+// 7.1), or http://127.0.0.1:*, with a path; it has no query and no fragment.
+//
+// Errors: state.ErrInvalid, state.ErrExists, state.ErrUnavailable.
+func (a *Accounts) AddApp(ctx context.Context, name string, redirects, scopes []string) (App, error) {
+	for _, r := range redirects {
+		if err := checkRedirect(r); err != nil {
+			return App{}, err
+		}
+	}
+	if len(scopes) == 0 {
+		scopes = []string{state.ScopeRead, state.ScopeWrite}
+	}
+	scopes, err := normalScopes(scopes)
+	if err != nil {
+		return App{}, err
+	}
+	record := state.App{Name: strings.TrimSpace(name), Redirects: redirects, Scope: scopes, Created: state.MillisOf(a.now())}
+	if _, err := a.state.Propose(ctx, &state.AddApp{App: record}); err != nil {
+		return App{}, fmt.Errorf("add app: %w", err)
+	}
+	a.log.InfoContext(ctx, "app registered", "app", record.Name, "redirects", redirects)
+	return appOf(&record), nil
+}
+
+// RemoveApp removes an app; keys that it has stay valid. Errors: state.ErrNotFound,
+// state.ErrUnavailable.
+func (a *Accounts) RemoveApp(ctx context.Context, name string) error {
+	if _, err := a.state.Propose(ctx, &state.RemoveApp{Name: name}); err != nil {
+		return fmt.Errorf("remove app: %w", err)
+	}
+	a.log.InfoContext(ctx, "app removed", "app", name)
+	return nil
+}
+
+// Apps returns the registered apps by name. Errors: state.ErrUnavailable.
+func (a *Accounts) Apps(ctx context.Context) ([]App, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list apps: %w", err)
+	}
+	defer release()
+	records, err := view.Apps()
+	if err != nil {
+		return nil, fmt.Errorf("list apps: %w", err)
+	}
+	all := make([]App, len(records))
+	for i := range records {
+		all[i] = appOf(&records[i])
+	}
+	return all, nil
+}
+
+// AppOf returns the app that registered a redirect URI, or state.ErrNotFound. Scheme, host, port
+// and path are compared byte for byte; the URI may have a query, but no user, no fragment, and
+// nothing that a browser could read in another way.
+func (a *Accounts) AppOf(ctx context.Context, redirect string) (App, error) {
+	base, query, _ := strings.Cut(redirect, "?")
+	if len(redirect) > 2*state.MaxRedirectSize || strings.ContainsFunc(redirect, strangeInURI) {
+		return App{}, state.ErrNotFound
+	}
+	if values, err := url.ParseQuery(query); err != nil || values.Has("key") || values.Has("state") {
+		return App{}, state.ErrNotFound
+	}
+	all, err := a.Apps(ctx)
+	if err != nil {
+		return App{}, err
+	}
+	for _, app := range all {
+		if slices.ContainsFunc(app.Redirects, func(registered string) bool { return isRedirect(registered, base) }) {
+			return app, nil
+		}
+	}
+	return App{}, state.ErrNotFound
+}
+
+// isRedirect tells whether a URI without a query is the registered one.
+func isRedirect(registered, base string) bool {
+	path, any := strings.CutPrefix(registered, loopbackAnyPort)
+	if !any {
+		return base == registered
+	}
+	rest, ok := strings.CutPrefix(base, strings.TrimSuffix(loopbackAnyPort, "*"))
+	port, ok2 := strings.CutSuffix(rest, path)
+	n, err := strconv.ParseUint(port, 10, 16)
+	return ok && ok2 && err == nil && n > 0 && port == strconv.FormatUint(n, 10)
+}
+
+// strangeInURI tells the characters that no redirect URI has: all but visible ASCII, and those that
+// browsers and libraries read differently.
+func strangeInURI(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}#", r)
+}
+
+// forbiddenSchemes are those that a browser runs or opens by itself.
+var forbiddenSchemes = []string{"http", "javascript", "data", "vbscript", "file", "blob", "about", "filesystem", "ws", "wss", "ftp", "mailto", "tel", "view-source", "intent"}
+
+// checkRedirect returns a state.ErrInvalid for what cannot be registered as a redirect URI.
+func checkRedirect(uri string) error {
+	bad := func(why string) error {
+		return state.Errorf(state.CodeInvalid, "%q cannot be a redirect URI: %s", uri, why)
+	}
+	if strings.ContainsFunc(uri, strangeInURI) || strings.Contains(uri, "?") {
+		return bad("it has a query, a fragment or a character that URIs do not have")
+	}
+	if path, any := strings.CutPrefix(uri, loopbackAnyPort); any {
+		if !strings.HasPrefix(path, "/") {
+			return bad("a path follows " + loopbackAnyPort)
+		}
+		return nil
+	}
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return bad("it is no URI")
+	case u.User != nil:
+		return bad("it names a user")
+	case u.Scheme != strings.ToLower(u.Scheme) || !strings.HasPrefix(uri, u.Scheme+":"):
+		return bad("its scheme is written in lower case")
+	case u.Scheme == "https":
+		if u.Hostname() == "" || u.Host != strings.ToLower(u.Host) || !strings.HasPrefix(cmp.Or(u.Path, "-"), "/") {
+			return bad("it has a host in lower case and a path")
+		}
+	case u.Scheme == "" || slices.Contains(forbiddenSchemes, u.Scheme):
+		return bad("it is https, a scheme of the app's own, or " + loopbackAnyPort + "/path")
+	case u.Opaque == "" && u.Host == "" && u.Path == "":
+		return bad("something follows its scheme")
+	}
+	return nil
+}
+
+func appOf(v *state.App) App {
+	return App{Name: v.Name, Redirects: v.Redirects, Scope: v.Scope, Created: v.Created.Time()}
+}
