@@ -7,7 +7,7 @@ import (
 )
 
 // promised are the packages of black-box tests, whose readers look up what is promised.
-var promised = []string{"test/conformance", "test/cluster", "test/smoke", "test/faults", "test/chaos"}
+var promised = []string{"test/conformance", "test/console", "test/cluster", "test/smoke", "test/faults", "test/chaos"}
 
 // checkPromises wants each test of a black-box package to begin with what it promises: a doc
 // comment that begins with its name.

@@ -52,7 +52,7 @@ func answered(t *testing.T, c *harness.Cluster, token string, want int) {
 	}
 }
 
-// A person signs in at one node and makes a key there, which every node takes. The key is shown
+// TestAKeyIsMadeShownAgainAndRevoked: a person signs in at one node and makes a key there, which every node takes. The key is shown
 // again to who knows the password. After "revoke" no node takes it.
 func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 	c, p := signedIn(t)
@@ -88,7 +88,7 @@ func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 	answered(t, c, token, http.StatusUnauthorized)
 }
 
-// A pin that was added by a program is in the list, and one that is added on the page is there
+// TestPinsAreAddedFoundAndDeleted: a pin that was added by a program is in the list, and one that is added on the page is there
 // for programs. A bad CID leaves the form as it was.
 func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	c, p := signedIn(t)
@@ -136,7 +136,7 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	}
 }
 
-// A session ends on every node at once, and who has none comes back to the page that was asked
+// TestSigningInAndOut: a session ends on every node at once, and who has none comes back to the page that was asked
 // for after signing in. What does not open an account is told in one sentence.
 func TestSigningInAndOut(t *testing.T) {
 	c, p := signedIn(t)
@@ -177,7 +177,7 @@ func TestSigningInAndOut(t *testing.T) {
 	p.picture("status")
 }
 
-// The link that the first node prints makes the first administrator, at any node and once. Who
+// TestTheFirstAdministratorSeesTheCluster: the link that the first node prints makes the first administrator, at any node and once. Who
 // opened it sees the members, invites a node, adds a person and takes an account away.
 func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	t.Parallel()
@@ -242,7 +242,7 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.picture("cluster-node-down")
 }
 
-// Who got a first password changes it: the session elsewhere ends, this one goes on, and the old
+// TestAPersonChangesThePassword: who got a first password changes it; the session elsewhere ends, this one goes on, and the old
 // password opens nothing any more.
 func TestAPersonChangesThePassword(t *testing.T) {
 	c, p := signedIn(t)
@@ -278,7 +278,7 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	elsewhere.shows("Password")
 }
 
-// A program on the person's own machine asks for a key: the person signs in at one node, agrees,
+// TestAnAppGetsAKey: a program on the person's own machine asks for a key; the person signs in at one node, agrees,
 // and the program gets a key that every node takes.
 func TestAnAppGetsAKey(t *testing.T) {
 	t.Parallel()
