@@ -83,7 +83,7 @@ func TestUnknownPeersGetOnlyPinnedContent(t *testing.T) {
 	t.Run("after the pin", func(t *testing.T) {
 		harness.Eventually(t, pinnedWithin, "the blocks are not served any more", func() (bool, error) {
 			for _, c := range append(held, root, lack.Cid()) {
-				if peer.sees(t, n, c) {
+				if peer.given(t, n, c) {
 					return false, fmt.Errorf("%s is served", c)
 				}
 			}

@@ -153,6 +153,14 @@ func (s *unknownPeer) sees(t *testing.T, n *harness.Node, c cid.Cid) bool {
 	return block == "block"
 }
 
+// given tells whether a node gives an unknown peer a block or says that it has it. Between the two
+// questions the node may change its mind, where content comes or goes.
+func (s *unknownPeer) given(t *testing.T, n *harness.Node, c cid.Cid) bool {
+	t.Helper()
+	node := publicOf(t, n)
+	return s.ask(t, node, c, pb.Message_Wantlist_Have) != "none" || s.ask(t, node, c, pb.Message_Wantlist_Block) != "none"
+}
+
 // served fails unless every node gives an unknown peer all of these, or none.
 func (s *unknownPeer) served(t *testing.T, c *harness.Cluster, want bool, cids []cid.Cid) {
 	t.Helper()

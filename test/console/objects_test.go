@@ -118,7 +118,7 @@ func stored(t *testing.T, c *harness.Cluster, path string) harness.Response {
 	return got
 }
 
-// A person makes a bucket, uploads files and a folder, finds them, looks at one, downloads it,
+// TestFilesAreUploadedFoundAndShared: a person makes a bucket, uploads files and a folder, finds them, looks at one, downloads it,
 // gives a friend a link to it, and deletes it.
 func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	c, p := signedIn(t)
@@ -220,7 +220,7 @@ func (p *tab) download(t *testing.T, text string) []byte {
 	return nil
 }
 
-// A large file goes in parts. It is paused and resumed, and one that is cancelled leaves nothing.
+// TestALargeFileIsPausedResumedAndCancelled: a large file goes in parts. It is paused and resumed, and one that is cancelled leaves nothing.
 func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	c, p := signedIn(t)
 	dir := t.TempDir()
@@ -254,7 +254,7 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	}
 }
 
-// Without scripts the form sends files and folders by itself.
+// TestFilesAreUploadedWithoutScripts: without scripts the form sends files and folders by itself.
 func TestFilesAreUploadedWithoutScripts(t *testing.T) {
 	c, p := signedIn(t)
 	dir := t.TempDir()
@@ -300,7 +300,7 @@ func (p *tab) drop(files ...string) {
 	}))
 }
 
-// Files and folders that are dropped on the page are uploaded. Sound is played on the page of
+// TestWhatIsDroppedIsUploadedAndShown: files and folders that are dropped on the page are uploaded. Sound is played on the page of
 // its object, and text is shown in a page of its own.
 func TestWhatIsDroppedIsUploadedAndShown(t *testing.T) {
 	_, p := signedIn(t)
