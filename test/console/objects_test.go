@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	downloads "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
@@ -62,10 +63,18 @@ func picturePNG(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// choose chooses files in a field.
+// choose chooses files in a field. Those of a folder are there a little later.
 func (p *tab) choose(field string, files ...string) {
 	p.t.Helper()
 	p.do(chromedp.SetUploadFiles(chromedp.CSS(field), files))
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](`document.querySelector(`+quoted(field)+`).files.length > 0`))
+	})
+	if err != nil {
+		p.t.Fatalf("the files %q in %s: %v", files, field, err)
+	}
 }
 
 // bucket makes a bucket on the page.

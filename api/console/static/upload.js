@@ -225,6 +225,7 @@ form.addEventListener('submit', (e) => {
   e.preventDefault()
   const files = [...form.querySelectorAll('[type=file]')].flatMap(chosen)
   form.reset()
+  if (!files.length && !running) part('summary').textContent = 'Choose files or a folder first.'
   start(files)
 })
 
