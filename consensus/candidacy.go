@@ -62,13 +62,13 @@ func (n *Node) mayStand() error {
 		return errors.New("it leads")
 	}
 	// Without a vote it would raise the term and elect nobody.
-	if r := n.franchise.read(); !r.votes || n.raft.CurrentTerm()+1 <= r.after {
+	if r := n.eligibility.read(); !r.votes || n.raft.CurrentTerm()+1 <= r.after {
 		return errNoVote
 	}
 	if took := n.disk.writing(); took > slowWrite {
 		return errors.New("its disk hangs")
 	}
-	return n.ballots().stands()
+	return n.ballots().mayCampaign()
 }
 
 // stand asks the other voters whether they agree that this node stands for election, by
@@ -163,7 +163,7 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	from := state.NodeID(ask.ID)
 	voters := n.voterIDs()
 	index, of := n.lastEntry()
-	mine := n.franchise.read()
+	mine := n.eligibility.read()
 	switch {
 	case !mine.votes || ask.Term <= mine.after || n.disk.writing() > slowWrite: // it could not vote
 	case ask.Term < resp.Term, !slices.Contains(voters, from) && len(voters) > 0:

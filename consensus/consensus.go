@@ -155,10 +155,10 @@ type Options struct {
 	// NoSpace tells an error of Log or Stable by which a full disk refused a
 	// write that left no trace. Nil: every error is the node's end.
 	NoSpace func(error) bool
-	// Standing tells why this node should not lead now, and which other members
+	// Eligibility tells why this node should not lead now, and which other members
 	// could, best first. It is asked often and must not wait. An empty reason,
 	// or nobody who could: it may lead. Nil: it always may.
-	Standing func() (unfit string, heirs []state.NodeID)
+	Eligibility func() (unfit string, heirs []state.NodeID)
 	// Tight tells whether another member, as last heard of, should not lead either: the
 	// lead is handed to it only where no other voter answers. It must not wait. Nil: none is.
 	Tight func(state.NodeID) bool
@@ -177,28 +177,28 @@ type Node struct {
 	timings Timings
 	log     *slog.Logger
 
-	fsm       *fsm
-	disk      *disk
-	franchise *franchise
-	raft      *raft.Raft
-	transport *transport.Raft
-	beats     *heartbeats
-	detector  *detector   // nil: Raft's own timers are all there is
-	doubted   chan string // whose stream has ended: whether it leads still is to be asked
-	consents  quorum
-	forwards  *forwards
-	clock     clock
-	batcher   *batcher
-	reads     *readRounds
-	quorum    quorum
-	leaders   *leaderGate
-	observer  *raft.Observer
-	observed  chan raft.Observation
-	metrics   *metrics
-	snapshots *goodSnapshots
-	taken     atomic.Pointer[raft.SnapshotMeta] // the newest that a leader sent and Raft goes on from
-	longLog   atomic.Bool                       // the log has more than trails, for a follower or since a disk was full
-	empty     []byte                            // an entry without commands
+	fsm         *fsm
+	disk        *disk
+	eligibility *eligibility
+	raft        *raft.Raft
+	transport   *transport.Raft
+	beats       *heartbeats
+	detector    *detector   // nil: Raft's own timers are all there is
+	doubted     chan string // whose stream has ended: whether it leads still is to be asked
+	consents    quorum
+	forwards    *forwards
+	clock       clock
+	batcher     *batcher
+	reads       *readRounds
+	quorum      quorum
+	leaders     *leaderGate
+	observer    *raft.Observer
+	observed    chan raft.Observation
+	metrics     *metrics
+	snapshots   *goodSnapshots
+	taken       atomic.Pointer[raft.SnapshotMeta] // the newest that a leader sent and Raft goes on from
+	longLog     atomic.Bool                       // the log has more than trails, for a follower or since a disk was full
+	empty       []byte                            // an entry without commands
 
 	// ledTerm has a token when this node has committed in a term of its own.
 	ledTerm chan struct{}
@@ -331,7 +331,7 @@ func (n *Node) startRaft() error {
 // newRaft starts Raft. Its answer to an entry that it cannot read is a panic,
 // and it has started nothing by then.
 func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
-	n.beats = newHeartbeats(&n.franchise.raising)
+	n.beats = newHeartbeats(&n.eligibility.raising)
 	if n.timings.Adaptive {
 		n.detector = newDetector(n.opts.ID, n.raftFollows)
 	}
@@ -349,7 +349,7 @@ func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 			err = fmt.Errorf("read the log: %w", cause)
 		}
 	}()
-	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.franchise, n.snapshots, n.ballots())
+	n.raft, err = raft.NewRaft(conf, n.fsm, cache, n.eligibility, n.snapshots, n.ballots())
 	if err != nil {
 		return err
 	}
@@ -367,7 +367,7 @@ func (n *Node) Bootstrap() error {
 	if n.HasState() {
 		return fmt.Errorf("consensus: bootstrap: %w", ErrBootstrapped)
 	}
-	if err := n.franchise.grant(0); err != nil {
+	if err := n.eligibility.grant(0); err != nil {
 		return fmt.Errorf("consensus: bootstrap: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)

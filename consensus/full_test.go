@@ -67,7 +67,7 @@ func (d *smallDisk) SetUint64(key []byte, value uint64) error {
 	return d.write(func() error { return d.StableStore.SetUint64(key, value) })
 }
 
-func (d *smallDisk) standing() (string, []state.NodeID) {
+func (d *smallDisk) eligibility() (string, []state.NodeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.unfit, d.heirs
@@ -86,7 +86,7 @@ func onSmallDisk(t *testing.T, c *testCluster, node *testNode, lead bool) *small
 	d := &smallDisk{LogStore: node.disk, StableStore: node.disk}
 	node.shutdown()
 	node.tune = func(o *Options) {
-		o.Log, o.Stable, o.Standing = d, d, d.standing
+		o.Log, o.Stable, o.Eligibility = d, d, d.eligibility
 		o.NoSpace = func(err error) bool { return errors.Is(err, errFull) }
 	}
 	node.start()

@@ -77,7 +77,7 @@ func TestTheTermIsNotRaisedWhileAHeartbeatPasses(t *testing.T) {
 		c.leader()
 		follower := c.follower()
 		term := follower.raft.CurrentTerm()
-		f, err := openFranchise(raft.NewInmemStore(), false)
+		f, err := openEligibility(raft.NewInmemStore(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestOnlyWhoLeadsInATermSendsEntriesOfIt(t *testing.T) {
 			{"a follower", follower, entries(term), false},
 			{"a heartbeat of an earlier lead", leader, &raft.AppendEntriesRequest{Term: term - 1}, true},
 		} {
-			if got := (ballots{beats: tc.at.beats}).mayTell(tc.args); got != tc.want {
+			if got := (ballots{beats: tc.at.beats}).maySend(tc.args); got != tc.want {
 				t.Errorf("%s: %v", tc.name, got)
 			}
 		}
@@ -150,9 +150,9 @@ func TestATermWithoutAVoteVouchesForNothing(t *testing.T) {
 		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerDone {
 			t.Errorf("with a vote: answer %d", how)
 		}
-		r := node.franchise.read()
+		r := node.eligibility.read()
 		r.votes = false
-		if err := node.franchise.write(r); err != nil {
+		if err := node.eligibility.write(r); err != nil {
 			t.Fatal(err)
 		}
 		if how, _ := node.serve(t.Context(), "n2", askTerm, nil); how != answerRetry {

@@ -69,9 +69,9 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.Level {
 	return state.Level(min(level, uint64(state.NewestLevel)))
 }
 
-// ownStanding acts on what the local state says of this node: that it may vote,
+// ownEligibility acts on what the local state says of this node: that it may vote,
 // that it has to begin again, and what checks have found.
-func (n *Node) ownStanding(ctx context.Context, said *uint64) error {
+func (n *Node) ownEligibility(ctx context.Context, said *uint64) error {
 	view, release := n.LocalView()
 	defer release()
 	if err := n.takeVote(view); err != nil {

@@ -106,7 +106,7 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 		n.log.InfoContext(ctx, "leader added a member as a nonvoter", "node", id)
 		return true, n.change(ctx, "add "+string(id), n.raft.AddNonvoter(id, raft.ServerAddress(id), 0, changeTimeout))
 	}
-	if done, err := n.disfranchise(ctx, nodes, voting, servers); done || err != nil {
+	if done, err := n.revokeVotes(ctx, nodes, voting, servers); done || err != nil {
 		return done, err
 	}
 	// Before a removal, so that a leaving leader has somebody to hand over to.
@@ -143,9 +143,9 @@ func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Nod
 
 func raftID(id state.NodeID) raft.ServerID { return raft.ServerID(id) }
 
-// disfranchise takes the vote of a member in quarantine, and of one whose store
+// revokeVotes takes the vote of a member in quarantine, and of one whose store
 // may not vote: its log was lost, and what it had promised with it.
-func (n *Node) disfranchise(ctx context.Context, nodes []state.Node, voting map[raft.ServerID]state.Node, servers []raft.Server) (bool, error) {
+func (n *Node) revokeVotes(ctx context.Context, nodes []state.Node, voting map[raft.ServerID]state.Node, servers []raft.Server) (bool, error) {
 	for _, node := range nodes {
 		id := raftID(node.ID)
 		_, counts := voting[id]
@@ -247,16 +247,16 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 			continue
 		}
 		n.log.InfoContext(ctx, "leader promotes a member to voter", "node", id)
-		return true, n.change(ctx, "promote "+string(id), n.enfranchise(id))
+		return true, n.change(ctx, "promote "+string(id), n.grantVote(id))
 	}
 	return false, nil
 }
 
-// enfranchise gives a server a vote. An entry follows: Raft sends the one with the vote
+// grantVote gives a server a vote. An entry follows: Raft sends the one with the vote
 // before it counts who has it, misses an answer that is quicker than that, and learns only
 // from the next entry that the server has the log. Until then the vote is not committed if
 // it takes that server's word, and nothing else about members can be.
-func (n *Node) enfranchise(id raft.ServerID) raft.Future {
+func (n *Node) grantVote(id raft.ServerID) raft.Future {
 	future := n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout)
 	n.raft.Apply(n.empty, enqueueTimeout)
 	return future
@@ -357,7 +357,7 @@ func (n *Node) keepMembership(ctx context.Context) error {
 		if removed {
 			return ErrRemoved
 		}
-		if err := n.ownStanding(ctx, &said); err != nil {
+		if err := n.ownEligibility(ctx, &said); err != nil {
 			return err
 		}
 		_, changed := n.leaders.get()

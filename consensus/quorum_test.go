@@ -151,9 +151,9 @@ func TestAVoterVouchesForTheLeaderThatItAsks(t *testing.T) {
 					t.Errorf("%d voters, %s: %d, %t, want %t", voters, tc.name, index, ok, tc.want)
 				}
 			}
-			r := follower.franchise.read()
+			r := follower.eligibility.read()
 			r.votes = false
-			if err := follower.franchise.write(r); err != nil {
+			if err := follower.eligibility.write(r); err != nil {
 				t.Fatal(err)
 			}
 			if follower.vouch() != nil {

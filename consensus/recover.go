@@ -331,10 +331,10 @@ func (n *Node) recover() error {
 		n.log.Warn("the Raft log ends before the applied state, so entries are missing: this node does not vote until the leader allows it",
 			"state", applied, "log", last, "snapshot", base)
 	}
-	if n.franchise, err = openFranchise(n.opts.Stable, lost); err != nil {
+	if n.eligibility, err = openEligibility(n.opts.Stable, lost); err != nil {
 		return err
 	}
-	n.franchise.StableStore = watchedValues{StableStore: n.opts.Stable, disk: n.disk}
+	n.eligibility.StableStore = watchedValues{StableStore: n.opts.Stable, disk: n.disk}
 	return nil
 }
 

@@ -70,9 +70,9 @@ func (n *Node) refuses() bool {
 	return lately || since && n.volumes.Level(raftDir) == volume.Tight
 }
 
-// standing tells consensus when this node should not lead, and who could: the
+// eligibility tells consensus when this node should not lead, and who could: the
 // members that are alive and have more room, those with the most of it first.
-func (n *Node) standing() (unfit string, heirs []state.NodeID) {
+func (n *Node) eligibility() (unfit string, heirs []state.NodeID) {
 	table := n.heard.Load()
 	if table == nil || !n.tight() {
 		return "", nil

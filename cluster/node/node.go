@@ -359,7 +359,7 @@ func (n *Node) openConsensus(known *seed) error {
 		Logger:        n.logger,
 		Registerer:    n.opts.Registerer,
 		NoSpace:       refusedByFullDisk,
-		Standing:      n.standing,
+		Eligibility:      n.eligibility,
 		Tight:         n.tightElsewhere,
 		Gone:          n.gone,
 		Refused:       peer.Refused,

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// ballots is Raft's transport, with which a node that should not lead asks
-// nobody for a vote. It still votes, and hears a leader: whoever can lead is
-// elected as fast as ever.
+// ballots is Raft's transport without vote requests while this node should not lead. The node
+// still votes and follows a leader, so the election of another node takes no longer.
 type ballots struct {
 	*transport.Raft
 	unfit func() (why string, heirs []state.NodeID)
@@ -34,13 +33,13 @@ func (b ballots) SetHeartbeatHandler(handle func(raft.RPC)) {
 	b.Raft.SetHeartbeatHandler(b.beats.guarded(handle))
 }
 
-// errLeadsNot says that what was to be sent was read while this node led, and it
-// does no more.
+// errLeadsNot is returned for a message that was prepared in a term that this node no longer
+// leads.
 var errLeadsNot = errors.New("consensus: this node does not lead in that term any more")
 
 // AppendEntries implements raft.Transport.
 func (b ballots) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if !b.mayTell(args) {
+	if !b.maySend(args) {
 		return errLeadsNot
 	}
 	return b.Raft.AppendEntries(id, target, args, resp)
@@ -52,36 +51,34 @@ func (b ballots) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddre
 	if err != nil {
 		return nil, err
 	}
-	return tellingPipeline{p, b}, nil
+	return leadersPipeline{p, b}, nil
 }
 
-// tellingPipeline is a stream of entries to a follower while this node leads.
-type tellingPipeline struct {
+// leadersPipeline is a pipeline that sends entries only while this node leads.
+type leadersPipeline struct {
 	raft.AppendPipeline
 	ballots ballots
 }
 
 // AppendEntries implements raft.AppendPipeline.
-func (p tellingPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if !p.ballots.mayTell(args) {
+func (p leadersPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if !p.ballots.maySend(args) {
 		return nil, errLeadsNot
 	}
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// mayTell tells whether a message to a follower may be sent. Raft puts it together
-// beside its loop, entry by entry, and the loop of a leader that has lost its
-// lead replaces entries: then the entry before and those after it may be of two
-// logs, and a follower that has not heard of the new term would take them. While
-// this node leads in that term nothing in its log is replaced, so a message that
-// is ready by then is of one log.
-func (b ballots) mayTell(args *raft.AppendEntriesRequest) bool {
+// maySend returns true if a message to a follower may be sent. Raft builds it outside its main
+// loop, entry by entry. A leader that has lost its term replaces entries of its log meanwhile,
+// so a message may mix two logs, and a follower without the new term would accept it. While
+// this node leads the term of the message, no entry is replaced and the message is consistent.
+func (b ballots) maySend(args *raft.AppendEntriesRequest) bool {
 	heartbeat := args.PrevLogEntry == 0 && len(args.Entries) == 0
 	return heartbeat || b.beats.leads(args.Term)
 }
 
-// stands is nil when this node may ask for votes.
-func (b ballots) stands() error {
+// mayCampaign returns an error if this node should not ask for votes.
+func (b ballots) mayCampaign() error {
 	if why, _ := b.unfit(); why != "" {
 		return fmt.Errorf("consensus: this node does not stand for election: %s", why)
 	}
@@ -90,7 +87,7 @@ func (b ballots) stands() error {
 
 // RequestVote implements raft.Transport.
 func (b ballots) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := b.stands(); err != nil {
+	if err := b.mayCampaign(); err != nil {
 		return err
 	}
 	return b.Raft.RequestVote(id, target, args, resp)
@@ -98,17 +95,17 @@ func (b ballots) RequestVote(id raft.ServerID, target raft.ServerAddress, args *
 
 // RequestPreVote implements raft.WithPreVote.
 func (b ballots) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := b.stands(); err != nil {
+	if err := b.mayCampaign(); err != nil {
 		return err
 	}
 	return b.Raft.RequestPreVote(id, target, args, resp)
 }
 
-// unfit tells why this node should not lead now, and who could, best first. An
-// empty reason means that it may.
+// unfit returns why this node should not lead now and which members could, best first. The
+// reason is empty if this node may lead.
 func (n *Node) unfit() (why string, heirs []state.NodeID) {
-	if n.opts.Standing != nil {
-		why, heirs = n.opts.Standing()
+	if n.opts.Eligibility != nil {
+		why, heirs = n.opts.Eligibility()
 	}
 	switch took := n.fsm.applying(); {
 	case n.disk.refusedLately():
@@ -116,35 +113,35 @@ func (n *Node) unfit() (why string, heirs []state.NodeID) {
 	case took > slowWrite:
 		why = fmt.Sprintf("its state has not taken a change for %s", took.Round(time.Second))
 	case len(heirs) == 0:
-		why = "" // nobody is better off, and somebody must lead
+		why = "" // no other member is better, and the cluster needs a leader
 	}
 	return why, heirs
 }
 
-// keepStanding hands leadership over while this node should not lead.
-func (n *Node) keepStanding(ctx context.Context) error {
-	said, turn := false, 0
+// keepEligible hands leadership over while this node should not lead. It runs until ctx ends.
+func (n *Node) keepEligible(ctx context.Context) error {
+	logged, attempt := false, 0
 	return each(ctx, diskCheck, func() error {
 		why, heirs := n.unfit()
 		if why == "" || !n.IsLeader() || n.otherVoters() == 0 {
-			said = false
+			logged = false
 			return nil
 		}
-		if !said {
+		if !logged {
 			n.log.WarnContext(ctx, "this node hands leadership over", "why", why)
-			said = true
+			logged = true
 		}
-		if err := n.handOverTo(ctx, heirs, turn); err != nil {
+		if err := n.handOverTo(ctx, heirs, attempt); err != nil {
 			n.log.DebugContext(ctx, "cannot hand leadership over yet", "err", err)
-			turn++
+			attempt++
 		}
 		return nil
 	})
 }
 
-// handOverTo makes one of the heirs lead, another one each turn; any voter, when
-// none of them votes.
-func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) error {
+// handOverTo hands leadership to one of the heirs, to the next one at each attempt. If none of
+// them is a voter, Raft chooses.
+func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, attempt int) error {
 	roles := n.Roles()
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(id state.NodeID) bool {
 		return id == n.opts.ID || roles[id] != roleVoter
@@ -152,11 +149,11 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) e
 	if len(heirs) == 0 {
 		return n.HandOver(ctx)
 	}
-	heir := heirs[turn%len(heirs)]
+	heir := heirs[attempt%len(heirs)]
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
 	defer cancel()
-	// While Raft waits for who is to lead it takes no writes, and does so for as long as a
-	// snapshot takes to get there.
+	// Raft takes no writes during the transfer, which lasts as long as a snapshot to the heir.
+	// So the heir must be able to catch up from the log.
 	at, err := n.appliedOn(ctx, raftID(heir))
 	if err != nil {
 		return err
@@ -171,9 +168,9 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, turn int) e
 	return n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir)))
 }
 
-// heir returns the voter that is to lead next, of those that answer within heirTimeout; false
-// if none does. Raft by itself hands over to the one whose log was the longest when it was
-// last heard of, which may be gone, or refuse for want of room.
+// heir returns the best next leader of the voters that answer within heirTimeout. found is
+// false if none does. Raft would choose the voter that had the longest log when it last
+// answered. That one may be down, or refuse leadership because its disk is full.
 func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 	ctx, cancel := context.WithTimeout(ctx, heirTimeout)
 	defer cancel()
@@ -193,16 +190,16 @@ func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 	return best.id, found
 }
 
-// claim is what is known of a voter that may lead next.
+// claim is the answer of a voter that may lead next.
 type claim struct {
 	id      state.NodeID
 	applied uint64
-	tight   bool // a disk of it is nearly full
+	tight   bool // one of its disks is nearly full
 	err     error
 }
 
-// betterThan tells whether a voter is the better one to lead: one with room, then one that has
-// applied more.
+// betterThan returns true if c is the better next leader: first by free disk space, then by the
+// applied index.
 func (c claim) betterThan(other claim) bool {
 	if c.tight != other.tight {
 		return other.tight
@@ -210,9 +207,9 @@ func (c claim) betterThan(other claim) bool {
 	return c.applied > other.applied
 }
 
-// choose reads as many claims as were asked for and returns the best one: at once the first
-// that has room and is not far behind what is committed. It waits for all of those asked, each
-// of whom says something in time, if only that it failed.
+// choose reads up to asked claims and returns the best. It returns early with the first claim
+// that has disk space and is at most promoteLag entries behind commit. Each voter that was
+// asked sends one claim, at least an error.
 func choose(said <-chan claim, asked int, commit func() uint64) (best claim, found bool) {
 	for range asked {
 		c := <-said

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-func TestFranchiseTellsAWholeLogFromALostOne(t *testing.T) {
+func TestVoterEligibilityDistinguishesACompleteLogFromALostOne(t *testing.T) {
 	made := func(votes bool) *raft.InmemStore {
 		disk := raft.NewInmemStore()
-		f, err := openFranchise(disk, false)
+		f, err := openEligibility(disk, false)
 		if err == nil && votes {
 			err = f.grant(3)
 		}
@@ -43,14 +43,14 @@ func TestFranchiseTellsAWholeLogFromALostOne(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			had := state.StoreID("")
-			if encoded, err := tc.disk.Get([]byte(franchiseKey)); err == nil && len(encoded) > 0 {
-				f, err := openFranchise(tc.disk, false)
+			if encoded, err := tc.disk.Get([]byte(eligibilityKey)); err == nil && len(encoded) > 0 {
+				f, err := openEligibility(tc.disk, false)
 				if err != nil {
 					t.Fatal(err)
 				}
 				had = f.read().store
 			}
-			f, err := openFranchise(tc.disk, tc.lost)
+			f, err := openEligibility(tc.disk, tc.lost)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestFranchiseTellsAWholeLogFromALostOne(t *testing.T) {
 			if r.votes != tc.votes || len(r.store) != 2*storeIDBytes || (r.store == had) != tc.stays {
 				t.Errorf("%+v, it was %q", r, had)
 			}
-			again, err := openFranchise(tc.disk, false)
+			again, err := openEligibility(tc.disk, false)
 			if err != nil || again.read() != r {
 				t.Errorf("read again: %+v, %v", again, err)
 			}
@@ -68,7 +68,7 @@ func TestFranchiseTellsAWholeLogFromALostOne(t *testing.T) {
 
 func TestVotesAreRefusedUntilTheyAreGranted(t *testing.T) {
 	disk := raft.NewInmemStore()
-	f, err := openFranchise(disk, false)
+	f, err := openEligibility(disk, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,21 +88,21 @@ func TestVotesAreRefusedUntilTheyAreGranted(t *testing.T) {
 	if err := vote(8); err != nil {
 		t.Errorf("a vote with leave: %v", err)
 	}
-	if err := disk.Set([]byte(franchiseKey), []byte{9}); err != nil {
+	if err := disk.Set([]byte(eligibilityKey), []byte{9}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openFranchise(disk, false); err == nil {
-		t.Error("a damaged franchise was read")
+	if _, err := openEligibility(disk, false); err == nil {
+		t.Error("a damaged eligibility was read")
 	}
 }
 
-func TestFranchiseKeepsItsBytes(t *testing.T) {
+func TestVoterEligibilityKeepsItsBytes(t *testing.T) {
 	disk := raft.NewInmemStore()
-	f := &franchise{StableStore: disk, own: disk}
-	if err := f.write(franchiseRecord{store: "store", votes: true, after: 300}); err != nil {
+	f := &eligibility{StableStore: disk, own: disk}
+	if err := f.write(eligibilityRecord{store: "store", votes: true, after: 300}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := disk.Get([]byte(franchiseKey))
+	got, err := disk.Get([]byte(eligibilityKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +219,14 @@ func TestAWipedFollowerComesBackUnderWrites(t *testing.T) {
 	})
 }
 
-// forgetful is a stable store that takes no franchise as long as a test wants so.
+// forgetful is a stable store that takes no eligibility as long as a test wants so.
 type forgetful struct {
 	raft.StableStore
 	full atomic.Bool
 }
 
 func (f *forgetful) Set(key, value []byte) error {
-	if f.full.Load() && string(key) == franchiseKey {
+	if f.full.Load() && string(key) == eligibilityKey {
 		return errFull
 	}
 	return f.StableStore.Set(key, value)
@@ -263,7 +263,7 @@ func TestAMemberCountsWhenItHasTakenItsVote(t *testing.T) {
 }
 
 // An entry follows each that gives a vote, on a cluster that is idle too: whether the word
-// of who gets it counts for its own vote is left to chance (enfranchise).
+// of who gets it counts for its own vote is left to chance (grantVote).
 func TestAnEntryFollowsEachVote(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		<-time.After(time.Minute)

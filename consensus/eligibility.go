@@ -1,0 +1,198 @@
+package consensus
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Keys of the stable store: the one of this package and those of Raft that it checks.
+const (
+	eligibilityKey = "HoldfastFranchise"
+	termKey        = "CurrentTerm"
+	voteTermKey    = "LastVoteTerm"
+)
+
+// storeIDBytes is the length of the random part of a store's id, in bytes.
+const storeIDBytes = 16
+
+// errNoVote is the answer to Raft when it wants to vote and the store is not eligible.
+var errNoVote = errors.New("this node's log was lost or is new: it has no vote until the leader gives it one")
+
+// eligibility is Raft's stable store. It lets Raft vote only if the store is eligible. A new
+// store has promised nothing, but an earlier store of the same node may have: a second vote
+// could elect a leader that lacks acknowledged entries. A new store therefore becomes eligible
+// when the leader, which has seen it catch up, records that in the replicated state. Raft
+// persists each vote before it counts, so this check sees all votes.
+type eligibility struct {
+	raft.StableStore // for Raft's own values
+
+	own raft.StableStore // for the record below
+
+	// raising is held while Raft's loop raises the term, and by callers that need the term
+	// to stay the same. term is the stored one.
+	raising sync.RWMutex
+	term    atomic.Uint64
+
+	// mu guards record.
+	mu     sync.Mutex
+	record eligibilityRecord
+}
+
+// eligibilityRecord is the value of eligibilityKey.
+type eligibilityRecord struct {
+	store state.StoreID
+	votes bool
+	// after is the last term in which an earlier store of this node may have voted.
+	after uint64
+}
+
+func (r *eligibilityRecord) code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &r.store, state.MaxIDLen)
+	codec.Bool(c, &r.votes)
+	codec.Uint(c, &r.after)
+}
+
+// openEligibility reads the record of the store, or writes one for a new store. If lost is
+// true, the log is not the newest one that this node had, and the store counts as new. A store
+// without a record but with a term is of an earlier release and keeps its vote.
+func openEligibility(stable raft.StableStore, lost bool) (*eligibility, error) {
+	f := &eligibility{StableStore: stable, own: stable}
+	term, err := stable.GetUint64([]byte(termKey))
+	if err != nil && err.Error() != "not found" { // Raft compares it so, too
+		return nil, fmt.Errorf("read term: %w", err)
+	}
+	f.term.Store(term)
+	encoded, err := stable.Get([]byte(eligibilityKey))
+	if err != nil && err.Error() != "not found" {
+		return nil, fmt.Errorf("read voter eligibility: %w", err)
+	}
+	if len(encoded) > 0 && !lost {
+		c := codec.Decoder(encoded)
+		f.record.code(c)
+		if _, err := c.Finish(); err != nil {
+			return nil, fmt.Errorf("read voter eligibility: %w", err)
+		}
+		return f, nil
+	}
+	id := make([]byte, storeIDBytes)
+	_, _ = rand.Read(id) // never fails, see crypto/rand
+	earlier := len(encoded) == 0 && term > 0 && !lost
+	return f, f.write(eligibilityRecord{store: state.StoreID(hex.EncodeToString(id)), votes: earlier})
+}
+
+func (f *eligibility) write(r eligibilityRecord) error {
+	c := codec.Encoder(nil)
+	r.code(c)
+	encoded, err := c.Finish()
+	if err != nil {
+		return fmt.Errorf("write voter eligibility: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.own.Set([]byte(eligibilityKey), encoded); err != nil {
+		return fmt.Errorf("write voter eligibility: %w", err)
+	}
+	f.record = r
+	return nil
+}
+
+func (f *eligibility) read() eligibilityRecord {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.record
+}
+
+// grant makes the store eligible in terms later than after.
+func (f *eligibility) grant(after uint64) error {
+	r := f.read()
+	r.votes, r.after = true, after
+	return f.write(r)
+}
+
+// SetUint64 implements raft.StableStore.
+func (f *eligibility) SetUint64(key []byte, value uint64) error {
+	switch string(key) {
+	case voteTermKey:
+		if r := f.read(); !r.votes || value <= r.after {
+			return errNoVote
+		}
+	case termKey:
+		return f.raise(value)
+	}
+	return f.StableStore.SetUint64(key, value)
+}
+
+// raise stores a later term. For the stored term it does nothing and takes no lock, which a
+// heartbeat of that term may hold.
+func (f *eligibility) raise(term uint64) error {
+	if term == f.term.Load() {
+		return nil
+	}
+	f.raising.Lock()
+	defer f.raising.Unlock()
+	if err := f.StableStore.SetUint64([]byte(termKey), term); err != nil {
+		return err
+	}
+	f.term.Store(term)
+	return nil
+}
+
+// Store returns the id of the Raft store of this node and whether the store may vote.
+func (n *Node) Store() (id state.StoreID, votes bool) {
+	r := n.eligibility.read()
+	return r.store, r.votes
+}
+
+// knowsItsTerm returns true if this node knows every term that it voted in. A node that lost
+// its log may have lost a term too. At feature level 0 a new voter is not eligible before it
+// has caught up, and for that it confirms a read itself.
+func (n *Node) knowsItsTerm() bool {
+	if n.eligibility.read().votes {
+		return true
+	}
+	known := n.fsm.verdict()
+	return known.level == 0 && known.members.Founded()
+}
+
+// takeVote makes this node's store eligible once the replicated state says so. Below feature
+// level 1 the state does not say it, and every Raft voter is eligible.
+func (n *Node) takeVote(view state.View) error {
+	r := n.eligibility.read()
+	if r.votes {
+		return nil
+	}
+	own, err := view.Node(n.opts.ID)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	granted := own.Votes && own.Store == r.store
+	if level, known := n.Level(); !granted && known && level == 0 {
+		granted = n.Roles()[n.opts.ID] == roleVoter
+	}
+	if !granted {
+		return nil
+	}
+	n.log.Info("this node is eligible to vote from now on", "store", r.store)
+	err = n.eligibility.grant(n.raft.CurrentTerm())
+	switch {
+	case err == nil:
+		return nil
+	case n.disk.full(err):
+		n.log.Warn("no room to record that this node is eligible to vote", "err", err)
+		return nil // the next check tries again
+	}
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}
