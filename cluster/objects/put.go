@@ -22,7 +22,7 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	if err != nil {
 		return state.Object{}, err
 	}
-	if err := o.foresee(ctx, a, &b, r.Key, r.Body.Size, r.If); err != nil {
+	if err := o.precheckQuota(ctx, a, &b, r.Key, r.Body.Size, r.If); err != nil {
 		return state.Object{}, err
 	}
 	id := o.opts.NewID()
@@ -56,10 +56,10 @@ func checkKey(key string) error {
 	return nil
 }
 
-// foresee refuses what Apply would refuse, before a body is read: a condition that
+// precheckQuota refuses a put that Apply would refuse, before the body is read: a condition that
 // does not hold, and content of a known size that the account has no room for. It
 // is sure only of the moment.
-func (o *Objects) foresee(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
+func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func TestUploadsWeighUntilTheyAreObjects(t *testing.T) {
 }
 
 // What is asked before a body comes must not refuse what fits in the place of metadata.
-func TestRoomIsForeseenWithWhatRecordsWeigh(t *testing.T) {
+func TestTheQuotaPrecheckCountsRecords(t *testing.T) {
 	s := shelved(t, 100)
 	s.must(s.heavyPut("k", "v1", contents[1], 90))
 	for bytes, want := range map[uint64]error{100: nil, 101: ErrQuota} {

@@ -10,7 +10,7 @@ import (
 )
 
 // What RoomForObject refuses Apply refuses, whatever the content is.
-func TestOnlyWhatIsRefusedIsForeseen(t *testing.T) {
+func TestTheQuotaPrecheckRefusesWhatApplyRefuses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, 1000)
 		sizes := rapid.IntRange(1, 40)
@@ -45,19 +45,19 @@ func TestOnlyWhatIsRefusedIsForeseen(t *testing.T) {
 		}
 		s.must(&SetQuota{Account: bob, Allowance: uint64(rapid.IntRange(0, 80).Draw(rt, "allowance"))})
 		p := put()
-		foreseen := s.view().RoomForObject(&s.b, p.Object.Key, Incoming{Size: p.Object.Size, Most: p.Object.Size + 2})
-		if foreseen != nil && !errors.Is(foreseen, ErrQuota) {
-			rt.Fatal(foreseen)
+		refusedEarly := s.view().RoomForObject(&s.b, p.Object.Key, Incoming{Size: p.Object.Size, Most: p.Object.Size + 2})
+		if refusedEarly != nil && !errors.Is(refusedEarly, ErrQuota) {
+			rt.Fatal(refusedEarly)
 		}
-		if _, err := s.apply(p); foreseen != nil && !errors.Is(err, ErrQuota) {
-			rt.Fatalf("%+v was foreseen to be refused, and got %v", p, err)
+		if _, err := s.apply(p); refusedEarly != nil && !errors.Is(err, ErrQuota) {
+			rt.Fatalf("%+v was refusedEarly to be refused, and got %v", p, err)
 		}
 	})
 }
 
 // An account above its allowance has pinned, in the place of something larger, content that
 // is on its way, which is charged with what went. It brings that content by itself.
-func TestWhatReplacedMoreIsNotForeseenToBeRefused(t *testing.T) {
+func TestTheQuotaPrecheckAllowsForWhatAPutReplaces(t *testing.T) {
 	s := shelved(t, 10)
 	s.must(create(bob, "old", contents[1]))
 	s.hold(rootOf(t, contents[1]))
@@ -69,7 +69,7 @@ func TestWhatReplacedMoreIsNotForeseenToBeRefused(t *testing.T) {
 	p := s.putOf("k", "v1", contents[2])
 	p.Object.Size, p.Content.Bytes = 4, 4
 	if err := s.view().RoomForObject(&s.b, "k", Incoming{Size: 4, Most: 6}); err != nil {
-		t.Errorf("foreseen: %v", err)
+		t.Errorf("refusedEarly: %v", err)
 	}
 	s.must(p)
 	s.check()
@@ -92,7 +92,7 @@ func TestRefusalsSayHowLargeTheContentIs(t *testing.T) {
 		Account: bob, Bucket: s.b.Name, Born: s.b.Born, Key: "private", Tags: []Tag{{"t", strings.Repeat("\U0001F4CC", MaxTagValueRunes)}},
 	})
 	_, put := s.apply(s.putOf("more", "v2", contents[3]))
-	foreseen := s.view().RoomForObject(&s.b, "more", Incoming{Size: 11, Most: 12})
+	refusedEarly := s.view().RoomForObject(&s.b, "more", Incoming{Size: 11, Most: 12})
 	for _, tc := range []struct {
 		what string
 		err  error
@@ -104,7 +104,7 @@ func TestRefusalsSayHowLargeTheContentIs(t *testing.T) {
 		{"a put", put, "the content, 9 bytes, does not fit: "},
 		{"a pin with metadata", more, "the content, 10 bytes, and its metadata, 7 bytes above those that are free, do not fit: "},
 		{"tags", tags, "metadata, 8 bytes above those that are free, does not fit: "},
-		{"a put before its body", foreseen, "the content, 11 bytes, does not fit: "},
+		{"a put before its body", refusedEarly, "the content, 11 bytes, does not fit: "},
 	} {
 		if !errors.Is(tc.err, ErrQuota) || !strings.HasPrefix(tc.err.Error(), tc.want) || !strings.Contains(tc.err.Error(), "of the 5 bytes of the account's free storage are used") {
 			t.Errorf("%s: %v, want %q", tc.what, tc.err, tc.want)

@@ -2,19 +2,19 @@ package state
 
 import "fmt"
 
-// Incoming is the size of content that is still to come and whose root nobody knows.
+// Incoming is the size of content before its upload, when its root is unknown.
 type Incoming struct {
 	Size uint64 // bytes of content
-	Most uint64 // of the blocks of its DAG, whatever it is; not below Size
+	Most uint64 // upper bound of the bytes of the DAG's blocks; at least Size
 }
 
-// maxForeseen is how many roots of an account are looked at for content that it may have
-// already.
-const maxForeseen = 1000
+// maxPrecheckRoots bounds the roots of an account that the quota pre-check reads, to find
+// content that the account may have already.
+const maxPrecheckRoots = 1000
 
-// RoomForObject tells whether PutObject of such content under a key may be accepted. It
-// returns ErrQuota only where Apply refuses it whatever the content is; what it lets
-// through Apply judges. It is ErrNotFound as Quota is.
+// RoomForObject is the quota pre-check of PutObject. It returns ErrQuota only if Apply refuses
+// the put for any content of that size; Apply checks all others again. It returns
+// ErrNotFound for an unknown account.
 func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	q, err := quotaOf(v.r, b.Account)
 	if err != nil || !q.exceeds(addBounded(q.Used(), in.Size)) {
@@ -28,10 +28,10 @@ func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	if err != nil {
 		return err
 	}
-	return in.foresee(v.r, b.Account, q, s.drops(), s.sheds())
+	return in.precheck(v.r, b.Account, q, s.drops(), s.sheds())
 }
 
-// RoomForPart is RoomForObject of PutPart.
+// RoomForPart is the quota pre-check of PutPart, with the errors of RoomForObject.
 func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) error {
 	q, err := quotaOf(v.r, b.Account)
 	if err != nil || !q.exceeds(addBounded(q.Used(), in.Size)) {
@@ -45,14 +45,14 @@ func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) er
 	if old != nil {
 		drops = []link{{old.Root, old.ID}}
 	}
-	return in.foresee(v.r, b.Account, q, drops, 0)
+	return in.precheck(v.r, b.Account, q, drops, 0)
 }
 
-// foresee refuses content that does not fit into what is left and what the links that
-// go free, and records that weigh so much, unless the account may have it already. What
-// it stores is as large then, see linking.afford, and what is on its way is charged with at
-// least as much as is missing: with what has come, or with more than all, see reserve.
-func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes uint64) error {
+// precheck returns ErrQuota if the content does not fit into the free part of the quota, plus
+// the freed links and goes bytes of freed records. It lets content through that the account
+// may have already; see linking.afford for its charge. Content on its way is charged with at
+// least the missing bytes, see reserve.
+func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes uint64) error {
 	l := linking{account: a, drops: drops}
 	freed, err := l.freed(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (in Incoming) foresee(r Reader, a AccountID, q *Quota, drops []link, goes u
 			} else {
 				shared = c.Bytes >= missing
 			}
-			shared = shared || seen > maxForeseen
+			shared = shared || seen > maxPrecheckRoots
 			return !shared, nil
 		})
 	}
