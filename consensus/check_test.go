@@ -163,7 +163,7 @@ func TestTheStateIsHashedAtTheEntryThatAsks(t *testing.T) {
 		for i, cmd := range []state.Command{
 			&state.InitCluster{
 				Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-				Node:     state.Node{ID: "n1", Level: 1, Store: "s", Votes: true},
+				Node:     state.Node{ID: "n1", FeatureLevel: 1, Store: "s", Votes: true},
 				Operator: state.Account{ID: account, Email: "operator@localhost"},
 			},
 			pin("before"), &state.CheckState{At: 1}, pin("after"), &state.CheckState{At: 2}, pin("last"),

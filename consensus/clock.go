@@ -14,7 +14,7 @@ import (
 // Bounds of what a follower says of its leader's clock.
 const (
 	// deadlineLevel is the level from which members understand deadlines on the leader's clock.
-	deadlineLevel state.Level = 5
+	deadlineLevel state.FeatureLevel = 5
 	// clockAge is how old a reading may be that a deadline is made from.
 	clockAge = 10 * time.Second
 	// clockDrift bounds how two monotonic clocks differ: by one part in so many. Crystals

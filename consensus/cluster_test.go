@@ -35,7 +35,7 @@ type testCluster struct {
 	t       *testing.T
 	network *memNetwork
 	timings Timings
-	level   state.Level // of the release that the nodes say they are
+	level   state.FeatureLevel // of the release that the nodes say they are
 	nodes   map[state.NodeID]*testNode
 }
 
@@ -60,7 +60,7 @@ type testNode struct {
 func inVirtualTime(t *testing.T, n int, timings Timings, test func(t *testing.T, c *testCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &testCluster{t: t, network: newMemNetwork(), timings: timings, level: state.NewestLevel, nodes: map[state.NodeID]*testNode{}}
+		c := &testCluster{t: t, network: newMemNetwork(), timings: timings, level: state.NewestFeatureLevel, nodes: map[state.NodeID]*testNode{}}
 		defer c.stopAll()
 		for i := range n {
 			node := c.add(state.NodeID(fmt.Sprintf("n%d", i+1)))
@@ -146,8 +146,8 @@ func (c *testCluster) record(id state.NodeID) state.Node {
 
 func (n *testNode) record() state.Node {
 	record := member(n.id)
-	record.Level = n.cluster.level
-	if record.Level > 0 {
+	record.FeatureLevel = n.cluster.level
+	if record.FeatureLevel > 0 {
 		record.Store, record.Votes = n.Store()
 	}
 	return record
@@ -160,7 +160,7 @@ func (c *testCluster) announce(id state.NodeID) {
 		return
 	}
 	c.until(string(id)+" knows the cluster", func() bool {
-		_, known := c.nodes[id].Level()
+		_, known := c.nodes[id].FeatureLevel()
 		return known
 	})
 	if _, err := c.nodes[id].Propose(c.t.Context(), &state.UpdateNode{Node: c.record(id)}); err != nil {

@@ -98,7 +98,7 @@ func (c *heldConn) Close() error {
 }
 
 // withHeldFollower runs a test of three nodes, of which one that does not lead is on a heldNetwork.
-func withHeldFollower(t *testing.T, level state.Level, test func(t *testing.T, c *testCluster, n *testNode, net *heldNetwork)) {
+func withHeldFollower(t *testing.T, level state.FeatureLevel, test func(t *testing.T, c *testCluster, n *testNode, net *heldNetwork)) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		c.level = level
 		slow := &heldNetwork{Network: c.network.of("n3")}
@@ -127,7 +127,7 @@ func withHeldFollower(t *testing.T, level state.Level, test func(t *testing.T, c
 // A leader does not commit what reaches it when its origin has answered, whatever the client
 // has written since.
 func TestAForwardThatWasAnsweredTakesNoEffect(t *testing.T) {
-	withHeldFollower(t, state.NewestLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
+	withHeldFollower(t, state.NewestFeatureLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
 		n.mustPin("before")
 		for round := range 3 {
 			release := slow.hold()
@@ -151,7 +151,7 @@ func TestAForwardThatWasAnsweredTakesNoEffect(t *testing.T) {
 
 // What is late, and not too late, is committed: a deadline costs nothing that was in time.
 func TestAForwardInTimeIsCommitted(t *testing.T) {
-	withHeldFollower(t, state.NewestLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
+	withHeldFollower(t, state.NewestFeatureLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
 		n.mustPin("before")
 		<-time.After(2 * clockAge) // the clock is asked for again
 		release := slow.hold()
@@ -176,11 +176,11 @@ func TestDeadlinesWaitForTheLastMember(t *testing.T) {
 		if slow.asked(askProposeBy) || slow.asked(askClock) || !slow.asked(askPropose) {
 			t.Errorf("a cluster of level %d was asked in %v", n.fsm.level(), slow.kinds)
 		}
-		c.level = state.NewestLevel
+		c.level = state.NewestFeatureLevel
 		for _, id := range c.ids() {
 			c.announce(id)
 		}
-		c.until("the level is raised", func() bool { return n.fsm.level() == state.NewestLevel })
+		c.until("the level is raised", func() bool { return n.fsm.level() == state.NewestFeatureLevel })
 		n.mustPin("b")
 		if !slow.asked(askProposeBy) {
 			t.Error("no deadline when all understand it")
@@ -250,7 +250,7 @@ func TestWhatWasGivenUpLeavesTheQueue(t *testing.T) {
 		n.log = &faultyLog{LogStore: n.log, fault: slow.fault}
 		n.start()
 		c.found(n)
-		c.until("the level and the vote are there", func() bool { return c.ready() == 1 && n.fsm.level() == state.NewestLevel })
+		c.until("the level and the vote are there", func() bool { return c.ready() == 1 && n.fsm.level() == state.NewestFeatureLevel })
 		<-time.After(time.Minute) // and nothing is proposed by the node itself
 		n.mustPin("before")
 		shut := make(chan struct{})

@@ -90,7 +90,7 @@ func (n *diskNode) found(t testing.TB) {
 // record is what a node says of itself.
 func (n *diskNode) record() state.Node {
 	record := member(n.opts.ID)
-	record.Level = state.NewestLevel
+	record.FeatureLevel = state.NewestFeatureLevel
 	record.Store, record.Votes = n.Store()
 	return record
 }

@@ -179,7 +179,7 @@ func (n *Node) takeVote(view state.View) error {
 		return fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	granted := own.Votes && own.Store == r.store
-	if level, known := n.Level(); !granted && known && level == 0 {
+	if level, known := n.FeatureLevel(); !granted && known && level == 0 {
 		granted = n.Roles()[n.opts.ID] == roleVoter
 	}
 	if !granted {

@@ -191,7 +191,7 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 		}
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 	case askLevel:
-		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel))
+		return answerDone, binary.BigEndian.AppendUint64(nil, uint64(state.NewestFeatureLevel))
 	case askBeat:
 		if n.detector != nil {
 			return n.answerBeat(from, body)

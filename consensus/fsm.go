@@ -102,7 +102,7 @@ type verdict struct {
 	// one with Effects.Members or Effects.Level.
 	since      uint64
 	members    *state.Members
-	level      state.Level
+	level      state.FeatureLevel
 	quarantine *state.Quarantine // of this node; nil: it is in none
 }
 
@@ -115,7 +115,7 @@ func (f *fsm) verdict() verdict {
 }
 
 // level is that of the cluster.
-func (f *fsm) level() state.Level { return f.verdict().level }
+func (f *fsm) level() state.FeatureLevel { return f.verdict().level }
 
 // learn reads the verdict from the state. One of a level that this release does not know
 // ends in state.ErrTooOld: it would apply entries in another way than the others.
@@ -125,11 +125,11 @@ func (f *fsm) learn() error {
 	view := state.NewView(snapshot, 0)
 	var s verdict
 	var err error
-	if s.level, err = view.Level(); err != nil {
+	if s.level, err = view.FeatureLevel(); err != nil {
 		return fmt.Errorf("read level: %w", err)
 	}
-	if s.level > state.NewestLevel {
-		return fmt.Errorf("the state is of level %d, and %d is known here: %w", s.level, state.NewestLevel, state.ErrTooOld)
+	if s.level > state.NewestFeatureLevel {
+		return fmt.Errorf("the state is of level %d, and %d is known here: %w", s.level, state.NewestFeatureLevel, state.ErrTooOld)
 	}
 	if s.quarantine, err = view.Quarantine(f.self); err != nil {
 		return fmt.Errorf("read quarantine: %w", err)
@@ -281,14 +281,14 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 	if fx.Check {
 		f.checks.take(last.Index) // nobody else writes, so this is the state after that entry
 	}
-	if fx.Members || fx.Level {
+	if fx.Members || fx.FeatureLevel {
 		if err := f.learn(); err != nil {
 			return 0, err
 		}
 	}
 	f.progress.set(last.Index, last.Term)
 	f.watch.Publish(last.Index, &fx)
-	if fx.Members || fx.Level || fx.Checked {
+	if fx.Members || fx.FeatureLevel || fx.Checked {
 		f.wakeMembers()
 	}
 	return len(entries), nil

@@ -258,7 +258,7 @@ func TestWhoWaitsForASnapshotIsNotRemoved(t *testing.T) {
 			return err == nil && oldest > last+1
 		})
 		joining := member("n2")
-		joining.Level = c.level
+		joining.FeatureLevel = c.level
 		if _, err := first.Propose(t.Context(), &state.JoinNode{Node: joining, At: 1}); err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 // judge who asks with the change, that is judged here and the change alone
 // proposed.
 func (n *Node) judged(ctx context.Context, cmd state.Command) (state.Command, error) {
-	if n.fsm.level() >= wire.LevelOf(cmd) {
+	if n.fsm.level() >= wire.FeatureLevelOf(cmd) {
 		return cmd, nil
 	}
 	switch cmd.(type) {
@@ -84,7 +84,7 @@ func (n *Node) mayPropose(cmd state.Command) error {
 // understood refuses a command that is above the cluster's level. A cluster
 // that is being founded has none yet.
 func (n *Node) understood(cmd state.Command) error {
-	need := wire.LevelOf(cmd)
+	need := wire.FeatureLevelOf(cmd)
 	if _, founds := cmd.(*state.InitCluster); need == 0 || founds {
 		return nil
 	}

@@ -60,9 +60,9 @@ func (s script) command() state.Command {
 	case 11:
 		return &state.SettleRoots{Roots: []state.RootKey{root}}
 	case 12:
-		return &state.JoinNode{Node: state.Node{ID: s.node(), Level: state.NewestLevel}, At: 1}
+		return &state.JoinNode{Node: state.Node{ID: s.node(), FeatureLevel: state.NewestFeatureLevel}, At: 1}
 	case 13:
-		return &state.UpdateNode{Node: state.Node{ID: s.node(), Level: state.NewestLevel, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
+		return &state.UpdateNode{Node: state.Node{ID: s.node(), FeatureLevel: state.NewestFeatureLevel, Store: state.StoreID(fmt.Sprint(s.random(3)))}}
 	case 15:
 		return &state.ReportArrivals{Items: []state.Arrival{{Root: root, Born: uint64(1 + s.random(400)), Bytes: uint64(s.random(200))}}}
 	case 16:
@@ -165,7 +165,7 @@ func (s script) entries(t testing.TB, commands int) (log []*raft.Log) {
 	}
 	add([][]byte{encode(&state.InitCluster{
 		Cluster:  state.Cluster{ID: "c", Replication: 3, WriteCopies: 2, Operator: account},
-		Node:     state.Node{ID: "n1", Level: state.NewestLevel, Store: "s", Votes: true},
+		Node:     state.Node{ID: "n1", FeatureLevel: state.NewestFeatureLevel, Store: "s", Votes: true},
 		Operator: state.Account{ID: account, Email: "operator@localhost"},
 	}, state.OpID{})})
 	add([][]byte{encode(&state.CreateBucket{Bucket: state.Bucket{Account: account, Name: bucket, Created: 1}}, state.OpID{})})

@@ -493,7 +493,7 @@ func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
 // TestChangesAreLoggedWithTheirValues reads what the log has of each change of an account.
 func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 	w := newWorld(t)
-	w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	const email = "alice@example.org"
 	w.account(t, email)
 	inAndOut := func() error {
@@ -565,7 +565,7 @@ func TestANewAccountHasTheAllowanceOfNewOnes(t *testing.T) {
 	if _, err := a.CreateAccount(t.Context(), "old@example.org", ""); err != nil {
 		t.Fatal(err)
 	}
-	w.state.Apply(t, &state.RaiseLevel{Level: 2})
+	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: 2})
 	if _, err := a.CreateAccount(t.Context(), email, ""); err != nil {
 		t.Fatal(err)
 	}

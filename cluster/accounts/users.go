@@ -43,7 +43,7 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 func (a *Accounts) opening(account state.Account) (state.Command, error) {
 	view, release := a.state.LocalView()
 	defer release()
-	level, err := view.Level()
+	level, err := view.FeatureLevel()
 	if err != nil {
 		return nil, fmt.Errorf("read level: %w", err)
 	}

@@ -118,7 +118,7 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 	}{
 		{"nothing has happened", func(*world) {}, true},
 		{"pinned, and one who held it was removed", func(w *world) {
-			w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+			w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 			w.pin(t, "a", "b")
 			w.state.Apply(t, &state.RemoveNode{ID: "b"})
 		}, true},

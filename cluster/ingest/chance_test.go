@@ -85,7 +85,7 @@ func newGamble(t *testing.T, seed uint64) *gamble {
 		world: &world{TB: t, nodes: map[state.NodeID]*node{}, all: []state.NodeID{"a", "b", "c"}},
 		st:    clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a", "b", "c"), Replication: 3, WriteCopies: 2}),
 	}
-	g.st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	g.st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	for _, name := range []string{"first", "second"} {
 		g.born[name] = g.st.NewBucket(t, clustertest.Operator, name, false).Born
 	}

@@ -85,7 +85,7 @@ func alone(t *testing.T, fn func(w *world, n *tracked)) {
 			state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a"), Replication: 1, WriteCopies: 1}),
 		}
 		w.nodes["a"] = n.node
-		n.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+		n.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		n.born = n.state.NewBucket(t, clustertest.Operator, "bucket", false).Born
 		n.store.judge = func(owner string) bool { return private(n.state, owner) }
 		n.run()

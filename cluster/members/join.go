@@ -41,8 +41,8 @@ type joinNode struct {
 	Addrs        []string `json:"addrs"`
 	ClusterAddrs []string `json:"cluster_addrs"`
 	Version      string   `json:"version"`
-	// Level is what the release understands, 0 before there were levels.
-	Level state.Level `json:"level,omitempty"`
+	// FeatureLevel is what the release understands, 0 before there were levels.
+	Level state.FeatureLevel `json:"level,omitempty"`
 }
 
 type joinReply struct {
@@ -139,13 +139,13 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-func (m *Members) level(ctx context.Context) (state.Level, error) {
+func (m *Members) level(ctx context.Context) (state.FeatureLevel, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	return view.Level()
+	return view.FeatureLevel()
 }
 
 // admit makes the node a member, on the strength of the identity that asks.
@@ -153,7 +153,7 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	cmd := &state.JoinNode{
 		Node: state.Node{
 			ID: state.NodeID(n.ID), Name: n.Name, Addrs: n.Addrs, ClusterAddrs: n.ClusterAddrs, Version: n.Version,
-			Level: n.Level,
+			FeatureLevel: n.Level,
 		},
 		At: state.MillisOf(m.opts.Now()),
 	}
@@ -301,7 +301,7 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	}
 	req := joinRequest{Node: joinNode{
 		ID: string(node.ID), Name: node.Name, Addrs: node.Addrs, ClusterAddrs: node.ClusterAddrs, Version: node.Version,
-		Level: node.Level,
+		Level: node.FeatureLevel,
 	}}
 	if err := json.NewEncoder(conn).Encode(req); err != nil {
 		return Joined{}, fmt.Errorf("join: ask: %w", err)

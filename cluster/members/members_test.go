@@ -526,7 +526,7 @@ func TestWhoseAnswerWasLostOnItsWayAsksAgain(t *testing.T) {
 	w.now = time.Now()
 	served := make(chan error, 1)
 	go func() { served <- w.serveJoin(context.Background(), dialled{server, id}) }()
-	request := joinRequest{Node: joinNode{ID: "c", Name: "c", ClusterAddrs: node.ClusterAddrs, Level: node.Level}}
+	request := joinRequest{Node: joinNode{ID: "c", Name: "c", ClusterAddrs: node.ClusterAddrs, Level: node.FeatureLevel}}
 	if err := json.NewEncoder(client).Encode(request); err != nil {
 		t.Fatal(err)
 	}
@@ -686,9 +686,9 @@ func TestStatusSaysWhyAMemberIsInQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do(&state.RaiseLevel{Level: 1})
+	do(&state.RaiseLevel{FeatureLevel: 1})
 	for _, id := range []state.NodeID{"a", "b", "c"} {
-		do(&state.UpdateNode{Node: state.Node{ID: id, Level: 1, Store: "s", Votes: true}})
+		do(&state.UpdateNode{Node: state.Node{ID: id, FeatureLevel: 1, Store: "s", Votes: true}})
 	}
 	do(&state.CheckState{At: 1})
 	view, release := w.state.LocalView()

@@ -324,7 +324,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 	n.self = state.Node{
 		ID: state.NodeID(n.peer.ID()), Name: name, Version: n.opts.Version,
 		Addrs: n.peer.Addrs(), ClusterAddrs: n.peer.ClusterAddrs(), Joined: state.MillisOf(n.opts.Now()),
-		Level: state.NewestLevel,
+		FeatureLevel: state.NewestFeatureLevel,
 	}
 	return nil
 }
@@ -359,7 +359,7 @@ func (n *Node) openConsensus(known *seed) error {
 		Logger:        n.logger,
 		Registerer:    n.opts.Registerer,
 		NoSpace:       refusedByFullDisk,
-		Eligibility:      n.eligibility,
+		Eligibility:   n.eligibility,
 		Tight:         n.tightElsewhere,
 		Gone:          n.gone,
 		Refused:       peer.Refused,

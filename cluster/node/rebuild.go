@@ -301,7 +301,7 @@ func (n *Node) keepSeed() error {
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
-	if _, caughtUp := n.consensus.Level(); !caughtUp {
+	if _, caughtUp := n.consensus.FeatureLevel(); !caughtUp {
 		return nil
 	}
 	if err := n.noteMembers(newSeed(c.ID, nodes)); err != nil {

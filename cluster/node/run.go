@@ -376,7 +376,7 @@ func (n *Node) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	level, known := n.consensus.Level()
+	level, known := n.consensus.FeatureLevel()
 	if !known {
 		return state.ErrUnavailable // the record may be an old one
 	}
@@ -385,7 +385,7 @@ func (n *Node) register(ctx context.Context) error {
 		own = own.Before1()
 	}
 	own.Joined = record.Joined
-	if record.Name == own.Name && record.Version == own.Version && record.Level == own.Level && record.Store == own.Store &&
+	if record.Name == own.Name && record.Version == own.Version && record.FeatureLevel == own.FeatureLevel && record.Store == own.Store &&
 		sameAddrs(record.Addrs, own.Addrs) && sameAddrs(record.ClusterAddrs, own.ClusterAddrs) {
 		return nil
 	}

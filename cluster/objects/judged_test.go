@@ -99,7 +99,7 @@ func TestNothingChangesThatIsJudgedAway(t *testing.T) {
 // the session end, in that time. The change is not made then.
 func TestAKeyThatEndsWhileItsChangeIsUnderWayChangesNothing(t *testing.T) {
 	asked := func(w *world) (key, session func(ends bool) context.Context) {
-		w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel},
+		w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel},
 			&state.CreateKey{Key: state.APIKey{ID: "key", Account: w.account, Scope: []string{state.ScopeWrite}, Created: 1}},
 			&state.SetPassword{Account: w.account, Hash: "hash"},
 			&state.CreateSession{

@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 		now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), content: map[cid.Cid][]byte{},
 	}
 	w.agreed = w.now
-	w.state.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	for _, id := range []state.NodeID{self, second, third} {
 		w.nodes = append(w.nodes, placement.Node{ID: id, Free: 1 << 40, Alive: true})
 	}

@@ -125,14 +125,14 @@ func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, 
 // the proposal tells.
 func (o *Objects) knows(c *state.Condition) bool {
 	level, err := o.level()
-	return err != nil || level >= c.Level()
+	return err != nil || level >= c.FeatureLevel()
 }
 
 // level is the level of the cluster as far as this node knows.
-func (o *Objects) level() (state.Level, error) {
+func (o *Objects) level() (state.FeatureLevel, error) {
 	view, release := o.opts.State.LocalView()
 	defer release()
-	return view.Level()
+	return view.FeatureLevel()
 }
 
 // deleted says what a deed means, done to the version with an id or by a marker.

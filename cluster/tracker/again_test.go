@@ -14,7 +14,7 @@ import (
 func repinning(t *testing.T, limits Limits, fn func(w *world)) {
 	t.Helper()
 	bubble(t, limits, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		fn(w)
 	})
 }

@@ -68,7 +68,7 @@ const (
 // benchStores have b.N roots that objects name, sealed and hidden.
 func benchStores(b *testing.B) (*watched, *disk) {
 	st := &watched{State: clustertest.New(b, clustertest.Setup{Nodes: clustertest.Members(self), Replication: 1, WriteCopies: 1})}
-	st.Apply(b, &state.RaiseLevel{Level: LeaseLevel})
+	st.Apply(b, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel})
 	shelf := st.NewBucket(b, clustertest.Operator, bucket, false)
 	s, err := blocks.Open(b.TempDir(), blocks.Options{})
 	if err != nil {

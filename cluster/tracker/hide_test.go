@@ -19,7 +19,7 @@ const bucket = "bucket"
 func shelf(t *testing.T, limits Limits, fn func(w *world, b state.Bucket)) {
 	t.Helper()
 	bubble(t, limits, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel})
 		fn(w, w.bucket())
 	})
 }

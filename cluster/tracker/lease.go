@@ -264,8 +264,8 @@ func (g *Leases) isFenced() bool {
 // mayDrop returns true if complete roots may be dropped by a view of the cluster. fenced is
 // the result of isFenced before the caller asked for the view. If the first fence came after
 // that, the view may lack commands of earlier leases.
-func (g *Leases) mayDrop(level state.Level, fenced bool) bool {
-	if fenced || level < LeaseLevel {
+func (g *Leases) mayDrop(level state.FeatureLevel, fenced bool) bool {
+	if fenced || level < LeaseFeatureLevel {
 		return true
 	}
 	g.mu.Lock()
@@ -298,7 +298,7 @@ func (g *Leases) take() (roots []state.RootKey, more bool) {
 
 // LeaseLevel is the feature level from which on nodes seal content for commands that are not
 // in the state yet.
-const LeaseLevel state.Level = 3
+const LeaseFeatureLevel state.FeatureLevel = 3
 
 // scanEnded scans roots whose leases have ended, until ctx ends. Usually there are none: the
 // command was applied and its event handled within leaseLinger.

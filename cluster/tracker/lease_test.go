@@ -16,7 +16,7 @@ import (
 func leased(t *testing.T, fn func(w *world, g *Leases)) {
 	t.Helper()
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel})
 		w.leases = NewLeases()
 		fn(w, w.leases)
 	})
@@ -466,7 +466,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 
 func TestClustersWithoutLeasesWaitForNoFence(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
-		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel - 1})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel - 1})
 		w.leases = NewLeases()
 		w.seal(1)
 		w.start()

@@ -28,7 +28,7 @@ type meter struct {
 // meterOf returns the meter of a fetch: of one that repairs content which is
 // charged already, and in a cluster that has no quotas, the zero one.
 func meterOf(view state.View, root *state.Root) meter {
-	level, err := view.Level()
+	level, err := view.FeatureLevel()
 	if err != nil || level < 2 || root.Status == state.Pinned {
 		return meter{}
 	}

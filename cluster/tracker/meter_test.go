@@ -15,7 +15,7 @@ import (
 // quotas brings a world to a level that has them.
 func (w *world) quotas(allowance uint64) {
 	w.Helper()
-	w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+	w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	w.state.Apply(w, &state.SetQuota{Account: clustertest.Operator, Allowance: allowance})
 }
 

@@ -26,7 +26,7 @@ const (
 	// lookEvery, for they may be short as long as a member is down.
 	fewShort = 10_000
 	// placedLevel is the level from which all members read by which state was chosen.
-	placedLevel state.Level = 4
+	placedLevel state.FeatureLevel = 4
 	// returnEvery is between two looks for members that were down and are back: what was put
 	// meanwhile lacks a copy that they can have.
 	returnEvery = 5 * time.Second
@@ -300,7 +300,7 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch sta
 	if err != nil {
 		return batch, 0, "", wrap("read cluster", err)
 	}
-	level, err := view.Level()
+	level, err := view.FeatureLevel()
 	if err != nil {
 		return batch, 0, "", wrap("read level", err)
 	}

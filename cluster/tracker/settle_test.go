@@ -69,7 +69,7 @@ func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 func TestSettlerClearsDeletedBuckets(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, uploads = clustertest.Operator, 2*state.MaxSettle + 10
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		b := w.state.NewBucket(w, account, "bucket", false)
 		for i := range uploads {
 			w.state.Apply(w, &state.CreateUpload{
@@ -94,7 +94,7 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, parts = clustertest.Operator, 3*state.MaxFreed + 10
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		b := w.state.NewBucket(w, account, "bucket", false)
 		w.state.Apply(w, &state.CreateUpload{
 			Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: "up", Key: "k", Created: 1},
@@ -351,7 +351,7 @@ func TestRepairTakesNothingFromWhoHoldsItByNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const account = clustertest.Operator
 		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d", "e", "f", "g"})
-		r.state.Apply(r, &state.RaiseLevel{Level: state.NewestLevel})
+		r.state.Apply(r, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		b := r.state.NewBucket(r, account, "bucket", false)
 		put := &state.PutObject{
 			Account: account, Bucket: b.Name, Born: b.Born,
@@ -579,7 +579,7 @@ func TestTheMarkOfASurplusEndsWithIt(t *testing.T) {
 	r.held(1, "c")
 	r.state.Apply(r, &state.RemoveNode{ID: "c"})
 	r.object(r.bucket(), 1, "a", "b")
-	r.state.Apply(r, &state.JoinNode{Node: state.Node{ID: "c", Level: state.NewestLevel}})
+	r.state.Apply(r, &state.JoinNode{Node: state.Node{ID: "c", FeatureLevel: state.NewestFeatureLevel}})
 	marked := func() uint64 {
 		view, release := r.state.State.LocalView()
 		defer release()
@@ -695,10 +695,10 @@ func BenchmarkRoots(b *testing.B) {
 
 // Where all members can read it a placement says by which state it was chosen, and only there.
 func TestAPlacementSaysByWhichStateWhereAllReadThat(t *testing.T) {
-	for _, level := range []state.Level{placedLevel - 1, placedLevel} {
+	for _, level := range []state.FeatureLevel{placedLevel - 1, placedLevel} {
 		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d"})
 		orDefault(&repairer.Rate, DefaultRepairRate)
-		r.state.Apply(r, &state.RaiseLevel{Level: level})
+		r.state.Apply(r, &state.RaiseLevel{FeatureLevel: level})
 		r.pin(1, "a", "b", "c")
 		r.held(1, "a", "b", "c")
 		r.state.Apply(r, &state.RemoveNode{ID: "c"})

@@ -22,7 +22,7 @@ func TestEveryMemberIsAskedSomeTime(t *testing.T) {
 			w.state.Apply(w, &state.JoinNode{Node: clustertest.Members(state.NodeID(fmt.Sprint("n", n)))[0], At: 1})
 		}
 		b := w.bucket()
-		w.state.Apply(w, &state.RaiseLevel{Level: LeaseLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel})
 		w.object(b, 1, self)
 		w.net.rest = absent
 		w.start()

@@ -164,7 +164,7 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 		return nil, err
 	}
 	defer release()
-	level, unread := view.Level()
+	level, unread := view.FeatureLevel()
 	settled := unread == nil && t.leases.mayDrop(level, fenced)
 	for _, s := range ask {
 		root, own, err := wanted(view, s.root, t.opts.Self)

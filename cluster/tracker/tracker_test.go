@@ -280,7 +280,7 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), vanishes(2))
-		w.state.Apply(w, &state.RaiseLevel{Level: state.NewestLevel})
+		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		b := w.state.NewBucket(w, clustertest.Operator, "bucket", false)
 		w.state.Apply(w, &state.PutObject{
 			Account: b.Account, Bucket: b.Name, Born: b.Born, Object: state.Object{ID: "v", Key: "k", Root: key(1), Size: 90, Created: 1, ETag: "e"},

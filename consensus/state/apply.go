@@ -38,13 +38,13 @@ type Result struct {
 
 // Effects gathers what commands changed, for those who wait for it.
 type Effects struct {
-	Members  bool // nodes, tickets or quarantine
-	Check    bool // the state after this entry is to be hashed
-	Checked  bool // a hash was reported
-	Level    bool // the cluster's level was raised
-	Keys     bool // API keys were revoked
-	Settling bool // roots have pins left to move
-	Roots    []RootChange
+	Members      bool // nodes, tickets or quarantine
+	Check        bool // the state after this entry is to be hashed
+	Checked      bool // a hash was reported
+	FeatureLevel bool // the cluster's level was raised
+	Keys         bool // API keys were revoked
+	Settling     bool // roots have pins left to move
+	Roots        []RootChange
 }
 
 // RootChange tells that a root's record changed, and the nodes it concerns.

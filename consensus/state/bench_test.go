@@ -40,7 +40,7 @@ func benchContent(k RootKey) Content {
 // shelf raises the level and makes a bucket.
 func (d *onDisk) shelf(b *testing.B) Bucket {
 	b.Helper()
-	d.apply(b, &RaiseLevel{Level: NewestLevel}, &CreateBucket{Bucket: Bucket{Account: alice, Name: "bucket", Created: 1}})
+	d.apply(b, &RaiseLevel{FeatureLevel: NewestFeatureLevel}, &CreateBucket{Bucket: Bucket{Account: alice, Name: "bucket", Created: 1}})
 	view := d.store.View()
 	defer view.Close()
 	bucket, err := NewView(view, 0).Bucket(alice, "bucket")

@@ -74,7 +74,7 @@ func TestNoErrorOfTheStoreIsPassedOver(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
-		m.must(&RaiseLevel{Level: NewestLevel})
+		m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 		for step := range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			cmd := anyCommand(rt, m)
 			op := opOf(m.op + 1)
@@ -109,7 +109,7 @@ func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(Vi
 		"quarantined":     func(v View) error { _, err := v.Quarantined(); return err },
 		"fence":           func(v View) error { _, err := v.FenceOf("n1"); return err },
 		"hash":            func(v View) error { _, err := v.Hash(func(int) error { return nil }); return err },
-		"level":           func(v View) error { _, err := v.Level(); return err },
+		"level":           func(v View) error { _, err := v.FeatureLevel(); return err },
 		"node":            func(v View) error { _, err := v.Node("n1"); return err },
 		"nodes":           func(v View) error { _, err := v.Nodes(); return err },
 		"tickets":         func(v View) error { _, err := v.Tickets(); return err },
@@ -181,8 +181,8 @@ func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(Vi
 func TestNoErrorIsPassedOverWhereALevelIsRaised(t *testing.T) {
 	m := found(t)
 	m.must(&CreatePin{Pin: Pin{ID: "early", Account: bob, CID: contents[0], Created: 1}, Nodes: []NodeID{"n1"}})
-	for level := Level(1); level <= NewestLevel; level++ {
-		raise := &RaiseLevel{Level: level}
+	for level := FeatureLevel(1); level <= NewestFeatureLevel; level++ {
+		raise := &RaiseLevel{FeatureLevel: level}
 		for at, whole := 0, false; !whole; at++ {
 			b := &broken{m.fork(), at}
 			_, err := Apply(b, m.index+1, opOf(m.op+1), raise, &Effects{})
@@ -197,7 +197,7 @@ func TestNoErrorIsPassedOverWhereALevelIsRaised(t *testing.T) {
 // The same of whoever reads.
 func TestNoErrorIsPassedOverByWhoReads(t *testing.T) {
 	m := crowd(t, rand.New(rand.NewPCG(3, 4)), 60, 0)
-	m.must(&RaiseLevel{Level: NewestLevel})
+	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 	pins := m.allPins()
 	p := pins[len(pins)/2]
 	c, err := cid.Decode(p.CID)

@@ -29,7 +29,7 @@ func (m *machine) nameStores() {
 		m.t.Fatal(err)
 	}
 	for _, n := range nodes {
-		n.Level, n.Store, n.Votes = 1, StoreID("store of "+n.ID), true
+		n.FeatureLevel, n.Store, n.Votes = 1, StoreID("store of "+n.ID), true
 		m.must(&UpdateNode{n})
 	}
 }

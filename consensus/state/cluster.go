@@ -99,11 +99,11 @@ func (v *InitCluster) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	// What the founder understands every later member has to.
-	if v.Node.Level > NewestLevel {
-		return Result{}, fmt.Errorf("state: founded at level %d, and %d is known here: %w", v.Node.Level, NewestLevel, ErrTooOld)
+	if v.Node.FeatureLevel > NewestFeatureLevel {
+		return Result{}, fmt.Errorf("state: founded at level %d, and %d is known here: %w", v.Node.FeatureLevel, NewestFeatureLevel, ErrTooOld)
 	}
-	if v.Node.Level > 0 {
-		if err := raise(tx, 0, v.Node.Level, e); err != nil {
+	if v.Node.FeatureLevel > 0 {
+		if err := raise(tx, 0, v.Node.FeatureLevel, e); err != nil {
 			return Result{}, err
 		}
 	}

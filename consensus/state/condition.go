@@ -67,8 +67,8 @@ func (v *Condition) Code(c *codec.Coder) {
 	}
 }
 
-// Level is that of the form in which the condition is written.
-func (v *Condition) Level() Level {
+// FeatureLevel is that of the form in which the condition is written.
+func (v *Condition) FeatureLevel() FeatureLevel {
 	if v.form() > formAbsent {
 		return 5
 	}

@@ -46,8 +46,8 @@ func TestAConditionOfLevel4KeepsItsForm(t *testing.T) {
 		is := codec.Encoder(nil)
 		c.Code(is)
 		want, _ := was.Finish()
-		if got, err := is.Finish(); err != nil || !reflect.DeepEqual(got, want) || c.Level() != 0 {
-			t.Errorf("%+v is %x of level %d, was %x: %v", c, got, c.Level(), want, err)
+		if got, err := is.Finish(); err != nil || !reflect.DeepEqual(got, want) || c.FeatureLevel() != 0 {
+			t.Errorf("%+v is %x of level %d, was %x: %v", c, got, c.FeatureLevel(), want, err)
 		}
 	}
 	unknown := codec.Decoder([]byte{byte(formEnd), 0})

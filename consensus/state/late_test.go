@@ -259,9 +259,9 @@ func TestLateRootsDoNotKeepEachOther(t *testing.T) {
 // whose root was made anew. Below level 3 members may read no record that does.
 func TestARootSaysWhenItWasPinnedAnew(t *testing.T) {
 	root := rootOf(t, contents[1])
-	for level, says := range map[Level]bool{2: false, 3: true} {
+	for level, says := range map[FeatureLevel]bool{2: false, 3: true} {
 		m := found(t)
-		m.must(&RaiseLevel{Level: level})
+		m.must(&RaiseLevel{FeatureLevel: level})
 		pinnedAt := func(want uint64) {
 			t.Helper()
 			if r, err := m.view().Root(root); err != nil || r.PinnedAt() != want || !says && r.Repinned != 0 {

@@ -11,7 +11,7 @@ import (
 // have to come to the same state: that release came to the one whose hash is here.
 func TestAtLevel3TheStateIsThatOfTheReleaseBefore(t *testing.T) {
 	m := found(t)
-	m.must(&RaiseLevel{Level: 3})
+	m.must(&RaiseLevel{FeatureLevel: 3})
 	here, waits := rootOf(t, contents[1]), rootOf(t, contents[2])
 	m.must(create(alice, "here", contents[1]))
 	m.hold(here)

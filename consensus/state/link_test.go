@@ -85,10 +85,10 @@ func TestAFenceOutlivesTheMembership(t *testing.T) {
 	if fence() != 0 {
 		t.Error("the fence of a node that is gone is on record")
 	}
-	s.must(&JoinNode{Node: Node{ID: "n1", Level: NewestLevel}})
+	s.must(&JoinNode{Node: Node{ID: "n1", FeatureLevel: NewestFeatureLevel}})
 	s.refused(late, ErrConflict)
 	before := fence()
-	s.must(&JoinNode{Node: Node{ID: "n1", Level: NewestLevel}}) // it is one already
+	s.must(&JoinNode{Node: Node{ID: "n1", FeatureLevel: NewestFeatureLevel}}) // it is one already
 	if fence() != before {
 		t.Error("a member that says that it joins is fenced")
 	}
@@ -205,7 +205,7 @@ func TestAPutFindsRoomAmongTheMostCopies(t *testing.T) {
 	for i := range MaxCopies {
 		n := NodeID(fmt.Sprintf("m%02d", i))
 		nodes = append(nodes, n)
-		s.must(&JoinNode{Node: Node{ID: n, Level: NewestLevel}})
+		s.must(&JoinNode{Node: Node{ID: n, FeatureLevel: NewestFeatureLevel}})
 	}
 	s.must(&CreatePin{Pin: Pin{ID: "p1", Account: bob, CID: contents[1], Created: 1}, Nodes: nodes})
 	s.report("m31", rootOf(t, contents[1]), Held, "")
@@ -223,7 +223,7 @@ func TestAPutFindsRoomAmongTheMostCopies(t *testing.T) {
 // joined makes a node a member and returns its word that it holds something.
 func (s *shelf) joined(n NodeID) Holding {
 	s.t.Helper()
-	s.must(&JoinNode{Node: Node{ID: n, Level: NewestLevel}})
+	s.must(&JoinNode{Node: Node{ID: n, FeatureLevel: NewestFeatureLevel}})
 	epoch, err := s.view().FenceOf(n)
 	if err != nil {
 		s.t.Fatal(err)

@@ -44,7 +44,7 @@ func anyMeta(t *rapid.T) map[string]string {
 
 // anyCommand draws a command out of a small world, so that commands meet.
 func anyCommand(t *rapid.T, m *machine) Command {
-	if level, err := m.view().Level(); err != nil {
+	if level, err := m.view().FeatureLevel(); err != nil {
 		t.Fatal(err)
 	} else if level >= 3 && rapid.IntRange(0, 2).Draw(t, "naming") > 0 {
 		return anyNaming(t, m)
@@ -101,7 +101,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		k, _ := root()
 		return &SettleRoots{Roots: []RootKey{k}}
 	case 13:
-		return &RaiseLevel{Level: Level(rapid.IntRange(1, 3).Draw(t, "level"))}
+		return &RaiseLevel{FeatureLevel: FeatureLevel(rapid.IntRange(1, 3).Draw(t, "level"))}
 	case 14, 15:
 		return &SetQuota{Account: account, Allowance: rapid.SampledFrom([]uint64{0, 1, 30, 90, Unlimited}).Draw(t, "allowance")}
 	case 16, 17:
@@ -116,7 +116,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	case 20:
 		return &ClearAccounts{Accounts: []AccountID{alice, bob}}
 	case 12:
-		return &JoinNode{Node: Node{ID: node.Draw(t, "node"), Level: rapid.SampledFrom([]Level{0, NewestLevel}).Draw(t, "level")}}
+		return &JoinNode{Node: Node{ID: node.Draw(t, "node"), FeatureLevel: rapid.SampledFrom([]FeatureLevel{0, NewestFeatureLevel}).Draw(t, "level")}}
 	default:
 		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
 	}
@@ -129,7 +129,7 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
 		if rapid.Bool().Draw(rt, "newest level") {
-			m.must(&RaiseLevel{Level: NewestLevel})
+			m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 		}
 		history(rt, m, func() Command { return anyCommand(rt, m) })
 	})

@@ -17,9 +17,9 @@ type Node struct {
 	Version      string   // release that the node runs
 	Joined       Millis
 
-	Level Level   // the newest that the release understands; 0 also before level 1
-	Store StoreID // its Raft store; empty before level 1
-	Votes bool    // the store may be given a vote; see GrantVote
+	FeatureLevel FeatureLevel // the newest that the release understands; 0 also before level 1
+	Store        StoreID      // its Raft store; empty before level 1
+	Votes        bool         // the store may be given a vote; see GrantVote
 }
 
 // Code implements the record's form.
@@ -28,7 +28,7 @@ type Node struct {
 // not: before the cluster has level 1, members may read version 1 only.
 func (v *Node) Code(c *codec.Coder) {
 	version := uint64(2)
-	if !c.Decoding() && v.Level == 0 && v.Store == "" && !v.Votes {
+	if !c.Decoding() && v.FeatureLevel == 0 && v.Store == "" && !v.Votes {
 		version = 1
 	}
 	version = c.Version(version)
@@ -39,7 +39,7 @@ func (v *Node) Code(c *codec.Coder) {
 	codec.String(c, &v.Version, MaxIDLen)
 	codec.Int(c, &v.Joined)
 	if version >= 2 {
-		codec.Uint(c, &v.Level)
+		codec.Uint(c, &v.FeatureLevel)
 		codec.String(c, &v.Store, MaxIDLen)
 		codec.Bool(c, &v.Votes)
 	}
@@ -48,7 +48,7 @@ func (v *Node) Code(c *codec.Coder) {
 // Before1 returns the record without what level 1 brought.
 func (v *Node) Before1() Node {
 	old := *v
-	old.Level, old.Store, old.Votes = 0, "", false
+	old.FeatureLevel, old.Store, old.Votes = 0, "", false
 	return old
 }
 
@@ -69,9 +69,9 @@ func (v *Node) check() error {
 // read the log.
 func (v *Node) understands(r Reader) error {
 	level, err := levelOf(r)
-	if err == nil && v.Level < level {
+	if err == nil && v.FeatureLevel < level {
 		err = Errorf(CodeConflict, "the cluster is at level %d, and release %q of node %s understands %d: upgrade the node",
-			level, v.Version, v.ID, v.Level)
+			level, v.Version, v.ID, v.FeatureLevel)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
 	if o := m.operations(); o.bounded || o.next != above+4 {
 		t.Fatalf("before level 1: %+v", o)
 	}
-	m.must(&RaiseLevel{Level: 1})
+	m.must(&RaiseLevel{FeatureLevel: 1})
 	before := m.operations()
 	if before.bytes <= MaxOpBytes {
 		t.Fatalf("%d bytes are not above the bound", before.bytes)
@@ -112,10 +112,10 @@ func TestLargePinsHaveNoOperationForgotten(t *testing.T) {
 }
 
 func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
-	for _, level := range []Level{0, 1} {
+	for _, level := range []FeatureLevel{0, 1} {
 		m := found(t)
 		if level > 0 {
-			m.must(&RaiseLevel{Level: level})
+			m.must(&RaiseLevel{FeatureLevel: level})
 		}
 		first := opOf(m.op)
 		for range MaxOps + 10 {
@@ -137,8 +137,8 @@ func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 func TestOperationsAtHandChangeNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	bare, full := found(t), found(t)
-	bare.must(&RaiseLevel{Level: 1})
-	full.must(&RaiseLevel{Level: 1})
+	bare.must(&RaiseLevel{FeatureLevel: 1})
+	full.must(&RaiseLevel{FeatureLevel: 1})
 	same := func() {
 		t.Helper()
 		if !slices.Equal(bare.txnRows(), full.txnRows()) {
@@ -181,7 +181,7 @@ func TestOperationsAtHandChangeNothing(t *testing.T) {
 // A store that forgets an operation for each that comes reads none of them.
 func TestOperationsAtHandAreNotRead(t *testing.T) {
 	m := found(t)
-	m.must(&RaiseLevel{Level: 1})
+	m.must(&RaiseLevel{FeatureLevel: 1})
 	read, before := &opReads{memory: m.memory}, int(m.operations().next)
 	var applier Applier
 	for i := range MaxOps + 100 {

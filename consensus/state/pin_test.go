@@ -158,7 +158,7 @@ func TestFailureNamesTheNodesOfEachReason(t *testing.T) {
 // A pin that came after what a node has seen is not answered by its giving up: it is tried.
 func TestGivingUpAnswersNoLaterPin(t *testing.T) {
 	m := found(t)
-	m.must(&RaiseLevel{Level: 3})
+	m.must(&RaiseLevel{FeatureLevel: 3})
 	a := rootOf(t, contentA)
 	m.must(create(alice, "a", contentA))
 	r, err := m.view().Root(a)
@@ -388,7 +388,7 @@ func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 		m := found(rt)
 		m.narrow = true
 		if rapid.Bool().Draw(rt, "newest level") {
-			m.must(&RaiseLevel{Level: NewestLevel})
+			m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 		}
 		apply := func(cmd Command) {
 			m.index++

@@ -11,7 +11,7 @@ import (
 func rich(t reporter, allowance uint64) *machine {
 	t.Helper()
 	m := found(t)
-	m.must(&RaiseLevel{Level: NewestLevel})
+	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 	m.must(&SetQuota{Account: bob, Allowance: allowance})
 	return m
 }

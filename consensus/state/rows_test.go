@@ -14,7 +14,7 @@ import (
 // stays at one feature level: what is stored otherwise on purpose is gated by a newer one.
 func TestRowsOfAHistoryKeepTheirForm(t *testing.T) {
 	m := found(t)
-	m.must(&RaiseLevel{Level: 4})
+	m.must(&RaiseLevel{FeatureLevel: 4})
 	m.must(&SetQuota{Account: bob, Allowance: Unlimited})
 	s := &shelf{m, m.bucket(bob, "bucket")}
 	const day = 1_800_000_000_123 // of no round number in any width of a counter

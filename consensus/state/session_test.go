@@ -13,7 +13,7 @@ func signedIn(t *testing.T) *machine {
 	m := &machine{memory: newMemory(), t: t}
 	m.must(&InitCluster{
 		Cluster:  Cluster{ID: "c", Replication: 3, WriteCopies: 1, Operator: alice},
-		Node:     Node{ID: "n1", Level: NewestLevel},
+		Node:     Node{ID: "n1", FeatureLevel: NewestFeatureLevel},
 		Operator: Account{ID: alice, Email: "alice@example.org", PasswordHash: "hash"},
 	})
 	m.must(&CreateAccount{Account: Account{ID: bob, Email: "bob@example.org"}})

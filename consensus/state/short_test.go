@@ -51,7 +51,7 @@ func TestCopiesOfWhoIsNotThereDoNotCount(t *testing.T) {
 	check("all on record, one is not", 2, "n2")
 	m.must(&RemoveNode{ID: "n2"}) // two can hold everything, and do
 	check("removed, and two of two hold all", 0)
-	m.must(&JoinNode{Node: Node{ID: "n4", Level: NewestLevel}})
+	m.must(&JoinNode{Node: Node{ID: "n4", FeatureLevel: NewestFeatureLevel}})
 	check("a third could hold them again", 2)
 	for _, k := range []RootKey{whole, short} {
 		r, err := m.view().Root(k)

@@ -24,7 +24,7 @@ func takeStore(node, old *Node) {
 
 // MayVote tells whether the node's store may be given a vote. A release before
 // level 1 tells no store, and may.
-func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.Level == 0 }
+func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.FeatureLevel == 0 }
 
 // GrantVote says that a member's store has caught up with the log, so that it
 // may be given a vote again. It is void once the node has yet another store.

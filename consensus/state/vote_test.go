@@ -8,7 +8,9 @@ import (
 // A vote belongs to a store: the first word of a store counts as it is said, a
 // store in the place of another has none until it is granted.
 func TestAVoteIsLostWithItsStore(t *testing.T) {
-	node := func(store StoreID, votes bool) Node { return Node{ID: "n2", Level: 1, Store: store, Votes: votes} }
+	node := func(store StoreID, votes bool) Node {
+		return Node{ID: "n2", FeatureLevel: 1, Store: store, Votes: votes}
+	}
 	for _, tc := range []struct {
 		name  string
 		steps []Command

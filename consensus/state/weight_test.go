@@ -240,7 +240,7 @@ func TestTheLevelOfQuotasWeighsThePins(t *testing.T) {
 	m.must(heavyPin("p2", contents[2], 7))
 	m.must(&DeletePin{Account: bob, ID: "p2"})
 	m.must(heavyPin("p3", contents[3], 5))
-	m.must(&RaiseLevel{Level: 2})
+	m.must(&RaiseLevel{FeatureLevel: 2})
 	m.weighs("the pins that there were", 65)
 	m.must(&DeletePin{Account: bob, ID: "p1"})
 	m.weighs("without one", 5)

@@ -27,7 +27,7 @@ func namings() []state.Command {
 		}
 	}
 	return []state.Command{
-		&state.RaiseLevel{Level: 3},
+		&state.RaiseLevel{FeatureLevel: 3},
 		&state.CreateBucket{Bucket: state.Bucket{Account: "account", Name: "bucket", Born: 3, Created: 4}},
 		&state.PutObject{
 			Account: "account", Bucket: "bucket", Born: born, Object: object("v1", "a/b\x00\xff"), Content: stored,

@@ -31,7 +31,7 @@ func every() []state.Command {
 		ID: "node", Name: "name", Addrs: []string{"/ip4/1.2.3.4"}, ClusterAddrs: []string{"/ip4/5.6.7.8"}, Version: "v1", Joined: 77,
 	}
 	leveled := node
-	leveled.Level, leveled.Store, leveled.Votes = 1, "store", true
+	leveled.FeatureLevel, leveled.Store, leveled.Votes = 1, "store", true
 	account := state.Account{ID: "account", Email: "a@b", PasswordHash: "hash", Created: 66}
 	pin := state.Pin{
 		ID: "request", Account: "account", Created: 1_700_000_000_000, Status: state.Queued, CID: content.String(),
@@ -65,7 +65,7 @@ func every() []state.Command {
 		&state.CheckState{At: 88},
 		&state.ReportHash{Node: "node", Check: 15, Hash: state.Hash{0xde, 31: 0xad}},
 		&state.GrantVote{Node: "node", Store: "store"},
-		&state.RaiseLevel{Level: 1},
+		&state.RaiseLevel{FeatureLevel: 1},
 		&state.UpdateNode{Node: leveled}, // a record of version 2
 		&state.ByKey{Key: "jti", Change: &state.CreatePin{Pin: pin, Nodes: []state.NodeID{"n2", "node"}}},
 		&state.ByKey{Key: "jti", Change: &state.ReplacePin{Old: "old", Pin: pin, Nodes: []state.NodeID{"node"}}},
@@ -195,7 +195,7 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want state.Level
+		var want state.FeatureLevel
 		for _, first := range []uint16{kindCheckState, kindCreateSession, kindCreateBucket} {
 			if max(kind, asked) >= first {
 				want++
@@ -212,13 +212,13 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		}
 		switch cmd := cmd.(type) {
 		case *state.UpdateNode:
-			want = min(cmd.Node.Level, 1)
+			want = min(cmd.Node.FeatureLevel, 1)
 		case *state.PlaceRoots:
 			if cmd.At > 0 {
 				want = 4
 			}
 		}
-		if got := LevelOf(cmd); got != want {
+		if got := FeatureLevelOf(cmd); got != want {
 			t.Errorf("%T (%d) is of level %d, want %d", cmd, kind, got, want)
 		}
 	}
@@ -226,7 +226,7 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 
 func TestAChangeWithANewConditionIsOfLevel5(t *testing.T) {
 	for _, cmd := range conditions() {
-		if got := LevelOf(cmd); got != 5 {
+		if got := FeatureLevelOf(cmd); got != 5 {
 			t.Errorf("%T is of level %d: %+v", cmd, got, cmd)
 		}
 	}
@@ -511,7 +511,7 @@ func founded(t *testing.T) *sorted {
 		case *state.DeletePin, *state.RevokeKey, *state.DeleteObjects, *state.AbortUpload:
 			continue
 		case *state.ByKey, *state.BySession:
-			if LevelOf(cmd) == 4 { // the same once more
+			if FeatureLevelOf(cmd) == 4 { // the same once more
 				continue
 			}
 		}

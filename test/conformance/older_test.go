@@ -73,15 +73,15 @@ func buildOlder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join(root, "consensus", "state", "level.go")
-	newest := regexp.MustCompile(`(?m)^(const NewestLevel Level = \d+)$`)
+	source := filepath.Join(root, "consensus", "state", "featurelevel.go")
+	newest := regexp.MustCompile(`(?m)^(const NewestFeatureLevel FeatureLevel = \d+)$`)
 	text := read(t, source)
 	if len(newest.FindAll(text, -1)) != 1 {
-		t.Fatalf("%s does not declare the newest level once", source)
+		t.Fatalf("%s does not declare the newest feature level once", source)
 	}
 	dir := t.TempDir()
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-		source: overwrite(t, filepath.Join(dir, "level.go"), newest.ReplaceAll(text, []byte("$1 - 1"))),
+		source: overwrite(t, filepath.Join(dir, "featurelevel.go"), newest.ReplaceAll(text, []byte("$1 - 1"))),
 	}})
 	if err != nil {
 		t.Fatal(err)

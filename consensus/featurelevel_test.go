@@ -58,7 +58,7 @@ func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 				t.Errorf("a check at level 0: %v", err)
 			}
 			own := member(n.id)
-			own.Level = 1
+			own.FeatureLevel = 1
 			if _, err := n.Propose(t.Context(), &state.UpdateNode{Node: own}); !errors.Is(err, state.ErrUnavailable) {
 				t.Errorf("a record of version 2 at level 0: %v", err)
 			}
@@ -68,8 +68,8 @@ func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 		if _, err := leader.Propose(t.Context(), &state.RemoveNode{ID: "old"}); err != nil {
 			t.Fatal(err)
 		}
-		c.until("the level is the newest", func() bool { return leader.fsm.level() == state.NewestLevel })
-		c.level = state.NewestLevel
+		c.until("the level is the newest", func() bool { return leader.fsm.level() == state.NewestFeatureLevel })
+		c.level = state.NewestFeatureLevel
 		for _, id := range c.ids() {
 			c.announce(id)
 		}
@@ -87,7 +87,7 @@ func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 func TestACommandOfALaterReleaseEndsTheNodeWithTheReason(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"unknown kind":  unknownKind(t),
-		"unknown level": entryOf(t, &state.RaiseLevel{Level: state.NewestLevel + 1}),
+		"unknown level": entryOf(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel + 1}),
 	} {
 		var failed error
 		f, err := openFSM(Options{Store: newMemStore(), CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
@@ -143,7 +143,7 @@ func TestRevokedKeyChangesNothingAtAnyLevel(t *testing.T) {
 
 // foundAt founds a cluster of three at a level, and returns one that does not lead and what
 // proposes through it.
-func (c *testCluster) foundAt(level state.Level) (n *testNode, propose func(state.Command) error) {
+func (c *testCluster) foundAt(level state.FeatureLevel) (n *testNode, propose func(state.Command) error) {
 	c.level = level
 	c.found(c.add("n1"))
 	for _, id := range []state.NodeID{"n2", "n3"} {
@@ -208,7 +208,7 @@ func TestAtLevel3ChangesOfTheGatewayAreJudgedBefore(t *testing.T) {
 func newer(t *testing.T, store *memStore) {
 	t.Helper()
 	tx := store.Begin()
-	if err := errors.Join(tx.Set([]byte("Mlevel"), binary.BigEndian.AppendUint64(nil, uint64(state.NewestLevel)+1)), tx.Commit(true)); err != nil {
+	if err := errors.Join(tx.Set([]byte("Mlevel"), binary.BigEndian.AppendUint64(nil, uint64(state.NewestFeatureLevel)+1)), tx.Commit(true)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -294,14 +294,14 @@ func TestAtLevel4WhatLevel5BroughtWaits(t *testing.T) {
 		if err := propose(old); err != nil {
 			t.Error("an upload that every release knows:", err)
 		}
-		c.level = state.NewestLevel
+		c.level = state.NewestFeatureLevel
 		for _, id := range c.ids() {
 			c.announce(id)
 		}
-		c.until("the level is the newest", func() bool { return n.fsm.level() == state.NewestLevel })
+		c.until("the level is the newest", func() bool { return n.fsm.level() == state.NewestFeatureLevel })
 		for _, cmd := range all {
 			if err := propose(cmd); err != nil {
-				t.Errorf("%T at level %d: %v", cmd, state.NewestLevel, err)
+				t.Errorf("%T at level %d: %v", cmd, state.NewestFeatureLevel, err)
 			}
 		}
 	})

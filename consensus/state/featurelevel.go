@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Level says which commands and records a release understands; levels only
-// rise. What a level brought is proposed once the cluster has that level, which
-// is when every member understands it, also those that are down now.
+// FeatureLevel is a version gate: it names the commands and records that a release understands.
+// The feature level of a cluster only rises. Nodes propose the commands of a level once the
+// cluster has it, that is when all members understand it, including those that are down.
 //
 // Level 1 brought CheckState, ReportHash, GrantVote, RaiseLevel, ByKey, the level,
 // store and vote of members' records, and the bound in bytes of remembered
@@ -27,57 +27,56 @@ import (
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
 // size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
 // SetAdmin, AddApp and RemoveApp.
-type Level uint32
+type FeatureLevel uint32
 
-// ErrTooOld says that a newer release wrote what this one cannot understand, so
-// that the node cannot go on. It is no outcome: other nodes applied it.
+// ErrTooOld is returned for a command or record of a newer release. The node must stop, because
+// other nodes have applied it.
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
-// NewestLevel is what this release understands.
-const NewestLevel Level = 6
+// NewestFeatureLevel is the newest feature level that this release understands.
+const NewestFeatureLevel FeatureLevel = 6
 
 var levelKey = metaKey("level")
 
-func levelOf(r Reader) (Level, error) {
+func levelOf(r Reader) (FeatureLevel, error) {
 	n, err := counter(r, levelKey)
-	return Level(n), err
+	return FeatureLevel(n), err
 }
 
-// Level is the level of the cluster: 0 for one that an older release founded
-// and that has not been raised yet.
-func (v View) Level() (Level, error) { return levelOf(v.r) }
+// FeatureLevel returns the feature level of the cluster. It is 0 if an older release founded the
+// cluster and the leader has not raised it yet.
+func (v View) FeatureLevel() (FeatureLevel, error) { return levelOf(v.r) }
 
-// RaiseLevel lets everything up to a level be proposed from now on. The leader
-// has made sure that all members understand it; members that have said less in
-// their record refute that.
-type RaiseLevel struct{ Level Level }
+// RaiseLevel raises the feature level of the cluster. The leader proposes it when all
+// members understand the level. Apply refuses it if a member's record names a lower one.
+type RaiseLevel struct{ FeatureLevel FeatureLevel }
 
 // Code implements Command.
-func (v *RaiseLevel) Code(c *codec.Coder) { codec.Uint(c, &v.Level) }
+func (v *RaiseLevel) Code(c *codec.Coder) { codec.Uint(c, &v.FeatureLevel) }
 
 func (v *RaiseLevel) apply(tx Tx, e *entry) (Result, error) {
 	now, err := levelOf(tx)
-	if err != nil || v.Level <= now {
+	if err != nil || v.FeatureLevel <= now {
 		return Result{}, err
 	}
-	if v.Level > NewestLevel {
-		return Result{}, fmt.Errorf("state: level %d, and %d is known here: %w", v.Level, NewestLevel, ErrTooOld)
+	if v.FeatureLevel > NewestFeatureLevel {
+		return Result{}, fmt.Errorf("state: level %d, and %d is known here: %w", v.FeatureLevel, NewestFeatureLevel, ErrTooOld)
 	}
 	nodes, err := scanAll[Node](tx, table(tableNode))
 	if err != nil {
 		return Result{}, err
 	}
 	for _, n := range nodes {
-		if n.Level != 0 && n.Level < v.Level {
-			return Result{}, Errorf(CodeConflict, "node %s understands level %d only", n.ID, n.Level)
+		if n.FeatureLevel != 0 && n.FeatureLevel < v.FeatureLevel {
+			return Result{}, Errorf(CodeConflict, "node %s understands level %d only", n.ID, n.FeatureLevel)
 		}
 	}
-	return Result{}, raise(tx, now, v.Level, e)
+	return Result{}, raise(tx, now, v.FeatureLevel, e)
 }
 
 // raise sets the level, and brings the state to the form that it has from there.
-func raise(tx Tx, from, to Level, e *entry) error {
-	e.fx.Level = true
+func raise(tx Tx, from, to FeatureLevel, e *entry) error {
+	e.fx.FeatureLevel = true
 	if from < 1 && to >= 1 {
 		if err := boundOps(tx); err != nil {
 			return err

@@ -7,28 +7,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// askLevels is how often the leader asks members that have not said in their
-// records what they understand.
+// askLevels is the interval at which the leader asks members for the feature level that their
+// records do not name.
 const askLevels = 30 * time.Second
 
-// Level returns the feature level of the cluster. It is unknown before this node has
+// FeatureLevel returns the feature level of the cluster. It is unknown before this node has
 // caught up, because until then its state is an old one.
-func (n *Node) Level() (level state.Level, known bool) { return n.fsm.level(), n.hasCaughtUp() }
+func (n *Node) FeatureLevel() (level state.FeatureLevel, known bool) {
+	return n.fsm.level(), n.hasCaughtUp()
+}
 
-// raiseLevel lets the cluster go to the newest level that every member
-// understands, also those that are down: what is proposed from then on would
-// stop a member that does not. It tells whether it has.
+// raiseLevel raises the cluster to the newest feature level that all members understand,
+// including those that are down. A later command would stop a member of an older release. It
+// returns true if it raised the level.
 func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error) {
-	now, want := n.fsm.level(), state.NewestLevel
+	now, want := n.fsm.level(), state.NewestFeatureLevel
 	if now >= want {
 		return false, nil
 	}
-	silent := false // somebody's record is of a release that tells no level
+	silent := false // a record is of a release without feature levels
 	for _, node := range nodes {
-		if node.Level == 0 {
+		if node.FeatureLevel == 0 {
 			silent = true
 		} else {
-			want = min(want, node.Level)
+			want = min(want, node.FeatureLevel)
 		}
 	}
 	if want <= now {
@@ -40,7 +42,7 @@ func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error)
 		}
 		n.askedLevels = time.Now()
 		for _, node := range nodes {
-			if node.Level == 0 {
+			if node.FeatureLevel == 0 {
 				want = min(want, n.levelOf(ctx, node.ID))
 			}
 		}
@@ -49,15 +51,15 @@ func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error)
 		}
 	}
 	n.log.InfoContext(ctx, "every member supports a higher feature level: leader raises that of the cluster", "from", now, "to", want)
-	_, err := n.propose(ctx, &state.RaiseLevel{Level: want})
+	_, err := n.propose(ctx, &state.RaiseLevel{FeatureLevel: want})
 	return err == nil, err
 }
 
 // levelOf asks a member what it understands: nothing new if it does not know
 // the question, or does not answer.
-func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.Level {
+func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.FeatureLevel {
 	if id == n.opts.ID {
-		return state.NewestLevel
+		return state.NewestFeatureLevel
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -66,11 +68,11 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.Level {
 		n.log.DebugContext(ctx, "member does not report its feature level", "node", id, "err", err)
 		return 0
 	}
-	return state.Level(min(level, uint64(state.NewestLevel)))
+	return state.FeatureLevel(min(level, uint64(state.NewestFeatureLevel)))
 }
 
-// ownEligibility acts on what the local state says of this node: that it may vote,
-// that it has to begin again, and what checks have found.
+// ownEligibility applies the local state to this node: its vote, a restart from scratch, and
+// the results of state checks.
 func (n *Node) ownEligibility(ctx context.Context, said *uint64) error {
 	view, release := n.LocalView()
 	defer release()

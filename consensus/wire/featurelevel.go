@@ -2,8 +2,8 @@ package wire
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// LevelOf returns the feature level that a member must understand to apply a command.
-func LevelOf(cmd state.Command) state.Level {
+// FeatureLevelOf returns the feature level that a member must understand to apply a command.
+func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	switch cmd := cmd.(type) {
 	case *state.InitCluster:
 		return nodeLevel(&cmd.Node)
@@ -26,13 +26,13 @@ func LevelOf(cmd state.Command) state.Level {
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
 	case *state.PutObject:
-		return max(objectLevel(&cmd.Object), cmd.If.Level())
+		return max(objectLevel(&cmd.Object), cmd.If.FeatureLevel())
 	case *state.CopyObject:
-		return max(objectLevel(&cmd.Object), cmd.If.Level())
+		return max(objectLevel(&cmd.Object), cmd.If.FeatureLevel())
 	case *state.CompleteUpload:
-		return max(objectLevel(&cmd.Object), cmd.If.Level())
+		return max(objectLevel(&cmd.Object), cmd.If.FeatureLevel())
 	case *state.DeleteObjects:
-		return max(3, cmd.If.Level())
+		return max(3, cmd.If.FeatureLevel())
 	case *state.CreateUpload:
 		return namedLevel(cmd.Upload.StorageClass, cmd.Upload.Checksum)
 	case *state.PutPart:
@@ -51,34 +51,34 @@ func LevelOf(cmd state.Command) state.Level {
 	return 0
 }
 
-// objectLevel is the level of an object's record.
-func objectLevel(o *state.Object) state.Level {
+// objectLevel returns the feature level of an object's record.
+func objectLevel(o *state.Object) state.FeatureLevel {
 	if o.Wanted != "" {
 		return 5
 	}
 	return namedLevel(o.StorageClass, o.Checksums...)
 }
 
-// namedLevel is the level of the record of something with a storage class and checksums.
-func namedLevel(class string, sums ...state.Checksum) state.Level {
+// namedLevel returns the feature level of a record with a storage class and checksums.
+func namedLevel(class string, sums ...state.Checksum) state.FeatureLevel {
 	if class != "" || state.NewSums(sums...) {
 		return 5
 	}
 	return 3
 }
 
-// nodeLevel is the level of the form in which a member's record is written.
-func nodeLevel(n *state.Node) state.Level {
-	if n.Level == 0 && n.Store == "" && !n.Votes {
+// nodeLevel returns the feature level of a member's record.
+func nodeLevel(n *state.Node) state.FeatureLevel {
+	if n.FeatureLevel == 0 && n.Store == "" && !n.Votes {
 		return 0
 	}
 	return 1
 }
 
-// askedLevel is the level of a change that somebody asks for, in what is of level by: those of
-// the object gateway came there later.
-func askedLevel(by state.Level, change state.Command) state.Level {
-	if level := LevelOf(change); level >= 3 {
+// askedLevel returns the feature level of a change inside ByKey or BySession, which are of level
+// by. Changes of the object gateway are of level 4 at least.
+func askedLevel(by state.FeatureLevel, change state.Command) state.FeatureLevel {
+	if level := FeatureLevelOf(change); level >= 3 {
 		return max(level, 4)
 	}
 	return by

@@ -14,8 +14,8 @@ import (
 
 func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	m := found(t)
-	level := func() Level {
-		l, err := m.view().Level()
+	level := func() FeatureLevel {
+		l, err := m.view().FeatureLevel()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,9 +24,9 @@ func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	if level() != 0 {
 		t.Fatalf("founded by an older release at level %d", level())
 	}
-	m.must(&RaiseLevel{Level: 1})
-	m.must(&RaiseLevel{Level: 0})
-	if level() != 1 || m.fx.Level {
+	m.must(&RaiseLevel{FeatureLevel: 1})
+	m.must(&RaiseLevel{FeatureLevel: 0})
+	if level() != 1 || m.fx.FeatureLevel {
 		t.Errorf("level %d", level())
 	}
 	if _, err := m.apply(&JoinNode{Node: Node{ID: "old", Version: "0.0.1"}}); !errors.Is(err, ErrConflict) {
@@ -35,16 +35,16 @@ func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	if _, err := m.apply(&UpdateNode{Node{ID: "n1", Version: "0.0.1"}}); !errors.Is(err, ErrConflict) {
 		t.Errorf("a member goes back to a release that is too old: %v", err)
 	}
-	if _, err := m.apply(&RaiseLevel{Level: NewestLevel + 1}); !errors.Is(err, ErrTooOld) {
+	if _, err := m.apply(&RaiseLevel{FeatureLevel: NewestFeatureLevel + 1}); !errors.Is(err, ErrTooOld) {
 		t.Errorf("a level of a later release: %v", err)
 	}
 	fresh := &machine{memory: newMemory(), t: t}
 	fresh.must(&InitCluster{
 		Cluster:  Cluster{ID: "c", Replication: 1, WriteCopies: 1, Operator: alice},
-		Node:     Node{ID: "n1", Level: 1, Store: "s", Votes: true},
+		Node:     Node{ID: "n1", FeatureLevel: 1, Store: "s", Votes: true},
 		Operator: Account{ID: alice, Email: "alice@example.org"},
 	})
-	if l, err := fresh.view().Level(); l != 1 || err != nil || !fresh.fx.Level {
+	if l, err := fresh.view().FeatureLevel(); l != 1 || err != nil || !fresh.fx.FeatureLevel {
 		t.Errorf("founded at level %d, %v", l, err)
 	}
 }
@@ -54,7 +54,7 @@ func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 func TestRecordsKeepTheirBytes(t *testing.T) {
 	node := Node{ID: "node", Name: "name", Addrs: []string{"/a"}, ClusterAddrs: []string{"/b"}, Version: "v1", Joined: 77}
 	leveled := node
-	leveled.Level, leveled.Store, leveled.Votes = 1, "store", true
+	leveled.FeatureLevel, leveled.Store, leveled.Votes = 1, "store", true
 	check := Check{Index: 9, At: 8, Members: []NodeID{"n1", "n2"}, Reports: []HashReport{{"n2", Hash{1}}}}
 	quarantine := Quarantine{Node: "n2", Check: 9, Hash: Hash{1}, Majority: Hash{2}, Store: "store", Times: 3}
 	var lines []string
