@@ -160,7 +160,7 @@ func (c *testCluster) foundAt(level state.FeatureLevel) (n *testNode, propose fu
 
 // Below level 4 there may be members that cannot read a change of the object gateway with who
 // asks for it: that is judged by the node that proposes it, and the change goes alone.
-func TestAtLevel3ChangesOfTheGatewayAreJudgedBefore(t *testing.T) {
+func TestAtLevel3ChangesOfTheGatewayArePreauthenticated(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		n, propose := c.foundAt(3)
 		for _, err := range []error{
@@ -180,7 +180,7 @@ func TestAtLevel3ChangesOfTheGatewayAreJudgedBefore(t *testing.T) {
 			"session": func(change state.Command) state.Command { return &state.BySession{Session: "session", Change: change} },
 		} {
 			bucket := &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: name, Created: 1}}
-			if cmd, err := n.judged(t.Context(), by(bucket)); err != nil || cmd != state.Command(bucket) {
+			if cmd, err := n.preauthenticated(t.Context(), by(bucket)); err != nil || cmd != state.Command(bucket) {
 				t.Errorf("by a %s: %T is proposed, %v", name, cmd, err)
 			}
 			if err := propose(by(bucket)); err != nil {
@@ -266,7 +266,7 @@ func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
 
 // Below level 5 there may be members that do not know storage classes, tags of buckets and
 // the newer checksums: nothing with one of them is proposed, whoever asks.
-func TestAtLevel4WhatLevel5BroughtWaits(t *testing.T) {
+func TestAtLevel4CommandsOfLevel5Wait(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		n, propose := c.foundAt(4)
 		if err := errors.Join(

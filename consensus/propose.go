@@ -34,7 +34,7 @@ const (
 // (ADR 45). Retries are the same operation, so the command takes effect at most once.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
-	cmd, err := n.judged(ctx, cmd)
+	cmd, err := n.preauthenticated(ctx, cmd)
 	if err == nil {
 		err = n.mayPropose(cmd)
 	}
@@ -49,7 +49,7 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 // judged returns the command to propose. In a cluster where not all members
 // judge who asks with the change, that is judged here and the change alone
 // proposed.
-func (n *Node) judged(ctx context.Context, cmd state.Command) (state.Command, error) {
+func (n *Node) preauthenticated(ctx context.Context, cmd state.Command) (state.Command, error) {
 	if n.fsm.level() >= wire.FeatureLevelOf(cmd) {
 		return cmd, nil
 	}

@@ -66,7 +66,7 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 // Hint adds an address hint for a member, with /p2p/, besides the addresses of SetMember.
 // It stays until Forget. The peer there must still authenticate as that member. A member
 // has at most 32 hints; the oldest one goes.
-func (p *Peer) Hint(addr string) error {
+func (p *Peer) AddrHint(addr string) error {
 	member, err := parseMemberAddr(addr)
 	if err != nil {
 		return fmt.Errorf("peer: hint: %w", err)
@@ -76,10 +76,10 @@ func (p *Peer) Hint(addr string) error {
 	}
 	bare := member.Addrs[0]
 	p.mu.Lock()
-	known := slices.ContainsFunc(p.hints[member.ID], bare.Equal)
+	known := slices.ContainsFunc(p.addrHints[member.ID], bare.Equal)
 	if !known {
-		hints := append(slices.Clone(p.hints[member.ID]), bare)
-		p.hints[member.ID] = hints[max(0, len(hints)-maxMemberAddrs):]
+		addrHints := append(slices.Clone(p.addrHints[member.ID]), bare)
+		p.addrHints[member.ID] = addrHints[max(0, len(addrHints)-maxMemberAddrs):]
 	}
 	p.mu.Unlock()
 	if !known {
@@ -93,7 +93,7 @@ func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 	p.placing.Lock()
 	defer p.placing.Unlock()
 	p.mu.Lock()
-	addrs := slices.Concat(p.members[remote], p.hints[remote])
+	addrs := slices.Concat(p.members[remote], p.addrHints[remote])
 	p.mu.Unlock()
 	for _, a := range addrs {
 		if ip, ok := ipOf(a); ok {
@@ -125,7 +125,7 @@ func (p *Peer) Forget(id string) {
 	p.mu.Lock()
 	delete(p.members, remote)
 	delete(p.told, remote)
-	delete(p.hints, remote)
+	delete(p.addrHints, remote)
 	p.mu.Unlock()
 	p.setAddrs(remote) // nowhere
 	p.pool.forget(id)
@@ -202,7 +202,7 @@ func (p *Peer) reachable() map[libp2ppeer.ID]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ids := make(map[libp2ppeer.ID]bool, len(p.members))
-	for _, known := range []map[libp2ppeer.ID][]ma.Multiaddr{p.members, p.hints} {
+	for _, known := range []map[libp2ppeer.ID][]ma.Multiaddr{p.members, p.addrHints} {
 		for id, addrs := range known {
 			if len(addrs) > 0 {
 				ids[id] = p.cluster.Network().Connectedness(id) == network.Connected

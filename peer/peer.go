@@ -146,10 +146,10 @@ type Peer struct {
 	placing sync.Mutex
 
 	// mu guards members, told and hints. It is never held while calling out.
-	mu      sync.Mutex
-	members map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
-	told    map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil is none of them
-	hints   map[libp2ppeer.ID][]ma.Multiaddr // as told by Hint
+	mu        sync.Mutex
+	members   map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
+	told      map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil is none of them
+	addrHints map[libp2ppeer.ID][]ma.Multiaddr // as told by Hint
 }
 
 // Open builds both hosts, listens, and answers other peers from then on. The
@@ -202,21 +202,21 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Peer{
-		opts:    opts,
-		log:     opts.Logger,
-		id:      id,
-		serving: newPlaces(maxServedRequests),
-		provide: newProvideQueue(),
-		origins: newOrigins(opts.AllowPrivateOrigins),
-		names:   newNames(net.DefaultResolver.LookupNetIP),
-		dials:   newDials(),
-		redial:  make(chan struct{}, 1),
-		members: make(map[libp2ppeer.ID][]ma.Multiaddr),
-		told:    make(map[libp2ppeer.ID][]string),
-		hints:   make(map[libp2ppeer.ID][]ma.Multiaddr),
-		boot:    boot,
-		ctx:     ctx,
-		stop:    stop,
+		opts:      opts,
+		log:       opts.Logger,
+		id:        id,
+		serving:   newPlaces(maxServedRequests),
+		provide:   newProvideQueue(),
+		origins:   newOrigins(opts.AllowPrivateOrigins),
+		names:     newNames(net.DefaultResolver.LookupNetIP),
+		dials:     newDials(),
+		redial:    make(chan struct{}, 1),
+		members:   make(map[libp2ppeer.ID][]ma.Multiaddr),
+		told:      make(map[libp2ppeer.ID][]string),
+		addrHints: make(map[libp2ppeer.ID][]ma.Multiaddr),
+		boot:      boot,
+		ctx:       ctx,
+		stop:      stop,
 	}
 	p.providing.waiting = opts.Waiting // where nothing is announced this time, they wait for the next
 	p.pool = newStreamPool(p.openBlocks)

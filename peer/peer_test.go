@@ -448,7 +448,7 @@ func TestRunConnectsMembersAndForgetCutsThem(t *testing.T) {
 }
 
 // A hint is an address more, and whoever is there still has to be who it says.
-func TestAMemberIsFoundByAHint(t *testing.T) {
+func TestAMemberIsFoundByAnAddressHint(t *testing.T) {
 	r := newRoster()
 	a, b, c := newTestPeer(t, r), newTestPeer(t, r), newTestPeer(t, r)
 	for _, p := range []testPeer{a, b, c} {
@@ -457,20 +457,20 @@ func TestAMemberIsFoundByAHint(t *testing.T) {
 	moved := strings.Replace(c.ClusterAddrs()[0], c.ID(), b.ID(), 1) // where another member is
 	a.SetMember(b.ID(), []string{moved})
 	for _, bad := range []string{"", "/ip4/127.0.0.1/tcp/1", "/p2p/" + b.ID()} {
-		if err := a.Hint(bad); err == nil {
+		if err := a.AddrHint(bad); err == nil {
 			t.Errorf("%q is taken for an address of a member", bad)
 		}
 	}
-	if err := a.Hint(moved); err != nil {
+	if err := a.AddrHint(moved); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Hint("/ip4/127.0.0.1/tcp/1/p2p/" + newID(t)); err != nil { // no member: nobody dials it
+	if err := a.AddrHint("/ip4/127.0.0.1/tcp/1/p2p/" + newID(t)); err != nil { // no member: nobody dials it
 		t.Fatal(err)
 	}
 	if err := a.dialMember(t.Context(), b.id); err == nil || a.Connected(b.ID()) {
 		t.Error("somebody else was taken for the member")
 	}
-	if err := a.Hint(b.ClusterAddrs()[0]); err != nil {
+	if err := a.AddrHint(b.ClusterAddrs()[0]); err != nil {
 		t.Fatal(err)
 	}
 	a.SetMember(b.ID(), []string{moved, moved}) // what the state says does not end a hint
@@ -479,15 +479,15 @@ func TestAMemberIsFoundByAHint(t *testing.T) {
 		t.Error("a member was connected whose address nobody told")
 	}
 	for i := range 2 * maxMemberAddrs {
-		if err := a.Hint(fmt.Sprintf("/ip4/192.0.2.%d/tcp/1/p2p/%s", i, c.ID())); err != nil {
+		if err := a.AddrHint(fmt.Sprintf("/ip4/192.0.2.%d/tcp/1/p2p/%s", i, c.ID())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a.Forget(b.ID())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.hints[c.id]) > maxMemberAddrs || len(a.hints[b.id])+len(a.told[b.id]) > 0 {
-		t.Errorf("%d and %d hints are remembered", len(a.hints[c.id]), len(a.hints[b.id]))
+	if len(a.addrHints[c.id]) > maxMemberAddrs || len(a.addrHints[b.id])+len(a.told[b.id]) > 0 {
+		t.Errorf("%d and %d hints are remembered", len(a.addrHints[c.id]), len(a.addrHints[b.id]))
 	}
 }
 
@@ -521,7 +521,7 @@ func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
 		for range 3 { // as for several addresses of --join, behind which each member tells of all
 			told.Go(func() {
 				for i := range hinted {
-					if err := p.Hint(at(i)); err != nil {
+					if err := p.AddrHint(at(i)); err != nil {
 						t.Error(err)
 					}
 				}

@@ -27,11 +27,11 @@ type caller struct {
 }
 
 // judgedFor is how old the judgement of who asks may be when a change is proposed.
-const judgedFor = time.Second
+const authenticatedFor = time.Second
 
 // judgeAgain judges who asks once more, if that was long ago.
 func (s *surface) judgeAgain(ctx context.Context, r *request) error {
-	if s.now().Sub(r.began) < judgedFor {
+	if s.now().Sub(r.began) < authenticatedFor {
 		return nil
 	}
 	return r.caller.again(ctx)

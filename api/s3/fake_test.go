@@ -109,7 +109,7 @@ func (f *fake) Buckets(_ context.Context, a state.AccountID) (all []state.Bucket
 }
 
 func (f *fake) CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -131,7 +131,7 @@ func (f *fake) CreateBucket(ctx context.Context, a state.AccountID, name string,
 }
 
 func (f *fake) SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -155,7 +155,7 @@ func (f *fake) Cors(_ context.Context, a state.AccountID, name string) ([]state.
 }
 
 func (f *fake) SetCors(ctx context.Context, a state.AccountID, name string, rules []state.CorsRule) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -168,7 +168,7 @@ func (f *fake) SetCors(ctx context.Context, a state.AccountID, name string, rule
 }
 
 func (f *fake) DeleteBucket(ctx context.Context, a state.AccountID, name string) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -305,7 +305,7 @@ func (f *fake) Put(ctx context.Context, a state.AccountID, bucket string, r obje
 	}
 	data, etag, sums, err := f.store(r.Body)
 	if err == nil {
-		err = objects.Judge(ctx)
+		err = objects.CheckAuth(ctx)
 	}
 	if err != nil {
 		return o, err
@@ -414,7 +414,7 @@ func (f *fake) Open(_ context.Context, _ state.AccountID, o *state.Object) (io.R
 }
 
 func (f *fake) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (d objects.Deleted, err error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return d, err
 	}
 	select {
@@ -443,7 +443,7 @@ func (f *fake) Delete(ctx context.Context, a state.AccountID, bucket, key string
 }
 
 func (f *fake) DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) (gone []objects.Deleted, err error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -480,7 +480,7 @@ func (f *fake) source(a state.AccountID, bucket, key string, version state.Versi
 }
 
 func (f *fake) Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (o state.Object, err error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return o, err
 	}
 	f.mu.Lock()
@@ -512,7 +512,7 @@ func (f *fake) Copy(ctx context.Context, a state.AccountID, bucket string, r obj
 }
 
 func (f *fake) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -539,7 +539,7 @@ func (f *fake) SetTags(ctx context.Context, a state.AccountID, bucket, key strin
 }
 
 func (f *fake) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return "", err
 	}
 	f.mu.Lock()
@@ -572,7 +572,7 @@ func (f *fake) upload(a state.AccountID, bucket, key string, id state.UploadID) 
 func (f *fake) PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (p state.Part, err error) {
 	data, etag, sums, err := f.store(r.Body)
 	if err == nil {
-		err = objects.Judge(ctx)
+		err = objects.CheckAuth(ctx)
 	}
 	if err != nil {
 		return p, err
@@ -593,7 +593,7 @@ func (f *fake) addPart(a state.AccountID, bucket, key string, id state.UploadID,
 }
 
 func (f *fake) CopyPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (p state.Part, err error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return p, err
 	}
 	f.mu.Lock()
@@ -622,7 +622,7 @@ func (f *fake) CopyPart(ctx context.Context, a state.AccountID, bucket string, r
 }
 
 func (f *fake) Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (o state.Object, err error) {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return o, err
 	}
 	f.mu.Lock()
@@ -692,7 +692,7 @@ func (f *fake) Complete(ctx context.Context, a state.AccountID, bucket string, r
 }
 
 func (f *fake) Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()

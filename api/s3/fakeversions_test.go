@@ -95,7 +95,7 @@ func (f *fake) remove(b *fakeBucket, key string, id state.VersionID) (d objects.
 }
 
 func (f *fake) SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -171,7 +171,7 @@ func (f *fake) BucketTags(_ context.Context, a state.AccountID, name string) ([]
 }
 
 func (f *fake) SetBucketTags(ctx context.Context, a state.AccountID, name string, tags []state.Tag) error {
-	if err := objects.Judge(ctx); err != nil {
+	if err := objects.CheckAuth(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()

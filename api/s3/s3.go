@@ -277,7 +277,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	// To judge the caller the state was read as it is anywhere: what is read of it
 	// now need not be newer.
-	ctx := objects.Judged(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
+	ctx := objects.WithAuthCheck(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
 		return s.judgeAgain(ctx, r)
 	})
 	switch {

@@ -77,8 +77,8 @@ type Accounts struct {
 	log    *slog.Logger
 	watch  *state.Watch
 
-	turns turns  // to hash passwords in
-	known *known // who signed in before
+	hashSlots hashSlots // to hash passwords in
+	known     *known    // who signed in before
 	// verified has the claims of tokens whose signature was found good, by the hash of the
 	// token: whether it is still valid is asked of the state each time.
 	verified  *cache.Locked[[sha256.Size]byte, claims]

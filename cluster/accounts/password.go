@@ -45,7 +45,7 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 	case len(password) > MaxPassword:
 		return "", state.Errorf(state.CodeInvalid, "the password is longer than %d bytes", MaxPassword)
 	}
-	leave, err := a.turns.hash(ctx)
+	leave, err := a.hashSlots.hash(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func (a *Accounts) matches(ctx context.Context, in line, stored, password string
 	if err != nil {
 		return false, err
 	}
-	leave, err := a.turns.signIn(ctx, in)
+	leave, err := a.hashSlots.signIn(ctx, in)
 	if err != nil {
 		return false, err
 	}

@@ -44,7 +44,7 @@ type arriving struct {
 }
 
 // roomy names want of room as the state does.
-func roomy(err error) error {
+func hasCapacity(err error) error {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return state.Errorf(state.CodeNoSpace, "the disk of a node that was to keep the content is full")
 	}
@@ -53,7 +53,7 @@ func roomy(err error) error {
 
 // Put implements ingest.Blocks.
 func (a arriving) Put(ctx context.Context, owner string, blks []block.Block) error {
-	return roomy(a.Store.PutCold(ctx, owner, blks))
+	return hasCapacity(a.Store.PutCold(ctx, owner, blks))
 }
 
 // PutAndSeal implements ingest.Blocks.
@@ -65,13 +65,13 @@ func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Blo
 		return a.Seal(ctx, owner, bytes, count)
 	}
 	sealed := a.store.as(owner, bytes, count)
-	return sealed.Hidden, roomy(a.Store.PutColdAndSeal(ctx, owner, blks, sealed))
+	return sealed.Hidden, hasCapacity(a.Store.PutColdAndSeal(ctx, owner, blks, sealed))
 }
 
 // Seal implements ingest.Blocks.
 func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
 	hidden, err = a.seal(ctx, owner, bytes, count)
-	return hidden, roomy(err)
+	return hidden, hasCapacity(err)
 }
 
 // gatherer makes DAGs whole of what is here and of what members have. The IPFS network
@@ -102,7 +102,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
 		Root: root, Owner: owner, Store: g.store, Sources: promptFirst(members), Limits: g.limits, Buffer: g.buffer, Here: true,
 	})
-	return got.Bytes, got.Blocks, roomy(err)
+	return got.Bytes, got.Blocks, hasCapacity(err)
 }
 
 // speaker is a member as a source that tells when a block begins to come.

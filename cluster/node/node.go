@@ -483,7 +483,7 @@ func (n *Node) openTracker(leases *tracker.Leases) error {
 	if err != nil {
 		return fmt.Errorf("open tracker: %w", err)
 	}
-	n.settler = &tracker.Settler{Self: n.self.ID, State: n.consensus, Watch: n.watch, Logger: n.logger}
+	n.reconciler = &tracker.Reconciler{Self: n.self.ID, State: n.consensus, Watch: n.watch, Logger: n.logger}
 	n.repairer = &tracker.Repairer{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, DownSince: n.alive.downSince, Full: n.takesNothing, Place: n.place,
 		After: c.Repair.After, Every: min(tracker.DefaultRepairEvery, max(c.Repair.After, time.Second)), Logger: n.logger,

@@ -192,7 +192,7 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 	}
 	slices.Sort(addrs)
 	addrs = slices.Compact(addrs)
-	for _, addr := range n.hints() {
+	for _, addr := range n.addrHints() {
 		if !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}

@@ -398,7 +398,7 @@ func TestNoMajorityIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestInfoTellsHowFarAPinIs(t *testing.T) {
+func TestInfoReportsTheProgressOfAPin(t *testing.T) {
 	type news struct {
 		node   int // of the allocation
 		phase  state.Phase

@@ -171,7 +171,7 @@ func (s *says) Progress(_ context.Context, _ state.RootKey, nodes []state.NodeID
 	return s.all
 }
 
-func TestGetTellsHowFarTheNodesAre(t *testing.T) {
+func TestGetReportsTheProgressOfTheNodes(t *testing.T) {
 	live := &says{}
 	w := newWorld(t, clustertest.Setup{})
 	w.Pins.live = live

@@ -44,11 +44,11 @@ type Node struct {
 type rank uint8
 
 const (
-	kept     rank = iota // keeps the root already, and can go on
-	roomy                // can take it
-	full                 // can take it, hardly
-	draining             // should not, but is up
-	dead                 // should not
+	kept        rank = iota // keeps the root already, and can go on
+	hasCapacity             // can take it
+	full                    // can take it, hardly
+	draining                // should not, but is up
+	dead                    // should not
 )
 
 // candidate is a node with its place in the order.
@@ -116,7 +116,7 @@ func rankOf(n Node, keep []state.NodeID) rank {
 	case n.Free < MinFree:
 		return full
 	}
-	return roomy
+	return hasCapacity
 }
 
 // score is the rendezvous score of a node for a root: weight / -ln(u) with u

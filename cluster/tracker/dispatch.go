@@ -69,26 +69,26 @@ type entry struct {
 // dispatcher owns the known roots. Everything in it belongs to one goroutine,
 // which never waits for another: others wait for it.
 type dispatcher struct {
-	t       *Tracker
-	known   map[state.RootKey]*entry
-	queue   *queue
-	later   dueHeap
-	running map[*run]struct{}
-	pinned  map[*run]time.Time // those of them to whose root a pin, or a holder, came then, and no block since
-	lone    map[*run]struct{}  // those of them of whose holders none answers
-	sought  time.Time          // when it was last looked whether one does
-	missed  bool               // something was left to an audit, which waits until there is room
+	t             *Tracker
+	known         map[state.RootKey]*entry
+	queue         *queue
+	later         dueHeap
+	running       map[*run]struct{}
+	pinned        map[*run]time.Time // those of them to whose root a pin, or a holder, came then, and no block since
+	singleReplica map[*run]struct{}  // those of them of whose holders none answers
+	sought        time.Time          // when it was last looked whether one does
+	missed        bool               // something was left to an audit, which waits until there is room
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
 func (t *Tracker) dispatch(ctx context.Context) error {
 	d := &dispatcher{
-		t:       t,
-		known:   map[state.RootKey]*entry{},
-		queue:   newQueue(),
-		running: map[*run]struct{}{},
-		pinned:  map[*run]time.Time{},
-		lone:    map[*run]struct{}{},
+		t:             t,
+		known:         map[state.RootKey]*entry{},
+		queue:         newQueue(),
+		running:       map[*run]struct{}{},
+		pinned:        map[*run]time.Time{},
+		singleReplica: map[*run]struct{}{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
 	defer sub.Close()
@@ -104,7 +104,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 		d.arm(timer)
 		d.catchUp()
 		offers := t.offers
-		if !d.roomy() {
+		if !d.hasCapacity() {
 			offers = nil
 		}
 		select {
@@ -141,7 +141,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	if len(d.pinned) > 0 {
 		next = min(next, stuckAfter)
 	}
-	if len(d.lone) > 0 {
+	if len(d.singleReplica) > 0 {
 		next = min(next, seekEvery)
 	}
 	if next == never {
@@ -153,7 +153,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 
 // roomy tells whether there is room for what an audit finds; the rest is for
 // changes.
-func (d *dispatcher) roomy() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
+func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
 // shareOf is how many roots of one account may wait in a line. The state has
 // the rest.
@@ -175,7 +175,7 @@ func (d *dispatcher) catchUp() {
 
 // hungry sends the auditor for the roots of an account that were left to it,
 // once half of those in memory are gone.
-func (d *dispatcher) hungry(s *share) {
+func (d *dispatcher) refill(s *share) {
 	if (s.behind || s.again) && s.lines[backlog].Len() <= d.shareOf()/2 {
 		d.t.refills.add(s.account, s.again)
 		s.behind, s.again = false, false
@@ -633,7 +633,7 @@ func (d *dispatcher) withdraw(e *entry) {
 	case queued:
 		s := e.share
 		d.queue.remove(e)
-		d.hungry(s)
+		d.refill(s)
 	case delayed:
 		heap.Remove(&d.later, e.heap)
 	}

@@ -162,7 +162,7 @@ func TestLargeContentMakesRoomForAnotherAccount(t *testing.T) {
 // to the others all the same.
 func TestAFetchGetsPastWhatIsHere(t *testing.T) {
 	bubble(t, Limits{Moving: 1, Waiting: 1}, func(w *world) {
-		const here = uint64(4 * DefaultTurn / time.Second)
+		const here = uint64(4 * DefaultRotateAfter / time.Second)
 		w.net.rest = silent
 		w.net.set(key(1), func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
 			if err := slow(here)(ctx, f, job, progress); err != nil || len(f.fetched(key(1))) > 1 {

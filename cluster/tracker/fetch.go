@@ -67,7 +67,7 @@ func (r *run) unmoved(now time.Time) time.Duration {
 // block, and falls back when none has come for a Turn.
 func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	for r := range d.running {
-		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.Turn {
+		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.RotateAfter {
 			moving++
 		} else {
 			waiting++
@@ -116,7 +116,7 @@ func (d *dispatcher) yield(now time.Time, r room) {
 		}
 		// Where there are slots, it is the accounts with all of theirs that wait.
 		most := run.share.active >= r.caps[backlog] && run.share.waiting() > 0
-		if (full || most) && !run.yielding && run.idle(now) >= d.t.limits.Turn {
+		if (full || most) && !run.yielding && run.idle(now) >= d.t.limits.RotateAfter {
 			run.cut()
 			others--
 		}
@@ -133,7 +133,7 @@ func (d *dispatcher) yield(now time.Time, r room) {
 func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	for r := range d.running {
 		switch {
-		case r.share.active < least || now.Sub(r.begin) < d.t.limits.Turn:
+		case r.share.active < least || now.Sub(r.begin) < d.t.limits.RotateAfter:
 		case oldest == nil, r.share.active > oldest.share.active,
 			r.share.active == oldest.share.active && r.begin.Before(oldest.begin):
 			oldest = r
@@ -160,7 +160,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		}
 		e.stage = resting
 		if s := d.queue.shares[e.account]; s != nil {
-			d.hungry(s)
+			d.refill(s)
 		}
 		if nodes == nil { // one look serves all that begin now
 			var release func()
@@ -192,7 +192,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		}
 		d.launch(ctx, work, e, job, now, meterOf(view, &root))
 		if e.run.held = d.holders(&root); len(e.run.held) == 0 && d.heldElsewhere(&root) {
-			d.lone[e.run] = struct{}{}
+			d.singleReplica[e.run] = struct{}{}
 		}
 		waiting++
 	}
@@ -285,7 +285,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	delete(d.running, r)
 	_, pinned := d.pinned[r]
 	delete(d.pinned, r)
-	delete(d.lone, r)
+	delete(d.singleReplica, r)
 	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
@@ -414,15 +414,15 @@ const seekEvery = 5 * time.Second
 // else is asked may have nothing for as long as a fetch may be idle.
 func (d *dispatcher) seek() {
 	now := time.Now()
-	if len(d.lone) == 0 || now.Sub(d.sought) < seekEvery {
+	if len(d.singleReplica) == 0 || now.Sub(d.sought) < seekEvery {
 		return
 	}
 	d.sought = now
 	view, release := d.t.opts.State.LocalView()
 	defer release()
-	for r := range d.lone {
+	for r := range d.singleReplica {
 		if root, own, err := wanted(view, r.entry.root, d.t.opts.Self); err == nil && own != nil && d.found(r, &root) {
-			delete(d.lone, r)
+			delete(d.singleReplica, r)
 			d.pinned[r] = now
 		}
 	}

@@ -131,10 +131,10 @@ func TestClosedAccountsAreClearedByTheLeader(t *testing.T) {
 			p.Account = "ann"
 			w.state.Apply(w, &state.CreatePin{Pin: p, Nodes: []state.NodeID{self}})
 		}
-		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		s := &Reconciler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
 		defer running(w, s.Run)()
 		w.state.Apply(w, &state.CloseAccount{Account: "ann"})
-		w.pass(settleEvery)
+		w.pass(reconcileEvery)
 		if !w.gone(1) {
 			t.Error("the content of a closed account is still kept")
 		}

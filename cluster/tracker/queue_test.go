@@ -14,7 +14,7 @@ var anybody = room{line: [lines]bool{true, true}, first: true, caps: [lines]int{
 
 func newEntry(n int) *entry { return &entry{root: key(n)} }
 
-func TestTurnsGoToWhoHasTheLeast(t *testing.T) {
+func TestSlotsGoToTheAccountWithTheFewest(t *testing.T) {
 	q := newQueue()
 	for n := range 100 {
 		q.add(newEntry(n), "many", fresh)

@@ -97,7 +97,7 @@ func TestNoPinIsLostDoubledOrStuckWhateverRestarts(t *testing.T) {
 				}
 				limits := Limits{
 					Moving: 16, Waiting: 32, Account: 24, Known: 256, Attempts: 4, Patience: 30 * time.Second,
-					Turn: 5 * time.Second, Backoff: time.Second, MaxBackoff: 10 * time.Second, Audit: 5 * time.Minute,
+					RotateAfter: 5 * time.Second, Backoff: time.Second, MaxBackoff: 10 * time.Second, Audit: 5 * time.Minute,
 				}
 				c := newCrew(t, limits, func(node state.NodeID, k state.RootKey) behaviour {
 					if n := numbers[k]; n >= dead {

@@ -1,7 +1,7 @@
 // Package tracker brings the content of one node in line with the replicated state: it
 // compares both, fetches missing content, drops unwanted content, and reports the
 // results. Changes of the state start it, and it scans all roots now and then. It
-// stores only the attempts of its node. On the leader, Settler and Repairer handle the
+// stores only the attempts of its node. On the leader, Reconciler and Repairer handle the
 // roots of all nodes.
 //
 // Imports: consensus/state, go-cid, prometheus.
@@ -112,34 +112,34 @@ func RootOf(owner string) (c cid.Cid, ok bool) {
 
 // Limits are the bounds and times of a Tracker. A zero field takes the default.
 type Limits struct {
-	Moving     int           // fetches that have moved data lately
-	Waiting    int           // fetches that wait for their first, or next, block
-	Account    int           // fetches of one account at the same time
-	Known      int           // roots in memory: to look at, to fetch, to drop or to report
-	Attempts   int           // fetches of a root that nobody holds, before this node gives up
-	Backoff    time.Duration // pause after the first failed attempt; it doubles each time
-	MaxBackoff time.Duration // longest pause
-	Turn       time.Duration // without data, after which a fetch yields to those that wait for a slot
-	Patience   time.Duration // without data in all turns together, after which an attempt has failed
-	Audit      time.Duration // between two looks at everything
-	Flush      time.Duration // that a report waits for company
-	Linger     time.Duration // that the report of a fetch's begin waits for its end
+	Moving      int           // fetches that have moved data lately
+	Waiting     int           // fetches that wait for their first, or next, block
+	Account     int           // fetches of one account at the same time
+	Known       int           // roots in memory: to look at, to fetch, to drop or to report
+	Attempts    int           // fetches of a root that nobody holds, before this node gives up
+	Backoff     time.Duration // pause after the first failed attempt; it doubles each time
+	MaxBackoff  time.Duration // longest pause
+	RotateAfter time.Duration // without data, after which a fetch yields to those that wait for a slot
+	Patience    time.Duration // without data in all turns together, after which an attempt has failed
+	Audit       time.Duration // between two looks at everything
+	Flush       time.Duration // that a report waits for company
+	Linger      time.Duration // that the report of a fetch's begin waits for its end
 }
 
 // Defaults of Limits.
 const (
-	DefaultMoving     = 64
-	DefaultWaiting    = 512
-	DefaultAccount    = 256
-	DefaultKnown      = 16 << 10
-	DefaultAttempts   = 3
-	DefaultBackoff    = 5 * time.Second
-	DefaultMaxBackoff = time.Minute
-	DefaultTurn       = 15 * time.Second
-	DefaultPatience   = 5 * time.Minute
-	DefaultAudit      = 10 * time.Minute
-	DefaultFlush      = 20 * time.Millisecond
-	DefaultLinger     = 750 * time.Millisecond
+	DefaultMoving      = 64
+	DefaultWaiting     = 512
+	DefaultAccount     = 256
+	DefaultKnown       = 16 << 10
+	DefaultAttempts    = 3
+	DefaultBackoff     = 5 * time.Second
+	DefaultMaxBackoff  = time.Minute
+	DefaultRotateAfter = 15 * time.Second
+	DefaultPatience    = 5 * time.Minute
+	DefaultAudit       = 10 * time.Minute
+	DefaultFlush       = 20 * time.Millisecond
+	DefaultLinger      = 750 * time.Millisecond
 )
 
 func orDefault[T int | time.Duration](v *T, d T) {
@@ -156,7 +156,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.Attempts, DefaultAttempts)
 	orDefault(&l.Backoff, DefaultBackoff)
 	orDefault(&l.MaxBackoff, DefaultMaxBackoff)
-	orDefault(&l.Turn, DefaultTurn)
+	orDefault(&l.RotateAfter, DefaultRotateAfter)
 	orDefault(&l.Patience, DefaultPatience)
 	orDefault(&l.Audit, DefaultAudit)
 	orDefault(&l.Flush, DefaultFlush)

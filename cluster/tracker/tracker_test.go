@@ -488,7 +488,7 @@ func TestContentNobodyHasDoesNotKeepOthersOut(t *testing.T) {
 		for n := 100; n < 150; n++ {
 			w.pin(n)
 		}
-		w.pass(4 * DefaultTurn)
+		w.pass(4 * DefaultRotateAfter)
 		for n := 100; n < 150; n++ {
 			w.wantPhase(n, state.Held)
 		}
@@ -547,7 +547,7 @@ func TestFetchesThatStallMakeRoom(t *testing.T) {
 			w.Fatalf("progress %d bytes in %d blocks, %t", bytes, blocks, ok)
 		}
 		w.wantPhase(10, state.Assigned) // both moving slots are taken
-		w.pass(DefaultTurn + 2*slotCheck)
+		w.pass(DefaultRotateAfter + 2*slotCheck)
 		w.wantPhase(10, state.Held)
 	})
 }

@@ -71,14 +71,14 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("node-2", leveled.Code)
 	add("check", check.Code)
 	add("quota", func(c *codec.Coder) {
-		(&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5, Records: 300, Guarded: 6}).Code(c)
+		(&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5, Records: 300, Retained: 6}).Code(c)
 	})
 	add("charge", func(c *codec.Coder) { (&charge{Bytes: 1 << 40, Stored: true}).Code(c) })
-	add("guarded", func(c *codec.Coder) { (&guarded{Account: "a", Bytes: 300}).Code(c) })
+	add("guarded", func(c *codec.Coder) { (&retained{Account: "a", Bytes: 300}).Code(c) })
 	add("posting", func(c *codec.Coder) { (&Posting{ID: "g", Account: "a", Credits: 7, Made: 8}).Code(c) })
 	add("quarantine", quarantine.Code)
 	root := Root{
-		Key: "root", Born: 1, Refs: 2, Guards: 3, Size: 4, Blocks: 5, Status: Pinned, Detail: "d",
+		Key: "root", Born: 1, Refs: 2, Retainers: 3, Size: 4, Blocks: 5, Status: Pinned, Detail: "d",
 		Copies: []Copy{{"n1", Held, ""}, {"n2", Fetching, "why"}},
 	}
 	linked := root

@@ -37,7 +37,7 @@ func (m *machine) check() {
 	m.wantWeights(pins)
 
 	for _, table := range []byte{
-		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableGuard, tableMeta, tableCharge, tableArrived,
+		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableRetained, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
 		tableCors, tableBucketTags, tablePartSums, tableUnhashed,
 	} {
@@ -438,7 +438,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			m.t.Errorf("pin %s holds on to a failed root", p.ID)
 		}
 	}
-	guards := m.wantGuards(want, roots)
+	guards := m.wantRetained(want, roots)
 	m.wantSole(want)
 	m.wantOrigins(roots, origins)
 	for i := range roots {
@@ -453,9 +453,9 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 		if r.Public != public {
 			m.t.Errorf("root %s counts %d public links, has %d", r.Key, r.Public, public)
 		}
-		if r.Refs != refs[r.Key] || r.Guards != guards[r.Key] || r.Links != names || r.Refs+r.Guards+r.Links == 0 {
+		if r.Refs != refs[r.Key] || r.Retainers != guards[r.Key] || r.Links != names || r.Refs+r.Retainers+r.Links == 0 {
 			m.t.Errorf("root %s says %d refs, %d guards and %d links, has %d, %d and %d",
-				r.Key, r.Refs, r.Guards, r.Links, refs[r.Key], guards[r.Key], names)
+				r.Key, r.Refs, r.Retainers, r.Links, refs[r.Key], guards[r.Key], names)
 		}
 		if r.Links > 0 && r.Status != Pinned {
 			m.t.Errorf("root %s is %s, and %d objects and parts name it", r.Key, r.Status, r.Links)
@@ -768,7 +768,7 @@ func (m *machine) wantNothingOf(a AccountID) {
 	m.t.Helper()
 	name := string(part(nil, a))
 	for _, r := range m.rows() {
-		if strings.Contains(r.key, name) || r.key[0] != tableGuard && strings.Contains(r.value, string(a)) {
+		if strings.Contains(r.key, name) || r.key[0] != tableRetained && strings.Contains(r.value, string(a)) {
 			m.t.Errorf("the account is closed and cleared, and there is %q = %q", r.key, r.value)
 		}
 	}

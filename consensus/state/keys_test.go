@@ -26,7 +26,7 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 	}
 	for _, root := range []RootKey{"", "r", RootKey(long)} {
 		sparse = append(sparse, rootKey(root))
-		others = append(others, guardsOf(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
+		others = append(others, retainedPrefix(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
 	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}
 	for _, key := range []string{"r", long, "\x00"} {

@@ -260,7 +260,7 @@ func TestCreationTimesRiseWhateverTheClocksSay(t *testing.T) {
 	}
 }
 
-func TestReplacedContentStaysUntilTheNewIsSettled(t *testing.T) {
+func TestReplacedContentStaysUntilTheNewIsReplicated(t *testing.T) {
 	a, b, c := rootOf(t, contentA), rootOf(t, contentB), rootOf(t, contentC)
 	pinned := func(t *testing.T) *machine {
 		m := found(t)

@@ -36,7 +36,7 @@ func TestWhatBecomesPrivateIsTold(t *testing.T) {
 	step("the object goes again", drop, false)
 	step("an object again", s.putOf("k", "v3", contentA), true)
 	s.hold(b)
-	if root, err := s.view().Root(a); err != nil || !root.Private() || root.Guards != 0 {
+	if root, err := s.view().Root(a); err != nil || !root.Private() || root.Retainers != 0 {
 		t.Errorf("after the replacement: %+v, %v", root, err)
 	}
 	if s.must(drop); s.kept(a) {

@@ -29,7 +29,7 @@ type Quota struct {
 	Coming    uint64 // bytes that have arrived of what is not pinned yet
 	Postings  uint64 // in the ledger
 	Records   uint64 // bytes that its pins, versions and open uploads weigh
-	Guarded   uint64 // bytes of what its pins had that were replaced, while it stays; not in use
+	Retained  uint64 // bytes of what its pins had that were replaced, while it stays; not in use
 }
 
 // Code implements the record's form.
@@ -41,7 +41,7 @@ func (v *Quota) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Coming)
 	codec.Uint(c, &v.Postings)
 	codec.Uint(c, &v.Records)
-	codec.Uint(c, &v.Guarded)
+	codec.Uint(c, &v.Retained)
 }
 
 // Used is what counts against the allowance, in bytes.

@@ -74,17 +74,17 @@ func (v *Copy) Code(c *codec.Coder) {
 
 // Root is a DAG that is kept, shared by every pin, object and part that names it.
 type Root struct {
-	Key    RootKey
-	Born   uint64 // log index that made this record: tells incarnations apart
-	Refs   uint64 // attached pins
-	Guards uint64 // roots that replace this one and are not settled yet
-	Size   uint64 // bytes of the DAG's blocks; 0 until a copy is held
-	Blocks uint64
-	Status Status // what the attached pins have, or are being moved to; but see Late
-	Detail string // why it failed; see ReasonOf
-	Copies []Copy // by node
-	Links  uint64 // objects and parts that name it; above 0 the status is Pinned
-	Public uint64 // links that count as public
+	Key       RootKey
+	Born      uint64 // log index that made this record: tells incarnations apart
+	Refs      uint64 // attached pins
+	Retainers uint64 // roots that replace this one and are not settled yet
+	Size      uint64 // bytes of the DAG's blocks; 0 until a copy is held
+	Blocks    uint64
+	Status    Status // what the attached pins have, or are being moved to; but see Late
+	Detail    string // why it failed; see ReasonOf
+	Copies    []Copy // by node
+	Links     uint64 // objects and parts that name it; above 0 the status is Pinned
+	Public    uint64 // links that count as public
 	// Late says that pins may have come to a pinned root while fewer nodes held it than
 	// make one pinned. They are pinning until as many do.
 	Late bool
@@ -111,7 +111,7 @@ func (v *Root) Code(c *codec.Coder) {
 	codec.String(c, &v.Key, MaxCIDLen)
 	codec.Uint(c, &v.Born)
 	codec.Uint(c, &v.Refs)
-	codec.Uint(c, &v.Guards)
+	codec.Uint(c, &v.Retainers)
 	codec.Uint(c, &v.Size)
 	codec.Uint(c, &v.Blocks)
 	codec.Uint(c, &v.Status)
@@ -375,10 +375,10 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 // detach drops a pin's reference; a root that nothing needs goes away, unless the root
 // of the pin that replaces it, if one does, is still being fetched.
 func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
-	var guard RootKey
+	var replacement RootKey
 	if by != nil {
 		var err error
-		if guard, err = by.root(); err != nil {
+		if replacement, err = by.root(); err != nil {
 			return err
 		}
 	}
@@ -399,8 +399,8 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	if err := unbillPin(tx, p, root); err != nil {
 		return err
 	}
-	if guard != "" && guard != k && root.Refs == 0 {
-		if err := guardOld(tx, p.Account, root, guard); err != nil {
+	if replacement != "" && replacement != k && root.Refs == 0 {
+		if err := retainReplaced(tx, p.Account, root, replacement); err != nil {
 			return err
 		}
 	}
@@ -408,7 +408,7 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 }
 
 // needed tells whether anything refers to the root.
-func (v *Root) needed() bool { return v.Refs+v.Guards+v.Links > 0 }
+func (v *Root) needed() bool { return v.Refs+v.Retainers+v.Links > 0 }
 
 // Private tells whether nobody but the cluster may see the content: objects name it,
 // none of a public bucket, and no pin does.
@@ -434,7 +434,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	if root.Status == Pinned && !root.Late {
 		return nil // it let go of what it replaced when it became so
 	}
-	return releaseGuards(tx, root.Key, e)
+	return releaseRetained(tx, root.Key, e)
 }
 
 // markShort notes whether a pinned root has fewer holders than it should.
@@ -492,7 +492,7 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 		if err := tx.Delete(arrivedKey(root.Key)); err != nil {
 			return err
 		}
-		if err := releaseGuards(tx, root.Key, e); err != nil {
+		if err := releaseRetained(tx, root.Key, e); err != nil {
 			return err
 		}
 	}

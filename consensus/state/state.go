@@ -79,7 +79,7 @@ const (
 	MaxTickets     = 10_000   // join tickets that are not spent or expired
 	MaxReports     = 512      // reports in one command
 	MaxOps         = 1 << 16  // operations whose first result is remembered
-	MaxGuards      = 64       // replaced roots one root keeps until it is settled
+	MaxRetained    = 64       // replaced roots one root keeps until it is settled
 	MaxSettle      = 1024     // pins one command moves to their root's status
 	MaxFreed       = 256      // parts one command frees of uploads that end
 	maxRecordBytes = 4 << 20  // bytes of any record

@@ -14,11 +14,11 @@ import (
 )
 
 // What two accounts send to one node: the rates are the defaults of the program
-// but for the burst, so that the greedy one is above it at once.
+// but for the burst, so that the noisy one is above it at once.
 const (
 	greedyRate    = 100 // requests a second that the node allows an account, and at once
-	greedyTimes   = 10  // as many as that are sent
-	greedyClients = 16
+	noisyTimes    = 10  // as many as that are sent
+	noisyClients  = 16
 	modestRate    = 50 // requests a second of the other account
 	modestClients = 4
 )
@@ -52,7 +52,7 @@ func measureGreedy(b *bench) {
 	m = newMeter(c.Nodes, nil)
 	var both sync.WaitGroup
 	both.Go(func() { beside.run(b, modest.leader, modestClients, modestRate) })
-	much.run(b, greedy.leader, greedyClients, greedyTimes*greedyRate)
+	much.run(b, greedy.leader, noisyClients, noisyTimes*greedyRate)
 	both.Wait()
 	beside.row(fmt.Sprintf("the same, beside one that sends %s/s to the same node, of which %s/s are taken", much.perSecond(much.all()), much.perSecond(len(much.lat))),
 		"2 times the p99 alone", m).print()

@@ -146,9 +146,9 @@ func atAddrs(dir string, at []string) error {
 	return nil
 }
 
-// TestAMemberWithAStaleHintStarts: nobody answers there, and it neither ends nor joins
+// TestAMemberWithAStaleAddressHintStarts: nobody answers there, and it neither ends nor joins
 // anything anew.
-func TestAMemberWithAStaleHintStarts(t *testing.T) {
+func TestAMemberWithAStaleAddressHintStarts(t *testing.T) {
 	nodes := three(t)
 	for _, n := range nodes {
 		if err := n.stop(); err != nil {

@@ -18,7 +18,7 @@ const (
 	maxSigningIn = 32
 )
 
-// line is where one waits for a place to hash a password in.
+// line is a queue for a slot in which to hash a password.
 type line int
 
 const (
@@ -29,24 +29,24 @@ const (
 
 func (l line) other() line { return lines - 1 - l }
 
-// turns are the places in which passwords are hashed, and who waits for one. Of each place
-// one line is served first, and the other when that is empty: neither can keep the other
-// out, and no place is empty while anybody waits. In a line who comes first is first.
-type turns struct {
+// hashSlots are the slots in which the node hashes passwords, and the queue for them. Each slot
+// prefers one of the two lines and serves the other while the first is empty, so neither line
+// can starve the other and no slot is idle while a caller waits. A line is first in, first out.
+type hashSlots struct {
 	mu      sync.Mutex // guards what follows
 	taken   [maxHashing]bool
-	waiting [lines][]*turn
+	waiting [lines][]*slotWaiter
 }
 
-// turn is one that waits.
-type turn struct {
+// slotWaiter is a caller that waits for a slot.
+type slotWaiter struct {
 	place chan int // takes one without waiting
 	bound bool     // it signs in
 }
 
 // signIn waits for a place to check a password in. Where as many wait as may, a regular is
 // an unknown caller, and an unknown caller gets state.ErrUnavailable.
-func (t *turns) signIn(ctx context.Context, in line) (leave func(), err error) {
+func (t *hashSlots) signIn(ctx context.Context, in line) (leave func(), err error) {
 	t.mu.Lock()
 	for t.full(in) {
 		if in == unknown {
@@ -55,7 +55,7 @@ func (t *turns) signIn(ctx context.Context, in line) (leave func(), err error) {
 		}
 		in = unknown
 	}
-	return t.enter(ctx, in, &turn{place: make(chan int, 1), bound: true})
+	return t.enter(ctx, in, &slotWaiter{place: make(chan int, 1), bound: true})
 }
 
 func tooManyAtOnce() error {
@@ -63,7 +63,7 @@ func tooManyAtOnce() error {
 }
 
 // full tells whether a line has all that may wait in it. It needs mu.
-func (t *turns) full(in line) bool {
+func (t *hashSlots) full(in line) bool {
 	n := 0
 	for _, w := range t.waiting[in] {
 		if w.bound {
@@ -75,13 +75,13 @@ func (t *turns) full(in line) bool {
 
 // hash waits for a place to hash a new password in: an operator's, so that it is not
 // refused.
-func (t *turns) hash(ctx context.Context) (leave func(), err error) {
+func (t *hashSlots) hash(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
-	return t.enter(ctx, unknown, &turn{place: make(chan int, 1)})
+	return t.enter(ctx, unknown, &slotWaiter{place: make(chan int, 1)})
 }
 
 // enter needs mu, and gives it back.
-func (t *turns) enter(ctx context.Context, in line, w *turn) (leave func(), err error) {
+func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave func(), err error) {
 	for _, place := range []int{int(in), int(in.other())} {
 		if !t.taken[place] {
 			t.taken[place] = true
@@ -109,7 +109,7 @@ func (t *turns) enter(ctx context.Context, in line, w *turn) (leave func(), err 
 }
 
 // leave gives a place to the next.
-func (t *turns) leave(place int) {
+func (t *hashSlots) leave(place int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, in := range []line{line(place), line(place).other()} {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLookTellsWhatIsUnderWay(t *testing.T) {
+func TestProgressReportsFetchesUnderWay(t *testing.T) {
 	bubble(t, Limits{Moving: 1, Waiting: 1, Attempts: 5}, func(w *world) {
 		w.net.set(key(0), stalls(5))
 		w.net.rest = slow(50)
@@ -37,7 +37,7 @@ func TestLookTellsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestLookCountsFailedAttempts(t *testing.T) {
+func TestProgressCountsFailedAttempts(t *testing.T) {
 	bubble(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.net.set(key(1), absent)
 		w.start()

@@ -41,14 +41,14 @@ func (w *world) totals() map[state.Status]uint64 {
 	return pins
 }
 
-func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
+func TestTheReconcilerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const pins = 3*state.MaxSettle + 10
 		for range pins {
 			w.pin(1)
 		}
 		w.state.SetLeader(false)
-		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		s := &Reconciler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
 		defer running(w, s.Run)()
 		w.says(self, 1, state.Held)
 		w.pass(time.Minute)
@@ -59,14 +59,14 @@ func TestSettlerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 		w.state.Fail(state.ErrUnavailable)
 		w.pass(time.Minute)
 		w.state.Fail(nil)
-		w.pass(settleEvery)
+		w.pass(reconcileEvery)
 		if n := w.totals()[state.Pinned]; n != pins {
 			w.Fatalf("%d of %d pins are pinned", n, pins)
 		}
 	})
 }
 
-func TestSettlerClearsDeletedBuckets(t *testing.T) {
+func TestTheReconcilerClearsDeletedBuckets(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, uploads = clustertest.Operator, 2*state.MaxSettle + 10
 		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
@@ -76,7 +76,7 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 				Account: account, Bucket: b.Name, Born: b.Born, Upload: state.Upload{ID: state.UploadID(fmt.Sprint(i)), Key: "k", Created: 1},
 			})
 		}
-		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		s := &Reconciler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
 		defer running(w, s.Run)()
 		w.pass(time.Second)
 		w.state.Apply(w, &state.DeleteBucket{Account: account, Name: b.Name, Born: b.Born})
@@ -91,7 +91,7 @@ func TestSettlerClearsDeletedBuckets(t *testing.T) {
 	})
 }
 
-func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
+func TestTheReconcilerClearsUploadsThatHaveEnded(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, parts = clustertest.Operator, 3*state.MaxFreed + 10
 		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
@@ -108,7 +108,7 @@ func TestSettlerClearsUploadsThatHaveEnded(t *testing.T) {
 				Content: state.Content{Root: root, Bytes: 1, Blocks: 1, Held: held},
 			})
 		}
-		s := &Settler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
+		s := &Reconciler{Self: self, State: w.state, Watch: w.state.Watch, Logger: slog.New(slog.DiscardHandler)}
 		defer running(w, s.Run)()
 		w.pass(time.Second)
 		w.state.Apply(w, &state.AbortUpload{Account: account, Bucket: b.Name, Born: b.Born, Key: "k", ID: "up"})
@@ -451,7 +451,7 @@ func TestAPassThatWasCutShortIsMadeAgain(t *testing.T) {
 
 // How many holders are enough depends on the number of members: roots that need
 // not move are judged again all the same.
-func TestRootsAreJudgedAgainWhenTheMembersChange(t *testing.T) {
+func TestRootsAreReconciledWhenTheMembersChange(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		short := func() uint64 {
 			view, release := r.state.State.LocalView()

@@ -19,7 +19,7 @@ func takeAll(t *testing.T, a *Accounts) (leave [lines]func()) {
 	t.Helper()
 	for in := range lines {
 		var err error
-		if leave[in], err = a.turns.signIn(t.Context(), in); err != nil {
+		if leave[in], err = a.hashSlots.signIn(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,14 +173,14 @@ func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 			name  string
 			leave func()
 		}
-		turn := make(chan came, 10)
+		slotWaiter := make(chan came, 10)
 		wait := func(ctx context.Context, name string, in line) {
 			go func() {
-				leave, err := a.turns.signIn(ctx, in)
+				leave, err := a.hashSlots.signIn(ctx, in)
 				if err != nil {
 					name = err.Error()
 				}
-				turn <- came{name, leave}
+				slotWaiter <- came{name, leave}
 			}()
 			synctest.Wait()
 		}
@@ -193,13 +193,13 @@ func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 		wait(t.Context(), "regular 1", regulars)
 		wait(t.Context(), "regular 2", regulars)
 		cancel()
-		if c := <-turn; c.leave != nil {
+		if c := <-slotWaiter; c.leave != nil {
 			t.Fatalf("%s has a place", c.name)
 		}
 		var order []string
 		for _, in := range []line{regulars, unknown, regulars, regulars, unknown, unknown} {
 			leave[in]()
-			c := <-turn
+			c := <-slotWaiter
 			order, leave[in] = append(order, c.name), c.leave
 		}
 		if want := []string{"regular 1", "stranger 1", "regular 2", "stranger 2", "stranger 3", "stranger 4"}; !slices.Equal(order, want) {
@@ -232,7 +232,7 @@ func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
 		cancel()
 		for range 100 { // each time one of the two at random
 			leave := takeAll(t, a)
-			if leave, err := a.turns.signIn(ending{over, leave[regulars]}, regulars); err == nil {
+			if leave, err := a.hashSlots.signIn(ending{over, leave[regulars]}, regulars); err == nil {
 				leave()
 			}
 			leave[unknown]()

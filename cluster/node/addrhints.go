@@ -19,18 +19,18 @@ import (
 // first time after hintFirst, which what is known of its addresses has to find it in, then
 // after pauses that double, up to hintMost.
 const (
-	hintFirst = time.Second
-	hintMost  = 15 * time.Second
-	hintDial  = 10 * time.Second // of one look
-	maxHints  = 64
+	addrHintFirst = time.Second
+	addrHintMost  = 15 * time.Second
+	addrHintDial  = 10 * time.Second // of one look
+	maxAddrHints  = 64
 )
 
 // errOtherCluster says that an address of --join is one of another cluster.
 var errOtherCluster = errors.New("a member of another cluster is there")
 
-// hints are the addresses that the settings name to join at, also those of tickets, but
+// addrHints are the addresses that the settings name to join at, also those of tickets, but
 // for this node's own. To a member they say where others may be, when all have moved.
-func (n *Node) hints() []string {
+func (n *Node) addrHints() []string {
 	var addrs []string
 	for _, where := range n.opts.Config.Cluster.Join {
 		ticket, ok := members.ParseTicket(where)
@@ -44,7 +44,7 @@ func (n *Node) hints() []string {
 	addrs = slices.DeleteFunc(addrs, func(a string) bool { return hintedID(a) == n.self.ID })
 	slices.Sort(addrs)
 	addrs = slices.Compact(addrs)
-	return addrs[:min(len(addrs), maxHints)]
+	return addrs[:min(len(addrs), maxAddrHints)]
 }
 
 // hintedID is the member that an address names.
@@ -58,7 +58,7 @@ func hintedID(addr string) state.NodeID {
 // that the address names, or to know this cluster's secret.
 func (n *Node) find(ctx context.Context) error {
 	var g errgroup.Group
-	for _, addr := range n.hints() {
+	for _, addr := range n.addrHints() {
 		g.Go(func() error {
 			n.findAt(ctx, addr)
 			return nil
@@ -69,7 +69,7 @@ func (n *Node) find(ctx context.Context) error {
 
 // findAt is find for one address.
 func (n *Node) findAt(ctx context.Context, addr string) {
-	pause, tries := backoff.New(hintFirst, hintMost), 0
+	pause, tries := backoff.New(addrHintFirst, addrHintMost), 0
 	timer := time.NewTimer(pause.NextBackOff())
 	defer timer.Stop()
 	for {
@@ -81,7 +81,7 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 		if n.peer.Connected(string(hintedID(addr))) || n.allConnected() {
 			pause.Reset()
 			tries = 0
-			timer.Reset(hintMost)
+			timer.Reset(addrHintMost)
 			continue
 		}
 		err := n.look(ctx, addr)
@@ -113,7 +113,7 @@ func (n *Node) allConnected() bool {
 // and has the peer find it there from now on. Of one that is not known here yet, which
 // joined while this node was down, it takes where the known ones are.
 func (n *Node) look(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, hintDial)
+	ctx, cancel := context.WithTimeout(ctx, addrHintDial)
 	defer cancel()
 	// The identity of whom it reaches is the one in addr, and that it opens the stream of
 	// joiners for this secret says that it knows it too.
@@ -123,7 +123,7 @@ func (n *Node) look(ctx context.Context, addr string) error {
 	}
 	defer hangUp()
 	if n.members.Is(string(hintedID(addr))) {
-		return n.peer.Hint(addr)
+		return n.peer.AddrHint(addr)
 	}
 	deadline, _ := ctx.Deadline()
 	m, err := members.AskMembership(conn, deadline, n.self.ID)
@@ -141,7 +141,7 @@ func (n *Node) look(ctx context.Context, addr string) error {
 			if hintedID(addr) != known.ID {
 				continue
 			}
-			if err := n.peer.Hint(addr); err != nil {
+			if err := n.peer.AddrHint(addr); err != nil {
 				return err
 			}
 		}

@@ -43,7 +43,7 @@ func TestReplacementsThatNeverComeKeepLittle(t *testing.T) {
 			t.Fatalf("%d bytes are kept for an allowance of %d after %d replacements", got, allowance, i+1)
 		}
 	}
-	if q := m.quota(bob); q.Guarded != 20 || q.Used() != 0 {
+	if q := m.quota(bob); q.Retained != 20 || q.Used() != 0 {
 		t.Errorf("%+v", q)
 	}
 	for i := range 20 {
@@ -56,7 +56,7 @@ func TestReplacementsThatNeverComeKeepLittle(t *testing.T) {
 		}
 		m.check()
 	}
-	if q := m.quota(bob); q.Guarded != 0 || m.stored() != 0 {
+	if q := m.quota(bob); q.Retained != 0 || m.stored() != 0 {
 		t.Errorf("in the end %d bytes are kept, %+v", m.stored(), q)
 	}
 }
@@ -87,22 +87,22 @@ func TestWhatFitsIntoTheAllowanceStaysUntilItIsReplaced(t *testing.T) {
 				m.must(replace(bob, RequestID(fmt.Sprint("old", i)), RequestID(next), another(t, next)))
 				m.check()
 			}
-			if q := m.quota(bob); q.Guarded != tc.want || m.stored() != tc.want {
+			if q := m.quota(bob); q.Retained != tc.want || m.stored() != tc.want {
 				t.Errorf("%d bytes are kept, want %d; %+v", m.stored(), tc.want, q)
 			}
 		})
 	}
 }
 
-// wantGuards writes the guards of roots, and compares what they keep for accounts. It returns
+// wantRetained writes the guards of roots, and compares what they keep for accounts. It returns
 // how many each root has.
-func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
+func (m *machine) wantRetained(want *memory, roots []Root) map[RootKey]uint64 {
 	m.t.Helper()
 	guards := map[RootKey]uint64{}
 	sums := map[AccountID]uint64{}
 	for i := range roots {
 		r := &roots[i]
-		olds, err := guardedBy(m, r.Key)
+		olds, err := retainedBy(m, r.Key)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -111,12 +111,12 @@ func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
 		}
 		for _, old := range olds {
 			guards[old]++
-			kept, err := guardAt(m, old, r.Key)
+			kept, err := retainedAt(m, old, r.Key)
 			if err != nil {
 				m.t.Fatal(err)
 			}
 			sums[kept.Account] += kept.Bytes
-			if err := put(want, guardKey(old, r.Key), kept); err != nil {
+			if err := put(want, retainedKey(old, r.Key), kept); err != nil {
 				m.t.Fatal(err)
 			}
 		}
@@ -124,8 +124,8 @@ func (m *machine) wantGuards(want *memory, roots []Root) map[RootKey]uint64 {
 	for _, a := range []AccountID{alice, bob} {
 		if q, err := get[Quota](m, quotaKey(a)); err != nil {
 			m.t.Fatal(err)
-		} else if q != nil && q.Guarded != sums[a] {
-			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Guarded, a, sums[a])
+		} else if q != nil && q.Retained != sums[a] {
+			m.t.Errorf("%d bytes are guarded for %s, by the guards %d", q.Retained, a, sums[a])
 		}
 	}
 	return guards

@@ -22,9 +22,9 @@ import (
 // What two accounts do on one node.
 const (
 	greedyRate    = 50 // requests a second that the node allows an account, and at once
-	greedyTimes   = 10 // as many as that are sent
-	greedyClients = 16
-	greedyFor     = 5 * time.Second
+	noisyTimes    = 10 // as many as that are sent
+	noisyClients  = 16
+	noisyFor      = 5 * time.Second
 	modestRate    = 20 // requests a second of the other account
 	modestClients = 4
 )
@@ -43,7 +43,7 @@ func (s *sent) at(share float64) time.Duration { return quantile(s.took, share) 
 // send has some clients send lists and pins in turn, so many a second all
 // together, as long as they can, and returns what came of it and after how long.
 func send(t *testing.T, n *harness.Node, token string, clients, rate int) (*sent, time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), greedyFor)
+	ctx, cancel := context.WithTimeout(t.Context(), noisyFor)
 	defer cancel()
 	out := &sent{}
 	turns := make(chan int)
@@ -97,10 +97,10 @@ func (s *sent) note(r harness.Response, err error, took time.Duration) {
 	}
 }
 
-// TestAGreedyAccountIsHeldToItsRate is A55: an account that sends ten times its
+// TestANoisyAccountIsHeldToItsRate is A55: an account that sends ten times its
 // rate is told to wait, and another one on the same node never is. How long the
-// other waits is logged; test/bench, group greedy, measures it.
-func TestAGreedyAccountIsHeldToItsRate(t *testing.T) {
+// other waits is logged; test/bench, group noisy, measures it.
+func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Env: []string{
 		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", greedyRate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", greedyRate),
@@ -111,7 +111,7 @@ func TestAGreedyAccountIsHeldToItsRate(t *testing.T) {
 	var beside *sent
 	var both sync.WaitGroup
 	both.Go(func() { beside, _ = send(t, n, modest, modestClients, modestRate) })
-	much, took := send(t, n, greedy, greedyClients, greedyTimes*greedyRate)
+	much, took := send(t, n, greedy, noisyClients, noisyTimes*greedyRate)
 	both.Wait()
 
 	if err := errors.Join(much.errs...); err != nil {
@@ -136,10 +136,10 @@ func TestAGreedyAccountIsHeldToItsRate(t *testing.T) {
 		took.Round(time.Second), much.accepted+len(much.limited), much.accepted, alone.at(0.5), alone.at(0.99), beside.at(0.5), beside.at(0.99), strings.TrimSpace(string(busy)))
 }
 
-// TestAnEndedKeyOfAGreedyAccountIsNotServed: while an account is above its rate its
+// TestAnEndedKeyOfANoisyAccountIsNotServed: while an account is above its rate its
 // key is revoked on another node. From then on the key is told to wait, or that it
 // has ended, and served by neither API; a second account works all the time.
-func TestAnEndedKeyOfAGreedyAccountIsNotServed(t *testing.T) {
+func TestAnEndedKeyOfANoisyAccountIsNotServed(t *testing.T) {
 	t.Parallel()
 	const rate = 20
 	c := harness.Start(t, harness.Options{Env: []string{

@@ -74,7 +74,7 @@ func TestAPinOfLostContentFailsWithIt(t *testing.T) {
 
 // More pins than one entry moves, on content that is lost while they are moved: the
 // others wait with those that came late, and all are pinned in the end.
-func TestPinsThatAreMovedWhenContentIsLostAreLateToo(t *testing.T) {
+func TestMovedPinsOfLostContentCountAsUnderReplicated(t *testing.T) {
 	const pins = MaxSettle + 5
 	m := rich(t, Unlimited)
 	root := rootOf(t, contents[1])
@@ -110,7 +110,7 @@ func TestPinsThatAreMovedWhenContentIsLostAreLateToo(t *testing.T) {
 
 // What a late pin has replaced is kept until the new content is back: they may share
 // blocks.
-func TestALatePinGuardsWhatItReplaced(t *testing.T) {
+func TestAPinOfUnderReplicatedContentRetainsWhatItReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(m *machine, root RootKey)
@@ -142,7 +142,7 @@ func TestALatePinGuardsWhatItReplaced(t *testing.T) {
 }
 
 // Fewer members need fewer holders: to be placed where it is has the content judged.
-func TestLatePinsFollowTheNumberOfMembers(t *testing.T) {
+func TestPinsOfUnderReplicatedContentFollowTheNumberOfMembers(t *testing.T) {
 	m, root := losing(t, 1)
 	m.must(create(bob, "b", contents[1]))
 	m.must(&RemoveNode{ID: "n2"})
@@ -187,7 +187,7 @@ func TestCopiesOnWhoIsNoMemberMakeNothingPinned(t *testing.T) {
 
 // Members of a cluster below level 3 may have a release that knows no late pins, and
 // all have to come to the same state.
-func TestBelowLevel3NoPinIsLate(t *testing.T) {
+func TestBelowLevel3NoPinIsOfUnderReplicatedContent(t *testing.T) {
 	m := found(t)
 	root := rootOf(t, contents[1])
 	m.must(create(alice, "a", contents[1]))
@@ -202,7 +202,7 @@ func TestBelowLevel3NoPinIsLate(t *testing.T) {
 
 // A pin that was pinned is replaced: what it held stays until the new content is pinned,
 // whatever others pinned and let go of meanwhile.
-func TestALateRootIsKeptForItsReplacement(t *testing.T) {
+func TestAnUnderReplicatedRootIsKeptForItsReplacement(t *testing.T) {
 	m, old := losing(t, 1) // the last copy, of two that are needed
 	m.must(create(bob, "b", contents[1]))
 	m.must(&DeletePin{Account: bob, ID: "b"})
@@ -220,7 +220,7 @@ func TestALateRootIsKeptForItsReplacement(t *testing.T) {
 
 // Contents of which most copies are lost replace each other in a circle: they do not keep
 // each other when nobody pins them any more.
-func TestLateRootsDoNotKeepEachOther(t *testing.T) {
+func TestUnderReplicatedRootsDoNotKeepEachOther(t *testing.T) {
 	m := rich(t, Unlimited)
 	const around = 3
 	for i := range around {

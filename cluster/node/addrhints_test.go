@@ -10,20 +10,20 @@ import (
 )
 
 // Members look for others at every address that --join names, but for their own.
-func TestHintsAreTheAddressesToJoinAt(t *testing.T) {
+func TestAddressHintsAreTheAddressesToJoinAt(t *testing.T) {
 	ticket := members.Ticket{Secret: make([]byte, 32), Addrs: []string{"/ip4/10.0.0.2/tcp/9096/p2p/b", "/ip4/10.0.0.1/tcp/9096/p2p/self"}}
 	n := &Node{self: state.Node{ID: "self"}, opts: Options{Config: config.Config{Cluster: config.Cluster{Join: []string{
 		"/ip4/10.0.0.3/tcp/9096/p2p/c", ticket.String(), "/ip4/10.0.0.2/tcp/9096/p2p/b", "holdfast1.notWhole", "nothing",
 	}}}}}
 	want := []string{"/ip4/10.0.0.2/tcp/9096/p2p/b", "/ip4/10.0.0.3/tcp/9096/p2p/c"}
-	if got := n.hints(); !slices.Equal(got, want) {
+	if got := n.addrHints(); !slices.Equal(got, want) {
 		t.Errorf("looks at %v, want %v", got, want)
 	}
 	n.opts.Config.Cluster.Join = nil
-	for i := range 2 * maxHints {
+	for i := range 2 * maxAddrHints {
 		n.opts.Config.Cluster.Join = append(n.opts.Config.Cluster.Join, "/dns4/n"+string(rune('a'+i))+"/tcp/1/p2p/b")
 	}
-	if got := n.hints(); len(got) != maxHints {
+	if got := n.addrHints(); len(got) != maxAddrHints {
 		t.Errorf("looks at %d addresses", len(got))
 	}
 }

@@ -9,29 +9,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Times of the settler.
+// Times of the Reconciler.
 const (
-	settleEvery = 5 * time.Second // between two looks when nothing is said to have changed
-	settleRetry = 200 * time.Millisecond
+	reconcileEvery = 5 * time.Second // between two looks when nothing is said to have changed
+	reconcileRetry = 200 * time.Millisecond
 )
 
-// Settler moves, on the leader, the pins that one log entry had no room for to
-// the status of their roots, clears accounts that were closed, buckets that were deleted
-// and uploads that have ended, and has objects follow the setting of their bucket. All
-// fields are required.
-type Settler struct {
+// Reconciler does the background work of the state on the leader. It moves the pins that one
+// log entry had no room for to the status of their roots, clears closed accounts, deleted
+// buckets and ended uploads, and migrates objects to the setting of their bucket. All fields
+// are required.
+type Reconciler struct {
 	Self   state.NodeID
 	State  State
 	Watch  *state.Watch
 	Logger *slog.Logger
 }
 
-// Run works until ctx ends, then returns nil. On other nodes than the leader it
-// only waits.
-func (s *Settler) Run(ctx context.Context) error {
+// Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
+func (s *Reconciler) Run(ctx context.Context) error {
 	sub := s.Watch.Subscribe(s.Self)
 	defer sub.Close()
-	timer := time.NewTimer(settleEvery)
+	timer := time.NewTimer(reconcileEvery)
 	defer timer.Stop()
 	for {
 		select {
@@ -43,11 +42,11 @@ func (s *Settler) Run(ctx context.Context) error {
 			}
 		case <-timer.C: // this node may lead since
 		}
-		next := settleEvery
+		next := reconcileEvery
 		if s.State.IsLeader() {
 			if err := s.pass(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "pins not moved to their roots' status", "err", err)
-				next = settleRetry
+				next = reconcileRetry
 			}
 		}
 		timer.Reset(next)
@@ -55,7 +54,7 @@ func (s *Settler) Run(ctx context.Context) error {
 }
 
 // pass proposes until nothing is left to move.
-func (s *Settler) pass(ctx context.Context) error {
+func (s *Reconciler) pass(ctx context.Context) error {
 	for ctx.Err() == nil && s.State.IsLeader() {
 		view, release := s.State.LocalView()
 		roots, err := view.Settling(state.MaxReports)

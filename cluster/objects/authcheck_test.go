@@ -69,16 +69,16 @@ func changing(t *testing.T) (w *world, changes map[string]func(context.Context) 
 	}
 }
 
-// TestNothingChangesThatIsJudgedAway: each change asks right before it is proposed, and
+// TestARequestThatFailsTheAuthCheckChangesNothing: each change asks right before it is proposed, and
 // leaves everything as it was.
-func TestNothingChangesThatIsJudgedAway(t *testing.T) {
+func TestARequestThatFailsTheAuthCheckChangesNothing(t *testing.T) {
 	w, changes := changing(t)
 	view, release := w.state.LocalView()
 	before := view.Index()
 	release()
 	away := errors.New("not any more")
 	asked := 0
-	ctx := Judged(t.Context(), func(context.Context) error {
+	ctx := WithAuthCheck(t.Context(), func(context.Context) error {
 		asked++
 		return away
 	})
@@ -107,7 +107,7 @@ func TestAKeyThatEndsWhileItsChangeIsUnderWayChangesNothing(t *testing.T) {
 				Password: state.PasswordProof("hash"),
 			})
 		key = func(ends bool) context.Context {
-			return Judged(state.As(t.Context(), "key"), func(context.Context) error {
+			return WithAuthCheck(state.As(t.Context(), "key"), func(context.Context) error {
 				if ends {
 					w.state.Apply(t, &state.RevokeKey{ID: "key"})
 				}
@@ -115,7 +115,7 @@ func TestAKeyThatEndsWhileItsChangeIsUnderWayChangesNothing(t *testing.T) {
 			})
 		}
 		session = func(ends bool) context.Context {
-			return Judged(state.AsSession(t.Context(), "session"), func(context.Context) error {
+			return WithAuthCheck(state.AsSession(t.Context(), "session"), func(context.Context) error {
 				if ends {
 					w.state.Apply(t, &state.EndSession{ID: "session"})
 				}
