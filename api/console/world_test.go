@@ -73,7 +73,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
-	st.Apply(t, &state.RaiseLevel{Level: state.NewestLevel})
+	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	w := &world{t: t, users: accounts.New(accounts.Options{State: st, Secret: secret})}
 	w.content = &content{t: t, of: map[cid.Cid][]byte{}}
 	w.objects = objects.New(objects.Options{
