@@ -215,20 +215,19 @@ func (b *batcher) run(ctx context.Context) error {
 	}
 }
 
-// pace decides how many commands make an entry. An entry costs every node a
-// transaction of its log, two of its disk's flushes and a message, about as much
-// as many commands, so entries should be few and full; but what waits alone goes
-// at once.
+// pace decides how many commands make one log entry. An entry costs each node a transaction of
+// its log, two disk flushes and a message, about as much as many commands. Entries should
+// therefore be few and full, but a single waiting command goes at once.
 //
-// Clients that wait for an answer come again when they have it, so right after
-// an entry most of them are about to. What came first would go alone, and the
-// others would wait for it. So the next entry waits until three quarters of
-// those who were there are there again, for no longer than half of what an entry
-// takes and maxGather. One client, or two, never wait for that.
+// Clients that wait for an answer send their next command when they have it, so most of them
+// return right after an entry. Without a pause the first command would go alone and the others
+// would wait for it. So the next entry waits until three quarters of the previous clients are
+// back, for at most half the duration of an entry and at most maxGather. One or two clients
+// never wait.
 //
-// While an entry is under way another begins only if it is three times as large:
-// that is, when clients are many more than an entry has held so far. Beside a
-// single command anything may go.
+// While an entry is under way, another begins only if it is three times as large, that is when
+// there are many more clients than an entry has held so far. Beside an entry of a single
+// command any entry may begin.
 type pace struct {
 	entries, commands int         // under way
 	began             time.Time   // the oldest of them, about

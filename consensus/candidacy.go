@@ -135,10 +135,10 @@ func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	return n.beats.offer(ctx, raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: n.rpcHeader()}})
 }
 
-// consent goes by this node's detector instead of by Raft's timers when another one stands for
-// election. It answers the request for a pre-vote. A request for a vote of whom this node has
-// agreed with goes on to Raft as if the leader had handed over, for Raft may still take the
-// leader for one.
+// consent decides on vote requests of other candidates by this node's failure detector instead
+// of Raft's timers. It answers pre-vote requests itself. The vote request of a candidate that
+// this node agreed with goes on to Raft like one after a leadership transfer, because Raft may
+// still believe that the old leader leads.
 func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
 	if n.detector == nil {
 		return rpc, false

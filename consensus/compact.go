@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// serving is how long after a snapshot was sent to a follower the log keeps what it
-// lacks. What was written meanwhile has to be there when it has taken the snapshot over:
-// else it is sent another one, and so on for as long as much is written.
+// serving is the time for which the log keeps the entries after a snapshot that was sent to a
+// follower. If they were gone when the follower has loaded the snapshot, it would need another
+// snapshot, and so on as long as there are many writes.
 const serving = 5 * time.Minute
 
 // growth is how much the log has got since the newest snapshot. Raft's goroutine

@@ -94,9 +94,9 @@ type Timings struct {
 	Heartbeat time.Duration // without a leader's word before an election, 300 ms
 	Election  time.Duration // of one candidacy, as Heartbeat
 	Lease     time.Duration // of a leader without a majority's word, five sixths of Heartbeat
-	// Commit is after what time followers are told what was committed if no
-	// further entry tells them, 10 ms. Who waits for it, with a proposal or a
-	// read through a follower, has it told at once.
+	// Commit is the delay after which the leader reports a commit to followers if no further
+	// entry does, 10 ms. A follower that waits for a commit, with a proposal or a read, gets
+	// the report at once.
 	Commit    time.Duration
 	Reconcile time.Duration // between looks at who should be a member, 2 s
 	Check     time.Duration // between comparisons of the state on all nodes, 1 h
@@ -143,8 +143,8 @@ type Options struct {
 	Log       Log
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore // its sinks have Adopt(dir string) error
-	// CheckpointDir is where checkpoints for snapshots are made, on the file
-	// system of the snapshots. What an earlier run left in it is removed.
+	// CheckpointDir is the folder for checkpoints of snapshots, on the file system of the
+	// snapshots. Start removes the files of an earlier run from it.
 	CheckpointDir string
 	Network       Network
 	Watch         *state.Watch // told every change once it is readable
@@ -155,9 +155,9 @@ type Options struct {
 	// NoSpace tells an error of Log or Stable by which a full disk refused a
 	// write that left no trace. Nil: every error is the node's end.
 	NoSpace func(error) bool
-	// Eligibility tells why this node should not lead now, and which other members
-	// could, best first. It is asked often and must not wait. An empty reason,
-	// or nobody who could: it may lead. Nil: it always may.
+	// Eligibility returns why this node should not lead now and which other members could, best
+	// first. It is called often and must not block. With an empty reason, or no other member,
+	// this node may lead. Nil: it always may.
 	Eligibility func() (unfit string, heirs []state.NodeID)
 	// Tight tells whether another member, as last heard of, should not lead either: the
 	// lead is handed to it only where no other voter answers. It must not wait. Nil: none is.

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// What members ask each other for. Numbers are append-only.
+// Kinds of requests between members. Numbers are append-only.
 const (
 	askPropose   = 1 // commit this encoded command -> its encoded outcome
 	askReadIndex = 2 // with the newest term that a voter knows, or nothing -> an index that every read from now on must include

@@ -64,7 +64,7 @@ type fsm struct {
 	// grown is how much the log has got since the newest snapshot.
 	grown *growth
 
-	// What follows belongs to Raft's goroutine.
+	// Only Raft's goroutine uses the rest.
 	broken      error // nothing is applied any more
 	applier     state.Applier
 	handed      uint64 // the newest entry that Raft has handed over
@@ -390,9 +390,9 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	return f.goOn(index)
 }
 
-// has tells whether the state has all that a snapshot has, and up to which entry that
-// is. What is in the state was committed, so it need not go back to go forward again:
-// what was read of it would be missing meanwhile, and it may be long.
+// has returns true if the state contains a snapshot, and the index of its last entry. The state
+// contains committed entries only, so the node need not load the snapshot and apply the log
+// again. Readers would miss newer data meanwhile, perhaps for long.
 func (f *fsm) has(id string) (index uint64, has bool) {
 	if f.covers == nil || f.broken != nil {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 
 // When a node takes itself for one that cannot answer reads.
 const (
-	// lagged is how long the local state must have kept a read waiting, which then
-	// gave up, for the node to be behind. Who gives up earlier only raises a doubt.
+	// lagged is how long a read must have waited for the local state in vain for this node to
+	// count as behind. A shorter wait only raises a doubt.
 	lagged = 2 * time.Second
 	// lagCheck is how often a doubt, or that the node is behind, is looked into.
 	lagCheck = time.Second

@@ -13,10 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftLogger hands Raft's log lines to a slog.Logger. What Raft finds worth
-// telling about itself is debug here: who leads, and who is a member, this
-// package says itself. Lines that repeat, as those of a member that is down, are folded by the
-// logger of the node.
+// raftLogger writes Raft's log lines to a slog.Logger. Lines of Raft about its own role and
+// members are at level debug, because this package logs them itself. The node's logger folds
+// repeated lines, such as those about a member that is down.
 func raftLogger(log *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
 	l.RegisterSink(slogSink{log})

@@ -379,13 +379,14 @@ type tenure struct {
 	index  uint64    // applied at that time
 }
 
-// removed tells whether this node is a member no more. Absence from the local
-// state is not enough: a node that joins again reads of its earlier removal on
-// the way, and one that is leaving still has a part in what the leader does.
-// One that went down before it had read that it is a member has a leader that sends
-// it the rest, which may take its time. So it counts when Raft has let go of the node
-// and the leader has nothing newer, or when nobody has said anything for some time: a
-// removed node is cut off, and may not have been told that Raft let go of it.
+// removed returns true if this node is no longer a member. Absence from the local state is not
+// enough: a node that joins again reads its earlier removal on the way, and a leaving node
+// still takes part in the leader's work. A node that stopped before it read its own record gets
+// the rest from the leader, which may take time.
+//
+// So a removal counts if Raft has dropped the node and the leader has nothing newer. It also
+// counts if no member has answered for some time, because a removed node is disconnected and
+// may not have heard of its removal.
 func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 	view, release := n.LocalView()
 	defer release()

@@ -192,8 +192,8 @@ func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 // index, if it has committed in that term, without which it may be an old one.
 func (n *Node) led() (term, index uint64, err error) {
 	term = n.raft.CurrentTerm()
-	// Who is deposed is a leader no more before its term changes: it was one in this
-	// term while the index was read.
+	// A deposed leader stops being leader before its term changes, so it led this term while
+	// the index was read.
 	if !n.IsLeader() || n.fsm.progress.lastTerm() != term {
 		return 0, 0, fmt.Errorf("%w: the leader is new, or none", errRetry)
 	}
@@ -204,8 +204,8 @@ func (n *Node) led() (term, index uint64, err error) {
 	return term, index, nil
 }
 
-// vouch is what a voter tells a leader with its question for an index: the newest
-// term that it knows. Nil of any other, and of one that may have forgotten a term.
+// vouch returns the newest term that this voter knows, which it sends with its request for an
+// index. It returns nil on a node that is no voter or may have forgotten a term.
 func (n *Node) vouch() []byte {
 	if !n.knowsItsTerm() {
 		return nil
@@ -213,9 +213,9 @@ func (n *Node) vouch() []byte {
 	return binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 }
 
-// vouched returns the commit index without asking anybody, if the voter whose question
-// it answers and this leader are a majority, and know of no later term. Whoever was
-// elected in one before the voter asked had the vote of one of both.
+// vouched returns the commit index without a round of requests if the asking voter and this
+// leader are a majority and know of no later term. A leader elected in a later term before the
+// request would have needed the vote of one of the two.
 func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	if len(vouch) != 8 {
 		return 0, false
@@ -233,14 +233,13 @@ func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	return index, agreed > len(voters)/2
 }
 
-// confirmTerm returns nil when a majority of voters, asked from now on, knows
-// of no later term: then nobody has been elected in one before the question,
-// and nobody else has committed anything. Any majority tells, so no more are
-// asked unless they keep the others waiting.
+// confirmTerm returns nil when a majority of voters, asked after the call, knows of no later
+// term. Then no other leader was elected and committed anything before the call. Any majority
+// will do, so it asks more voters only if the first ones are slow.
 //
-// Raft's own VerifyLeader is not enough. It counts answers to heartbeats that
-// were sent before it was called; a leader that was paused with such an answer
-// on its way would take itself for one still, and serve an old state.
+// Raft's own VerifyLeader is not enough: it counts answers to heartbeats that were sent before
+// the call. A leader that was paused with such an answer under way would still count as leader
+// and serve old state.
 func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
 	var others []raft.ServerID
 	voters, confirmed := n.voters(), 0

@@ -19,9 +19,9 @@ import (
 // snapshot has them, so this node cannot continue with its data.
 var ErrIncomplete = errors.New("the state, the snapshots and the log do not reach each other")
 
-// goodSnapshots are the snapshots that Raft may take for good: those that could
-// not be read are left out, and one that is sent has been read through before.
-// Who gets a rotten one refuses it, and asks for ever.
+// goodSnapshots are the snapshots that Raft may use. Unreadable ones are left out, and a
+// snapshot is verified before it is sent. A follower refuses a damaged one and would ask for it
+// for ever.
 type goodSnapshots struct {
 	raft.SnapshotStore
 	log   *slog.Logger

@@ -16,8 +16,8 @@ func (r *ran) goOn() { r.passed.Add(int64(diskCheck)) }
 
 func (r *ran) now() time.Duration { return time.Duration(r.passed.Load()) }
 
-// stopwatch tells how long ago it was started, by the time that the process has
-// run. The zero value is one that was not.
+// stopwatch returns the time since its start, measured in running time of the process. The zero
+// value has not been started.
 type stopwatch struct{ started atomic.Int64 } // nanoseconds, and 1 more
 
 func (s *stopwatch) start(r *ran) { s.started.Store(int64(r.now()) + 1) }
