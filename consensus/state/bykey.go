@@ -145,8 +145,8 @@ func newAsked(form uint8) Command {
 	return nil
 }
 
-// Asked tells whether a change is one that ByKey and BySession may have. What else is
-// proposed the cluster does by itself.
+// Asked returns true if a change may be proposed inside ByKey or BySession. The cluster
+// proposes all other commands by itself.
 func Asked(change Command) bool {
 	form, _ := asked(change)
 	return form != 0
@@ -159,9 +159,9 @@ func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge tells whether the key may ask for the change. Whether it has expired is
-// its proposer's to tell: the state has no clock. So is what it permits in the object
-// gateway, for a key keeps the scope that it was made with.
+// judge returns an error if the key may not ask for the change. The proposing node checks its
+// expiry, because the state has no clock. It also checks the key's scope in the object gateway,
+// because a key never changes its scope.
 func (v *ByKey) judge(r Reader) error {
 	k, err := get[APIKey](r, apiKeyKey(v.Key))
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 // MaxChecks is how many checks of the state stay on record, the newest ones.
 const MaxChecks = 16
 
-// Check is one comparison of the state on all nodes, at the entry that asked
-// for it. What the nodes report is part of the state, so that everybody judges
-// by the same facts.
+// Check is one comparison of the state on all nodes, at the entry that asked for it. The
+// reports of the nodes are part of the state, so that all nodes decide by the same facts.
 type Check struct {
 	Index   uint64   // of the entry, and of the state that is compared
 	At      Millis   // when it was asked for
@@ -152,8 +151,8 @@ func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// judge puts a node into quarantine, or lets it out, by its report. Who was put
-// in by a later check than this stays there.
+// judge puts a node into quarantine, or lifts the quarantine, by its report. The report of an
+// earlier check does not lift the quarantine of a later one.
 func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
 	node, err := get[Node](tx, nodeKey(r.Node))
 	if err != nil || node == nil {

@@ -98,7 +98,7 @@ func (v *InitCluster) apply(tx Tx, e *entry) (Result, error) {
 	if err := put(tx, clusterKey, &cl); err != nil {
 		return Result{}, err
 	}
-	// What the founder understands every later member has to.
+	// Every later member must understand the founder's feature level.
 	if v.Node.FeatureLevel > NewestFeatureLevel {
 		return Result{}, fmt.Errorf("state: founded at level %d, and %d is known here: %w", v.Node.FeatureLevel, NewestFeatureLevel, ErrTooOld)
 	}

@@ -11,7 +11,7 @@ import (
 type Condition struct {
 	Absent bool     // there is none
 	Match  []string // its ETag is one of these; "*" is any
-	// What follows came with level 5.
+	// The fields below came with feature level 5.
 	NoneMatch []string // there is none, or its ETag is none of these
 	Size      uint64   // it has as many bytes, if Sized
 	Sized     bool

@@ -13,8 +13,8 @@ const (
 	MaxCorsTexts = 4096     // origins, methods and headers of one rule, each
 )
 
-// CorsRule lets scripts of some origins use a bucket from a browser. What of a
-// request it matches is for the gateway to judge.
+// CorsRule allows scripts of some origins to use a bucket from a browser. The gateway decides
+// which requests it matches.
 type CorsRule struct {
 	ID      string
 	Origins []string // with one "*" in each at the most, as Headers

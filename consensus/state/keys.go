@@ -134,9 +134,9 @@ func (k key) end() key {
 	return nil
 }
 
-// Sparse tells the keys that most commands look for in vain: an operation by its
-// id, a pin by its request, a root, and an object by its key. They are new but for what is
-// tried again, and for content and names that were there before.
+// Sparse returns true for the keys that most commands look up without finding them: an
+// operation by its id, a pin by its request, a root, and an object by its key. Such a key
+// exists only after a retry, or if the content or the name existed before.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false

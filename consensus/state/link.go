@@ -29,7 +29,7 @@ type linking struct {
 	comes   uint64 // what the record weighs that has the name
 	goes    uint64 // what the records weigh that go
 
-	// What judge found.
+	// Results of judge.
 	was     *Root
 	holders []NodeID // that count
 	need    int      // holders that content has to have
@@ -88,15 +88,15 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 	return onlyMembers(r, nodes)
 }
 
-// afford tells whether the account may store what the change leaves it with, where the
-// root's DAG has so many bytes, once what it drops is freed, content and records together.
-// A change that leaves it with no more than before is always allowed.
+// afford returns ErrQuota if the account may not store the content and records that the change
+// leaves it with. dag is the size of the root's DAG in bytes. A change that does not increase
+// the stored bytes is always allowed.
 //
-// Charged are the blocks of a DAG, and judged is what a client sees, the bytes of its
-// content: an account has room for as many as are left, and its last change may bring it
-// above its allowance by the nodes above the leaves, some 60 bytes for each MiB. Where
-// blocks repeat a DAG is smaller than its content. What is put is judged by all its bytes
-// nevertheless: before it has come nobody knows better, see Incoming.
+// The account is charged for the blocks of a DAG, but this check counts the bytes of its
+// content, which the client sees. So the last change may exceed the allowance by the inner
+// nodes, some 60 bytes for each MiB. If blocks repeat, a DAG is smaller than its content. A put
+// is still checked by all bytes of its content, because its DAG is unknown before it arrives;
+// see Incoming.
 func (l *linking) afford(r Reader, dag uint64) error {
 	least, most := dag, dag
 	arrives := l.content != nil && !l.joined
@@ -332,9 +332,9 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	return changed, nil
 }
 
-// join adds a link to what is pinned. Where it is kept stays as it is if that is where
-// enough of those are who hold it now. If not, they all keep it: of the others nobody
-// knows whether they have it still.
+// join adds a link to a pinned root. The placement stays if enough of its nodes hold the root
+// now. Otherwise all present holders keep it, because it is unknown whether the other nodes
+// still hold it.
 func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
 	private := root.Private()

@@ -298,8 +298,8 @@ type page struct {
 	taken int // bytes of that run
 }
 
-// wants tells whether the next row of the run may belong to the page. The one that is
-// too much for it does: whatever is older than that does not belong to it either.
+// wants returns true if the next row of the run may belong to the page. The row that exceeds
+// the page's limit is still read; older rows do not belong to the page.
 func (p *page) wants() bool { return len(p.pins)-p.run < p.limit && p.taken <= MaxListBytes }
 
 // add adds the next row of the run, and returns its bytes.

@@ -281,12 +281,12 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 // PlaceRoots moves them, so that nothing loses count of what it held.
 type RemoveNode struct {
 	ID NodeID
-	// Of are the members, in their order, of whom it was found that nothing is lost
-	// without this one: two that go at once may be the only holders of something. Empty:
-	// nobody has looked.
+	// Of are the members, in their order, for which the proposer found that no content is lost
+	// without this one. Two members removed at once may together be the only holders of
+	// content. Empty if the proposer has not checked.
 	Of []NodeID
-	// At is the index of the state in which it was found that nothing is held by this node
-	// alone: what came to be since is not known. 0: nobody has looked.
+	// At is the index of the state in which the proposer found that no content is held by this
+	// node alone. Later content is not covered. 0 if the proposer has not checked.
 	At uint64
 }
 

@@ -410,7 +410,7 @@ type Part struct {
 	Created   Millis
 	ETag      string // hex MD5
 	Checksums []Checksum
-	// What is known of the BLAKE3 tree of the object that the part is for.
+	// The known part of the BLAKE3 tree of the object to which the part belongs.
 	Blake3 []byte // of the part's content, as of an object of its own; nil: not known
 	At     uint64 // bytes of the object before the part, as far as Trees goes
 	Trees  []byte // chaining values of the subtrees that the part is; nil: not known

@@ -18,10 +18,9 @@ const (
 	maxOnceForget = 8
 )
 
-// CreateOnce creates a pin that is created once, however often the request comes
-// and through whichever node: a repeat with the same key and the same pin is
-// answered as the first time, one with another pin is CodeExists. What was refused
-// is not remembered, so that it can be tried again.
+// CreateOnce creates a pin once, however often the request is repeated and through whichever
+// node. A repeat with the same key and pin returns the first answer; one with another pin
+// returns CodeExists. Refused requests are not remembered, so the caller can try again.
 type CreateOnce struct {
 	Key    Hash    // of what the client calls the request
 	Change Command // *CreatePin, or a *ByKey or *BySession with one

@@ -26,9 +26,9 @@ const (
 // maxPartBits is the most bytes that PartList.Numbers has.
 const maxPartBits = (MaxPartNumber + 7) / 8
 
-// ListParts is the list of parts that are in ascending order, with numbers from 1 to
-// MaxPartNumber. What is hashed of each is its number (2 bytes, big endian), the length
-// of its id (4 bytes) and the id.
+// ListParts returns the list of parts that are in ascending order, with numbers from 1 to
+// MaxPartNumber. It hashes of each part the number (2 bytes, big endian), the length of its id
+// (4 bytes) and the id.
 func ListParts(parts []Part) PartList {
 	var l PartList
 	sum := sha256.New()

@@ -27,8 +27,8 @@ func (v *PartSums) Of(part int) []byte {
 	return v.Values[(part-1)*size : part*size]
 }
 
-// HasPartSums tells whether the checksums of the object's parts are kept: those of an
-// upload whose parts had some. Copies do not have them.
+// HasPartSums returns true if the object keeps the checksums of its parts. Objects of uploads
+// with such checksums do; copies do not.
 func (v *Object) HasPartSums() bool {
 	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
 }

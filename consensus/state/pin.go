@@ -138,8 +138,8 @@ func (v *Pin) check() (cid.Cid, error) {
 	return c, nil
 }
 
-// maxCreated is the end of the year 9999. What is proposed later than that would
-// leave no later times for the account's next pins.
+// maxCreated is the end of the year 9999. A later time would leave no later times for the next
+// pins of the account.
 const maxCreated = Millis(253_402_300_799_999)
 
 // root returns the key of what a stored pin names.
@@ -323,8 +323,8 @@ func (v *CreatePin) apply(tx Tx, e *entry) (Result, error) {
 	return accepted(&p), nil
 }
 
-// accepted is what the proposer of a pin is told: the pin as it was accepted,
-// queued, whatever became of it since.
+// accepted returns the result for the proposer of a pin: the pin as accepted, with the status
+// queued, whatever its present status.
 func accepted(p *Pin) Result {
 	if p == nil {
 		return Result{}

@@ -94,8 +94,8 @@ func overQuota(q *Quota, what string) error {
 	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
 }
 
-// unfit says that content of size bytes does not fit, or content of a size that is not to
-// be told, which is 0, and a record that weighs so much.
+// unfit returns the message for content of size bytes, or of an undisclosed size if size is 0,
+// and a record of weight bytes that do not fit.
 func unfit(size, weight uint64) string {
 	what := "the content"
 	if size > 0 {

@@ -265,8 +265,8 @@ func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	return n, nil
 }
 
-// bill charges an account for a root that one of its pins was attached to. What is on its
-// way may be charged with more than has arrived, see reserve, and is never charged less.
+// bill charges an account for a root to which one of its pins was attached. Content on its way
+// may be charged with more than has arrived, see reserve, and never with less.
 func bill(tx Tx, a AccountID, root *Root) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -314,9 +314,9 @@ func unbillPin(tx Tx, p *Pin, root *Root) error {
 	return unbill(tx, p.Account, root, attachedTo(root.Key), attachedKey(p, root.Key))
 }
 
-// affordCharge charges an account for what its root counts from now on, unless
-// that is more than it may store. What is stored is charged already, and what has
-// arrived is never charged less.
+// affordCharge charges an account for the present bytes of its root. It returns false if that
+// exceeds the allowance. Stored content is charged already, and arrived content is never
+// charged with less.
 func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error) {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -431,7 +431,7 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	return unbillPin(tx, p, root)
 }
 
-// SetQuota changes what an account may store. What it stores beyond that stays.
+// SetQuota changes the allowance of an account. Content above a lower allowance stays.
 type SetQuota struct {
 	Account   AccountID
 	Allowance uint64 // bytes; Unlimited: no limit

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A remark about an origin stands in a reason between these two. What pins share is
-// the reason without remarks: an account is told of the origins that it named.
+// A remark about an origin stands in a reason between these two. Pins share the reason without
+// remarks, so an account sees remarks about its own origins only.
 const (
 	remarkBegin = "\x02"
 	remarkEnd   = "\x03"

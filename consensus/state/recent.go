@@ -1,16 +1,16 @@
 package state
 
-// Applier applies commands to one store, one after the other, and has at hand what it has
-// written lately: what Apply does, and what it writes, is the same without it. The zero value
-// is ready to use. Whoever gives the store another state, or discards what was applied, goes on
-// with a new one.
+// Applier applies commands to one store, one after the other, and caches its latest writes. The
+// cache changes neither results nor writes. The zero value is ready to use. A caller that
+// replaces the state of the store, or discards applied commands, must continue with a new
+// Applier.
 type Applier struct {
 	ops recentOps
 }
 
-// recentOps is the newest operations that were remembered, so that those which a store in
-// use forgets, one for each that comes, need not be read: the key of a result is random, so
-// that was a look-up in the whole store.
+// recentOps are the newest remembered operations. The store forgets one operation for each new
+// one. The cache saves its read, which would be a look-up in the whole store because the key of
+// a result is random.
 type recentOps struct {
 	ring       []recentOp // grows up to ringOps; the one of sequence n is at (n-base) % ringOps
 	base, next uint64     // since base there was none in between; next is the one to come

@@ -29,8 +29,7 @@ func (v *CopyReport) Code(c *codec.Coder) {
 	codec.String(c, &v.Reason, MaxReasonLen)
 }
 
-// ReportCopies is one node's news of its copies, in one entry. What is out of
-// date in it is passed over.
+// ReportCopies reports the copies of one node, in one entry. Apply ignores outdated items.
 type ReportCopies struct {
 	Node  NodeID
 	Items []CopyReport

@@ -204,10 +204,10 @@ func (v *Root) enough(r Reader, need int) (bool, error) {
 	return err == nil && level < 4, err
 }
 
-// judge tells the status that the copies amount to, of which there may be enough. Once
-// pinned, a root stays so while it is repaired; it has failed only when nobody holds it and
-// everybody gave up. What objects name never fails: it is missed until somebody
-// has it again.
+// judge returns the status that follows from the copies. enough says that there are enough of
+// them. A pinned root stays pinned while it is repaired. It fails only when no node holds it
+// and all have given up. A root of an object never fails; it is missing until a node holds it
+// again.
 func (v *Root) judge(enough bool) Status {
 	held, gaveUp := v.In(Held), v.In(GaveUp)
 	switch {

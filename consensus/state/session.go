@@ -41,10 +41,9 @@ func sessionKey(id SessionID) key { return part(table(tableSession), id) }
 
 func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 
-// CreateSession begins a session. Password is the hash of the account's password
-// hash that the sign-in was judged by: one that was changed meanwhile begins no
-// session. Those of the account that are over go, and if that leaves MaxSessions the one
-// that was not used for the longest.
+// CreateSession begins a session. Password is the hash of the account's password hash at the
+// sign-in; if the password has changed since, no session begins. Apply deletes the account's
+// expired sessions, and the least recently used one if MaxSessions are left.
 type CreateSession struct {
 	Session  Session
 	Password Hash
@@ -225,9 +224,9 @@ type Use struct {
 	At      Millis
 }
 
-// NoteUses writes down when keys and sessions were last used. Nodes gather uses
-// and propose them now and then: a request writes nothing. What is gone, or was
-// used later, is passed over.
+// NoteUses records when keys and sessions were last used. Nodes gather uses and propose them in
+// batches, so that a request writes nothing. Apply ignores keys and sessions that are gone or
+// were used later.
 type NoteUses struct{ Items []Use }
 
 // Code implements Command.

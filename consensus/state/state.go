@@ -46,8 +46,8 @@ type Millis int64
 // MillisOf returns t in milliseconds, rounded down.
 func MillisOf(t time.Time) Millis { return Millis(t.UnixMilli()) }
 
-// OneClock returns what is certain of the time where one clock is all there is: what it
-// has reached and what it has not passed are the same, and always known.
+// OneClock returns bounds of the time where there is only one clock: both bounds are its time,
+// and ok is always true.
 func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 	return func() (early, late Millis, ok bool) {
 		at := MillisOf(now())
@@ -58,8 +58,8 @@ func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 // Time returns m as a time in UTC.
 func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
 
-// Bounds of the state. What is above them is refused before it is proposed, and
-// by Apply again.
+// Bounds of the state. Nodes refuse commands above them before the proposal, and Apply refuses
+// them again.
 const (
 	MaxIDLen       = 128      // bytes of any identifier
 	MaxEmailLen    = 254      // bytes, RFC 5321

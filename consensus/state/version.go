@@ -12,7 +12,7 @@ import (
 // Versioning says what becomes of a version that is not current any more.
 type Versioning uint8
 
-// What a bucket may have. One that has had versioning never is unversioned again.
+// Versioning states of a bucket. A versioned bucket never becomes unversioned again.
 const (
 	Unversioned Versioning = iota // it goes
 	Versioned                     // it stays under its id
@@ -343,7 +343,7 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 	return MadeNullMarker, nil
 }
 
-// removeVersion removes one version for good. What is the newest then is current.
+// removeVersion deletes one version for good. The newest remaining version becomes current.
 func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error) {
 	if current != nil && current.ID == o.ID {
 		if err := v.remove(tx, o, e); err != nil {

@@ -37,8 +37,8 @@ func (v View) Members() (*Members, error) {
 	return &Members{cluster: c, nodes: nodes}, nil
 }
 
-// With returns the view with these records at hand. They must be those of the
-// view: Effects.Members tells which entries change them.
+// With returns the view with cached member records. They must be those of the view;
+// Effects.Members marks the entries that change them.
 func (v View) With(m *Members) View {
 	v.members = m
 	return v
@@ -94,9 +94,8 @@ func (v View) Enough(root *Root) (bool, error) {
 	return root.enough(v.r, need)
 }
 
-// AttachedAccounts returns up to limit accounts that have pins attached to a root, or
-// objects and parts that name it, in the order of their keys. What it costs does not
-// grow with their number.
+// AttachedAccounts returns up to limit accounts with pins attached to a root, or with objects
+// or parts that name it, in the order of their keys. The cost does not grow with their number.
 func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 	pinned, err := v.accountsIn(attachedTo(k), limit)
 	if err != nil {
@@ -112,8 +111,8 @@ func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 	return all[:min(len(all), limit)], nil
 }
 
-// Names tells whether a pin, an object or a part of an account names the root. What it
-// costs does not grow with the number of accounts.
+// Names returns true if a pin, an object or a part of an account names the root. The cost does
+// not grow with the number of accounts.
 func (v View) Names(a AccountID, root *Root) (bool, error) {
 	n, err := holdsAt(v.r, a, root, 1)
 	return n > 0, err

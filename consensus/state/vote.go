@@ -7,10 +7,9 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // it had promised.
 type StoreID string
 
-// takeStore settles which store a member's record names, and whether that store
-// may be given a vote: one that takes another's place may not, until GrantVote.
-// A release that tells no store is taken at its word as it always was; the first
-// word of a member about its store says by itself whether its log is whole.
+// takeStore sets the store that a member's record names, and whether it may get a vote. A store
+// that replaces another may not, until GrantVote. A release that names no store keeps its vote.
+// The first record with a store says itself whether the store's log is complete.
 func takeStore(node, old *Node) {
 	switch {
 	case node.Store == "" || old == nil:
@@ -22,8 +21,8 @@ func takeStore(node, old *Node) {
 	}
 }
 
-// MayVote tells whether the node's store may be given a vote. A release before
-// level 1 tells no store, and may.
+// MayVote returns true if the node's store may get a vote. A release below feature level 1
+// names no store, and may.
 func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.FeatureLevel == 0 }
 
 // GrantVote says that a member's store has caught up with the log, so that it

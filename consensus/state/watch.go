@@ -19,8 +19,8 @@ type Changes struct {
 	Roots    []RootKey // those that concern the subscriber's node
 }
 
-// Watch tells subscribers what the state machine changed, after it is readable.
-// It never blocks the state machine: a slow subscriber is told less exactly.
+// Watch notifies subscribers of changes of the state machine once they are readable. It never
+// blocks the state machine: a slow subscriber gets coarser notifications.
 type Watch struct {
 	// mu guards subs and everything in them. It is never held while calling out.
 	mu   sync.Mutex

@@ -2,9 +2,9 @@ package state
 
 import "fmt"
 
-// FreeMeta is how many bytes of the texts of one record an account has for nothing. What
-// a record has beyond them it weighs, and that counts against the account's allowance:
-// texts are what its owner makes large, and the number of records has no bound.
+// FreeMeta is the number of bytes of the texts of one record that are free of charge. The bytes
+// beyond are the record's weight and count against the account's allowance, because the owner
+// chooses their size and the number of records has no bound.
 const FreeMeta = 1 << 10
 
 // runBytes is what a run of parts of one size counts as, in bytes: about what it takes.
