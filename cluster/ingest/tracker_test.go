@@ -50,7 +50,7 @@ func (nowhere) Final(error) bool        { return false }
 func (nowhere) Vain(error) bool         { return false }
 func (nowhere) Blameless(error) bool    { return false }
 
-// forgetful are notes that nothing is kept of.
+// forgetful is node-local metadata that keeps nothing.
 type forgetful struct{}
 
 func (forgetful) Get(string) ([]byte, bool) { return nil, false }

@@ -76,11 +76,10 @@ type bookmark struct {
 	again bool // and then once more from the first root on
 }
 
-// audit compares everything that is wanted with everything that is here: when
-// it is asked to, after a restart first of all, and every Audit. What it finds
-// it offers to the dispatcher, which takes no more than a share of its memory
-// of any account and asks for more when that is worked off: a million missing
-// roots of one account are a place in a table, and in nobody's way.
+// audit compares the wanted roots with the roots on this node, after a start, on request and
+// every Audit. It offers the differences to the dispatcher. The dispatcher takes only a share
+// of its memory for one account and asks for more when that is done. So a million missing roots
+// of one account need one place in a table and delay no other account.
 func (t *Tracker) audit(ctx context.Context) error {
 	a := &auditor{t: t, answers: make(chan verdict, 1), behind: map[state.AccountID]bookmark{}}
 	timer := time.NewTimer(t.limits.Audit)

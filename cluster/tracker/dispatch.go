@@ -439,9 +439,9 @@ const (
 	maxAgain   = 6
 )
 
-// again tries what a new pin came for, while nothing of it comes: who pins it may just
-// have brought it to this node, or know where it is. What waits for its next attempt has
-// it at once, and what is being fetched begins again as soon as it is stuck.
+// again retries a root that makes no progress for a new pin, because its owner may just have
+// brought the content to this node or know a source. A root that waits for its next attempt is
+// tried at once. A fetch under way begins again as soon as it is stuck.
 func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	switch e.stage {
 	case delayed:
@@ -574,8 +574,8 @@ func (e *entry) renew(born uint64) {
 	e.born, e.attempts, e.again, e.waited, e.reached, e.holder = born, 0, 0, 0, 0, false
 }
 
-// resumed goes on from what is noted of attempts before this entry, perhaps by
-// an earlier process; it returns true when the next one is not due yet.
+// resumed restores the stored attempts of a root, perhaps of an earlier process. It returns
+// true if the next attempt is not due yet.
 func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	if e.resumed {
 		return false

@@ -79,11 +79,10 @@ func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 // quarter is the part of n slots that is kept apart, at least one.
 func quarter(n int) int { return max(1, n/4) }
 
-// room says which roots may begin. The backlog has three quarters of the slots
-// and of an account's share, so that new pins need not wait for repairs. Who has
-// nothing under way may begin even when all slots are taken, so that nobody
-// waits for the end of somebody else's large DAGs; what may run at all is
-// bounded by twice the slots.
+// room returns which roots may begin. The backlog gets three quarters of the slots and of an
+// account's share, so that new pins need not wait for repairs. An account without a fetch under
+// way may begin one even if all slots are taken, so that it does not wait for large DAGs of
+// other accounts. Twice the slots bound all fetches.
 func (d *dispatcher) room(moving, waiting int) room {
 	l := &d.t.limits
 	return room{

@@ -95,9 +95,9 @@ func (t *Tracker) hide(ctx context.Context) error {
 	}
 }
 
-// hideAll does so for a page of roots. What the state says is read when nobody else
-// is at it, so what was read last is what is done last. Roots that are not wanted
-// here stay as they are until they are dropped; those that are being read are hidden.
+// hideAll hides or shows the roots of a page. It reads the state under a lock, so the newest
+// state wins. Unwanted roots stay as they are until they are dropped; those with readers are
+// hidden.
 func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 	select {
 	case <-t.hides.turn:

@@ -17,8 +17,8 @@ const (
 	meterPause = 500 * time.Millisecond
 )
 
-// meter has accounts charged for content whose size nobody knows yet, while it
-// arrives. The zero meter charges nobody.
+// meter charges accounts for content of unknown size while it arrives. The zero meter charges
+// no account.
 type meter struct {
 	root state.RootKey
 	born uint64

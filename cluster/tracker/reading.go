@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxRead is how many bytes stay on a node for nobody but those who are reading them:
-// what is over is dropped, and who reads it is cut. Without a bound, who deletes what
-// they read slowly would have disk that nobody is charged for.
+// maxRead bounds the bytes that stay on a node for open readers alone. Roots beyond it are
+// dropped and their readers disconnected. Without a bound, a client that deletes content while
+// it reads it slowly would use disk without charge.
 const maxRead = 8 << 30
 
-// Read says that a file of a root is being read here, until done is called. What the
-// cluster does not want any more stays so long, hidden, as far as maxRead goes.
+// Read records that a file of a root is open on this node, until done is called. An unwanted
+// root stays until then, hidden, within maxRead.
 func (g *Leases) Read(root state.RootKey) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,15 +34,15 @@ const (
 	repairRetry = 2 * time.Second
 )
 
-// Repairer moves, on the leader, roots that have lost copies to nodes that can
-// keep them: those on members that have been down for too long, on nodes that
-// have left, and those with fewer copies than there could be, for a node whose disk
-// was full before the content came is none that keeps it. It also has roots
-// judged anew whose status, or mark as short of holders, is from a time with
-// more or fewer members, and takes copies back that are more than there should be. Roots that are not
-// pinned yet do not wait for a member that is down at all: there is nothing of
-// them to lose. Zero numbers and durations take the defaults; the other fields
-// are required.
+// Repairer moves, on the leader, roots that have lost copies to other nodes. A copy counts as
+// lost if its member has been down for too long or has left the cluster. It also adds copies to
+// roots with fewer copies than possible: a node whose disk was full before the content arrived
+// does not keep it.
+//
+// It re-evaluates roots whose status, or mark as short of holders, is of a time with more or
+// fewer members, and removes surplus copies. Roots that are not pinned yet do not wait for a
+// member that is down, because there is no copy to lose. Zero numbers and durations take the
+// defaults; the other fields are required.
 type Repairer struct {
 	Self  state.NodeID
 	State State

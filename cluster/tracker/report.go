@@ -19,11 +19,11 @@ const (
 	maxReportPause = 2 * time.Second
 )
 
-// outbox holds the reports that are not on their way yet, the newest of each
-// root. The dispatcher bounds it: every root in it is one that it knows.
+// outbox holds the reports that are not sent yet, the newest of each root. The dispatcher
+// bounds it, because it knows every root in it.
 //
-// That a fetch has begun can wait: what is small is held before anybody could
-// have looked, and one report of it costs every node half of what two do.
+// The report that a fetch has begun may be delayed. A small DAG is held before a reader could
+// see the report, and one report costs every node half as much as two.
 type outbox struct {
 	some   chan struct{} // has a token while there may be reports
 	full   chan struct{} // has a token while there may be as many as one command takes

@@ -191,10 +191,10 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	return keep, nil
 }
 
-// isLast tells whether what is here, and wanted on other nodes, is whole, or was until it
-// was damaged, and no member is said to hold it: those that fetch it have it from here, or
-// from nobody. A node that was removed and joins again, with its blocks, is wanted nowhere,
-// and one that was down with a damaged copy may not be any more.
+// isLast returns true if this node may have the last copy of a root that other nodes want: the
+// copy is complete, or was until it was damaged, and no member is recorded as a holder. The
+// nodes that fetch the root get it from this node or from none. That happens to a node that was
+// removed and joins again with its blocks, and to one that was down with a damaged copy.
 func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root) (bool, error) {
 	if root.Key == "" || root.Status == state.Failed {
 		return false, nil

@@ -37,8 +37,8 @@ type State interface {
 
 // Blocks is the block store by owners. A block stays while an owner refers to it.
 type Blocks interface {
-	// Owner returns what is known of an owner; ok is false when there is none.
-	// The sizes are those of Seal.
+	// Owner returns the record of an owner. ok is false if there is none. The sizes are those
+	// of Seal.
 	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
 	// Owners calls fn for the owners that begin with prefix.
 	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
@@ -66,8 +66,8 @@ type Job struct {
 	Index, Of, Sharing int
 }
 
-// Fetcher makes DAGs durable in the block store. What an earlier attempt left
-// under the owner is not fetched again.
+// Fetcher makes DAGs durable in the block store. It does not fetch blocks again that an earlier
+// attempt stored under the owner.
 type Fetcher interface {
 	// Fetch returns when the whole DAG is durable, with the bytes and the
 	// number of its blocks. It calls progress, from one goroutine at a time,
