@@ -50,10 +50,9 @@ func farFirst(addrs []string) {
 	slices.SortStableFunc(addrs, func(a, b string) int { return cmp.Compare(reachOf(a), reachOf(b)) })
 }
 
-// public returns a member's addresses for clients, those first that can be dialled from
-// farthest away. What can be dialled on its own machine alone is told only if it has
-// nothing else. One that announces none is still named by its peer id, which routing
-// can resolve.
+// public returns a member's addresses for clients, those that are reachable from farthest
+// first. It returns an address of the member's own machine only if there is no other. For a
+// member without addresses it returns the peer id, which routing can resolve.
 func public(n *state.Node) []string {
 	if len(n.Addrs) == 0 {
 		return []string{"/p2p/" + string(n.ID)}

@@ -52,9 +52,9 @@ type Options struct {
 	Refused func(origin string) string
 	Watch   *state.Watch     // tells Run of changes; nil: who waits looks now and then
 	Now     func() time.Time // nil: time.Now
-	// Agreed are a time that the clocks of most members have reached, by which requests are
-	// forgotten that are made once, and one that they have not passed, since when they are
-	// remembered; ok is false while nobody knows, and both are 0. nil: Now.
+	// Agreed returns a time that the clocks of most members have reached and one that they have
+	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
+	// ok is false, and both are 0, while the times are unknown. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none

@@ -40,8 +40,8 @@ type content struct {
 	info      map[state.Status]map[string]string // of pins without origins
 }
 
-// describer turns pins into records at one view. What many rows of a list have
-// in common is read and made once.
+// describer turns pins into records at one view. It reads the data that several rows of a list
+// share once.
 type describer struct {
 	view      state.View
 	nodes     Nodes
@@ -243,8 +243,8 @@ func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 	return addrs, nil
 }
 
-// infoOf tells what is known of a pin that has not failed. root may be nil for
-// a moment: a pin that was accepted and deleted by somebody before we looked.
+// infoOf returns the info map of a pin that has not failed. root is nil for a moment if the pin
+// was accepted and then deleted.
 func infoOf(pin *state.Pin, root *state.Root) map[string]string {
 	if root == nil {
 		return nil

@@ -19,9 +19,9 @@ const (
 // maxQuoted is how many bytes of a bad value an error repeats.
 const maxQuoted = 80
 
-// ParseCID returns the CID that text is, version 0 or 1 in any multibase of
-// printable characters. What kind of DAG or hash it names is not judged: whether
-// content can be kept shows when it is fetched. Errors are state.CodeInvalid.
+// ParseCID parses a CID of version 0 or 1 in any multibase of printable characters. It accepts
+// every codec and hash; the fetch shows whether content can be kept. Errors are
+// state.CodeInvalid.
 func ParseCID(text string) (cid.Cid, error) {
 	switch {
 	case text == "":

@@ -23,13 +23,12 @@ const (
 	waitLook = time.Second
 )
 
-// Wait returns a pin when it is not what it was any more: when it has another
-// status than known, or when what the state knows of its content changes. A pin
-// that is pinned or has failed is returned at once, and so is any when enough is
-// closed. Bytes that have come are no change.
+// Wait returns a pin when its status differs from known, or when the state of its content
+// changes. It returns a pinned or failed pin at once, and any pin when enough is closed.
+// Arrived bytes are no change.
 //
-// Errors: state.ErrNotFound when it is gone, state.ErrLimited above the bounds,
-// that of ctx when it ends.
+// Errors: state.ErrNotFound if the pin is gone, state.ErrLimited above the bounds, that of ctx
+// when it ends.
 func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (Record, error) {
 	first, root, err := p.local(account, id)
 	if err != nil {
@@ -80,8 +79,8 @@ func (p *Pins) local(account state.AccountID, id state.RequestID) (Record, *stat
 	return p.read(view, account, id)
 }
 
-// Run tells those who wait for pins of changes, until ctx ends; then it returns
-// nil. It follows the state only while somebody waits.
+// Run notifies waiting callers of changes until ctx ends, then returns nil. It follows the
+// state only while a caller waits.
 func (p *Pins) Run(ctx context.Context) error {
 	for {
 		select {
@@ -165,7 +164,7 @@ func (w *waiters) leave(one *waiter) {
 	w.count--
 }
 
-// tell wakes those whom changes concern; it returns false when nobody waits.
+// tell notifies the callers that a change concerns. It returns false if no caller waits.
 func (w *waiters) tell(ch state.Changes) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
