@@ -13,10 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// maxReread is how many bytes of parts are read once more to complete an upload, when
-// the tree that was made of them as they came is not the one that is needed: that of
-// the last part most of all, which is shorter than the others and does not know where
-// it begins when it comes before them.
+// maxReread bounds the bytes of parts that the node reads again to complete an upload, when the
+// tree made during the upload does not fit. That concerns mostly the last part: it is shorter
+// than the others, and its offset is unknown if it arrives before them.
 const maxReread = 64 << 20
 
 // partAt tells how many bytes of its object are before a part, if all the others are
@@ -106,7 +105,7 @@ func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at
 // it. Count is above 0, and Start within the object, unless that is empty.
 type Slice struct{ Start, Count uint64 }
 
-// Encoding is a Bao encoding of an object. Who has it closes it.
+// Encoding is a Bao encoding of an object. The caller closes it.
 type Encoding struct {
 	*bao.Encoding // Size, and WriteTo, which reads the content
 	Blake3        [bao.HashSize]byte
@@ -132,10 +131,10 @@ func (e *Encoding) Close() error { return e.content.Close() }
 // before it is made until it is closed, beside what reading an object takes.
 func BaoMemory(obj *state.Object, s *Slice) int64 { return bao.Memory(obj.Size, s != nil) }
 
-// Bao returns the Bao encoding of an object: of a slice of it, or if that is nil the
-// outboard encoding, which is the tree without the content. What of the object the
-// tree begins with is read here, unless that was just done. Errors: those of Open,
-// and of content that is not what the object says.
+// Bao returns the Bao encoding of a slice of an object, or the outboard encoding if s is nil,
+// which is the tree without the content. It reads the beginning of the object for the tree,
+// unless that is cached. Errors: those of Open, and one for content that differs from the
+// object's record.
 func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object, s *Slice) (*Encoding, error) {
 	x, err := o.trees.get(ctx, obj.Root, func() (*bao.Index, error) { return o.index(ctx, a, obj) })
 	if err != nil {
@@ -165,8 +164,8 @@ func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Objec
 // those of 256 GiB of content.
 const maxTrees = 8 << 20
 
-// trees keeps what was last found out about content. What has a root never changes,
-// so that nothing of it gets old.
+// trees caches the newest trees of content. The content of a root never changes, so no entry
+// gets outdated.
 type trees struct {
 	mu sync.Mutex
 	by *cache.Cache[state.RootKey, *bao.Index] // weighed in bytes
@@ -181,8 +180,8 @@ func newTrees(most int) *trees {
 	}
 }
 
-// get returns the index of a root, which read makes if it is not there. Who comes
-// while it is made waits for it.
+// get returns the index of a root and calls read if it is not cached. Concurrent callers wait
+// for one call of read.
 func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.Index, error)) (*bao.Index, error) {
 	for {
 		x, coming := t.look(root)

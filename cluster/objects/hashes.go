@@ -40,9 +40,9 @@ func (h *Hashing) Bytes() uint64 { return h.bytes.Load() }
 // Hashing tells how this node does.
 func (o *Objects) Hashing() *Hashing { return &o.hashed }
 
-// RunHashes computes, until ctx ends, the BLAKE3 hashes that versions do not know and
-// that are this node's to compute: one after the other, at HashRate. What it is at when
-// it ends begins anew with whoever has it next.
+// RunHashes computes, until ctx ends, the missing BLAKE3 hashes of versions that are assigned
+// to this node, one after the other at HashRate. The next node in charge begins an interrupted
+// hash from the start.
 func (o *Objects) RunHashes(ctx context.Context) error {
 	timer := time.NewTimer(hashEvery)
 	defer timer.Stop()

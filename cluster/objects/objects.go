@@ -48,8 +48,8 @@ type Kept interface {
 	Size() uint64
 	// Renew asks the nodes again for what they vouch for.
 	Renew(ctx context.Context) error
-	// Done tells them whether a command has named it; Unknown, that nobody knows.
-	// One of both is called, once.
+	// Done reports to the nodes whether a command has named the content. Unknown reports that
+	// the outcome is unknown. Call one of the two, once.
 	Done(committed bool)
 	Unknown()
 }
@@ -74,9 +74,9 @@ type Options struct {
 	// HashRate is how many bytes a second are read of objects whose hash is not known.
 	HashRate uint64
 	Now      func() time.Time
-	// Agreed are a time that the clocks of most members have reached, and one that they
-	// have not passed; ok is false while nobody knows. One node's clock is not enough to
-	// discard what others stored.
+	// Agreed returns a time that the clocks of most members have reached and one that they have
+	// not passed. ok is false while they are unknown. The clock of one node is not enough to
+	// delete the content of others.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() string // of versions and parts, unique
 	Logger *slog.Logger
@@ -112,8 +112,9 @@ func New(o Options) *Objects {
 // it was made from and its commit.
 const maxAttempts = 4
 
-// copyAttempts is maxAttempts of a copy. Whoever overwrites its source as fast as copies are
-// made has each second try be in vain, or three of four, and each version is a whole object.
+// copyAttempts is the maxAttempts of a copy. If a client overwrites the source as fast as
+// copies are made, two to four attempts fail for each success, and each version is a whole
+// object.
 const copyAttempts = 32
 
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
@@ -245,8 +246,8 @@ func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (st
 	return b, err
 }
 
-// change proposes what is made for a bucket. Should the bucket that this node
-// knows be one that is gone, it is made once more for the one that is there.
+// change proposes the command that make returns for a bucket. If this node's bucket of that
+// name has been deleted, it calls make once more for the present one.
 func (o *Objects) change(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) error {
 	_, err := o.changed(ctx, a, name, make)
 	return err

@@ -56,9 +56,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// precheckQuota refuses a put that Apply would refuse, before the body is read: a condition that
-// does not hold, and content of a known size that the account has no room for. It
-// is sure only of the moment.
+// precheckQuota refuses a put that Apply would refuse, before the body is read: one whose
+// condition does not hold, and one of a known size beyond the account's quota. The result holds
+// for the moment only.
 func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -94,12 +94,11 @@ func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state
 	})
 }
 
-// hasRoom asks whether an account has room for content of a size; -1 is a size that is not
-// known. It is only a saving: what Apply would accept is never refused. The hash of content
-// comes behind it, so whatever the account has already may be what comes, and then it is
-// charged no more. Refused is what does not fit in any case: more than what is left and
-// what the version or part that it replaces frees, while nothing that the account has is
-// as large as it would have to be.
+// hasRoom is the quota pre-check for content of size bytes; -1 is an unknown size. It never
+// refuses a put that Apply would accept. The hash of the content arrives after it, so the
+// content may be one that the account has already and is not charged for again. It refuses
+// content that is larger than the free part of the quota plus the replaced version or part, if
+// the account has no content of that size.
 func hasRoom(size int64, ask func(state.Incoming) error) error {
 	in := state.Incoming{Size: uint64(max(size, 0))}
 	if in.Most = in.Size; in.Size > ingest.ChunkSize {
@@ -213,16 +212,17 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 // copySum is the most bytes of a copy that are read for its checksum before it is answered.
 const copySum = 8 << 20
 
-// Bounds of the checksums of copies that are computed while a client waits: how many at a time,
-// each with up to 2 MiB of memory, and how long one takes. What is beyond them is computed later.
+// Bounds of the checksums of copies that are computed while a client waits: their number at a
+// time, each with up to 2 MiB of memory, and their duration. Beyond the bounds they are
+// computed later.
 const (
 	maxCopySums    = 8
 	copySumTimeout = 3 * time.Second
 )
 
-// sumCopy gives a copy the checksum of all bytes that it asks for. What its source does not
-// know is computed now where that is soon done; else the copy wants it, and a node that
-// holds the content reads it later, see RunHashes.
+// sumCopy sets the checksum of a copy that the request asks for. If the source lacks it and the
+// content is small, sumCopy computes it now. Otherwise the copy records the wanted checksum,
+// and a node that holds the content computes it later, see RunHashes.
 func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.CopyObject, algorithm string) error {
 	obj := &cmd.Object
 	if algorithm == "" {

@@ -62,9 +62,9 @@ type CopyRequest struct {
 	Replace      *Attributes
 	KeepTags     bool
 	StorageClass string
-	// Algorithm is that of the checksum of all bytes that the copy has; "": it has those of
-	// its source. Where it is not known and the content is large it is computed later, and
-	// the copy has none until then.
+	// Algorithm names the checksum of all bytes that the copy gets; "" copies those of the
+	// source. If the checksum is unknown and the content is large, it is computed later and the
+	// copy has none until then.
 	Algorithm string
 	If        state.Condition
 }

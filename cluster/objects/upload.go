@@ -366,8 +366,8 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	return made(&result, obj), nil
 }
 
-// ended tells whether an upload was completed or aborted meanwhile, also through another
-// node, or its bucket is gone: then nobody keeps its parts any more.
+// ended returns true if an upload was completed or aborted meanwhile, also through another
+// node, or if its bucket is gone. Then its parts are not kept any more.
 func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) bool {
 	err := o.look(Seen(ctx, 0), func(v state.View) error { // what the request has seen is from before
 		b, err := v.Bucket(a, bucket)
@@ -582,9 +582,9 @@ func (o *Objects) begun() (created, since state.Millis) {
 	return created, since
 }
 
-// SweepUploads is one pass of Run. What is old is judged by what most clocks say; while
-// that is not known nothing is. An upload that was begun by a clock ahead of them, or
-// while it was not known, gets older from the first pass on that sees it.
+// SweepUploads is one pass of Run. It determines the age of uploads by the clocks of most
+// members, and removes none while these are unknown. The age of an upload from a clock ahead of
+// them, or from a time when they were unknown, counts from the first pass that sees it.
 func (o *Objects) SweepUploads(ctx context.Context) error {
 	early, late, known := o.opts.Agreed()
 	if !known {

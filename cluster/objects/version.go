@@ -121,8 +121,8 @@ func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, 
 	return became, nil
 }
 
-// knows tells whether all members understand a condition. Where that cannot be read they do:
-// the proposal tells.
+// knows returns true if all members understand a condition. If the feature level cannot be read
+// it returns true, because the proposal checks again.
 func (o *Objects) knows(c *state.Condition) bool {
 	level, err := o.level()
 	return err != nil || level >= c.FeatureLevel()
