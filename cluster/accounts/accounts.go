@@ -46,9 +46,9 @@ type Options struct {
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil: none
 	Watch  *state.Watch     // tells Losses what has gone; nil: nothing is told
-	// Agreed are a time that the clocks of most members have reached, by which keys have
-	// expired and sessions are over that are removed, and one that they have not passed; ok
-	// is false while nobody knows. Who is let in is judged by Now. nil: Now.
+	// Agreed returns a time that the clocks of most members have reached, by which ended keys
+	// and sessions are removed, and one that they have not passed. ok is false while they are
+	// unknown. Authentication uses Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
 	// Allowance is what a new account may store without credits, in bytes; zero
@@ -135,8 +135,8 @@ func NormalEmail(email string) (string, error) {
 
 func unprintable(r rune) bool { return r <= ' ' || r >= 0x7f }
 
-// CreateAccount adds an account. An empty password means that nobody signs in
-// with one. The password's hash is left out of what it returns.
+// CreateAccount adds an account and returns it without the password's hash. An account with an
+// empty password has no sign-in.
 //
 // Errors: state.ErrInvalid, state.ErrExists when the e-mail has an account,
 // state.ErrUnavailable without a majority.

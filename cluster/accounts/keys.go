@@ -272,15 +272,13 @@ func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, er
 	return key, account, nil
 }
 
-// Authenticate tells who a token speaks for, an API key or a session. What proves
-// that the cluster gave the token out is checked first, so that those without one
-// cost it no read, or one every askEvery, all together, where they name a signing key
-// that is not known here; then the key or the session must be in the state as it is
-// now anywhere in the cluster, say the same as the token, and not be over.
+// Authenticate returns the principal of a token, an API key or a session. It checks the
+// signature first, so that forged tokens cost no read of the cluster, or one every askEvery for
+// all that name an unknown signing key. Then it reads the newest state of the cluster: the key
+// or session must exist, match the token and not be over.
 //
-// Errors: state.ErrUnauthorized, with one text, whatever is wrong with the
-// token; state.ErrUnavailable without a majority: an old permission is never
-// taken for a present one.
+// Errors: state.ErrUnauthorized with one text for every bad token; state.ErrUnavailable without
+// a majority, because an old permission must not count as a present one.
 func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -304,10 +302,10 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 	return a.noted(a.judge(view, c))
 }
 
-// Recognize tells who a token speaks for as far as this node knows, without
-// asking the cluster: the key may have been revoked a moment ago, or be too new
-// to be known here. So what it says allows only what is judged again, as
-// state.ByKey is. Errors are those of Authenticate.
+// Recognize returns the principal of a token by the state of this node, without asking the
+// cluster. The key may have been revoked a moment ago, or be too new to be known here. So
+// callers use the result only for changes that are checked again, as state.ByKey is. Errors are
+// those of Authenticate.
 func (a *Accounts) Recognize(token string) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -324,14 +322,13 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 	return a.noted(a.judge(view, c))
 }
 
-// S3Key returns the secret of an access key id and who it speaks for, by the state
-// as it is now anywhere in the cluster. Nobody is let in by that: who signed with
-// the secret is, and Used notes it. Every id in its form costs a read of the cluster,
-// unknown ones too: a key may just have been created on another node. What bounds that
-// is the rate of the address that asks.
+// S3Key returns the secret of an access key id and its principal, by the newest state of the
+// cluster. It authenticates nobody: the caller checks the signature and then calls Used. Every
+// well-formed id costs a read of the cluster, because the key may just have been created on
+// another node. The rate limit of the client's address bounds these reads.
 //
-// Errors: state.ErrUnauthorized for an id that is unknown, and for a key that was
-// revoked or is over; state.ErrUnavailable without a majority.
+// Errors: state.ErrUnauthorized for an id that is unknown, and for a key that was revoked or is
+// over; state.ErrUnavailable without a majority.
 func (a *Accounts) S3Key(ctx context.Context, accessKeyID string) (secret string, who Principal, err error) {
 	id, ok := s3KeyID(accessKeyID)
 	if !ok {
@@ -515,9 +512,8 @@ func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	return c, nil
 }
 
-// signerIn returns the signing key of a generation, which is read from a view
-// should it not be open yet; nil when there is none. What a generation is never
-// changes.
+// signerIn returns the signing key of a generation and reads it from a view if it is not
+// cached; nil if there is none. The key of a generation never changes.
 func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error) {
 	if known := a.signers.Load(); known != nil && known.by[generation] != nil {
 		return known.by[generation], nil

@@ -27,10 +27,10 @@ const (
 	knownTries = 10
 )
 
-// known is who signed in lately, by name and by network, on this node and since it
-// started. It lets nobody in: whom it knows waits for a hash before whom it does not, so
-// that wrong passwords from everywhere keep nobody out who was here before. It holds
-// keyed hashes, no names and no addresses, and its key is nowhere else.
+// known records recent sign-ins, by name and by network, on this node since its start. It does
+// not authenticate. Its callers are served before unknown ones, so that a flood of wrong
+// passwords does not keep regular users out. It holds keyed hashes, no names and no addresses,
+// and the key is in memory only.
 type known struct {
 	key    []byte
 	firsts *tries // how often who is known went first

@@ -15,9 +15,8 @@ import (
 //
 //	version (1 byte, 0x01) | nonce (12 bytes) | AES-256-GCM of the Ed25519 seed (32 + 16 bytes)
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast seal v1"),
-// with the version byte as additional data. Whoever has the state alone, a
-// backup say, cannot sign with it.
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast seal v1"), with the version
+// byte as additional data. The state alone, such as a backup, is not enough to sign.
 const (
 	sealVersion = 1
 	sealInfo    = "holdfast seal v1"

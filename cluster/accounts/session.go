@@ -93,16 +93,14 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 	return sessionID(raw[:sessionRandom]), true
 }
 
-// SignIn begins a session of the account that a name, its e-mail address, and a
-// password open, and returns its token. from is who asks, for the throttle; the
-// zero address is not throttled. Who signed in lately with this name, and from the same
-// network, waits for nobody who did not.
+// SignIn begins a session and returns its token. name is an e-mail address. from is the
+// client's address for the throttle; the zero address is not throttled. Clients that signed in
+// recently with this name from the same network are served before others.
 //
-// Errors: state.ErrUnauthorized for any name and password that do not open an
-// account, after the same work whether or not there is one; state.ErrLimited
-// after too many wrong ones of the same name or address within a minute;
-// state.ErrUnavailable without a majority, or when too many sign in at once, with one
-// name for one.
+// Errors: state.ErrUnauthorized for any name and password that do not open an account, after
+// the same work whether or not there is one; state.ErrLimited after too many wrong ones of the
+// same name or address within a minute; state.ErrUnavailable without a majority, or when too
+// many sign-ins are under way, in all or with one name.
 func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
 	now := a.now()
 	account, err := a.tryPassword(ctx, now, name, password, from)

@@ -44,7 +44,7 @@ type claims struct {
 	Issued  int64  `json:"iat"`           // seconds since 1970
 	Expires int64  `json:"exp,omitempty"` // seconds since 1970; absent: never
 
-	// generation is that of the key that signs them: the header tells it.
+	// generation is the generation of the key that signs them, as the header says.
 	generation uint64
 }
 

@@ -81,8 +81,8 @@ func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	return a.change(ctx, "account closed", account, &state.CloseAccount{Account: account.ID})
 }
 
-// SetAllowance changes how many bytes an e-mail's account may store without
-// credits; state.Unlimited is no limit. What it stores beyond that stays.
+// SetAllowance changes how many bytes an e-mail's account may store without credits;
+// state.Unlimited is no limit. Content above a lower allowance stays.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64) error {
