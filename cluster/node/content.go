@@ -21,9 +21,9 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// maySee tells what bitswap may serve: members get everything, unknown peers what
-// belongs to content that is held here as a whole and that is not private. Parts of a
-// fetch that may fail, and imports that no pin holds yet, are nobody's business.
+// maySee returns the filter of the bitswap servers. Members get all blocks. Unknown peers get
+// the blocks of complete content on this node that is not private. They get nothing of
+// unfinished fetches and of imports that no pin holds yet.
 func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	return func(id string, c cid.Cid) bool {
 		if gate.member(id) {
@@ -350,8 +350,8 @@ func (r *reader) fails(id state.NodeID) {
 	r.failed[id] = r.now()
 }
 
-// held adapts the block store's owners to the tracker. What is damaged is not
-// sealed, until it is sealed again.
+// held adapts the block store's owners to the tracker. A damaged owner counts as unsealed until
+// it is sealed again.
 type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber

@@ -81,11 +81,10 @@ func (f folder) checkFormat() error {
 	return nil
 }
 
-// narrow takes from other users of this machine what they may read of the node's own files
-// and folders: one that was copied here, put back from a backup or made beforehand may
-// let them, and the folder above too. Where that cannot be, it is said and no reason not
-// to start. Settings are the operator's file, and a secret that is linked to here is
-// somebody else's.
+// narrow removes the access of other users of the machine to the node's own files and folders.
+// A folder that was copied, restored from a backup or created beforehand may allow it. A
+// failure is logged and does not prevent the start. narrow leaves alone the settings, which are
+// the operator's file, and a secret behind a link.
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{

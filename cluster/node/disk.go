@@ -70,8 +70,8 @@ func (n *Node) refuses() bool {
 	return lately || since && n.volumes.Level(raftDir) == volume.Tight
 }
 
-// eligibility tells consensus when this node should not lead, and who could: the
-// members that are alive and have more room, those with the most of it first.
+// eligibility returns why this node should not lead now, and the members that could: those that
+// are alive and have more free disk space, most first.
 func (n *Node) eligibility() (unfit string, heirs []state.NodeID) {
 	table := n.heard.Load()
 	if table == nil || !n.tight() {

@@ -23,17 +23,17 @@ const (
 	JoinTimeout = 60 * time.Second
 	joinRetry   = time.Second // between two rounds over all addresses
 	joinDial    = 20 * time.Second
-	// joinRefusals is after how many rounds, one after the other, in which members cut
-	// the joiner it is believed that the secret is wrong. A member that is only
-	// starting cuts joiners too. Who was not reached tells nothing: a ticket
-	// names addresses that only its own machine reaches.
+	// joinRefusals is the number of consecutive rounds in which members disconnect the joiner
+	// before it assumes a wrong secret. A member that is starting disconnects joiners too.
+	// Unreachable addresses do not count: a ticket may name addresses that only its own machine
+	// reaches.
 	joinRefusals = 5
 	joinTold     = 10              // rounds from one line of the log to the next
 	clockMargin  = 5 * time.Minute // that clocks may differ
 )
 
-// ErrNoWayIn is what Open ends in when the settings name places to join at by which
-// nobody can: what is neither a ticket nor an address, or an address without a secret.
+// ErrNoWayIn is the error of Open if no place to join at in the settings is usable: each is
+// neither a ticket nor an address, or is an address without a secret.
 var ErrNoWayIn = errors.New("no way to join")
 
 // ErrRunsElsewhere is what Open ends in when another process runs with the identity of
@@ -93,11 +93,11 @@ const (
 	aloneRetry = time.Second
 )
 
-// checkAlone refuses to be the second process with one identity, as of a folder that was
-// copied: the log would take both for one voter, and what it holds committed by its word
-// may be nowhere. The first one is where this node was last, if that is another address.
-// That somebody there has this node's key and the cluster's secret is proven. It is not
-// this process, which admits nobody yet. One that is only ending is waited for.
+// checkAlone returns an error if another process runs with this node's identity, as from a
+// copied folder. Raft would take both for one voter and could lose committed entries.
+// checkAlone dials the last addresses of the node. A peer there that proves the node's key and
+// the cluster secret is another process, because this one accepts no connections yet. It waits
+// for one that is about to end.
 func (n *Node) checkAlone(ctx context.Context, secret []byte, known *seed) error {
 	var before []string
 	for _, m := range known.Members {

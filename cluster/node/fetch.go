@@ -126,8 +126,8 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 	return cids, err
 }
 
-// sealing is the block store as a fetch sees it: small content is sealed with
-// its last block. What was damaged is sealed by the tracker, after a look.
+// sealing is the block store for a fetch: it seals small content with its last block. The
+// tracker seals damaged content, after a scan.
 type sealing struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
@@ -223,7 +223,8 @@ func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	return append([]dag.Source{&originsFirst{root: job.Root, origins: session, members: members, alone: originsAlone}}, all...)
 }
 
-// Reason implements tracker.Fetcher. What is said of an origin is for whose pin has it.
+// Reason implements tracker.Fetcher. Remarks about an origin are shown only to owners of pins
+// that name it.
 func (f *fetcher) Reason(err error) string {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return "the disk of a node that was to keep it is full"

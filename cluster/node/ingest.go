@@ -20,8 +20,8 @@ import (
 // putIdle is how long the end of a put waits for a block of another member.
 const putIdle = 30 * time.Second
 
-// openIngest makes the part that takes content in. What puts of an earlier process
-// left is dropped.
+// openIngest creates the ingest of content and drops the leftovers of puts of an earlier
+// process.
 func (n *Node) openIngest(leases *tracker.Leases, buffer *dag.Buffer) error {
 	limits := objectLimits(fetchLimits(n.opts.Config.Tracker))
 	limits.Idle = min(limits.Idle, putIdle)
@@ -74,8 +74,8 @@ func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) (
 	return hidden, hasCapacity(err)
 }
 
-// gatherer makes DAGs whole of what is here and of what members have. The IPFS network
-// is not asked: what is put comes from nowhere else.
+// gatherer completes DAGs from the blocks of this node and of members. It does not ask the IPFS
+// network, because content of a put exists nowhere else.
 type gatherer struct {
 	peer    *peer.Peer
 	store   sealing
@@ -111,9 +111,10 @@ type speaker interface {
 	hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) (missing []cid.Cid, err error)
 }
 
-// promptFirst has a fetch for which a client waits pass over the members that say nothing:
-// the connection of one that hangs stands for a while, and each dial to it after that takes
-// as long as it may. They are asked once more, with all their time, for what nobody else has.
+// promptFirst makes a fetch with a waiting client skip members that do not answer. The
+// connection of a member that hangs stays open for a while, and each later dial takes its full
+// timeout. Such members are asked again, with the full timeout, for blocks that no other member
+// has.
 func promptFirst(members []speaker) []dag.Source {
 	sources, all := make([]dag.Source, len(members), len(members)+1), make(patient, len(members))
 	for i, m := range members {
@@ -123,8 +124,8 @@ func promptFirst(members []speaker) []dag.Source {
 	return append(sources, all)
 }
 
-// prompt is a member that is passed over once it has said nothing for askNextAfter. Who has
-// begun to give something has all its time: what is asked for side by side waits in turn.
+// prompt is a member that is skipped after askNextAfter without an answer. Once it has sent
+// something it gets its full timeout, because parallel requests wait for each other.
 type prompt struct {
 	speaker
 	spoke, silent atomic.Bool

@@ -78,8 +78,8 @@ type Options struct {
 	// Tests cut one of them. Nil: nothing.
 	RaftNetwork func(consensus.Network) consensus.Network
 	GossipTopic func(gossip.Topic) gossip.Topic
-	// Now is the clock of this node, which tests set wrong; nil: time.Now. What
-	// only measures how long something takes does not ask it.
+	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
+	// measured without it.
 	Now func() time.Time
 	// CollectEvery is how often this node looks for garbage, in its block store and by
 	// the state. Tests do it far too often. Zero: as often as each likes to.

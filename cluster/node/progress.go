@@ -143,7 +143,8 @@ func (p *progress) serve(ctx context.Context, l net.Listener) error {
 	return serveStreams(ctx, l, maxAnswering, p.answer)
 }
 
-// answer answers one question. Who asks badly gets nothing.
+// answer answers one request. It closes the connection without an answer if the request is
+// malformed.
 func (p *progress) answer(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
 	defer cancel()

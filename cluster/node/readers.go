@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readProtocol tells a member that content is being read from it: it stays there, as it
-// does for who reads it there, until the stream ends. What is sent is the root's CID and
-// a line feed, and nothing is answered. Members that do not know the protocol refuse it,
-// and drop what is not wanted any more as soon as they hear of that.
+// readProtocol tells a member that this node reads content from it. The member keeps the
+// content until the stream ends, as for its own readers. The stream carries the root's CID and
+// a line feed, and no answer. Members that do not know the protocol refuse it, and drop
+// unwanted content at once.
 const readProtocol = "/holdfast/read/1"
 
 const (

@@ -173,16 +173,15 @@ func (f folder) empty(name string) error {
 	return nil
 }
 
-// hasOthers tells whether this node knows other members, by the file: the state
-// may be what is damaged.
+// hasOthers returns true if this node knows other members by its members file, because the
+// state may be damaged.
 func (n *Node) hasOthers() bool {
 	known, err := n.folder.seed()
 	return err == nil && known != nil && len(known.Members) > 1
 }
 
-// openReplica opens the copy of the state, its log and what runs on them. What
-// turns out damaged is set aside, and all is opened again: at most once for each
-// folder.
+// openReplica opens the replicated state, its log and the parts that run on them. It sets
+// damaged folders aside and opens all again, at most once for each folder.
 func (n *Node) openReplica(known *seed) error {
 	for range 2 {
 		err := n.openConsensus(known)

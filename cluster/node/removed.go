@@ -107,11 +107,10 @@ func (n *Node) leaveBehind(ctx context.Context) error {
 	return durable.WriteFile(n.folder.file(removedFile), []byte(hasLeft), 0o600)
 }
 
-// isMemberAgain tells whether a node that was removed is a member after all. One that has
-// left is, where joining wrote membersFile and the node went down right then. One that has
-// not is, when members say so: cut off from them while it read of an earlier removal, it
-// took itself for removed. A file that cannot be read tells as little as none, but that
-// joining wrote it.
+// isMemberAgain returns true if a removed node is a member after all. A node that has left is
+// one if joining wrote membersFile before a crash. A node that has not left is one if members
+// say so: it may have read of an earlier removal while it was disconnected. An unreadable file
+// counts as missing, except that joining wrote it.
 func (n *Node) isMemberAgain(ctx context.Context, left bool) (bool, error) {
 	known, err := n.folder.seed()
 	if errors.Is(err, errSeedUnread) {

@@ -108,8 +108,8 @@ func newest(before, now []string) []string {
 	return now
 }
 
-// sameAddrs tells whether addresses are the same ones, in whatever order: those of one kind
-// come in another one each time.
+// sameAddrs returns true if a and b have the same addresses in any order. libp2p returns
+// addresses of one kind in varying order.
 func sameAddrs(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -133,8 +133,8 @@ func (n *Node) measure() gossip.Sample {
 	}
 }
 
-// Candidates returns the members that content can be placed on, with their
-// load. Who is only suspect, or was not heard of yet, is thought alive.
+// Candidates returns the members on which content can be placed, with their load. Suspect
+// members and those that were not heard of yet count as alive.
 func (n *Node) Candidates() []placement.Node {
 	table := n.gossip.Table()
 	nodes := n.members.Nodes()
