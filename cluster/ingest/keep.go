@@ -90,8 +90,8 @@ func (k *keeper) refence(ctx context.Context) bool {
 	}
 }
 
-// fence begins a new epoch. What this node said in earlier ones counts in no command
-// that is applied from now on, so a lease whose end nobody told it can end.
+// fence begins a new epoch. Commands applied from now on ignore the holdings that this node
+// reported in earlier epochs. So a lease with an unknown outcome can end.
 func (k *keeper) fence(ctx context.Context) error {
 	k.mu.Lock()
 	ends := len(k.unknown)
@@ -320,8 +320,8 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	return bytes, blocks, err
 }
 
-// letGo drops what is not under the root's owner. What a crash leaves of it goes with
-// the next start.
+// letGo drops blocks that are not under the root's owner. After a crash the next start drops
+// them.
 func (n *intake) letGo() {
 	if !n.wrote {
 		return

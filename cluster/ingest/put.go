@@ -227,8 +227,8 @@ func (p *put) follow(h *holder) {
 	}
 }
 
-// skip lets go of what waits in the feed of a put that was given up. Who still reads the
-// body does so with what comes behind that.
+// skip discards the waiting data in the feed of a put that was given up. Other readers of the
+// body continue behind it.
 func (h *holder) skip() {
 	for {
 		select {
@@ -255,9 +255,9 @@ func (p *put) leave() {
 	}
 }
 
-// linger lets holders that are behind go on when the body is stored and its memory given
-// back. One that hangs may take for ever: where such holders have as much as may be, those
-// of this put have no more time. Who has not got the content then fetches it.
+// linger lets slow holders continue when the body is stored and its memory released. A holder
+// that hangs would take for ever: when such holders use their share of memory, those of this
+// put are cancelled. A holder without the complete content fetches it afterwards.
 func (p *put) linger() {
 	if p.running == 0 || p.body == nil {
 		return

@@ -236,9 +236,9 @@ func (a *arriving) expect(ctx context.Context) error {
 	return errors.Join(err, a.s.conn.SetReadDeadline(time.Time{}), ctx.Err())
 }
 
-// block reads a block of n bytes and stores the batch that is full with it. What
-// waits here is bounded over all puts: when there is no room, this one stores what
-// it has before it waits, so that nobody waits for somebody who waits.
+// block reads a block of n bytes and stores the batch if the block fills it. Waiting blocks of
+// all puts share a bound. When it is reached, this put stores its batch before it waits, so
+// that puts do not wait for each other.
 func (a *arriving) block(ctx context.Context, n int) error {
 	if !a.s.tryRoom(int64(n)) {
 		if err := errors.Join(a.store(ctx), a.settle()); err != nil {
@@ -321,8 +321,8 @@ type read struct {
 	err error
 }
 
-// end makes the content whole here, answers, and waits for the outcome. Whoever put
-// it may be gone before: then the work stops.
+// end completes the content on this node, answers, and waits for the outcome. It stops if the
+// sender of the put is gone.
 func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan ending, 1)

@@ -115,9 +115,9 @@ func (s *stream) ended() bool {
 	}
 }
 
-// write runs fn, which writes, within a time and ctx. What is nearly out when ctx ends
-// goes out, so that the end can be told as well; after another error than ctx's the
-// stream is of no use.
+// write runs fn, which writes, until the timeout or the end of ctx. After ctx has ended a write
+// in progress may finish, so that the end can be sent as well. After any other error the stream
+// is unusable.
 func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() error) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
