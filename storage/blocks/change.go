@@ -355,9 +355,9 @@ func (c *change) turn(inc uint64, owner string, hidden bool) error {
 	return err
 }
 
-// count makes up to limit references of an incarnation hidden, or not, from the one
-// after a hash on. What is not done yet is found again by its open entry, after a
-// crash too; what comes to the owner meanwhile is counted as it comes.
+// count changes up to limit references of an incarnation to hidden or visible, beginning after
+// a hash. An open entry marks the rest, also after a crash. Blocks that the owner gets
+// meanwhile are counted when they arrive.
 func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidden bool, limit int) (done bool, err error) {
 	prefix := refPrefix(inc)
 	lower := prefix

@@ -309,8 +309,8 @@ func (r record) clone() record {
 	return r
 }
 
-// relocate writes again those of the records that are alive in segment from.
-// The copies say what is true now, so their place in the journal is right.
+// relocate rewrites the live records of segment from. The copies describe the present state, so
+// their later position in the journal is right.
 func (b *batch) relocate(from uint32, records []record) error {
 	for _, rec := range records {
 		var err error

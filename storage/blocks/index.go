@@ -116,8 +116,8 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// sparse tells the keys that are mostly looked for in vain: what is put is new, and
-// so is its owner.
+// sparse returns true for the keys that are mostly looked up without being found: new blocks
+// and new owners.
 func sparse(key []byte) bool {
 	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyOwner)
 }
@@ -293,9 +293,9 @@ func (e ownerEntry) says(sealed Sealed) bool {
 	return e.sealSegment != 0 && e.sealed == e.declares(sealed)
 }
 
-// declares is a declaration as it is kept: with no more blocks than the owner refers to. Who
-// seals may count blocks by CID, and several CIDs can name one, or carry it in themselves; a
-// seal of more blocks than there are references is taken for one whose references were lost.
+// declares returns the declaration to store: with no more blocks than the owner references. A
+// caller may count blocks by CID, and several CIDs can name one block or contain it inline. A
+// seal of more blocks than references would count as one that has lost references.
 func (e ownerEntry) declares(sealed Sealed) Sealed {
 	sealed.Blocks = min(sealed.Blocks, e.blocks)
 	return sealed

@@ -16,10 +16,10 @@ const (
 	knownBytes = 16 << 10
 )
 
-// known recognizes bytes that were compared with their hash before, by XXH3 of 64 bits
-// (github.com/Cyan4973/xxHash), which takes a small part of the time, from seeds that
-// nobody is told. An accident to a block escapes it once in 2^63 times, as one bit is always set. It is nothing
-// against somebody who makes up bytes, so it judges only what this node has stored.
+// known recognizes bytes that were verified before, by their 64-bit XXH3
+// (github.com/Cyan4973/xxHash) with secret seeds, which takes a small part of the time of the
+// hash. A damaged block passes once in 2^63 times, as one bit is always set. XXH3 does not
+// resist an attacker, so known is used only for blocks that this node has stored.
 type known struct {
 	seed, place uint64
 	slots       [knownSlots]atomic.Uint64 // 0 is none

@@ -209,8 +209,8 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 		if _, known := s.loads[number]; known {
 			return nil // who looks for damage salvages what the index knows of it
 		}
-		// Nothing will ever refer to it, and an index that lacks it would be made anew with
-		// every start. What was in it comes from others; the file is for people to look at.
+		// No index entry will refer to the segment, and an index without it would be rebuilt at
+		// every start. Other members have its blocks; the file is left for the operator.
 		delete(s.sizes, number)
 		return durable.Rename(segmentPath(dir, number), segmentPath(dir, number)+rottenSuffix)
 	}

@@ -69,8 +69,8 @@ const (
 )
 
 var (
-	// ErrBroken is the answer to every write after a failed fsync or index
-	// commit. What is on disk is unknown; the process has to end and recover.
+	// ErrBroken is returned by every write after a failed fsync or index commit. The content of
+	// the disk is unknown then; the process must end and recover.
 	ErrBroken = errors.New("blocks: store is broken by an earlier failure")
 	// ErrClosed is the answer after Close.
 	ErrClosed = errors.New("blocks: store is closed")

@@ -197,9 +197,8 @@ func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block)
 	return stored, bad, nil
 }
 
-// put references first and stores then: so recovery meets no block of which it
-// does not know yet that it is wanted. What is bad is stored wherever the index says
-// that it is; the newest place counts.
+// put writes references before blocks, so that recovery finds no block without its reference.
+// It stores bad blocks again; the newest location counts.
 func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 	refs := make([]ref, 0, len(blks))
 	absent := make([]blocks.Block, 0, len(blks))
@@ -298,8 +297,8 @@ func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidd
 	for len(cids) > 0 {
 		step := cids[:min(len(cids), maxRefsPerRecord)]
 		cids = cids[len(step):]
-		// Content that is new here is the rule. What comes in this moment is
-		// only said to be missing still.
+		// Content is usually new on this node. A block that arrives at this moment is only
+		// reported as missing.
 		none, err := s.noneHere(step)
 		if err != nil {
 			return 0, nil, fmt.Errorf("blocks: adopt: %w", s.readError(err))
@@ -372,7 +371,7 @@ func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 		return err
 	}
 	o, ok, err := getOwner(s.index, owner)
-	// What the index shows is durable.
+	// Index entries are durable.
 	if err == nil && ok && o.says(sealed) {
 		return s.counted(ctx, o.inc)
 	}
