@@ -14,10 +14,10 @@ const (
 	maxGaps = 64
 )
 
-// gaps remember of ranges that begin with many deleted keys where the first key is that
-// is left. Whoever takes from the front of a range, one after the other, would else pass
-// all that were taken before each time, until Pebble has cleared them away. They belong
-// to who holds Store.writer: there is one writer, so a gap stays until it writes into it.
+// gaps cache, for ranges that begin with many deleted keys, the first key that is left. A
+// caller that takes keys from the front of a range would otherwise pass all deleted keys each
+// time, until Pebble has removed them. Store.writer guards them. There is one writer, so a gap
+// stays valid until that writes into it.
 type gaps struct {
 	all   []gap
 	steps int // gapSteps, unless a test says otherwise

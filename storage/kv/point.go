@@ -66,7 +66,7 @@ func (p *point) close() error {
 	return snap.Close() // nobody finds the point any more
 }
 
-// writes notes that a commit begins. Whoever has a view keeps what it shows.
+// writes records the start of a commit. Views keep their state.
 func (s *points) writes(db *pebble.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +169,9 @@ func (p *point) source() *pebble.Snapshot {
 	return p.snap
 }
 
-// get returns the value of a key. What was read of Pebble as it is was of this
-// state if no commit has begun since, and is remembered; else it is read again.
+// get returns the value of a key. A value read from the present state of Pebble belongs to this
+// point if no commit has begun since, and is cached. Otherwise get reads it again from the
+// snapshot.
 func (p *point) get(key []byte) ([]byte, bool, error) {
 	if p.gen.filter.lacked(p.filter, key) {
 		return nil, false, nil
@@ -207,8 +208,7 @@ func (p *point) learned(key, value []byte, exists bool, err error) bool {
 	return true
 }
 
-// iterator returns one that shows the state. It does so for as long as it is
-// open, whatever is written.
+// iterator returns an iterator of this state. Later commits do not change it.
 func (p *point) iterator(opts *pebble.IterOptions) (*pebble.Iterator, error) {
 	if p.source() == nil {
 		it, err := p.gen.db.NewIter(opts)

@@ -156,7 +156,7 @@ func (t *Tx) Commit(sync bool) error {
 		t.gen.gaps.clear()
 		err = fmt.Errorf("kv: commit: %w", coded(err))
 	} else if serr := t.gen.filter.advance(t.gen.db); serr != nil {
-		// The commit stands. Whoever reads what cannot be read here is told.
+		// The commit is complete. Readers of the unreadable keys get the error.
 		t.store.log.Error("cannot read the store's keys", "err", serr)
 	}
 	return errors.Join(err, t.end())
