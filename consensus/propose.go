@@ -46,7 +46,7 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 	return result, err
 }
 
-// judged returns the command to propose. In a cluster where not all members
+// preauthenticated returns the command to propose. In a cluster where not all members
 // judge who asks with the change, that is judged here and the change alone
 // proposed.
 func (n *Node) preauthenticated(ctx context.Context, cmd state.Command) (state.Command, error) {

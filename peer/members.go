@@ -63,7 +63,7 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.setAddrs(remote)
 }
 
-// Hint adds an address hint for a member, with /p2p/, besides the addresses of SetMember.
+// AddrHint adds an address hint for a member, with /p2p/, besides the addresses of SetMember.
 // It stays until Forget. The peer there must still authenticate as that member. A member
 // has at most 32 hints; the oldest one goes.
 func (p *Peer) AddrHint(addr string) error {

@@ -26,7 +26,7 @@ type caller struct {
 	again func(context.Context) error
 }
 
-// judgedFor is how old the judgement of who asks may be when a change is proposed.
+// authenticatedFor is how old the judgement of who asks may be when a change is proposed.
 const authenticatedFor = time.Second
 
 // judgeAgain judges who asks once more, if that was long ago.

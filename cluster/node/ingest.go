@@ -43,7 +43,7 @@ type arriving struct {
 	store sealing
 }
 
-// roomy names want of room as the state does.
+// hasCapacity names want of room as the state does.
 func hasCapacity(err error) error {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return state.Errorf(state.CodeNoSpace, "the disk of a node that was to keep the content is full")

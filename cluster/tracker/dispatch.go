@@ -151,7 +151,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// roomy tells whether there is room for what an audit finds; the rest is for
+// hasCapacity tells whether there is room for what an audit finds; the rest is for
 // changes.
 func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
@@ -173,7 +173,7 @@ func (d *dispatcher) catchUp() {
 	}
 }
 
-// hungry sends the auditor for the roots of an account that were left to it,
+// refill sends the auditor for the roots of an account that were left to it,
 // once half of those in memory are gone.
 func (d *dispatcher) refill(s *share) {
 	if (s.behind || s.again) && s.lines[backlog].Len() <= d.shareOf()/2 {

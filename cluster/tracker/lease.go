@@ -296,7 +296,7 @@ func (g *Leases) take() (roots []state.RootKey, more bool) {
 	return roots, more
 }
 
-// LeaseLevel is the feature level from which on nodes seal content for commands that are not
+// LeaseFeatureLevel is the feature level from which on nodes seal content for commands that are not
 // in the state yet.
 const LeaseFeatureLevel state.FeatureLevel = 3
 

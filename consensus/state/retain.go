@@ -171,7 +171,7 @@ func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	return olds, err
 }
 
-// releaseGuards lets go of the roots that k, now settled or gone, replaced.
+// releaseRetained lets go of the roots that k, now settled or gone, replaced.
 func releaseRetained(tx Tx, k RootKey, e *entry) error {
 	olds, err := retainedBy(tx, k)
 	if err != nil {
