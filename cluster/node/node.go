@@ -117,7 +117,7 @@ type Node struct {
 	heard      atomic.Pointer[gossip.Table] // of gossip, for what is there before it is
 	tracker    *tracker.Tracker
 	scrubber   *integrity.Scrubber
-	settler    *tracker.Settler
+	reconciler *tracker.Reconciler
 	repairer   *tracker.Repairer
 	progress   *progress
 	files      *files
