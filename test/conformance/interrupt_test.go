@@ -226,8 +226,8 @@ func TestWhatIsNoFileIsNotReadAsOne(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		folder: "is a folder", "/ipfs/" + folder: "is a folder", "ipfs://" + folder + "/": "is a folder", tree: "is no file",
-		folder + "/file": "a later version", "/ipfs/" + folder + "/file": "a later version", "ipfs://" + folder + "/file": "a later version",
-		file + "/more": "a later version", "/ipns/example.org": "IPNS",
+		folder + "/file": "reads no paths", "/ipfs/" + folder + "/file": "reads no paths", "ipfs://" + folder + "/file": "reads no paths",
+		file + "/more": "reads no paths", "/ipns/example.org": "IPNS",
 	} {
 		if r := n.TryCLI("", "get", text); r.Code != 2 || r.Stdout != "" || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, says) {
 			t.Errorf("get %s: exit code %d, %q, want code 2 and %q", text, r.Code, r.Stderr, says)
