@@ -26,6 +26,7 @@ import (
 	"github.com/ipfs/boxo/bitswap/server"
 	"github.com/ipfs/boxo/blockstore"
 	"github.com/ipfs/go-cid"
+	"github.com/ipfs/go-datastore"
 	"github.com/libp2p/go-libp2p"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -84,11 +85,14 @@ type Options struct {
 	Blocks blockstore.Blockstore // what is served, read only
 	// AllowBlock tells whether bitswap may serve c to a peer; nil allows all.
 	AllowBlock func(peerID string, c cid.Cid) bool
-	// Roots calls fn with every root to announce again, until fn says false.
-	// Nil means that nothing is announced again.
-	Roots func(fn func(cid.Cid) bool)
+	// Roots calls fn with every root to announce again, until fn says false. It returns an
+	// error if it could not read all of them. Nil means that nothing is announced again.
+	Roots func(fn func(cid.Cid) bool) error
 	// Waiting are roots to announce at once where Roots has them: see Peer.Waiting.
 	Waiting []mh.Multihash
+
+	// Datastores keeps what routing learns; it is required unless routing is off.
+	Datastores Datastores
 
 	// ServeRate is what unknown peers together are served by bitswap, in bytes a
 	// second; 0 is DefaultServeRate. Members and peers that this node dialled are
@@ -113,7 +117,10 @@ type Peer struct {
 	gate      *publicGater
 	bitswap   *bitswap.Bitswap
 	serve     *server.Server // of bitswap, for unknown peers
-	dht       *dht.IpfsDHT   // nil when routing is off
+	dht       *dht.IpfsDHT   // nil when routing is off, as are main and records
+	main      datastore.Batching
+	records   *records
+	rejoin    rejoin
 	gossip    *gossipKeeper
 	pool      *streamPool
 	serving   *places     // of the block requests that are answered
@@ -278,8 +285,13 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	}
 	p.public = h
 	h.Network().SetStreamHandler(p.admitPublic(h))
-	if p.dht, err = newDHT(h, p.opts.Routing, p.boot); err != nil {
-		return fmt.Errorf("routing: %w", err)
+	if p.opts.Routing != RoutingOff {
+		if err := p.openDatastores(); err != nil {
+			return fmt.Errorf("datastore: %w", err)
+		}
+		if p.dht, err = newDHT(h, p.opts.Routing, p.boot, p.records); err != nil {
+			return fmt.Errorf("routing: %w", err)
+		}
 	}
 	options := []bitswap.Option{
 		bitswap.WithTargetMessageSize(bitswapMessageTarget),
@@ -332,6 +344,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	g.Go(func() error { return p.watchDuplicates(ctx) })
 	if p.dht != nil {
 		g.Go(func() error { p.keepRouting(ctx); return nil })
+		g.Go(func() error { p.keepAddresses(ctx); return nil })
 		g.Go(func() error { return p.announce(ctx) })
 	}
 	return g.Wait()
@@ -364,6 +377,7 @@ func (p *Peer) Close() error {
 			errs = append(errs, p.cluster.Close())
 		}
 		p.streams.wait()
+		errs = append(errs, p.closeDatastores()) // which the public host used until its end
 		p.metrics.unregister(p.opts.Registerer)
 	})
 	return errors.Join(errs...)

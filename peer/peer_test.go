@@ -26,6 +26,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
+	"github.com/holdfast-ipfs/holdfast/storage/datastore"
 )
 
 const testProtocol = "/holdfast/test/1"
@@ -71,6 +72,18 @@ type testPeer struct {
 	store *peertest.Store
 }
 
+// newDatastores are those of a folder until the test ends.
+func newDatastores(tb testing.TB, dir string) Datastores {
+	tb.Helper()
+	folder := datastore.Open(dir, datastore.Options{})
+	tb.Cleanup(func() {
+		if err := folder.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return folder
+}
+
 // testOptions are those of a peer on loopback that has no blocks.
 func testOptions(tb testing.TB, r *roster) Options {
 	tb.Helper()
@@ -79,6 +92,7 @@ func testOptions(tb testing.TB, r *roster) Options {
 		tb.Fatal(err)
 	}
 	return Options{
+		Datastores:          newDatastores(tb, tb.TempDir()),
 		Key:                 key,
 		Listen:              []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
 		ClusterListen:       []string{"/ip4/127.0.0.1/tcp/0"},

@@ -61,13 +61,14 @@ const (
 // of them within reprovideEvery, by regions of the DHT one after the other, so
 // that peers near each other are looked up once for all roots near them.
 type providing struct {
-	keys keystore
+	keys *keystore // nil when routing is off
 
 	// mu guards what follows.
 	mu       sync.Mutex
 	sweep    *provider.SweepingProvider // nil while it does not run
 	last     stats.Stats
 	lastAt   time.Time
+	lastSize int
 	handed   []mh.Multihash // to sweep, since it last had nothing new to announce
 	handedAt time.Time      // when it had taken the last of them
 	waiting  []mh.Multihash // see Peer.Waiting
@@ -242,7 +243,11 @@ func (p *Peer) announce(ctx context.Context) error {
 func (p *Peer) startWaiting(ctx context.Context, sweep *provider.SweepingProvider, waiting []mh.Multihash) []mh.Multihash {
 	for len(waiting) > 0 {
 		batch := waiting[:min(len(waiting), provideBatch)]
-		if due := p.providing.keys.only(batch); len(due) > 0 && !p.startProviding(ctx, sweep, due) {
+		due, err := p.providing.keys.only(ctx, batch)
+		if err != nil {
+			p.log.DebugContext(ctx, "not announced", "roots", len(batch), "err", err)
+		}
+		if ctx.Err() != nil || len(due) > 0 && !p.startProviding(ctx, sweep, due) {
 			return waiting
 		}
 		waiting = waiting[len(batch):]
@@ -296,8 +301,11 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 			return false
 		}
 	}
-	if err == nil { // for what was not withdrawn meanwhile
-		due := p.providing.keys.only(hashes)
+	var due []mh.Multihash // what was not withdrawn meanwhile
+	if err == nil {
+		due, err = p.providing.keys.only(ctx, hashes)
+	}
+	if err == nil {
 		p.providing.hand(due, idle)
 		err = sweep.StartProviding(true, due...) // thousands take it a while
 		p.providing.taken()
@@ -305,7 +313,7 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 	if err != nil {
 		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)
 	}
-	return true
+	return ctx.Err() == nil
 }
 
 func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, error) {
@@ -333,7 +341,7 @@ func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, err
 		provider.WithDedicatedPeriodicWorkers(provideOldWorkers),
 		provider.WithMaxProvideConnsPerWorker(provideWorkerConns),
 		provider.WithSendProviderRecordTimeout(maxProvideRecord),
-		provider.WithKeystore(&p.providing.keys),
+		provider.WithKeystore(p.providing.keys),
 		provider.WithDatastore(store),
 		// Every region has its time in the cycle, also after a restart: nodes
 		// that restart together do not announce everything at once. In a private
@@ -352,31 +360,26 @@ func (p *Peer) cycleStart(now time.Time) time.Time {
 }
 
 // holdRoots makes the announced roots those that are held. What is new, because
-// it found no room in the queue, is announced; out of reach of the DHT it is only known,
-// for the provider to plan for when that is back. sweep is nil before it runs. It returns
-// what was to be announced when ctx ended.
+// it found no room in the queue, is announced, at most maxWaiting roots; out of reach of the
+// DHT it is only known, for the provider to plan for when that is back. sweep is nil before
+// it runs: then the keystore is filled anew. It returns what was to be announced when ctx
+// ended.
 func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) []mh.Multihash {
 	if p.opts.Roots == nil {
 		return nil
 	}
-	k := &p.providing.keys
-	var fresh []mh.Multihash
-	k.look()
-	p.opts.Roots(func(c cid.Cid) bool {
-		if k.hold(c.Hash()) && online {
-			fresh = append(fresh, c.Hash())
-		}
-		return ctx.Err() == nil
-	})
+	limit := maxWaiting
+	if !online {
+		limit = 0
+	}
+	fresh, err := p.providing.keys.reconcile(ctx, p.opts.Roots, sweep == nil, limit)
 	if ctx.Err() != nil {
 		return nil // not all of them were seen
 	}
-	if old := k.sweep(); sweep != nil && len(old) > 0 {
-		if err := sweep.StopProviding(old...); err != nil {
-			p.log.Debug("not withdrawn", "roots", len(old), "err", err)
-		}
+	if err != nil {
+		p.log.WarnContext(ctx, "announced roots not compared with those that are held", "err", err)
 	}
-	// After the look, which keeps the state of its beginning on the disk: the provider may
+	// After the scan, which keeps the state of its beginning on the disk: the provider may
 	// have this wait.
 	return p.startWaiting(ctx, sweep, fresh) // some may be withdrawn by now
 }
@@ -403,6 +406,19 @@ func (o *providing) unsettled() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return provideSettle - time.Since(o.handedAt)
+}
+
+// size is how many roots are announced; the last answer of the keystore when it is busy.
+func (o *providing) size() int {
+	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
+	defer cancel()
+	n, err := o.keys.Size(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		o.lastSize = n
+	}
+	return o.lastSize
 }
 
 // stats is what the provider counts, at most provideStatsAge old.
@@ -436,7 +452,7 @@ func (o *providing) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "holdfast", Subsystem: "provide", Name: "roots", Help: "Roots that are announced to the IPFS network.",
-		}, func() float64 { n, _ := o.keys.Size(context.Background()); return float64(n) }),
+		}, func() float64 { return float64(o.size()) }),
 		gauge("online", "1 while the DHT is within reach.", func(s stats.Stats) float64 {
 			if s.Connectivity.Status == "online" {
 				return 1

@@ -3,13 +3,13 @@ package peer
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ipfs/go-cid"
-	"github.com/ipfs/go-libdht/kad/key/bitstr"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/provider"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
@@ -26,72 +26,6 @@ func rawCID(tb testing.TB, text string) cid.Cid {
 		tb.Fatal(err)
 	}
 	return b.Cid()
-}
-
-func TestKeystoreFindsByPrefix(t *testing.T) {
-	ctx := t.Context()
-	var k keystore
-	all := map[string]string{} // hash -> key in bits
-	for i := range 2000 {
-		h := rawCID(t, fmt.Sprint(i)).Hash()
-		bits := ""
-		for _, b := range dhtKey(string(h)) {
-			bits += fmt.Sprintf("%08b", b)
-		}
-		all[string(h)] = bits
-		if fresh, err := k.Put(ctx, h, h); err != nil || len(fresh) != 1 {
-			t.Fatal(fresh, err)
-		}
-	}
-	for _, some := range all {
-		for _, length := range []int{0, 1, 5, keystoreBits, keystoreBits + 3, 200, 256} {
-			prefix := bitstr.Key(some[:length])
-			want := 0
-			for _, bits := range all {
-				if bits[:length] == string(prefix) {
-					want++
-				}
-			}
-			got, err := k.Get(ctx, prefix)
-			n, _ := k.CountKeysUpTo(ctx, prefix, 0)
-			few, _ := k.CountKeysUpTo(ctx, prefix, 3)
-			has, _ := k.ContainsPrefix(ctx, prefix)
-			if err != nil || len(got) != want || n != want || few != min(want, 3) || has != (want > 0) {
-				t.Fatalf("prefix of %d bits: %d found, %d counted, %d of 3, %v; want %d", length, len(got), n, few, has, want)
-			}
-		}
-		break
-	}
-	for h := range all {
-		if err := k.Delete(ctx, mh.Multihash(h), mh.Multihash(h)); err != nil {
-			t.Fatal(err)
-		}
-		break
-	}
-	if n, _ := k.Size(ctx); n != len(all)-1 {
-		t.Errorf("%d left of %d", n, len(all))
-	}
-	if err := k.Empty(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if n, _ := k.CountKeysUpTo(ctx, "", 0); n != 0 {
-		t.Errorf("%d left", n)
-	}
-}
-
-func TestKeystoreTellsWhatIsHeldNoMore(t *testing.T) {
-	var k keystore
-	a, b, c := rawCID(t, "a").Hash(), rawCID(t, "b").Hash(), rawCID(t, "c").Hash()
-	k.put(a)
-	k.put(b)
-	if old := k.sweep(); len(old) != 0 {
-		t.Fatal(old)
-	}
-	k.put(b)
-	k.put(c)
-	if old := k.sweep(); len(old) != 1 || string(old[0]) != string(a) {
-		t.Fatal(old)
-	}
 }
 
 // A restart must not begin another cycle, or roots late in the cycle would not
@@ -127,14 +61,25 @@ func (h *heldRoots) set(roots ...cid.Cid) {
 	h.roots = roots
 }
 
-func (h *heldRoots) each(fn func(cid.Cid) bool) {
+func (h *heldRoots) each(fn func(cid.Cid) bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.roots {
 		if !fn(c) {
-			return
+			return nil
 		}
 	}
+	return nil
+}
+
+// announcedOf returns those of the hashes that p announces.
+func announcedOf(t *testing.T, p *Peer, hashes ...mh.Multihash) []mh.Multihash {
+	t.Helper()
+	there, err := p.providing.keys.only(t.Context(), hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
 }
 
 // What is withdrawn while it waits to be announced, because the DHT is out of reach or was
@@ -170,7 +115,7 @@ func TestWhatIsWithdrawnBeforeItsTurnIsNotAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Withdraw(gone)
-	if left := p.providing.keys.only(hashes); len(left) != 1 || string(left[0]) != string(stays.Hash()) {
+	if left := announcedOf(t, p.Peer, hashes...); len(left) != 1 || string(left[0]) != string(stays.Hash()) {
 		t.Errorf("%d are announced once the DHT is measured, want 1", len(left))
 	}
 }
@@ -278,7 +223,7 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 			p.holdRoots(ctx, sweep(), tc.online)
 		}()
 		hash := rawCID(t, tc.root).Hash()
-		until(t, "the root is known", func() bool { return len(p.providing.keys.only([]mh.Multihash{hash})) == 1 })
+		until(t, "the root is known", func() bool { return len(announcedOf(t, p.Peer, hash)) == 1 })
 		if tc.online {
 			cancel()
 		}
@@ -295,18 +240,21 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 // before the look has come to it is not announced again by it.
 func TestWhatIsWithdrawnDuringALookStaysWithdrawn(t *testing.T) {
 	kept, gone, back := rawCID(t, "kept"), rawCID(t, "gone"), rawCID(t, "back")
-	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue()}
-	all := func(fn func(cid.Cid) bool) { _ = fn(kept) && fn(gone) && fn(back) }
+	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue(), log: slog.New(slog.DiscardHandler)}
+	p.providing.keys = openKeystore(t, newDatastores(t, t.TempDir()))
+	all := func(fn func(cid.Cid) bool) error { _ = fn(kept) && fn(gone) && fn(back); return nil }
 	p.opts.Roots = all
 	p.holdRoots(t.Context(), nil, false)
-	p.opts.Roots = func(fn func(cid.Cid) bool) {
+	p.opts.Roots = func(fn func(cid.Cid) bool) error {
 		p.Withdraw(gone)
 		p.Withdraw(back)
-		p.providing.keys.put(back.Hash()) // public again
-		all(fn)
+		if _, err := p.providing.keys.Put(t.Context(), back.Hash()); err != nil { // public again
+			t.Error(err)
+		}
+		return all(fn)
 	}
 	p.holdRoots(t.Context(), nil, false)
-	announced := p.providing.keys.only([]mh.Multihash{kept.Hash(), gone.Hash(), back.Hash()})
+	announced := announcedOf(t, p, kept.Hash(), gone.Hash(), back.Hash())
 	if len(announced) != 2 || slices.ContainsFunc(announced, func(h mh.Multihash) bool { return string(h) == string(gone.Hash()) }) {
 		t.Errorf("announced: %v", announced)
 	}

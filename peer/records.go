@@ -3,11 +3,11 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ipfs/go-datastore"
 	"github.com/ipfs/go-datastore/query"
-	dssync "github.com/ipfs/go-datastore/sync"
 )
 
 // Bounds of what this node keeps for others as a part of the DHT.
@@ -26,48 +26,61 @@ var (
 	errRecordKey   = errors.New("a key that no record of the DHT has")
 )
 
-// records is the datastore of the DHT, in memory. Whoever knows the protocol
-// may write to it, so it takes no more than its bounds.
+// records is the part of the main datastore that belongs to the DHT. Whoever knows the
+// protocol may write to it, so it takes no more than its bounds.
 type records struct {
 	datastore.Batching
 
-	// mu guards what follows.
+	// mu guards what follows, and is held over each change.
 	mu    sync.Mutex
-	sizes map[datastore.Key]map[datastore.Key]int // of records, by what their keys lie under
 	count int
-	bytes int
+	bytes int // keys and values
 }
 
-func newRecords() *records {
-	return &records{
-		Batching: dssync.MutexWrap(datastore.NewMapDatastore()),
-		sizes:    make(map[datastore.Key]map[datastore.Key]int),
+// newRecords counts what store has from before.
+func newRecords(ctx context.Context, store datastore.Batching) (*records, error) {
+	r := &records{Batching: store}
+	for e, err := range datastore.QueryIter(ctx, store, query.Query{KeysOnly: true, ReturnsSizes: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("records of the DHT: %w", err)
+		}
+		r.count++
+		r.bytes += len(e.Key) + e.Size
 	}
+	return r, nil
+}
+
+// size returns how many bytes a record has, 0 if there is none. Every record has a key.
+func (r *records) size(ctx context.Context, key datastore.Key) (int, error) {
+	n, err := r.GetSize(ctx, key)
+	if errors.Is(err, datastore.ErrNotFound) {
+		return 0, nil
+	}
+	return len(key.String()) + n, err
 }
 
 // Put implements datastore.Write.
 func (r *records) Put(ctx context.Context, key datastore.Key, value []byte) error {
-	size, at := len(key.String())+len(value), key.Parent()
 	if len(key.List()) > recordLevels {
 		return errRecordKey
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old, known := r.sizes[at][key]
-	if len(value) > maxRecordBytes || (!known && r.count >= maxRecords) || r.bytes-old+size > maxRecordsSize {
+	old, err := r.size(ctx, key)
+	if err != nil {
+		return err
+	}
+	size, count := r.bytes-old+len(key.String())+len(value), r.count
+	if old == 0 {
+		count++
+	}
+	if len(value) > maxRecordBytes || count > maxRecords || size > maxRecordsSize {
 		return errRecordsFull
 	}
 	if err := r.Batching.Put(ctx, key, value); err != nil {
 		return err
 	}
-	if r.sizes[at] == nil {
-		r.sizes[at] = make(map[datastore.Key]int)
-	}
-	if !known {
-		r.count++
-	}
-	r.bytes += size - old
-	r.sizes[at][key] = size
+	r.count, r.bytes = count, size
 	return nil
 }
 
@@ -75,36 +88,18 @@ func (r *records) Put(ctx context.Context, key datastore.Key, value []byte) erro
 func (r *records) Delete(ctx context.Context, key datastore.Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := key.Parent()
-	if size, known := r.sizes[at][key]; known {
+	old, err := r.size(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := r.Batching.Delete(ctx, key); err != nil {
+		return err
+	}
+	if old > 0 {
 		r.count--
-		r.bytes -= size
-		if delete(r.sizes[at], key); len(r.sizes[at]) == 0 {
-			delete(r.sizes, at)
-		}
+		r.bytes -= old
 	}
-	return r.Batching.Delete(ctx, key)
-}
-
-// Query implements datastore.Read. Unknown peers ask for the providers of any hash they like,
-// most of which has none: that looks at those of this hash, where the map below would be
-// gone through, and copied, with every question.
-func (r *records) Query(ctx context.Context, q query.Query) (query.Results, error) {
-	at := datastore.NewKey(q.Prefix)
-	if len(at.List()) != recordLevels-1 {
-		return r.Batching.Query(ctx, q)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var found []query.Entry
-	for key := range r.sizes[at] {
-		value, err := r.Get(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, query.Entry{Key: key.String(), Value: value, Size: len(value)})
-	}
-	return query.NaiveQueryApply(q, query.ResultsWithEntries(q, found)), nil
+	return nil
 }
 
 // Batch implements datastore.Batching. What finds no room is left out, so that

@@ -11,9 +11,32 @@ import (
 	"github.com/ipfs/go-datastore/query"
 )
 
+func openStore(tb testing.TB, all Datastores) datastore.Batching {
+	tb.Helper()
+	store, err := all.Open(mainName)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return store
+}
+
+func openRecords(tb testing.TB, store datastore.Batching) *records {
+	tb.Helper()
+	r, err := newRecords(tb.Context(), store)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
 func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	ctx := t.Context()
-	r := newRecords()
+	r := openRecords(t, openStore(t, newDatastores(t, t.TempDir())))
 	key := func(i int) datastore.Key { return datastore.NewKey(fmt.Sprintf("/%08d", i)) }
 	if err := r.Put(ctx, key(0), make([]byte, maxRecordBytes+1)); !errors.Is(err, errRecordsFull) {
 		t.Errorf("a record of %d bytes: %v", maxRecordBytes+1, err)
@@ -32,7 +55,7 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r.bytes != 0 || r.count != 0 || len(r.sizes) != 0 {
+	if r.bytes != 0 || r.count != 0 {
 		t.Errorf("%d bytes of %d records are left", r.bytes, r.count)
 	}
 	batch, err := r.Batch(ctx)
@@ -47,11 +70,14 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	if err := batch.Commit(ctx); err != nil || r.count != maxRecords {
 		t.Errorf("%d small records are kept, want %d: %v", r.count, maxRecords, err)
 	}
-	for at := range r.sizes[key(0).Parent()] {
-		if v, err := r.Get(ctx, at); err != nil || string(v) != "x" {
+	for i := range maxRecords + 10 {
+		if v, err := r.Get(ctx, key(i)); err == nil && string(v) != "x" {
 			t.Fatal(string(v), err)
 		}
-		break
+	}
+	again := openRecords(t, r.Batching)
+	if again.count != r.count || again.bytes != r.bytes {
+		t.Errorf("the next start counts %d records of %d bytes, not %d of %d", again.count, again.bytes, r.count, r.bytes)
 	}
 }
 
@@ -59,7 +85,7 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 // that a node keeps of them each question took 10 ms and 7 MB.
 func TestAQuestionForProvidersLooksAtThoseAlone(t *testing.T) {
 	ctx := t.Context()
-	r := newRecords()
+	r := openRecords(t, openStore(t, newDatastores(t, t.TempDir())))
 	batch, err := r.Batch(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -3,10 +3,12 @@ package peer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
+	"github.com/ipfs/go-datastore"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/amino"
 	"github.com/libp2p/go-libp2p/core/host"
@@ -24,9 +26,9 @@ const (
 	bootstrapTimeout = 10 * time.Second
 )
 
-// newDHT returns nil when routing is off.
-func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo) (*dht.IpfsDHT, error) {
-	options := []dht.Option{dht.BootstrapPeers(boot...), dht.Datastore(newRecords())}
+// newDHT returns a DHT that keeps its records in store.
+func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo, store datastore.Batching) (*dht.IpfsDHT, error) {
+	options := []dht.Option{dht.BootstrapPeers(boot...), dht.Datastore(store)}
 	switch routing {
 	case RoutingLAN:
 		// Every node of a private network answers; ModeAuto would wait for a
@@ -40,8 +42,6 @@ func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo) (*dht.IpfsD
 			dht.RoutingTablePeerDiversityFilter(dht.NewRTPeerDiversityFilter(h, amino.DefaultMaxPeersPerIPGroupPerCpl, amino.DefaultMaxPeersPerIPGroup)),
 			dht.AddressFilter(func(addrs []ma.Multiaddr) []ma.Multiaddr { return ma.FilterAddrs(addrs, manet.IsPublicAddr) }),
 		)
-	default:
-		return nil, nil
 	}
 	return dht.New(h, options...)
 }
@@ -70,7 +70,7 @@ func bootstrapPeers(opts Options) ([]libp2ppeer.AddrInfo, error) {
 func (p *Peer) keepRouting(ctx context.Context) {
 	for {
 		if p.dht.RoutingTable().Size() == 0 {
-			p.connectBootstrap(ctx)
+			p.connectRouting(ctx)
 			if err := p.dht.Bootstrap(ctx); err != nil {
 				p.log.DebugContext(ctx, "routing not joined", "err", err)
 			}
@@ -81,10 +81,15 @@ func (p *Peer) keepRouting(ctx context.Context) {
 	}
 }
 
-func (p *Peer) connectBootstrap(ctx context.Context) {
+// connectRouting dials the bootstrap peers and some of the routing peers of the last start.
+func (p *Peer) connectRouting(ctx context.Context) {
+	known, err := p.rejoin.peers(ctx, maxRejoinDials)
+	if err != nil {
+		p.log.DebugContext(ctx, "addresses of routing peers not read", "err", err)
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, info := range p.boot {
+	for _, info := range slices.Concat(p.boot, known) {
 		if info.ID == p.id {
 			continue
 		}
@@ -93,7 +98,7 @@ func (p *Peer) connectBootstrap(ctx context.Context) {
 			defer cancel()
 			endBackoff(p.public, info.ID)
 			if err := p.public.Connect(dial, info); err != nil {
-				p.log.DebugContext(ctx, "bootstrap peer not reached", "peer", info.ID.String(), "err", err)
+				p.log.DebugContext(ctx, "routing peer not reached", "peer", info.ID.String(), "err", err)
 			}
 		})
 	}

@@ -77,7 +77,7 @@ func TestWhatWaitsToBeAnnouncedOutlivesARestart(t *testing.T) {
 		o.Bootstrap, o.Roots, o.Waiting = boot.Addrs(), held.each, hashesOf(old, fresh) // and fresh is gone since
 	}
 	got = waitingAfter(t, reach, online(func(p *Peer) {
-		if left := p.providing.keys.only(hashesOf(old, fresh)); len(left) != 1 {
+		if left := announcedOf(t, p, hashesOf(old, fresh)...); len(left) != 1 {
 			t.Errorf("%d of the roots that waited are announced, want the one that is held", len(left))
 		}
 	}))

@@ -30,6 +30,8 @@ const (
 	raftDir      = "raft"
 	blocksDir    = "blocks"
 	nodeMetaFile = "notes"
+	// datastoreDir has what the IPFS peer can learn again.
+	datastoreDir = "datastore"
 	// formatFile tells the format of the folder as a whole, and so of each file in it that
 	// has no mark of its own. A release that changes one of those raises folderFormat.
 	formatFile = "format"
@@ -88,7 +90,7 @@ func (f folder) checkFormat() error {
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, datastoreDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -25,6 +25,8 @@ func (n *Node) openVolumes() error {
 		}
 		folders = append(folders, volume.Folder{Name: name, Path: path})
 	}
+	// It is on the disk of the data folder, and nothing depends on its being there.
+	folders = append(folders, volume.Folder{Name: datastoreDir, Path: n.folder.path})
 	c := n.opts.Config.Storage
 	var err error
 	n.volumes, err = volume.Open(folders, volume.Options{

@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
+	"github.com/holdfast-ipfs/holdfast/storage/datastore"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 	"github.com/holdfast-ipfs/holdfast/storage/nodemeta"
@@ -282,6 +283,11 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 	if err != nil {
 		n.logger.WarnContext(ctx, "some content is announced hours later", "err", err)
 	}
+	stores := datastore.Open(n.folder.file(datastoreDir), datastore.Options{
+		Logger: n.logger, Full: func() { n.volumes.Full(datastoreDir) },
+		Tight: func() bool { return n.volumes.Level(datastoreDir) == volume.Tight },
+	})
+	n.closers = append(n.closers, stores)
 	n.peer, err = peer.Open(ctx, peer.Options{
 		Key:                 key,
 		Listen:              c.Listen,
@@ -296,6 +302,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
 		Waiting:             waiting,
+		Datastores:          stores,
 		ServeRate:           int64(c.ServeRate),
 		AllowPrivateOrigins: c.AllowPrivateOrigins,
 		HostOptions:         n.opts.HostOptions,

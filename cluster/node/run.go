@@ -197,10 +197,10 @@ func (n *Node) gone(id state.NodeID) bool {
 
 // heldRoots calls fn with the roots that this node holds and that are not private,
 // to announce them.
-func (n *Node) heldRoots(fn func(cid.Cid) bool) {
+func (n *Node) heldRoots(fn func(cid.Cid) bool) error {
 	view, release := n.consensus.LocalView()
 	defer release()
-	err := view.WantedOn(n.self.ID, "", func(k state.RootKey, p state.Phase) (bool, error) {
+	return view.WantedOn(n.self.ID, "", func(k state.RootKey, p state.Phase) (bool, error) {
 		if p != state.Held {
 			return true, nil
 		}
@@ -209,9 +209,6 @@ func (n *Node) heldRoots(fn func(cid.Cid) bool) {
 		}
 		return fn(k.Cid()), nil
 	})
-	if err != nil {
-		n.logger.Error("roots not announced", "err", err)
-	}
 }
 
 // Run works until ctx ends, or until something is broken for good: then it

@@ -7,10 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fileSystem is what Pebble writes to: its folders are for this user alone. With
-// full, a write that meets a full disk waits for it to return and is tried once
-// more, where Pebble alone would end the process.
-func fileSystem(inner vfs.FS, full func()) vfs.FS {
+// FileSystem is inner for a Pebble: its folders are for this user alone. With full, a
+// write that meets a full disk waits for full to return and is tried once more, where
+// Pebble alone would end the process.
+func FileSystem(inner vfs.FS, full func()) vfs.FS {
 	inner = private{inner}
 	if full == nil {
 		return inner

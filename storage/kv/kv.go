@@ -269,7 +269,7 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 		inner = vfs.Default
 	}
 	opts := &pebble.Options{
-		FS:                    fileSystem(inner, s.opts.Full),
+		FS:                    FileSystem(inner, s.opts.Full),
 		FormatMajorVersion:    pebble.FormatNewest,
 		CacheSize:             s.opts.CacheBytes,
 		MemTableSize:          uint64(min(memTableBytes, s.opts.CacheBytes/4)),
@@ -278,7 +278,7 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 		MaxOpenFiles:          maxOpenFiles,
 		ErrorIfNotExists:      mustExist,
 		ReadOnly:              readOnly,
-		Logger:                pebbleLogger{log: s.log, fatal: s.opts.Fatal},
+		Logger:                PebbleLogger{Log: s.log, Fatal: s.opts.Fatal},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
@@ -383,27 +383,4 @@ func (s *Store) acquire() (*generation, error) {
 	}
 	s.live.retain()
 	return s.live, nil
-}
-
-// pebbleLogger turns Pebble's messages into slog records.
-type pebbleLogger struct {
-	log   *slog.Logger
-	fatal func(string)
-}
-
-func (l pebbleLogger) Infof(format string, args ...any) {
-	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	message := fmt.Sprintf(format, args...)
-	l.log.Error("store can no longer keep its promises", "message", message)
-	if l.fatal != nil {
-		l.fatal(message)
-	}
-	os.Exit(1)
 }

@@ -51,6 +51,7 @@ var rows = []row{
 	{"storage/blocks", []string{"storage/*"}, layerIsland},
 	{"storage/raftlog", []string{"storage/*"}, layerIsland},
 	{"storage/nodemeta", []string{"storage/*"}, layerIsland},
+	{"storage/datastore", []string{"storage/*"}, layerIsland},
 	{"storage/durable", []string{"storage/*"}, layerIsland},
 	{"storage/volume", []string{"storage/durable"}, layerIsland},
 
@@ -106,6 +107,7 @@ var fences = []fence{
 	{"github.com/hashicorp/raft", []string{"consensus", "consensus/transport", "storage/raftlog"}, true, "Raft only in consensus and storage/raftlog"},
 	{"github.com/ipfs/boxo", []string{"peer", "peer/dag", "peer/peertest", "storage/blocks", "api/ipfs"}, true, "boxo only in peer, storage/blocks and api/ipfs"},
 	{"github.com/cockroachdb/pebble", []string{"storage/*"}, true, "Pebble only in storage"},
+	{"github.com/ipfs/go-ds-pebble", []string{"storage/datastore"}, false, "the IPFS peer's datastore only in storage/datastore"},
 	{"github.com/knadh/koanf", []string{"config"}, false, "settings are read only in config"},
 	{"github.com/spf13/cobra", []string{"cmd/holdfast"}, false, "commands only in cmd"},
 	{"github.com/spf13/pflag", []string{"cmd/holdfast", "config"}, false, "flags only in cmd and config"},

@@ -1,0 +1,100 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ipfs/go-datastore"
+	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
+)
+
+const (
+	// addressesEvery is how often the addresses of routing peers are written down.
+	addressesEvery = 5 * time.Minute
+	// maxRoutingPeers bounds the peers whose addresses are written down, and
+	// maxRoutingAddrs the addresses of each, none of them longer than maxRoutingAddr bytes.
+	maxRoutingPeers = 64
+	maxRoutingAddrs = 8
+	maxRoutingAddr  = 512
+	// maxRejoinDials is how many of them are dialled when the routing table is empty.
+	maxRejoinDials = 16
+)
+
+// addressesKey has the addresses of routing peers, one a line, with /p2p/.
+const addressesKey = "/routing"
+
+// rejoin remembers addresses of peers in the DHT's routing table from one start to the next,
+// so that a node finds the DHT again without its bootstrap peers.
+type rejoin struct {
+	store datastore.Datastore
+}
+
+// put writes the addresses of peers down. Nothing replaces those of before if there are none.
+func (r *rejoin) put(ctx context.Context, peers []libp2ppeer.AddrInfo) error {
+	var lines []string
+	for _, info := range peers {
+		addrs := withID(info.Addrs[:min(len(info.Addrs), maxRoutingAddrs)], info.ID)
+		lines = append(lines, slices.DeleteFunc(addrs, func(a string) bool { return len(a) > maxRoutingAddr })...)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return r.store.Put(ctx, datastore.NewKey(addressesKey), []byte(strings.Join(lines, "\n")))
+}
+
+// peers returns what put wrote down last, at most limit of them, drawn at random.
+func (r *rejoin) peers(ctx context.Context, limit int) ([]libp2ppeer.AddrInfo, error) {
+	b, err := r.store.Get(ctx, datastore.NewKey(addressesKey))
+	if errors.Is(err, datastore.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var addrs []ma.Multiaddr
+	for line := range strings.SplitSeq(string(b), "\n") {
+		a, err := ma.NewMultiaddr(line)
+		if err != nil {
+			return nil, fmt.Errorf("address %q: %w", line, err)
+		}
+		addrs = append(addrs, a)
+	}
+	infos, err := libp2ppeer.AddrInfosFromP2pAddrs(addrs...)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
+	return infos[:min(len(infos), limit)], nil
+}
+
+// keepAddresses writes down the addresses of the peers in the routing table until ctx ends,
+// and then for the last time.
+func (p *Peer) keepAddresses(ctx context.Context) {
+	for again := true; again; {
+		again = backoff.Wait(ctx, addressesEvery)
+		if err := p.rejoin.put(p.ctx, p.routingPeers()); err != nil {
+			p.log.DebugContext(ctx, "addresses of routing peers not written down", "err", err)
+		}
+	}
+}
+
+// routingPeers returns peers of the routing table with their addresses.
+func (p *Peer) routingPeers() (infos []libp2ppeer.AddrInfo) {
+	for _, id := range p.dht.RoutingTable().ListPeers() {
+		if len(infos) == maxRoutingPeers {
+			break
+		}
+		if info := p.public.Peerstore().PeerInfo(id); len(info.Addrs) > 0 {
+			infos = append(infos, info)
+		}
+	}
+	return infos
+}
