@@ -71,7 +71,7 @@ func (r *rejoin) peers(ctx context.Context, limit int) ([]libp2ppeer.AddrInfo, e
 	if err != nil {
 		return nil, err
 	}
-	rand.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
+	rand.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] }) //nolint:gosec // any order will do
 	return infos[:min(len(infos), limit)], nil
 }
 
