@@ -209,6 +209,7 @@ func TestOnePeerHasOneIdentityOnBothHosts(t *testing.T) {
 }
 
 func TestCloseLeavesNoGoroutines(t *testing.T) {
+	all := newDatastores(t, t.TempDir())
 	before := goleak.IgnoreCurrent()
 	key, err := NewKey()
 	if err != nil {
@@ -219,6 +220,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 		Listen:        []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
 		ClusterListen: []string{"/ip4/127.0.0.1/tcp/0"},
 		Routing:       RoutingLAN,
+		Datastores:    all,
 		Members:       func(string) bool { return false },
 		Blocks:        peertest.NewStore(),
 	})
