@@ -45,9 +45,8 @@ func (s *surface) changePassword(c *call) error {
 		return err
 	}
 	err = s.Accounts.SetPassword(c.ctx, c.who.Email, password)
-	var known *state.Error
-	if errors.As(err, &known) && known.Code == state.CodeInvalid {
-		return s.showAccount(c, http.StatusBadRequest, "", known.Detail)
+	if problem := refusal(err, state.CodeInvalid); problem != "" {
+		return s.showAccount(c, http.StatusBadRequest, "", problem)
 	}
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,18 +114,6 @@ func bucketAddress(bucket, prefix string) string {
 	return address
 }
 
-// refusal is what a person reads of an error whose cause is what was entered; it is empty for
-// other errors.
-func refusal(err error) string {
-	var known *state.Error
-	if errors.As(err, &known) && slices.Contains([]state.Code{
-		state.CodeInvalid, state.CodeExists, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace, state.CodeNotEmpty,
-	}, known.Code) {
-		return known.Detail
-	}
-	return ""
-}
-
 // isAbsent tells whether an error says that there is no such bucket, object, version or upload.
 func isAbsent(err error) bool {
 	return errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrNoBucket) || errors.Is(err, state.ErrNoKey) ||
@@ -156,7 +143,7 @@ func (s *surface) createBucket(c *call) error {
 	if errors.Is(err, state.ErrExists) {
 		return s.showBuckets(c, http.StatusConflict, form, "There is a bucket of that name already.")
 	}
-	if problem := refusal(err); problem != "" {
+	if problem := refusal(err, state.CodeInvalid, state.CodeExists, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace, state.CodeNotEmpty); problem != "" {
 		return s.showBuckets(c, http.StatusBadRequest, form, problem)
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -32,7 +33,7 @@ func (s *surface) getKeyPage(c *call) error {
 		return err
 	}
 	if c.session == "" {
-		return c.redirect("/sign-in?" + url.Values{"to": {c.r.URL.RequestURI()}}.Encode())
+		return c.toSignIn()
 	}
 	if d.Keys, err = s.keysOf(c, d.App.Name); err != nil {
 		return err
@@ -60,13 +61,7 @@ func (s *surface) keysOf(c *call, name string) ([]accounts.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	var keys []accounts.Key
-	for _, k := range all {
-		if k.Name == name {
-			keys = append(keys, k)
-		}
-	}
-	return keys, nil
+	return slices.DeleteFunc(all, func(k accounts.Key) bool { return k.Name != name }), nil
 }
 
 // giveKey serves POST /get-key: the person's choice.

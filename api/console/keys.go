@@ -36,6 +36,15 @@ var lives = []life{
 	{"no expiry", "never", 0},
 }
 
+// ttlOf is the time of the choice with a value of the form.
+func ttlOf(choices []life, value string) (time.Duration, error) {
+	at := slices.IndexFunc(choices, func(l life) bool { return l.For == value })
+	if at < 0 {
+		return 0, web.BadRequest("no expiry %q", value)
+	}
+	return choices[at].TTL, nil
+}
+
 // scopesOf are the scopes of a value of the form.
 var scopesOf = map[string][]string{
 	"write": {state.ScopeRead, state.ScopeWrite},
@@ -74,14 +83,13 @@ func (s *surface) createKey(c *call) error {
 	if !ok {
 		return web.BadRequest("no scope %q", form.Get("scope"))
 	}
-	at := slices.IndexFunc(lives, func(l life) bool { return l.For == form.Get("expiry") })
-	if at < 0 {
-		return web.BadRequest("no expiry %q", form.Get("expiry"))
+	ttl, err := ttlOf(lives, form.Get("expiry"))
+	if err != nil {
+		return err
 	}
-	key, err := s.Accounts.CreateKey(c.ctx, c.who.Email, name, scopes, lives[at].TTL)
-	var known *state.Error
-	if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeTooLarge) {
-		return s.showKeys(c, http.StatusBadRequest, name, known.Detail)
+	key, err := s.Accounts.CreateKey(c.ctx, c.who.Email, name, scopes, ttl)
+	if problem := refusal(err, state.CodeInvalid, state.CodeTooLarge); problem != "" {
+		return s.showKeys(c, http.StatusBadRequest, name, problem)
 	}
 	if err != nil {
 		return err

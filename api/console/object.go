@@ -173,9 +173,9 @@ func (s *surface) shareObject(c *call) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(shares, func(l life) bool { return l.For == form.Get("expiry") })
-	if at < 0 {
-		return web.BadRequest("no expiry %q", form.Get("expiry"))
+	ttl, err := ttlOf(shares, form.Get("expiry"))
+	if err != nil {
+		return err
 	}
 	endpoint := s.endpoints(c).S3
 	if endpoint == "" || s.Presign == nil || d.Object.Marker {
@@ -189,13 +189,13 @@ func (s *surface) shareObject(c *call) error {
 		return fmt.Errorf("show key: %w", err)
 	}
 	now := time.Now()
-	d.LinkEnds = now.Add(shares[at].TTL)
+	d.LinkEnds = now.Add(ttl)
 	if !key.Expires.IsZero() && key.Expires.Before(d.LinkEnds) {
 		d.LinkEnds = key.Expires
 	}
 	d.Link = s.Presign(Link{
 		Endpoint: endpoint, Bucket: d.Bucket, Key: d.Object.Key, Version: string(d.Version),
-		AccessKeyID: key.AccessKeyID, Secret: key.SecretAccessKey, At: now, For: shares[at].TTL,
+		AccessKeyID: key.AccessKeyID, Secret: key.SecretAccessKey, At: now, For: ttl,
 	})
 	return s.showObject(c, http.StatusOK, d)
 }

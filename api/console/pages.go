@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,6 +152,16 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 		}
 	}
 	return s.render(w, t.Status, "error", v)
+}
+
+// refusal is what a person reads beside the form of an error with one of some codes, whose cause is
+// what was entered. It is empty for other errors.
+func refusal(err error, codes ...state.Code) string {
+	var known *state.Error
+	if errors.As(err, &known) && slices.Contains(codes, known.Code) {
+		return known.Detail
+	}
+	return ""
 }
 
 // troubleOf is the error table of the console.

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -136,9 +135,8 @@ func (s *surface) createPin(c *call) error {
 		r.Given |= state.GivenOrigins
 	}
 	pin, err := s.Pins.Create(c.ctx, c.who.Account, r)
-	var known *state.Error
-	if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeQuota || known.Code == state.CodeNoSpace) {
-		return s.showPins(c, http.StatusBadRequest, form, known.Detail)
+	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
+		return s.showPins(c, http.StatusBadRequest, form, problem)
 	}
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (s *surface) guarded(row page) web.Handler {
 				}
 				return c.redirect("/sign-in")
 			}
-			return c.redirect("/sign-in?" + url.Values{"to": {r.URL.RequestURI()}}.Encode())
+			return c.toSignIn()
 		}
 		switch {
 		case reads || row.access == withFiles:
@@ -208,10 +208,21 @@ func (c *call) setCookie(name, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
+// begin gives a browser without a session the cookie of a new one.
+func (c *call) begin(token string) {
+	c.setCookie(visitorCookie, "")
+	c.setCookie(sessionCookie, token)
+}
+
 // redirect answers 303 to a path of this host.
 func (c *call) redirect(path string) error {
 	c.w.Header().Set("Location", path)
 	return web.Empty(c.w, http.StatusSeeOther)
+}
+
+// toSignIn redirects a GET to the sign-in page, which leads back here.
+func (c *call) toSignIn() error {
+	return c.redirect("/sign-in?" + url.Values{"to": {c.r.URL.RequestURI()}}.Encode())
 }
 
 // localPath returns path if it is one of this host that a GET may return to, else "/". What a

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -33,19 +32,16 @@ func (s *surface) setUp(c *call) error {
 		return s.show(c, http.StatusBadRequest, "setup", "Set up", "", data)
 	}
 	err := s.Accounts.SetUp(c.ctx, data.Setup, data.Name, password)
-	var known *state.Error
-	switch {
-	case errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeExists):
-		data.Error = known.Detail
+	if data.Error = refusal(err, state.CodeInvalid, state.CodeExists); data.Error != "" {
 		return s.show(c, http.StatusBadRequest, "setup", "Set up", "", data)
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	token, err := s.Accounts.SignIn(c.ctx, data.Name, password, s.Limits.Client(c.r))
 	if err != nil {
 		return err
 	}
-	c.setCookie(visitorCookie, "")
-	c.setCookie(sessionCookie, token)
+	c.begin(token)
 	return c.redirect("/")
 }

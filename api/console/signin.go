@@ -30,8 +30,7 @@ func (s *surface) signIn(c *call) error {
 	var status int
 	switch {
 	case err == nil:
-		c.setCookie(visitorCookie, "")
-		c.setCookie(sessionCookie, token)
+		c.begin(token)
 		return c.redirect(data.To)
 	case errors.Is(err, state.ErrUnauthorized):
 		status, data.Error = http.StatusUnauthorized, "The e-mail address or the password is wrong."

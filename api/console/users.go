@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,9 +54,8 @@ func (s *surface) createUser(c *call) error {
 		return s.showUsers(c, http.StatusBadRequest, email, "Give a first password, which the person changes later.")
 	}
 	u, err := s.Accounts.CreateAccount(c.ctx, email, password)
-	var known *state.Error
-	if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeExists) {
-		return s.showUsers(c, http.StatusBadRequest, email, known.Detail)
+	if problem := refusal(err, state.CodeInvalid, state.CodeExists); problem != "" {
+		return s.showUsers(c, http.StatusBadRequest, email, problem)
 	}
 	if err != nil {
 		return err
@@ -85,9 +83,8 @@ func (s *surface) changeUser(done string, change func(c *call, email string) err
 			return err
 		}
 		err = change(c, has.Email)
-		var known *state.Error
-		if errors.As(err, &known) && (known.Code == state.CodeInvalid || known.Code == state.CodeForbidden) {
-			return s.showUser(c, http.StatusBadRequest, "", known.Detail)
+		if problem := refusal(err, state.CodeInvalid, state.CodeForbidden); problem != "" {
+			return s.showUser(c, http.StatusBadRequest, "", problem)
 		}
 		if err != nil {
 			return err
@@ -135,9 +132,8 @@ func (s *surface) removeUser(c *call) error {
 		return s.showUser(c, http.StatusBadRequest, "", "Nothing was removed: another administrator can remove your account.")
 	}
 	err = s.Accounts.RemoveAccount(c.ctx, has.Email)
-	var known *state.Error
-	if errors.As(err, &known) && known.Code == state.CodeForbidden {
-		return s.showUser(c, http.StatusBadRequest, "", known.Detail)
+	if problem := refusal(err, state.CodeForbidden); problem != "" {
+		return s.showUser(c, http.StatusBadRequest, "", problem)
 	}
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func (a *Accounts) EndSessions(ctx context.Context, account state.AccountID, kee
 		if s.ID == keep {
 			continue
 		}
-		if err := a.EndSession(ctx, account, s.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
+		if err := a.endSession(ctx, account, s.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 			return err
 		}
 	}
@@ -80,6 +80,11 @@ func (a *Accounts) EndSession(ctx context.Context, account state.AccountID, id s
 	if err != nil || s.Account != account {
 		return state.ErrNotFound
 	}
+	return a.endSession(ctx, account, id)
+}
+
+// endSession ends a session that is known to be of an account.
+func (a *Accounts) endSession(ctx context.Context, account state.AccountID, id state.SessionID) error {
 	if _, err := a.state.Propose(ctx, &state.EndSession{ID: id}); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -100,9 +101,5 @@ func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error
 	if err != nil {
 		return err
 	}
-	if _, err := a.state.Propose(ctx, &state.SetAdmin{Account: account.ID, Admin: admin}); err != nil {
-		return fmt.Errorf("set administrator: %w", err)
-	}
-	a.log.InfoContext(ctx, "administrator changed", "account", account.ID, "email", account.Email, "admin", admin)
-	return nil
+	return a.change(ctx, "administrator changed", account, &state.SetAdmin{Account: account.ID, Admin: admin}, slog.Bool("admin", admin))
 }
