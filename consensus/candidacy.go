@@ -171,6 +171,11 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	default:
 		resp.Term = max(resp.Term, ask.Term)
 		resp.Granted = n.detector.agree(from, voters)
+		// The candidate may have evidence of which this node was not told: a leader that was
+		// killed before it opened a stream to this node.
+		if leader := n.detector.follows().leader; !resp.Granted && leader != "" && leader != n.opts.ID {
+			n.doubt(leader)
+		}
 	}
 	return resp
 }

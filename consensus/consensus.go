@@ -183,8 +183,8 @@ type Node struct {
 	raft        *raft.Raft
 	transport   *transport.Raft
 	beats       *heartbeats
-	detector    *detector   // nil: Raft's own timers are all there is
-	doubted     chan string // whose stream has ended: whether it leads still is to be asked
+	detector    *detector         // nil: Raft's own timers are all there is
+	doubted     chan state.NodeID // the leader, which is to be asked whether it leads still
 	consents    quorum
 	forwards    *forwards
 	clock       clock
@@ -233,7 +233,7 @@ func Open(opts Options) (*Node, error) {
 		opts: opts, timings: opts.Timings, log: opts.Logger,
 		fatal: make(chan error, 1), ledTerm: make(chan struct{}, 1), observed: make(chan raft.Observation, maxObserved),
 		hashing: make(chan struct{}, 1), caughtUp: make(chan struct{}),
-		lag: lag{log: opts.Logger}, doubted: make(chan string, 1),
+		lag: lag{log: opts.Logger}, doubted: make(chan state.NodeID, 1),
 	}
 	n.lag.ready = n.hasCaughtUp
 	var err error

@@ -49,6 +49,26 @@ func TestAKilledLeaderIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// A leader that is killed before it has opened a stream to one of the others, which has just
+// started, is replaced at once too: that member finds out when it is asked for its consent.
+func TestALeaderIsReplacedAtOnceOfWhoseEndOneMemberIsNotTold(t *testing.T) {
+	const within = 800 * time.Millisecond
+	for i := range 2 { // the first of them or the second stands for election first
+		t.Run(fmt.Sprintf("member %d", i+1), func(t *testing.T) {
+			inVirtualTime(t, 3, adaptive, func(t *testing.T, c *testCluster) {
+				<-time.After(time.Minute)
+				leader := c.leader()
+				others := c.others(leader.id)
+				c.network.refuse(leader.id, others...)
+				c.network.crash(leader.id, others[i])
+				if took := c.outage("p1", c.nodes[others[1-i]]); took > within {
+					t.Errorf("writes go on after %v", took)
+				}
+			})
+		})
+	}
+}
+
 // A leader that is cut off in silence is replaced when it was silent for as long as all agreed.
 func TestASilentLeaderIsReplacedInTime(t *testing.T) {
 	for _, roundTrip := range []time.Duration{0, 400 * time.Millisecond} {

@@ -19,11 +19,15 @@ const (
 
 // streamEnded has a leader asked whether it leads still when the stream of its beats has ended.
 func (n *Node) streamEnded(from string) {
-	if n.detector == nil || state.NodeID(from) != n.detector.follows().leader {
-		return
+	if n.detector != nil && state.NodeID(from) == n.detector.follows().leader {
+		n.doubt(state.NodeID(from))
 	}
+}
+
+// doubt has a leader asked whether it leads still.
+func (n *Node) doubt(leader state.NodeID) {
 	select {
-	case n.doubted <- from:
+	case n.doubted <- leader:
 	default: // it is asked already
 	}
 }
@@ -33,8 +37,8 @@ func (n *Node) streamEnded(from string) {
 func (n *Node) askWhetherGone(ctx context.Context) error {
 	for {
 		select {
-		case from := <-n.doubted:
-			n.askGone(ctx, state.NodeID(from))
+		case leader := <-n.doubted:
+			n.askGone(ctx, leader)
 		case <-ctx.Done():
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,12 +107,13 @@ func (m *memNetwork) heal() {
 	}
 }
 
-// crash ends all streams of a node, as the end of its process would.
-func (m *memNetwork) crash(id state.NodeID) {
+// crash ends all streams of a node, as the end of its process would, but for those that it has
+// opened to the nodes of silent.
+func (m *memNetwork) crash(id state.NodeID, silent ...state.NodeID) {
 	m.mu.Lock()
 	var ended []*memConn
 	for c := range m.conns {
-		if c.from == id || c.to == id {
+		if (c.from == id || c.to == id) && !(c.by == id && (slices.Contains(silent, c.from) || slices.Contains(silent, c.to))) {
 			ended = append(ended, c)
 		}
 	}
@@ -124,6 +126,12 @@ func (m *memNetwork) crash(id state.NodeID) {
 // die ends all streams of a node, refuses others, and loses what it sends, as the kernel does
 // for a process that was killed.
 func (m *memNetwork) die(id state.NodeID, others ...state.NodeID) {
+	m.refuse(id, others...)
+	m.crash(id)
+}
+
+// refuse has a node take no more streams, and loses what it sends to others.
+func (m *memNetwork) refuse(id state.NodeID, others ...state.NodeID) {
 	m.silence(id, others...)
 	m.mu.Lock()
 	for name, l := range m.listeners {
@@ -132,7 +140,6 @@ func (m *memNetwork) die(id state.NodeID, others ...state.NodeID) {
 		}
 	}
 	m.mu.Unlock()
-	m.crash(id)
 }
 
 // of returns the network as one node sees it.
@@ -171,8 +178,8 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 	if h.network.buffered {
 		near, far = h.network.buffer(near, h.id, state.NodeID(node)), h.network.buffer(far, state.NodeID(node), h.id)
 	}
-	ours := h.network.conn(near, h.id, state.NodeID(node))
-	theirs := h.network.conn(far, state.NodeID(node), h.id)
+	ours := h.network.conn(near, h.id, state.NodeID(node), h.id)
+	theirs := h.network.conn(far, state.NodeID(node), h.id, h.id)
 	select {
 	case l.accepted <- theirs:
 		return ours, nil
@@ -183,10 +190,10 @@ func (h *memHost) Dial(ctx context.Context, node, protocol string) (net.Conn, er
 	}
 }
 
-func (m *memNetwork) conn(c net.Conn, from, to state.NodeID) *memConn {
+func (m *memNetwork) conn(c net.Conn, from, to, by state.NodeID) *memConn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	conn := &memConn{Conn: c, network: m, from: from, to: to}
+	conn := &memConn{Conn: c, network: m, from: from, to: to, by: by}
 	m.conns[conn] = struct{}{}
 	return conn
 }
@@ -231,7 +238,8 @@ type memConn struct {
 	net.Conn
 	network  *memNetwork
 	from, to state.NodeID
-	tainted  bool // something was lost; guarded by network.mu
+	by       state.NodeID // who dialled
+	tainted  bool         // something was lost; guarded by network.mu
 }
 
 func (c *memConn) Write(p []byte) (int, error) {
