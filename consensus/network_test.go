@@ -113,7 +113,11 @@ func (m *memNetwork) crash(id state.NodeID, silent ...state.NodeID) {
 	m.mu.Lock()
 	var ended []*memConn
 	for c := range m.conns {
-		if (c.from == id || c.to == id) && !(c.by == id && (slices.Contains(silent, c.from) || slices.Contains(silent, c.to))) {
+		other := c.to
+		if other == id {
+			other = c.from
+		}
+		if (c.from == id || c.to == id) && (c.by != id || !slices.Contains(silent, other)) {
 			ended = append(ended, c)
 		}
 	}
