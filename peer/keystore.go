@@ -263,9 +263,12 @@ func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) e
 		}
 		if scanErr == nil {
 			close(roots) // all of them were sent
-		} else if taken || send(cid.NewCidV1(cid.Raw, mh.Multihash{mh.IDENTITY, 0})) {
-			cancel()
+			return
 		}
+		if !taken {
+			send(cid.NewCidV1(cid.Raw, mh.Multihash{mh.IDENTITY, 0}))
+		}
+		cancel()
 	})
 	err := k.ResetCids(reset, roots)
 	cancel()
