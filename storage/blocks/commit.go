@@ -224,7 +224,7 @@ func (s *Store) commit(ops []*op) {
 func (s *Store) breakdown(err error) error {
 	err = s.distrustIndex(err)
 	s.broken = err
-	s.log.Error("block store is broken", "dir", s.dir, "err", err)
+	s.log.Error("block store has failed", "dir", s.dir, "err", err)
 	s.failing.Do(func() { close(s.failed) })
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
@@ -243,7 +243,7 @@ func (s *Store) roll() error {
 		return nil
 	}
 	if gone {
-		s.log.Error("segment that is written to is gone", "file", s.active.f.Name())
+		s.log.Error("the active segment is missing", "file", s.active.f.Name())
 	}
 	next, err := createSegment(filepath.Join(s.dir, segmentsDir), s.active.number+1)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *Store) roll() error {
 	s.stats.Unlock()
 	// Everything in it was synced by its own batch.
 	if err := old.close(); err != nil {
-		s.log.Error("cannot close full segment", "file", old.f.Name(), "err", err)
+		s.log.Error("cannot close a full segment", "file", old.f.Name(), "err", err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (s *Store) compact(ctx context.Context) error {
 		}
 		if err := work(ctx, number); unreadable(err) && !errors.Is(err, ErrBroken) {
 			s.stuck[number] = true // until Scrub finds it: there is garbage elsewhere too
-			s.log.ErrorContext(ctx, "segment cannot be read", "segment", number, "err", err)
+			s.log.ErrorContext(ctx, "cannot read a segment", "segment", number, "err", err)
 		} else if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 		if left > 0 {
 			s.stuck[number] = true
 			s.damaged.Add(uint64(len(sc.bad)))
-			s.log.ErrorContext(ctx, "segment cannot be emptied", "file", segmentPath(filepath.Join(s.dir, segmentsDir), number), "offset", sc.bad[0].from, "records", left)
+			s.log.ErrorContext(ctx, "cannot compact a segment with unreadable bytes", "file", segmentPath(filepath.Join(s.dir, segmentsDir), number), "offset", sc.bad[0].from, "records", left)
 		}
 	}
 	return nil

@@ -233,7 +233,7 @@ func TestIndexOfTheVersionBeforeIsUsed(t *testing.T) {
 		opts := testOptions()
 		opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		s = openWith(t, dir, opts)
-		if rebuilt := bytes.Contains(said.Bytes(), []byte("rebuilt")); rebuilt == kept {
+		if rebuilt := bytes.Contains(said.Bytes(), []byte("rebuilding the block index")); rebuilt == kept {
 			t.Errorf("version %d: %s", version, said.String())
 		}
 		wantVisible(t, s, true, blks...)

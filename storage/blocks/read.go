@@ -102,7 +102,7 @@ func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int
 // lost notes that a block's bytes are no good, and returns the error to give.
 func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) error {
 	s.corrupt.Add(1)
-	s.log.ErrorContext(ctx, "stored block is bad", "cid", c, "segment", e.segment, "offset", e.off, "err", cause)
+	s.log.ErrorContext(ctx, "stored block is damaged", "cid", c, "segment", e.segment, "offset", e.off, "err", cause)
 	err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
 		return b.lose(c.Hash(), e.segment, e.off)
 	})
@@ -336,7 +336,7 @@ func (f face) AllKeysChan(ctx context.Context) (<-chan cid.Cid, error) {
 			return false, nil
 		})
 		if err != nil {
-			s.log.ErrorContext(ctx, "listing of blocks ended early", "err", s.readError(err))
+			s.log.ErrorContext(ctx, "list of blocks ended early", "err", s.readError(err))
 		}
 	}()
 	return out, nil

@@ -116,7 +116,7 @@ func (s *Store) openIndex() (meta, error) {
 	if errors.Is(err, durable.ErrNewer) {
 		return meta{}, fmt.Errorf("block index %s: %w", dir, err) // and is not for this release to make anew
 	}
-	s.log.Warn("block index is rebuilt from the segments", "dir", dir, "why", err)
+	s.log.Warn("rebuilding the block index from the segments", "dir", dir, "why", err)
 	if err := durable.RemoveAll(dir); err != nil {
 		return meta{}, err
 	}
@@ -200,12 +200,12 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	f, seed, err := openSegment(dir, number, os.O_RDWR)
 	if errors.Is(err, ErrCorrupt) {
 		if last && s.sizes[number] <= headerBytes {
-			s.log.Warn("removing segment that a crash left without content", "file", segmentPath(dir, number))
+			s.log.Warn("removing an empty segment that a crash left", "file", segmentPath(dir, number))
 			delete(s.sizes, number)
 			return durable.RemoveAll(segmentPath(dir, number))
 		}
 		s.damaged.Add(1)
-		s.log.Error("segment cannot be read", "file", segmentPath(dir, number), "err", err)
+		s.log.Error("cannot read a segment", "file", segmentPath(dir, number), "err", err)
 		if _, known := s.loads[number]; known {
 			return nil // who looks for damage salvages what the index knows of it
 		}
@@ -225,7 +225,7 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	if last {
 		err := writeAgain(f, from, s.sizes[number])
 		if durable.IsFull(err) { // of a file system that writes nothing in place
-			s.log.Warn("a full disk does not take again what it has", "file", f.Name(), "err", err)
+			s.log.Warn("cannot rewrite the end of a segment: the disk is full", "file", f.Name(), "err", err)
 		} else if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	}
 	for _, bad := range sc.bad {
 		s.damaged.Add(1)
-		s.log.Error("segment holds unreadable bytes", "file", f.Name(), "offset", bad.from, "bytes", bad.to-bad.from)
+		s.log.Error("segment contains unreadable bytes", "file", f.Name(), "offset", bad.from, "bytes", bad.to-bad.from)
 	}
 	return nil
 }
@@ -395,7 +395,7 @@ func (s *Store) doubtSeals() error {
 			from = append(ownerKey(doubted[len(doubted)-1]), 0)
 		}
 		if len(doubted) > 0 {
-			s.log.Error("seals are not trusted: references are lost", "owners", len(doubted), "first", doubted[0])
+			s.log.Error("references to blocks are lost: complete content will be verified again", "owners", len(doubted), "first", doubted[0])
 		}
 		for _, owner := range doubted {
 			err = errors.Join(err, c.doubt(owner))

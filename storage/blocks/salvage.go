@@ -32,7 +32,7 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 		return 0, nil
 	}
 	s.damaged.Add(1)
-	s.log.WarnContext(ctx, "segment is damaged, what is good is moved", "segment", number)
+	s.log.WarnContext(ctx, "segment is damaged: moving its readable blocks", "segment", number)
 	if err := s.retire(ctx, number); err != nil {
 		return 0, err
 	}

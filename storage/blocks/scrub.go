@@ -49,7 +49,7 @@ func (s *Store) scrubState() (st scrubState) {
 		err = json.Unmarshal(raw, &st)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.log.Warn("place of the scrub is lost", "err", err)
+		s.log.Warn("cannot read the position of the scrub: it starts at the beginning", "err", err)
 		return scrubState{}
 	}
 	return st
@@ -268,7 +268,7 @@ func (s *Store) lose(ctx context.Context, number uint32, records []record) error
 		return nil
 	}
 	s.corrupt.Add(uint64(len(records)))
-	s.log.ErrorContext(ctx, "stored blocks are bad", "segment", number, "blocks", len(records), "first", records[0].hash.B58String())
+	s.log.ErrorContext(ctx, "scrub found damaged blocks", "segment", number, "blocks", len(records), "first", records[0].hash.B58String())
 	err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
 		for _, rec := range records {
 			if err := b.lose(rec.hash, number, uint32(rec.off)); err != nil {

@@ -300,7 +300,7 @@ func (s *Store) Usage() Usage {
 	s.stats.Unlock()
 	free, err := durable.FreeBytes(s.dir)
 	if err != nil {
-		s.log.Error("cannot tell free space", "dir", s.dir, "err", err)
+		s.log.Error("cannot read the free space of the disk", "dir", s.dir, "err", err)
 	}
 	u.FreeBytes = free
 	return u
@@ -328,7 +328,7 @@ func (s *Store) distrustIndex(err error) error {
 	if !errors.Is(err, kv.ErrCorrupt) {
 		return err
 	}
-	s.log.Error("block index is damaged and will be rebuilt", "err", err)
+	s.log.Error("block index is damaged: the next start rebuilds it", "err", err)
 	if werr := durable.WriteFile(filepath.Join(s.dir, rebuildFile), nil, filePerm); werr != nil {
 		return errors.Join(err, werr)
 	}
@@ -342,7 +342,7 @@ func (s *Store) watchIndex() {
 	select {
 	case <-s.closing:
 	case <-s.index.Damaged():
-		s.log.Error("block store is broken", "dir", s.dir, "err", s.distrustIndex(errIndex))
+		s.log.Error("block store has failed", "dir", s.dir, "err", s.distrustIndex(errIndex))
 		s.failing.Do(func() { close(s.failed) })
 	}
 }

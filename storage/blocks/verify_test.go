@@ -73,7 +73,7 @@ type onBad struct {
 func (h onBad) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h onBad) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "stored block is bad" {
+	if r.Message == "stored block is damaged" {
 		*h.n++
 		h.fn(*h.n)
 	}

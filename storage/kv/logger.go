@@ -26,7 +26,7 @@ func (l PebbleLogger) Errorf(format string, args ...any) {
 // Fatalf implements pebble.Logger.
 func (l PebbleLogger) Fatalf(format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
-	l.Log.Error("store can no longer keep its promises", "message", message)
+	l.Log.Error("store has failed: writes may not be durable", "message", message)
 	if l.Fatal != nil {
 		l.Fatal(message)
 	}

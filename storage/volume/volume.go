@@ -185,7 +185,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		}
 		err := w.Measure()
 		if err != nil && !failing {
-			w.log.ErrorContext(ctx, "cannot tell free space", "err", err)
+			w.log.ErrorContext(ctx, "cannot read the free space of the disk", "err", err)
 		}
 		failing = err != nil
 	}
@@ -217,7 +217,7 @@ func (w *Watch) take(v *volume, s durable.Space) {
 	v.files = s.Files > 0 && s.FreeFiles < fewFiles
 	if has, err := durable.Allocated(v.file()); err == nil && has < v.ballast {
 		// Somebody else took it, or part of it: what it had is free already, and counted.
-		w.log.Warn("the ballast is gone or has become smaller", "file", v.file(), "bytes", has, "was", v.ballast)
+		w.log.Warn("the ballast file is missing or smaller than before", "file", v.file(), "bytes", has, "was", v.ballast)
 		if v.ballast = has; has == 0 || os.Remove(v.file()) == nil {
 			v.ballast = 0 // it is made anew when there is room
 		}
@@ -274,7 +274,7 @@ func (w *Watch) load(v *volume) bool {
 	}
 	if err != nil {
 		if !v.quiet {
-			w.log.Warn("no ballast on this disk", "file", v.file(), "err", err)
+			w.log.Warn("cannot create the ballast file on this disk", "file", v.file(), "err", err)
 		}
 		v.quiet = true
 		_ = os.Remove(v.file()) // what is left of it helps nobody
@@ -293,10 +293,10 @@ func (w *Watch) letGo(v *volume) uint64 {
 		return 0
 	}
 	if err := os.Remove(v.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.log.Error("cannot let the ballast go", "file", v.file(), "err", err)
+		w.log.Error("cannot delete the ballast file", "file", v.file(), "err", err)
 		return 0
 	}
-	w.log.Warn("disk is full: the ballast goes", "file", v.file(), "bytes", v.ballast)
+	w.log.Warn("disk is full: deleting the ballast file", "file", v.file(), "bytes", v.ballast)
 	freed := v.ballast
 	v.ballast = 0
 	return freed
