@@ -314,12 +314,12 @@ func (p *Peer) serveBlock(c cid.Cid, lend func(bytes int) []byte, out *bufio.Wri
 		p.metrics.bytesServed.Add(float64(len(data)))
 		return writeBlock(out, data)
 	case err == nil:
-		p.log.Warn("stored block too large to serve", "cid", c, "bytes", len(data))
+		p.log.Warn("stored block is too large to serve", "cid", c, "bytes", len(data))
 		return out.WriteByte(statusFailed)
 	case ipld.IsNotFound(err):
 		return out.WriteByte(statusAbsent)
 	default:
-		p.log.Error("stored block not readable", "cid", c, "err", err)
+		p.log.Error("cannot read a stored block", "cid", c, "err", err)
 		return out.WriteByte(statusFailed)
 	}
 }

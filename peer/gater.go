@@ -99,7 +99,7 @@ func (p *Peer) tellRefused(id, addr string) {
 		case p.opts.Members(id):
 			p.refusals.takeBack(untold)
 		default:
-			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "untold", untold)
+			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "suppressed", untold)
 		}
 	}()
 }

@@ -36,7 +36,7 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
 		}
 		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "level=WARN") || !strings.Contains(got[0], "/ip4/192.0.2.1/tcp/1") ||
-			!strings.Contains(got[0], "a used ticket") || !strings.Contains(got[0], "untold=0") {
+			!strings.Contains(got[0], "a used ticket") || !strings.Contains(got[0], "suppressed=0") {
 			t.Errorf("of a thousand: %q", got)
 		}
 		<-time.After(refusedEvery)
@@ -46,7 +46,7 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 			t.Errorf("told of a member: %q", got)
 		}
 		member.Store(false)
-		for _, untold := range []string{"untold=999", "untold=0"} { // at once: the member had no line
+		for _, untold := range []string{"suppressed=999", "suppressed=0"} { // at once: the member had no line
 			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
 			if got := lines(); len(got) != 1 || !strings.Contains(got[0], untold) {
 				t.Errorf("%v later: %q, want %s", refusedEvery, got, untold)

@@ -182,9 +182,9 @@ func (p *Peer) keepGossip(ctx context.Context) {
 	again, err := p.gossip.look(members)
 	switch {
 	case err != nil:
-		p.log.WarnContext(ctx, "gossip not begun anew", "err", err)
+		p.log.WarnContext(ctx, "cannot restart gossip with members", "err", err)
 	case again > 0:
-		p.log.DebugContext(ctx, "gossip begun anew with members that it had ended with", "members", again)
+		p.log.DebugContext(ctx, "restarted gossip with members", "members", again)
 	}
 }
 

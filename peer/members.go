@@ -28,7 +28,7 @@ const (
 func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
-		p.log.Warn("member with a bad peer id", "peer", id, "err", err)
+		p.log.Warn("member has an invalid peer id", "peer", id, "err", err)
 		return
 	}
 	if remote == p.id {
@@ -45,12 +45,12 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	for _, text := range clusterAddrs {
 		a, err := ma.NewMultiaddr(text)
 		if err != nil {
-			p.log.Warn("member with a bad address", "peer", id, "addr", text, "err", err)
+			p.log.Warn("member has an invalid address", "peer", id, "addr", text, "err", err)
 			continue
 		}
 		bare, named := libp2ppeer.SplitAddr(a)
 		if bare == nil || (named != "" && named != remote) {
-			p.log.Warn("member with an address of another", "peer", id, "addr", text)
+			p.log.Warn("member lists an address of another peer", "peer", id, "addr", text)
 			continue
 		}
 		if len(addrs) < maxMemberAddrs {
@@ -190,7 +190,7 @@ func (p *Peer) dialMembers(ctx context.Context) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if err := p.dialMember(ctx, id); err != nil {
-				p.log.DebugContext(ctx, "member not reached", "peer", id.String(), "err", err)
+				p.log.DebugContext(ctx, "cannot reach a member", "peer", id.String(), "err", err)
 			}
 		})
 	}

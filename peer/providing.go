@@ -181,7 +181,7 @@ func (p *Peer) Withdraw(c cid.Cid) {
 		err = sweep.StopProviding(c.Hash())
 	}
 	if err != nil && !errors.Is(err, provider.ErrClosed) {
-		p.log.Debug("not withdrawn", "cid", c, "err", err)
+		p.log.Debug("cannot withdraw provider records", "cid", c, "err", err)
 	}
 }
 
@@ -213,7 +213,7 @@ func (p *Peer) announce(ctx context.Context) error {
 		o.sweep = nil
 		o.mu.Unlock()
 		if err := sweep.Close(); err != nil {
-			p.log.Debug("provider not closed", "err", err)
+			p.log.Debug("cannot close the provider", "err", err)
 		}
 	}()
 	tick := time.NewTicker(rootsEvery)
@@ -311,7 +311,7 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 		p.providing.taken()
 	}
 	if err != nil {
-		p.log.DebugContext(ctx, "not announced", "roots", len(hashes), "err", err)
+		p.log.DebugContext(ctx, "cannot announce roots", "roots", len(hashes), "err", err)
 	}
 	return ctx.Err() == nil
 }
@@ -377,7 +377,7 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 		return nil // not all of them were seen
 	}
 	if err != nil {
-		p.log.WarnContext(ctx, "announced roots not compared with those that are held", "err", err)
+		p.log.WarnContext(ctx, "cannot compare the announced roots with the roots on this node", "err", err)
 	}
 	// After the scan, which keeps the state of its beginning on the disk: the provider may
 	// have this wait.

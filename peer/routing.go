@@ -72,7 +72,7 @@ func (p *Peer) keepRouting(ctx context.Context) {
 		if p.dht.RoutingTable().Size() == 0 {
 			p.connectRouting(ctx)
 			if err := p.dht.Bootstrap(ctx); err != nil {
-				p.log.DebugContext(ctx, "routing not joined", "err", err)
+				p.log.DebugContext(ctx, "cannot join the DHT", "err", err)
 			}
 		}
 		if !backoff.Wait(ctx, bootstrapEvery) {
@@ -98,7 +98,7 @@ func (p *Peer) connectRouting(ctx context.Context) {
 			defer cancel()
 			endBackoff(p.public, info.ID)
 			if err := p.public.Connect(dial, info); err != nil {
-				p.log.DebugContext(ctx, "routing peer not reached", "peer", info.ID.String(), "err", err)
+				p.log.DebugContext(ctx, "cannot reach a routing peer", "peer", info.ID.String(), "err", err)
 			}
 		})
 	}

@@ -199,7 +199,7 @@ func (c *Content) Run(ctx context.Context) error {
 func (c *Content) Sweep(ctx context.Context) {
 	for owner, l := range c.ended() {
 		if err := c.opts.Store.Drop(ctx, owner); err != nil {
-			c.opts.Logger.WarnContext(ctx, "lease not dropped", "owner", owner, "root", l.root, "err", err)
+			c.opts.Logger.WarnContext(ctx, "cannot drop a lease", "owner", owner, "root", l.root, "err", err)
 			continue
 		}
 		c.mu.Lock()
@@ -247,7 +247,7 @@ func (c *Content) ended() map[string]lease {
 	for owner, l := range all {
 		needed, err := stays(view, l, now)
 		if err != nil {
-			c.opts.Logger.Error("lease not looked at", "root", l.root, "err", err)
+			c.opts.Logger.Error("cannot check a lease", "root", l.root, "err", err)
 		}
 		if needed {
 			delete(all, owner)

@@ -114,7 +114,7 @@ func (g *Gossip) publish(ctx context.Context) error {
 		g.table.watch(g.opts.Members())
 		err := g.send(ctx, false)
 		if err != nil && !quiet && ctx.Err() == nil {
-			g.opts.Logger.WarnContext(ctx, "sample not sent", "err", err)
+			g.opts.Logger.WarnContext(ctx, "cannot send the gossip sample", "err", err)
 		}
 		quiet = err != nil
 	}
@@ -141,7 +141,7 @@ func (g *Gossip) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := g.send(ctx, true); err != nil {
-		g.opts.Logger.DebugContext(ctx, "last sample not sent", "err", err)
+		g.opts.Logger.DebugContext(ctx, "cannot send the last gossip sample", "err", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func (g *Gossip) receive(ctx context.Context) error {
 		}
 		s, err := Decode(data)
 		if err != nil || s.Node != state.NodeID(from) {
-			g.opts.Logger.DebugContext(ctx, "sample refused", "from", from, "err", err)
+			g.opts.Logger.DebugContext(ctx, "gossip sample refused", "from", from, "err", err)
 			continue
 		}
 		g.table.record(s)

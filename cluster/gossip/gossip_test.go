@@ -641,7 +641,7 @@ func TestSamplesThatCannotBeSentAreWarnedOfOnce(t *testing.T) {
 		warned := func(want int) {
 			t.Helper()
 			pass(5 * a.opts.Every)
-			if got := strings.Count(logs.String(), `level=WARN msg="sample not sent"`); got != want {
+			if got := strings.Count(logs.String(), `level=WARN msg="cannot send the gossip sample"`); got != want {
 				t.Errorf("%d warnings, want %d", got, want)
 			}
 		}

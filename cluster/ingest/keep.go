@@ -83,7 +83,7 @@ func (k *keeper) refence(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
-		k.opts.Logger.DebugContext(ctx, "no new epoch yet", "err", err)
+		k.opts.Logger.DebugContext(ctx, "cannot begin a new epoch yet", "err", err)
 		if !pause.Wait(ctx) {
 			return false
 		}
@@ -186,7 +186,7 @@ func (k *keeper) drop(owner string) {
 	if err == nil {
 		return
 	}
-	k.opts.Logger.Warn("blocks of a put not dropped yet", "owner", owner, "err", err)
+	k.opts.Logger.Warn("cannot drop the blocks of a put yet", "owner", owner, "err", err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.left) == maxLeft {
@@ -230,7 +230,7 @@ func (k *keeper) dropLeft(ctx context.Context) bool {
 		k.left = k.left[1:]
 		k.mu.Unlock()
 		if err := k.opts.Blocks.Drop(ctx, owner); err != nil {
-			k.opts.Logger.DebugContext(ctx, "blocks of a put not dropped yet", "owner", owner, "err", err)
+			k.opts.Logger.DebugContext(ctx, "cannot drop the blocks of a put yet", "owner", owner, "err", err)
 			k.mu.Lock()
 			k.left = append(k.left, owner)
 			k.mu.Unlock()

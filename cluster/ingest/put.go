@@ -489,7 +489,7 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 		return nil, p.giveUp(ctx, ctx.Err())
 	}
 	if len(p.errs) > 0 {
-		p.i.opts.Logger.InfoContext(ctx, "content not on all nodes yet", "root", w.end.root, "err", errors.Join(p.errs...))
+		p.i.opts.Logger.InfoContext(ctx, "content is not on all its nodes yet", "root", w.end.root, "err", errors.Join(p.errs...))
 	}
 	first := p.kept[0].kept
 	s := &Stored{p: p, Content: state.Content{

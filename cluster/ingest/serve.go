@@ -49,7 +49,7 @@ func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
 		select {
 		case slots <- struct{}{}:
 		default:
-			i.opts.Logger.WarnContext(ctx, "stream refused, as many as may are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
+			i.opts.Logger.WarnContext(ctx, "stream refused: too many are open", "node", conn.RemoteAddr().String(), "limit", maxStreams)
 			_ = conn.Close()
 			continue
 		}

@@ -245,7 +245,7 @@ func (s *Scrubber) watch(ctx context.Context) {
 	err := s.lookAndRepair(ctx) // what Load found
 	for {
 		if err != nil && ctx.Err() == nil {
-			s.opts.Logger.ErrorContext(ctx, "damage not looked for", "err", err)
+			s.opts.Logger.ErrorContext(ctx, "cannot look for damaged blocks", "err", err)
 		}
 		err = nil
 		select {
@@ -288,14 +288,14 @@ func (s *Scrubber) walk(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			s.opts.Logger.ErrorContext(ctx, "scrub cut short", "err", err)
+			s.opts.Logger.ErrorContext(ctx, "scrub failed before its end", "err", err)
 			if !backoff.Wait(ctx, s.opts.Check) {
 				return
 			}
 			continue
 		}
 		s.metrics.passes.Inc()
-		s.opts.Logger.InfoContext(ctx, "all blocks verified", "blocks", pass.Blocks, "bytes", pass.Bytes, "damaged", pass.Damaged)
+		s.opts.Logger.InfoContext(ctx, "scrub verified all blocks", "blocks", pass.Blocks, "bytes", pass.Bytes, "damaged", pass.Damaged)
 		if !backoff.Wait(ctx, minPause) { // however short the cycle
 			return
 		}

@@ -87,7 +87,7 @@ func (m *Members) ServeJoin(ctx context.Context, l net.Listener) error {
 		joins.Go(func() error {
 			defer func() { _ = conn.Close() }()
 			if err := m.serveJoin(ctx, conn); err != nil {
-				m.opts.Logger.InfoContext(ctx, "joiner left", "joiner", conn.RemoteAddr().String(), "err", err)
+				m.opts.Logger.InfoContext(ctx, "joining node disconnected", "joiner", conn.RemoteAddr().String(), "err", err)
 			}
 			return nil
 		})
@@ -132,7 +132,7 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	// A successful write proves only that a buffer has the bytes.
 	var word joinTold
 	if err := readMessage(conn, maxJoinTold, &word); err != nil || !word.Told {
-		m.opts.Logger.DebugContext(ctx, "joiner did not say that it has the answer", "node", req.Node.ID, "err", err)
+		m.opts.Logger.DebugContext(ctx, "joining node did not confirm the answer", "node", req.Node.ID, "err", err)
 		return nil
 	}
 	m.admitted.forget(conn.RemoteAddr().String(), state.NodeID(req.Node.ID))

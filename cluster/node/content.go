@@ -31,7 +31,7 @@ func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 		}
 		visible, err := n.blocks.Visible(context.Background(), c)
 		if err != nil {
-			n.logger.Error("stored block not judged", "cid", c, "err", err)
+			n.logger.Error("cannot decide whether a block is public", "cid", c, "err", err)
 		}
 		return visible
 	}
@@ -48,7 +48,7 @@ func (n *Node) hidden(owner string) bool {
 	defer release()
 	root, err := view.Root(state.RootOf(c))
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		n.logger.Error("root not judged", "cid", c, "err", err)
+		n.logger.Error("cannot decide whether a root is public", "cid", c, "err", err)
 	}
 	return err != nil || root.Private()
 }

@@ -99,13 +99,13 @@ func (f folder) narrow(log *slog.Logger) {
 		}
 		switch narrowed, err := durable.Narrow(path); {
 		case err != nil:
-			log.Warn("others can read what is this node's alone, and that cannot be changed", "path", path, "err", err)
+			log.Warn("other users can read a private file of this node, and it cannot change the mode", "path", path, "err", err)
 		case narrowed:
 			taken = append(taken, path)
 		}
 	}
 	if len(taken) > 0 { // one line, for of many with one message some would be left out
-		log.Warn("what is this node's alone was open to others, and is not any more", "paths", taken)
+		log.Warn("other users could read private files of this node: it has changed their modes", "paths", taken)
 	}
 }
 

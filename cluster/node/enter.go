@@ -201,9 +201,9 @@ func (n *Node) checkFolder() error {
 		return fmt.Errorf("read nodes: %w", err)
 	}
 	if unread != nil {
-		n.logger.Warn("file cannot be read: written anew from the state", "file", n.folder.file(membersFile), "err", unread)
+		n.logger.Warn("cannot read a file: writing it again from the state", "file", n.folder.file(membersFile), "err", unread)
 	} else {
-		n.logger.Warn("file is missing: written anew from the state", "file", n.folder.file(membersFile))
+		n.logger.Warn("a file is missing: writing it again from the state", "file", n.folder.file(membersFile))
 	}
 	return n.folder.writeSeed(newSeed(c.ID, nodes))
 }
@@ -282,7 +282,7 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 			case r.other > 0:
 				why = "a node answers, and not the one that the address names: is the id behind /p2p/ right?"
 			}
-			n.logger.WarnContext(ctx, "not joined yet, trying again", "check", why, "err", failed)
+			n.logger.WarnContext(ctx, "this node has not joined yet and tries again", "check", why, "err", failed)
 		}
 		select {
 		case <-ctx.Done():
@@ -425,7 +425,7 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 		if err == nil && m.Member {
 			return members.Joined{ClusterID: m.ClusterID, Secret: own, Members: m.Members}, nil
 		}
-		n.logger.DebugContext(ctx, "asked whether this node is a member already", "addr", t.addr, "member", m.Member, "err", err)
+		n.logger.DebugContext(ctx, "asked a member whether this node is one already", "addr", t.addr, "member", m.Member, "err", err)
 	}
 	if t.secret == nil {
 		return members.Joined{}, errNoTicket

@@ -42,11 +42,11 @@ func TestLinesThatRepeatAreFolded(t *testing.T) {
 		log := foldLines(slog.New(slog.NewTextHandler(&out, nil)))
 		count := func(text string) int { return strings.Count(out.String(), text) }
 		for i := range 1325 { // as many as one dead node made in 14 s
-			log.With("part", "put").Info("content not on all nodes yet", "root", i, "err", errors.New("refused"))
+			log.With("part", "put").Info("content is not on all its nodes yet", "root", i, "err", errors.New("refused"))
 			pass(10 * time.Millisecond)
 		}
 		log.Warn("another line")
-		log.Warn("content not on all nodes yet") // of another level
+		log.Warn("content is not on all its nodes yet") // of another level
 		if got := count("level=INFO"); got != foldBurst || count("level=WARN") != 2 {
 			t.Errorf("%d lines of %d, %d warnings", got, foldBurst, count("level=WARN"))
 		}
@@ -57,7 +57,7 @@ func TestLinesThatRepeatAreFolded(t *testing.T) {
 		}
 		// The storm goes on: one line for a window. When it has ended the line is as new.
 		for range 300 {
-			log.Info("content not on all nodes yet")
+			log.Info("content is not on all its nodes yet")
 			pass(foldWindow / 100)
 		}
 		if got := count("level=INFO"); got > foldBurst+4 {
@@ -65,7 +65,7 @@ func TestLinesThatRepeatAreFolded(t *testing.T) {
 		}
 		pass(2 * foldWindow)
 		out.Reset()
-		log.Info("content not on all nodes yet")
+		log.Info("content is not on all its nodes yet")
 		if count("level=INFO") != 1 {
 			t.Error("a line is left out that has not been there for long")
 		}

@@ -281,7 +281,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 	c := n.opts.Config.Peer
 	waiting, err := n.folder.waiting()
 	if err != nil {
-		n.logger.WarnContext(ctx, "some content is announced hours later", "err", err)
+		n.logger.WarnContext(ctx, "the queue of announcements is lost: this node announces some content hours later", "err", err)
 	}
 	stores := datastore.Open(n.folder.file(datastoreDir), datastore.Options{
 		Logger: n.logger, Full: func() { n.volumes.Full(datastoreDir) },

@@ -150,7 +150,7 @@ func (n *Node) moveAside(r rebuild, level slog.Level) error {
 		if err != nil {
 			return fmt.Errorf("set the state aside: %w", err)
 		}
-		n.logger.Log(context.Background(), level, "folder set aside, its content comes anew", "folder", from, "now", to, "reason", r.Reason)
+		n.logger.Log(context.Background(), level, "moved a folder aside: this node fetches its content again", "folder", from, "now", to, "reason", r.Reason)
 	}
 	return nil
 }
@@ -189,9 +189,9 @@ func (n *Node) openReplica(known *seed) error {
 		if len(r.Folders) == 0 {
 			return err
 		}
-		n.logger.Error("copy of the state cannot be opened", "err", err)
+		n.logger.Error("cannot open the copy of the state", "err", err)
 		if err := errors.Join(n.log.Close(), n.store.Close()); err != nil {
-			n.logger.Error("damaged copy not closed cleanly", "err", err)
+			n.logger.Error("cannot close the damaged copy of the state", "err", err)
 		}
 		if err := n.setAside(r); err != nil {
 			return errors.Join(err, n.openStore(), n.openLog()) // for Close to find them open
@@ -271,7 +271,7 @@ func (n *Node) noteMembers(now *seed) error {
 	err := n.folder.writeSeed(now)
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) // of a flush too, unlike durable.IsFull: the file from before stays
 	if full && !n.unnoted {
-		n.logger.Warn("members not written down, the disk is full", "file", n.folder.file(membersFile), "err", err)
+		n.logger.Warn("cannot save the list of members: the disk is full", "file", n.folder.file(membersFile), "err", err)
 	}
 	n.unnoted = full
 	switch {
@@ -307,7 +307,7 @@ func (n *Node) keepSeed() error {
 		return err
 	}
 	if _, err := os.Stat(n.folder.file(asideDir)); err == nil && n.Ready() == nil {
-		n.logger.Info("this node is whole again: removing what was set aside", "folder", n.folder.file(asideDir))
+		n.logger.Info("this node is complete again: removing the folders that it moved aside", "folder", n.folder.file(asideDir))
 		if err := durable.RemoveAll(n.folder.file(asideDir)); err != nil {
 			return fmt.Errorf("remove what was set aside: %w", err)
 		}

@@ -63,7 +63,7 @@ func TestFoldersThatAreLeftBehindAreNoError(t *testing.T) {
 		if _, err := os.Stat(n.folder.file(stateDir)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the state is still there: %v", name, err)
 		}
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || !strings.Contains(got, "folder set aside") {
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || !strings.Contains(got, "moved a folder aside") {
 			t.Errorf("%s: %q is said, want one line with %s", name, got, c.want)
 		}
 	}

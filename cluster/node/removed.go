@@ -201,7 +201,7 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 		if err == nil && m.ClusterID == known.ClusterID {
 			return m, true
 		}
-		n.logger.DebugContext(ctx, "asked whether this node is still a member", "addr", addr, "err", err)
+		n.logger.DebugContext(ctx, "asked a member whether this node still is one", "addr", addr, "err", err)
 		return m, false
 	})
 	return m, hintedID(at), at != ""

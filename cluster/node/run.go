@@ -121,7 +121,7 @@ func (n *Node) measure() gossip.Sample {
 	defer release()
 	held, _, err := view.CopiesOn(n.self.ID)
 	if err != nil {
-		n.logger.Error("held roots not counted", "err", err)
+		n.logger.Error("cannot count the roots on this node", "err", err)
 	}
 	own := n.own()
 	active, busy := n.neighbours.reported()
@@ -166,7 +166,7 @@ func (n *Node) place(root state.Root) []state.NodeID {
 	defer release()
 	c, err := view.Cluster()
 	if err != nil {
-		n.logger.Error("root not placed", "root", root.Key, "err", err)
+		n.logger.Error("cannot place a root", "root", root.Key, "err", err)
 		return nil
 	}
 	keep := slices.DeleteFunc(root.Nodes(), func(id state.NodeID) bool {
@@ -264,7 +264,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err = g.Wait()
 	if kerr := n.folder.keepWaiting(n.peer.Waiting()); kerr != nil {
-		n.logger.Warn("some content is announced hours later", "err", kerr)
+		n.logger.Warn("the queue of announcements is lost: this node announces some content hours later", "err", kerr)
 	}
 	if errors.Is(err, consensus.ErrRemoved) {
 		err = errors.Join(errTicketNeeded, n.noteRemoved())
@@ -321,7 +321,7 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 			return err
 		}
 		if err := n.register(ctx); err != nil {
-			n.logger.DebugContext(ctx, "own record not written yet", "err", err)
+			n.logger.DebugContext(ctx, "cannot update the record of this node yet", "err", err)
 			continue
 		}
 		tick.Reset(registerEvery)

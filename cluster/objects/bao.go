@@ -71,7 +71,7 @@ func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.P
 		}
 		h, err := o.hash(ctx, a, p, pieces[i].At)
 		if err != nil {
-			o.opts.Logger.DebugContext(ctx, "hash of object not known", "root", p.Root, "err", err)
+			o.opts.Logger.DebugContext(ctx, "cannot compute the hash of an object", "root", p.Root, "err", err)
 			return nil
 		}
 		if len(full) == 1 {

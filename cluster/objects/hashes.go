@@ -53,7 +53,7 @@ func (o *Objects) RunHashes(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if err := o.HashObjects(ctx); err != nil && ctx.Err() == nil {
-			o.opts.Logger.WarnContext(ctx, "hashes of objects not computed", "err", err)
+			o.opts.Logger.WarnContext(ctx, "cannot compute hashes of objects", "err", err)
 		}
 		timer.Reset(hashEvery)
 	}

@@ -242,7 +242,7 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 		case ctx.Err() != nil:
 			return fmt.Errorf("copy object: %w", err)
 		}
-		o.opts.Logger.DebugContext(ctx, "checksum of copy is computed later", "version", obj.ID, "err", err)
+		o.opts.Logger.DebugContext(ctx, "checksum of a copy is computed later", "version", obj.ID, "err", err)
 	}
 	level, err := o.level()
 	if level < 5 { // members that are to be upgraded yet know no wishes

@@ -565,7 +565,7 @@ func (o *Objects) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := o.SweepUploads(ctx); err != nil && ctx.Err() == nil {
-			o.opts.Logger.WarnContext(ctx, "old uploads not discarded", "err", err)
+			o.opts.Logger.WarnContext(ctx, "cannot discard old uploads", "err", err)
 		}
 	}
 }

@@ -171,7 +171,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		case !errors.Is(err, state.ErrConflict):
 			return Record{}, fmt.Errorf("propose pin: %w", err)
 		case attempt == maxAttempts:
-			p.log.WarnContext(ctx, "pin could not be placed: the members keep changing", "root", root, "attempts", attempt)
+			p.log.WarnContext(ctx, "cannot place a pin: the members keep changing", "root", root, "attempts", attempt)
 			return Record{}, fmt.Errorf("propose pin: %w", state.Errorf(state.CodeUnavailable, "the members of the cluster are changing, try again"))
 		}
 	}

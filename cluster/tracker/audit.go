@@ -103,7 +103,7 @@ func (t *Tracker) audit(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			t.opts.Logger.ErrorContext(ctx, "audit not finished", "err", err)
+			t.opts.Logger.ErrorContext(ctx, "audit failed before its end", "err", err)
 			next = min(auditRetry, next)
 		}
 		timer.Reset(next)
@@ -125,7 +125,7 @@ func (a *auditor) everything(ctx context.Context) error {
 	if err := t.auditNodeMeta(); err != nil {
 		return err
 	}
-	t.opts.Logger.DebugContext(ctx, "audit", "missing", missing, "stray", stray, "took", time.Since(begin))
+	t.opts.Logger.DebugContext(ctx, "audit finished", "missing", missing, "stray", stray, "took", time.Since(begin))
 	return nil
 }
 
@@ -293,7 +293,7 @@ func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 	err = t.opts.Blocks.Owners(ctx, rootPrefix, func(owner string, _ bool) (bool, error) {
 		c, err := cid.Decode(strings.TrimPrefix(owner, rootPrefix))
 		if err != nil {
-			t.opts.Logger.ErrorContext(ctx, "owner of blocks is no root", "owner", owner)
+			t.opts.Logger.ErrorContext(ctx, "a reference to blocks names no root", "owner", owner)
 			return true, nil
 		}
 		page = append(page, state.RootOf(c))

@@ -264,7 +264,7 @@ func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	accounts, err := view.AttachedAccounts(k, maxAccounts)
 	if err != nil {
-		d.t.opts.Logger.Error("accounts of a root not read", "root", k, "err", err)
+		d.t.opts.Logger.Error("cannot read the accounts of a root", "root", k, "err", err)
 	}
 	return d.queue.lightest(accounts)
 }
@@ -327,7 +327,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
 	if s.err != nil {
-		d.t.opts.Logger.ErrorContext(ctx, "blocks not dropped", "root", e.root, "err", s.err)
+		d.t.opts.Logger.ErrorContext(ctx, "cannot drop the blocks of a root", "root", e.root, "err", s.err)
 	}
 	if s.whole {
 		e.verify = true
@@ -397,7 +397,7 @@ func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now 
 	}
 	root, own := now.root, now.own
 	if now.err != nil {
-		d.t.opts.Logger.ErrorContext(ctx, "root not looked at", "root", e.root, "err", now.err)
+		d.t.opts.Logger.ErrorContext(ctx, "cannot read a root", "root", e.root, "err", now.err)
 		return
 	}
 	switch {
@@ -543,7 +543,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 			if hurt {
 				reason = hurtReason
 			}
-			d.t.opts.Logger.WarnContext(ctx, "content is not whole any more", "root", e.root, "damaged", hurt)
+			d.t.opts.Logger.WarnContext(ctx, "content is no longer complete on this node", "root", e.root, "damaged", hurt)
 			d.report(e, &root, state.CopyReport{Phase: state.Assigned, Reason: reason})
 		}
 		d.enqueue(e, account, line)
@@ -555,7 +555,7 @@ func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.t.opts.Logger.ErrorContext(ctx, "root put off", "root", e.root, "err", err)
+	d.t.opts.Logger.ErrorContext(ctx, "cannot process a root now", "root", e.root, "err", err)
 	e.verify = true
 	d.delay(e, d.t.limits.MaxBackoff)
 }

@@ -87,7 +87,7 @@ func (t *Tracker) hide(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		t.opts.Logger.ErrorContext(ctx, "private content not told from the rest", "err", err)
+		t.opts.Logger.ErrorContext(ctx, "cannot determine which content is private", "err", err)
 		t.hides.add(page...)
 		if !backoff.Wait(ctx, auditRetry) {
 			return nil

@@ -45,7 +45,7 @@ func (s *Reconciler) Run(ctx context.Context) error {
 		next := reconcileEvery
 		if s.State.IsLeader() {
 			if err := s.pass(ctx); err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "pins not moved to their roots' status", "err", err)
+				s.Logger.WarnContext(ctx, "cannot set pins to the status of their roots", "err", err)
 				next = reconcileRetry
 			}
 		}

@@ -142,7 +142,7 @@ func (r *Repairer) Run(ctx context.Context) error {
 		}
 		next := r.Every
 		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
-			r.Logger.WarnContext(ctx, "repair not finished", "err", err)
+			r.Logger.WarnContext(ctx, "repair failed before its end", "err", err)
 			next = min(repairRetry, next)
 		}
 		timer.Reset(next)
@@ -175,7 +175,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 	unchanged := now.equal(&r.last) && (short == 0 || short == r.short) && !again
 	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
 		if !unchanged {
-			r.Logger.WarnContext(ctx, "no repair while half of the members are down", "down", len(now.gone))
+			r.Logger.WarnContext(ctx, "no repair while 50 % of the members or more are down", "down", len(now.gone))
 		}
 		return nil
 	}
@@ -191,7 +191,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 		placed, pending, err = r.place(ctx, &now, state.View.Roots)
 	}
 	if placed > 0 {
-		r.Logger.InfoContext(ctx, "roots placed anew", "roots", placed, "pending", pending, "gone", len(now.gone))
+		r.Logger.InfoContext(ctx, "leader placed roots on other members", "roots", placed, "pending", pending, "down", len(now.gone))
 	}
 	if err != nil || unchanged {
 		return err

@@ -200,10 +200,10 @@ func (t *Tracker) report(ctx context.Context) error {
 			again.Reset()
 			pause, quiet = 0, false
 		case final(err):
-			t.opts.Logger.ErrorContext(ctx, "reports refused", "reports", len(batch), "err", err)
+			t.opts.Logger.ErrorContext(ctx, "the cluster rejected reports of this node", "reports", len(batch), "err", err)
 		default:
 			if !quiet {
-				t.opts.Logger.WarnContext(ctx, "reports wait", "reports", len(batch), "err", err)
+				t.opts.Logger.WarnContext(ctx, "reports of this node wait", "reports", len(batch), "err", err)
 			}
 			quiet = true
 			pause = again.NextBackOff()

@@ -218,7 +218,7 @@ func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) 
 		if err == nil {
 			return view, release, nil
 		}
-		t.opts.Logger.DebugContext(ctx, "drops wait for a majority", "err", err)
+		t.opts.Logger.DebugContext(ctx, "deletions wait for a majority", "err", err)
 		if !pause.Wait(ctx) {
 			return state.View{}, nil, ctx.Err()
 		}

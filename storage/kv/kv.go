@@ -168,7 +168,7 @@ func (s *Store) openLive() (*generation, error) {
 		return nil, err
 	}
 	if _, err := durable.Narrow(filepath.Join(s.dir, name)); err != nil {
-		s.log.Warn("the store may be open to others", "err", err)
+		s.log.Warn("cannot restrict access to the store", "err", err)
 	}
 	db, err := s.openPebble(filepath.Join(s.dir, name), true, false)
 	if err != nil {

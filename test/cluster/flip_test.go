@@ -96,7 +96,7 @@ func TestAFlippedBitInAnyFileIsRepairedOrRefused(t *testing.T) {
 			news := strings.TrimPrefix(sick.log.String(), before)
 			switch {
 			case outcome == "refused":
-			case sick.rebuilds.Load() > rebuilds, strings.Contains(news, "folder set aside"):
+			case sick.rebuilds.Load() > rebuilds, strings.Contains(news, "moved a folder aside"):
 				outcome = "set aside and made anew"
 			case strings.Contains(news, "snapshot cannot be used"), strings.Contains(news, "snapshot is not readable"):
 				outcome = "snapshot passed over"

@@ -73,7 +73,7 @@ func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Done(false)
-	if said := log.String(); strings.Contains(said, "no new epoch yet") || !strings.Contains(said, "level=DEBUG") {
+	if said := log.String(); strings.Contains(said, "cannot begin a new epoch yet") || !strings.Contains(said, "level=DEBUG") {
 		t.Errorf("logged:\n%s", said)
 	}
 }

@@ -95,7 +95,7 @@ func TestAnotherNodeLeadsWhenTheLeadersDiskHangs(t *testing.T) {
 // and what it has to say.
 const endsWithin = time.Second
 
-var cannotTrust = regexp.MustCompile(`cannot be trusted|can no longer keep its promises`)
+var cannotTrust = regexp.MustCompile(`cannot be trusted|writes may not be durable`)
 
 // TestAFailedFlushEndsTheProcess is A7, on the leader and on a follower.
 func TestAFailedFlushEndsTheProcess(t *testing.T) {
