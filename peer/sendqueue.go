@@ -101,7 +101,7 @@ func (q *sendQueue) add(bytes int) {
 	}
 }
 
-// close lets everybody in: the connection is at its end and yamux says so.
+// close admits all waiting writers; yamux then returns its error to them.
 func (q *sendQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +112,8 @@ func (q *sendQueue) close() {
 	q.waiting = nil
 }
 
-// sentConn is the connection as yamux writes to it, a message at a time.
+// sentConn is the connection below yamux. Each Write is one yamux message; it takes the
+// message's bytes out of the queue.
 type sentConn struct {
 	net.Conn
 	queue *sendQueue
@@ -133,14 +134,15 @@ func (c *sentConn) Close() error {
 	return c.Conn.Close()
 }
 
-// queuedConn hands out streams that mind the queue.
+// queuedConn returns streams whose writes pass through the queue.
 type queuedConn struct {
 	network.MuxedConn
 	queue *sendQueue
 }
 
-// CloseWithError implements network.MuxedConn. yamux tries to say why first, which a
-// stuck connection does not take.
+// CloseWithError implements network.MuxedConn. It first releases the writers that wait in
+// the queue, because yamux sends the code before it closes, and a blocked connection does
+// not accept those bytes.
 func (c *queuedConn) CloseWithError(code network.ConnErrorCode) error {
 	c.queue.close()
 	return c.MuxedConn.CloseWithError(code)

@@ -61,15 +61,17 @@ type joinTold struct {
 	Told bool `json:"told"`
 }
 
-// Joined is what a new member takes away from joining.
+// Joined is the result of Join for the new member.
 type Joined struct {
 	ClusterID string
 	Secret    []byte
 	Members   []state.Node
 }
 
-// ServeJoin admits joiners until ctx ends. Each connection is of a peer that
-// proved a secret by its identity, which is its remote address.
+// ServeJoin accepts connections of the join protocol from l and answers their requests,
+// up to maxJoins at a time. It returns when ctx ends or l is closed, after the open
+// requests have ended, or with an error of Accept. The remote address of a connection is the
+// peer id of the joining node; the secret of a ticket derives it, so it proves the ticket.
 func (m *Members) ServeJoin(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()

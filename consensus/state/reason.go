@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// A remark about an origin stands in a reason between these two. Pins share the reason without
-// remarks, so an account sees remarks about its own origins only.
+// remarkBegin and remarkEnd enclose a remark about an origin in a reason. All pins of the
+// content show the rest of the reason; an account sees remarks about its own origins only.
 const (
 	remarkBegin = "\x02"
 	remarkEnd   = "\x03"
 )
 
-// ReasonOf is the reason of a copy: a text for all whose pins name the content, and
-// remarks, each an origin, ": " and what is to be said of it.
+// ReasonOf returns the reason that a copy stores: text, which every account with a pin of
+// the content may read, followed by the remarks, which only pins with that origin show. A
+// remark has the form "origin: message". Control characters become spaces.
 func ReasonOf(text string, remarks []string) string {
 	var b strings.Builder
 	b.WriteString(printable(text))
@@ -24,7 +25,7 @@ func ReasonOf(text string, remarks []string) string {
 	return b.String()
 }
 
-// printable has a space for each control character.
+// printable returns text with each control character replaced by a space.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -34,8 +35,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// OwnReason is the part of a reason that may be told of a pin with these origins: all
-// but the remarks about others. A remark that was cut ends with the text.
+// OwnReason returns reason without the remarks about origins that are not in origins. A
+// remark without an end mark, because the reason was truncated, ends with the reason.
 func OwnReason(reason string, origins []string) string {
 	var b strings.Builder
 	for {
@@ -52,7 +53,7 @@ func OwnReason(reason string, origins []string) string {
 	}
 }
 
-// closed ends the remark that a cut has left open.
+// closed returns reason with an end mark added if truncation removed that of the last remark.
 func closed(reason string) string {
 	if strings.LastIndex(reason, remarkBegin) > strings.LastIndex(reason, remarkEnd) {
 		reason += remarkEnd

@@ -113,7 +113,7 @@ func NewBuffer(bytes int64) *Buffer {
 	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes(), here: newSeenBytes()}
 }
 
-// FetchRequest says what to fetch, for whom, and from where.
+// FetchRequest names the DAG to fetch, the reference that keeps it, and the sources.
 type FetchRequest struct {
 	Root    cid.Cid
 	Owner   string
@@ -132,11 +132,11 @@ type FetchRequest struct {
 	Progress func(Progress)
 }
 
-// Fetch makes the whole DAG of req.Root present in the store with the owner's
-// reference on every block, and returns when all of it is durable. Each hash is
-// checked. It fails with a *FetchError, or with ctx's error; blocks that came
-// until then stay the owner's, who drops or continues. A store that knows
-// Complete gets a small DAG at its end, in one call of it.
+// Fetch stores the complete DAG of req.Root, with req.Owner as a reference to every block,
+// and returns when all blocks are durable. It verifies the hash of each block. It fails
+// with a *FetchError or with ctx's error. Blocks stored before a failure keep the reference,
+// so the caller can resume the fetch or drop the reference. If the store has the method
+// Complete, Fetch holds a small DAG in memory and stores it in one call at the end.
 func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	limits := req.Limits.withDefaults()
 	scope, cancel := context.WithCancelCause(ctx)
