@@ -18,48 +18,51 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// State is what this package needs of consensus.
+// State is the part of consensus that this package uses.
 type State interface {
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller
+	// releases it.
 	LocalView() (view state.View, release func())
 }
 
 // Store imports and reads DAGs.
 type Store interface {
-	// Import makes a DAG of r, whose blocks are durable here under owner.
+	// Import stores r as a DAG and returns its root and size in bytes. The blocks are
+	// durable on this node and kept by the reference.
 	Import(ctx context.Context, owner string, r io.Reader) (root cid.Cid, size uint64, err error)
-	// Drop lets go of everything under owner.
+	// Drop removes a reference and all blocks that no other reference keeps.
 	Drop(ctx context.Context, owner string) error
-	// Open reads the file root, from here or from members, holders first.
+	// Open reads the file with this root from this node or from members. It asks holders
+	// first.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
-	// Visible tells whether a block belongs to content that is here as a whole and that
-	// everybody may see.
+	// Visible returns whether a block belongs to content that is complete on this node and
+	// public.
 	Visible(ctx context.Context, c cid.Cid) (bool, error)
 }
 
-// LeasePrefix begins the owners of imported content that no pin holds yet.
+// LeasePrefix is the prefix of references that keep imported content without a pin.
 const LeasePrefix = "lease/"
 
 // Bounds of imports.
 const (
-	// LeaseTTL is how long imported content stays without a pin that is on its way.
+	// LeaseTTL is how long imported content stays if no pin of it is in progress.
 	LeaseTTL = time.Hour
-	// maxLeases is how many imports may wait for their pins.
+	// maxLeases is the maximum number of imports without a pin.
 	maxLeases = 1024
-	// checkLeases is how often leases are looked at.
+	// checkLeases is the interval at which Run checks the leases.
 	checkLeases = 5 * time.Second
 )
 
-// Options are what Content is made of. All fields are required.
+// Options are the dependencies of Content. All fields are required.
 type Options struct {
 	State  State
 	Store  Store
-	NewID  func() string // of a lease
+	NewID  func() string // returns the id of a new lease
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Content takes files in and gives them out.
+// Content imports files and reads them.
 type Content struct {
 	opts Options
 
@@ -69,18 +72,19 @@ type Content struct {
 }
 
 type lease struct {
-	running bool // the import is under way
+	running bool // the import is in progress
 	root    state.RootKey
 	expires time.Time
 }
 
-// New returns the use cases of content. Run lets leases go.
+// New returns the use cases of content. Run drops leases that have ended.
 func New(opts Options) *Content {
 	return &Content{opts: opts, leases: map[string]lease{}}
 }
 
-// Add imports a file. Its blocks are durable on this node when Add returns, and
-// stay until a pin of the root is pinned, or for LeaseTTL when there is none.
+// Add imports a file and returns its root and size in bytes. The blocks are durable on this
+// node when Add returns. They stay until a pin of the root is pinned, or for LeaseTTL if
+// there is no pin. It fails with state.ErrLimited if maxLeases imports have no pin yet.
 func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
 	owner := LeasePrefix + c.opts.NewID()
 	if !c.hold(owner, lease{running: true}, true) {
@@ -88,7 +92,7 @@ func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint
 	}
 	root, size, err = c.opts.Store.Import(ctx, owner, r)
 	if err != nil {
-		c.hold(owner, lease{}, false) // run out: Sweep drops it
+		c.hold(owner, lease{}, false) // an expired lease: Sweep drops it
 		return cid.Undef, 0, fmt.Errorf("import: %w", err)
 	}
 	c.hold(owner, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
@@ -105,8 +109,9 @@ func (c *Content) hold(owner string, l lease, fresh bool) bool {
 	return true
 }
 
-// Open reads the file that a CID names from this node or any other member, whoever
-// has put it there. The caller closes it.
+// Open reads the file with the CID text from this node or any other member, for the
+// operator: it checks no account. The caller closes f. It fails with state.ErrInvalid if
+// text is not a CID.
 func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, err := parse(text)
 	if err != nil {
@@ -119,10 +124,9 @@ func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, s
 	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
-// OpenFor is Open for an account: what is private and neither a pin nor an object of
-// the account names is answered as content that is not there. A CID that only lies
-// inside of other content is read where this node has that content and everybody may
-// see it.
+// OpenFor is Open for an account. It returns NotHeld if the content is private and neither
+// a pin nor an object of the account refers to it. A CID that is the root of nothing, but
+// part of other content, can be read if this node has that content and it is public.
 func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, err := parse(text)
 	if err != nil {
@@ -138,8 +142,8 @@ func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text str
 	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
-// NotHeld is the answer for content that is not there, or not for who asks: the two
-// are not told apart.
+// NotHeld returns the error for content that is missing or that the caller may not read.
+// The error is the same, so that it does not reveal which.
 func NotHeld(root cid.Cid) error {
 	return state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
 }
@@ -159,8 +163,8 @@ func (c *Content) root(root cid.Cid) (state.Root, error) {
 	return view.Root(state.RootOf(root))
 }
 
-// mayRead tells whether an account may read what a CID names, and returns its record,
-// which is empty where it is the root of nothing.
+// mayRead returns whether an account may read a CID, and the record of the root. The record
+// is empty if the CID is the root of nothing.
 func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid.Cid) (record state.Root, may bool, err error) {
 	view, release := c.opts.State.LocalView()
 	record, err = view.Root(state.RootOf(root))
@@ -177,11 +181,11 @@ func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid
 	if err != nil || may {
 		return record, may, err
 	}
-	may, err = c.opts.Store.Visible(ctx, root) // as a part of something else
+	may, err = c.opts.Store.Visible(ctx, root) // as a part of other content
 	return record, may, err
 }
 
-// Run lets go of leases whose content is pinned, and of those that ran out.
+// Run drops leases whose content is pinned and leases that have expired, until ctx ends.
 func (c *Content) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkLeases)
 	defer tick.Stop()
@@ -195,7 +199,7 @@ func (c *Content) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep is one pass of Run.
+// Sweep does one pass of Run.
 func (c *Content) Sweep(ctx context.Context) {
 	for owner, l := range c.ended() {
 		if err := c.opts.Store.Drop(ctx, owner); err != nil {
@@ -208,10 +212,10 @@ func (c *Content) Sweep(ctx context.Context) {
 	}
 }
 
-// stays tells whether a lease is needed yet. While a pin of it is on its way the members
-// that are to keep the content may have it from here alone, however long that takes them.
+// stays returns whether a lease is still needed. While a pin of its content is in progress,
+// this node may have the only copy, so the lease stays however long that takes.
 func stays(view state.View, l lease, now time.Time) (bool, error) {
-	if l.running || l.root == "" { // without a root the import has failed
+	if l.running || l.root == "" { // without a root: the import has failed
 		return l.running, nil
 	}
 	root, err := view.Root(l.root)
@@ -221,7 +225,7 @@ func stays(view state.View, l lease, now time.Time) (bool, error) {
 	case err != nil, root.Status == state.Failed:
 	case root.Status != state.Pinned, root.Late:
 		return true, nil
-	default: // pinned it is too when all copies were lost since
+	default: // the status stays Pinned after a loss of copies
 		var enough bool
 		if enough, err = view.Enough(&root); enough {
 			return false, nil
@@ -230,7 +234,7 @@ func stays(view state.View, l lease, now time.Time) (bool, error) {
 	return now.Before(l.expires), err
 }
 
-// ended returns the leases that nothing needs any more.
+// ended returns the leases that are no longer needed.
 func (c *Content) ended() map[string]lease {
 	c.mu.Lock()
 	all := make(map[string]lease, len(c.leases))

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of what one author may send.
+// Bounds of the samples of one author.
 const (
-	gateEvery = 250 * time.Millisecond // of one sample in the long run
-	gateBurst = 8                      // samples at once
+	gateEvery = 250 * time.Millisecond // interval of samples in the long run
+	gateBurst = 8                      // samples in one burst
 )
 
-// Gate decides which messages of the topic are passed on. It costs an author
-// who floods the topic its own samples, not the cluster's processors.
+// Gate decides which messages of the topic members forward. It limits each author, so that
+// a node that floods the topic loses its own samples and does not use the processors of the
+// cluster.
 type Gate struct {
 	now func() time.Time // set once
 
@@ -25,14 +26,13 @@ type Gate struct {
 	authors map[string]*rate.Limiter
 }
 
-// NewGate returns a Gate that goes by now.
+// NewGate returns a Gate with the clock now.
 func NewGate(now func() time.Time) *Gate {
 	return &Gate{now: now, authors: map[string]*rate.Limiter{}}
 }
 
-// Accept tells whether a message is a sample that its author made of itself,
-// within the author's rate. It does not block and may be called at the same
-// time from many goroutines.
+// Accept returns whether a message is a valid sample of its author and within the author's
+// rate. It does not block and is safe for concurrent use.
 func (g *Gate) Accept(from string, data []byte) bool {
 	return g.allow(from) && Valid(from, data)
 }
@@ -43,7 +43,7 @@ func (g *Gate) allow(from string) bool {
 	defer g.mu.Unlock()
 	author := g.authors[from]
 	if author == nil {
-		if len(g.authors) >= state.MaxNodes { // whose burst is whole need not be remembered
+		if len(g.authors) >= state.MaxNodes { // an author whose full burst is available again need not be remembered
 			maps.DeleteFunc(g.authors, func(_ string, l *rate.Limiter) bool { return l.TokensAt(now) >= gateBurst })
 		}
 		if len(g.authors) >= state.MaxNodes {

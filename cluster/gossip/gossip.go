@@ -12,55 +12,55 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultEvery is the time between two samples of a node.
+// DefaultEvery is the interval between two samples of a node.
 const DefaultEvery = 2 * time.Second
 
-// hurryEvery is the least time between two samples of a node. A member passes on one every
-// gateEvery, see Gate.
+// hurryEvery is the minimum interval between two samples of a node. Members forward one
+// sample per gateEvery, see Gate.
 const hurryEvery = 2 * gateEvery
 
-// leaveTimeout bounds the sending of the last sample of a process that ends.
+// leaveTimeout bounds sending the last sample of a process that stops.
 const leaveTimeout = time.Second
 
-// jitterParts is the share of the interval, as a divisor, by which samples are
-// spread so that nodes started together do not speak together.
+// jitterParts is the divisor of the interval that gives the jitter of samples, so that
+// nodes started together do not send together.
 const jitterParts = 4
 
-// Topic carries samples among the members.
+// Topic transports samples between members.
 type Topic interface {
-	// Publish sends data to the members that can be reached.
+	// Publish sends data to the reachable members.
 	Publish(ctx context.Context, data []byte) error
-	// Next waits for a message of another member, whose authorship is proven.
+	// Next waits for a message of another member. The transport has verified its author.
 	Next(ctx context.Context) (from string, data []byte, err error)
 }
 
-// Options are what Gossip is made of. Every may be zero for DefaultEvery; the
-// other fields are required.
+// Options are the dependencies of Gossip. Every may be zero for DefaultEvery; the other
+// fields are required.
 type Options struct {
 	Self  state.NodeID
 	Topic Topic
-	// Measure returns this node's load; Node, Start, Seq and Time are filled in here.
+	// Measure returns the load of this node. Gossip sets Node, Start, Seq and Time.
 	Measure func() Sample
-	// Members returns the members, this node included, to whom the table is
-	// kept. It is called once for every sample that is sent.
+	// Members returns the members that the table watches, this node included. Gossip calls
+	// it once for every sample that it sends.
 	Members func() []state.NodeID
-	// Now is the clock that samples tell.
+	// Now is the clock whose time samples carry.
 	Now    func() time.Time
 	Every  time.Duration
 	Logger *slog.Logger
 }
 
-// Gossip sends this node's samples and gathers the others'.
+// Gossip publishes the samples of this node and collects those of the others.
 type Gossip struct {
 	opts  Options
 	table *Table
 	start state.Millis
-	hurry chan struct{} // the next sample is wanted early
+	hurry chan struct{} // asks Run's publisher to send the next sample early
 
-	seq uint64 // owned by Run's publisher
+	seq uint64 // used by Run's publisher only
 }
 
-// New returns a Gossip. Nothing is sent or heard before Run.
+// New returns a Gossip. It sends and receives nothing before Run.
 func New(opts Options) *Gossip {
 	if opts.Every <= 0 {
 		opts.Every = DefaultEvery
@@ -70,20 +70,20 @@ func New(opts Options) *Gossip {
 	return g
 }
 
-// Table returns what was heard. It is up to date while Run runs.
+// Table returns the table of received samples. Run keeps it up to date.
 func (g *Gossip) Table() *Table { return g.table }
 
-// Hurry sends the next sample early: at once, or hurryEvery after the last one. It does not
-// block.
+// Hurry makes Run send the next sample early: at once, or hurryEvery after the last one. It
+// does not block.
 func (g *Gossip) Hurry() {
 	select {
 	case g.hurry <- struct{}{}:
-	default: // the publisher has yet to see the last call
+	default: // an earlier call is still pending
 	}
 }
 
-// Run sends and receives until ctx ends, then returns nil. It fails when the
-// topic ends before.
+// Run sends and receives samples until ctx ends, then returns nil. It returns an error if
+// the topic ends earlier.
 func (g *Gossip) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return g.publish(ctx) })
@@ -98,7 +98,7 @@ func (g *Gossip) publish(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var sent time.Time
-	quiet := false // the last sample could not be sent, and that was said
+	quiet := false // the last sample could not be sent, and a line of the log said so
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,8 +120,8 @@ func (g *Gossip) publish(ctx context.Context) error {
 	}
 }
 
-// pause is the time to the next sample: Every, give or take a part of it that
-// depends on node and sequence.
+// pause returns the time to the next sample: Every plus or minus a jitter that depends on
+// node and sequence number.
 func (g *Gossip) pause() time.Duration {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s/%d", g.opts.Self, g.seq)
@@ -132,8 +132,9 @@ func (g *Gossip) pause() time.Duration {
 	return g.opts.Every - spread/2 + time.Duration(h.Sum64()%uint64(spread))
 }
 
-// leave tells the others that this process was told to end, so that nobody takes it for
-// dead. One that ends for another reason says nothing. It waits leaveTimeout at the most.
+// leave publishes that this process was told to stop, so that members do not treat it as
+// failed. It publishes nothing if Run ends for another reason. It waits at most
+// leaveTimeout.
 func (g *Gossip) leave(ctx context.Context) {
 	if !errors.Is(context.Cause(ctx), context.Canceled) {
 		return
@@ -151,12 +152,12 @@ func (g *Gossip) send(ctx context.Context, last bool) error {
 	s.Ends = last
 	s.Node, s.Start, s.Seq, s.Time = g.opts.Self, g.start, g.seq, max(1, state.MillisOf(g.opts.Now()))
 	b, err := s.Encode()
-	if errors.Is(err, ErrSampleTooLarge) { // addresses matter more
+	if errors.Is(err, ErrSampleTooLarge) { // addresses matter more than the load of accounts
 		s.Accounts = nil
 		b, err = s.Encode()
 	}
 	for errors.Is(err, ErrSampleTooLarge) && len(s.Addrs)+len(s.ClusterAddrs) > 0 {
-		// Fewer addresses are better than none; the state has them all.
+		// The state has all addresses, so members can work with fewer here.
 		s.Addrs, s.ClusterAddrs = s.Addrs[:len(s.Addrs)/2], s.ClusterAddrs[:len(s.ClusterAddrs)/2]
 		b, err = s.Encode()
 	}

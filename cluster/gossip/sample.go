@@ -19,71 +19,72 @@ import (
 
 // Bounds of a sample.
 const (
-	// MaxSample is the largest encoded sample, in bytes.
+	// MaxSample is the maximum size of an encoded sample, in bytes.
 	MaxSample = 8 << 10
-	// MaxAccounts is how many accounts a sample names at the most.
+	// MaxAccounts is the maximum number of accounts in a sample.
 	MaxAccounts = 8
-	// MaxRequests is the largest number of concurrent requests of an account. The listeners of a
-	// node take fewer.
+	// MaxRequests is the maximum number of concurrent requests of an account in a sample.
+	// The listeners of a node accept fewer.
 	MaxRequests = 1 << 20
 )
 
-// sampleVersion is the newest form of a sample that this release knows.
+// sampleVersion is the newest version of the encoding that this release knows.
 const sampleVersion = 1
 
-// Errors of samples.
+// Errors of Encode and Decode.
 var (
 	ErrSampleTooLarge = errors.New("sample too large")
 	ErrBadSample      = errors.New("bad sample")
 )
 
-// Sample is what a node says of itself. A sample is newer than another of the
-// same node by Start, then by Seq.
+// Sample is the load of a node at one moment. Of two samples of a node, the one with the
+// later Start is newer, then the one with the higher Seq.
 type Sample struct {
 	Node  state.NodeID `json:"node"`
-	Start state.Millis `json:"start"` // when the node's process began
-	Seq   uint64       `json:"seq"`   // rising from 1 within one process
-	// Time is what the node's clock said when it sent this; 0: it does not say.
+	Start state.Millis `json:"start"` // when the process of the node started
+	Seq   uint64       `json:"seq"`   // 1, 2, 3 ... within one process
+	// Time is the clock of the node when it sent the sample; 0: not sent.
 	Time state.Millis `json:"time,omitempty"`
 
 	UsedBytes    uint64   `json:"used"`
 	FreeBytes    uint64   `json:"free"`
-	Queue        int      `json:"queue"` // roots that the node has yet to fetch
+	Queue        int      `json:"queue"` // roots that the node has not fetched yet
 	Held         uint64   `json:"held"`  // roots that the node holds
 	Version      string   `json:"version"`
 	Addrs        []string `json:"addrs"`         // public multiaddrs
-	ClusterAddrs []string `json:"cluster_addrs"` // of the cluster host
-	Draining     bool     `json:"draining"`      // wants no new content
-	// Full: it has no room for new content. Tight: the disks of its Raft log or
-	// state are so full that it should not lead.
+	ClusterAddrs []string `json:"cluster_addrs"` // multiaddrs of the cluster host
+	Draining     bool     `json:"draining"`      // the node accepts no new content
+	// Full is true if the node has no capacity for new content. Tight is true if the disk
+	// of its Raft log or state is so full that the node should not lead.
 	Full  bool `json:"full,omitempty"`
 	Tight bool `json:"tight,omitempty"`
-	// Refuses: the disk of its Raft log is full and has refused a write, so its vote does not
-	// count for one. Ends: its process was told to end, and this is its last sample.
+	// Refuses is true if the disk of its Raft log is full and refused a write, so that its
+	// vote cannot commit writes. Ends is true in the last sample of a process that was told
+	// to stop.
 	Refuses bool `json:"refuses,omitempty"`
 	Ends    bool `json:"ends,omitempty"`
 	// Accounts are the accounts with the fewest concurrent requests among those that sent
-	// requests to this node within the last seconds.
+	// requests to this node in the last seconds.
 	Accounts []Account `json:"accounts,omitempty"`
-	// Busy: since the last sample, threads of the node waited for a processor for more than
-	// half of the time.
+	// Busy is true if threads of the node waited for a processor for more than 50 % of the
+	// time since the last sample.
 	Busy bool `json:"busy,omitempty"`
 }
 
 // Account is the load of one account on one node.
 type Account struct {
 	ID       state.AccountID `json:"id"`
-	Requests int             `json:"requests"` // concurrent ones, the most within the last seconds
+	Requests int             `json:"requests"` // largest number of concurrent requests in the last seconds
 }
 
-// wireSample is a sample's JSON form.
+// wireSample is the JSON form of a sample.
 type wireSample struct {
 	V int `json:"v"`
 	Sample
 }
 
-// Encode returns the sample's bytes: one JSON object with its version "v",
-// MaxSample bytes at the most, else ErrSampleTooLarge.
+// Encode returns the sample as one JSON object with its version "v". It fails with
+// ErrSampleTooLarge if that is larger than MaxSample.
 func (s *Sample) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -98,9 +99,9 @@ func (s *Sample) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads a sample. Fields that it does not know are passed over, so that
-// a newer release's nodes are not taken for dead while a cluster is upgraded;
-// everything else that is out of bounds is ErrBadSample.
+// Decode parses a sample. It ignores unknown fields, so that members on an older release
+// still see nodes on a newer one during an upgrade. Any value out of bounds is
+// ErrBadSample.
 func Decode(b []byte) (Sample, error) {
 	if len(b) > MaxSample {
 		return Sample{}, fmt.Errorf("gossip: %w: %d bytes, at most %d", ErrSampleTooLarge, len(b), MaxSample)
@@ -158,12 +159,12 @@ func (s *Sample) check() error {
 	return nil
 }
 
-// newer tells whether s is later news of its node than o.
+// newer returns whether s is a later sample of the same node than o.
 func (s *Sample) newer(o *Sample) bool {
 	return s.Start > o.Start || s.Start == o.Start && s.Seq > o.Seq
 }
 
-// Valid tells whether data is a sample that from made of itself.
+// Valid returns whether data is a valid sample of the node from.
 func Valid(from string, data []byte) bool {
 	s, err := Decode(data)
 	return err == nil && s.Node == state.NodeID(from)

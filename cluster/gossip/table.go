@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Ages of a node's last sign of life at which its state changes. Samples come
-// every DefaultEvery, so that two lost ones are no cause for suspicion.
+// Ages of a node's last sample at which its state changes. Nodes send one sample per
+// DefaultEvery, so two lost samples do not make a node Suspect.
 const (
 	SuspectAfter = 6 * time.Second
 	DownAfter    = 15 * time.Second
 )
 
-// maxEntries bounds the nodes of a table.
+// maxEntries bounds the number of nodes in a table.
 const maxEntries = state.MaxNodes
 
-// State is how alive a node seems to be.
+// State says whether a node seems alive.
 type State uint8
 
 // The states, from best to worst.
@@ -40,13 +40,13 @@ func (s State) String() string {
 	return "down"
 }
 
-// Peer is what the table knows of one node.
+// Peer is the entry of one node in the table.
 type Peer struct {
 	Node   state.NodeID
 	Sample Sample // the newest; zero when Heard is false
 	Heard  bool
 	State  State
-	Last   time.Time // last sign of life; of one never heard, when watching it began
+	Last   time.Time // time of the last sample; if Heard is false, when watching began
 }
 
 // Table keeps the newest sample of every member. It is safe for concurrent use.
@@ -54,11 +54,11 @@ type Table struct {
 	self state.NodeID     // set once
 	now  func() time.Time // set once
 
-	// mu guards everything below. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
-	peers map[state.NodeID]*Peer // State is computed when read
-	// floor is the earliest time from which silence counts: this process was
-	// stopped, or cut off from all others, until then.
+	peers map[state.NodeID]*Peer // Peer.State is set when read
+	// floor is the earliest time from which silence counts. Until then this process was
+	// suspended or cut off from all others.
 	floor    time.Time
 	tick     time.Time // last call of watch
 	lastHere time.Time // last sample of any other node
@@ -68,8 +68,8 @@ func newTable(self state.NodeID, now func() time.Time) *Table {
 	return &Table{self: self, now: now, peers: map[state.NodeID]*Peer{}}
 }
 
-// Get returns the newest sample of a node and how alive it seems; ok is false
-// when there is no sample of it. A node that is not watched is Suspect.
+// Get returns the newest sample of a node and its state; ok is false if there is no sample.
+// A node that is not watched is Suspect.
 func (t *Table) Get(id state.NodeID) (s Sample, alive State, ok bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -81,8 +81,8 @@ func (t *Table) Get(id state.NodeID) (s Sample, alive State, ok bool) {
 	return p.Sample, p.at(now), p.Heard
 }
 
-// Silent is how long ago the last sign of life of a node was. Of one never heard it is how
-// long it has been watched, and of one that is not watched 0.
+// Silent returns the time since the last sample of a node. If there was none, it returns
+// the time since watching began, and 0 for a node that is not watched.
 func (t *Table) Silent(id state.NodeID) time.Duration {
 	now := t.now()
 	t.mu.Lock()
@@ -94,7 +94,7 @@ func (t *Table) Silent(id state.NodeID) time.Duration {
 	return max(0, now.Sub(p.Last))
 }
 
-// All returns every watched node, by id.
+// All returns an entry for every watched node, ordered by id.
 func (t *Table) All() []Peer {
 	now := t.now()
 	t.mu.Lock()
@@ -109,9 +109,9 @@ func (t *Table) All() []Peer {
 	return all
 }
 
-// DownSince tells whether a node is down, and since when this node has been
-// able to see that: the node's last sign of life, or later when this process
-// was itself stopped or cut off from everybody.
+// DownSince returns whether a node is down and since when this node could see that. since
+// is the time of its last sample, or the later time at which this process was resumed or
+// reconnected.
 func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -126,17 +126,18 @@ func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	return p.Last, true
 }
 
-// Agreed returns what is certain of the time while most clocks are right, by what members
-// said last. early is the latest time that the clocks of more than half of them have
-// reached: a few wrong clocks do not make it later, and it lags by what is between two
-// samples. late is the earliest time that more than half have not passed: a few wrong
-// clocks do not make it earlier. ok is false while too few members are heard.
+// Agreed returns bounds of the current time that hold while most clocks are right, from the
+// times in the newest samples. early is the latest time that more than 50 % of the clocks
+// have reached. A few wrong clocks do not make it later; it lags by up to the interval
+// between samples. late is the earliest time that more than 50 % of the clocks have not
+// passed. A few wrong clocks do not make it earlier. ok is false while too few members have
+// sent samples.
 func (t *Table) Agreed() (early, late state.Millis, ok bool) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := len(t.peers)/2 + 1
-	var said, goes []state.Millis // and what the clocks say now, if they go on
+	var said, goes []state.Millis // times in the samples, and the times that these clocks should show now
 	for _, p := range t.peers {
 		if p.Sample.Time > 0 && p.at(now) != Down {
 			since := state.Millis(max(0, now.Sub(p.Last).Milliseconds()))
@@ -161,8 +162,8 @@ func (p *Peer) at(now time.Time) State {
 	return Down
 }
 
-// record takes a sample in and tells whether it was news. Samples of nodes that
-// are not watched, repeated and outdated ones are dropped.
+// record stores a sample and returns whether it was new. It drops repeated and outdated
+// samples and those of nodes that are not watched.
 func (t *Table) record(s Sample) bool {
 	now := t.now()
 	t.mu.Lock()
@@ -171,15 +172,15 @@ func (t *Table) record(s Sample) bool {
 	if p == nil {
 		return false
 	}
-	// A process whose clock went back while it restarted has a lower start. It
-	// is believed once the process known before is silent for good; if that one
-	// speaks again, its higher start wins, so a replay gains nothing.
+	// A process whose clock went back during a restart has a lower Start. Its samples count
+	// once the earlier process is Down. If the earlier process sends again, its higher
+	// Start wins, so replayed samples gain nothing.
 	if p.Heard && !s.newer(&p.Sample) && (s.Start == p.Sample.Start || p.at(now) != Down) {
 		return false
 	}
 	if s.Node != t.self {
 		if now.Sub(t.lastHere) > DownAfter {
-			t.floor = now // deaf until now: nobody else's silence meant anything
+			t.floor = now // this process received nothing until now, so the silence of others proved nothing
 		}
 		t.lastHere = now
 	}
@@ -187,7 +188,7 @@ func (t *Table) record(s Sample) bool {
 	return true
 }
 
-// watch takes the membership over, and notices when this process was stopped.
+// watch sets the watched members and detects that this process was suspended.
 func (t *Table) watch(members []state.NodeID) {
 	now := t.now()
 	t.mu.Lock()

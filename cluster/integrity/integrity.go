@@ -1,9 +1,9 @@
-// Package integrity finds damaged and lost blocks of this node and has them fetched
-// again. It finds them by a slow scrub of all blocks, by checking that the files
-// exist, and at once when a read detects damage.
+// Package integrity finds damaged and lost blocks of this node and starts a repair, which
+// fetches them again. It finds them by a slow scrub of all blocks, by a check that the
+// segment files exist, and at once when a read detects damage.
 //
 // Imports: std, prometheus, errgroup.
-// Never:   storage, peer, consensus, what an owner of blocks means.
+// Never:   storage, peer, consensus, the meaning of a reference.
 package integrity
 
 import (
@@ -19,42 +19,44 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Pass is what one walk over the store has looked at.
+// Pass is the result of one scrub of the store.
 type Pass struct {
-	Blocks, Bytes uint64 // found good
-	Damaged       uint64 // blocks found damaged or gone
+	Blocks, Bytes uint64 // verified and good
+	Damaged       uint64 // blocks that are damaged or missing
 }
 
-// Store is the block store as far as damage is concerned. A block found damaged
-// is not in it any more, but those who refer to it still do.
+// Store is the part of the block store that this package uses. The store removes a damaged
+// block; the references to it stay.
 type Store interface {
-	// Scrub verifies everything, reading at most so many bytes a second; resume
-	// goes on where the last such pass was cut short.
+	// Scrub verifies all blocks and reads at most bytesPerSecond. With resume it continues
+	// where the last such pass was interrupted.
 	Scrub(ctx context.Context, bytesPerSecond int64, resume bool) (Pass, error)
-	// ScrubCompleted is when the last whole pass ended; zero: never.
+	// ScrubCompleted returns when the last complete pass ended; zero: never.
 	ScrubCompleted() time.Time
-	// CheckSegments looks whether the files are there, without reading them.
+	// CheckSegments checks that the segment files exist, without reading them, and returns
+	// the number of blocks that are gone.
 	CheckSegments(ctx context.Context) (gone uint64, err error)
-	// Lost has a token after damage was found, by whomever.
+	// Lost receives a value after any part of the program found damage.
 	Lost() <-chan struct{}
-	// Missing is how many blocks somebody refers to and are not here.
+	// Missing returns the number of blocks that have references and are not on this node.
 	Missing() uint64
-	// DiskBytes is how much a pass reads.
+	// DiskBytes returns the number of bytes that a pass reads.
 	DiskBytes() uint64
-	// Damaged calls fn for each complete owner that refers to missing blocks, and for
-	// each that is in doubt.
+	// Damaged calls fn for each complete reference that lacks blocks, and for each
+	// reference that is in doubt.
 	Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error
-	// Whole says whether all blocks of an owner are here; an owner that does not
-	// exist lacks nothing.
+	// Whole returns whether all blocks of a reference are on this node; true if the
+	// reference does not exist.
 	Whole(ctx context.Context, owner string) (bool, error)
-	// Doubted says whether an owner was complete and has lost more than is known, until
-	// it is sealed again or dropped.
+	// Doubted returns whether a complete reference has lost an unknown number of blocks. It
+	// is true until the reference is sealed again or dropped.
 	Doubted(owner string) (bool, error)
 }
 
-// Repairs has the blocks of an owner fetched again.
+// Repairs starts repairs.
 type Repairs interface {
-	// Repair asks for it and returns before it is done, which a Seal tells.
+	// Repair requests that the blocks of a reference are fetched again. It returns before
+	// that is done; Seal is called then.
 	Repair(ctx context.Context, owner string) error
 }
 
@@ -63,46 +65,48 @@ const (
 	DefaultCycle    = 7 * 24 * time.Hour
 	DefaultCheck    = 30 * time.Second
 	DefaultPatience = 30 * time.Second
-	// minBytesPerSecond is the least rate of the walk in the background.
+	// minBytesPerSecond is the minimum rate of the background scrub.
 	minBytesPerSecond = 4 << 20
-	// nowBytesPerSecond is the rate of a walk that somebody waits for.
+	// nowBytesPerSecond is the rate of a scrub that a caller waits for.
 	nowBytesPerSecond = 512 << 20
-	// minPause is between two looks for damaged owners.
+	// minPause is the minimum time between two scans for damage.
 	minPause = 500 * time.Millisecond
-	// pauseFactor spaces looks that take long: so many times as long as the last.
+	// pauseFactor bounds the share of long scans: the pause is this many times the duration
+	// of the last scan.
 	pauseFactor = 4
-	// waitPoll is how often a repair that is waited for is looked at.
+	// waitPoll is the interval at which Scrub checks the progress of repairs.
 	waitPoll = 100 * time.Millisecond
 )
 
-// ErrIncomplete means that an owner cannot be sealed: blocks were lost meanwhile.
+// ErrIncomplete means that a reference cannot be sealed, because it lost blocks during the
+// repair.
 var ErrIncomplete = errors.New("integrity: blocks were lost while the rest came")
 
-// Options are what a Scrubber is made of. Zero times take the defaults.
+// Options are the dependencies of a Scrubber. Times that are zero become the defaults.
 type Options struct {
 	Store      Store
 	Repairs    Repairs
-	Cycle      time.Duration // within which every block is verified once
-	Check      time.Duration // between two looks at the files
-	Patience   time.Duration // without progress of repairs, after which Scrub returns
+	Cycle      time.Duration // in which the background scrub verifies every block once
+	Check      time.Duration // between two checks of the segment files
+	Patience   time.Duration // Scrub returns after this time without progress of repairs
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
 }
 
-// Scrubber looks after the blocks of one node.
+// Scrubber finds and repairs damaged blocks of one node.
 type Scrubber struct {
 	opts    Options
 	metrics *metrics
 
 	// mu guards damaged. It is never held while calling out.
 	mu      sync.Mutex
-	damaged map[string]struct{} // complete owners that lack blocks; Store.Damaged bounds it
+	damaged map[string]struct{} // complete references that lack blocks; Store.Damaged bounds it
 
-	looking chan struct{} // one look for damaged owners at a time
+	looking chan struct{} // holds a value while a scan for damage runs, so that there is one at a time
 }
 
-// New returns a Scrubber, which does nothing before Load and Run.
+// New returns a Scrubber. It does nothing before Load and Run.
 func New(o Options) (*Scrubber, error) {
 	for _, d := range []struct {
 		value *time.Duration
@@ -118,8 +122,8 @@ func New(o Options) (*Scrubber, error) {
 	return s, err
 }
 
-// Load finds what an earlier process left damaged, and files that went while
-// none ran. Before it, nothing may ask for Damaged.
+// Load finds blocks that an earlier process left damaged and files that were removed
+// between two processes. Call it before Damaged.
 func (s *Scrubber) Load(ctx context.Context) error {
 	if _, err := s.opts.Store.CheckSegments(ctx); err != nil {
 		return fmt.Errorf("integrity: check files: %w", err)
@@ -128,7 +132,7 @@ func (s *Scrubber) Load(ctx context.Context) error {
 	return err
 }
 
-// Damaged says whether owner, complete as it may be called, lacks blocks.
+// Damaged returns whether a reference lacks blocks although the store calls it complete.
 func (s *Scrubber) Damaged(owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +140,9 @@ func (s *Scrubber) Damaged(owner string) bool {
 	return ok
 }
 
-// Seal has an owner declared complete by seal, after which it is whole again:
-// ErrIncomplete, and seal is not called, if blocks of it were lost meanwhile.
+// Seal calls seal, which declares a reference complete, and then no longer counts the
+// reference as damaged. If blocks of it are missing, Seal does not call seal and returns
+// ErrIncomplete.
 func (s *Scrubber) Seal(ctx context.Context, owner string, seal func() error) error {
 	whole, err := s.opts.Store.Whole(ctx, owner)
 	if err != nil {
@@ -159,7 +164,7 @@ func (s *Scrubber) forget(owner string) {
 	delete(s.damaged, owner)
 }
 
-// look brings the set of damaged owners up to date and returns it.
+// look updates the set of damaged references and returns it.
 func (s *Scrubber) look(ctx context.Context) (found []string, err error) {
 	select {
 	case s.looking <- struct{}{}:
@@ -179,7 +184,7 @@ func (s *Scrubber) look(ctx context.Context) (found []string, err error) {
 		s.damaged[owner] = struct{}{}
 	}
 	s.mu.Unlock()
-	// A repair may have ended after the list was begun.
+	// A repair may have ended during the scan.
 	if err := s.forgetWhole(ctx); err != nil {
 		return nil, err
 	}
@@ -196,7 +201,7 @@ func (s *Scrubber) list() []string {
 	return owners
 }
 
-// forgetWhole takes owners that lack nothing any more out of the set: repaired,
+// forgetWhole removes references that lack nothing from the set, because they were repaired
 // or dropped.
 func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	for _, owner := range s.list() {
@@ -215,7 +220,7 @@ func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	return nil
 }
 
-// lookAndRepair has everything that is damaged fetched again.
+// lookAndRepair starts repairs of everything that is damaged.
 func (s *Scrubber) lookAndRepair(ctx context.Context) error {
 	owners, err := s.look(ctx)
 	if err != nil {
@@ -229,7 +234,7 @@ func (s *Scrubber) lookAndRepair(ctx context.Context) error {
 	return nil
 }
 
-// Run verifies in the background until ctx ends, and then returns nil.
+// Run scrubs in the background until ctx ends, then returns nil.
 func (s *Scrubber) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { s.watch(ctx); return nil })
@@ -237,12 +242,12 @@ func (s *Scrubber) Run(ctx context.Context) error {
 	return work.Wait()
 }
 
-// watch looks at the files now and then, and for damaged owners whenever damage
-// was found or is left.
+// watch checks the segment files every Check, and scans for damaged references whenever
+// damage was found or remains.
 func (s *Scrubber) watch(ctx context.Context) {
 	check := time.NewTimer(s.opts.Check)
 	defer check.Stop()
-	err := s.lookAndRepair(ctx) // what Load found
+	err := s.lookAndRepair(ctx) // for the damage that Load found
 	for {
 		if err != nil && ctx.Err() == nil {
 			s.opts.Logger.ErrorContext(ctx, "cannot look for damaged blocks", "err", err)
@@ -261,22 +266,22 @@ func (s *Scrubber) watch(ctx context.Context) {
 		}
 		begin := s.opts.Now()
 		err = errors.Join(err, s.lookAndRepair(ctx))
-		// The next loss may come with the next read: one look serves many.
+		// The next read may find more damage soon: one scan serves several reads.
 		if !backoff.Wait(ctx, max(minPause, pauseFactor*s.opts.Now().Sub(begin))) {
 			return
 		}
 	}
 }
 
-// walk verifies everything, again and again: it rests for half a cycle and is
-// fast enough to be through in the other half.
+// walk scrubs all blocks again and again. It pauses for 50 % of Cycle and reads fast enough
+// to finish in the other 50 %.
 func (s *Scrubber) walk(ctx context.Context) {
 	for {
 		rest := s.opts.Cycle / 2
 		if done := s.opts.Store.ScrubCompleted(); done.IsZero() {
 			rest = 0
 		} else {
-			rest = min(rest, rest-s.opts.Now().Sub(done)) // a clock that was set back is no reason to wait longer
+			rest = min(rest, rest-s.opts.Now().Sub(done)) // if the clock was set back, do not wait longer
 		}
 		if rest > 0 && !backoff.Wait(ctx, rest) {
 			return
@@ -296,21 +301,21 @@ func (s *Scrubber) walk(ctx context.Context) {
 		}
 		s.metrics.passes.Inc()
 		s.opts.Logger.InfoContext(ctx, "scrub verified all blocks", "blocks", pass.Blocks, "bytes", pass.Bytes, "damaged", pass.Damaged)
-		if !backoff.Wait(ctx, minPause) { // however short the cycle
+		if !backoff.Wait(ctx, minPause) { // also if the cycle is short
 			return
 		}
 	}
 }
 
-// Report is what came of a Scrub.
+// Report is the result of Scrub.
 type Report struct {
-	Blocks, Bytes uint64 // found good
-	Damaged       uint64 // blocks that were damaged or gone
-	Repaired      uint64 // of them, here again
+	Blocks, Bytes uint64 // verified and good
+	Damaged       uint64 // blocks that were damaged or missing
+	Repaired      uint64 // those of Damaged that are good again
 }
 
-// Scrub verifies every block now, has the damaged ones fetched again, and waits
-// for that as long as it makes progress.
+// Scrub verifies every block now, starts the repair of the damaged ones, and waits as long
+// as repairs make progress: it returns after Patience without any.
 func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 	pass, err := s.opts.Store.Scrub(ctx, nowBytesPerSecond, false)
 	s.metrics.count(pass)
@@ -319,7 +324,7 @@ func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("integrity: %w", err)
 	}
 	s.metrics.passes.Inc()
-	// Others may be repairing already what this pass, or a read, has found.
+	// Repairs of blocks that this pass or a read found may be in progress.
 	r.Damaged = max(r.Damaged, s.opts.Store.Missing())
 	if err := s.lookAndRepair(ctx); err != nil {
 		return r, err

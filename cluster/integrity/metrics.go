@@ -11,7 +11,7 @@ type metrics struct {
 	blocks, bytes, damaged, passes prometheus.Counter
 }
 
-// newMetrics registers the metrics, unless there is no registerer.
+// newMetrics creates the metrics and registers them if r is not nil.
 func newMetrics(r prometheus.Registerer, s *Scrubber) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Subsystem: "scrub", Name: name, Help: help})

@@ -7,18 +7,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// answerGrace is how long a node that a ticket may have let in can ask for the answer again:
-// as long as a joiner tries.
+// answerGrace is how long a joining node may ask for the answer again after its ticket was
+// spent. A joining node tries for as long.
 const answerGrace = time.Minute
 
-// admitted are the nodes that tickets may have let in and that were not told so. The change
-// that lets a node in spends its ticket; where the majority is lost at that moment, or the
-// answer, the node is a member and does not know the secret, and the ticket admits nobody
-// any more. So it is answered when it asks again, for a while or until it says that it has the
-// answer, and no other node is. Such a ticket was open here, so there are no more of them
-// than there may be tickets.
+// admitted records which node a ticket may have admitted without the node knowing.
+//
+// The command that admits a node also spends its ticket. If the majority or the answer is
+// lost at that moment, the node is a member but lacks the cluster secret, and its ticket is
+// no longer open. So the same node, and no other, gets the answer again for answerGrace, or
+// until it confirms the answer. The number of entries is bounded by the number of tickets.
 type admitted struct {
-	// mu guards nodes, by their tickets.
+	// mu guards nodes, whose keys are ticket ids.
 	mu    sync.Mutex
 	nodes map[string]admission
 }
@@ -28,7 +28,8 @@ type admission struct {
 	ends time.Time
 }
 
-// note has a node let in by a ticket from now on; the first that asked stays.
+// note records that ticket may have admitted node. An earlier node of the same ticket
+// stays.
 func (a *admitted) note(ticket string, node state.NodeID, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +47,7 @@ func (a *admitted) note(ticket string, node state.NodeID, now time.Time) {
 	a.nodes[ticket] = admission{node, now.Add(answerGrace)}
 }
 
-// forget is for a node that has its answer, or was refused.
+// forget removes the record of a node that confirmed the answer or was rejected.
 func (a *admitted) forget(ticket string, node state.NodeID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -55,7 +56,8 @@ func (a *admitted) forget(ticket string, node state.NodeID) {
 	}
 }
 
-// by is whom a ticket may have let in who waits for the answer; ok is false when nobody does.
+// by returns the node that ticket may have admitted and that may still ask for the answer;
+// ok is false if there is none.
 func (a *admitted) by(ticket string, now time.Time) (node state.NodeID, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,23 +15,23 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the join protocol: one JSON message each way, and the word of who was let in
-// that it was told so.
+// Bounds of the join protocol. Each side sends one JSON message; an admitted node then
+// confirms that it has the answer.
 const (
 	maxJoinRequest = 64 << 10
 	maxJoinTold    = 1 << 10
-	maxJoinReply   = 32 << 20 // that names as many members as there may be, each with all its addresses
-	maxJoins       = 16       // at the same time
+	maxJoinReply   = 32 << 20 // bytes; names up to state.MaxNodes members, each with all its addresses
+	maxJoins       = 16       // connections at a time
 	joinTimeout    = 20 * time.Second
-	// hangUpWait is how long a joiner that has its answer waits for the other side to have
-	// heard so.
+	// hangUpWait is how long a joining node waits for the other side to close the
+	// connection after it has confirmed the answer.
 	hangUpWait = time.Second
 )
 
 type joinRequest struct {
 	Node joinNode `json:"node"`
-	// Ask: the joiner does not want to join, but to know whether the node, of which
-	// it tells the id alone, is a member.
+	// Ask is true if the caller does not want to join but asks whether the node with
+	// Node.ID is a member. The other fields of Node are empty then.
 	Ask bool `json:"ask,omitempty"`
 }
 
@@ -41,7 +41,8 @@ type joinNode struct {
 	Addrs        []string `json:"addrs"`
 	ClusterAddrs []string `json:"cluster_addrs"`
 	Version      string   `json:"version"`
-	// FeatureLevel is what the release understands, 0 before there were levels.
+	// Level is the highest feature level that the release understands; 0: a release without
+	// feature levels.
 	Level state.FeatureLevel `json:"level,omitempty"`
 }
 
@@ -51,12 +52,13 @@ type joinReply struct {
 	ClusterID string     `json:"cluster_id,omitempty"`
 	Secret    []byte     `json:"secret,omitempty"`
 	Members   []joinNode `json:"members,omitempty"`
-	Member    *bool      `json:"member,omitempty"` // what was asked
-	// Index is that of the state by which it is answered. A release before does not tell.
+	Member    *bool      `json:"member,omitempty"` // answer to Ask
+	// Index is the log index of the state behind the answer; 0 from releases that do not
+	// send it.
 	Index uint64 `json:"index,omitempty"`
 }
 
-// joinTold says that who was let in has the answer. A release before does not say so.
+// joinTold confirms that the joining node has the answer. Old releases do not send it.
 type joinTold struct {
 	Told bool `json:"told"`
 }
@@ -102,7 +104,8 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 	if err := conn.SetDeadline(m.opts.Now().Add(joinTimeout)); err != nil {
 		return fmt.Errorf("set deadline: %w", err)
 	}
-	// A node that ends waits for nobody who says nothing. Who was admitted is still told.
+	// The deadline in the past makes a blocked read return when this node stops. The answer
+	// to an admitted node is still sent.
 	heard := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var req joinRequest
 	err := readMessage(conn, maxJoinRequest, &req)
@@ -150,7 +153,8 @@ func (m *Members) level(ctx context.Context) (state.FeatureLevel, error) {
 	return view.FeatureLevel()
 }
 
-// admit makes the node a member, on the strength of the identity that asks.
+// admit makes node n a member. joiner is the peer id of the connection: it proves the
+// cluster secret or a ticket.
 func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinReply, error) {
 	cmd := &state.JoinNode{
 		Node: state.Node{
@@ -173,7 +177,7 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	if level, err := m.level(ctx); err != nil {
 		return joinReply{}, err
 	} else if level == 0 {
-		cmd.Node = cmd.Node.Before1() // members of the release before read this too
+		cmd.Node = cmd.Node.Before1() // so that members without feature levels can decode the command
 	}
 	view, release, err := m.letIn(ctx, joiner, cmd)
 	if err != nil {
@@ -191,8 +195,9 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	return joinReply{ClusterID: c.ID, Secret: m.opts.Secret, Members: joinNodes(nodes)}, nil
 }
 
-// letIn proposes that a node is a member and returns the state in which it is. One whose
-// ticket was spent on it before, and which was not told, is.
+// letIn proposes cmd and returns a view in which the node is a member; the caller releases
+// it. It also succeeds if cmd.Ticket was spent on this node before and the node asks for
+// the answer again.
 func (m *Members) letIn(ctx context.Context, joiner string, cmd *state.JoinNode) (state.View, func(), error) {
 	now := m.opts.Now()
 	known, before := m.admitted.by(joiner, now)
@@ -212,7 +217,7 @@ func (m *Members) letIn(ctx context.Context, joiner string, cmd *state.JoinNode)
 	if err != nil || !spent {
 		return view, release, err
 	}
-	if _, err := view.Node(cmd.Node.ID); err != nil { // on another
+	if _, err := view.Node(cmd.Node.ID); err != nil { // the ticket admitted another node
 		release()
 		m.admitted.forget(joiner, cmd.Node.ID)
 		return state.View{}, nil, refused
@@ -229,7 +234,7 @@ func joinNodes(nodes []state.Node) (all []joinNode) {
 	return all
 }
 
-// nodes are the members that a reply names.
+// nodes returns the members that the reply names.
 func (r *joinReply) nodes() (all []state.Node) {
 	for _, n := range r.Members {
 		all = append(all, state.Node{
@@ -239,8 +244,8 @@ func (r *joinReply) nodes() (all []state.Node) {
 	return all
 }
 
-// tell says whether a node is a member, by the state as it is now anywhere, and who
-// the members are if it is.
+// tell returns whether the node is a member, read from a linearizable view, and all members
+// if it is.
 func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -267,21 +272,23 @@ func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) 
 	return reply, nil
 }
 
-// Membership answers the question whether a node is a member.
+// Membership is the answer to the question whether a node is a member.
 type Membership struct {
 	ClusterID string
 	Member    bool
-	Members   []state.Node // all of them, for one that is a member
-	Index     uint64       // of the state that says so; 0: it is not told
+	Members   []state.Node // all members; empty if Member is false
+	Index     uint64       // log index of the state behind the answer; 0: unknown
 }
 
-// AskMembership asks on conn, whose identity proves the secret, whether a node is a
-// member of the cluster. Whoever cannot tell for the whole cluster gives no answer.
+// AskMembership asks the other side of conn whether node id is a member. The identity of
+// conn must prove the cluster secret. It fails with state.ErrUnavailable if the other side
+// cannot read the state of a majority, and with the error of the connection.
 func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membership, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return Membership{}, fmt.Errorf("ask for membership: %w", err)
 	}
-	// Without addresses: a release that does not know the question admits nobody.
+	// The request has no addresses: a release that does not know Ask takes it for a join
+	// request and rejects it.
 	if err := json.NewEncoder(conn).Encode(joinRequest{Node: joinNode{ID: string(id)}, Ask: true}); err != nil {
 		return Membership{}, fmt.Errorf("ask for membership: %w", err)
 	}
@@ -295,8 +302,9 @@ func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membersh
 	return Membership{ClusterID: reply.ClusterID, Member: *reply.Member, Members: reply.nodes(), Index: reply.Index}, nil
 }
 
-// Join asks on conn, whose identity proves the secret, to make the node a
-// member. The error of a refusal is a *state.Error.
+// Join asks the other side of conn to make node a member. The identity of conn must prove
+// the cluster secret or a ticket. If the cluster rejects the node, the error is a
+// *state.Error.
 func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return Joined{}, fmt.Errorf("join: %w", err)
@@ -322,8 +330,9 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	return Joined{ClusterID: reply.ClusterID, Secret: reply.Secret, Members: reply.nodes()}, nil
 }
 
-// sayTold says that the answer has come, and waits until the other side hangs up, but not for
-// long: whether it hears so is its own matter.
+// sayTold confirms that the answer arrived and waits up to hangUpWait until the other side
+// closes the connection. It ignores errors: the confirmation only ends a grace on the other
+// side.
 func sayTold(conn net.Conn, deadline time.Time) {
 	if soon := time.Now().Add(hangUpWait); soon.Before(deadline) {
 		deadline = soon

@@ -20,111 +20,115 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// State is what this package needs of consensus.
+// State is the part of consensus that this package uses.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
+	// View returns a linearizable view of the state; the caller releases it.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller
+	// releases it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command; a read that follows sees it.
+	// Propose commits a command. A read after it returns sees the change.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 	// Leader returns the leader, if this node knows one.
 	Leader() (state.NodeID, bool)
-	// Roles returns "voter" or "nonvoter" for every server of the log.
+	// Roles returns "voter" or "nonvoter" for every server of the Raft configuration.
 	Roles() map[state.NodeID]string
-	// Applied is the index of the newest entry in the local state.
+	// Applied returns the index of the newest entry that this node has applied.
 	Applied() uint64
 }
 
-// Load is what a node last said of itself.
+// Load is the newest load that a node reported by gossip.
 type Load struct {
 	State     string // alive, suspect or down
 	UsedBytes uint64
 	FreeBytes uint64
 	Queue     int
 	Version   string
-	Full      bool          // has no room for new content
-	Refuses   bool          // the disk of its Raft log is full: no write can count on its vote
-	Ended     bool          // its process was told to end, and none has been started since
-	Away      bool          // not heard of lately, and no connection to it stands: who needs what it holds does not get it
-	Connected bool          // a connection to it stands
-	Silent    time.Duration // since it was last heard of, or, of one never heard of, since it is listened for
+	Full      bool          // no capacity for new content
+	Refuses   bool          // the disk of its Raft log is full, so it cannot acknowledge writes
+	Ended     bool          // its process was told to stop, and no new one has reported since
+	Away      bool          // no recent sample and no open connection: its copies are out of reach
+	Connected bool          // a connection to it is open
+	Silent    time.Duration // since its last sample; if there was none, since this node has watched it
 }
 
-// Gossip tells the newest load of a node; false, and no more than its State, when it was
-// never heard of.
+// Gossip returns the newest load of a node. The second result is false if the node never
+// sent a sample; then only State is set.
 type Gossip interface {
 	Load(state.NodeID) (Load, bool)
 }
 
-// Options are what Members is made of. All fields but Own and Fits are required.
+// Options are the dependencies of Members. All fields but Own and Fits are required.
 type Options struct {
-	Self state.Node // as this node was at its start
-	// Own returns this node as it is now. Nil: it is as it was.
+	Self state.Node // record of this node when it started
+	// Own returns the current record of this node; nil: Self.
 	Own    func() state.Node
 	State  State
 	Gossip Gossip
 	Secret []byte
-	// JoinID returns the peer id by which somebody proves a secret.
+	// JoinID returns the peer id that a secret derives. A connection with this identity
+	// proves the secret.
 	JoinID func(secret []byte) (string, error)
-	// Fits tells that the secret is the cluster's, as far as the state here says;
-	// else nobody is told it. Nil: it is.
+	// Fits returns an error if the local state shows that Secret is not the secret of the
+	// cluster. Then this node admits nobody. Nil: it is.
 	Fits func() error
-	// Seed is the membership to go by until the state is here.
+	// Seed is the list of members until the local state has one.
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
-	// GoneAfter is how long a member may be away before its content is placed anew.
+	// GoneAfter is how long a member may be down before the leader places its content on
+	// other nodes.
 	GoneAfter time.Duration
-	// Agreed are a time that the clocks of most members have reached, by which tickets have
-	// expired that are removed, and one that they have not passed; ok is false while nobody
-	// knows. Whom a ticket admits is judged by Now.
+	// Agreed returns a time that the clocks of most members have passed (early) and one
+	// that they have not (late); ok is false while too few members report. Expired tickets
+	// are deleted by early. This node admits by a ticket as long as Now has not passed its
+	// expiry.
 	Agreed func() (early, late state.Millis, ok bool)
 }
 
-// Members answers who belongs to the cluster, and changes it.
+// Members lists the members of the cluster and changes them.
 type Members struct {
 	opts     Options
 	secretID string // join identity of the cluster secret
 
-	// gate is what the connection gates go by; replaced whole by Refresh.
+	// gate is the membership as connections see it. Refresh replaces it.
 	gate atomic.Pointer[gate]
 
-	// vouched are members by the word of another one; nil: none are. See Vouch.
+	// vouched are members that another member named; nil: none. See Vouch.
 	vouched atomic.Pointer[vouched]
 
-	// admitted are the nodes that tickets let in here and that were not told so yet.
+	// admitted has the nodes that may ask again for the answer to their join request.
 	admitted admitted
 
-	// pinned are the pins whose content members hold.
+	// pinned counts the pins of each member.
 	pinned pinned
 }
 
 type vouched struct {
 	ids   map[string]bool
-	index uint64 // of the state that has them
+	index uint64 // log index of the state that names them
 }
 
 type gate struct {
 	nodes   map[string]state.Node
-	tickets map[string]state.Millis // id -> end
-	leaving map[string]time.Time    // removed members -> when they are cut off
-	spent   map[string]string       // tickets that were open since the start -> why they are not, for people
+	tickets map[string]state.Millis // ticket id -> expiry
+	leaving map[string]time.Time    // removed members -> when connections to them are refused
+	spent   map[string]string       // tickets that are no longer open -> reason, for the log
 }
 
-// maxSpent is how many tickets are remembered that are not open any more.
+// maxSpent bounds the number of tickets in gate.spent.
 const maxSpent = 1024
 
-// LeaveGrace is how long a removed member is still admitted: in that time it
-// hears of its removal, and ends, instead of knocking for ever.
+// LeaveGrace is how long a removed member may still connect. In that time it learns of its
+// removal and stops, instead of dialing for ever.
 const LeaveGrace = 5 * time.Second
 
-// voterGrace is how long one that votes is admitted after a look found that it does: longer
-// than it is to the next look.
+// voterGrace is how long a removed member may connect after Refresh found that it is still
+// a voter. It is longer than the time between two calls of Refresh.
 const voterGrace = 4 * LeaveGrace
 
-// New returns the use cases of membership. Refresh them when the state's
-// members change.
+// New returns the use cases of membership. The caller calls Refresh whenever the members in
+// the state change.
 func New(opts Options) (*Members, error) {
 	id, err := opts.JoinID(opts.Secret)
 	if err != nil {
@@ -137,7 +141,7 @@ func New(opts Options) (*Members, error) {
 	return m, nil
 }
 
-// Refresh takes the membership over from the local state.
+// Refresh reads members and tickets from the local state and replaces the gate.
 func (m *Members) Refresh() error {
 	view, release := m.opts.State.LocalView()
 	defer release()
@@ -169,7 +173,7 @@ func (m *Members) Refresh() error {
 		for id, end := range before.leaving {
 			if _, back := g.nodes[id]; !back && now.Before(end) {
 				g.leaving[id] = end
-				if grace := now.Add(LeaveGrace); grace.Before(end) { // it voted at the last look
+				if grace := now.Add(LeaveGrace); grace.Before(end) { // it was a voter at the last Refresh
 					g.leaving[id] = grace
 				}
 			}
@@ -183,8 +187,8 @@ func (m *Members) Refresh() error {
 	}
 	for id, role := range m.opts.State.Roles() {
 		if _, stays := g.nodes[string(id)]; !stays && role == "voter" {
-			// Raft has not let go of it. It may lead, and nobody else could before it has
-			// handed over: whom it leaves behind has to catch up, or lacks its vote.
+			// It is still in the Raft configuration and may lead. Until it has handed over,
+			// other members may need its log entries or its vote.
 			g.leaving[string(id)] = m.opts.Now().Add(voterGrace)
 		}
 	}
@@ -195,12 +199,13 @@ func (m *Members) Refresh() error {
 	return nil
 }
 
-// Vouch has the gate admit whom a member says to be members, until the state here is as
-// new as the one of which that is true. A node that was away does not know who has joined
-// meanwhile, and it is one of those who may lead: nobody else could tell it.
+// Vouch makes the gate admit the members that another member names, until the local state
+// has reached the index of that answer. A node that was down does not know who joined
+// meanwhile. The leader may be such a member, and then no other member could send the
+// missing entries.
 func (m *Members) Vouch(by Membership) {
 	if by.Index == 0 {
-		return // nobody could say until when
+		return // without an index there is no end
 	}
 	v := &vouched{ids: make(map[string]bool, len(by.Members)), index: by.Index}
 	for _, n := range by.Members {
@@ -209,7 +214,7 @@ func (m *Members) Vouch(by Membership) {
 	m.vouched.Store(v)
 }
 
-// Vouched are whom the gate admits by the word of a member.
+// Vouched returns the ids that the gate admits because of Vouch.
 func (m *Members) Vouched() (ids []state.NodeID) {
 	if v := m.vouched.Load(); v != nil {
 		for id := range v.ids {
@@ -219,10 +224,11 @@ func (m *Members) Vouched() (ids []state.NodeID) {
 	return ids
 }
 
-// remember takes over which tickets were open before and why they are not now.
+// remember copies the tickets that are no longer open from the gate before, each with the
+// reason.
 func (g *gate) remember(before *gate, now state.Millis) {
 	if len(before.spent) < maxSpent {
-		g.spent = maps.Clone(before.spent) // readers have the other
+		g.spent = maps.Clone(before.spent) // concurrent readers use the other map
 	}
 	for id, end := range before.tickets {
 		switch _, open := g.tickets[id]; {
@@ -239,8 +245,8 @@ func expired(end state.Millis) string {
 	return "a ticket that expired at " + end.Time().UTC().Format(time.RFC3339)
 }
 
-// Is tells whether a peer id is a member, also by the word of one, was one until
-// LeaveGrace ago, or still votes. It never blocks.
+// Is returns whether a peer may speak the cluster protocols: it is a member, another member
+// vouches for it, or it was removed and its grace has not ended. It never blocks.
 func (m *Members) Is(id string) bool {
 	g := m.gate.Load()
 	if _, ok := g.nodes[id]; ok || id == string(m.opts.Self.ID) {
@@ -253,7 +259,7 @@ func (m *Members) Is(id string) bool {
 	return leaving && m.opts.Now().Before(end)
 }
 
-// own is Options.Own.
+// own returns the current record of this node.
 func (m *Members) own() state.Node {
 	if m.opts.Own == nil {
 		return m.opts.Self
@@ -261,7 +267,7 @@ func (m *Members) own() state.Node {
 	return m.opts.Own()
 }
 
-// fits is Options.Fits.
+// fits returns nil if Secret is the secret of the cluster, as far as the local state shows.
 func (m *Members) fits() error {
 	if m.opts.Fits == nil {
 		return nil
@@ -269,9 +275,9 @@ func (m *Members) fits() error {
 	return m.opts.Fits()
 }
 
-// MayJoin tells whether a peer id proves a secret that admits joiners now: the
-// cluster's, an open ticket's or that of one whose joiner waits for its answer. It does not
-// wait for anybody.
+// MayJoin returns whether a peer id proves a secret that admits joining nodes now: the
+// cluster secret, an open ticket, or a spent ticket whose node may ask for its answer
+// again. It never blocks.
 func (m *Members) MayJoin(id string) bool {
 	if id == m.secretID {
 		return true
@@ -284,7 +290,7 @@ func (m *Members) MayJoin(id string) bool {
 	return waits
 }
 
-// WhyNot says, for the log of this node, why a peer id may neither speak nor join here.
+// WhyNot returns, for the log, the reason why a peer may neither speak nor join.
 func (m *Members) WhyNot(id string) string {
 	g := m.gate.Load()
 	if end, known := g.tickets[id]; known {
@@ -299,7 +305,7 @@ func (m *Members) WhyNot(id string) string {
 	return "neither a member nor the secret of this cluster or one of its open tickets: a wrong secret, an old ticket, one of another cluster, or an unknown node"
 }
 
-// Nodes returns the members that the gate knows, by id.
+// Nodes returns the members of the gate, in no order.
 func (m *Members) Nodes() []state.Node {
 	g := m.gate.Load()
 	nodes := make([]state.Node, 0, len(g.nodes))
@@ -309,26 +315,26 @@ func (m *Members) Nodes() []state.Node {
 	return nodes
 }
 
-// Bounds of a ticket's life.
+// Bounds of the lifetime of a ticket.
 const (
 	MinTicketTTL = time.Second
 	MaxTicketTTL = 30 * 24 * time.Hour
 )
 
-// ticketPrefix begins every ticket; the number is the version of its form.
+// ticketPrefix is the beginning of every ticket; the digit is the version of the format.
 const ticketPrefix = "holdfast1."
 
-// maxTicketLen is the most characters of a ticket that is read.
+// maxTicketLen is the maximum length of a ticket, in bytes.
 const maxTicketLen = 8 << 10
 
-// maxTicketAddrs is how many addresses of members a ticket carries.
+// maxTicketAddrs is the maximum number of member addresses in a ticket.
 const maxTicketAddrs = 8
 
-// Ticket is what a joiner gets: a secret of its own, and where to show it.
+// Ticket admits one node: it has a secret and the addresses of members to dial.
 type Ticket struct {
 	Secret []byte   `json:"s"`
 	Addrs  []string `json:"a"` // cluster multiaddrs with /p2p/
-	// Expires is when it ends by the clock of who made it; 0: it does not tell.
+	// Expires is the expiry by the clock of the node that made the ticket; 0: unknown.
 	Expires state.Millis `json:"e,omitempty"`
 }
 
@@ -340,7 +346,7 @@ func (t Ticket) String() string {
 	return ticketPrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseTicket reads a ticket; ok is false when text is something else.
+// ParseTicket decodes a ticket; ok is false if text is not one.
 func ParseTicket(text string) (t Ticket, ok bool) {
 	body, found := strings.CutPrefix(strings.TrimSpace(text), ticketPrefix)
 	if !found || len(body) > maxTicketLen {
@@ -353,12 +359,13 @@ func ParseTicket(text string) (t Ticket, ok bool) {
 	return t, len(t.Secret) >= 16 && len(t.Addrs) > 0
 }
 
-// LooksLikeTicket tells whether text begins as tickets do, whatever else it is.
+// LooksLikeTicket returns whether text begins like a ticket. The rest may be invalid.
 func LooksLikeTicket(text string) bool {
 	return strings.HasPrefix(strings.TrimSpace(text), ticketPrefix)
 }
 
-// CreateTicket makes a ticket that admits one node until ttl is over.
+// CreateTicket creates a ticket that admits one node within ttl. It fails with a
+// *state.Error.
 func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error) {
 	if ttl < MinTicketTTL || ttl > MaxTicketTTL {
 		return "", state.Errorf(state.CodeInvalid, "a ticket lives from %v to %v, not %v", MinTicketTTL, MaxTicketTTL, ttl)
@@ -381,7 +388,7 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	t.Addrs = t.Addrs[:min(len(t.Addrs), maxTicketAddrs)]
 	now := m.opts.Now()
 	t.Expires = state.MillisOf(now.Add(ttl))
-	expired, _, _ := m.opts.Agreed() // 0 while nobody knows
+	expired, _, _ := m.opts.Agreed() // 0 if too few members report their time
 	_, err = m.opts.State.Propose(ctx, &state.CreateTicket{Expired: expired, Ticket: state.Ticket{
 		ID: state.NodeID(id), Created: state.MillisOf(now), Expires: t.Expires,
 	}})
@@ -391,9 +398,10 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	return t.String(), nil
 }
 
-// Remove ends a membership. Without force the node must answer and must not be the only
-// holder of anything among those that do: what it alone keeps would be lost. With force or
-// without, one that answers stays while the others could not go on without it.
+// Remove removes a member. It returns a CodeConflict error if a member that answers would
+// leave too few voters that answer. Without force it also refuses a member that does not
+// answer, or that is the only holder of a root among the members that answer, because that
+// content would be lost.
 func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -409,13 +417,13 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 	}
 	cmd := &state.RemoveNode{ID: id}
 	alive := m.answers(id)
-	if alive || !force { // what is found here is true of these members
+	if alive || !force { // the command is valid only for the members that these checks have seen
 		for _, n := range nodes {
 			cmd.Of = append(cmd.Of, n.ID)
 		}
 	}
 	if alive {
-		if votes, answer := m.votersWithout(cmd.Of, id); votes > 0 && answer <= votes/2 { // 0: it is the last, see RemoveNode
+		if votes, answer := m.votersWithout(cmd.Of, id); votes > 0 && answer <= votes/2 { // 0: it is the last voter, see RemoveNode
 			return state.Errorf(state.CodeConflict,
 				"without node %s only %d of the %d members that vote would answer, and the cluster could not go on: remove the dead ones first, with --force", id, answer, votes)
 		}
@@ -430,21 +438,22 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 		if sole > 0 {
 			return state.Errorf(state.CodeConflict, "of those that answer, node %s is the only holder of %d roots, which would be lost: wait until they have other copies, or use --force", id, sole)
 		}
-		cmd.At = view.Index() // what is stored on it alone meanwhile counts too
+		cmd.At = view.Index() // Apply also counts content that was stored on it alone since
 	}
 	_, err = m.opts.State.Propose(ctx, cmd)
 	return err
 }
 
-// answers tells whether this node was heard of a moment ago, as far as gossip knows.
+// answers returns whether gossip heard of the node within SuspectAfter, or it is this node.
 func (m *Members) answers(id state.NodeID) bool {
 	load, heard := m.opts.Gossip.Load(id)
 	return id == m.opts.Self.ID || heard && load.State == "alive"
 }
 
-// votersWithout counts the members that vote, but for one, and those of them that answer.
-// When that one alone votes it is all others: one of them will. Raft lets go of who was
-// removed a moment later, and is not asked whether it has.
+// votersWithout returns the number of voters among the members of, without gone, and how
+// many of them answer. If gone is the only voter, it counts all members, because one of
+// them will get the vote. It reads the members from of, because Raft removes a member only
+// some time after the state has.
 func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, answer int) {
 	roles := m.opts.State.Roles()
 	maps.DeleteFunc(roles, func(id state.NodeID, _ string) bool { return id == gone || !slices.Contains(of, id) })
@@ -461,7 +470,7 @@ func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, an
 	return votes, answer
 }
 
-// soleHolder counts the roots that no other member that answers holds.
+// soleHolder counts the roots of id that no other member that answers holds.
 func soleHolder(ctx context.Context, view state.View, id state.NodeID, answers func(state.NodeID) bool) (n int, err error) {
 	err = view.WantedOn(id, "", func(k state.RootKey, p state.Phase) (bool, error) {
 		if p != state.Held {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Named returns the member that text names: its id, or its name where only one member has
-// it. The error is a *state.Error: CodeNotFound, CodeConflict when several have the name, or
+// Named returns the member whose id is text, or the only member whose name is text. The
+// error is a *state.Error: CodeNotFound, CodeConflict if several members have the name, or
 // CodeUnavailable without a majority.
 func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
 	view, release, err := m.opts.State.View(ctx)
@@ -25,7 +25,7 @@ func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
 	return named(nodes, text)
 }
 
-// named is Named among members. An id beats a name.
+// named is Named for a list of members. An id wins over a name.
 func named(nodes []state.Node, text string) (state.Node, error) {
 	if i := slices.IndexFunc(nodes, func(n state.Node) bool { return string(n.ID) == text }); i >= 0 {
 		return nodes[i], nil
@@ -49,17 +49,17 @@ func named(nodes []state.Node, text string) (state.Node, error) {
 	return state.Node{}, state.Errorf(state.CodeConflict, "%d members are called %q: give the id, %s", len(found), text, strings.Join(ids, " or "))
 }
 
-// Leaving is what the removal of a member takes away, as it is now.
+// Leaving describes the effect of the removal of a member.
 type Leaving struct {
-	Peer  // without Pins where nothing is counted
+	Peer  // Pins is 0 unless counted
 	Leads bool
-	Sole  int // roots that no other member that answers holds: they would be lost; 0 where nothing is counted
-	// Votes are those of the others, and Answer how many of them answer.
+	Sole  int // roots that no other member that answers holds, which would be lost; 0 unless counted
+	// Votes is the number of voters without this member; Answer is how many of them answer.
 	Votes, Answer int
 }
 
-// Leaving returns what the removal of a member would take away; who is named as in Named.
-// Pins and Sole are known only if count is set: to find them reads every root.
+// Leaving describes the effect of the removal of a member; who is an id or a name, as for
+// Named. Pins and Sole are set only if count is true, because counting reads every root.
 func (m *Members) Leaving(ctx context.Context, who string, count bool) (Leaving, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {

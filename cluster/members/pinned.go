@@ -9,40 +9,41 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of counting the pins of members, which reads all roots.
+// Bounds of counting the pins of members. A count reads all roots.
 const (
-	// maxCounted is how many roots one call reads; the next one goes on from there.
+	// maxCounted is the number of roots that one call reads. The next call continues there.
 	maxCounted = 500_000
-	// countShare is how long a count is good for while the state changes, as a multiple of
-	// the time that it took: at most 5 % of one processor goes into counting.
+	// countShare bounds the work while the state changes: a count is reused for this many
+	// times the duration that it took. So counting takes at most 5 % of one processor.
 	countShare = 20
 )
 
-// pinned counts the pins whose content each member holds. The state has counters of roots
-// only, which objects name too, and one root may have any number of pins.
+// pinned counts the pins whose content each member holds. The state counts roots only;
+// objects refer to roots too, and a root can have many pins.
 type pinned struct {
-	// mu guards what follows. It is held while roots are read, so that calls at the same
-	// time share one count.
+	// mu guards the fields below. It is held while roots are read, so that concurrent calls
+	// share one count.
 	mu    sync.Mutex
-	last  map[state.NodeID]uint64 // of the newest count that has come to its end; nil: none has
-	index uint64                  // of the state that it is of
+	last  map[state.NodeID]uint64 // the newest complete count; nil: none yet
+	index uint64                  // log index of the state of last
 	taken time.Time
 	took  time.Duration
 
-	// A count under way, of more than maxCounted roots.
+	// The count in progress, if there are more than maxCounted roots.
 	next  state.RootKey // to go on from; empty: none is under way
 	sofar map[state.NodeID]uint64
 	spent time.Duration
 }
 
-// counts are how many pins' content members hold, or, if partial, at least hold.
+// counts has the number of pins whose content each member holds. If partial, it is a lower
+// bound.
 type counts struct {
 	of      map[state.NodeID]uint64
 	partial bool
 }
 
-// of returns the count for a view, of at most limit roots in one call. While the first count of very many roots is
-// under way, it has those that were read so far and is partial.
+// of returns the counts for a view. One call reads at most limit roots. While the first
+// count is in progress, it returns the roots counted so far, as partial.
 func (p *pinned) of(view state.View, limit int) (counts, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +68,7 @@ func (p *pinned) of(view state.View, limit int) (counts, error) {
 		return true, nil
 	})
 	if err != nil {
-		p.next = "" // from the beginning
+		p.next = "" // the next call starts again
 		return counts{}, fmt.Errorf("count the pins of members: %w", err)
 	}
 	p.spent += time.Since(begun)
@@ -75,7 +76,7 @@ func (p *pinned) of(view state.View, limit int) (counts, error) {
 		p.last, p.index, p.taken, p.took = p.sofar, view.Index(), time.Now(), p.spent
 	}
 	if p.last == nil {
-		return counts{of: maps.Clone(p.sofar), partial: true}, nil // it grows
+		return counts{of: maps.Clone(p.sofar), partial: true}, nil // a copy, because later calls change it
 	}
 	return counts{of: p.last}, nil
 }

@@ -12,29 +12,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Quorum says whether the cluster has the votes to decide anything, as this node sees it.
+// Quorum tells, from the view of this node, whether enough voters are reachable to commit
+// entries.
 type Quorum struct {
-	Votes   int          // members that vote
-	Needed  int          // votes that a decision takes
-	Here    int          // members that vote, that this node reaches, itself included, and that can write
-	Missing []Missing    // the members that vote and are not Here, by name
+	Votes   int          // number of voters
+	Needed  int          // votes that a commit needs
+	Here    int          // voters that this node reaches and that can write, itself included
+	Missing []Missing    // the other voters, by name
 	Leader  state.NodeID // empty when none is known
 }
 
-// Missing is a member that votes and that this node does not reach.
+// Missing is a voter that this node does not reach or that cannot write.
 type Missing struct {
 	ID     state.NodeID
 	Name   string
-	Heard  bool          // since this node runs
-	Silent time.Duration // since it was last heard of
-	Full   bool          // it is reached: the disk of its Raft log is full
+	Heard  bool          // whether it sent a sample since this node started
+	Silent time.Duration // since its last sample
+	Full   bool          // it is reachable, but the disk of its Raft log is full
 }
 
-// probeTimeout is how long Writable waits for a majority: an election of the default
+// probeTimeout is how long Writable waits for a majority. An election with the default
 // timings ends within it.
 const probeTimeout = 2 * time.Second
 
-// Quorum returns the picture of the votes. It asks nobody.
+// Quorum returns the votes as gossip and connections show them. It sends no request.
 func (m *Members) Quorum() Quorum {
 	var q Quorum
 	if leader, known := m.opts.State.Leader(); known {
@@ -66,9 +67,9 @@ func (m *Members) Quorum() Quorum {
 	return q
 }
 
-// Writable is nil when a majority of the members that vote answers now, else it says why
-// the cluster cannot write: state.ErrUnavailable, and at most probeTimeout later. A majority
-// whose disks are full answers, and takes no write.
+// Writable returns nil if a majority of the voters answers now and can write. Otherwise it
+// returns, within probeTimeout, a state.ErrUnavailable that says why the cluster cannot
+// write. A majority with full disks answers reads but accepts no write.
 func (m *Members) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -77,7 +78,7 @@ func (m *Members) Writable(ctx context.Context) error {
 		return state.Errorf(state.CodeUnavailable, "%s", m.Quorum().Lacking())
 	}
 	defer release()
-	if _, err = view.Cluster(); err != nil { // one that is only being founded has no state
+	if _, err = view.Cluster(); err != nil { // while the cluster is being created there is no state
 		return err
 	}
 	if q := m.Quorum(); q.Here < q.Needed && slices.ContainsFunc(q.Missing, func(m Missing) bool { return m.Full }) {
@@ -86,10 +87,11 @@ func (m *Members) Writable(ctx context.Context) error {
 	return nil
 }
 
-// Complete tells whether nothing is missing for a decision, as far as this node sees.
+// Complete returns whether a majority of voters is reachable and a leader is known.
 func (q Quorum) Complete() bool { return q.Votes > 0 && q.Here >= q.Needed && q.Leader != "" }
 
-// Lacking says in one line how many of how many votes are there and who is missing.
+// Lacking returns one line for people: the votes needed, the votes here, and the missing
+// members.
 func (q Quorum) Lacking() string {
 	if q.Votes == 0 {
 		return "this node does not know the votes of the cluster yet"
@@ -112,7 +114,7 @@ func (q Quorum) Lacking() string {
 	return text
 }
 
-// Warning says what is dangerous about the votes although the cluster writes; "" is nothing.
+// Warning returns a risk for the cluster although it can write, or "".
 func (q Quorum) Warning() string {
 	if q.Votes != 2 {
 		return ""
@@ -120,10 +122,11 @@ func (q Quorum) Warning() string {
 	return TwoVotes
 }
 
-// TwoVotes is the warning of a cluster with two members that vote.
+// TwoVotes is the warning for a cluster with two voters.
 const TwoVotes = "the cluster has two votes and needs both, so the stop of either node stops all writes: add a third node (holdfast token), or remove one (holdfast peers rm)"
 
-// String is the member for people, with the end of its id and how long it has been silent.
+// String returns the member for people: its name, the end of its id, and the time since its
+// last sample.
 func (m Missing) String() string {
 	silent := "not heard of since this node started"
 	switch {
@@ -135,7 +138,8 @@ func (m Missing) String() string {
 	return fmt.Sprintf("%s (%s, %s)", cmp.Or(m.Name, "a node without a name"), m.ID.Short(), silent)
 }
 
-// ago is a time in the largest unit that fits.
+// ago returns d in whole seconds, minutes or hours, whichever is the largest unit that
+// fits.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

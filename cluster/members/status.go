@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Status is the cluster as this node sees it. It needs no majority.
+// Status describes the cluster as this node sees it. Reading it needs no majority.
 type Status struct {
 	ClusterID string
 	Leader    state.NodeID // empty when none is known
@@ -17,25 +17,26 @@ type Status struct {
 	Node      state.Node
 	Peers     []Peer
 	Pins      map[state.Status]uint64
-	// UnderReplicated is what Members.UnderReplicated tells.
+	// UnderReplicated is the result of Members.UnderReplicated.
 	UnderReplicated uint64
 }
 
-// Peer is one member with its role and its newest load.
+// Peer is a member with its role and its newest load.
 type Peer struct {
 	state.Node
 	Load
-	Role string // voter or nonvoter
+	Role string // "voter" or "nonvoter"
 	Pins uint64 // pins whose content it holds; see pinned
-	// PinsPartial: it holds the content of more than Pins, which are still counted.
+	// PinsPartial is true while pins are still counted: Pins is a lower bound.
 	PinsPartial bool
 	Roots       uint64 // roots it holds
 	Wanted      uint64 // roots allocated to it
-	// Quarantine says why the member neither votes nor serves; empty: it may.
+	// Quarantine is the reason why the member neither votes nor serves; empty: it is not in
+	// quarantine.
 	Quarantine string
 }
 
-// Status returns the picture of the cluster from the local state and gossip.
+// Status returns the cluster as the local state and gossip show it.
 func (m *Members) Status(_ context.Context) (Status, error) {
 	view, release := m.opts.State.LocalView()
 	defer release()
@@ -45,7 +46,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if c, err := view.Cluster(); err == nil {
 		s.ClusterID = c.ID
 	}
-	s.Node = m.own() // what is true, whatever the state still says
+	s.Node = m.own() // the state may have an older record
 	var err error
 	if s.Pins, _, err = view.Totals(); err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)
@@ -68,11 +69,11 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	return s, nil
 }
 
-// peer is a member with its role and its newest load.
+// peer returns a member with its role and its newest load.
 func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error) {
 	p := Peer{Node: n, Role: m.opts.State.Roles()[n.ID], Pins: pins.of[n.ID], PinsPartial: pins.partial}
 	if p.Role == "" {
-		p.Role = "nonvoter" // a member that the log does not know yet
+		p.Role = "nonvoter" // it is not in the Raft configuration yet
 	}
 	p.Load, _ = m.opts.Gossip.Load(n.ID)
 	if p.Load.Version == "" {
@@ -86,15 +87,15 @@ func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error)
 		return Peer{}, err
 	}
 	if n.ID == m.opts.Self.ID {
-		p.Node = m.own() // what is true, whatever the state still says
+		p.Node = m.own() // the state may have an older record
 	}
 	return p, nil
 }
 
-// UnderReplicated counts the pinned roots with fewer holders than they should have, as
-// this node sees it now: who is no member any more, or is away, holds nothing. It is 0 when
-// repair has placed everything again. Of very many roots on such nodes it may be too
-// high, see state.View.ShortWithout.
+// UnderReplicated counts the pinned roots with fewer holders than they should have, as this
+// node sees it. A former member or one that is away does not count as a holder. The count
+// is 0 once repair has placed all roots. If such nodes hold very many roots, the count may
+// be too high; see state.View.ShortWithout.
 func (m *Members) UnderReplicated(view state.View) (uint64, error) {
 	n, err := view.ShortWithout(func(id state.NodeID) bool {
 		if id == m.opts.Self.ID {
@@ -112,7 +113,7 @@ func (m *Members) UnderReplicated(view state.View) (uint64, error) {
 	return n, nil
 }
 
-// quarantined returns why a member is in quarantine; "": it is not.
+// quarantined returns why a member is in quarantine, or "".
 func quarantined(view state.View, id state.NodeID) (string, error) {
 	q, err := view.Quarantine(id)
 	if err != nil || q == nil {

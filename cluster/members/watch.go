@@ -7,21 +7,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// When the log tells an operator what is wrong with the cluster. A restart in order, and an
-// election, are over before.
+// When Watch logs a problem. The delays are longer than an orderly restart or an election.
 const (
-	// watchEvery is how often is looked.
+	// watchEvery is the interval between two checks.
 	watchEvery = time.Second
-	// lostAfter is how long there must have been no majority.
+	// lostAfter is how long a majority must be missing.
 	lostAfter = 10 * time.Second
-	// twoAfter is how long there must have been two votes: a cluster that is set up has
-	// them for a moment.
+	// twoAfter is how long there must be two voters. A cluster that is being set up has two
+	// for a moment.
 	twoAfter = 10 * time.Second
 )
 
-// Watch logs what somebody has to act on, once when it begins and once when it has passed:
-// members that do not answer, no majority of votes, and two votes. It returns nil when ctx
-// ends.
+// Watch logs problems that need an operator: members that do not answer, a missing
+// majority, and two voters. It logs each once when it begins, and again when a member is
+// back or the majority is. It returns nil when ctx ends.
 func (m *Members) Watch(ctx context.Context) error {
 	w := watch{m: m, away: map[state.NodeID]*absence{}}
 	tick := time.NewTicker(watchEvery)
@@ -36,28 +35,29 @@ func (m *Members) Watch(ctx context.Context) error {
 	}
 }
 
-// watch is what Watch has told.
+// watch remembers the problems that Watch has logged.
 type watch struct {
 	m    *Members
-	away map[state.NodeID]*absence // members that are away
-	lost spell                     // there is no majority
-	two  spell                     // there are two votes
+	away map[state.NodeID]*absence // members that are down
+	lost spell                     // a majority is missing
+	two  spell                     // there are two voters
 }
 
-// absence is a member that is away.
+// absence is a member that is down.
 type absence struct {
-	since  time.Time // its last sign of life
+	since  time.Time // its last sample
 	warned bool
 }
 
-// spell is something that was told when it had lasted for a while.
+// spell is a problem that is logged if it lasts.
 type spell struct {
-	since time.Time // zero: it is not so
+	since time.Time // when the problem began; zero: there is none
 	told  bool
 }
 
-// lasts tells whether something that is so, or is not, is to be told now. passed is how long
-// it was so, after it had been told; else 0.
+// lasts records whether the problem exists now. tell is true if the problem is to be
+// logged: it has existed for least and was not logged yet. passed is how long a logged
+// problem existed if it has ended now, else 0.
 func (s *spell) lasts(now time.Time, is bool, least time.Duration) (tell bool, passed time.Duration) {
 	switch {
 	case !is:
@@ -87,8 +87,8 @@ func (w *watch) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// members tells who is away and who is back. That one was stopped in order is no reason to
-// warn before its content is placed anew.
+// members logs which members are down or back. It warns about a member that was stopped by
+// its operator only after GoneAfter, when its content is placed on other nodes.
 func (w *watch) members(ctx context.Context, now time.Time) {
 	log, known := w.m.opts.Logger, map[state.NodeID]bool{}
 	for _, node := range w.m.Nodes() {

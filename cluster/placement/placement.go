@@ -25,54 +25,52 @@ const (
 	queueHalf = 1024
 )
 
-// Node is what placement knows of a member.
+// Node is a member as placement sees it.
 type Node struct {
 	ID state.NodeID
-	// Free and Used are bytes of the block store's disk: what is left, and what
-	// blocks take.
+	// Free and Used are bytes of the disk of the block store: Free is left, and blocks take
+	// Used.
 	Free, Used uint64
-	// Queue is the number of roots that the node has still to fetch.
+	// Queue is the number of roots that the node has not fetched yet.
 	Queue int
-	// Full is true for a node that refuses new content for want of room.
+	// Full is true for a node that refuses new content because it has no capacity.
 	Full bool
-	// Alive is false for a node that should not be given content because it is
-	// down. Draining is true for one whose content is being moved away.
+	// Alive is false for a node that is down and should get no content. Draining is true
+	// for a node whose content is being moved away.
 	Alive, Draining bool
 }
 
-// rank orders nodes before scores do: a smaller one is chosen first.
+// rank is the first criterion of the order: nodes of a smaller rank are chosen first.
 type rank uint8
 
 const (
-	kept        rank = iota // keeps the root already, and can go on
+	kept        rank = iota // keeps the root already, is alive and is not draining
 	hasCapacity             // can take it
-	full                    // can take it, hardly
-	draining                // should not, but is up
-	dead                    // should not
+	full                    // can take it, but has fewer than MinFree bytes free
+	draining                // is alive, but its content is being moved away
+	dead                    // is down
 )
 
 // candidate is a node with its place in the order.
 type candidate struct {
 	id    state.NodeID
 	rank  rank
-	score float64 // larger is better, within a rank
+	score float64 // orders nodes of the same rank; the largest is chosen first
 }
 
-// Choose returns the nodes that should keep root, sorted by id, each once:
-// copies of them if there are as many.
+// Choose returns the nodes that should keep root: up to copies of them, each once, sorted
+// by id.
 //
-// Nodes without room for new content are chosen only when they are among keep,
-// so that the answer may be shorter than it could be, and empty.
+// Nodes in keep that are alive and not draining come first, so that content does not move
+// without need. The others are ordered by weighted rendezvous hashing: the share of a node
+// is proportional to its free bytes and smaller if its queue is long. If a node comes or
+// goes, only its own place in an answer changes. Full nodes come after all others. Draining
+// and dead nodes are chosen only if there is no other node: fewer copies now are better
+// than copies that must be moved at once.
 //
-// Nodes of keep that are alive and not draining come first, so that content
-// does not move without need. The rest is chosen by weighted rendezvous
-// hashing: a node's share of all roots is in proportion to its free bytes, less
-// with a long queue, and nodes that come or go change no more of an answer than
-// their own place in it. Full nodes come after all others. Draining and dead
-// nodes are chosen only when there is no other node at all: fewer copies now
-// are better than copies that have to be moved at once.
-//
-// The answer does not depend on the order of nodes or of keep.
+// A node without capacity for new content is chosen only if it is in keep. So the answer
+// may have fewer than copies nodes, or none. It does not depend on the order of nodes or of
+// keep.
 func Choose(root state.RootKey, copies int, nodes []Node, keep []state.NodeID) []state.NodeID {
 	copies = min(copies, state.MaxCopies)
 	if copies <= 0 || len(nodes) == 0 {
@@ -91,7 +89,7 @@ func Choose(root state.RootKey, copies int, nodes []Node, keep []state.NodeID) [
 	if len(all) == 0 {
 		return nil
 	}
-	worst := max(full, all[0].rank) // draining or dead ones only among themselves
+	worst := max(full, all[0].rank) // draining or dead nodes are used only if there are no others
 	chosen := make([]state.NodeID, 0, copies)
 	for _, c := range all {
 		if c.rank > worst || len(chosen) == copies {
@@ -119,18 +117,18 @@ func rankOf(n Node, keep []state.NodeID) rank {
 	return hasCapacity
 }
 
-// score is the rendezvous score of a node for a root: weight / -ln(u) with u
-// uniform in (0, 1) by the hash of both, which gives every node the chance
-// weight / sum of weights to have the best one.
+// score returns the rendezvous score of a node for a root: weight / -ln(u), where u is the
+// hash of both, uniform in (0, 1). With it, the chance of a node to have the largest score
+// is its weight divided by the sum of all weights.
 func score(root state.RootKey, n Node) float64 {
 	weight := (float64(n.Free) + 1) / (1 + float64(max(n.Queue, 0))/queueHalf)
 	u := (float64(hash(root, n.ID)>>11) + 0.5) / (1 << 53)
 	return weight / -math.Log(u)
 }
 
-// hash mixes both names into 64 bits: FNV-1a, and the finalizer of splitmix64
-// because FNV alone leaves the high bits of short inputs alike. It must stay as
-// it is: another hash would move every root that is placed anew.
+// hash mixes both ids into 64 bits: FNV-1a, then the finalizer of splitmix64, because FNV
+// alone leaves the high bits of short inputs alike. It must not change: another hash would
+// move every root that is placed again.
 func hash(root state.RootKey, id state.NodeID) uint64 {
 	const prime, offset = 1099511628211, 14695981039346656037
 	h := uint64(offset)
