@@ -9,17 +9,17 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// negotiationTimeout bounds how long a stream may take to name its protocol.
+// negotiationTimeout bounds the time in which a stream must name its protocol.
 const negotiationTimeout = 10 * time.Second
 
-// admission counts the stream handlers that run, so that Close can wait.
+// admission counts the running stream handlers, so that Close can wait for them.
 type admission struct {
 	// mu guards closed, and orders it before the last Add.
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
 
-	join *multistream.MultistreamMuxer[protocol.ID] // what a joiner sees; nil until ListenJoin
+	join *multistream.MultistreamMuxer[protocol.ID] // the protocols of joining nodes; nil until ListenJoin
 }
 
 func (a *admission) enter() bool {
@@ -54,10 +54,9 @@ func (a *admission) joinMux() *multistream.MultistreamMuxer[protocol.ID] {
 	return a.join
 }
 
-// admit is the one door for streams that come in on the cluster host. A member
-// finds every protocol; a joiner finds the join protocol alone, not even
-// identify; anyone else, such as a member removed a moment ago, loses the
-// connection.
+// admit handles every inbound stream of the cluster host. A member may use every protocol
+// and a joining node only the join protocol, not even identify. For any other peer, such as
+// a member removed a moment ago, admit closes the connection.
 func (p *Peer) admit(s network.Stream) {
 	if !p.streams.enter() {
 		_ = s.Reset()
@@ -89,6 +88,6 @@ func (p *Peer) admit(s network.Stream) {
 		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
 		return
 	}
-	// Handlers own the stream from here, also when they fail.
+	// The handler owns the stream now, also if it fails.
 	_ = handle(proto, s)
 }

@@ -20,11 +20,11 @@ import (
 const (
 	blocksProtocol = "/holdfast/blocks/1"
 
-	statusAbsent = 0 // not stored here
+	statusAbsent = 0 // not stored on this node
 	statusFound  = 1
-	statusFailed = 2 // stored here, but could not be read
+	statusFailed = 2 // stored on this node, but cannot be read
 
-	// MaxBlock is the largest block that is sent or accepted, in bytes.
+	// MaxBlock is the maximum size of a block that is sent or accepted, in bytes.
 	MaxBlock = 2 << 20
 
 	maxRequestCIDs  = 64
@@ -34,7 +34,7 @@ const (
 
 var errFrame = errors.New("malformed frame")
 
-// appendRequest appends the frame that asks for cids, at most maxRequestCIDs.
+// appendRequest appends the frame that requests cids, at most maxRequestCIDs.
 func appendRequest(dst []byte, cids []cid.Cid) ([]byte, error) {
 	if len(cids) == 0 || len(cids) > maxRequestCIDs {
 		return nil, fmt.Errorf("%w: %d CIDs in a request", errFrame, len(cids))
@@ -53,7 +53,7 @@ func appendRequest(dst []byte, cids []cid.Cid) ([]byte, error) {
 	return dst, nil
 }
 
-// readRequest reads one request. io.EOF means that the client is done.
+// readRequest reads one request. It returns io.EOF if the client has closed the stream.
 func readRequest(r io.Reader) ([]cid.Cid, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -95,7 +95,7 @@ func parseRequest(body []byte) ([]cid.Cid, error) {
 	return cids, nil
 }
 
-// writeBlock writes the response for one CID that was found.
+// writeBlock writes the response for a CID that was found.
 func writeBlock(w io.Writer, data []byte) error {
 	var head [5]byte
 	head[0] = statusFound
@@ -107,8 +107,8 @@ func writeBlock(w io.Writer, data []byte) error {
 	return err
 }
 
-// readResponse reads the response for one CID; data is nil unless status is
-// statusFound, and else in memory that lend gives.
+// readResponse reads the response for one CID. data is nil unless status is statusFound;
+// its memory comes from lend.
 func readResponse(r io.Reader, lend func(bytes int) []byte) (status byte, data []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:1]); err != nil {
@@ -135,7 +135,7 @@ func readResponse(r io.Reader, lend func(bytes int) []byte) (status byte, data [
 	return status, data, nil
 }
 
-// noEOF makes an end in the middle of a frame an error of its own.
+// noEOF turns an end in the middle of a frame into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -16,23 +16,24 @@ import (
 )
 
 const (
-	// requestsAtOnce is how many streams one GetBlocks uses: enough that one
-	// block's hash is computed while another is on its way.
+	// requestsAtOnce is the number of streams that one GetBlocks uses. With several, the
+	// hash of one block is computed while another arrives.
 	requestsAtOnce = 4
-	// minRequestCIDs keeps small requests whole.
+	// minRequestCIDs is the smallest number of CIDs for which a request is split.
 	minRequestCIDs = 8
-	// blockTimeout bounds the time without steadyBytes coming or going, or a whole block.
+	// blockTimeout bounds the time in which steadyBytes, or a whole block, must be sent or
+	// received.
 	blockTimeout = 30 * time.Second
-	// serveIdle is how long a served stream may stay without a request. It is
-	// longer than streamIdle, so that the client closes first.
+	// serveIdle is how long a served stream may stay without a request. It is longer than
+	// streamIdle, so that the client closes first.
 	serveIdle = 3 * time.Minute
-	// maxServedRequests bounds the requests answered at the same time, half of them
-	// for one member; the others wait on their streams.
+	// maxServedRequests bounds the requests that are answered at the same time, and 50 % of
+	// it those of one member. Other requests wait on their streams.
 	maxServedRequests = 64
 	blockBuffer       = 64 << 10
 )
 
-// ErrBadBlock is returned when a member sent bytes that do not match the CID.
+// ErrBadBlock means that a member sent bytes that do not match the CID.
 var ErrBadBlock = errors.New("block does not match its hash")
 
 // GetBlocks requests blocks from one member and passes each one to fn after it has
@@ -73,7 +74,7 @@ func (p *Peer) getBlocks(ctx context.Context, member string, cids []cid.Cid, len
 			if rest, err := p.pullPart(ctx, member, part, take); err != nil || len(rest) > 0 {
 				pull.fail(rest, err)
 				if err != nil {
-					cancel() // one reason is enough; the parts on their way end too
+					cancel() // one error is enough; cancel the other streams
 				}
 			}
 		})
@@ -105,26 +106,26 @@ func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend fun
 	return data, nil
 }
 
-// taker takes the blocks that a member sends.
+// taker receives the blocks that a member sends.
 type taker struct {
-	lend func(bytes int) []byte                 // memory for the next answer
+	lend func(bytes int) []byte                 // memory for the next block
 	take func(c cid.Cid, verified []byte) error // an error ends the request
-	// steady: a block may take as long as it comes along. Else whoever is slower than one in
-	// blockTimeout has failed, for another member may be faster; blocks that are on their way
-	// from it side by side are not to blame for each other.
+	// steady is true if a block may take long as long as bytes arrive. Otherwise a block
+	// that takes longer than blockTimeout is an error, because another member may be
+	// faster. GetBlocks sets it, because its parallel streams slow each other down.
 	steady bool
 }
 
-// fresh lends memory of its own.
+// fresh allocates the memory for one block.
 func fresh(bytes int) []byte { return make([]byte, bytes) }
 
-// pull is what the streams of one GetBlocks share.
+// pull is the state that the streams of one GetBlocks share.
 type pull struct {
-	// mu guards all of it; fn is called under it, one block at a time.
+	// mu guards all fields. It is held during fn, so that fn gets one block at a time.
 	mu      sync.Mutex
 	fn      func(blocks.Block) error
 	missing []cid.Cid
-	err     error // the first
+	err     error // the first error
 }
 
 func (u *pull) deliver(c cid.Cid, data []byte) error {
@@ -137,7 +138,7 @@ func (u *pull) deliver(c cid.Cid, data []byte) error {
 	if u.err != nil {
 		return u.err
 	}
-	u.err = u.fn(b) // so that no other stream calls it after an error
+	u.err = u.fn(b) // after an error no stream calls fn again
 	return u.err
 }
 
@@ -150,8 +151,8 @@ func (u *pull) fail(missing []cid.Cid, err error) {
 	}
 }
 
-// pullPart sends one request and reads its answers. A pooled stream that turns
-// out to be dead before the first answer is replaced once.
+// pullPart sends one request and reads the responses. If a pooled stream fails before the
+// first response, it tries a new stream once.
 func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, to taker) (missing []cid.Cid, err error) {
 	if to.steady {
 		giveBack, err := p.pool.takeBulk(ctx, member)
@@ -168,19 +169,19 @@ func (p *Peer) pullPart(ctx context.Context, member string, cids []cid.Cid, to t
 		missing, err := p.exchange(ctx, s, cids, to)
 		p.pool.put(member, s, err == nil)
 		if err != nil && s.reused && len(missing) == len(cids) && ctx.Err() == nil && !errors.Is(err, ErrBadBlock) {
-			p.pool.dropIdle(member) // its siblings are as old
+			p.pool.dropIdle(member) // the other idle streams are as old
 			continue
 		}
 		return missing, err
 	}
 }
 
-// exchange speaks one request and its answers on s.
+// exchange sends one request on s and reads the responses.
 func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, to taker) (missing []cid.Cid, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.stream.Reset() })
 	defer func() {
 		if !stop() {
-			err = ctx.Err() // the stream is gone, perhaps after the last answer
+			err = ctx.Err() // the stream was reset, perhaps after the last response
 		}
 	}()
 	frame, err := appendRequest(s.frame[:0], cids)
@@ -229,7 +230,7 @@ func (p *Peer) exchange(ctx context.Context, s *pooledStream, cids []cid.Cid, to
 	return missing, nil
 }
 
-// verify answers ErrBadBlock unless data hashes to c.
+// verify returns ErrBadBlock unless data has the hash of c.
 func verify(c cid.Cid, data []byte) error {
 	sum, err := c.Prefix().Sum(data)
 	if err != nil {
@@ -241,7 +242,7 @@ func verify(c cid.Cid, data []byte) error {
 	return nil
 }
 
-// serveBlocks answers the requests of one stream until the member is done.
+// serveBlocks answers the requests of one stream until the member closes it.
 func (p *Peer) serveBlocks(s network.Stream) {
 	in := bufio.NewReaderSize(s, 4<<10)
 	out := bufio.NewWriterSize(steadyWriter{s}, blockBuffer)
@@ -267,7 +268,7 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 		return err
 	}
 	if !p.isMember(s.Conn().RemotePeer()) {
-		return ErrNotMember // removed while its stream was pooled
+		return ErrNotMember // removed while its stream was in the pool
 	}
 	if err := p.serving.take(p.ctx, s.Conn().RemotePeer()); err != nil {
 		return err
@@ -287,13 +288,13 @@ func (p *Peer) serveRequest(s network.Stream, in *bufio.Reader, out *bufio.Write
 	return out.Flush()
 }
 
-// checksummed is a block store that can leave the hash of what it reads to who
-// receives it, and reads into memory that is used again.
+// checksummed is a block store that can skip the hash check, because the receiver does it,
+// and that reads into memory of the caller.
 type checksummed interface {
 	ReadChecksummed(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error)
 }
 
-// stored reads a block to be sent; the member compares the hash.
+// stored reads a block to send. It does not verify the hash; the receiver does.
 func (p *Peer) stored(c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	if s, ok := p.opts.Blocks.(checksummed); ok {
 		return s.ReadChecksummed(p.ctx, c, lend)
@@ -305,7 +306,7 @@ func (p *Peer) stored(c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	return b.RawData(), nil
 }
 
-// serveBlock writes the answer for one CID. A stream keeps nothing of what is written.
+// serveBlock writes the response for one CID to out.
 func (p *Peer) serveBlock(c cid.Cid, lend func(bytes int) []byte, out *bufio.Writer) error {
 	data, err := p.stored(c, lend)
 	switch {

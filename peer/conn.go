@@ -19,37 +19,37 @@ import (
 )
 
 const (
-	// acceptBacklog is how many streams wait for Accept; more are reset, so
-	// that the dialler sees at once that this node does not keep up.
+	// acceptBacklog is how many streams may wait for Accept. Further streams are reset, so
+	// that the dialling side sees at once that this node is overloaded.
 	acceptBacklog = 256
-	// openTimeout bounds dialling and protocol handshake together when the
-	// caller's context sets no earlier end.
+	// openTimeout bounds dialling and the protocol handshake together if the context of the
+	// caller has no earlier deadline.
 	openTimeout = 10 * time.Second
 )
 
-// ErrNotMember is returned for a peer id that is not a member (now).
+// ErrNotMember means that a peer id is not a member now.
 var ErrNotMember = errors.New("not a member of the cluster")
 
-// addr is a peer id as net.Addr.
+// addr is a peer id as a net.Addr.
 type addr string
 
-// Network names the kind of address.
+// Network returns "libp2p".
 func (addr) Network() string { return "libp2p" }
 
 // String returns the peer id.
 func (a addr) String() string { return string(a) }
 
-// conn is a stream as net.Conn.
+// conn is a stream as a net.Conn.
 type conn struct {
 	network.Stream
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu      sync.Mutex
 	writing int
 	closed  bool
 }
 
-// LocalAddr returns the own peer id.
+// LocalAddr returns the peer id of this node.
 func (c *conn) LocalAddr() net.Addr { return addr(c.Stream.Conn().LocalPeer().String()) }
 
 // RemoteAddr returns the peer id of the other side.
@@ -85,17 +85,17 @@ func (c *conn) Close() error {
 	return c.Stream.Close()
 }
 
-// listener hands out streams of one protocol.
+// listener accepts the streams of one protocol.
 type listener struct {
 	local   addr
 	streams chan network.Stream
-	forget  func() // unregisters the protocol
+	forget  func() // removes the handler of the protocol
 
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Accept waits for the next stream; after Close it returns net.ErrClosed.
+// Accept waits for the next stream. After Close it returns net.ErrClosed.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
@@ -110,8 +110,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close refuses further streams and resets those that nobody accepted.
-// Accepted ones stay.
+// Close refuses further streams and resets those that wait for Accept. Accepted streams
+// stay open.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.forget()
@@ -128,7 +128,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// Addr returns the own peer id.
+// Addr returns the peer id of this node.
 func (l *listener) Addr() net.Addr { return l.local }
 
 func (l *listener) handle(s network.Stream) {
@@ -166,10 +166,9 @@ func (p *Peer) Listen(proto string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial opens a stream to a member and agrees on the protocol before it
-// returns, so that the stream may stay idle in a pool. Without a deadline in
-// ctx it gives up after 10 s. The connection supports deadlines and half-close
-// (CloseWrite).
+// Dial opens a stream to a member and negotiates the protocol before it returns, so that
+// the stream may stay idle in a pool. If ctx has no deadline, Dial gives up after
+// openTimeout. The connection supports deadlines and half-close (CloseWrite).
 func (p *Peer) Dial(ctx context.Context, id, proto string) (net.Conn, error) {
 	s, err := p.openMember(ctx, id, proto)
 	if err != nil {
@@ -213,22 +212,21 @@ func Refused(err error) bool {
 	return refused
 }
 
-// endBackoff has libp2p dial a peer again that did not answer a moment ago. A dial that is
-// told to be direct passes over the back-off too, but ends the process when the host is
-// closed meanwhile (Swarm.nonProxyAddr of go-libp2p 0.51 asks a transport that is gone).
+// endBackoff clears libp2p's dial back-off for a peer, so that the next dial tries at once.
+// The option for a direct dial also skips the back-off, but it panics if the host is closed
+// at that moment (Swarm.nonProxyAddr of go-libp2p 0.51 uses a transport that is gone).
 func endBackoff(h host.Host, id libp2ppeer.ID) {
 	if s, ok := h.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(id)
 	}
 }
 
-// openStream opens a stream and negotiates its protocol at once. libp2p's own
-// NewStream leaves that to the first write, and the other side resets a stream
-// that stays silent for 10 s.
+// openStream opens a stream and negotiates its protocol at once. NewStream of libp2p delays
+// that to the first write, and the other side resets a stream that sends nothing for 10 s.
 func openStream(ctx context.Context, h host.Host, id libp2ppeer.ID, proto string) (network.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	// A member that was down a moment ago is tried again as soon as somebody needs it.
+	// A caller needs this member now, even if a dial failed a moment ago.
 	endBackoff(h, id)
 	if _, err := h.Network().DialPeer(ctx, id); err != nil {
 		return nil, err

@@ -7,16 +7,18 @@ import (
 	"github.com/ipfs/go-datastore/namespace"
 )
 
-// Datastores holds what the peer can learn again: records of the DHT, the keys of announced
-// roots, and addresses of other peers. The peer closes what it opened.
+// Datastores keeps data that the peer can learn again: DHT records, the keys of announced
+// roots, and addresses of other peers. The peer closes each datastore that it opens.
 type Datastores interface {
-	// Open opens the datastore of a name, or makes it. Its Query costs as much as it finds.
+	// Open opens or creates the datastore with this name. The cost of a Query depends only
+	// on the number of its results.
 	Open(name string) (datastore.Batching, error)
-	// Remove removes a datastore that is not open; none is no error.
+	// Remove removes a datastore that is not open. It returns nil if there is none.
 	Remove(name string) error
 }
 
-// mainName is the datastore of everything but the keys of announced roots, see keystoreName.
+// mainName is the datastore of everything except the keys of announced roots; see
+// keystoreName.
 const mainName = "main"
 
 // Namespaces in the main datastore.
@@ -26,7 +28,7 @@ const (
 	addressSpace  = "/peers"
 )
 
-// openDatastores opens what routing keeps.
+// openDatastores opens the datastores that routing uses.
 func (p *Peer) openDatastores() (err error) {
 	if p.opts.Datastores == nil {
 		return errors.New("options need Datastores for routing")
@@ -43,7 +45,7 @@ func (p *Peer) openDatastores() (err error) {
 	return err
 }
 
-// closeDatastores is called after all that uses them has ended.
+// closeDatastores closes them. Call it after all users have ended.
 func (p *Peer) closeDatastores() (err error) {
 	if p.providing.keys != nil {
 		err = p.providing.keys.Close()

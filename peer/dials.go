@@ -12,45 +12,46 @@ import (
 )
 
 const (
-	// originDials is how many addresses of origins are dialled at the same time, about.
-	// libp2p dials 160 at once (swarm.ConcurrentFdDials) and lets all others wait in one
-	// line; what is left is for those that routing finds.
+	// originDials is about how many addresses of origins are dialled at the same time.
+	// libp2p dials at most 160 (swarm.ConcurrentFdDials) and queues the rest in one queue.
+	// The other 32 places are for peers that routing finds.
 	originDials = swarm.ConcurrentFdDials - 32
-	// originGrace is how long a dial has its place whoever waits: a second more than
-	// TCP and TLS take over three times around the world.
+	// originGrace is how long a dial keeps its place although others wait: 1 s more than
+	// TCP and TLS need for a round trip three times around the world.
 	originGrace = 3 * time.Second
 )
 
-// errGaveWay ends a dial that has had its grace while others wait.
+// errGaveWay ends a dial that used its grace while others wait.
 var errGaveWay = errors.New("no answer yet, and others wait to be dialled")
 
-// dials gives the dials of origins their turns. Those whom users name are often gone, and
-// each holds a place until it times out. So a place goes to the account with the fewest,
-// then to the session with the fewest; and where there is none, an account or a session with
-// many gives up what it has dialled for longest, to try again later.
+// dials shares the dials of origins fairly between accounts. Origins that users name are
+// often unreachable, and each dial to one holds a place until it times out. A free place
+// goes to the account with the fewest places, then to the session with the fewest. If no
+// place is free, the account or session with the most places ends its oldest dial and tries
+// it again later.
 type dials struct {
-	// mu guards what follows, and the dialling of every session.
+	// mu guards the fields below and Session.dialling.
 	mu       sync.Mutex
-	free     int // places
-	leaving  int // of dials that were told to give way, and have not yet
+	free     int // free places
+	leaving  int // places of dials that were told to end and have not ended yet
 	accounts map[string]int
 	running  []*dial    // oldest first
-	waiting  []*Session // that have dials which wait, and who had no turn for longest first
+	waiting  []*Session // sessions with dials that wait; the session whose last turn is longest ago is first
 	look     *time.Timer
 }
 
-// dialling is what a session has of the dials.
+// dialling is the share of one session in the dials.
 type dialling struct {
 	places  int
 	waiting []*dial // oldest first
 }
 
-// dial is one origin that waits for its turn or has it.
+// dial is one origin that waits for its turn or is being dialled.
 type dial struct {
 	session *Session
 	places  int
 	began   time.Time     // zero while it waits
-	turn    chan struct{} // closed when it has it
+	turn    chan struct{} // closed when its turn begins
 	end     context.CancelCauseFunc
 	leaving bool
 }
@@ -59,13 +60,13 @@ func newDials() *dials {
 	return &dials{free: originDials, accounts: map[string]int{}}
 }
 
-// run calls fn when there is room for a dial of so many addresses, with a context that ends
-// with ctx or when the dial has to give way, for errGaveWay. It returns fn's error, or why
-// there was no turn.
+// run waits for places for a dial of that many addresses and calls fn. The context of fn
+// ends with ctx, or with errGaveWay if the dial must end for another one. run returns the
+// error of fn, or the reason why its turn did not come.
 func (d *dials) run(ctx context.Context, s *Session, addresses int, fn func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	// libp2p dials at most so many of one peer at a time.
+	// libp2p dials at most this many addresses of one peer at a time.
 	me := &dial{session: s, places: min(max(addresses, 1), swarm.DefaultPerPeerRateLimit), turn: make(chan struct{}), end: end}
 	d.mu.Lock()
 	if s.dialling.waiting = append(s.dialling.waiting, me); len(s.dialling.waiting) == 1 {
@@ -86,7 +87,7 @@ func (d *dials) run(ctx context.Context, s *Session, addresses int, fn func(cont
 	return err
 }
 
-// giveBack takes a dial out, whether it had its turn or not.
+// giveBack removes a dial, whether its turn came or not.
 func (d *dials) giveBack(me *dial) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +104,7 @@ func (d *dials) giveBack(me *dial) {
 	d.give()
 }
 
-// leave takes a dial out of those of its session that wait. With mu.
+// leave removes a dial from the waiting dials of its session. The caller holds mu.
 func (d *dials) leave(me *dial) {
 	s := me.session
 	s.dialling.waiting = without(s.dialling.waiting, me)
@@ -125,7 +126,7 @@ func (d *dials) count(of *dial, by int) {
 	}
 }
 
-// less orders sessions by what their accounts, then they themselves have.
+// less orders sessions by the places of their accounts, then by their own.
 func (d *dials) less(a, b *Session) int {
 	return cmp.Or(
 		cmp.Compare(d.accounts[a.account], d.accounts[b.account]),
@@ -133,10 +134,10 @@ func (d *dials) less(a, b *Session) int {
 	)
 }
 
-// give starts those whose turn it is. With mu.
+// give starts the waiting dials for which there are places. The caller holds mu.
 func (d *dials) give() {
 	for len(d.waiting) > 0 {
-		next := slices.MinFunc(d.waiting, d.less).dialling.waiting[0] // the first of several
+		next := slices.MinFunc(d.waiting, d.less).dialling.waiting[0] // the first of equals
 		if d.free < next.places {
 			d.makeRoom(next)
 			return
@@ -150,8 +151,8 @@ func (d *dials) give() {
 	}
 }
 
-// makeRoom has dials give way to one, as far as they have had their grace, and looks
-// again when the next one has. With mu.
+// makeRoom ends dials in favour of next if they have used their grace. Otherwise it sets a
+// timer for the moment at which the next one has. The caller holds mu.
 func (d *dials) makeRoom(next *dial) {
 	for d.free+d.leaving < next.places {
 		var most *dial
@@ -161,7 +162,7 @@ func (d *dials) makeRoom(next *dial) {
 			}
 		}
 		if most == nil {
-			return // until one ends
+			return // a dial that ends calls give again
 		}
 		if left := originGrace - time.Since(most.began); left > 0 {
 			if d.look != nil {
@@ -180,7 +181,8 @@ func (d *dials) makeRoom(next *dial) {
 	}
 }
 
-// outweighs says whether next has less also once it has what running has now.
+// outweighs returns whether next may take the places of running: afterwards the account or
+// session of next would still not have more places than the other.
 func (d *dials) outweighs(running, next *dial) bool {
 	a, b := running.session, next.session
 	if a.account != b.account {

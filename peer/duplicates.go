@@ -15,28 +15,28 @@ import (
 
 const (
 	duplicatesScan = 10 * time.Second // between two scans of the connections
-	// duplicatesAge is the least age of a connection that counts. Those of a process that has
-	// ended are closed by then.
+	// duplicatesAge is the minimum age of a connection that counts. Connections of a
+	// process that has ended are closed by then.
 	duplicatesAge      = 30 * time.Second
 	duplicatesLogEvery = 5 * time.Minute // between two log lines about one member
 	duplicatesQueue    = 256             // events waiting for the next scan
 )
 
-// duplicates detects that two processes run with the identity of one member, as of a data
-// folder that was copied: each process tells its own listen addresses on its connections. It is
-// not safe for concurrent use.
+// duplicates detects two processes with the identity of one member, for example after a
+// data folder was copied. Each process announces its own listen addresses on its
+// connections. It is not safe for concurrent use.
 type duplicates struct {
 	conns  map[network.Conn]identified
 	logged map[libp2ppeer.ID]time.Time
 }
 
-// identified is what a member said on a connection.
+// identified has the listen addresses that a member announced on a connection.
 type identified struct {
-	at     time.Time // when
+	at     time.Time // time of the announcement
 	listen []ma.Multiaddr
 }
 
-// duplicate is a member that two processes claim to be, and where each listens.
+// duplicate is a member whose identity two processes use, and the addresses of both.
 type duplicate struct {
 	id       libp2ppeer.ID
 	one, two []ma.Multiaddr
@@ -46,9 +46,9 @@ func newDuplicates() *duplicates {
 	return &duplicates{conns: make(map[network.Conn]identified), logged: make(map[libp2ppeer.ID]time.Time)}
 }
 
-// scan returns the members that listen at two places, except those that were logged less
-// than duplicatesLogEvery ago. The addresses of one process may change with its interfaces;
-// two processes at different addresses have none in common.
+// scan returns the members that listen at two places, except those logged less than
+// duplicatesLogEvery ago. The addresses of one process may change with its interfaces, but
+// two processes have no address in common.
 func (t *duplicates) scan(now time.Time) (found []duplicate) {
 	first := make(map[libp2ppeer.ID]identified)
 	for c, said := range t.conns {
@@ -81,7 +81,7 @@ func (t *duplicates) scan(now time.Time) (found []duplicate) {
 	return found
 }
 
-// watchDuplicates logs members that listen at two places, until ctx ends.
+// watchDuplicates logs members that listen at two places until ctx ends.
 func (p *Peer) watchDuplicates(ctx context.Context) error {
 	sub, err := p.cluster.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted), eventbus.BufSize(duplicatesQueue))
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	tptu "github.com/libp2p/go-libp2p/p2p/net/upgrader"
 )
 
-// flushBytes is how many bytes of records are gathered before they go out. A connection
-// keeps as much memory for them.
+// flushBytes is how many bytes of TLS records are collected before they are sent. Each
+// connection uses that much memory.
 const flushBytes = 256 << 10
 
-// wholeTLS is noExpiryTLS whose connections write what they are given at once in one
-// system call: crypto/tls writes each record of 16 KiB by itself, which for content
-// between members is most of what sending costs.
+// wholeTLS is noExpiryTLS whose connections send the bytes of one Write in one system call.
+// crypto/tls sends each record of 16 KiB by itself, and for content between members these
+// calls are most of the cost.
 type wholeTLS struct{ *noExpiryTLS }
 
 func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) (wholeTLS, error) {
@@ -28,7 +28,7 @@ func newWholeTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxer) 
 
 // SecureInbound implements sec.SecureTransport.
 func (t wholeTLS) SecureInbound(ctx context.Context, insecure net.Conn, p peer.ID) (sec.SecureConn, error) {
-	_ = leaveUnsent(insecure, unsentBytes) // what is urgent is a little later without it
+	_ = leaveUnsent(insecure, unsentBytes) // if it fails, urgent messages wait a little longer
 	below := &gathering{Conn: insecure}
 	c, err := t.noExpiryTLS.SecureInbound(ctx, below, p)
 	return flushing(c, below, err)
@@ -49,15 +49,15 @@ func flushing(c sec.SecureConn, below *gathering, err error) (sec.SecureConn, er
 	return &flushed{SecureConn: c, below: below}, nil
 }
 
-// flushed is a connection as its user sees it.
+// flushed is the TLS connection that the caller of wholeTLS uses.
 type flushed struct {
 	sec.SecureConn
 	below *gathering
 	mu    sync.Mutex // of writers
 }
 
-// Write implements net.Conn. An error may come after bytes have gone out, as always
-// with a connection, and it is of no use then.
+// Write implements net.Conn. If it returns an error, part of p may have been sent; the
+// connection cannot be used any more.
 func (c *flushed) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *flushed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. While something is being written nobody is told good-bye, as
-// crypto/tls has it, so that a connection that does not move is closed at once.
+// Close implements net.Conn. During a Write it closes without the TLS close message, as
+// crypto/tls does, so that a blocked connection closes at once.
 func (c *flushed) Close() error {
 	if c.mu.TryLock() {
 		defer c.mu.Unlock()
@@ -81,13 +81,13 @@ func (c *flushed) Close() error {
 	return err
 }
 
-// gathering is the connection below: between gather and flush it keeps what is written.
+// gathering is the connection below TLS. Between gather and flush it collects what is
+// written.
 type gathering struct {
 	net.Conn
 
-	// mu guards what follows. It is held during output, so that nothing passes what
-	// was written before it. Others than the one that gathers write too: TLS answers
-	// and says good-bye by itself.
+	// mu guards the fields below. It is held during output, so that bytes keep their order.
+	// TLS also writes by itself, for example to answer a key update or to close.
 	mu      sync.Mutex
 	gathers bool
 	buf     []byte
@@ -114,7 +114,7 @@ func (g *gathering) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what is there.
+// flush sends the collected bytes.
 func (g *gathering) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// memberGater cuts everyone on the cluster host who is neither a member nor a
-// joiner as soon as the handshake has told who it is, before a multiplexer or
-// a protocol is spoken of.
+// memberGater closes a connection of the cluster host as soon as the handshake has proved
+// the identity of the other side, unless it is a member or a joining node. No multiplexer
+// and no protocol has started at that point.
 type memberGater struct{ p *Peer }
 
 // InterceptPeerDial allows dials to members only.
 func (g memberGater) InterceptPeerDial(id libp2ppeer.ID) bool { return g.p.isMember(id) }
 
-// InterceptAddrDial allows every address; SetMember selects them.
+// InterceptAddrDial allows every address; SetMember decides which ones are known.
 func (g memberGater) InterceptAddrDial(libp2ppeer.ID, ma.Multiaddr) bool { return true }
 
 // InterceptAccept accepts every connection, because the peer is unknown before the
@@ -42,23 +42,23 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, a
 	return false
 }
 
-// refusedEvery is how long who was refused is only counted after one was told of.
-// refusedGrace is how long it is kept back: a node that has just joined is at the doors of
-// all members at once, and some of them hear of it a moment later.
+// refusedEvery is the minimum interval between two log lines about refused peers; the
+// others are counted. refusedGrace delays such a line: a node that has just joined dials
+// all members at once, and some of them apply its record a moment later.
 const (
 	refusedEvery = 10 * time.Second
 	refusedGrace = 2 * time.Second
 )
 
-// refusals are those at the door of the cluster host.
+// refusals decides which refused connections of the cluster host are logged.
 type refusals struct {
 	// mu is never held while calling out.
 	mu     sync.Mutex
-	told   time.Time // when one was noted last that is logged
-	untold int       // since then
+	told   time.Time // when the last refusal to be logged arrived
+	untold int       // refusals since then
 }
 
-// takeBack undoes next, which said that one is to be logged.
+// takeBack undoes a next that returned tell, because the peer is a member after all.
 func (r *refusals) takeBack(untold int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *refusals) takeBack(untold int) {
 	r.untold += untold
 }
 
-// next tells whether a refusal is to be logged now, and how many were not before.
+// next returns whether a refusal is to be logged now, and how many before it were not.
 func (r *refusals) next(now time.Time) (tell bool, untold int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +78,8 @@ func (r *refusals) next(now time.Time) (tell bool, untold int) {
 	return true, untold
 }
 
-// tellRefused has the operator know who was refused and why, unless it turns out to be a
-// member. Whoever it was is told nothing.
+// tellRefused logs which peer was refused and why, unless it turns out to be a member
+// within refusedGrace. It sends nothing to the peer.
 func (p *Peer) tellRefused(id, addr string) {
 	if p.opts.Refused == nil {
 		return
@@ -107,23 +107,23 @@ func (p *Peer) tellRefused(id, addr string) {
 // InterceptUpgraded accepts every connection.
 func (g memberGater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-// publicGater keeps the public host from being used to reach private networks:
-// it judges every address after name resolution, right before it is dialled.
+// publicGater prevents that users reach private networks through the public host: it checks
+// every address after name resolution, just before the dial.
 type publicGater struct {
 	// Set once.
 	allowPrivate bool
 	lan          bool
-	boot         map[string]bool // bootstrap addresses, chosen by the operator
+	boot         map[string]bool // bootstrap addresses that the operator configured
 
 	// mu guards origins.
 	mu      sync.Mutex
 	origins map[libp2ppeer.ID]sessions
 }
 
-// sessions are those whose user named a peer.
+// sessions counts the sessions whose user named a peer.
 type sessions struct {
-	dialled int // that dial it
-	awaited int // that do not: it may come by itself
+	dialled int // sessions that dial it
+	awaited int // sessions that do not; the peer may connect by itself
 }
 
 func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicGater {
@@ -141,22 +141,22 @@ func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicG
 	return g
 }
 
-// addOrigin marks id as named by a user. Where a session dials it, its addresses are judged
-// strictly even on a private network.
+// addOrigin records that a user named id. If a session dials it, the rules for public
+// addresses apply to it also on a private network.
 func (g *publicGater) addOrigin(id libp2ppeer.ID, dialled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count(id, dialled, 1)
 }
 
-// removeOrigin undoes one addOrigin and tells whether it was the last of its kind.
+// removeOrigin undoes one addOrigin. It returns whether that was the last of its kind.
 func (g *publicGater) removeOrigin(id libp2ppeer.ID, dialled bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count(id, dialled, -1) == 0
 }
 
-// count adds to the sessions of one kind and returns how many there are. The caller holds mu.
+// count adds by to the sessions of one kind and returns their number. The caller holds mu.
 func (g *publicGater) count(id libp2ppeer.ID, dialled bool, by int) int {
 	n := g.origins[id]
 	of := &n.awaited
@@ -170,14 +170,14 @@ func (g *publicGater) count(id libp2ppeer.ID, dialled bool, by int) int {
 	return *of
 }
 
-// isOrigin tells whether a session dials id for a user.
+// isOrigin returns whether a session dials id for a user.
 func (g *publicGater) isOrigin(id libp2ppeer.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.origins[id].dialled > 0
 }
 
-// isNamed tells whether a user named id, whether it is dialled or not.
+// isNamed returns whether a user named id, whether a session dials it or not.
 func (g *publicGater) isNamed(id libp2ppeer.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,9 +187,9 @@ func (g *publicGater) isNamed(id libp2ppeer.ID) bool {
 // InterceptPeerDial allows every peer; InterceptAddrDial decides by address.
 func (g *publicGater) InterceptPeerDial(libp2ppeer.ID) bool { return true }
 
-// InterceptAddrDial allows a public address, and one that is not public when
-// the operator named it as bootstrap, allows private origins, or runs on a
-// private network and no user named the peer.
+// InterceptAddrDial allows public addresses. It allows another address if the operator
+// configured it as bootstrap peer, if private origins are allowed, or if this is a private
+// network and no user named the peer.
 func (g *publicGater) InterceptAddrDial(id libp2ppeer.ID, a ma.Multiaddr) bool {
 	if g.allowPrivate || checkPublic(a) == nil {
 		return true

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// MaxGossip is the largest message of Publish, in bytes. pubsub drops what
-	// it finds too large without a word, so Publish refuses it aloud.
+	// MaxGossip is the maximum size of a message, in bytes. pubsub drops larger messages
+	// silently, so Publish returns an error for them.
 	MaxGossip = 16 << 10
 
 	gossipMaxMessage    = 32 << 10 // with signature and topic
@@ -28,9 +28,9 @@ const (
 	gossipValidateQueue = 128
 	gossipBuffer        = 256 // messages that wait for Next; more are dropped
 
-	// What one member may send, its own and what it passes on: the samples of
-	// 256 members are 128 a second. A signature costs a tenth of a millisecond,
-	// so a member that floods is stopped before its messages are looked at.
+	// Limits of one member, for its own messages and those that it forwards: 256 members
+	// send 128 samples a second. Verifying a signature takes 0.1 ms, so the limits apply
+	// before that.
 	gossipRate     = 400 // messages and control messages a second
 	gossipBurst    = 1200
 	maxGossipPeers = 1024
@@ -39,18 +39,18 @@ const (
 
 var errGossipFlood = errors.New("more gossip than a member may send")
 
-// gossipFlow drops what a member sends beyond its rate, before any signature of
-// it is verified.
+// gossipFlow drops the messages that a member sends beyond its rate, before it verifies
+// their signatures.
 type gossipFlow struct {
-	dropped func(n int) // counts
+	dropped func(n int) // counts dropped messages
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
-	members *cache.Cache[libp2ppeer.ID, *rate.Limiter] // who is forgotten gets a burst again
-	topics  []string                                   // that this node listens to
+	members *cache.Cache[libp2ppeer.ID, *rate.Limiter] // a member that drops out of the cache gets a new burst
+	topics  []string                                   // topics that this node listens to
 }
 
-// inspect judges one RPC. An error drops it.
+// inspect checks the rate of one RPC. If it returns an error, pubsub drops the RPC.
 func (g *gossipFlow) inspect(id libp2ppeer.ID, rpc *pubsub.RPC) error {
 	n := max(len(rpc.GetPublish()), 1) + len(rpc.GetSubscriptions())
 	if c := rpc.GetControl(); c != nil {
@@ -73,10 +73,10 @@ func (g *gossipFlow) inspect(id libp2ppeer.ID, rpc *pubsub.RPC) error {
 	return nil
 }
 
-// subscribe has pubsub know that who speaks of a topic listens to it, as all members do.
-// It was told so when the member's stream began, and forgets it when its own stream to
-// the member breaks, which need not be the end of the member's: then nothing would be
-// sent to the member any more.
+// subscribe adds a subscription to an RPC with a message of a topic, because every member
+// that publishes to a topic also listens to it. pubsub learns a subscription when the
+// stream of a member begins, and forgets it when its own stream to the member breaks. The
+// member's stream may still be open then, and pubsub would never send to that member again.
 func (g *gossipFlow) subscribe(rpc *pubsub.RPC) {
 	if len(rpc.GetSubscriptions()) > 0 {
 		return
@@ -108,7 +108,7 @@ func (g *gossipFlow) limiter(id libp2ppeer.ID) *rate.Limiter {
 	return l
 }
 
-// ErrGossipTooLarge is returned by Publish for more than MaxGossip bytes.
+// ErrGossipTooLarge means that a message of Publish is larger than MaxGossip.
 var ErrGossipTooLarge = errors.New("gossip message too large")
 
 func newGossipFlow(dropped func(int)) *gossipFlow {
@@ -129,16 +129,16 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 	)
 }
 
-// gossipKeeper has gossip go on with members that are connected. pubsub gives one up whose
-// streams broke five times in ten minutes, for as long as the connection stands: what a
-// second process with this node's identity does, as each stream of the one ends the
-// other's. Nobody would hear this node there any more, although everything else works.
+// gossipKeeper restarts gossip with connected members. pubsub gives up on a peer whose
+// streams broke five times in ten minutes, until the connection ends. A second process with
+// the identity of this node causes that, because the streams of the two end each other.
+// Members would then get no more gossip of this node, although everything else works.
 type gossipKeeper struct {
 	flow   *gossipFlow
 	pubsub *pubsub.PubSub
-	tell   event.Emitter // what makes pubsub look at a peer again
+	tell   event.Emitter // an event on it makes pubsub open a stream again
 
-	without map[libp2ppeer.ID]bool // who had no stream at the last look
+	without map[libp2ppeer.ID]bool // peers without a stream at the last scan
 }
 
 func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int), log *slog.Logger) (*gossipKeeper, error) {
@@ -154,8 +154,8 @@ func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID
 	return &gossipKeeper{flow: flow, pubsub: ps, tell: tell}, nil
 }
 
-// look opens a stream to every one of the connected members to whom there was none at the
-// last look either: opening the first one takes its time. It returns how many those are.
+// look opens a stream to each connected member that had no stream now and at the last scan,
+// because the first stream of a connection takes time to open. It returns their number.
 func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
 	streams := k.pubsub.ListPeers("")
 	before := k.without
@@ -176,7 +176,7 @@ func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
 	return again, nil
 }
 
-// keepGossip is one look of the keeper.
+// keepGossip runs one scan of the gossipKeeper.
 func (p *Peer) keepGossip(ctx context.Context) {
 	members := slices.DeleteFunc(p.cluster.Network().Peers(), func(id libp2ppeer.ID) bool { return !p.isMember(id) })
 	again, err := p.gossip.look(members)
@@ -188,8 +188,7 @@ func (p *Peer) keepGossip(ctx context.Context) {
 	}
 }
 
-// Topic is one gossip topic of the members. Messages may be lost, so they are hints and
-// not authoritative.
+// Topic is a gossip topic of the members. Messages may be lost, so they are hints only.
 type Topic struct {
 	self  libp2ppeer.ID
 	topic *pubsub.Topic
@@ -222,7 +221,7 @@ func (p *Peer) Topic(name string, validate func(from string, data []byte) bool) 
 	return &Topic{self: p.id, topic: t, sub: sub}, nil
 }
 
-// Publish sends data to the members that are connected.
+// Publish sends data to the connected members. It fails with ErrGossipTooLarge.
 func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	if len(data) > MaxGossip {
 		return fmt.Errorf("peer: publish: %w: %d bytes, at most %d", ErrGossipTooLarge, len(data), MaxGossip)
@@ -233,8 +232,8 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Next waits for the next message of another member. It ends with ctx, or with
-// an error when the Peer is closed.
+// Next waits for the next message of another member. It returns an error if ctx ends or the
+// Peer is closed.
 func (t *Topic) Next(ctx context.Context) (from string, data []byte, err error) {
 	for {
 		m, err := t.sub.Next(ctx)
@@ -247,7 +246,7 @@ func (t *Topic) Next(ctx context.Context) (from string, data []byte, err error) 
 	}
 }
 
-// Members returns the peer ids of the members known to listen to the topic.
+// Members returns the peer ids of the members that listen to the topic, as far as known.
 func (t *Topic) Members() []string {
 	ids := t.topic.ListPeers()
 	out := make([]string, len(ids))

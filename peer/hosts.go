@@ -34,9 +34,8 @@ import (
 const (
 	userAgent = "holdfast"
 
-	// Bounds of the cluster host. Only members pass its gater, so one member
-	// may use what the host has. unknown.go bounds what comes before the end
-	// of a handshake.
+	// Bounds of the cluster host. Its gater admits only members, so one member may use the
+	// whole host. unknown.go bounds handshakes.
 	clusterMaxConns         = 512
 	clusterMaxStreams       = 32 << 10
 	clusterMaxMemory        = 1 << 30
@@ -45,7 +44,7 @@ const (
 	clusterTransientMemory  = 128 << 20
 	clusterConnsPerAddress  = 64
 	clusterDialTimeout      = 5 * time.Second
-	clusterKeepAlive        = 5 * time.Second // a silent peer is noticed after two
+	clusterKeepAlive        = 5 * time.Second // a silent peer is detected after two intervals
 	clusterWriteTimeout     = 10 * time.Second
 	publicLowWater          = 160
 	publicHighWater         = 192
@@ -59,35 +58,34 @@ const (
 	publicTransientMemory   = 64 << 20
 	publicPeerConns         = 8
 	publicPeerStreams       = 512
-	publicPeerInbound       = 32 // of any peer, also one that was dialled: origins are anybody's to name
+	publicPeerInbound       = 32 // of any peer, also one that this node dialled, because any user can name an origin
 	publicPeerMemory        = 128 << 20
 	publicConnsPerAddress   = 64
 	publicDialTimeout       = 10 * time.Second
 	clusterAcceptBacklog    = 1024
 	clusterStreamWindow     = 16 << 20
 	clusterWindowAtFirst    = 1 << 20
-	// clusterMessage lets an object of 64 KiB go in one message of its stream; messages
-	// that wait are memory.
+	// clusterMessage is large enough for an object of 64 KiB in one yamux message. Queued
+	// messages take memory.
 	clusterMessage           = 72 << 10
 	clusterConnectionsFDPart = 2048
 )
 
-// newClusterHost builds a host over TCP, TLS 1.3 and yamux, the cheapest per
-// byte, that does not listen yet.
+// newClusterHost returns a host over TCP, TLS 1.3 and yamux, which need the least processor
+// time for each byte. It does not listen yet.
 func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.ResourceManager, extra []libp2p.Option) (host.Host, error) {
 	return libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.UserAgent(userAgent),
 		libp2p.NoListenAddrs,
-		// Dialling from the listening port makes two members that dial each
-		// other at the same moment open one TCP connection from both ends, and
-		// both speak as TLS clients.
+		// With reuseport, two members that dial each other at the same moment would open
+		// one TCP connection from both ends, and both would act as TLS client.
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport()),
 		libp2p.Security(libp2ptls.ID, newWholeTLS),
 		libp2p.Muxer(yamux.ID, newQueuedMux()),
 		libp2p.ConnectionGater(gater),
 		libp2p.ResourceManager(limits),
-		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}), // members are never trimmed
+		libp2p.ConnectionManager(coreconnmgr.NullConnMgr{}), // connections of members are never trimmed
 		libp2p.DisableRelay(),
 		libp2p.DisableIdentifyAddressDiscovery(),
 		libp2p.Ping(false),
@@ -96,7 +94,7 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 	}, extra...)...)
 }
 
-// whole is a limit of which inbound and outbound may each take all.
+// whole returns limits of which inbound and outbound may each use all.
 func whole(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64, files rcmgr.LimitVal) rcmgr.ResourceLimits {
 	return rcmgr.ResourceLimits{
 		Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,
@@ -105,8 +103,8 @@ func whole(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64, files rcmgr.L
 	}
 }
 
-// clusterLimits lifts the limits per peer and per protocol, which would refuse
-// the 76th stream of a member, and keeps those of the host as a whole.
+// clusterLimits removes the limits for each peer and protocol, which would refuse the 76th
+// stream of a member, and keeps those of the whole host.
 func clusterLimits() (network.ResourceManager, error) {
 	return newLimits(rcmgr.PartialLimitConfig{
 		System:    whole(clusterMaxConns, clusterMaxStreams, clusterMaxMemory, clusterConnectionsFDPart),
@@ -114,8 +112,8 @@ func clusterLimits() (network.ResourceManager, error) {
 	}, clusterConnsPerAddress)
 }
 
-// publicLimits are the same on every machine; libp2p's own grow with its
-// memory, up to what a flood could take from the cluster.
+// publicLimits returns the same limits on every machine. Those of libp2p grow with the
+// memory of the machine, so a flood could take that memory from the cluster.
 func publicLimits() (network.ResourceManager, error) {
 	system := whole(publicMaxConns, publicMaxStreams, publicMaxMemory, publicMaxConns)
 	system.ConnsInbound = publicMaxInbound
@@ -128,12 +126,12 @@ func publicLimits() (network.ResourceManager, error) {
 	}, publicConnsPerAddress)
 }
 
-// newLimits is a resource manager with no other limits than these. libp2p's own
-// limit of arrivals is off: it counts what a node dials too, so that a member
-// that was down for a minute would be dialled every five seconds from then on.
-// unknown.go counts what comes in. Its metrics are off: they are kept by
-// writing down every change of every scope, which in a storm of unknown peers was a
-// tenth of the processor time and most of the garbage, and nobody reads them.
+// newLimits returns a resource manager with these limits only. It switches off libp2p's
+// connection rate, because that also counts outbound dials: a member that was down for a
+// minute would then be dialled only every five seconds. unknown.go limits inbound
+// connections instead. It also switches off the metrics, because they record every change
+// of every scope. Under an overload of unknown peers they took 10 % of the processor time
+// and produced most of the garbage.
 func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.ResourceManager, error) {
 	per := func(bits int) []rcmgr.ConnLimitPerSubnet {
 		return []rcmgr.ConnLimitPerSubnet{{PrefixLength: bits, ConnCount: perAddress}}
@@ -147,8 +145,7 @@ func newLimits(limits rcmgr.PartialLimitConfig, perAddress int) (network.Resourc
 	return m, nil
 }
 
-// newPublicHost builds a host over TCP, QUIC and WebSocket that does not listen
-// yet.
+// newPublicHost returns a host over TCP, QUIC and WebSocket. It does not listen yet.
 func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.ResourceManager, mux network.Multiplexer, announce []ma.Multiaddr, routing string, extra []libp2p.Option) (host.Host, error) {
 	trim, err := connmgr.NewConnManager(publicLowWater, publicHighWater, connmgr.WithGracePeriod(publicGrace))
 	if err != nil {
@@ -179,9 +176,9 @@ func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.Resour
 	return libp2p.New(append(options, extra...)...)
 }
 
-// ListenError says which address a host could not listen on.
+// ListenError names the address on which a host could not listen.
 type ListenError struct {
-	Cluster bool   // the cluster host's, not the public one's
+	Cluster bool   // true: the cluster host; false: the public host
 	Addr    string // multiaddr
 	Err     error
 }
@@ -191,7 +188,7 @@ func (e *ListenError) Error() string { return fmt.Sprintf("listen on %s: %v", e.
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// listen makes h listen on every address. All or none: the caller closes h.
+// listen makes h listen on all addresses. On an error, the caller must close h.
 func listen(h host.Host, addrs []string) error {
 	parsed, err := parseAddrs(addrs)
 	if err != nil {
@@ -210,11 +207,11 @@ func listen(h host.Host, addrs []string) error {
 	return nil
 }
 
-// checkFree returns syscall.EADDRINUSE when another process listens on the port of a,
-// or on one that overlaps. Of TCP libp2p would not notice: it shares its ports with whoever
-// shares too, so that the public host can dial from the port that it listens on,
-// which is how others learn where it is reached behind a NAT. Of UDP it would tell in
-// words of its own. Any other error is for the real listener to meet.
+// checkFree returns syscall.EADDRINUSE if another process listens on the port of a, also on
+// an overlapping address. libp2p does not detect that for TCP: it sets SO_REUSEPORT, so
+// that the public host dials from its listen port and other peers learn the address behind
+// a NAT. For UDP libp2p has an error text of its own. checkFree returns nil on any other
+// error, which the real listener then reports.
 func checkFree(a ma.Multiaddr) error {
 	network, addr, err := manet.DialArgs(a)
 	if err != nil {
@@ -242,7 +239,8 @@ func checkFree(a ma.Multiaddr) error {
 	return l.Close()
 }
 
-// listenAddrs returns what h listens on, wildcards resolved to interfaces.
+// listenAddrs returns the listen addresses of h, with wildcards replaced by interface
+// addresses.
 func listenAddrs(h host.Host) []ma.Multiaddr {
 	addrs, err := h.Network().InterfaceListenAddresses()
 	if err != nil {
@@ -251,9 +249,9 @@ func listenAddrs(h host.Host) []ma.Multiaddr {
 	return addrs
 }
 
-// ranked puts public addresses first and those of this machine alone last. Of addresses of
-// one kind it keeps the order of the interfaces, but not that of transports and of the
-// versions of IP, which is another one each time.
+// ranked sorts public addresses first and loopback addresses last. Addresses of one kind
+// keep the order of the interfaces. Transports and IP versions are sorted, because libp2p
+// lists them in random order.
 func ranked(addrs []ma.Multiaddr) []ma.Multiaddr {
 	rank := func(a ma.Multiaddr) int {
 		switch {
@@ -272,8 +270,8 @@ func ranked(addrs []ma.Multiaddr) []ma.Multiaddr {
 	return addrs
 }
 
-// atMost bounds what members are told: a machine may have an address for each of its
-// networks, and a record with more than members keep would be refused.
+// atMost cuts the list of addresses to maxMemberAddrs, because members reject a record with
+// more.
 func atMost(addrs []string) []string { return addrs[:min(len(addrs), maxMemberAddrs)] }
 
 func parseAddrs(texts []string) ([]ma.Multiaddr, error) {
@@ -300,7 +298,7 @@ func parseMemberAddr(text string) (libp2ppeer.AddrInfo, error) {
 	return *info, nil
 }
 
-// withID renders addresses with /p2p/<id>, each once.
+// withID appends /p2p/<id> to each address and removes repetitions.
 func withID(addrs []ma.Multiaddr, id libp2ppeer.ID) []string {
 	out := make([]string, 0, len(addrs))
 	for _, a := range addrs {

@@ -13,10 +13,10 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// joinInfo separates the join key from whatever else comes from the secret.
+// joinInfo separates the join key from other keys that are derived from the secret.
 const joinInfo = "holdfast join v1"
 
-// NewKey returns a fresh ed25519 private key in libp2p's encoding.
+// NewKey returns a new ed25519 private key in libp2p's encoding.
 func NewKey() ([]byte, error) {
 	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
 	if err != nil {
@@ -29,7 +29,7 @@ func NewKey() ([]byte, error) {
 	return b, nil
 }
 
-// IDOf returns the peer id of a private key as NewKey returns it.
+// IDOf returns the peer id of a private key in the encoding of NewKey.
 func IDOf(key []byte) (string, error) {
 	_, id, err := parseKey(key)
 	if err != nil {
@@ -38,9 +38,8 @@ func IDOf(key []byte) (string, error) {
 	return id.String(), nil
 }
 
-// JoinKey derives from a cluster's secret the key, and its peer id, by which
-// somebody who knows the secret proves it: the handshake with that identity is
-// the proof, so the secret itself never crosses the network.
+// JoinKey derives a key and its peer id from the cluster secret or a ticket. A handshake
+// with this identity proves that the caller knows the secret, so the secret is never sent.
 func JoinKey(secret []byte) (key []byte, id string, err error) {
 	if len(secret) == 0 {
 		return nil, "", errors.New("peer: join key: empty secret")
@@ -68,8 +67,8 @@ func parseKey(key []byte) (crypto.PrivKey, libp2ppeer.ID, error) {
 	if priv.Type() != crypto.Ed25519 {
 		return nil, "", fmt.Errorf("peer: private key: %s, want Ed25519", priv.Type())
 	}
-	// libp2p takes the public half as it stands there: with a damaged one nobody
-	// would believe what this key signs.
+	// libp2p does not check the public half. With a damaged one, other peers would reject
+	// all signatures of this key.
 	raw, err := priv.Raw()
 	if err != nil {
 		return nil, "", fmt.Errorf("peer: private key: %w", err)

@@ -19,19 +19,18 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// joinProtocol is the only one that a joiner finds on the cluster host.
+// joinProtocol is the only protocol that a joining node can use on the cluster host.
 const joinProtocol = "/holdfast/join/1"
 
-// ErrJoinRefused says that a member was reached and cut the joiner: the secret
-// is wrong, or the member is not ready to admit anybody.
+// ErrJoinRefused means that a member was reached and closed the connection: the secret is
+// wrong, or the member cannot admit nodes yet.
 var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 
-// ErrNoJoin says that there is no cluster host at the address: it is for a transport
-// that those do not have, or another host was reached, most likely the public one of a
-// member.
+// ErrNoJoin means that the address is not that of a cluster host. It has another transport,
+// or another host answered, most likely the public one of a member.
 var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
 
-// ErrOtherNode means that another node answered than the one that the address names.
+// ErrOtherNode means that the peer at the address has another id than the address names.
 var ErrOtherNode = errors.New("another node answers there than the address names")
 
 // ListenJoin accepts the streams of joining nodes, whose identity proves a secret that
@@ -96,13 +95,13 @@ func DialJoin(ctx context.Context, secret []byte, addr string, extra ...HostOpti
 		case errors.Is(err, swarm.ErrNoTransport):
 			err = fmt.Errorf("%w: %w", ErrNoJoin, err)
 		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-			err = fmt.Errorf("%w: %w", ErrJoinRefused, err) // the verdict came before the end of the handshake
+			err = fmt.Errorf("%w: %w", ErrJoinRefused, err) // the member closed the connection before the handshake ended
 		}
 		return nil, nil, errors.Join(fmt.Errorf("peer: join %s: %w", addr, err), h.Close())
 	}
 	s, err := openStream(ctx, h, member.ID, joinProtocol)
 	if err != nil {
-		kind := ErrJoinRefused // a cluster host speaks of no protocol to who may not join
+		kind := ErrJoinRefused // a cluster host negotiates no protocol with a peer that may not join
 		if errors.As(err, new(multistream.ErrNotSupported[protocol.ID])) {
 			kind = ErrNoJoin
 		}

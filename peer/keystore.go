@@ -15,44 +15,44 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// Settings of a keystore.
+// Bounds of a keystore.
 const (
-	// keystoreName begins the names of its datastores. There is one, and a second one while
-	// a reset fills it.
+	// keystoreName is the prefix of its datastores. There is one, and a second one during a
+	// reset.
 	keystoreName = "keys-"
-	// keystoreBits of a key are its path. With 10,000,000 keys a path of so many bits has
-	// one or two, so that finding one hash reads no others.
+	// keystoreBits is how many bits of a key form its path. With 10,000,000 keys a path of
+	// this length has one or two keys, so that finding one hash reads no others.
 	keystoreBits = 24
-	// keystoreBatch is how many keys are written at once.
+	// keystoreBatch is how many keys are written at a time.
 	keystoreBatch = 1 << 12
-	// keystoreBuffer bounds the keys put during a reset that wait in memory, some 40 bytes
+	// keystoreBuffer bounds the keys put during a reset that wait in memory, about 40 bytes
 	// each.
 	keystoreBuffer = 1 << 16
-	// maxDeleted bounds the keys deleted during a scan of all roots that are remembered until
-	// its end, some 100 bytes each. A scan with more of them is given up.
+	// maxDeleted bounds the keys deleted during a scan of all roots, about 100 bytes each.
+	// They are kept until its end. A scan with more of them is abandoned.
 	maxDeleted = 1 << 18
 )
 
 var errManyDeleted = errors.New("more roots were withdrawn during a scan of all roots than are remembered")
 
-// keystore holds the multihashes of the announced roots on disk, by their keys in the DHT,
-// for the provider that sweeps over them. It is a copy of what the state says: reconcile
-// makes it equal to that again.
+// keystore holds the multihashes of the announced roots on disk, ordered by their DHT keys,
+// for the sweeping provider. It is a copy of what the state says; reconcile makes it equal
+// to the state again.
 type keystore struct {
 	*provided.ResettableKeystore
 
-	// order is held over each change, so that a scan does not put back a key which is
+	// order is held during each change, so that a scan does not restore a key that is
 	// deleted at the same time.
 	order sync.Mutex
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
-	deleted map[string]struct{} // since the scan began, and not put again; nil: no scan
-	added   int                 // since the scan began, by others
+	deleted map[string]struct{} // since the scan began, and not put again; nil: no scan is running
+	added   int                 // keys that other callers added since the scan began
 	failed  bool                // a change failed since the last reset
 }
 
-// newKeystore opens the keystore. What it remembers of itself is in meta.
+// newKeystore opens the keystore. It stores its own state in meta.
 func newKeystore(all Datastores, meta datastore.Batching) (*keystore, error) {
 	lib, err := provided.NewResettableKeystore(meta,
 		provided.KeystoreOption(provided.WithPrefixBits(keystoreBits), provided.WithBatchSize(keystoreBatch)),
@@ -67,7 +67,8 @@ func newKeystore(all Datastores, meta datastore.Batching) (*keystore, error) {
 	return &keystore{ResettableKeystore: lib}, nil
 }
 
-// unique returns the hashes without repetitions, which the library would count twice.
+// unique returns the hashes without repetitions, because the library would count them
+// twice.
 func unique(hashes []mh.Multihash) []mh.Multihash {
 	seen := make(map[string]struct{}, len(hashes))
 	return slices.DeleteFunc(slices.Clone(hashes), func(h mh.Multihash) bool {
@@ -110,14 +111,14 @@ func (k *keystore) Delete(ctx context.Context, hashes ...mh.Multihash) error {
 	return err
 }
 
-// Get implements the provider's keystore. Until a reset has ended, a key that was deleted
-// meanwhile may be there.
+// Get implements the provider's keystore. During a reset it may return keys that were
+// deleted meanwhile.
 func (k *keystore) Get(ctx context.Context, prefix bitstr.Key) ([]mh.Multihash, error) {
 	found, err := k.ResettableKeystore.Get(ctx, prefix)
 	return k.notDeleted(found), err
 }
 
-// notDeleted returns those of the hashes that were not deleted since the scan began.
+// notDeleted returns the hashes that were not deleted since the scan began.
 func (k *keystore) notDeleted(hashes []mh.Multihash) []mh.Multihash {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,7 +128,7 @@ func (k *keystore) notDeleted(hashes []mh.Multihash) []mh.Multihash {
 	return slices.DeleteFunc(hashes, func(h mh.Multihash) bool { _, gone := k.deleted[string(h)]; return gone })
 }
 
-// only returns those of the hashes that are there.
+// only returns those of the hashes that are in the keystore.
 func (k *keystore) only(ctx context.Context, hashes []mh.Multihash) (there []mh.Multihash, err error) {
 	for _, h := range hashes {
 		has, err := k.ContainsPrefix(ctx, bitsOf(h))
@@ -141,8 +142,8 @@ func (k *keystore) only(ctx context.Context, hashes []mh.Multihash) (there []mh.
 	return k.notDeleted(there), nil
 }
 
-// bitsOf returns all bits but the last of the key of a hash in the DHT: asked for a whole
-// key, the provider's keystore finds none.
+// bitsOf returns all bits of the DHT key of a hash except the last, because the provider's
+// keystore finds nothing for a complete key.
 func bitsOf(hash mh.Multihash) bitstr.Key {
 	key := dhtKey(string(hash))
 	bits := make([]byte, 8*len(key)-1)
@@ -154,11 +155,11 @@ func bitsOf(hash mh.Multihash) bitstr.Key {
 
 func dhtKey(hash string) [sha256.Size]byte { return sha256.Sum256([]byte(hash)) }
 
-// reconcile makes the keys those of the roots that each calls fn with, and returns at most
-// limit of those that were missing. It holds a batch of them in memory at a time. Missing
-// keys are added; all keys are written anew if anew is set, if an earlier change failed, or
-// if there are more keys than roots. It returns an error when ctx or each ends first; then
-// keys may be missing or left over, until the next call.
+// reconcile makes the keystore equal to the roots that each passes to fn, and returns at
+// most limit roots that were missing. It holds one batch in memory at a time. It adds
+// missing keys. It writes all keys again if anew is set, if an earlier change failed, or if
+// there are more keys than roots. If ctx or each ends early, it returns an error, and keys
+// may be missing or left over until the next call.
 func (k *keystore) reconcile(ctx context.Context, each func(fn func(cid.Cid) bool) error, anew bool, limit int) (fresh []mh.Multihash, err error) {
 	k.mu.Lock()
 	k.deleted, k.added = map[string]struct{}{}, 0
@@ -181,9 +182,9 @@ func (k *keystore) reconcile(ctx context.Context, each func(fn func(cid.Cid) boo
 	return fresh, k.reset(ctx, each)
 }
 
-// addMissing adds the roots that have no key, and reports whether there are more keys than
+// addMissing adds the roots that have no key and returns whether there are more keys than
 // roots. Two roots with one multihash count as two, and changes during the scan are not
-// counted exactly, but never so that it reports too many.
+// counted exactly. Both can hide surplus keys but never report them wrongly.
 func (k *keystore) addMissing(ctx context.Context, each func(fn func(cid.Cid) bool) error, limit int) (fresh []mh.Multihash, left bool, err error) {
 	seen := 0
 	batch := make([]mh.Multihash, 0, keystoreBatch)
@@ -215,8 +216,8 @@ func (k *keystore) addMissing(ctx context.Context, each func(fn func(cid.Cid) bo
 	return fresh, size > seen+k.added, err
 }
 
-// addScanned adds what a scan came to, unless it was deleted since, and returns what was
-// missing and how many were not deleted.
+// addScanned adds scanned roots unless they were deleted since. It returns those that were
+// missing, and how many were not deleted.
 func (k *keystore) addScanned(ctx context.Context, hashes []mh.Multihash) (added []mh.Multihash, n int, err error) {
 	k.order.Lock()
 	defer k.order.Unlock()
@@ -234,16 +235,16 @@ func (k *keystore) hasManyDeleted() bool {
 	return len(k.deleted) > maxDeleted
 }
 
-// reset writes all keys anew.
+// reset writes all keys again.
 func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) error) error {
 	k.mu.Lock()
 	k.failed = false
 	k.mu.Unlock()
-	// A library reset that is cancelled before it takes its first root blocks the keystore
-	// for ever (go-libp2p-kad-dht v0.42.2), so it has a context of its own.
+	// If a reset of the library is cancelled before it takes its first root, it blocks the
+	// keystore for ever (go-libp2p-kad-dht v0.42.2). So it gets a context of its own.
 	reset, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	roots := make(chan cid.Cid) // without a buffer: what was sent was taken
+	roots := make(chan cid.Cid) // unbuffered: a root that was sent was also received
 	var scanErr error
 	var scan sync.WaitGroup
 	scan.Go(func() {
@@ -262,7 +263,7 @@ func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) e
 			scanErr = errors.Join(scanErr, errManyDeleted)
 		}
 		if scanErr == nil {
-			close(roots) // all of them were sent
+			close(roots) // all roots were sent
 			return
 		}
 		if !taken {
@@ -282,7 +283,8 @@ func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) e
 	return nil
 }
 
-// deleteAgain deletes what was deleted during a reset: the reset may have put it back.
+// deleteAgain deletes the keys that were deleted during a reset, because the reset may have
+// restored them.
 func (k *keystore) deleteAgain(ctx context.Context) error {
 	k.order.Lock()
 	defer k.order.Unlock()

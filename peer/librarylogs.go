@@ -13,23 +13,23 @@ import (
 )
 
 // LibraryLogs sends the errors that libp2p, the DHT and boxo log to h. Otherwise these
-// libraries write to standard error in their own form. It changes the whole process: call
+// libraries write to standard error in their own format. It changes the whole process: call
 // it once, before a Peer is opened. Open sets the logger of gossip.
 func LibraryLogs(h slog.Handler) {
 	gologshim.SetDefaultHandler(errorsOnly{h})
 	golog.SetPrimaryCore(zapErrors{h: h})
 }
 
-// errorsOnly passes on errors alone, whatever level is logged otherwise: what libraries
-// say below that is about their insides.
+// errorsOnly passes only errors on, whatever the level of the log: lower levels of these
+// libraries describe their internals.
 type errorsOnly struct{ slog.Handler }
 
 func (e errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError && e.Handler.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler. That a listener was closed is no error: the swarm logs it as
-// one where libp2p's upgrader says so with an error of its own.
+// Handle implements slog.Handler. It drops the line about a closed listener: the swarm logs
+// it as an error because libp2p's upgrader returns an error of its own for it.
 func (e errorsOnly) Handle(ctx context.Context, r slog.Record) error {
 	closed := false
 	r.Attrs(func(a slog.Attr) bool {

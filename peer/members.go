@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// memberRedialEvery is how often members without a connection are dialled.
+	// memberRedialEvery is the interval at which members without a connection are dialled.
 	memberRedialEvery = 3 * time.Second
-	// maxMemberAddrs bounds the addresses kept of one member.
+	// maxMemberAddrs bounds the addresses that are kept for one member.
 	maxMemberAddrs = 32 // state.MaxAddrs
-	// maxMemberDials bounds the members dialled at the same time.
+	// maxMemberDials bounds the members that are dialled at the same time.
 	maxMemberDials = 16
 )
 
@@ -88,7 +88,7 @@ func (p *Peer) AddrHint(addr string) error {
 	return nil
 }
 
-// setAddrs hands what is known of where a member is to the cluster host.
+// setAddrs passes the known addresses of a member to the cluster host.
 func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 	p.placing.Lock()
 	defer p.placing.Unlock()
@@ -106,7 +106,7 @@ func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 	p.wakeRedial()
 }
 
-// dialMember dials over libp2p's back-off, and not for long.
+// dialMember dials a member despite libp2p's back-off, with a short timeout.
 func (p *Peer) dialMember(ctx context.Context, id libp2ppeer.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterDialTimeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func (p *Peer) Forget(id string) {
 	delete(p.told, remote)
 	delete(p.addrHints, remote)
 	p.mu.Unlock()
-	p.setAddrs(remote) // nowhere
+	p.setAddrs(remote) // no addresses
 	p.pool.forget(id)
 	_ = p.cluster.Network().ClosePeer(remote)
 }
@@ -138,7 +138,7 @@ func (p *Peer) Connected(id string) bool {
 	return err == nil && p.cluster.Network().Connectedness(remote) == network.Connected
 }
 
-// RTT returns the smoothed round-trip time to a member, 0 when not measured.
+// RTT returns the smoothed round-trip time to a member; 0 if it was not measured.
 func (p *Peer) RTT(id string) time.Duration {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -154,8 +154,8 @@ func (p *Peer) wakeRedial() {
 	}
 }
 
-// keepMembers dials members that are not connected, so that gossip reaches
-// them before anybody needs a stream, and has gossip go on with those that are.
+// keepMembers dials members that are not connected, so that gossip reaches them before a
+// caller needs a stream, and restarts gossip with connected members.
 func (p *Peer) keepMembers(ctx context.Context) {
 	tick := time.NewTicker(memberRedialEvery)
 	defer tick.Stop()
@@ -171,7 +171,7 @@ func (p *Peer) keepMembers(ctx context.Context) {
 	}
 }
 
-// dialMembers is one pass of keepMembers.
+// dialMembers does one pass of keepMembers.
 func (p *Peer) dialMembers(ctx context.Context) {
 	var missing []libp2ppeer.ID
 	for id, connected := range p.reachable() {
@@ -196,8 +196,7 @@ func (p *Peer) dialMembers(ctx context.Context) {
 	}
 }
 
-// reachable are the members of whom an address is known, and whether a connection to
-// them stands.
+// reachable returns the members with a known address, and for each whether it is connected.
 func (p *Peer) reachable() map[libp2ppeer.ID]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,29 +16,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of bitswap messages that come in. boxo takes room for a whole message
-// when its first byte arrives, and decoding one of empty entries takes a hundred
-// times its size; both are somebody else's to choose.
+// Bounds of inbound bitswap messages. boxo allocates memory for a whole message when its
+// first byte arrives, and decoding a message of empty entries takes a hundred times its
+// size. The sender chooses both.
 const (
-	// smallMessage needs no room of those below. A list of 1,024 wants, more
-	// than are kept of a peer, is smaller.
+	// smallMessage is the largest message that does not count against the limits below. A
+	// list of 1,024 wants, more than are kept for a peer, is smaller.
 	smallMessage = 64 << 10
-	// unknownMessages is the room for larger ones of unknown peers, and
-	// messageRoom for those of peers that this node asked.
+	// unknownMessages is the memory for larger messages of unknown peers, and messageRoom
+	// that for peers that this node asked.
 	unknownMessages = 16 << 20
 	messageRoom     = 128 << 20
-	// peerMessages is the most of messageRoom that one peer has: an origin is anybody's to
-	// name, and a message may take minutes to come.
+	// peerMessages is the maximum part of messageRoom for one peer. Any user can name an
+	// origin, and a message may take minutes to arrive.
 	peerMessages = 16 << 20
-	// messageIdle bounds the time without one byte of a message that has begun,
-	// and the wait for room. A whole message of an unknown peer has to come within
-	// messageTotal, one of a peer that was asked at messageRate bytes a second.
+	// messageIdle bounds the time without a byte of a message that has begun, and the wait
+	// for memory. A message of an unknown peer must arrive within messageTotal. A message
+	// of a peer that was asked gets 1 s more for each messageRate bytes.
 	messageIdle  = 30 * time.Second
 	messageTotal = time.Minute
 	messageRate  = 16 << 10
-	// A message may repeat its parts so often: freeEntries times, and once more
-	// for every entryBytes of its size. A want or an answer takes 36 bytes or
-	// more, a block of 8 bytes 18.
+	// The number of parts of a message is at most freeEntries plus one for each entryBytes
+	// of its size. A want or an answer takes 36 bytes or more, a block of 8 bytes 18.
 	freeEntries = 1024
 	entryBytes  = 16
 
@@ -47,28 +46,28 @@ const (
 
 var errMessage = errors.New("bitswap message refused")
 
-// bitswapHost is the public host as bitswap sees it: messages are held to their
-// bounds before bitswap gets to read them.
+// bitswapHost is the public host for bitswap. It checks messages before bitswap reads them.
 type bitswapHost struct {
 	host.Host
 	ctx          context.Context // of the Peer
 	unknownPeers *unknownPeers
-	foreign      *semaphore.Weighted // of unknownMessages
-	asked        *semaphore.Weighted // of messageRoom
+	foreign      *semaphore.Weighted // holds unknownMessages bytes
+	asked        *semaphore.Weighted // holds messageRoom bytes
 	buffers      *sync.Pool          // of *[]byte
 
-	// mu guards shares, those of peers that have or want some of asked.
+	// mu guards shares. It has an entry for each peer whose messages hold or wait for a
+	// part of asked.
 	mu     sync.Mutex
 	shares map[peer.ID]*share
 }
 
-// share is what a peer may have of a room.
+// share is the memory that the messages of one peer may use.
 type share struct {
 	room  *semaphore.Weighted
-	users int // messages that have or want some of it
+	users int // messages that hold or wait for a part of it
 }
 
-// share returns a peer's, which leave gives back.
+// share returns the share of a peer; the caller calls leave when it is done.
 func (h *bitswapHost) share(id peer.ID) (room *semaphore.Weighted, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,18 +105,17 @@ func (h *bitswapHost) SetStreamHandler(id protocol.ID, handle network.StreamHand
 	})
 }
 
-// messages is a stream of which whole messages are read, each judged before the
-// first byte of it is handed on. A message is its length as uvarint and its
-// bytes.
+// messages is a stream that reads whole messages and checks each before it passes the first
+// byte on. A message is its length as uvarint and its bytes.
 type messages struct {
 	network.Stream
 	host *bitswapHost
 
-	// Of the one reader.
+	// Used by the one reader only.
 	in    *bufio.Reader
 	frame *[]byte // the message with its length; from host.buffers
-	rest  []byte  // of it, not read yet
-	free  func()  // gives back the room that it takes; nil: it takes none
+	rest  []byte  // the part of it that was not read yet
+	free  func()  // releases the memory that it counts as; nil: none
 }
 
 // Read implements io.Reader.
@@ -132,12 +130,12 @@ func (m *messages) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next reads one message. The one before has been dealt with: bitswap reads
-// again when it is through.
+// next reads one message. bitswap has processed the message before, because it reads again
+// only then.
 func (m *messages) next() error {
 	m.release()
 	if _, err := m.in.Peek(1); err != nil {
-		return err // the end, or nothing said for as long as the peer likes
+		return err // the end of the stream, or of an idle time that the peer decides
 	}
 	if err := m.SetReadDeadline(time.Now().Add(messageIdle)); err != nil {
 		return err
@@ -163,7 +161,7 @@ func (m *messages) next() error {
 	return m.SetReadDeadline(time.Time{})
 }
 
-// take waits for room for a message.
+// take waits until there is memory for a message of size bytes. It fails after messageIdle.
 func (m *messages) take(size int64) error {
 	if size <= smallMessage {
 		return nil
@@ -194,7 +192,7 @@ func (m *messages) take(size int64) error {
 	return nil
 }
 
-// grow returns a buffer that begins with size as uvarint and has room for it.
+// grow returns a buffer that begins with size as uvarint and has capacity for the message.
 func (m *messages) grow(size int) []byte {
 	m.frame, _ = m.host.buffers.Get().(*[]byte)
 	b := binary.AppendUvarint((*m.frame)[:0], uint64(size))
@@ -205,7 +203,7 @@ func (m *messages) grow(size int) []byte {
 	return b[:len(b)+size]
 }
 
-// fill reads a message's bytes as long as they keep coming.
+// fill reads the bytes of a message within the time limits.
 func (m *messages) fill(b []byte) error {
 	limit := messageTotal
 	if !m.host.unknownPeers.isUnknown(m.Conn().RemotePeer()) {
@@ -228,7 +226,7 @@ func (m *messages) fill(b []byte) error {
 	return nil
 }
 
-// release gives back what the last message took.
+// release returns the memory of the last message.
 func (m *messages) release() {
 	if m.frame != nil {
 		m.host.buffers.Put(m.frame)
@@ -239,8 +237,8 @@ func (m *messages) release() {
 	m.frame, m.rest, m.free = nil, nil, nil
 }
 
-// checkMessage counts what a message repeats, in the message itself and in its
-// wantlist (field 1), without decoding it.
+// checkMessage counts the parts of a message and of its wantlist (field 1) without decoding
+// them. It returns an error if there are too many.
 func checkMessage(message []byte) error {
 	const wantlist = 1
 	limit := freeEntries + len(message)/entryBytes
@@ -270,9 +268,9 @@ func checkMessage(message []byte) error {
 	})
 }
 
-// protoField reads one field of a protobuf message and returns its number, its
-// bytes if it has a length, and how long it is; 0 says that it is malformed.
-// Groups, which no version of bitswap has, are.
+// protoField reads one field of a protobuf message. It returns the field number, the bytes
+// if the field has a length, and the size of the field; 0 means malformed. Groups are
+// malformed, because no version of bitswap uses them.
 func protoField(b []byte) (field uint64, value []byte, n int) {
 	tag, n := binary.Uvarint(b)
 	if n <= 0 {

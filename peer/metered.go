@@ -10,25 +10,24 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 )
 
-// meteredMux is yamux that takes from an unknown peer no more than its share of a
-// host: of bytes, and of frames, for a ping or a stream that is refused costs
-// this node as much as a message. Connections that this node dialled, which may
-// be those of an origin, are not metered.
+// meteredMux is yamux with a rate limit for unknown peers, in bytes and in frames: a ping
+// or a refused stream costs this node as much as a message. Connections that this node
+// dialled, also those of origins, have no limit.
 type meteredMux struct {
 	inner        network.Multiplexer
-	ctx          context.Context // of the Peer; ends every wait
+	ctx          context.Context // of the Peer; it ends all waits
 	unknownPeers *unknownPeers
 }
 
 func newMeteredMux(ctx context.Context, s *unknownPeers) *meteredMux {
 	mux := *yamux.DefaultTransport
-	mux.ReadBufSize = 0 // so that the head of every frame is a read of its own
+	mux.ReadBufSize = 0 // so that the header of every frame is a read of its own
 	return &meteredMux{inner: &mux, ctx: ctx, unknownPeers: s}
 }
 
 // NewConn implements network.Multiplexer.
 func (m *meteredMux) NewConn(c net.Conn, isServer bool, scope network.PeerScope) (network.MuxedConn, error) {
-	// What comes in over TLS or Noise tells whose it is.
+	// An inbound TLS or Noise connection knows the id of its peer.
 	secure, ok := c.(interface{ RemotePeer() libp2ppeer.ID })
 	if isServer && ok {
 		c = &metered{Conn: c, mux: m, id: secure.RemotePeer()}
@@ -36,7 +35,7 @@ func (m *meteredMux) NewConn(c net.Conn, isServer bool, scope network.PeerScope)
 	return m.inner.NewConn(c, isServer, scope)
 }
 
-// metered is a connection that came in, as its multiplexer reads it.
+// metered is an inbound connection below its multiplexer.
 type metered struct {
 	net.Conn
 	mux *meteredMux

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what this package counts.
+// metrics has the metrics of this package.
 type metrics struct {
 	unknownPeers  prometheus.Counter
 	refused       *prometheus.CounterVec
@@ -21,7 +21,7 @@ type metrics struct {
 	registered []prometheus.Collector
 }
 
-// register adds them, and more, to r.
+// register adds the metrics and the collectors in more to r.
 func (m *metrics) register(r prometheus.Registerer, more []prometheus.Collector) error {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{

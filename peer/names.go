@@ -11,27 +11,28 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// Bounds of looking up the names in origins before they are dialled.
+// Bounds of the lookups of names in origins, which happen before a dial.
 const (
 	lookupTimeout = 5 * time.Second
-	// maxLookups are under way at a time. Of a name beyond them nothing is known until somebody
-	// asks again.
+	// maxLookups is the maximum number of lookups at a time. If there are more names, their
+	// result stays unknown until the next call.
 	maxLookups = 4
 	// maxVerdicts is how many names are remembered.
 	maxVerdicts = 1 << 10
-	// verdictFor is how long a verdict is good; a name may move.
+	// verdictFor is how long a result is valid, because the address of a name can change.
 	verdictFor = time.Minute
 )
 
-// names remembers which names in origins have no public address. Nobody waits for a lookup: a
-// pin is accepted without one, and told the verdict by whoever reads it later.
+// names remembers which names in origins have no public address. No caller waits for a
+// lookup: a pin is accepted without the result, and the result appears in later reads of
+// the pin.
 type names struct {
 	// lookup returns the addresses of a name; network is ip, ip4 or ip6. Set once.
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu       sync.Mutex
-	verdicts *cache.Cache[string, *verdict] // by network and name
+	verdicts *cache.Cache[string, *verdict] // key: network and name
 	running  int
 }
 
@@ -39,15 +40,15 @@ func newNames(lookup func(ctx context.Context, network, host string) ([]netip.Ad
 	return names{lookup: lookup, verdicts: cache.New[string, *verdict](maxVerdicts)}
 }
 
-// verdict is what is known of a name.
+// verdict is the result of looking a name up.
 type verdict struct {
-	why     string    // it is refused; empty: it is not, or nothing is known
-	until   time.Time // when it is looked up again
-	running bool      // it is being looked up
+	why     string    // why it is refused; empty: it is allowed or not known yet
+	until   time.Time // when the result expires
+	running bool      // a lookup is in progress
 }
 
-// whyRefused tells why an address with a name is not dialled, as far as that is known, and has
-// the name looked up where it is not, or not any more.
+// whyRefused returns why an address that begins with a name is refused; "" if it is allowed
+// or not known yet. It starts a lookup if there is no valid result.
 func (p *Peer) whyRefused(a ma.Multiaddr) string {
 	network := ""
 	switch a[0].Protocol().Code {
@@ -57,7 +58,7 @@ func (p *Peer) whyRefused(a ma.Multiaddr) string {
 		network = "ip4"
 	case ma.P_DNS6:
 		network = "ip6"
-	default: // what is behind a dnsaddr is found with the dial
+	default: // a dnsaddr is resolved by the dial
 		return ""
 	}
 	host := a[0].Value()
@@ -76,8 +77,8 @@ func (p *Peer) whyRefused(a ma.Multiaddr) string {
 	return p.names.read(v)
 }
 
-// known returns the verdict on a name; look tells the caller to look the name up and to tell
-// learn of it.
+// known returns the result for a name. If look is true, the caller must look the name up
+// and call learn.
 func (n *names) known(name string, now time.Time) (v *verdict, look bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +95,7 @@ func (n *names) known(name string, now time.Time) (v *verdict, look bool) {
 	return v, true
 }
 
-// learn keeps what a lookup has shown.
+// learn stores the result of a lookup.
 func (n *names) learn(v *verdict, why string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,8 +109,8 @@ func (n *names) read(v *verdict) string {
 	return v.why
 }
 
-// notPublic tells why the addresses that were found for the name in a are all refused; "" if
-// one is not, or none was found.
+// notPublic returns an error text if all addresses found for the name in a are refused; ""
+// if one is allowed or none was found.
 func notPublic(a ma.Multiaddr, host string, found []netip.Addr, err error) string {
 	if err != nil || len(found) == 0 {
 		return ""

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxOriginLength bounds the text of one origin.
+	// maxOriginLength bounds the length of one origin, in bytes.
 	maxOriginLength = 1024
-	// maxParsed is how many origins are remembered as they were read.
+	// maxParsed is how many parsed origins are cached.
 	maxParsed = 1 << 10
 )
 
-// ErrOriginRefused is wrapped by every refusal of a user-given address.
+// ErrOriginRefused is the cause of every refusal of an address that a user gave.
 var ErrOriginRefused = errors.New("origin refused")
 
-// CheckOrigin returns why the node would not dial an address that a user gave, or nil if
-// it would. Names are checked after they are resolved.
+// CheckOrigin returns why the node would not dial an address that a user gave, or nil if it
+// would. It does not resolve names; they are checked when they are dialled.
 func CheckOrigin(origin string, allowPrivate bool) error {
 	_, err := parseOrigin(origin, allowPrivate)
 	return err
 }
 
-// WhyRefused tells why an origin is not dialled; "" is that it is, or that it is not known yet
-// what its name stands for, which is looked up then. It does not wait.
+// WhyRefused returns why an origin is not dialled. It returns "" if it is, or if its name
+// was not looked up yet; then it starts the lookup. It does not block.
 func (p *Peer) WhyRefused(origin string) string {
 	info, err := p.origins.parse(origin)
 	switch {
@@ -41,9 +41,9 @@ func (p *Peer) WhyRefused(origin string) string {
 	return p.whyRefused(info.Addrs[0])
 }
 
-// parseOrigin reads a user-given multiaddr. It takes TCP, WebSocket and QUIC
-// to a named peer, at a public address or a name, and nothing else. Whom an address
-// names that is refused is told with the error.
+// parseOrigin parses an address that a user gave. It accepts TCP, WebSocket and QUIC to a
+// peer with an id, at a public address or a name. The result has the peer id also if the
+// address is refused.
 func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) {
 	var none libp2ppeer.AddrInfo
 	refuse := func(why any) (libp2ppeer.AddrInfo, error) {
@@ -62,7 +62,7 @@ func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) 
 	}
 	none.ID = id
 	if len(a) == 0 {
-		return libp2ppeer.AddrInfo{ID: id}, nil // found by routing
+		return libp2ppeer.AddrInfo{ID: id}, nil // routing finds its addresses
 	}
 	if err := checkTransport(a); err != nil {
 		return refuse(err)
@@ -75,12 +75,13 @@ func parseOrigin(origin string, allowPrivate bool) (libp2ppeer.AddrInfo, error) 
 	return libp2ppeer.AddrInfo{ID: id, Addrs: []ma.Multiaddr{a}}, nil
 }
 
-// origins reads user-given multiaddrs. The pins of one client name the same few,
-// and to read one takes longer than all else that begins a session.
+// origins parses the addresses that users give and caches the results. The pins of one
+// client name the same few origins, and parsing takes longer than the rest of starting a
+// session.
 type origins struct {
-	private bool // addresses that are not public are taken
+	private bool // addresses that are not public are allowed
 
-	parsed *cache.Locked[string, libp2ppeer.AddrInfo] // whose addresses nobody changes
+	parsed *cache.Locked[string, libp2ppeer.AddrInfo] // the values are shared: do not change their addresses
 }
 
 func newOrigins(private bool) origins {
@@ -98,8 +99,8 @@ func (o *origins) parse(origin string) (libp2ppeer.AddrInfo, error) {
 	return info, err
 }
 
-// checkTransport accepts ip|dns tcp, the same with [tls [sni]] ws or wss, ip|dns
-// udp quic-v1, and dnsaddr alone.
+// checkTransport accepts ip|dns tcp, the same with [tls [sni]] ws or wss, ip|dns udp
+// quic-v1, and dnsaddr alone.
 func checkTransport(a ma.Multiaddr) error {
 	codes := make([]int, 0, len(a))
 	for _, c := range a {
@@ -145,8 +146,8 @@ func equalCodes(a, b []int) bool {
 	return true
 }
 
-// checkPublic judges an address right before it is dialled, so it must be a
-// resolved one.
+// checkPublic refuses an address that is not public. It is called just before the dial, so
+// the address must be resolved.
 func checkPublic(a ma.Multiaddr) error {
 	bare, _ := libp2ppeer.SplitAddr(a)
 	if len(bare) == 0 {
@@ -162,7 +163,7 @@ func checkPublic(a ma.Multiaddr) error {
 	return checkPublicIP(bare, ip)
 }
 
-// ipOf returns the IP address that a multiaddr begins with.
+// ipOf returns the IP address at the beginning of a multiaddr.
 func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 	if len(a) == 0 {
 		return netip.Addr{}, false
@@ -174,10 +175,9 @@ func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// checkPublicIP refuses what is not on the public internet. The lists of
-// go-multiaddr are asked too, but they let 0.0.0.0, ::ffff:127.0.0.1, benchmark
-// and multicast ranges through as not private, and NAT64 and 6to4 forms of
-// private addresses as public.
+// checkPublicIP refuses addresses outside the public internet. It also asks go-multiaddr,
+// but that does not count 0.0.0.0, ::ffff:127.0.0.1, benchmark and multicast ranges as
+// private, and counts NAT64 and 6to4 forms of private addresses as public.
 func checkPublicIP(a ma.Multiaddr, ip netip.Addr) error {
 	if ip.Is6() {
 		if !publicIP6.Contains(ip) {
@@ -195,11 +195,11 @@ func checkPublicIP(a ma.Multiaddr, ip netip.Addr) error {
 	return nil
 }
 
-// publicIP6 is all of IPv6 that is assigned for public use. NAT64 (64:ff9b::),
-// IPv4-mapped, link-local, unique local and multicast lie outside.
+// publicIP6 is the part of IPv6 that is assigned for public use. NAT64 (64:ff9b::),
+// IPv4-mapped, link-local, unique local and multicast addresses lie outside.
 var publicIP6 = netip.MustParsePrefix("2000::/3")
 
-// specialRanges are those of RFC 6890 and its updates.
+// specialRanges has the ranges of RFC 6890 and its updates.
 var specialRanges = [...]netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("10.0.0.0/8"),

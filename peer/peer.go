@@ -43,70 +43,74 @@ import (
 
 // Values of Options.Routing.
 const (
-	RoutingOff    = "off"    // no routing: origins and connected peers only
-	RoutingLAN    = "lan"    // the DHT of a private network, with own bootstrap peers
+	RoutingOff    = "off"    // no routing: blocks come from origins and connected peers only
+	RoutingLAN    = "lan"    // the DHT of a private network, with the operator's bootstrap peers
 	RoutingPublic = "public" // the DHT of the public IPFS network
 )
 
-// Bounds of bitswap. A message holds at most 4 MiB, and one that would be
-// larger is never sent, so the target stays well below it.
+// Bounds of bitswap. boxo never sends a message of more than 4 MiB, so the target size is
+// well below that.
 const (
 	bitswapMessageTarget   = 512 << 10
 	bitswapOutstandingPeer = 8 << 20
 	bitswapSendWorkers     = 16
-	bitswapReadWorkers     = 16 // that read blocks for peers at the same time
+	bitswapReadWorkers     = 16 // workers that read blocks for peers
 )
 
-// HostOption is an option of a libp2p host, by a name that the bridge may use.
+// HostOption is an option of a libp2p host. The bridge uses this name, so that it need not
+// import libp2p.
 type HostOption = libp2p.Option
 
-// Options say what a Peer is made of. Key, Members and Blocks are required.
+// Options are the dependencies and settings of a Peer. Key, Members and Blocks are
+// required.
 type Options struct {
 	// Key is the node's private key as NewKey returns it.
 	Key []byte
 
 	Listen        []string // multiaddrs of the public host
 	ClusterListen []string // multiaddrs of the cluster host, TCP only
-	Announce      []string // told to the IPFS network instead of the listen addresses
-	Bootstrap     []string // IPFS bootstrap peers with /p2p/; none means the well-known ones when Routing is public
+	Announce      []string // addresses that are announced to the IPFS network instead of the listen addresses
+	Bootstrap     []string // IPFS bootstrap peers with /p2p/; empty: the well-known ones if Routing is public
 	Routing       string   // off, lan or public; empty means off
 
-	// Members tells whether a peer id is a member of the cluster. It is asked
-	// on every connection and on every stream, from many goroutines, and its
-	// answer may change at any time; it must not block.
+	// Members returns whether a peer id is a member of the cluster. It is called on every
+	// connection and stream, from many goroutines, and the answer may change at any time.
+	// It must not block.
 	Members func(id string) bool
-	// Joiners tells whether a peer id is one that JoinKey derives from a
-	// secret that is valid now. Nil means nobody can join here.
+	// Joiners returns whether JoinKey derives this peer id from a secret that is valid now.
+	// Nil: no node can join through this one.
 	Joiners func(id string) bool
-	// Refused says, for the log alone, why a peer id is neither; empty: nothing is
-	// logged. Nil: never.
+	// Refused returns, for the log, why a peer id is neither a member nor joining. Empty or
+	// nil: nothing is logged.
 	Refused func(id string) string
 
-	Blocks blockstore.Blockstore // what is served, read only
-	// AllowBlock tells whether bitswap may serve c to a peer; nil allows all.
+	Blocks blockstore.Blockstore // the blocks to serve; only read
+	// AllowBlock returns whether bitswap may serve c to a peer; nil allows all.
 	AllowBlock func(peerID string, c cid.Cid) bool
-	// Roots calls fn with every root to announce again, until fn says false. It returns an
-	// error if it could not read all of them. Nil means that nothing is announced again.
+	// Roots calls fn with every root to announce in each cycle, until fn returns false. It
+	// returns an error if it could not read all of them. Nil: nothing is announced in
+	// cycles.
 	Roots func(fn func(cid.Cid) bool) error
-	// Waiting are roots to announce at once where Roots has them: see Peer.Waiting.
+	// Waiting are the roots to announce first, as far as Roots still has them; see
+	// Peer.Waiting.
 	Waiting []mh.Multihash
 
-	// Datastores keeps what routing learns; it is required unless routing is off.
+	// Datastores stores what routing learns; required unless routing is off.
 	Datastores Datastores
 
-	// ServeRate is what unknown peers together are served by bitswap, in bytes a
-	// second; 0 is DefaultServeRate. Members and peers that this node dialled are
-	// served without a limit.
+	// ServeRate limits what bitswap serves to all unknown peers together, in bytes per
+	// second; 0 means DefaultServeRate. Members and peers that this node dialled are not
+	// limited.
 	ServeRate int64
 
-	AllowPrivateOrigins bool         // dial origins at addresses that are not public
-	HostOptions         []HostOption // appended to those of both hosts, for tests
-	ClusterOptions      []HostOption // appended to those of the cluster host, for tests
+	AllowPrivateOrigins bool         // allow origins at addresses that are not public
+	HostOptions         []HostOption // appended to the options of both hosts, for tests
+	ClusterOptions      []HostOption // appended to the options of the cluster host, for tests
 	Registerer          prometheus.Registerer
-	Logger              *slog.Logger // nil discards
+	Logger              *slog.Logger // nil: no log
 }
 
-// Peer is one node's presence on the cluster's and the IPFS network.
+// Peer connects one node to the cluster and to the IPFS network.
 type Peer struct {
 	// Set once by Open.
 	opts      Options
@@ -116,52 +120,52 @@ type Peer struct {
 	public    host.Host
 	gate      *publicGater
 	bitswap   *bitswap.Bitswap
-	serve     *server.Server // of bitswap, for unknown peers
-	dht       *dht.IpfsDHT   // nil when routing is off, as are main and records
+	serve     *server.Server // the bitswap server for unknown peers
+	dht       *dht.IpfsDHT   // dht, main and records are nil if routing is off
 	main      datastore.Batching
 	records   *records
 	rejoin    rejoin
 	gossip    *gossipKeeper
 	pool      *streamPool
-	serving   *places     // of the block requests that are answered
-	buffers   dag.Buffers // of blocks on their way to members
+	serving   *places     // places for block requests of members
+	buffers   dag.Buffers // memory for blocks that are sent to members
 	provide   *provideQueue
 	providing providing
 	origins   origins
 	names     names
-	dials     *dials        // of origins
-	redial    chan struct{} // wakes the loop that keeps members connected
+	dials     *dials        // the dials of origins
+	redial    chan struct{} // makes the loop that connects members run now
 	metrics   metrics
 	refusals  refusals
 	boot      []libp2ppeer.AddrInfo
 
-	// Who is at the door of each host.
+	// The inbound connections of each host.
 	unknownClusterPeers *unknownPeers
 	unknownPeers        *unknownPeers
 	bitswapHost         *bitswapHost
 
-	sessionEnd atomic.Int64 // Unix nanoseconds, when a bitswap session last ended
+	sessionEnd atomic.Int64 // Unix time in ns at which a bitswap session last ended
 
-	// stop ends everything that Close waits for.
+	// stop ends all goroutines that Close waits for.
 	ctx     context.Context
 	stop    context.CancelFunc
 	streams admission
 	closing sync.Once
 
-	// placing is held while the cluster host is told where a member is, so that it is not
-	// told less after more.
+	// placing is held while addresses of a member are passed to the cluster host, so that
+	// an older list does not replace a newer one.
 	placing sync.Mutex
 
 	// mu guards members, told and hints. It is never held while calling out.
 	mu        sync.Mutex
-	members   map[libp2ppeer.ID][]ma.Multiaddr // as told by SetMember
-	told      map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil is none of them
-	addrHints map[libp2ppeer.ID][]ma.Multiaddr // as told by Hint
+	members   map[libp2ppeer.ID][]ma.Multiaddr // addresses from SetMember
+	told      map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil: none of them was valid
+	addrHints map[libp2ppeer.ID][]ma.Multiaddr // addresses from AddrHint
 }
 
-// Open builds both hosts, listens, and answers other peers from then on. The
-// loops that dial by themselves start with Run. ctx is for opening only. An
-// address that cannot be listened on is an error that names it.
+// Open creates both hosts, listens, and answers other peers from then on. The loops that
+// dial start with Run. ctx bounds Open only. If an address cannot be listened on, the error
+// is a *ListenError.
 func Open(ctx context.Context, opts Options) (*Peer, error) {
 	p, key, err := newPeer(opts)
 	if err != nil {
@@ -225,7 +229,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 		ctx:       ctx,
 		stop:      stop,
 	}
-	p.providing.waiting = opts.Waiting // where nothing is announced this time, they wait for the next
+	p.providing.waiting = opts.Waiting // if this start announces nothing, the next one has them
 	p.pool = newStreamPool(p.openBlocks)
 	var more []prometheus.Collector
 	if opts.Routing != RoutingOff {
@@ -238,7 +242,7 @@ func newPeer(opts Options) (*Peer, crypto.PrivKey, error) {
 	return p, key, nil
 }
 
-// openCluster builds the host of the members.
+// openCluster creates the cluster host.
 func (p *Peer) openCluster(key crypto.PrivKey) error {
 	limits, err := clusterLimits()
 	if err != nil {
@@ -250,8 +254,8 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 		return err
 	}
 	p.cluster = h
-	// From here on every stream that comes in passes admit, whatever package
-	// registered its handler.
+	// From here on admit handles every inbound stream, whichever package registered the
+	// handler.
 	h.Network().SetStreamHandler(p.admit)
 	h.SetStreamHandler(blocksProtocol, p.serveBlocks)
 	if p.gossip, err = newGossipKeeper(p.ctx, h, p.isMember, func(n int) { p.metrics.gossipDropped.Add(float64(n)) }, p.log); err != nil {
@@ -265,7 +269,7 @@ func (p *Peer) openCluster(key crypto.PrivKey) error {
 	return err
 }
 
-// openPublic builds the host of the IPFS network.
+// openPublic creates the public host.
 func (p *Peer) openPublic(key crypto.PrivKey) error {
 	announce, err := parseAddrs(p.opts.Announce)
 	if err != nil {
@@ -308,7 +312,7 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 		}))
 		options = append(options, bitswap.WithServerOption(filter[0]))
 	}
-	// A nil *IpfsDHT in the interface would not be a nil interface.
+	// A nil *IpfsDHT in the interface would make an interface that is not nil.
 	var providers routing.ContentDiscovery
 	if p.dht != nil {
 		providers = p.dht
@@ -321,19 +325,18 @@ func (p *Peer) openPublic(key crypto.PrivKey) error {
 	return listen(h, p.opts.Listen)
 }
 
-// patience is how long bitswap waits for an answer before it takes one for lost
-// and goes on as if the peer did not have the block. By default that is twice
-// the latency seen, 50 ms at the least, and any pause of either process is longer:
-// then the only peer of a session is taken out of it, its late answers are
-// not what is wanted any more, and nothing moves until the next Renew.
+// patience returns how long bitswap waits for an answer before it assumes that the peer
+// does not have the block. The default is twice the latency, at least 50 ms, and pauses of
+// a process are often longer. Then bitswap would remove the only peer of a session and
+// ignore its late answers, and the fetch would stand still until the next Renew.
 func patience() *bsclient.DontHaveTimeoutConfig {
 	conf := bsclient.DefaultDontHaveTimeoutConfig()
 	conf.MinTimeout = conf.DontHaveTimeout // 5 s
 	return conf
 }
 
-// Run keeps members connected, announces content, and sweeps idle streams
-// until ctx ends. It returns nil then.
+// Run connects members, announces roots, and closes idle streams until ctx ends. Then it
+// returns nil.
 func (p *Peer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -350,8 +353,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Close ends both hosts and waits for every stream handler. It is safe to call
-// twice.
+// Close closes both hosts and waits for all stream handlers. It may be called twice.
 func (p *Peer) Close() error {
 	var errs []error
 	p.closing.Do(func() {
@@ -377,18 +379,18 @@ func (p *Peer) Close() error {
 			errs = append(errs, p.cluster.Close())
 		}
 		p.streams.wait()
-		errs = append(errs, p.closeDatastores()) // which the public host used until its end
+		errs = append(errs, p.closeDatastores()) // the public host used them until its end
 		p.metrics.unregister(p.opts.Registerer)
 	})
 	return errors.Join(errs...)
 }
 
-// ID returns the node's peer id.
+// ID returns the peer id of the node.
 func (p *Peer) ID() string { return p.id.String() }
 
-// Addrs returns the addresses of the public host with /p2p/: those announced,
-// or those listened on with the real ports, those of every interface when it
-// listens on all; the best of them, if there are more than members keep.
+// Addrs returns the addresses of the public host with /p2p/: the announced ones, or the
+// listen addresses with the real ports and one for each interface. It returns at most
+// maxMemberAddrs, the public ones first.
 func (p *Peer) Addrs() []string {
 	if len(p.opts.Announce) > 0 {
 		announced, err := parseAddrs(p.opts.Announce)
@@ -399,11 +401,12 @@ func (p *Peer) Addrs() []string {
 	return atMost(withID(ranked(listenAddrs(p.public)), p.id))
 }
 
-// ClusterAddrs returns the addresses of the cluster host with /p2p/, as Addrs does.
+// ClusterAddrs returns the addresses of the cluster host with /p2p/, in the same way as
+// Addrs.
 func (p *Peer) ClusterAddrs() []string { return atMost(withID(ranked(listenAddrs(p.cluster)), p.id)) }
 
-// isMember tells whether id may speak on the cluster host. The node itself is
-// one, for its own gossip passes the same checks.
+// isMember returns whether id may use the cluster host. The node itself may, because its
+// own gossip passes the same checks.
 func (p *Peer) isMember(id libp2ppeer.ID) bool {
 	return id == p.id || p.opts.Members(id.String())
 }

@@ -7,22 +7,22 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// places bounds what is done for all members at once. One may have as many places as are
-// left when it has them, at least one: so that those on slow lines, which keep theirs for
-// long, do not keep all.
+// places limits the work that is done for all members at the same time. A member gets one
+// more place only while it holds fewer than are free, so members on slow lines, which hold
+// theirs for long, cannot take all.
 type places struct {
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	free    int
 	held    map[libp2ppeer.ID]int
-	changed chan struct{} // closed when a place has been given back; nil: nobody waits
+	changed chan struct{} // closed when a place becomes free; nil: no caller waits
 }
 
 func newPlaces(n int) *places {
 	return &places{free: n, held: map[libp2ppeer.ID]int{}}
 }
 
-// take waits for a place, which the caller gives back, or for the end of ctx.
+// take waits for a place or for the end of ctx. The caller returns the place with giveBack.
 func (p *places) take(ctx context.Context, member libp2ppeer.ID) error {
 	for {
 		p.mu.Lock()

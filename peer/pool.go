@@ -12,43 +12,44 @@ import (
 )
 
 const (
-	// maxStreamsPerMember bounds the block streams to one member, busy and
-	// idle; who wants one more waits.
+	// maxStreamsPerMember bounds the block streams to one member, busy and idle. A caller
+	// that needs one more waits.
 	maxStreamsPerMember = 16
-	// maxBulkStreams of them may be in use for DAGs, whose blocks nobody waits for one by one.
+	// maxBulkStreams bounds those of them that fetch DAGs, so that single blocks, for which
+	// readers wait, find a free stream.
 	maxBulkStreams = 12
-	// streamIdle is how long a stream is kept without use.
+	// streamIdle is how long an unused stream stays open.
 	streamIdle = time.Minute
-	// streamSweepEvery is how often idle streams are looked for.
+	// streamSweepEvery is the interval of the scan for idle streams.
 	streamSweepEvery = 20 * time.Second
 )
 
 var errPoolClosed = errors.New("peer is closed")
 
-// pooledStream is a block stream that is used by one request at a time.
+// pooledStream is a block stream. One request uses it at a time.
 type pooledStream struct {
 	member string
 	stream network.Stream
 	in     *bufio.Reader
-	frame  []byte // the last request, kept for its capacity
+	frame  []byte // the last request; its capacity is reused
 	reused bool
-	idle   time.Time // since when
+	idle   time.Time // since when it is unused
 }
 
-// streamPool keeps block streams to members open between requests: opening one
-// costs four times a request on an open one.
+// streamPool keeps block streams to members open between requests, because opening one
+// takes four times as long as a request.
 type streamPool struct {
 	open func(ctx context.Context, member string) (network.Stream, error)
 
-	// mu guards members and closed. It is never held while opening.
+	// mu guards members and closed. It is not held while a stream is opened.
 	mu      sync.Mutex
 	members map[string]*memberStreams
 	closed  bool
 }
 
 type memberStreams struct {
-	slots chan struct{} // one token per stream in use
-	bulk  chan struct{} // and one per stream in use for GetBlocks
+	slots chan struct{} // one token for each stream in use
+	bulk  chan struct{} // one token for each stream that GetBlocks uses
 	idle  []*pooledStream
 }
 
@@ -70,7 +71,7 @@ func (o *streamPool) member(id string) (*memberStreams, error) {
 	return m, nil
 }
 
-// get returns an idle stream or a new one. put gives it back.
+// get returns an idle stream or opens one. The caller returns it with put.
 func (o *streamPool) get(ctx context.Context, id string) (*pooledStream, error) {
 	m, err := o.member(id)
 	if err != nil {
@@ -83,7 +84,7 @@ func (o *streamPool) get(ctx context.Context, id string) (*pooledStream, error) 
 	}
 	o.mu.Lock()
 	if n := len(m.idle); n > 0 {
-		s := m.idle[n-1] // the youngest, so that the others age
+		s := m.idle[n-1] // the most recently used one, so that the others reach streamIdle
 		m.idle = m.idle[:n-1]
 		o.mu.Unlock()
 		s.reused = true
@@ -102,8 +103,8 @@ func (o *streamPool) get(ctx context.Context, id string) (*pooledStream, error) 
 	}, nil
 }
 
-// put gives a stream back. One that is not good, which has unread answers or
-// failed, is reset.
+// put returns a stream to the pool. If good is false, because the stream failed or has
+// unread responses, put resets it.
 func (o *streamPool) put(id string, s *pooledStream, good bool) {
 	o.mu.Lock()
 	m := o.members[id]
@@ -121,7 +122,7 @@ func (o *streamPool) put(id string, s *pooledStream, good bool) {
 	}
 }
 
-// takeBulk waits for a place among the streams for DAGs; the caller gives it back.
+// takeBulk waits until fewer than maxBulkStreams fetch DAGs. The caller calls giveBack.
 func (o *streamPool) takeBulk(ctx context.Context, id string) (giveBack func(), err error) {
 	m, err := o.member(id)
 	if err != nil {
@@ -135,7 +136,7 @@ func (o *streamPool) takeBulk(ctx context.Context, id string) (giveBack func(), 
 	}
 }
 
-// busy is how many streams to a member are in use.
+// busy returns how many streams to a member are in use.
 func (o *streamPool) busy(id string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,8 +159,7 @@ func (o *streamPool) dropIdle(id string) {
 	}
 }
 
-// forget resets the idle streams to a removed member. Its slots stay for the
-// requests that are still under way.
+// forget resets the idle streams to a removed member. Requests in progress keep theirs.
 func (o *streamPool) forget(id string) { o.dropIdle(id) }
 
 // sweep closes streams that have been idle since before the given time.
@@ -197,7 +197,7 @@ func (p *Peer) openBlocks(ctx context.Context, member string) (network.Stream, e
 	return p.openMember(ctx, member, blocksProtocol)
 }
 
-// sweepStreams closes idle streams now and then.
+// sweepStreams closes idle streams every streamSweepEvery.
 func (p *Peer) sweepStreams(ctx context.Context) {
 	for backoff.Wait(ctx, streamSweepEvery) {
 		p.pool.sweep(time.Now().Add(-streamIdle))

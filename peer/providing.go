@@ -22,19 +22,21 @@ import (
 )
 
 const (
-	// maxProvideQueue bounds the roots that wait to be announced; what does not
-	// fit is found by the next look at all roots.
+	// maxProvideQueue bounds the roots that wait to be announced. The next scan of all
+	// roots finds those that did not fit.
 	maxProvideQueue = 4096
-	// provideBatch is how many are handed to the provider at once.
+	// provideBatch is how many roots the provider gets at a time.
 	provideBatch = 256
 	// provideTimeout bounds one announcement by Provide.
 	provideTimeout = 2 * time.Minute
-	// reprovideEvery is how often every root is announced: records live 48 h.
+	// reprovideEvery is the interval at which every root is announced again. Provider
+	// records live 48 h.
 	reprovideEvery = 22 * time.Hour
-	// rootsEvery is how often what is announced is compared with what is held.
+	// rootsEvery is the interval at which the announced roots are compared with the roots
+	// on this node.
 	rootsEvery = 30 * time.Minute
-	// Roots are announced by so many at the same time, each over so many
-	// connections; some are kept for what is new.
+	// Workers that announce roots, and connections of each; some workers are reserved for
+	// new roots.
 	provideWorkers      = 4
 	provideNewWorkers   = 1
 	provideOldWorkers   = 2
@@ -42,52 +44,52 @@ const (
 	maxProvideRecord    = 10 * time.Second // for one peer to take one record
 	provideStatsTimeout = time.Second
 	provideStatsAge     = time.Second
-	// provideReady is how long roots wait for the provider to have measured the
-	// DHT, and provideReadyPoll how often it is asked.
+	// provideReady is how long roots wait until the provider has measured the DHT, and
+	// provideReadyPoll the interval at which it is asked.
 	provideReady     = time.Minute
 	provideReadyPoll = 100 * time.Millisecond
-	// provideSettle is how long what the provider is given may be missing from what it counts:
-	// a batch is in neither count between its queue and its beginning.
+	// provideSettle is how long the counters of the provider may miss a batch, because a
+	// batch is in no counter between the queue and its start.
 	provideSettle = 100 * time.Millisecond
-	// cycleStartKey is where the provider looks for the time at which its
-	// cycle began, in hexadecimal seconds: see cycleStart.
+	// cycleStartKey is the key under which the provider reads the start of its cycle, in
+	// hexadecimal seconds; see cycleStart.
 	cycleStartKey = "/cycle_start"
-	// maxWaiting bounds the roots that are remembered from one start to the next, each of
-	// some 34 bytes; more than these have their turn within reprovideEvery.
+	// maxWaiting bounds the roots that are kept from one start to the next, about 34 bytes
+	// each. Others are announced within reprovideEvery.
 	maxWaiting = 1 << 16
 )
 
-// providing announces the roots that this node holds: new ones at once, and all
-// of them within reprovideEvery, by regions of the DHT one after the other, so
-// that peers near each other are looked up once for all roots near them.
+// providing announces the roots of this node: new ones at once, and all of them every
+// reprovideEvery. It announces one region of the DHT after the other, so that a lookup of
+// peers serves all roots of a region.
 type providing struct {
 	keys *keystore // nil when routing is off
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	sweep    *provider.SweepingProvider // nil while it does not run
 	last     stats.Stats
 	lastAt   time.Time
 	lastSize int
-	handed   []mh.Multihash // to sweep, since it last had nothing new to announce
-	handedAt time.Time      // when it had taken the last of them
+	handed   []mh.Multihash // given to sweep since it was last idle
+	handedAt time.Time      // when sweep had taken the last of them
 	waiting  []mh.Multihash // see Peer.Waiting
 }
 
-// provideQueue is the roots that wait to be announced.
+// provideQueue has the roots that wait to be announced.
 type provideQueue struct {
 	roots chan cid.Cid
 
 	// mu guards waits. It is never held while calling out.
 	mu    sync.Mutex
-	waits map[string]struct{} // hashes of those of them that were not withdrawn since
+	waits map[string]struct{} // hashes of the roots in the queue that were not withdrawn since
 }
 
 func newProvideQueue() *provideQueue {
 	return &provideQueue{roots: make(chan cid.Cid, maxProvideQueue), waits: map[string]struct{}{}}
 }
 
-// add tells whether there was room.
+// add queues a root. It returns false if the queue is full.
 func (q *provideQueue) add(c cid.Cid) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +106,8 @@ func (q *provideQueue) add(c cid.Cid) bool {
 	}
 }
 
-// take tells of a root that came out whether it is still to be announced, and forgets it.
+// take removes a root that came out of the queue from waits. It returns whether the root is
+// still to be announced.
 func (q *provideQueue) take(c cid.Cid) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +116,8 @@ func (q *provideQueue) take(c cid.Cid) bool {
 	return waits
 }
 
-// batch is what is still to be announced of a root that came out and of those behind it.
+// batch returns the hashes that are still to be announced: of c, which came out of the
+// queue, and of the roots behind it.
 func (q *provideQueue) batch(c cid.Cid) (hashes []mh.Multihash) {
 	for {
 		if q.take(c) {
@@ -130,8 +134,8 @@ func (q *provideQueue) batch(c cid.Cid) (hashes []mh.Multihash) {
 	}
 }
 
-// Provide announces now that this node holds c. It is best effort: with routing
-// off it does nothing and returns nil.
+// Provide announces now that this node holds c. It is best effort; with routing off it does
+// nothing and returns nil.
 func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
 	if p.dht == nil {
 		return nil
@@ -144,9 +148,8 @@ func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
 	return nil
 }
 
-// Announce queues c to be announced, now and again in every cycle, and never
-// waits. It tells whether there was room; what found none is announced with the
-// next look at all roots.
+// Announce queues c to be announced now and in every cycle. It does not block. It returns
+// false if the queue is full; then the next scan of all roots announces c.
 func (p *Peer) Announce(c cid.Cid) bool {
 	if p.dht == nil {
 		return true
@@ -154,18 +157,18 @@ func (p *Peer) Announce(c cid.Cid) bool {
 	return p.provide.add(c)
 }
 
-// Waiting is, once Run has returned, the roots that were still to be announced for the first
-// time, at most maxWaiting: what Options.Waiting of the next start is to be. Without them a
-// node that skips what it had announced would not know them from that, and they would wait
-// for their turn in the cycle.
+// Waiting returns, after Run has returned, the roots that were not announced for the first
+// time yet, at most maxWaiting. They are the Options.Waiting of the next start. Without
+// them the next start could not tell new roots from roots that are announced already, and
+// the new ones would wait for their turn in the cycle.
 func (p *Peer) Waiting() []mh.Multihash {
 	p.providing.mu.Lock()
 	defer p.providing.mu.Unlock()
 	return p.providing.waiting
 }
 
-// Withdraw ends the announcements of c. What others know of it they forget
-// within 48 hours. What goes wrong is found by the next look at all roots.
+// Withdraw ends the announcements of c. Records at other peers expire within 48 hours. If
+// it fails, the next scan of all roots corrects it.
 func (p *Peer) Withdraw(c cid.Cid) {
 	if p.dht == nil {
 		return
@@ -191,14 +194,14 @@ func (p *Peer) announce(ctx context.Context) error {
 	online := make(chan bool, 1)
 	tell := func(now bool) func() {
 		return func() {
-			select { // only the newest counts
+			select { // only the newest value counts
 			case <-online:
 			default:
 			}
 			online <- now
 		}
 	}
-	waiting := p.opts.Waiting // and what is not announced when ctx ends
+	waiting := p.opts.Waiting // and later those that are not announced when ctx ends
 	p.holdRoots(ctx, nil, false)
 	sweep, err := p.newSweep(tell(true), tell(false))
 	if err != nil {
@@ -218,7 +221,7 @@ func (p *Peer) announce(ctx context.Context) error {
 	}()
 	tick := time.NewTicker(rootsEvery)
 	defer tick.Stop()
-	var queue <-chan cid.Cid // while the DHT is within reach
+	var queue <-chan cid.Cid // nil while the DHT is out of reach
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,14 +241,14 @@ func (p *Peer) announce(ctx context.Context) error {
 	}
 }
 
-// startWaiting announces those of these roots that are still held, and returns those that it
-// did not come to before ctx ended.
+// startWaiting announces those of the roots that are still on this node. It returns the
+// roots that it did not reach before ctx ended.
 func (p *Peer) startWaiting(ctx context.Context, sweep *provider.SweepingProvider, waiting []mh.Multihash) []mh.Multihash {
 	for len(waiting) > 0 {
 		batch := waiting[:min(len(waiting), provideBatch)]
 		due, err := p.providing.keys.only(ctx, batch)
 		if err != nil {
-			p.log.DebugContext(ctx, "not announced", "roots", len(batch), "err", err)
+			p.log.DebugContext(ctx, "cannot announce roots", "roots", len(batch), "err", err)
 		}
 		if ctx.Err() != nil || len(due) > 0 && !p.startProviding(ctx, sweep, due) {
 			return waiting
@@ -255,8 +258,8 @@ func (p *Peer) startWaiting(ctx context.Context, sweep *provider.SweepingProvide
 	return nil
 }
 
-// keepWaiting remembers for Waiting these roots, those that the provider may not have come to,
-// and those in the queue. Whether all of them are held is seen when they are announced.
+// keepWaiting stores for Waiting these roots, the roots that the provider may not have
+// announced, and the queue. The next start skips those that are no longer on this node.
 func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multihash) {
 	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
 	defer cancel()
@@ -268,7 +271,7 @@ func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multih
 	if err != nil || !isIdle(s) {
 		waiting = append(waiting, o.handed...)
 	}
-	for q := p.provide; len(q.roots) > 0; { // which nobody else takes from
+	for q := p.provide; len(q.roots) > 0; { // no other goroutine reads the queue now
 		waiting = append(waiting, q.batch(<-q.roots)...)
 	}
 	slices.SortFunc(waiting, slices.Compare)
@@ -276,15 +279,15 @@ func (p *Peer) keepWaiting(sweep *provider.SweepingProvider, waiting []mh.Multih
 	o.waiting = waiting[:min(len(waiting), maxWaiting)]
 }
 
-// isIdle tells whether a provider has announced all that it was given as new.
+// isIdle returns whether a provider has announced all new roots that it was given.
 func isIdle(s stats.Stats) bool {
 	return s.Queues.PendingKeyProvides == 0 && s.Operations.Ongoing.KeyProvides == 0
 }
 
-// startProviding announces roots now and in every cycle, and tells whether it came to that
-// before ctx ended. Before the provider has measured the DHT it would take them for the cycle
-// alone, without a word, so this waits until it has; it does when it plans for a root that it
-// knows.
+// startProviding announces roots now and in every cycle. It returns false if ctx ended
+// first. Until the provider has measured the DHT, it silently adds new roots to the cycle
+// only, so startProviding waits for up to provideReady. The provider has measured the DHT
+// when its schedule has a region for a known root.
 func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvider, hashes []mh.Multihash) bool {
 	idle, settled := false, p.providing.unsettled() <= 0
 	_, err := p.providing.keys.Put(ctx, hashes...)
@@ -301,13 +304,13 @@ func (p *Peer) startProviding(ctx context.Context, sweep *provider.SweepingProvi
 			return false
 		}
 	}
-	var due []mh.Multihash // what was not withdrawn meanwhile
+	var due []mh.Multihash // the roots that were not withdrawn meanwhile
 	if err == nil {
 		due, err = p.providing.keys.only(ctx, hashes)
 	}
 	if err == nil {
 		p.providing.hand(due, idle)
-		err = sweep.StartProviding(true, due...) // thousands take it a while
+		err = sweep.StartProviding(true, due...) // takes long for thousands of roots
 		p.providing.taken()
 	}
 	if err != nil {
@@ -343,27 +346,27 @@ func (p *Peer) newSweep(online, offline func()) (*provider.SweepingProvider, err
 		provider.WithSendProviderRecordTimeout(maxProvideRecord),
 		provider.WithKeystore(p.providing.keys),
 		provider.WithDatastore(store),
-		// Every region has its time in the cycle, also after a restart: nodes
-		// that restart together do not announce everything at once. In a private
-		// network it is they who have the records, in memory: there they do.
+		// Every region has a fixed time in the cycle, also after a restart, so that nodes
+		// that restart together do not announce everything at once. In a private network
+		// the restarted nodes themselves held the records in memory, so there everything is
+		// announced at the start.
 		provider.WithSkipBootstrapReprovide(p.opts.Routing != RoutingLAN),
 		provider.WithConnectivityCallbacks(online, nil, offline),
 	)
 }
 
-// cycleStart is when the cycle in which now lies began. It follows from the
-// node's identity, so that a restart does not begin another.
+// cycleStart returns the start of the cycle that contains now. It follows from the id of
+// the node, so a restart does not begin a new cycle.
 func (p *Peer) cycleStart(now time.Time) time.Time {
 	id := dhtKey(string(p.id))
 	offset := time.Duration(binary.BigEndian.Uint64(id[:8]) % uint64(reprovideEvery))
 	return now.Add(-offset).Truncate(reprovideEvery).Add(offset)
 }
 
-// holdRoots makes the announced roots those that are held. What is new, because
-// it found no room in the queue, is announced, at most maxWaiting roots; out of reach of the
-// DHT it is only known, for the provider to plan for when that is back. sweep is nil before
-// it runs: then the keystore is filled anew. It returns what was to be announced when ctx
-// ended.
+// holdRoots makes the announced roots equal to the roots on this node and announces up to
+// maxWaiting missing ones. While the DHT is out of reach (online is false), it only stores
+// their keys for the schedule. sweep is nil before it runs; then the keystore is filled
+// again. It returns the roots that were not announced when ctx ended.
 func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) []mh.Multihash {
 	if p.opts.Roots == nil {
 		return nil
@@ -374,17 +377,17 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 	}
 	fresh, err := p.providing.keys.reconcile(ctx, p.opts.Roots, sweep == nil, limit)
 	if ctx.Err() != nil {
-		return nil // not all of them were seen
+		return nil // the scan did not see all roots
 	}
 	if err != nil {
 		p.log.WarnContext(ctx, "cannot compare the announced roots with the roots on this node", "err", err)
 	}
-	// After the scan, which keeps the state of its beginning on the disk: the provider may
-	// have this wait.
+	// After the scan, because the scan keeps an old view of the state open and the provider
+	// may block.
 	return p.startWaiting(ctx, sweep, fresh) // some may be withdrawn by now
 }
 
-// hand notes what the provider is given, which was idle before or not.
+// hand records the roots that the provider gets; idle says whether it was idle before.
 func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -394,21 +397,22 @@ func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 	o.handed = append(o.handed, hashes[:min(len(hashes), maxWaiting-len(o.handed))]...)
 }
 
-// taken notes that the provider has taken what it was handed.
+// taken records that the provider has taken those roots.
 func (o *providing) taken() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.handedAt = time.Now()
 }
 
-// unsettled is for how long the provider may still not count all that it was given.
+// unsettled returns for how long the counters of the provider may still miss a batch.
 func (o *providing) unsettled() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return provideSettle - time.Since(o.handedAt)
 }
 
-// size is how many roots are announced; the last answer of the keystore when it is busy.
+// size returns how many roots are announced, or the last known number if the keystore is
+// busy.
 func (o *providing) size() int {
 	ctx, cancel := context.WithTimeout(context.Background(), provideStatsTimeout)
 	defer cancel()
@@ -421,7 +425,7 @@ func (o *providing) size() int {
 	return o.lastSize
 }
 
-// stats is what the provider counts, at most provideStatsAge old.
+// stats returns the counters of the provider, at most provideStatsAge old.
 func (o *providing) stats() stats.Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -437,7 +441,7 @@ func (o *providing) stats() stats.Stats {
 	return o.last
 }
 
-// collectors are the metrics of providing, read when somebody asks.
+// collectors returns the metrics of providing, which are computed when they are read.
 func (o *providing) collectors() []prometheus.Collector {
 	gauge := func(name, help string, value func(stats.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -7,11 +7,11 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// rankTCPFirst orders the dials to one peer: TCP at once, in libp2p's own order
-// among themselves, and the rest after what libp2p lets TCP wait for QUIC. A
-// byte over TCP and TLS takes a third of the processor time that it takes over
-// QUIC, and what is dialled here sends content: one more round trip at the
-// start is little beside it. Who answers over QUIC alone is still reached.
+// rankTCPFirst orders the dials to one peer: TCP first, in libp2p's own order, and the
+// others after the delay that libp2p gives TCP behind QUIC. A byte over TCP and TLS takes a
+// third of the processor time of a byte over QUIC. These connections carry content, so one
+// more round trip at the start matters little. A peer that answers over QUIC only is still
+// reached.
 func rankTCPFirst(addrs []ma.Multiaddr) []network.AddrDelay {
 	var overTCP, rest []ma.Multiaddr
 	wait := swarm.PrivateTCPDelay

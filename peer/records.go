@@ -10,14 +10,14 @@ import (
 	"github.com/ipfs/go-datastore/query"
 )
 
-// Bounds of what this node keeps for others as a part of the DHT.
+// Bounds of the DHT records that this node stores for other peers.
 const (
 	maxRecords     = 100_000
-	maxRecordBytes = 16 << 10 // of one; an IPNS record has 10 KiB at most
-	maxRecordsSize = 64 << 20 // of all, keys and values
+	maxRecordBytes = 16 << 10 // of one record; an IPNS record has at most 10 KiB
+	maxRecordsSize = 64 << 20 // of all records, keys and values
 
-	// recordLevels is how many parts a key has at the most: those of the providers of
-	// a hash are /providers/HASH/PEER.
+	// recordLevels is the maximum number of parts of a key: a provider record is
+	// /providers/HASH/PEER.
 	recordLevels = 3
 )
 
@@ -26,18 +26,18 @@ var (
 	errRecordKey   = errors.New("a key that no record of the DHT has")
 )
 
-// records is the part of the main datastore that belongs to the DHT. Whoever knows the
-// protocol may write to it, so it takes no more than its bounds.
+// records is the part of the main datastore for the DHT. Any peer can write to it, so it
+// enforces the bounds above.
 type records struct {
 	datastore.Batching
 
-	// mu guards what follows, and is held over each change.
+	// mu guards the fields below and is held during each change.
 	mu    sync.Mutex
 	count int
-	bytes int // keys and values
+	bytes int // size of all keys and values
 }
 
-// newRecords counts what store has from before.
+// newRecords counts the records that store already has.
 func newRecords(ctx context.Context, store datastore.Batching) (*records, error) {
 	r := &records{Batching: store}
 	for e, err := range datastore.QueryIter(ctx, store, query.Query{KeysOnly: true, ReturnsSizes: true}) {
@@ -50,7 +50,8 @@ func newRecords(ctx context.Context, store datastore.Batching) (*records, error)
 	return r, nil
 }
 
-// size returns how many bytes a record has, 0 if there is none. Every record has a key.
+// size returns the size of a record in bytes, 0 if there is none. A record is never empty,
+// because it has a key.
 func (r *records) size(ctx context.Context, key datastore.Key) (int, error) {
 	n, err := r.GetSize(ctx, key)
 	if errors.Is(err, datastore.ErrNotFound) {
@@ -102,16 +103,16 @@ func (r *records) Delete(ctx context.Context, key datastore.Key) error {
 	return nil
 }
 
-// Batch implements datastore.Batching. What finds no room is left out, so that
-// the rest is kept.
+// Batch implements datastore.Batching. The batch leaves out records that do not fit, so
+// that the others are stored.
 func (r *records) Batch(context.Context) (datastore.Batch, error) {
 	return &recordsBatch{records: r, puts: make(map[datastore.Key][]byte)}, nil
 }
 
-// recordsBatch gathers writes until Commit.
+// recordsBatch collects writes until Commit.
 type recordsBatch struct {
 	records *records
-	puts    map[datastore.Key][]byte // nil deletes
+	puts    map[datastore.Key][]byte // a nil value deletes
 }
 
 // Put implements datastore.Write.

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// addressesEvery is how often the addresses of routing peers are written down.
+	// addressesEvery is the interval at which the addresses of routing peers are saved.
 	addressesEvery = 5 * time.Minute
-	// maxRoutingPeers bounds the peers whose addresses are written down, and
-	// maxRoutingAddrs the addresses of each, none of them longer than maxRoutingAddr bytes.
+	// maxRoutingPeers bounds the peers whose addresses are saved, and maxRoutingAddrs the
+	// addresses of each. Addresses longer than maxRoutingAddr bytes are skipped.
 	maxRoutingPeers = 64
 	maxRoutingAddrs = 8
 	maxRoutingAddr  = 512
-	// maxRejoinDials is how many of them are dialled when the routing table is empty.
+	// maxRejoinDials is how many of them are dialled if the routing table is empty.
 	maxRejoinDials = 16
 )
 
-// addressesKey has the addresses of routing peers, one a line, with /p2p/.
+// addressesKey is the key of the addresses of routing peers, one in each line, with /p2p/.
 const addressesKey = "/routing"
 
-// rejoin remembers addresses of peers in the DHT's routing table from one start to the next,
-// so that a node finds the DHT again without its bootstrap peers.
+// rejoin keeps addresses of peers in the DHT routing table from one start to the next, so
+// that a node can join the DHT without its bootstrap peers.
 type rejoin struct {
 	store datastore.Datastore
 }
 
-// put writes the addresses of peers down. Nothing replaces those of before if there are none.
+// put saves the addresses of peers. If there are none, the saved ones stay.
 func (r *rejoin) put(ctx context.Context, peers []libp2ppeer.AddrInfo) error {
 	var lines []string
 	for _, info := range peers {
@@ -50,7 +50,7 @@ func (r *rejoin) put(ctx context.Context, peers []libp2ppeer.AddrInfo) error {
 	return r.store.Put(ctx, datastore.NewKey(addressesKey), []byte(strings.Join(lines, "\n")))
 }
 
-// peers returns what put wrote down last, at most limit of them, drawn at random.
+// peers returns up to limit of the saved peers, chosen at random.
 func (r *rejoin) peers(ctx context.Context, limit int) ([]libp2ppeer.AddrInfo, error) {
 	b, err := r.store.Get(ctx, datastore.NewKey(addressesKey))
 	if errors.Is(err, datastore.ErrNotFound) {
@@ -75,8 +75,8 @@ func (r *rejoin) peers(ctx context.Context, limit int) ([]libp2ppeer.AddrInfo, e
 	return infos[:min(len(infos), limit)], nil
 }
 
-// keepAddresses writes down the addresses of the peers in the routing table until ctx ends,
-// and then for the last time.
+// keepAddresses saves the addresses of the peers in the routing table every addressesEvery
+// until ctx ends, and once more then.
 func (p *Peer) keepAddresses(ctx context.Context) {
 	for again := true; again; {
 		again = backoff.Wait(ctx, addressesEvery)

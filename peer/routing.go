@@ -21,18 +21,18 @@ const (
 	// lanExtension is the name that IPFS uses for the DHT of private networks.
 	lanExtension = "/lan"
 
-	// bootstrapEvery is how often a node without routing peers looks for some.
+	// bootstrapEvery is the interval at which a node without routing peers dials some.
 	bootstrapEvery   = 30 * time.Second
 	bootstrapTimeout = 10 * time.Second
 )
 
-// newDHT returns a DHT that keeps its records in store.
+// newDHT returns a DHT that stores its records in store.
 func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo, store datastore.Batching) (*dht.IpfsDHT, error) {
 	options := []dht.Option{dht.BootstrapPeers(boot...), dht.Datastore(store)}
 	switch routing {
 	case RoutingLAN:
-		// Every node of a private network answers; ModeAuto would wait for a
-		// public address that never comes.
+		// Every node of a private network is a DHT server. ModeAuto would wait for a public
+		// address, and there is none.
 		options = append(options, dht.Mode(dht.ModeServer), dht.ProtocolExtension(lanExtension))
 	case RoutingPublic:
 		options = append(options,
@@ -46,7 +46,7 @@ func newDHT(h host.Host, routing string, boot []libp2ppeer.AddrInfo, store datas
 	return dht.New(h, options...)
 }
 
-// bootstrapPeers parses the configured ones, or takes the well-known ones.
+// bootstrapPeers parses the configured bootstrap peers, or returns the well-known ones.
 func bootstrapPeers(opts Options) ([]libp2ppeer.AddrInfo, error) {
 	if len(opts.Bootstrap) == 0 {
 		if opts.Routing == RoutingPublic {
@@ -65,8 +65,8 @@ func bootstrapPeers(opts Options) ([]libp2ppeer.AddrInfo, error) {
 	return infos, nil
 }
 
-// keepRouting joins the DHT and joins it again when its table has run empty.
-// Without a network it keeps trying and nothing else fails.
+// keepRouting joins the DHT, and again whenever the routing table is empty. Without a
+// network it keeps trying, and nothing else fails.
 func (p *Peer) keepRouting(ctx context.Context) {
 	for {
 		if p.dht.RoutingTable().Size() == 0 {
@@ -81,7 +81,7 @@ func (p *Peer) keepRouting(ctx context.Context) {
 	}
 }
 
-// connectRouting dials the bootstrap peers and some of the routing peers of the last start.
+// connectRouting dials the bootstrap peers and some routing peers of the last start.
 func (p *Peer) connectRouting(ctx context.Context) {
 	known, err := p.rejoin.peers(ctx, maxRejoinDials)
 	if err != nil {

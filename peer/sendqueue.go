@@ -11,21 +11,20 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 )
 
-// Bounds of what waits to be sent to a member.
+// Bounds of the data that waits to be sent to a member.
 const (
-	// queuedBytes is how much content waits in yamux for one connection before more is
-	// held back: with a message on top, a hundredth of a second on a line of 100 Mbit/s.
+	// queuedBytes is how much content may wait in yamux for one connection before writers
+	// of content wait. Together with one message that takes 10 ms on a line of 100 Mbit/s.
 	queuedBytes = clusterMessage
-	// urgentBytes is the most bytes of a write that waits for no content before it:
-	// heartbeats, questions, and what small changes need.
+	// urgentBytes is the largest write that does not wait in the queue: heartbeats,
+	// requests, and the messages of small changes.
 	urgentBytes = 16 << 10
-	// unsentBytes is how much the kernel takes of one connection beyond what is on
-	// its way.
+	// unsentBytes is how much unsent data the kernel buffers for one connection.
 	unsentBytes = 128 << 10
 )
 
-// The head of a yamux message, 12 bytes: version uint8, type uint8, flags uint16,
-// stream uint32, length uint32, big endian (the specification of yamux).
+// Header of a yamux message, 12 bytes big endian: version uint8, type uint8, flags uint16,
+// stream uint32, length uint32 (from the yamux specification).
 const (
 	yamuxHead     = 12
 	yamuxTypeAt   = 1
@@ -33,10 +32,10 @@ const (
 	yamuxData     = 0
 )
 
-// queuedMux is yamux in which content does not pile up before what is urgent. yamux
-// sends in the order in which streams write and lets 64 messages wait, which is 4.6 MB
-// of content here: on a line that it fills a heartbeat would be a third of a second late,
-// and the leader be given up.
+// queuedMux is yamux with a short queue of content, so that urgent messages are not
+// delayed. yamux sends in the order in which streams write and queues 64 messages, up to
+// 4.6 MB of content. On a saturated line a heartbeat would then be a third of a second
+// late, and members would start an election.
 type queuedMux struct{ inner *yamux.Transport }
 
 func newQueuedMux() queuedMux {
@@ -60,17 +59,18 @@ func (m queuedMux) NewConn(c net.Conn, isServer bool, scope network.PeerScope) (
 	return &queuedConn{MuxedConn: conn, queue: q}, nil
 }
 
-// sendQueue counts what streams have handed to yamux and yamux has not written.
+// sendQueue counts the bytes that streams have given to yamux and yamux has not written.
 type sendQueue struct {
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	bytes   int
-	waiting []chan struct{} // who waits for room, first come first; closed when there is
-	passed  int             // bytes that were written since somebody was let in
+	waiting []chan struct{} // waiting writers in order; a channel is closed to admit its writer
+	passed  int             // bytes written since the last writer was admitted
 	closed  bool
 }
 
-// room returns nil if there is room for content, or what is closed when there is.
+// room returns nil if content may be written now, else a channel that is closed when it
+// may.
 func (q *sendQueue) room() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,10 +82,11 @@ func (q *sendQueue) room() <-chan struct{} {
 	return w
 }
 
-// add counts bytes that were handed over; less than 0: that were written. Who has been let
-// in may have to wait for its stream's window, so all are when nothing is left. What is
-// urgent does not wait for room and may leave none, so the first is let in as well when
-// two messages' worth went by.
+// add adds bytes to the queue, or removes them if negative because they were written. It
+// then admits waiting writers. An admitted writer may be blocked by the window of its
+// stream, so an empty queue admits all writers. Urgent messages do not wait and may fill
+// the queue all the time, so the first writer is also admitted after two messages were
+// written.
 func (q *sendQueue) add(bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,17 +167,18 @@ func (c *queuedConn) AcceptStream() (network.MuxedStream, error) {
 	return &queuedStream{MuxedStream: s, queue: c.queue}, nil
 }
 
-// queuedStream is a stream whose content waits for room. What ends the waiting but room,
-// its deadline or its end, is told by yamux, which is asked then.
+// queuedStream is a stream whose content waits for space in the queue. If its deadline
+// passes or the stream ends, the wait ends, and the write that follows returns yamux's
+// error.
 type queuedStream struct {
 	network.MuxedStream
 	queue *sendQueue
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
-	deadline time.Time // of writing; zero: none
+	deadline time.Time // write deadline; zero: none
 	ended    bool
-	changed  chan struct{} // closed when one of them changes; nil: nobody waits
+	changed  chan struct{} // closed when deadline or ended changes; nil: no writer waits
 }
 
 // Write implements network.MuxedStream.
@@ -206,7 +208,7 @@ func (s *queuedStream) write(p []byte) (int, error) {
 	return n, err
 }
 
-// wait returns when there is room, when the stream has ended, or at its deadline.
+// wait returns when there is space, when the stream has ended, or at its deadline.
 func (s *queuedStream) wait(room <-chan struct{}) {
 	for {
 		s.mu.Lock()
@@ -236,7 +238,7 @@ func (s *queuedStream) wait(room <-chan struct{}) {
 	}
 }
 
-// change wakes who waits.
+// change runs what under mu and notifies the waiting writers.
 func (s *queuedStream) change(what func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

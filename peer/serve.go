@@ -14,22 +14,22 @@ import (
 	timerate "golang.org/x/time/rate"
 )
 
-// DefaultServeRate is the rate in bytes per second at which bitswap serves all unknown
-// peers together.
+// DefaultServeRate is the default of Options.ServeRate, in bytes per second.
 const DefaultServeRate = 16 << 20
 
-// Bounds of the bitswap server of unknown peers. A message that waits for its turn
-// is in memory with its blocks.
+// Bounds of the bitswap server for unknown peers. A waiting message is in memory with its
+// blocks.
 const (
 	serveMessageTarget   = 256 << 10
 	serveOutstandingPeer = 1 << 20
-	serveWorkers         = 8 // messages on their way, or waiting
-	serveReadWorkers     = 4 // that read blocks
-	// serveBurst is the part of a second's bytes that may go at once.
+	serveWorkers         = 8 // messages that are sent or wait
+	serveReadWorkers     = 4 // workers that read blocks
+	// serveBurst is the burst, as a fraction 1/serveBurst of the bytes of one second.
 	serveBurst = 8
 )
 
-// newServeLimiter shares out so many bytes a second, DefaultServeRate for 0.
+// newServeLimiter returns a limiter for this many bytes per second; 0 means
+// DefaultServeRate.
 func newServeLimiter(bytes int64) *timerate.Limiter {
 	if bytes <= 0 {
 		bytes = DefaultServeRate
@@ -37,8 +37,8 @@ func newServeLimiter(bytes int64) *timerate.Limiter {
 	return timerate.NewLimiter(timerate.Limit(bytes), int(max(bytes/serveBurst, 1)))
 }
 
-// newUnknownPeersServer is a bitswap server for unknown peers alone, with workers of
-// its own: what waits for their share keeps nobody else's answers back.
+// newUnknownPeersServer returns a bitswap server for unknown peers with its own workers, so
+// that messages waiting for the rate limit do not delay other peers.
 func newUnknownPeersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer, filter []server.Option) *server.Server {
 	slow := &slowNetwork{
 		BitSwapNetwork: net, unknownPeers: p.unknownPeers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.unknownServed,
@@ -52,9 +52,9 @@ func newUnknownPeersServer(ctx context.Context, net network.BitSwapNetwork, p *P
 	}, filter...)...)
 }
 
-// sized is a store as boxo's bitswap server may see it. A block of no bytes counts as
-// one: the server takes a size of zero for a block that it is not to send, and tells
-// those who want it again and again that it has it.
+// sized is the block store for boxo's bitswap server. It reports a size of one for an empty
+// block: the server treats a size of zero as a block that it must not send, and announces
+// again and again that it has it.
 type sized struct{ blockstore.Blockstore }
 
 // GetSize implements blockstore.Blockstore.
@@ -63,7 +63,7 @@ func (s sized) GetSize(ctx context.Context, c cid.Cid) (int, error) {
 	return max(1, size), err
 }
 
-// slowNetwork is the network as the server of unknown peers sees it.
+// slowNetwork is the network for the bitswap server of unknown peers.
 type slowNetwork struct {
 	network.BitSwapNetwork
 	unknownPeers *unknownPeers
@@ -71,8 +71,8 @@ type slowNetwork struct {
 	bytes        prometheus.Counter
 }
 
-// SendMessage implements network.BitSwapNetwork. It waits for the share of unknown peers,
-// unless the peer has stopped to count as unknown.
+// SendMessage implements network.BitSwapNetwork. It waits for the rate limit unless the
+// peer is no longer unknown.
 func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m message.BitSwapMessage) error {
 	size := m.Size()
 	n.bytes.Add(float64(size))
@@ -86,12 +86,12 @@ func (n *slowNetwork) SendMessage(ctx context.Context, id libp2ppeer.ID, m messa
 	return n.BitSwapNetwork.SendMessage(ctx, id, m)
 }
 
-// splitNetwork is the network as bitswap sees it: the wants of unknown peers go to a
-// server of their own.
+// splitNetwork is the network for bitswap. It passes the wants of unknown peers to a
+// separate server.
 type splitNetwork struct {
 	network.BitSwapNetwork
 	unknownPeers *unknownPeers
-	server       *server.Server // of unknown peers
+	server       *server.Server // for unknown peers
 }
 
 // Start implements network.BitSwapNetwork.
@@ -104,11 +104,12 @@ func (n *splitNetwork) Start(receivers ...network.Receiver) {
 	n.BitSwapNetwork.Start(receivers...)
 }
 
-// splitReceiver hands what comes in to bitswap, and wants to one of two servers.
+// splitReceiver passes received messages to bitswap, and the wants in them to one of two
+// servers.
 type splitReceiver struct {
 	*bitswap.Bitswap
 	unknownPeers *unknownPeers
-	server       *server.Server // of unknown peers
+	server       *server.Server // for unknown peers
 }
 
 // ReceiveMessage implements network.Receiver.
@@ -119,14 +120,15 @@ func (r *splitReceiver) ReceiveMessage(ctx context.Context, id libp2ppeer.ID, m 
 		to, other = other, to
 	}
 	to.ReceiveMessage(ctx, id, m)
-	// Who is an unknown peer changes, so what is taken back may wait at the other one.
+	// A peer can stop or start to be unknown, so the wants that it cancels may be at the
+	// other server.
 	if back := takenBack(m, other.WantlistForPeer(id)); !back.Empty() {
 		other.ReceiveMessage(ctx, id, back)
 	}
 }
 
-// takenBack is what a message takes back of the wants that are held: those that
-// it names, and all of them when it is a whole new list.
+// takenBack returns the cancellations in a message for the wants in held: those that it
+// names, or all if the message is a full new list.
 func takenBack(m message.BitSwapMessage, held []cid.Cid) message.BitSwapMessage {
 	back := message.New(false)
 	if len(held) == 0 {

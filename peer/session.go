@@ -24,24 +24,22 @@ import (
 const (
 	// MaxOrigins is how many origins of one session are dialled.
 	MaxOrigins = 20
-	// originDialTimeout bounds one attempt to reach an origin.
+	// originDialTimeout bounds one dial of an origin.
 	originDialTimeout = 15 * time.Second
-	// originNumbersFirst is how long addresses with a number have alone, where an origin
-	// has names too.
+	// originNumbersFirst is how long only the IP addresses of an origin are dialled if it
+	// also has names.
 	originNumbersFirst = 5 * time.Second
-	// originRedialFirst is the pause before an origin that is not connected is
-	// tried again, as long as the session lives; it doubles up to
-	// originRedialMost.
+	// originRedialFirst is the pause before an origin without a connection is dialled
+	// again. It doubles up to originRedialMost, as long as the session lives.
 	originRedialFirst = 500 * time.Millisecond
 	originRedialMost  = 16 * time.Second
-	// originHeadStart is how long the first request waits for an origin:
-	// bitswap asks those that are connected when it begins, and only after a
-	// pause those that come later.
+	// originHeadStart is how long the first request waits for an origin, because bitswap
+	// asks only the peers that are connected when the request begins, and others after a
+	// delay.
 	originHeadStart = time.Second
-	// staleWindow is how long after the end of any bitswap session a request
-	// first makes sure that bitswap has let go of the old wants, staleLimit how
-	// long it waits for that at most, and stalePoll how often it looks; bitswap
-	// gives no signal.
+	// staleWindow is how long after the end of any bitswap session a request first checks
+	// that bitswap has cancelled the old wants. staleLimit bounds that wait, and stalePoll
+	// is the interval of the check, because bitswap gives no signal.
 	staleWindow = 3 * time.Second
 	staleLimit  = 500 * time.Millisecond
 	stalePoll   = 2 * time.Millisecond
@@ -51,25 +49,25 @@ const (
 // hash. Until Close, the origins stay connected and their connections are not trimmed.
 type Session struct {
 	p       *Peer
-	account string          // whose turns its dials take
-	ctx     context.Context // ends with Close; a session is a scope, as bitswap's own is
+	account string          // the account that its dials count for
+	ctx     context.Context // ends with Close; stored because a session is a scope, as bitswap's own is
 	cancel  context.CancelFunc
 	dials   sync.WaitGroup
 	named   []*origin
-	awaited []libp2ppeer.ID // whom refused origins name
+	awaited []libp2ppeer.ID // peers of refused origins
 
-	dialling dialling // of p.dials, which guards it
+	dialling dialling // guarded by p.dials
 
-	first     chan struct{} // closed when one origin is connected or all failed once
+	first     chan struct{} // closed when an origin is connected or all failed once
 	firstOnce sync.Once
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	fetcher exchange.Fetcher
-	end     context.CancelFunc // ends fetcher
-	reasons map[string]string  // per origin text, while it is not connected
-	refused map[string]bool    // of those, by rule and not for want of an answer
-	pending int                // origins whose first dial is not over
+	end     context.CancelFunc // cancels fetcher
+	reasons map[string]string  // key: origin as given; present while it is not connected
+	refused map[string]bool    // those of reasons that are a refusal, not a failed dial
+	pending int                // origins whose first dial has not ended
 }
 
 // Session starts to dial the origins in the background and returns at once. Its dials
@@ -101,15 +99,15 @@ func (p *Peer) Session(ctx context.Context, account string, origins []string) *S
 	return s
 }
 
-// origin is a peer that a user named, perhaps by several addresses.
+// origin is a peer that a user named, by one or more addresses.
 type origin struct {
 	info  libp2ppeer.AddrInfo
 	texts []string
 }
 
-// targets parses origins, notes why some are refused, and joins those of one
-// peer. Peers of which none is dialled may come by themselves, as they do from behind a
-// NAT: they are told too.
+// targets parses origins, records why some are refused, and merges those of one peer. It
+// also returns the peers of which no address is dialled, because they may connect by
+// themselves from behind a NAT.
 func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.ID) {
 	byID := make(map[libp2ppeer.ID]*origin)
 	for i, text := range texts {
@@ -140,14 +138,15 @@ func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.I
 	return out, slices.DeleteFunc(awaited, func(id libp2ppeer.ID) bool { return byID[id] != nil })
 }
 
-// await has a peer that is not dialled count as a wanted peer if it connects, until the session ends.
+// await makes a peer that is not dialled count as wanted if it connects, until the session
+// ends.
 func (s *Session) await(id libp2ppeer.ID) {
 	defer s.protect(id)()
 	defer s.p.gate.removeOrigin(id, false)
 	<-s.ctx.Done()
 }
 
-// protect keeps the connections of a peer from being trimmed until release.
+// protect keeps the connections of a peer from being trimmed until release is called.
 func (s *Session) protect(id libp2ppeer.ID) (release func()) {
 	tag := fmt.Sprintf("session-%p", s)
 	manager := s.p.public.ConnManager()
@@ -155,13 +154,14 @@ func (s *Session) protect(id libp2ppeer.ID) (release func()) {
 	return func() { manager.Unprotect(id, tag) }
 }
 
-// keepOrigin keeps one origin connected until the session ends.
+// keepOrigin connects to one origin again and again until the session ends.
 func (s *Session) keepOrigin(o *origin) {
 	release := s.protect(o.info.ID)
 	defer func() {
 		release()
 		if s.p.gate.removeOrigin(o.info.ID, true) {
-			// What the user gave is not to be dialled later for another reason.
+			// Otherwise libp2p could dial these addresses of the user later for another
+			// reason.
 			s.p.public.Peerstore().UpdateAddrs(o.info.ID, peerstore.TempAddrTTL, 0)
 		}
 	}()
@@ -178,7 +178,7 @@ func (s *Session) keepOrigin(o *origin) {
 	}
 }
 
-// dialOrigin connects to an origin unless it is connected.
+// dialOrigin connects to an origin if it is not connected.
 func (s *Session) dialOrigin(o *origin) error {
 	h := s.p.public
 	if h.Network().Connectedness(o.info.ID) == network.Connected {
@@ -201,8 +201,8 @@ func (s *Session) dialOrigin(o *origin) error {
 	return s.p.dials.run(s.ctx, s, max(len(info.Addrs), len(known)), func(ctx context.Context) error {
 		all := slices.Concat(info.Addrs, known)
 		if numbers := numeric(all); len(numbers) > 0 && len(numbers) < len(all) {
-			// libp2p asks for each name that it knows of a peer before it dials anything: one
-			// that nobody answers for would keep it from all other addresses.
+			// libp2p resolves all known names of a peer before it dials any address. A name
+			// whose server does not answer would block the other addresses.
 			h.Peerstore().ClearAddrs(info.ID)
 			err := s.connect(ctx, libp2ppeer.AddrInfo{ID: info.ID, Addrs: numbers}, originNumbersFirst)
 			h.Peerstore().AddAddrs(info.ID, all, peerstore.TempAddrTTL)
@@ -231,7 +231,7 @@ func numeric(addrs []ma.Multiaddr) (numbers []ma.Multiaddr) {
 	return numbers
 }
 
-// note keeps the reason why an origin is not connected, in words for a user.
+// note records, as text for users, why an origin is not connected.
 func (s *Session) note(o *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +263,9 @@ func dialReason(err error) string {
 	}
 }
 
-// isRefusal tells whether this node does not dial what is behind an origin, by its rules: all
-// addresses that were found. A name that was not resolved has none, and is asked for again.
+// isRefusal returns whether the rules of this node refuse all addresses that were found for
+// an origin. A name that was not resolved has no addresses and is not refused; it is
+// resolved again later.
 func isRefusal(err error) bool {
 	dial, ok := errors.AsType[*swarm.DialError](err)
 	if !ok || len(dial.DialErrors) == 0 {
@@ -280,8 +281,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// settle counts the first attempts, so that the first request knows when there
-// is nothing more to wait for.
+// settle counts the first dials. When all have ended or one has connected, the first
+// request stops waiting.
 func (s *Session) settle(connected bool) {
 	s.mu.Lock()
 	s.pending--
@@ -292,8 +293,8 @@ func (s *Session) settle(connected bool) {
 	}
 }
 
-// OriginErrors returns one line for each origin that is refused or not reached
-// now: its address and the reason.
+// OriginErrors returns one line for each origin that is refused or not connected now: its
+// address and the reason.
 func (s *Session) OriginErrors() []string {
 	s.mu.Lock()
 	reasons := maps.Clone(s.reasons)
@@ -316,8 +317,8 @@ func (s *Session) OriginErrors() []string {
 	return out
 }
 
-// AllRefused reports whether there are origins, all of them are refused, and none of their
-// peers is connected; a connected peer may have dialled this node.
+// AllRefused returns whether there are origins, all of them are refused, and none of their
+// peers is connected. A connected peer may have dialled this node.
 func (s *Session) AllRefused() bool {
 	connected := func(id libp2ppeer.ID) bool { return s.p.public.Network().Connectedness(id) == network.Connected }
 	if slices.ContainsFunc(s.awaited, connected) {
@@ -333,7 +334,7 @@ func (s *Session) AllRefused() bool {
 	return len(s.refused) > 0
 }
 
-// Name tells what kind of source this is.
+// Name returns the name of this kind of source for messages.
 func (s *Session) Name() string { return "the IPFS network" }
 
 // ChecksHashes returns true, because bitswap computes the CID of a received block from its
@@ -352,11 +353,11 @@ func (s *Session) Renew() {
 	s.fetcher, s.end = nil, nil
 }
 
-// letGo waits until bitswap has taken back the wants that an ended session
-// left, this one before Renew or another that failed a moment ago. They are taken back in the background, and a want that is repeated
-// before that is not sent: bitswap takes the peer to be asked already, and
-// nothing comes until it repeats all wants, which is 30 s or more later.
-// Another session that wants the same makes this wait in vain, for staleLimit.
+// letGo waits until bitswap has cancelled the wants of an ended session: this one before
+// Renew, or another that ended shortly before. bitswap cancels in the background. If a want
+// is repeated before that, bitswap believes that it already asked the peer and sends
+// nothing; it repeats all wants only after 30 s or more. If a running session wants the
+// same blocks, letGo waits for staleLimit in vain.
 func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
 	if time.Since(time.Unix(0, s.p.sessionEnd.Load())) > staleWindow {
 		return
@@ -374,7 +375,7 @@ func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
 	}
 }
 
-// current returns the bitswap session, begun when it is first needed.
+// current returns the bitswap session. It starts one if there is none.
 func (s *Session) current(ctx context.Context) (exchange.Fetcher, error) {
 	t := time.NewTimer(originHeadStart)
 	defer t.Stop()
@@ -398,7 +399,7 @@ func (s *Session) current(ctx context.Context) (exchange.Fetcher, error) {
 	return s.fetcher, nil
 }
 
-// GetBlock fetches one block. It waits until the block arrives or ctx ends.
+// GetBlock fetches one block. It blocks until the block arrives or ctx ends.
 func (s *Session) GetBlock(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	f, err := s.current(ctx)
 	if err != nil {
@@ -408,8 +409,8 @@ func (s *Session) GetBlock(ctx context.Context, c cid.Cid) (blocks.Block, error)
 	return f.GetBlock(ctx, c)
 }
 
-// GetBlocks fetches blocks as they come, in any order. The channel is closed
-// when all are there or ctx ends, and must be drained or ctx ended.
+// GetBlocks fetches blocks and returns them as they arrive, in any order. The channel is
+// closed when all have arrived or ctx ends. The caller must read it to the end or end ctx.
 func (s *Session) GetBlocks(ctx context.Context, cids []cid.Cid) (<-chan blocks.Block, error) {
 	f, err := s.current(ctx)
 	if err != nil {
@@ -419,9 +420,9 @@ func (s *Session) GetBlocks(ctx context.Context, cids []cid.Cid) (<-chan blocks.
 	return f.GetBlocks(ctx, cids)
 }
 
-// Blocks passes every block to fn as it arrives, never two at once, and returns the blocks
-// that had not arrived when ctx, or by Renew the bitswap session, ended. The network never
-// reports that it lacks a block, so ctx is the only limit.
+// Blocks passes every block to fn as it arrives, never two at once. It returns the blocks
+// that had not arrived when ctx ended or Renew ended the bitswap session. The network never
+// reports that it lacks a block, so only ctx bounds the call.
 func (s *Session) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -437,7 +438,7 @@ func (s *Session) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Blo
 				continue
 			}
 		}
-		cancel() // and drain
+		cancel() // stop, and read the channel to its end
 	}
 	for _, c := range cids {
 		if !got[c.KeyString()] {

@@ -7,16 +7,18 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 )
 
-// steadyBytes is how much of a block has to come or go within blockTimeout. On a slow line
-// many blocks are on their way side by side, so that none of them is whole for long.
+// steadyBytes is how many bytes of a block must be sent or received within blockTimeout. On
+// a slow line many blocks are transferred at the same time, so no block is complete for
+// long.
 const steadyBytes = 128 << 10
 
-// steadyReader reads from a stream through in. Its deadline goes on with what comes.
+// steadyReader reads from a stream through in. It extends the read deadline whenever
+// steadyBytes have arrived.
 type steadyReader struct {
 	in     io.Reader
 	stream network.Stream
 	come   int              // bytes since the deadline was set
-	last   func() time.Time // when all has to be there; nil: whenever
+	last   func() time.Time // latest deadline; nil: none
 }
 
 // Read implements io.Reader.
@@ -38,7 +40,7 @@ func (r *steadyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// steadyWriter writes to a stream. Its deadline goes on with what goes.
+// steadyWriter writes to a stream. It extends the write deadline as bytes are sent.
 type steadyWriter struct{ stream network.Stream }
 
 // Write implements io.Writer.

@@ -22,11 +22,12 @@ import (
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 )
 
-// noExpiryTLS is libp2p's TLS with a certificate without expiry. The one that
-// libp2p makes by itself begins an hour before the process does, by the clock of its machine.
-// Where that is ahead by more, all others refuse the node until they are as far, also when the
-// clock has been put right long ago; where it is behind, the node refuses all others. Such a
-// certificate lives in memory, and what it proves, the key of a node, does not expire.
+// noExpiryTLS is libp2p's TLS with a certificate that does not expire. The certificate of
+// libp2p becomes valid one hour before the process starts, by the clock of its machine. If
+// that clock is more than an hour ahead, all other nodes refuse the node until their clocks
+// reach that time, even if the clock was corrected. If the clock is behind, the node
+// refuses all others. The certificate exists in memory only, and the node key that it
+// proves does not expire either.
 type noExpiryTLS struct {
 	protocol protocol.ID
 	identity *libp2ptls.Identity
@@ -51,7 +52,7 @@ func newNoExpiryTLS(id protocol.ID, key crypto.PrivKey, muxers []tptu.StreamMuxe
 	return t, err
 }
 
-// noExpiryCertificate is libp2p's template but for its time.
+// noExpiryCertificate returns the certificate template of libp2p with other times.
 func noExpiryCertificate() (*x509.Certificate, error) {
 	most := big.NewInt(1 << 62)
 	serial, err := rand.Int(rand.Reader, most)
@@ -66,7 +67,7 @@ func noExpiryCertificate() (*x509.Certificate, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{SerialNumber: subject.String()},
 		NotBefore:    time.Unix(0, 0),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // "no end", RFC 5280
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // "no expiry" in RFC 5280
 	}, nil
 }
 
@@ -83,16 +84,16 @@ func (t *noExpiryTLS) SecureOutbound(ctx context.Context, insecure net.Conn, p p
 	return t.secure(ctx, insecure, p, tls.Client)
 }
 
-// secure shakes hands. The muxers are offered with it, the best first: who takes one saves
-// the round trip in which it would be agreed on.
+// secure performs the handshake. It offers the multiplexers in the handshake, the best
+// first, which saves the round trip of negotiating one.
 func (t *noExpiryTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, side func(net.Conn, *tls.Config) *tls.Conn) (_ sec.SecureConn, err error) {
-	defer func() { // what unknown peers send ends nothing but their connection, as libp2p has it
+	defer func() { // a panic on bad input of a peer ends only its connection, as in libp2p
 		if p := recover(); p != nil {
 			err = errors.Join(fmt.Errorf("panic in the handshake: %v", p), insecure.Close())
 		}
 	}()
 	config, keys := t.identity.ConfigForPeer(p)
-	without := config.NextProtos[0] // of who does not know that
+	without := config.NextProtos[0] // for peers that do not negotiate the multiplexer in the handshake
 	config.NextProtos = slices.Concat(t.muxers, config.NextProtos)
 	c := side(insecure, config)
 	if err := c.HandshakeContext(ctx); err != nil {
@@ -100,7 +101,7 @@ func (t *noExpiryTLS) secure(ctx context.Context, insecure net.Conn, p peer.ID, 
 	}
 	var key crypto.PubKey
 	select {
-	case key = <-keys: // there since the certificate was verified
+	case key = <-keys: // set when the certificate was verified
 	default:
 	}
 	if key == nil {

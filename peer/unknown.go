@@ -17,40 +17,40 @@ import (
 	timerate "golang.org/x/time/rate"
 )
 
-// Bounds of one host for unknown peers, for all of them together and for each of them.
-// An unknown peer is one that came by itself: no member, and none that this node dialled
-// or that a user named as an origin. A handshake costs about a millisecond of
-// processor time and an inbound stream up to 256 KiB of memory, so on each host
-// they get a few percent of a processor and 128 MiB.
+// Bounds of unknown peers on one host, for all of them and for each. An unknown peer
+// connected by itself: it is no member, this node did not dial it, and no user named it as
+// an origin. A handshake takes about 1 ms of processor time and an inbound stream up to 256
+// KiB of memory. So unknown peers can use a few percent of a processor and 128 MiB on each
+// host.
 const (
-	unknownArrivals      = 32.0 // connections a second, in the long run
-	unknownArrivalsBurst = 32   // handshakes at once are what members' requests wait for
-	addressArrivals      = 2.0  // of one IPv4 address or IPv6 /56
+	unknownArrivals      = 32.0 // connections per second
+	unknownArrivalsBurst = 32   // handshakes at once delay the requests of members
+	addressArrivals      = 2.0  // per second, for one IPv4 address or IPv6 /56
 	addressArrivalsBurst = 32
 	addressGrace         = time.Minute // how long the limiter remembers an address
-	addressConns         = 32          // open at the same time
-	unknownPending       = 32          // connections whose handshake is not over; of one address as many as are left
-	unknownStreams       = 512         // inbound
-	unknownStreamsEach   = 24          // of one peer
-	unknownBytes         = 1 << 20     // read a second, over all protocols
+	addressConns         = 32          // open connections of one address
+	unknownPending       = 32          // connections in the handshake; one address may have as many as are left
+	unknownStreams       = 512         // inbound streams of all
+	unknownStreamsEach   = 24          // inbound streams of one peer
+	unknownBytes         = 1 << 20     // bytes read per second, over all protocols
 	unknownBytesBurst    = 2 << 20
-	peerBytes            = 256 << 10 // read a second of one peer
+	peerBytes            = 256 << 10 // bytes read per second from one peer
 	peerBytesBurst       = 512 << 10
-	// minCharge is what a read costs at the least, so that many small messages
-	// cost what they take; over TCP every frame of the multiplexer is a read of
-	// its own. streamCharge is what a stream costs on top, opened or refused:
-	// 100 µs of processor time.
+	// minCharge is the minimum cost of a read in bytes, so that small messages cost what
+	// they take; over TCP every frame of the multiplexer is a read. streamCharge is the
+	// additional cost of a stream, opened or refused, for 100 µs of processor time.
 	minCharge    = 256
 	streamCharge = 4 << 10
-	// An unknown peer that is refused more streams than this loses its connections:
-	// over QUIC nothing else slows it down.
+	// A peer whose refused streams exceed this rate loses its connections, because over
+	// QUIC nothing else slows it down.
 	refusalRate  = 4.0
 	refusalBurst = 128
-	// maxUnknownRead bounds one read, so that nobody waits long behind it.
+	// maxUnknownRead bounds one read in bytes, so that other peers do not wait long behind
+	// it.
 	maxUnknownRead = 16 << 10
 
-	// Addresses of members are held to less strict limits: an unknown peer behind
-	// the same address must not keep a member out.
+	// Addresses of members have higher limits, so that an unknown peer behind the same
+	// address cannot keep a member out.
 	memberArrivals      = 50.0
 	memberArrivalsBurst = 400
 	maxKnownAddrs       = 4096
@@ -58,39 +58,39 @@ const (
 
 var errUnknownPeers = errors.New("unknown peers have their share already")
 
-// unknownPeers is a host's resource manager that holds unknown peers to their share.
-// What it refuses costs no handshake: it is asked right after a connection was
-// accepted, for QUIC with the first packet.
+// unknownPeers is the resource manager of a host that limits unknown peers. libp2p asks it
+// right after accepting a connection, for QUIC at the first packet, so a refused connection
+// costs no handshake.
 type unknownPeers struct {
 	network.ResourceManager
-	// trusted tells whether a peer that came by itself counts as a wanted one.
+	// trusted returns whether a peer that connected by itself is not an unknown peer.
 	trusted func(libp2ppeer.ID) bool
-	refused func() // counts
-	// cut ends the connections of a peer in the background; nil cuts nobody.
+	refused func() // counts refusals
+	// cut closes the connections of a peer in the background; nil: never.
 	cut func(libp2ppeer.ID)
 
-	arrivals *rate.Limiter // of unknown addresses
-	members  *rate.Limiter // of known ones
+	arrivals *rate.Limiter // for other addresses
+	members  *rate.Limiter // for the addresses in known
 	bytes    *timerate.Limiter
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
-	known   map[netip.Addr]struct{} // addresses that members have, or came from
-	addrs   map[netip.Prefix]int    // open inbound connections of unknown addresses
-	hands   map[netip.Prefix]int    // those of them whose handshake is not over
-	pending int                     // all of hands
+	known   map[netip.Addr]struct{} // addresses of members
+	addrs   map[netip.Prefix]int    // open inbound connections by other addresses
+	hands   map[netip.Prefix]int    // those of addrs in the handshake
+	pending int                     // sum of hands
 	streams int
 	peers   map[libp2ppeer.ID]*presence
 }
 
-// presence is what is known of a connected peer.
+// presence has the counters of a connected peer.
 type presence struct {
-	conns   int // connections, of both directions
-	dialled int // of them, those that this node made
-	streams int // inbound, counted as an unknown peer's
+	conns   int // connections in both directions
+	dialled int // connections that this node dialled
+	streams int // inbound streams that count as an unknown peer's
 	bytes   *timerate.Limiter
-	refusal *timerate.Limiter // of streams
-	cut     bool              // since it last came
+	refusal *timerate.Limiter // of refused streams
+	cut     bool              // its connections were cut since it last connected
 }
 
 func newPresence() *presence {
@@ -123,7 +123,7 @@ func newUnknownPeers(inner network.ResourceManager, trusted func(libp2ppeer.ID) 
 	}
 }
 
-// know exempts an address from what unknown ones are held to.
+// know adds an address to known, which exempts it from the limits of unknown peers.
 func (s *unknownPeers) know(ip netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,13 +132,14 @@ func (s *unknownPeers) know(ip netip.Addr) {
 	}
 }
 
-// neighbourhood is what one holder of addresses usually has.
+// neighbourhood returns the prefix that one holder of addresses usually has: an IPv4
+// address or an IPv6 /56.
 func neighbourhood(ip netip.Addr) netip.Prefix {
 	bits := 32
 	if ip.Is6() {
 		bits = 56
 	}
-	p, _ := ip.Prefix(bits) // cannot fail with these lengths
+	p, _ := ip.Prefix(bits) // these lengths are always valid
 	return p
 }
 
@@ -163,7 +164,7 @@ func (s *unknownPeers) OpenConnection(dir network.Direction, usefd bool, endpoin
 	return c, nil
 }
 
-// enter admits a connection that comes in, before its handshake.
+// enter admits an inbound connection before its handshake, or returns an error.
 func (s *unknownPeers) enter(c *arrival) error {
 	s.mu.Lock()
 	_, known := s.known[c.ip]
@@ -180,8 +181,8 @@ func (s *unknownPeers) enter(c *arrival) error {
 	near := neighbourhood(c.ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Handshakes that are never finished take their places for as long as they may, so one
-	// address leaves others as many as it has.
+	// Unfinished handshakes keep their places for long, so one address leaves as many
+	// places as it takes.
 	if s.hands[near] >= unknownPending-s.pending || s.addrs[near] >= addressConns {
 		return errUnknownPeers
 	}
@@ -192,7 +193,7 @@ func (s *unknownPeers) enter(c *arrival) error {
 	return nil
 }
 
-// shaken takes note that a handshake is over, or given up. The caller holds mu.
+// shaken records that a handshake has ended or was given up. The caller holds mu.
 func (s *unknownPeers) shaken(c *arrival) {
 	if !c.pending {
 		return
@@ -204,7 +205,7 @@ func (s *unknownPeers) shaken(c *arrival) {
 	}
 }
 
-// arrival is one connection's scope.
+// arrival is the scope of one connection.
 type arrival struct {
 	network.ConnManagementScope
 	unknownPeers *unknownPeers
@@ -213,12 +214,12 @@ type arrival struct {
 
 	// Guarded by unknownPeers.mu.
 	pending bool         // counted there
-	near    netip.Prefix // counted there; the zero prefix is not
+	near    netip.Prefix // its entry in addrs; the zero prefix: none
 	peer    libp2ppeer.ID
 	gone    bool
 }
 
-// SetPeer implements network.ConnManagementScope: the handshake is over.
+// SetPeer implements network.ConnManagementScope. The handshake has ended.
 func (c *arrival) SetPeer(id libp2ppeer.ID) error {
 	if err := c.ConnManagementScope.SetPeer(id); err != nil {
 		return err
@@ -276,16 +277,16 @@ func (c *arrival) leave() {
 	}
 }
 
-// forget drops a peer of which nothing is counted. The caller holds mu.
+// forget drops the presence of a peer without connections and streams. The caller holds mu.
 func (s *unknownPeers) forget(id libp2ppeer.ID, p *presence) {
 	if p.conns == 0 && p.streams == 0 {
 		delete(s.peers, id)
 	}
 }
 
-// VerifySourceAddress implements network.ResourceManager: whoever comes over QUIC
-// from an unknown address has to show that it is there, which costs this node no
-// more than a packet. Or packets with false addresses would use up the arrivals.
+// VerifySourceAddress implements network.ResourceManager. A QUIC peer at an unknown address
+// must first prove its address, which costs this node one packet. Otherwise packets with
+// false addresses could use up the arrivals.
 func (s *unknownPeers) VerifySourceAddress(addr net.Addr) bool {
 	from, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
@@ -308,10 +309,10 @@ func (s *unknownPeers) OpenStream(id libp2ppeer.ID, dir network.Direction) (netw
 		s.mu.Unlock()
 		return s.ResourceManager.OpenStream(id, dir)
 	}
-	// What it owes for the stream is paid by its next reads.
+	// The next reads of the peer pay for the stream.
 	now := time.Now()
 	p.bytes.ReserveN(now, streamCharge)
-	if s.bytes.TokensAt(now) > -unknownBytesBurst { // or all unknown peers would owe for one without end
+	if s.bytes.TokensAt(now) > -unknownBytesBurst { // else the debt of all unknown peers could grow without bound
 		s.bytes.ReserveN(now, streamCharge)
 	}
 	if s.streams >= unknownStreams || p.streams >= unknownStreamsEach {
@@ -354,7 +355,7 @@ func (c *unknownStream) Done() {
 	c.StreamManagementScope.Done()
 }
 
-// isUnknown tells whether a peer came by itself and nobody wants it.
+// isUnknown returns whether a peer is connected by itself only and is not trusted.
 func (s *unknownPeers) isUnknown(id libp2ppeer.ID) bool {
 	if s.trusted(id) {
 		return false
@@ -365,7 +366,7 @@ func (s *unknownPeers) isUnknown(id libp2ppeer.ID) bool {
 	return p == nil || p.dialled == 0
 }
 
-// charge waits until an unknown peer may go on after a read of n bytes.
+// charge waits until an unknown peer may continue after a read of n bytes.
 func (s *unknownPeers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
 	if !s.isUnknown(id) {
 		return nil
@@ -375,7 +376,7 @@ func (s *unknownPeers) charge(ctx context.Context, id libp2ppeer.ID, n int) erro
 	s.mu.Unlock()
 	n = max(n, minCharge)
 	if p != nil {
-		// Its own share first, so that it does not queue for what others need.
+		// The limit of the peer first, so that it does not queue for the limit of all.
 		if err := p.bytes.WaitN(ctx, n); err != nil {
 			return err
 		}
@@ -383,8 +384,8 @@ func (s *unknownPeers) charge(ctx context.Context, id libp2ppeer.ID, n int) erro
 	return s.bytes.WaitN(ctx, n)
 }
 
-// admitPublic is the door for streams that come in on the public host. It does
-// what libp2p's own does, and slows down what unknown peers may say.
+// admitPublic handles every inbound stream of the public host. It does the same as libp2p's
+// handler, and limits the rate of what unknown peers send.
 func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 	return func(s network.Stream) {
 		if !p.streams.enter() {
@@ -411,7 +412,7 @@ func (p *Peer) admitPublic(h host.Host) network.StreamHandler {
 	}
 }
 
-// cutUnknown ends the connections of an unknown peer, unless it is none any more.
+// cutUnknown closes the connections of an unknown peer, unless it is no longer unknown.
 func (p *Peer) cutUnknown(id libp2ppeer.ID) {
 	if !p.streams.enter() {
 		return
@@ -419,17 +420,16 @@ func (p *Peer) cutUnknown(id libp2ppeer.ID) {
 	go func() {
 		defer p.streams.leave()
 		if p.unknownPeers.isUnknown(id) {
-			_ = p.public.Network().ClosePeer(id) // gone already, perhaps
+			_ = p.public.Network().ClosePeer(id) // it may be closed already
 		}
 	}()
 }
 
-// slowed is a stream of which an unknown peer reads no faster than its share; a peer
-// that is not unknown, or no longer, at full speed. Over TCP the whole connection
-// is slowed down already, by metered.
+// slowed is a stream that an unknown peer cannot send faster than its rate. Other peers are
+// not limited. Over TCP, metered limits the whole connection already.
 type slowed struct {
 	network.Stream
-	ctx          context.Context // of the Peer; a stream is a scope
+	ctx          context.Context // of the Peer; stored because a stream is a scope
 	unknownPeers *unknownPeers
 	metered      bool
 }

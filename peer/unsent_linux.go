@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaveUnsent has the kernel take no more than so many bytes of a connection beyond
-// those that are on their way (tcp(7), TCP_NOTSENT_LOWAT). Without it there are 4 MB,
-// in front of which nothing comes any more.
+// leaveUnsent limits the bytes of a connection that the kernel buffers beyond those in
+// flight (TCP_NOTSENT_LOWAT, tcp(7)). The default allows 4 MB, and nothing sent later can
+// pass them.
 func leaveUnsent(c net.Conn, bytes int) error {
 	raw, ok := c.(syscall.Conn)
 	if !ok {

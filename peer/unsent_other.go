@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// leaveUnsent is for Linux only.
+// leaveUnsent does nothing: the option exists on Linux only.
 func leaveUnsent(net.Conn, int) error { return errors.ErrUnsupported }

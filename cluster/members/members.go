@@ -120,7 +120,7 @@ type gate struct {
 const maxSpent = 1024
 
 // LeaveGrace is how long a removed member may still connect. In that time it learns of its
-// removal and stops, instead of dialing for ever.
+// removal and stops, instead of dialling for ever.
 const LeaveGrace = 5 * time.Second
 
 // voterGrace is how long a removed member may connect after Refresh found that it is still
