@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// claimBlocks are taken over by one call of the store, claimers calls at the same
-	// time, which share a flush of the disk.
+	// claimBlocks is how many blocks one call of the store takes over, and claimers how
+	// many calls run at the same time; they share a flush of the disk.
 	claimBlocks = 256
 	claimers    = 8
 )
 
-// claim takes over what of a DAG is in the store already, in larger steps than those in
-// which blocks are fetched. Nodes are read before they are taken over, so that the blocks
-// of several levels go in one step; one that is gone meanwhile is found missing then. It
-// tells whether all of it is here; what became of the rest, and of an error, is for Fetch
-// to see.
+// claim adds the reference to the blocks of a DAG that are in the store already, in larger
+// steps than those in which Fetch fetches blocks. It reads the links of a node before it
+// takes the node over, so that one step has blocks of several levels; a node that is lost
+// meanwhile is reported missing later. all is true if the complete DAG is in the store.
+// Otherwise, also after an error, Fetch must get the rest.
 func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (got Result, all bool) {
 	front := newFrontier(limits, req.Buffer.here)
 	defer front.end()
@@ -71,9 +71,8 @@ func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (
 	return got, true
 }
 
-// takeOver makes blocks the owner's, all of which have to be here, and returns their
-// bytes. They go in the order of their hashes, by codec, in which the store's index is
-// read and written best.
+// takeOver adds the reference to blocks, all of which must be in the store, and returns
+// their size in bytes. It sorts them by codec and hash, the order of the store's index.
 func takeOver(ctx context.Context, owner string, store taker, cids []cid.Cid) (uint64, error) {
 	slices.SortFunc(cids, func(a, b cid.Cid) int { return strings.Compare(a.KeyString(), b.KeyString()) })
 	var calls errgroup.Group

@@ -19,7 +19,7 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// Bounds of a walk, unless Limits says otherwise.
+// Defaults and bounds of a walk. Limits replaces the defaults.
 const (
 	DefaultMaxBlocks = 10_000_000
 	DefaultMaxDepth  = 4_096
@@ -28,15 +28,14 @@ const (
 	DefaultRenew     = 15 * time.Second
 	DefaultBuffer    = 64 << 20 // bytes that wait for the store
 
-	// MaxLinks is how many links one node may have.
+	// MaxLinks is the maximum number of links of one node.
 	MaxLinks = 100_000
-	// MaxBlock is the largest block that is taken, in bytes: bitswap cannot
-	// carry much more.
+	// MaxBlock is the maximum size of a block in bytes. bitswap cannot transfer much larger
+	// ones.
 	MaxBlock = 2 << 20
 )
 
-// What can be wrong with a DAG. Every error of this package that has one of
-// these reasons wraps it.
+// Kinds of errors. Every error of this package with one of these causes wraps it.
 var (
 	ErrNotFound         = errors.New("block not found")
 	ErrStalled          = errors.New("stalled")
@@ -44,28 +43,28 @@ var (
 	ErrInvalidBlock     = errors.New("invalid block")
 	ErrUnsupportedCodec = errors.New("unsupported codec")
 	ErrTimeout          = errors.New("time limit reached")
-	ErrMemory           = errors.New("the node fetches too much at once") // another time it may fit
+	ErrMemory           = errors.New("the node fetches too much at once") // a later attempt may succeed
 	ErrStore            = errors.New("local store failed")
 	ErrNotFile          = errors.New("not a file")
 	ErrIsDirectory      = errors.New("is a directory")
 )
 
-// Getter returns verified blocks. If it does not have a block, ipld.IsNotFound is true for
-// its error.
+// Getter returns verified blocks. For a block that it does not have, it returns an error
+// for which ipld.IsNotFound is true.
 type Getter interface {
 	Get(ctx context.Context, c cid.Cid) (blocks.Block, error)
 }
 
-// Limits bound one walk; a zero field takes the default, except MaxBytes,
-// where it means no limit.
+// Limits bound one walk. A zero field means the default, except MaxBytes, for which it
+// means no limit.
 type Limits struct {
-	MaxBlocks uint64        // blocks, also those that are here already
-	MaxDepth  int           // nodes on a path
-	MaxBytes  uint64        // bytes, also those that are here already
-	Idle      time.Duration // without one new block
-	Total     time.Duration // for the whole fetch
-	// Renew is the first pause without a new block after which the sources
-	// begin anew; it doubles each time.
+	MaxBlocks uint64        // blocks, including those already in the store
+	MaxDepth  int           // nodes on one path
+	MaxBytes  uint64        // bytes, including those already in the store
+	Idle      time.Duration // maximum time without a new block
+	Total     time.Duration // maximum time of the whole fetch
+	// Renew is the time without a new block after which the requests to the sources are
+	// sent again. It doubles each time.
 	Renew time.Duration
 }
 
@@ -88,19 +87,18 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Result tells what a walk found: distinct blocks and their bytes. A raw leaf
-// that occurs again after more than maxSeenLeaves others is counted again.
+// Result has the number of distinct blocks of a walk and their bytes. A raw leaf that
+// occurs again after more than maxSeenLeaves others is counted again.
 //
-// What is inside an identity CID is no block. Its bytes are those of the block that
-// links to it, and are not counted twice; those of the root, which nothing links to,
-// count by themselves.
+// The content of an identity CID is not a block. Its bytes are part of the block that links
+// to it and are not counted again. If the root is an identity CID, its bytes are counted.
 type Result struct {
 	Bytes  uint64
 	Blocks uint64
 }
 
-// checkCID refuses what cannot be verified or decoded, before anything is
-// asked for.
+// checkCID returns an error for a CID whose block could not be verified or decoded. It is
+// called before the block is requested.
 func checkCID(c cid.Cid) error {
 	if !c.Defined() {
 		return fmt.Errorf("%w: undefined CID", ErrInvalidBlock)
@@ -114,8 +112,8 @@ func checkCID(c cid.Cid) error {
 	return nil
 }
 
-// get reads a block under the name that it was asked by: a store that is keyed
-// by hash may answer with another codec.
+// get reads a block and returns it under the CID c: a store with hashes as keys may return
+// it with another codec.
 func get(ctx context.Context, from Getter, c cid.Cid) (blocks.Block, error) {
 	b, err := from.Get(ctx, c)
 	if err != nil || b.Cid().Equals(c) {
@@ -124,7 +122,7 @@ func get(ctx context.Context, from Getter, c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(b.RawData(), c)
 }
 
-// checkHash tells whether b is really the block named c.
+// checkHash returns an error unless the bytes of b have the hash of c.
 func checkHash(c cid.Cid, b blocks.Block) error {
 	sum, err := c.Prefix().Sum(b.RawData())
 	if err != nil {
@@ -136,7 +134,8 @@ func checkHash(c cid.Cid, b blocks.Block) error {
 	return nil
 }
 
-// inline returns the block that an identity CID carries in itself.
+// inline returns the block inside an identity CID. The second result is false for other
+// CIDs.
 func inline(c cid.Cid) (blocks.Block, bool, error) {
 	if c.Prefix().MhType != mh.IDENTITY {
 		return nil, false, nil
@@ -152,9 +151,9 @@ func inline(c cid.Cid) (blocks.Block, bool, error) {
 	return b, true, nil
 }
 
-// hollow returns the block if it has no bytes, as an empty file in a folder; nil of
-// another. Whoever serves by boxo's bitswap, Kubo too, says that he has it and never
-// sends it.
+// hollow returns the block for the CID of an empty block, such as an empty file in a
+// directory, and nil for others. Servers with boxo's bitswap, also Kubo, announce such a
+// block but never send it.
 func hollow(c cid.Cid) blocks.Block {
 	p := c.Prefix()
 	if sum, err := p.Sum(nil); err != nil || !sum.Equals(c) {
@@ -167,7 +166,7 @@ func hollow(c cid.Cid) blocks.Block {
 	return b
 }
 
-// inlineBytes are the bytes of a root that is inside its own CID; 0 of another.
+// inlineBytes returns the size of the content if root is an identity CID, else 0.
 func inlineBytes(root cid.Cid) uint64 {
 	b, inlined, err := inline(root)
 	if !inlined || err != nil {

@@ -10,21 +10,21 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// maxNotes bounds the remarks of the sources that a reason repeats.
+// maxNotes bounds the notes of sources that Reason repeats.
 const maxNotes = 5
 
-// FetchError is the reason why a fetch failed and how far it came.
+// FetchError is the error of a failed fetch, with its progress.
 type FetchError struct {
 	Kind   error   // ErrNotFound, ErrStalled, ErrTooLarge, ...
-	Cid    cid.Cid // the block it failed at, undefined when there is none
-	Blocks uint64  // got from the sources before
+	Cid    cid.Cid // the block at which it failed; undefined if there is none
+	Blocks uint64  // fetched from the sources before
 	Bytes  uint64
-	After  time.Duration // without progress, for ErrNotFound, ErrStalled and ErrTimeout
-	Notes  []string      // what the sources have to say, such as origins not reached
-	Err    error         // the cause, may be nil
+	After  time.Duration // time without progress, for ErrNotFound, ErrStalled and ErrTimeout
+	Notes  []string      // notes of the sources, such as origins that are not reachable
+	Err    error         // the cause; may be nil
 }
 
-// Error returns the reason with the cause.
+// Error returns the reason and the cause.
 func (e *FetchError) Error() string {
 	if e.Err == nil {
 		return "dag: fetch: " + e.Reason()
@@ -40,7 +40,7 @@ func (e *FetchError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Reason says in one sentence, without internals, what went wrong.
+// Reason returns the cause in one sentence for users, without internals.
 func (e *FetchError) Reason() string {
 	var s string
 	switch {
@@ -71,7 +71,7 @@ func (e *FetchError) Reason() string {
 	return s
 }
 
-// Reason returns what a user may be told about an error of Fetch, "" for nil.
+// Reason returns the text for users about an error of Fetch; "" for nil.
 func Reason(err error) string {
 	var fetch *FetchError
 	switch {
@@ -88,7 +88,7 @@ func Reason(err error) string {
 	}
 }
 
-// firstReason cuts long chains of causes.
+// firstReason returns the first part of a long chain of causes.
 func firstReason(err error) string {
 	const maxReason = 300
 	s, _, _ := strings.Cut(err.Error(), "\n")
@@ -111,7 +111,7 @@ func size(n uint64) string {
 	}
 }
 
-// classify gives a plain error its kind.
+// classify returns the kind of an error, such as ErrNotFound.
 func classify(err error) error {
 	for _, kind := range []error{ErrNotFound, ErrTooLarge, ErrInvalidBlock, ErrUnsupportedCodec, ErrMemory, ErrStore} {
 		if errors.Is(err, kind) {

@@ -16,99 +16,98 @@ import (
 
 // Bounds of one fetch.
 const (
-	// jobBlocks are asked for together, by fetchJobs jobs at the same time:
-	// 256 blocks on their way.
+	// jobBlocks is how many blocks one job requests, and fetchJobs how many jobs run at the
+	// same time: 256 blocks in flight.
 	jobBlocks = 32
 	fetchJobs = 8
-	// maxOutstanding bounds the blocks asked for and not yet stored.
+	// maxOutstanding bounds the blocks that are requested and not stored yet.
 	maxOutstanding = 2 * jobBlocks * fetchJobs
-	// linkCost is what a link that was found takes beside the block's own bytes.
+	// linkCost is the memory for one link of a block, in bytes, in addition to the block.
 	linkCost = 64
-	// minBuffer is the least size of a Buffer, with which every block fits.
+	// minBuffer is the minimum size of a Buffer, in bytes. Every block fits in it.
 	minBuffer = 4*MaxBlock + linkCost*MaxLinks
-	// putBytes and putBlocks bound what one Put of the store takes.
+	// putBytes and putBlocks bound one Put of the store.
 	putBytes  = 8 << 20
 	putBlocks = 256
-	// putters store at the same time: while one waits for the disk, the other
-	// gathers.
+	// putters is the number of goroutines that store. While one waits for the disk, the
+	// other collects blocks.
 	putters = 2
-	// retryEvery is the pause before sources that failed are asked again.
+	// retryEvery is the pause before failed sources are asked again.
 	retryEvery = 3 * time.Second
-	// maxStrikes is how often in a row a source other than the last may deliver
-	// nothing before it is asked only every strikePeriod-th time.
+	// maxStrikes is how often in a row a source may deliver nothing before it is asked only
+	// every strikePeriod-th time. The last source is always asked.
 	maxStrikes   = 3
 	strikePeriod = 16
 )
 
-// Store is the local block store, as one owner sees it.
+// Store is the local block store.
 type Store interface {
 	Getter
-	// Adopt adds owner's references to the blocks that are here already and
-	// returns the others.
+	// Adopt adds the reference to those of the blocks that are in the store, and returns
+	// the others.
 	Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error)
-	// Put stores blocks with owner's reference; they are durable when it
-	// returns.
+	// Put stores blocks with the reference. They are durable when it returns.
 	Put(ctx context.Context, owner string, blks []blocks.Block) error
 }
 
-// sizer is what a Store has as well when it knows a block's size without
-// reading it.
+// sizer is an optional method of a Store that returns the size of a block without reading
+// it.
 type sizer interface {
 	GetSize(ctx context.Context, c cid.Cid) (int, error)
 }
 
-// taker is what a Store has as well when it takes over many blocks in one call.
+// taker is an optional method of a Store that adopts many blocks in one call.
 type taker interface {
-	// TakeOver is Adopt, and tells how many bytes the blocks have that are here.
+	// TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
 	TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error)
 }
 
-// Source is where blocks that are not here may come from.
+// Source provides blocks that are not in the store.
 type Source interface {
-	// Name says in a few words who it is.
+	// Name returns a short name of the source for messages.
 	Name() string
-	// Blocks hands blocks to fn as they come, never two at once, and returns
-	// the CIDs that it did not. With a nil error it does not have them; with an
-	// error it may have them later. It returns when ctx ends.
+	// Blocks passes blocks to fn as they arrive, never two at once, and returns the CIDs
+	// for which it did not. If the error is nil, the source does not have them; otherwise
+	// it may have them later. It returns when ctx ends.
 	Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error)
 }
 
-// checker is a Source that has compared every block that it hands over with its
-// hash. The blocks of other sources are checked here.
+// checker is an optional method of a Source. It returns true if the source has verified the
+// hash of every block. Fetch verifies the blocks of other sources.
 type checker interface{ ChecksHashes() bool }
 
-// checked is a block that was compared with its hash on its way here. The store
-// is told so by the method, for hashing takes as long as receiving.
+// checked is a block whose hash was verified. The store does not verify it again, because
+// hashing takes as long as receiving.
 type checked struct{ blocks.Block }
 
-// HashChecked says that the bytes match the CID.
+// HashChecked returns true: the bytes match the CID.
 func (checked) HashChecked() bool { return true }
 
-// renewer is a Source that can begin anew when nothing comes any more.
+// renewer is an optional method of a Source that sends its requests again.
 type renewer interface{ Renew() }
 
-// explainer is a Source that can say which addresses it does not reach.
+// explainer is an optional method of a Source that lists the addresses it cannot reach.
 type explainer interface{ OriginErrors() []string }
 
-// Progress is how far a fetch has come.
+// Progress is the progress of a fetch.
 type Progress struct {
-	Bytes  uint64 // stored, or found here
+	Bytes  uint64 // stored, or already in the store
 	Blocks uint64
-	Found  uint64 // blocks known of so far
+	Found  uint64 // blocks found so far
 }
 
-// Buffer bounds the bytes that wait for the store, of all fetches that share it.
-// What waits is written without waiting for more, so sharing it cannot lock.
-// It also bounds what those fetches remember of the nodes that they have seen;
-// one that finds no room for more fails with ErrMemory. Taking over what is here already
-// has room of its own: it is over soon, and fetches may go on for hours.
+// Buffer bounds the bytes that wait for the store, over all fetches that share it. Putters
+// write whatever waits, so sharing it cannot cause a deadlock. It also bounds the memory
+// for the CIDs that these fetches have visited; a fetch that needs more fails with
+// ErrMemory. Taking over blocks that are in the store has a limit of its own, because it is
+// short and fetches may take hours.
 type Buffer struct {
 	free *semaphore.Weighted
 	seen *atomic.Int64
 	here *atomic.Int64
 }
 
-// NewBuffer returns a buffer of so many bytes, at least four times MaxBlock.
+// NewBuffer returns a buffer of this many bytes, at least minBuffer.
 func NewBuffer(bytes int64) *Buffer {
 	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes(), here: newSeenBytes()}
 }
@@ -118,17 +117,18 @@ type FetchRequest struct {
 	Root    cid.Cid
 	Owner   string
 	Store   Store
-	Sources []Source // asked in this order for what the ones before lack
+	Sources []Source // asked in this order; each is asked for the blocks that the ones before lack
 	Limits  Limits
-	// Here says that most of the DAG, or all of it, is in the store already. A Store that
-	// knows TakeOver takes it over in large steps.
+	// Here is true if most or all of the DAG is already in the store. If the Store has the
+	// method TakeOver, Fetch takes these blocks over in large steps.
 	Here bool
-	// Share is this node's among those that fetch the same DAG now.
+	// Share is the position of this node among the nodes that fetch the same DAG now.
 	Share Share
-	// Buffer is shared with other fetches; nil is one of DefaultBuffer bytes.
+	// Buffer may be shared with other fetches. Nil: a buffer of DefaultBuffer bytes for
+	// this one.
 	Buffer *Buffer
-	// Progress is called from one goroutine after something was stored, or held
-	// back because the DAG may be small; nil is fine. It must not block.
+	// Progress is called from one goroutine after blocks were stored, or kept in memory
+	// because the DAG may be small. It may be nil. It must not block.
 	Progress func(Progress)
 }
 
@@ -174,60 +174,60 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 		err = f.keep(ctx, err)
 	}
 	f.attempt.end()
-	req.Buffer.free.Release(f.buffered.Load()) // what an end left unwritten
+	req.Buffer.free.Release(f.buffered.Load()) // for blocks that were not written
 	if err != nil {
 		return f.result, f.explain(ctx, err)
 	}
 	return f.result, nil
 }
 
-// fetch is one Fetch. run is the only one that touches front, result and the
-// counts below it; jobs and putters tell it what happened by events.
+// fetch is the state of one Fetch. Only run uses front, result and the counters below it.
+// Jobs and putters send events to run.
 type fetch struct {
 	// Set once.
 	req    FetchRequest
 	limits Limits
 	began  time.Time
-	ctx    context.Context // ends with Fetch
+	ctx    context.Context // ends when Fetch returns
 	cancel context.CancelCauseFunc
 	puts   chan got
 	events chan event
 	work   sync.WaitGroup
 	write  sync.Once // starts the putters
-	whole  completer // nil: the store is none
+	whole  completer // nil if the store is no completer
 	small  small
 
-	buffered atomic.Int64 // bytes of req.Buffer that this fetch has taken
+	buffered atomic.Int64 // bytes of req.Buffer in use by this fetch
 
-	// Only run's.
+	// Used by run only.
 	front       *frontier
 	result      Result
 	jobs        int
-	outstanding int // blocks given to jobs and neither stored nor found here
+	outstanding int // blocks passed to jobs and neither stored nor found in the store
 
-	pulled      atomic.Uint64 // blocks from the sources
+	pulled      atomic.Uint64 // blocks received from the sources
 	pulledBytes atomic.Uint64
-	planned     atomic.Uint64 // bytes found or pulled, for MaxBytes
+	planned     atomic.Uint64 // bytes found or received, for MaxBytes
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	attempt *attempt
-	faults  []strikes // per source
-	lack    cid.Cid   // a block that a job was still waiting for
-	vain    int       // how often in a row others were followed for nothing
+	faults  []strikes // by source
+	lack    cid.Cid   // a block that a job was waiting for at its end
+	vain    int       // how often in a row follow waited and got nothing
 }
 
-// got is a block on its way into the store.
+// got is a received block that is not stored yet.
 type got struct {
 	item  item
 	block blocks.Block
 	links []cid.Cid
-	cost  int64 // taken of req.Buffer
+	cost  int64 // bytes taken of req.Buffer
 }
 
-// event is what a job or a putter tells run.
+// event is a message of a job or a putter to run.
 type event struct {
-	ended bool   // a job is over
+	ended bool   // a job has ended
 	have  []have // blocks that are in the store now
 	err   error  // ends the fetch
 }
@@ -235,11 +235,11 @@ type event struct {
 type have struct {
 	item   item
 	links  []cid.Cid
-	bytes  int  // that count: see Result
+	bytes  int  // as counted by Result
 	inline bool // inside its CID, so not a block of the store
 }
 
-// attempt is the time between two renewals of the sources.
+// attempt is the time between two calls of renew.
 type attempt struct {
 	ctx context.Context
 	end context.CancelFunc
@@ -300,7 +300,7 @@ func (f *fetch) run() error {
 	}
 }
 
-// begin starts jobs as long as there is something to visit and room.
+// begin starts jobs while there are blocks to visit and free jobs.
 func (f *fetch) begin(batch []item) ([]item, error) {
 	for {
 		for len(batch) < jobBlocks {
@@ -327,7 +327,7 @@ func (f *fetch) begin(batch []item) ([]item, error) {
 	}
 }
 
-// handle takes in what happened and tells whether it was progress.
+// handle processes an event and returns whether it was progress.
 func (f *fetch) handle(e event) (progress bool, err error) {
 	if e.ended {
 		f.jobs--
@@ -351,7 +351,7 @@ func (f *fetch) handle(e event) (progress bool, err error) {
 	return len(e.have) > 0, nil
 }
 
-// tell hands an event to run, unless it is gone.
+// tell sends an event to run, unless the fetch has ended.
 func (f *fetch) tell(e event) {
 	select {
 	case f.events <- e:
@@ -359,7 +359,7 @@ func (f *fetch) tell(e event) {
 	}
 }
 
-// idled is the error when nothing came for too long.
+// idled returns the error for a fetch without a new block for Limits.Idle.
 func (f *fetch) idled() error {
 	e := &FetchError{Kind: ErrStalled, After: f.limits.Idle}
 	if f.pulled.Load() == 0 {
@@ -368,8 +368,8 @@ func (f *fetch) idled() error {
 	return e
 }
 
-// renew ends the requests that are under way and lets the sources begin anew.
-// bitswap loses a want now and then; a new session asks for it again.
+// renew cancels the running requests and makes the sources send them again. bitswap
+// sometimes loses a want, and only a new session asks for it again.
 func (f *fetch) renew() {
 	next := newAttempt(f.ctx)
 	f.mu.Lock()
@@ -384,7 +384,7 @@ func (f *fetch) renew() {
 	last.end()
 }
 
-// explain adds to an error how far the fetch came and what the sources say.
+// explain adds the progress and the notes of the sources to an error.
 func (f *fetch) explain(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil {
 		return fmt.Errorf("dag: fetch: %w", cause)
@@ -407,7 +407,7 @@ func (f *fetch) explain(ctx context.Context, err error) error {
 	return e
 }
 
-// reload reads the links of a node that is in the store, or held back from it.
+// reload reads the links of a node that is in the store or in f.small.
 func (f *fetch) reload(c cid.Cid) ([]cid.Cid, error) {
 	b, inlined, err := inline(c)
 	if !inlined {

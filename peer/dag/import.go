@@ -14,37 +14,38 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// The shape of imported content.
+// Layout of imported content.
 const (
-	ChunkSize    = 1 << 20 // bytes of a leaf
+	ChunkSize    = 1 << 20 // maximum size of a leaf, in bytes
 	LinksPerNode = 1024
 
-	// importBatch is how many bytes are handed to put at once.
+	// importBatch is how many bytes put gets at a time.
 	importBatch = 8 << 20
-	// importBatchBlocks bounds the blocks of a batch, for content of tiny ones.
+	// importBatchBlocks bounds the blocks of a batch, for content of tiny blocks.
 	importBatchBlocks = 256
-	// headBytes are read of a chunk before there is memory for it.
+	// headBytes is how many bytes of a chunk are read before memory for it is taken.
 	headBytes = 32 << 10
 )
 
-// Import chunks r into a UnixFS file with raw leaves and BLAKE3-256 hashes,
-// CIDv1, and hands the blocks to put in batches, children before parents; the
-// root is in the last one. Content of at most ChunkSize is one raw block. put
-// owns the slice and the blocks. Memory is bounded whatever the size.
+// Import stores r as a UnixFS file with raw leaves, BLAKE3-256 hashes and CIDv1, and
+// returns its root and size in bytes. It passes the blocks to put in batches, children
+// before parents, so the last batch has the root. Content of at most ChunkSize is one raw
+// block. put owns the slice and the blocks. The memory use does not depend on the size.
 func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
 	return new(Buffers).Import(ctx, r, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) })
 }
 
-// Flusher is a reader that may want what has been cut of it to be handed over at once,
-// because it cannot go on before: FlushWith gives it a call for that, which is good within
-// its Read. It fails as put does.
+// Flusher is a reader that may need the blocks read so far to be stored before it can
+// continue, for example because they hold its memory. FlushWith gives it a function that
+// passes them to put. The function may be called only during Read, and returns the error of
+// put.
 type Flusher interface {
 	FlushWith(flush func() error)
 }
 
-// Import is the function Import with leaves in this memory, and batches that are handed
-// over as soon as they have so many bytes, or a Flusher wants it. Once nobody uses the
-// blocks of a batch any more, free may be called with it, and gives their memory back.
+// Import is the function Import with the memory of b. It passes a batch to put when the
+// batch has this many bytes, or when a Flusher asks for it. When the blocks of a batch are
+// no longer used, the caller may call free, which returns their memory to b.
 func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(blks []blocks.Block, free func()) error) (root cid.Cid, size uint64, err error) {
 	counted := &countingReader{ctx: ctx, r: r}
 	chunks := &splitter{r: counted, buffers: b, lent: map[*byte]*[]byte{}}
@@ -72,15 +73,15 @@ func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(b
 	return node.Cid(), counted.n, nil
 }
 
-// splitter cuts a reader into chunks. It has memory for a chunk once its first bytes have
-// come: a reader that waits for its turn to have memory has none while it waits.
+// splitter cuts a reader into chunks. It takes memory for a chunk only after the first
+// bytes of the chunk arrived, so that a reader that waits holds none.
 type splitter struct {
 	r       io.Reader
 	head    [headBytes]byte
-	err     error // what comes instead of the next chunk
+	err     error // returned instead of the next chunk
 	buffers *Buffers
-	lent    map[*byte]*[]byte // chunks that are in no batch yet, by where they begin
-	last    []byte            // the chunk that was cut last
+	lent    map[*byte]*[]byte // chunks that are in no batch yet, by their first byte
+	last    []byte            // the newest chunk
 }
 
 // Reader implements chunk.Splitter.
@@ -106,9 +107,9 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	return append([]byte(nil), data[:n]...), nil
 }
 
-// fill reads at least so many bytes, or all that come before the reader's error. An
-// io.EOF alone is the end of the content: to io.ReadFull a body that was cut, and says
-// io.ErrUnexpectedEOF, would look like one that ends within a chunk.
+// fill reads at least this many bytes, or all bytes before the reader's error. Only io.EOF
+// is the end of the content. io.ReadFull would also return io.ErrUnexpectedEOF at such an
+// end, and a reader returns that for a body that was cut off.
 func (s *splitter) fill(b []byte, least int) (n int) {
 	for n < least && s.err == nil {
 		var m int
@@ -118,14 +119,14 @@ func (s *splitter) fill(b []byte, least int) (n int) {
 	return n
 }
 
-// added notes that a chunk is in a batch.
+// added records that the chunk in b is in a batch.
 func (s *splitter) added(b blocks.Block) {
 	if data := b.RawData(); len(s.last) > 0 && len(data) > 0 && &data[0] == &s.last[0] {
 		s.last = nil
 	}
 }
 
-// memory is that of the chunks among blocks.
+// memory returns the buffers of the chunks among the blocks.
 func (s *splitter) memory(blks []blocks.Block) (bufs []*[]byte) {
 	for _, b := range blks {
 		data := b.RawData()
@@ -140,9 +141,9 @@ func (s *splitter) memory(blks []blocks.Block) (bufs []*[]byte) {
 	return bufs
 }
 
-// countingReader counts bytes and ends with its context.
+// countingReader counts bytes and returns an error when its context has ended.
 type countingReader struct {
-	ctx context.Context // of the one Import
+	ctx context.Context // of one Import
 	r   io.Reader
 	n   uint64
 }
@@ -157,14 +158,14 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// sink is the DAG service that the importer writes to.
+// sink is the DAG service to which the importer writes.
 type sink struct {
 	put    func(blks []blocks.Block, free func()) error
-	full   int // bytes of a batch
+	full   int // bytes at which a batch is complete
 	batch  []blocks.Block
 	bytes  int
 	chunks *splitter
-	ahead  *byte // where a chunk began that was handed over before the importer added it
+	ahead  *byte // first byte of a chunk that was passed to put before the importer added it
 }
 
 var errWriteOnly = errors.New("the importer only adds nodes")
@@ -172,7 +173,7 @@ var errWriteOnly = errors.New("the importer only adds nodes")
 // Add implements ipld.NodeAdder.
 func (s *sink) Add(_ context.Context, n ipld.Node) error {
 	if data := n.RawData(); s.ahead != nil && len(data) > 0 && &data[0] == s.ahead {
-		s.ahead = nil // its memory may have another chunk by now
+		s.ahead = nil // its memory may hold another chunk now
 		return nil
 	}
 	s.chunks.added(n)
@@ -193,8 +194,8 @@ func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
 	return nil
 }
 
-// flushAll is flush with the chunk that was cut last: the importer adds the first only
-// when it has the second.
+// flushAll is flush that includes the newest chunk, because the importer adds a chunk only
+// after it has the next one.
 func (s *sink) flushAll() error {
 	if data := s.chunks.last; data != nil {
 		n, err := merkledag.NewRawNodeWPrefix(data, builder)

@@ -10,16 +10,16 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// strikes counts what a source did not deliver.
+// strikes counts how often a source delivered nothing.
 type strikes struct {
 	inRow  int
 	skips  int
-	failed bool // the last time, and did not just lack everything
+	failed bool // the last request failed, rather than lacking all blocks
 }
 
-// job makes its items present: those inside their CID, those that are here, those of
-// no bytes, and the others from the sources. It returns nil when all are here or on
-// their way into the store.
+// job gets the blocks of its items: from identity CIDs, from the store, as empty blocks,
+// and the others from the sources. It returns nil when all are in the store or queued for
+// it.
 func (f *fetch) job(items []item) error {
 	var here []have
 	ask := make([]cid.Cid, 0, len(items))
@@ -61,7 +61,7 @@ func (f *fetch) job(items []item) error {
 			return err
 		}
 		if h == nil {
-			continue // here, but not readable: fetch it again
+			continue // in the store but not readable: fetch it again
 		}
 		here = append(here, *h)
 		delete(want, c)
@@ -82,8 +82,7 @@ func (f *fetch) job(items []item) error {
 	return f.pull(want)
 }
 
-// local reads what is known of a block in the store; nil when it is not
-// readable.
+// local returns the links and the size of a block in the store; nil if it is not readable.
 func (f *fetch) local(it item) (*have, error) {
 	h := have{item: it}
 	if err := h.read(f.ctx, f.req.Store); errors.Is(err, errUnreadable) {
@@ -94,10 +93,10 @@ func (f *fetch) local(it item) (*have, error) {
 	return &h, f.plan(h.bytes)
 }
 
-// errUnreadable is of a block that is in the store and cannot be read.
+// errUnreadable means that a block is in the store and cannot be read.
 var errUnreadable = errors.New("the block cannot be read")
 
-// read looks up the size of a block in the store, and its links.
+// read sets the size and the links of a block in the store.
 func (h *have) read(ctx context.Context, store Store) (err error) {
 	if s, ok := store.(sizer); ok && h.item.cid.Prefix().Codec == cid.Raw {
 		if h.bytes, err = s.GetSize(ctx, h.item.cid); err != nil {
@@ -114,7 +113,7 @@ func (h *have) read(ctx context.Context, store Store) (err error) {
 	return err
 }
 
-// plan counts bytes against MaxBytes before they are stored.
+// plan adds n bytes to those of the fetch. It returns ErrTooLarge if they exceed MaxBytes.
 func (f *fetch) plan(n int) error {
 	if sum := f.planned.Add(uint64(n)); f.limits.MaxBytes > 0 && sum > f.limits.MaxBytes {
 		return fmt.Errorf("%w: more than %s allowed", ErrTooLarge, size(f.limits.MaxBytes))
@@ -122,7 +121,7 @@ func (f *fetch) plan(n int) error {
 	return nil
 }
 
-// pull asks the sources until they have given every block in want.
+// pull asks the sources until all blocks of want have arrived.
 func (f *fetch) pull(want map[cid.Cid]item) error {
 	defer func() {
 		f.mu.Lock()
@@ -149,7 +148,7 @@ func (f *fetch) pull(want map[cid.Cid]item) error {
 			}
 		}
 		if try.ctx.Err() != nil && f.ctx.Err() == nil {
-			continue // the next attempt has begun
+			continue // the sources were renewed
 		}
 		t := time.NewTimer(retryEvery)
 		select {
@@ -164,9 +163,9 @@ func (f *fetch) pull(want map[cid.Cid]item) error {
 	return nil
 }
 
-// ask goes once through the sources and removes from want what they give.
-// absent means that every one of them said that it has not got the rest. The
-// error is one that ends the fetch, not a failure of a source.
+// ask asks each source once and removes from want the blocks that arrive. absent is true if
+// every source answered that it lacks the rest. An error ends the fetch; the failure of one
+// source does not.
 func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, err error) {
 	followed := late(want)
 	if followed {
@@ -180,7 +179,7 @@ func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, er
 			return false, nil
 		}
 		if followed && f.shares(i) {
-			absent = false // what it lacks now it may have later
+			absent = false // it may have later what it lacks now
 			continue
 		}
 		if f.skip(i) {
@@ -196,9 +195,9 @@ func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, er
 	return absent, nil
 }
 
-// askOne asks one source. lacks means that it said that it has not got the rest. Only one
-// that begins anew ends with ctx: what is on its way from others over a slow line would
-// never come.
+// askOne asks one source. lacks is true if the source answered that it lacks the rest. ctx,
+// which ends at the next renewal, applies only to a source that is a renewer. Requests to
+// other sources continue, because on a slow line restarted requests might never end.
 func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks bool, err error) {
 	s := f.req.Sources[i]
 	if _, ok := s.(renewer); !ok {
@@ -212,11 +211,11 @@ func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks
 	_, err = s.Blocks(ctx, cids, func(b blocks.Block) error {
 		it, ok := want[b.Cid()]
 		if !ok {
-			return nil // twice, or not asked for
+			return nil // a repeated block, or one that was not requested
 		}
 		if c, ok := s.(checker); !ok || !c.ChecksHashes() {
 			if err := checkHash(it.cid, b); err != nil {
-				return err // this source is bad, the next may be good
+				return err // this source is bad; the next one may be good
 			}
 		}
 		if fatal = f.take(it, checked{b}); fatal != nil {
@@ -234,7 +233,7 @@ func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks
 	return err == nil, nil
 }
 
-// take queues a block for the store; it waits while too much waits there.
+// take queues a block for the store. It blocks while Buffer is full.
 func (f *fetch) take(it item, b blocks.Block) error {
 	links, err := Links(b)
 	if err != nil {
@@ -274,7 +273,7 @@ func (f *fetch) take(it item, b blocks.Block) error {
 	return nil
 }
 
-// skip tells whether source i is passed over this time.
+// skip returns whether to skip source i this time.
 func (f *fetch) skip(i int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -297,8 +296,8 @@ func (f *fetch) judge(i int, delivered, failed bool) {
 	f.faults[i].inRow++
 }
 
-// store is one putter: it takes what waits, as much as fits in one Put, and
-// tells run when it is durable.
+// store is one putter: it stores the queued blocks, as many as fit in one Put, and reports
+// to run when they are durable.
 func (f *fetch) store() {
 	for {
 		var first got

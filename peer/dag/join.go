@@ -12,14 +12,14 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// builder names the nodes that are made here.
+// builder is the CID format of the nodes that this file makes.
 var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength: 32}
 
-// Leaf is content of at most ChunkSize bytes as Import makes it.
+// Leaf returns the block for content of at most ChunkSize bytes, as Import makes it.
 func Leaf(data []byte) (blocks.Block, error) { return LeafOf(data, nil) }
 
-// LeafOf is Leaf of content whose BLAKE3 hash may be known: 32 bytes, and of these data;
-// nil: it is not.
+// LeafOf is Leaf with the BLAKE3-256 hash of data, if the caller knows it; nil: it does
+// not.
 func LeafOf(data, sum []byte) (blocks.Block, error) {
 	var hash mh.Multihash
 	var err error
@@ -41,16 +41,16 @@ func LeafOf(data, sum []byte) (blocks.Block, error) {
 	return checked{b}, nil
 }
 
-// Part is a file that a larger one is joined of.
+// Part is a file that becomes a part of a larger one.
 type Part struct {
 	Root cid.Cid
 	Size uint64 // bytes of the file
 }
 
-// Join makes the nodes of a UnixFS file that consists of others, in order, and
-// returns them, children before parents; one part alone is the file. Parts without
-// bytes are left out. The sizes of subtrees in links (Tsize) are those of their
-// bytes: what the nodes below the parts take is not known, and no reader needs it.
+// Join returns the nodes of the UnixFS file that consists of the parts in order, children
+// before parents. A single part is the file itself. Empty parts are left out. The sizes of
+// subtrees in links (Tsize) are file sizes: the sizes of the nodes below the parts are not
+// known, and no reader needs them.
 func Join(parts []Part) (root cid.Cid, nodes []blocks.Block, err error) {
 	if len(parts) == 0 {
 		return cid.Undef, nil, errors.New("dag: join: no parts")
@@ -84,7 +84,7 @@ func Join(parts []Part) (root cid.Cid, nodes []blocks.Block, err error) {
 	return level[0].Root, nodes, nil
 }
 
-// parent is the node over children.
+// parent returns the node over children and its file size.
 func parent(children []Part) (blocks.Block, uint64, error) {
 	file := unixfs.NewFSNode(unixfs.TFile)
 	n := new(merkledag.ProtoNode)

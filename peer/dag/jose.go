@@ -11,10 +11,10 @@ import (
 
 var errNotJOSE = errors.New("neither signed nor encrypted as dag-jose has it")
 
-// decodeJOSE collects the links of a dag-jose block: the map of a JWS, whose payload is
-// the CID of what is signed, or of a JWE, which links to nothing. The rest of it is not
-// looked at. It is dag-cbor, so its decoder does; the one of ceramicnetwork/go-dag-jose,
-// which Kubo has, builds nodes to find the same link.
+// decodeJOSE collects the links of a dag-jose block. The block is a map: a JWS, whose
+// payload is the CID of the signed data, or a JWE, which has no links. It ignores the other
+// fields. It uses the decoder of dag-cbor, because dag-jose is dag-cbor. The decoder of
+// ceramicnetwork/go-dag-jose, which Kubo uses, builds nodes to find the same link.
 func decodeJOSE(found *collector, data []byte) error {
 	j := jose{collector: found}
 	if err := decodeCBOR(&j, data); err != nil {
@@ -26,10 +26,10 @@ func decodeJOSE(found *collector, data []byte) error {
 	return nil
 }
 
-// jose is the outermost value of a dag-jose block and, if that is a map, the map.
+// jose is the outermost value of a dag-jose block, and its map if it is one.
 type jose struct {
 	*collector
-	valid bool // the map has what makes it a JWS or a JWE
+	valid bool // the map has the fields of a JWS or a JWE
 }
 
 // BeginMap implements datamodel.NodeAssembler.
@@ -50,7 +50,7 @@ func (m *joseMap) AssembleEntry(key string) (datamodel.NodeAssembler, error) {
 	return m.jose.collector, nil
 }
 
-// joseField is the payload or the ciphertext, which are bytes.
+// joseField is the payload or the ciphertext, which must be bytes.
 type joseField struct {
 	*collector
 	jose *jose

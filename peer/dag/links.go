@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxNesting bounds lists and maps inside one dag-cbor or dag-json block;
-	// the decoder recurses over them.
+	// maxNesting bounds the nesting of lists and maps in one dag-cbor or dag-json block,
+	// because the decoder is recursive.
 	maxNesting = 1024
-	// cborBudget is what the decoder may count for the nodes that it would
-	// build. Nothing is built here, so a full block of one-byte values passes;
-	// the default budget would refuse it.
+	// cborBudget is the decoder's limit for the size of the nodes that it builds. The
+	// collector builds none, so a block of MaxBlock one-byte values is fine; the default
+	// limit would refuse it.
 	cborBudget = 64 * MaxBlock
 )
 
-// Codecs of data that have no links, and are pinned as raw is; go-cid has no names for them.
+// Codecs of data without links, which are pinned like raw; go-cid has no names for them.
 const (
 	plainCBOR = 0x51
 	plainJSON = 0x0200
@@ -41,13 +41,12 @@ func supported(codec uint64) bool {
 	return false
 }
 
-// Links returns what a block links to, in its own order and with repetitions:
-// nothing for raw, cbor and json, the links of dag-pb, dag-cbor and dag-json, and
-// what a dag-jose signature is of. No node is built, so a block costs memory for its
-// links only, whatever it holds. What is in a dag-pb node beside its links is not
-// looked at, unless it claims to be a node of a sharded UnixFS directory: one that
-// cannot be read as that is invalid. The errors are ErrUnsupportedCodec,
-// ErrInvalidBlock, and ErrTooLarge for more than MaxLinks.
+// Links returns the links of a block in their order, with repetitions: none for raw, cbor
+// and json, all of dag-pb, dag-cbor and dag-json, and the signed CID of dag-jose. It builds
+// no nodes, so it uses memory for the links only. It ignores the other data of a dag-pb
+// node, unless that says that the node belongs to a sharded UnixFS directory; if it cannot
+// be read as one, the block is invalid. The errors are ErrUnsupportedCodec,
+// ErrInvalidBlock, and ErrTooLarge for more than MaxLinks links.
 func Links(b blocks.Block) ([]cid.Cid, error) {
 	c, data := b.Cid(), b.RawData()
 	if len(data) > MaxBlock {
@@ -80,20 +79,20 @@ func Links(b blocks.Block) ([]cid.Cid, error) {
 	return found.links, nil
 }
 
-// decodeCBOR is relaxed, because old blocks with non-minimal integers are pinned too.
+// decodeCBOR accepts integers that are not minimal, because old blocks have them.
 func decodeCBOR(into datamodel.NodeAssembler, data []byte) error {
 	return dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(into, bytes.NewReader(data))
 }
 
-// collector is what the decoders fill: it keeps the links, the last bytes, which
-// in dag-pb are the node's data, and lets go of everything else. It is its own
+// collector receives the values from the decoders. It keeps the links and the last bytes,
+// which in dag-pb are the data of the node, and drops everything else. It implements node,
 // map, list, key and value.
 type collector struct {
 	links []cid.Cid
 	bytes []byte
 }
 
-// AssignLink keeps one link.
+// AssignLink stores one link.
 func (c *collector) AssignLink(l datamodel.Link) error {
 	link, ok := l.(cidlink.Link)
 	if !ok {
@@ -106,7 +105,7 @@ func (c *collector) AssignLink(l datamodel.Link) error {
 	return nil
 }
 
-// The rest of datamodel.NodeAssembler, MapAssembler and ListAssembler.
+// The other methods of datamodel.NodeAssembler, MapAssembler and ListAssembler.
 
 // BeginMap implements datamodel.NodeAssembler.
 func (c *collector) BeginMap(int64) (datamodel.MapAssembler, error) { return (*mapCollector)(c), nil }
@@ -137,8 +136,8 @@ func (c *collector) AssignBytes(b []byte) error {
 	return nil
 }
 
-// AssignNode implements datamodel.NodeAssembler. The decoders hand over whole
-// nodes for scalars only, such as integers beyond int64.
+// AssignNode implements datamodel.NodeAssembler. The decoders pass whole nodes for scalars
+// only, such as integers beyond int64.
 func (c *collector) AssignNode(n datamodel.Node) error {
 	switch n.Kind() {
 	case datamodel.Kind_Link:

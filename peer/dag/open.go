@@ -16,46 +16,46 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// How many blocks a File asks for before they are read. It begins with the one that
-// is wanted, since much is read in short ranges, asks for twice as many whenever one came
-// late, and for one less when so many in a row were there in time: whoever reads is
-// slower then, and what waits for it only takes memory.
+// Bounds of the read-ahead window of a File, in blocks. The window begins at one, because
+// many reads are short ranges. It doubles when the reader had to wait for a block, and
+// shrinks by one when lessAfter blocks in a row arrived in time, because then the reader is
+// the slower side and waiting blocks only take memory.
 const (
 	readAhead = 10
 	lateAfter = time.Millisecond
 	lessAfter = 16
 )
 
-// Lender is a Getter that can read into memory which is used again.
+// Lender is a Getter that reads into reused memory.
 type Lender interface {
 	Getter
-	// Read is Get of the bytes alone. They are in memory of lend, or in memory that
-	// is the caller's from then on; what lend gave before its last call is not used.
+	// Read returns the bytes of a block. They are in the memory of the last call of lend,
+	// or in memory that the caller owns from then on.
 	Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error)
 }
 
-// Buffers is memory of leaves that is used again: a new MiB for each has to be cleared,
-// and mostly found by the system first, which costs as much as hashing it. The leaves of
-// Files are read into it by those that are Lenders. The zero value is ready, and has no
-// bound.
+// Buffers is a pool of memory for leaves. Allocating and clearing a new MiB for each leaf
+// costs as much as hashing it. Files use it if their Getter is a Lender. The zero value is
+// ready for use and has no read-ahead bound.
 type Buffers struct {
 	pools [len(bufferSizes)]sync.Pool // of *[]byte
-	ahead chan struct{}               // a place for each block that is read ahead; nil: no bound
+	ahead chan struct{}               // one place for each block that is read ahead; nil: no bound
 }
 
-// NewBuffers returns Buffers whose files read so many blocks ahead, all together: who
-// reads slowly holds them for as long as it takes. Files beyond the bound read a block
-// when they need it.
+// NewBuffers returns Buffers whose files together read at most this many blocks ahead,
+// because a slow reader holds its blocks for long. Without a free place a File reads a
+// block when it needs it.
 func NewBuffers(ahead int) *Buffers { return &Buffers{ahead: make(chan struct{}, ahead)} }
 
-// besideLeaf is room for what a store or a stream has beside the bytes of a leaf.
+// besideLeaf is the space for what a store or a stream adds to the bytes of a leaf.
 const besideLeaf = 512
 
-// bufferSizes are those of leaves: of small objects, as Kubo cuts files, and as Import does.
+// bufferSizes are the sizes of leaves: of small objects, of files imported by Kubo, and of
+// Import.
 var bufferSizes = [...]int{64<<10 + besideLeaf, 256<<10 + besideLeaf, ChunkSize + besideLeaf}
 
-// of is where memory of a size is kept, and how much it is: less than twice as much as is
-// wanted, since those who bound what they have count what they want.
+// of returns the pool for buffers of a size and their real size, which is less than twice
+// the requested one, because callers count only what they requested.
 func (b *Buffers) of(bytes int) (pool *sync.Pool, size int) {
 	for i, size := range bufferSizes {
 		if bytes > size/2 && bytes <= size {
@@ -65,7 +65,7 @@ func (b *Buffers) of(bytes int) (pool *sync.Pool, size int) {
 	return nil, bytes
 }
 
-// Get returns memory of at least so many bytes, which holds anything.
+// Get returns a buffer of at least this many bytes. Its content is undefined.
 func (b *Buffers) Get(bytes int) *[]byte {
 	pool, size := b.of(bytes)
 	if pool != nil {
@@ -77,7 +77,8 @@ func (b *Buffers) Get(bytes int) *[]byte {
 	return &buf
 }
 
-// Grow is Get for who has some already, or nil: what is too small is put back.
+// Grow is Get for a caller that may have a buffer already: if buf is too small, it is put
+// back.
 func (b *Buffers) Grow(buf *[]byte, bytes int) *[]byte {
 	if buf != nil && len(*buf) >= bytes {
 		return buf
@@ -86,7 +87,8 @@ func (b *Buffers) Grow(buf *[]byte, bytes int) *[]byte {
 	return b.Get(bytes)
 }
 
-// Put takes back what Get returned, as it was; nil is nothing. Nobody uses it any more.
+// Put returns a buffer of Get to the pool; nil is ignored. The caller must not use it any
+// more.
 func (b *Buffers) Put(buf *[]byte) {
 	if buf == nil {
 		return
@@ -96,58 +98,58 @@ func (b *Buffers) Put(buf *[]byte) {
 	}
 }
 
-// File reads a UnixFS file or a raw block. It is for one goroutine.
+// File reads a UnixFS file or a raw block. It is not safe for concurrent use.
 type File struct {
 	from    Getter
 	buffers *Buffers
-	ctx     context.Context // until Close
+	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	reads   sync.WaitGroup
 
-	root step // asked for and there
+	root step // the root, which is loaded
 	size uint64
-	at   uint64 // where the next byte that is read is in the file
-	rest []byte // what of the first of steps is still to be read
+	at   uint64 // position in the file of the next byte
+	rest []byte // unread bytes of the first step
 
-	// steps lead to the bytes from at on, in their order: leaves, nodes of which some
-	// children have not been asked for, and what is on its way. Those of an earlier
-	// place end with their context.
+	// steps lead to the bytes from at on, in order: leaves, nodes with children that were
+	// not requested yet, and blocks in flight. After a seek, the context of the old steps
+	// ends.
 	steps  []*step
 	asking context.Context
 	end    context.CancelFunc
-	window int // how many blocks are asked for, with the one that is wanted
-	inTime int // of those that were wanted since the window changed
+	window int // how many blocks are requested, including the one that is needed now
+	inTime int // blocks in a row that arrived in time
 }
 
-// step is a block of a file, and what has become of it.
+// step is a block of a file and its state.
 type step struct {
 	cid  cid.Cid
-	size uint64 // bytes of the file that are below it, which a parent knows
-	skip uint64 // of which so many are not to be read
+	size uint64 // bytes of the file below it, according to its parent
+	skip uint64 // how many of them to skip
 
-	done  chan struct{} // closed when what follows is there; nil: it has been looked at
+	done  chan struct{} // closed when the block has arrived; nil: the result was processed
 	err   error
-	data  []byte // of the file, before that of links
+	data  []byte // bytes of the file in the block itself, before those of links
 	lent  *[]byte
-	links []child // that were not asked for
-	ahead bool    // it has a place among those that are read ahead
+	links []child // children that were not requested yet
+	ahead bool    // it holds a read-ahead place
 }
 
-// child is a link of a node of a file.
+// child is a link of a file node.
 type child struct {
 	cid  cid.Cid
 	size uint64
 }
 
-// Open prepares a file for reading and seeking; blocks are read ahead as the
-// reading goes on. The root is read now, so an error comes before anything
-// is answered: ErrIsDirectory, ErrNotFile, ErrUnsupportedCodec, or what from
-// returned. ctx lives until Close.
+// Open reads the root of a file and returns a File for reading and seeking, which reads
+// blocks ahead. It fails with ErrIsDirectory, ErrNotFile, ErrUnsupportedCodec, or the error
+// of from, so the caller gets the error before it has answered anything. ctx must live
+// until Close.
 func Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
 	return new(Buffers).Open(ctx, from, root)
 }
 
-// Open is Open for leaves that are read into these buffers.
+// Open is the function Open with leaves in the memory of b.
 func (b *Buffers) Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
 	f := &File{from: from, buffers: b, root: step{cid: root}}
 	f.ctx, f.cancel = context.WithCancel(ctx)
@@ -179,7 +181,7 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo; it saves the copy that Read makes.
+// WriteTo implements io.WriterTo. Unlike Read, it does not copy the bytes.
 func (f *File) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		next, err := f.next()
@@ -198,7 +200,7 @@ func (f *File) WriteTo(w io.Writer) (written int64, err error) {
 	}
 }
 
-// Seek implements io.Seeker. A place behind the end is one where nothing is read.
+// Seek implements io.Seeker. It may seek past the end, where Read returns io.EOF.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -222,7 +224,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close ends the reading ahead and waits for it.
+// Close stops reading ahead and waits for it to end.
 func (f *File) Close() error {
 	f.cancel()
 	f.end()
@@ -236,14 +238,14 @@ func (f *File) Close() error {
 	return nil
 }
 
-// rewind begins anew at a place.
+// rewind starts reading at a position.
 func (f *File) rewind(at uint64) {
 	f.end()
 	f.asking, f.end = context.WithCancel(f.ctx)
 	for _, s := range f.steps {
 		f.wanted(s)
 	}
-	root := f.root // which stays as it is
+	root := f.root // the original stays unchanged
 	root.lent, root.skip = nil, at
 	f.at, f.rest, f.window, f.inTime = at, nil, 1, 0
 	f.steps = []*step{&root}
@@ -252,7 +254,7 @@ func (f *File) rewind(at uint64) {
 	}
 }
 
-// cut leaves out what is not to be read of a step that is there.
+// cut removes the bytes to skip from a step that has arrived.
 func (s *step) cut() {
 	n := min(s.skip, uint64(len(s.data)))
 	s.data = s.data[n:]
@@ -263,7 +265,7 @@ func (s *step) cut() {
 	}
 }
 
-// next returns the bytes that follow, some of them, or io.EOF.
+// next returns some of the bytes that follow, or io.EOF.
 func (f *File) next() ([]byte, error) {
 	if f.at >= f.size {
 		return nil, io.EOF
@@ -283,14 +285,14 @@ func (f *File) next() ([]byte, error) {
 		if s.err != nil {
 			return nil, s.err
 		}
-		// Of a node with links what is left comes from its children, before it.
+		// In a node with links, its own bytes come before those of its children.
 		f.rest = s.data
 		s.data = nil
 	}
 	return f.rest, nil
 }
 
-// advance goes on behind bytes that next returned.
+// advance moves the position behind n bytes that next returned.
 func (f *File) advance(n int) {
 	f.rest = f.rest[n:]
 	f.at += uint64(n)
@@ -301,7 +303,7 @@ func (f *File) advance(n int) {
 	f.steps = f.steps[1:]
 }
 
-// await waits for a block that is on its way.
+// await waits for a block in flight.
 func (f *File) await(s *step) error {
 	began := time.Now()
 	select {
@@ -314,7 +316,7 @@ func (f *File) await(s *step) error {
 	return nil
 }
 
-// waited sets the window by how long a block that is wanted took to come.
+// waited adjusts the window, given how long the reader waited for a block.
 func (f *File) waited(d time.Duration) {
 	switch {
 	case d > lateAfter:
@@ -326,7 +328,7 @@ func (f *File) waited(d time.Duration) {
 	}
 }
 
-// arrived takes in a block that has come.
+// arrived processes a block that has arrived.
 func (f *File) arrived(s *step) {
 	s.done = nil
 	if s.err == nil {
@@ -334,8 +336,8 @@ func (f *File) arrived(s *step) {
 	}
 }
 
-// ask asks for blocks until as many as may be are on their way, or here and not read
-// yet: children of nodes that are here, in the order of the file.
+// ask requests blocks, in the order of the file, until the number of those in flight or
+// unread reaches the window.
 func (f *File) ask() {
 	coming, window := 0, f.window
 	for i := 0; i < len(f.steps) && coming < window; i++ {
@@ -352,7 +354,7 @@ func (f *File) ask() {
 			coming++
 			continue
 		}
-		f.wanted(s) // it only leads to others
+		f.wanted(s) // a node without bytes of its own is not read ahead
 		var more []*step
 		for ; coming < window && len(s.links) > 0; s.links = s.links[1:] {
 			link := s.links[0]
@@ -381,16 +383,16 @@ func (f *File) ask() {
 	}
 }
 
-// start begins to read a block. One that is wanted while none is read ahead is read right
-// here: what is on this node's disk is there before another goroutine has its turn, and is
-// in the cache of the processor that goes on with it.
+// start begins to read a block. A block that is needed now is read in this goroutine if
+// nothing is read ahead: a block on the local disk arrives before another goroutine would
+// run, and it stays in the cache of this processor.
 func (f *File) start(s *step, ahead bool) {
 	asking := f.asking
 	if !ahead {
 		began := time.Now()
 		f.read(asking, s)
 		f.arrived(s)
-		if len(s.data) > 0 { // else it only leads to what is wanted
+		if len(s.data) > 0 { // a node without bytes of its own says nothing about the reader
 			f.waited(time.Since(began))
 		}
 		return
@@ -402,7 +404,7 @@ func (f *File) start(s *step, ahead bool) {
 	})
 }
 
-// mayAhead tells whether a block may be read ahead, and takes a place for it.
+// mayAhead takes a read-ahead place for a step. It returns false if there is none.
 func (f *File) mayAhead(s *step) bool {
 	select {
 	case f.buffers.ahead <- struct{}{}:
@@ -413,7 +415,7 @@ func (f *File) mayAhead(s *step) bool {
 	}
 }
 
-// wanted gives the place of a block back that is not ahead any more.
+// wanted returns the read-ahead place of a step, if it has one.
 func (f *File) wanted(s *step) {
 	if s.ahead {
 		s.ahead = false
@@ -421,7 +423,7 @@ func (f *File) wanted(s *step) {
 	}
 }
 
-// read gets a block, and what it has of the file.
+// read loads a block and checks its size.
 func (f *File) read(ctx context.Context, s *step) {
 	if s.err = f.load(ctx, s); s.err != nil {
 		return
@@ -471,7 +473,7 @@ func (f *File) load(ctx context.Context, s *step) error {
 	}
 }
 
-// borrow reads a leaf into a buffer, if it is from here.
+// borrow reads a leaf into a buffer of the pool.
 func (f *File) borrow(ctx context.Context, from Lender, s *step) (err error) {
 	s.data, err = from.Read(ctx, s.cid, func(bytes int) []byte {
 		s.lent = f.buffers.Grow(s.lent, bytes)
@@ -480,7 +482,7 @@ func (f *File) borrow(ctx context.Context, from Lender, s *step) (err error) {
 	return err
 }
 
-// parse reads a dag-pb node of a file.
+// parse reads the bytes and the links of a dag-pb file node.
 func (s *step) parse(n ipld.Node) error {
 	p, ok := n.(*merkledag.ProtoNode)
 	if !ok {

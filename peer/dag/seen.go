@@ -7,36 +7,35 @@ import (
 	"sync/atomic"
 )
 
-// Sizes of what walks remember.
+// Bounds of the memory for visited CIDs.
 const (
-	// maxSeenBytes bounds what the walks that share a Buffer remember of nodes,
-	// all together; one of DefaultMaxBlocks nodes takes 190 MB at the most.
+	// maxSeenBytes bounds the memory for visited nodes of all walks that share a Buffer. A
+	// walk of DefaultMaxBlocks nodes takes at most 190 MB.
 	maxSeenBytes = 256 << 20
-	// The last keptForSmall of it are for sets of at most smallSeen, 80,000 nodes or more: so that
-	// walks through the largest DAGs do not keep others from all others.
+	// keptForSmall is the part of it for sets of at most smallSeen bytes, 80,000 nodes or
+	// more, so that walks of the largest DAGs cannot block all others.
 	keptForSmall = 64 << 20
 	smallSeen    = 2 << 20
 	slotBytes    = 12
 	firstSlots   = 8
-	// splitAt is when a set goes over to parts that grow one by one, so that no
-	// growth copies much at once; seenParts is how many.
+	// splitAt is the size at which a set is split into seenParts tables that grow one by
+	// one, so that no growth copies much at once.
 	splitAt   = 8192
 	seenParts = 256
-	// A table is at most four fifths full, and grows by a quarter.
+	// A table is at most 80 % full and grows by 25 %.
 	fullPart, fullOf = 4, 5
 	growPart, growOf = 5, 4
 )
 
-// seen is a set of CIDs that takes 12 bytes, or little more, for each, and no
-// more than its share of free. It keeps 96 bits of a hash that nobody outside
-// can compute: of 10 million CIDs two are taken for one with a probability of
-// 10^-15. The zero value does not work.
+// seen is a set of CIDs. It takes about 12 bytes for each and counts them against free. It
+// stores 96 bits of a hash with a random seed, which others cannot predict. Among 10
+// million CIDs, the probability that two collide is 10^-15. The zero value does not work.
 type seen struct {
 	seeds [2]maphash.Seed
-	flat  table   // until splitAt
-	parts []table // after it
+	flat  table   // used below splitAt entries
+	parts []table // used from splitAt entries on
 	free  *atomic.Int64
-	taken int64 // of free
+	taken int64 // bytes taken of free
 }
 
 // table is a hash table with open addressing. A slot of zeros is free.
@@ -51,11 +50,10 @@ func newSeen(free *atomic.Int64) *seen {
 	return &seen{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, free: free}
 }
 
-// add tells whether key was not there yet, and adds it. The error is
-// ErrMemory.
+// add adds key and returns whether it was not in the set. The error is ErrMemory.
 func (s *seen) add(key string) (first bool, err error) {
 	h, more := maphash.String(s.seeds[0], key), maphash.String(s.seeds[1], key)
-	v := slot{uint32(h), uint32(h >> 32), uint32(more) | 1} // never zeros
+	v := slot{uint32(h), uint32(h >> 32), uint32(more) | 1} // never all zeros
 	t := &s.flat
 	if s.parts != nil {
 		t = &s.parts[partOf(v)]
@@ -78,7 +76,7 @@ func (s *seen) add(key string) (first bool, err error) {
 	return true, nil
 }
 
-// home is where the search for v begins.
+// home returns the slot at which the search for v begins.
 func (t *table) home(v slot) int {
 	at, _ := bits.Mul64(uint64(v[0])|uint64(v[1])<<32, uint64(len(t.slots)))
 	return int(at)
@@ -99,7 +97,7 @@ func (t *table) find(v slot) bool {
 	return false
 }
 
-// insert adds what is not there; there is room.
+// insert adds an entry that is not in the table. The table must have a free slot.
 func (t *table) insert(v slot) {
 	i := t.home(v)
 	for t.slots[i] != (slot{}) {
@@ -111,7 +109,7 @@ func (t *table) insert(v slot) {
 	t.used++
 }
 
-// grow makes room for want entries.
+// grow resizes a table for want entries.
 func (s *seen) grow(t *table, want int) error {
 	size := max(len(t.slots), firstSlots)
 	for want*fullOf > size*fullPart {
@@ -133,7 +131,7 @@ func (s *seen) grow(t *table, want int) error {
 	return nil
 }
 
-// split spreads the flat table over parts.
+// split distributes the flat table over parts.
 func (s *seen) split() error {
 	parts := make([]table, seenParts)
 	for _, v := range s.flat.slots {
@@ -151,7 +149,7 @@ func (s *seen) split() error {
 	return nil
 }
 
-// partOf goes by bits that home does not use.
+// partOf uses bits of v that home does not use.
 func partOf(v slot) int { return int(v[2]>>1) % seenParts }
 
 func (s *seen) take(n int64) error {
@@ -172,7 +170,7 @@ func (s *seen) give(n int64) {
 	s.taken -= n
 }
 
-// forget gives everything back.
+// forget returns all bytes to free.
 func (s *seen) forget() {
 	s.give(s.taken)
 	s.flat, s.parts = table{}, nil

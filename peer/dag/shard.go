@@ -11,24 +11,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxFanout is the widest sharded directory that UnixFS has, in entries of one
-// node; boxo reads none that is wider.
+// maxFanout is the maximum number of entries of one node of a sharded UnixFS directory.
+// boxo rejects more.
 const maxFanout = 1024
 
-// Fields of the messages PBNode and PBLink of dag-pb, and of the message Data
-// of UnixFS with its value for a shard.
+// Fields of the messages PBNode and PBLink of dag-pb and of the message Data of UnixFS, and
+// its value for a shard.
 const (
 	nodeLinks     = 2
 	linkName      = 2
 	unixfsType    = 1
-	unixfsTypes   = 5 // the largest value of Type; a parser drops what is not one
+	unixfsTypes   = 5 // the largest value of Type; a parser ignores larger ones
 	unixfsHAMT    = 5
 	hashTypeUsual = mh.MURMUR3X64_64
 )
 
-// checkShard tells whether a dag-pb block that is a node of a sharded UnixFS
-// directory can be read as one: block is all of it, data its field Data, links
-// how many links it has. Whatever else is in data is nobody's business here.
+// checkShard returns an error if a dag-pb block says that it is a node of a sharded UnixFS
+// directory but cannot be read as one. block is the whole block, data its field Data, and
+// links its number of links. Other data is not checked.
 //
 // https://specs.ipfs.tech/unixfs/#dag-pb-hamtdirectory; the bounds are those of
 // boxo's package hamt.
@@ -50,7 +50,7 @@ func checkShard(block, data []byte, links int) error {
 		return fmt.Errorf("sharded directory with a fanout of %d, which is no power of two from 8 on", fanout)
 	case shard.HashType() != hashTypeUsual:
 		return fmt.Errorf("sharded directory with hash 0x%x, want murmur3-x64-64", shard.HashType())
-	case uint64(len(bitfield)) > fanout/8: // shorter is allowed: zeros in front may be left out
+	case uint64(len(bitfield)) > fanout/8: // it may be shorter: leading zeros may be left out
 		return fmt.Errorf("sharded directory with a bitfield of %d bytes for a fanout of %d", len(bitfield), fanout)
 	}
 	set := 0
@@ -63,8 +63,8 @@ func checkShard(block, data []byte, links int) error {
 	return checkNames(block, len(strconv.FormatUint(fanout-1, 16)))
 }
 
-// claimsShard tells whether data is a UnixFS message that ends up with the type
-// of a shard. It builds nothing, for almost every block is something else.
+// claimsShard returns whether data is a UnixFS message whose type is a shard. It allocates
+// nothing, because almost no block is one.
 func claimsShard(data []byte) (shard bool) {
 	for len(data) > 0 {
 		field, wire, n := protowire.ConsumeTag(data)
@@ -89,14 +89,14 @@ func claimsShard(data []byte) (shard bool) {
 	return shard
 }
 
-// checkNames checks that every link of a well-formed dag-pb block has a name
-// with room for its place in the bitfield, in hexadecimal digits.
+// checkNames checks that every link of a valid dag-pb block has a name that is long enough
+// for its position in the bitfield, in hexadecimal digits.
 func checkNames(block []byte, digits int) error {
 	for len(block) > 0 {
 		field, wire, n := protowire.ConsumeTag(block)
 		value, m := protowire.ConsumeBytes(block[max(n, 0):])
 		if n < 0 || m < 0 || wire != protowire.BytesType {
-			return errors.New("not dag-pb") // the decoder has passed it before
+			return errors.New("not dag-pb") // the decoder has already accepted it
 		}
 		block = block[n+m:]
 		if field != nodeLinks {
@@ -109,7 +109,7 @@ func checkNames(block []byte, digits int) error {
 	return nil
 }
 
-// nameOf returns the field Name of a link; nil when it has none.
+// nameOf returns the field Name of a link; nil if it has none.
 func nameOf(link []byte) []byte {
 	for len(link) > 0 {
 		field, wire, n := protowire.ConsumeTag(link)

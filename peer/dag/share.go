@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// followFirst is the pause before the others are asked again for what they
-	// had not got yet; it doubles up to followMost, and then they are not waited
-	// for any more.
+	// followFirst is the pause before the other nodes are asked again for blocks that they
+	// did not have yet. It doubles. After a pause of followMost they are no longer waited
+	// for.
 	followFirst = 10 * time.Millisecond
 	followMost  = 160 * time.Millisecond
-	// followPart is how much of the time that the fetch has taken so far one job
-	// may wait: what is small is fetched sooner than anybody else has it.
+	// followPart bounds the wait of one job to 1/followPart of the duration of the fetch so
+	// far, because a small DAG is fetched before any other node has it.
 	followPart = 4
-	// maxVain is how often in a row they may be waited for in vain before nobody
-	// waits.
+	// maxVain is how often in a row a job may wait for the other nodes and get nothing.
+	// Then jobs stop waiting.
 	maxVain = 3
 )
 
-// Share says which of several nodes this is that fetch the same DAG at the same
-// time; the others are among the sources, and say that they share it. Each begins
-// at another place among the children of every node, and takes what the others
-// began with from them. So the DAG comes from afar about once, and not once for
-// each of them. Nothing depends on the others: what they do not have soon is
-// fetched like the rest. The zero value is one node alone.
+// Share is the position of this node among Of nodes that fetch the same DAG at the same
+// time. The other nodes are among the sources and have the method Shares. Each node starts
+// at another child of every node of the DAG, and gets from the others the blocks with which
+// they started. So the cluster fetches the DAG about once from outside, not once for each
+// node. A block that another node does not have soon is fetched like any other. The zero
+// value means one node alone.
 type Share struct{ Index, Of int }
 
-// alone says that there is nothing to share.
+// alone returns whether there is no other node.
 func (s Share) alone() bool { return s.Of <= 1 || s.Index < 0 || s.Index >= s.Of }
 
-// begin is the child to begin with.
+// begin returns the index of the child to start with.
 func (s Share) begin(children int) int {
 	if s.alone() {
 		return 0
@@ -41,7 +41,7 @@ func (s Share) begin(children int) int {
 	return children * s.Index / s.Of
 }
 
-// part is that of the child which is next.
+// part returns whose part the next child belongs to.
 func (s Share) part(f *frame) part {
 	switch {
 	case f.part != undecided || s.alone() || f.count < s.Of:
@@ -53,17 +53,16 @@ func (s Share) part(f *frame) part {
 	}
 }
 
-// part tells the blocks with which this node begins from those with which
-// others do.
+// part says which node starts with a block: this one or another.
 type part uint8
 
 const (
-	undecided part = iota // above the first node with a child for everybody
+	undecided part = iota // above the first node that has a child for every node
 	own
 	others
 )
 
-// late tells whether others have begun with all of the blocks.
+// late returns whether other nodes start with all of the blocks.
 func late(want map[cid.Cid]item) bool {
 	for _, it := range want {
 		if it.part != others {
@@ -73,9 +72,8 @@ func late(want map[cid.Cid]item) bool {
 	return len(want) > 0
 }
 
-// follow asks the sources that fetch the same DAG for what they began with. They
-// may be just about to have it, so they get a moment, and another as long as
-// something comes.
+// follow asks the sources that fetch the same DAG for their parts. They may get these
+// blocks soon, so it asks again after a short pause, as long as blocks arrive.
 func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 	most := time.Since(f.began) / followPart
 	pauses := backoff.New(followFirst, 2*followMost)
@@ -106,8 +104,8 @@ func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 	return nil
 }
 
-// sharer is a Source that may be fetching the same DAG now, with a Share of its
-// own.
+// sharer is an optional method of a Source: whether it may be fetching the same DAG now
+// with a Share of its own.
 type sharer interface{ Shares() bool }
 
 func (f *fetch) shares(i int) bool {
@@ -115,15 +113,14 @@ func (f *fetch) shares(i int) bool {
 	return ok && s.Shares()
 }
 
-// failing tells whether source i is passed over because it fails, and not for
-// what it lacks.
+// failing returns whether the last request to source i failed.
 func (f *fetch) failing(i int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.faults[i].failed
 }
 
-// worthWaiting notes whether something came and tells whether to wait for more.
+// worthWaiting records whether blocks arrived and returns whether to wait for more.
 func (f *fetch) worthWaiting(came, more bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,30 +10,30 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of what a fetch holds back from the store in the hope that it is the
-// whole DAG. What is held back is not lost by anything but a crash.
+// Bounds of the blocks that a fetch keeps in memory, because they may be the whole DAG.
+// Only a crash loses them.
 const (
 	smallBytes  = 64 << 10
 	smallBlocks = 32
 )
 
-// completer is what a Store has as well when it can store the last blocks of an
-// owner and mark it complete, both or nothing, at the cost of one of them.
+// completer is an optional method of a Store that stores the last blocks of a reference and
+// marks it complete, atomically and at the cost of one write.
 type completer interface {
 	Complete(ctx context.Context, owner string, blks []blocks.Block, bytes, count uint64) error
 }
 
-// small is what a fetch holds back.
+// small has the blocks that a fetch keeps in memory.
 type small struct {
-	// mu guards the rest. The flush is under it, so that nobody takes a block
-	// that is being stored for one that is.
+	// mu guards the fields below. It is held during flush, so that no caller takes a block
+	// as stored while it is being stored.
 	mu      sync.Mutex
-	flushed bool // the DAG is larger, or has not come whole
+	flushed bool // the DAG is larger, or incomplete
 	blks    []blocks.Block
 	bytes   int
 }
 
-// find returns a block that is held back, nil for another.
+// find returns a block that is kept in memory, or nil.
 func (s *small) find(c cid.Cid) blocks.Block {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (s *small) find(c cid.Cid) blocks.Block {
 	return nil
 }
 
-// gather holds a block back, or returns false for one that is to be stored. The
-// first of those has what was held back stored before.
+// gather keeps a block in memory. It returns false if the block must be stored instead. The
+// first such block flushes the ones in memory.
 func (f *fetch) gather(b blocks.Block) (bool, error) {
 	if f.whole == nil {
 		return false, nil
@@ -66,7 +66,7 @@ func (f *fetch) gather(b blocks.Block) (bool, error) {
 	return false, f.flush(f.ctx)
 }
 
-// flush stores what was held back. The caller has the lock.
+// flush stores the blocks in memory. The caller holds mu.
 func (f *fetch) flush(ctx context.Context) error {
 	s := &f.small
 	blks := s.blks
@@ -80,7 +80,7 @@ func (f *fetch) flush(ctx context.Context) error {
 	return nil
 }
 
-// complete stores a DAG that was held back whole, and marks it complete.
+// complete stores a DAG that is completely in memory and marks it complete.
 func (f *fetch) complete() error {
 	s := &f.small
 	s.mu.Lock()
@@ -95,8 +95,8 @@ func (f *fetch) complete() error {
 	return nil
 }
 
-// keep stores what was held back of a fetch that failed, for the next attempt:
-// it may meet a provider that has only the other half.
+// keep stores the blocks in memory of a failed fetch for the next attempt, whose provider
+// may have only the other blocks. It returns failed.
 func (f *fetch) keep(ctx context.Context, failed error) error {
 	f.small.mu.Lock()
 	defer f.small.mu.Unlock()

@@ -11,68 +11,68 @@ import (
 )
 
 const (
-	// maxHeldLinks bounds the links that a walk keeps in memory, about 100
-	// bytes each. Nodes whose links do not fit are read again when the walk
-	// comes back to them.
+	// maxHeldLinks bounds the links that a walk keeps in memory, about 100 bytes each.
+	// Nodes whose links do not fit are read again when the walk returns to them.
 	maxHeldLinks = 200_000
-	// maxSeenLeaves bounds the raw leaves that a walk remembers; when it is
-	// reached they are all forgotten. Nodes are remembered always, or a small
-	// DAG with shared nodes could take for ever.
+	// maxSeenLeaves bounds the raw leaves that a walk remembers. When it is reached, the
+	// walk forgets them all. It never forgets nodes, because a small DAG with shared nodes
+	// could take for ever otherwise.
 	maxSeenLeaves = 1 << 20
 )
 
-// item is one block to visit.
+// item is a block to visit.
 type item struct {
 	cid   cid.Cid
 	depth int
 	part  part
 }
 
-// frame is a node whose children are not all visited.
+// frame is a node with unvisited children.
 type frame struct {
 	node  cid.Cid
 	depth int
 	part  part
-	next  int       // how many children were visited
-	count int       // children
-	links []cid.Cid // nil when let go
+	next  int       // number of visited children
+	count int       // number of children
+	links []cid.Cid // nil if dropped to save memory
 }
 
-// frontier is what a walk has still to visit, depth first, and what it has
+// frontier has the blocks that a walk must still visit, depth first, and those that it has
 // seen.
 type frontier struct {
 	limits Limits
-	share  Share // where among the children of a node the walk begins
-	room   int   // links that may be held
+	share  Share // decides at which child of a node the walk begins
+	room   int   // maximum number of links in memory
 	frames []frame
-	held   int // links in memory
-	low    int // frames below it have let go of their links
+	held   int // number of links in memory
+	low    int // frames below this index have dropped their links
 	found  uint64
 
 	nodes      *seen
 	leaves     *seen
-	remembered int // leaves in leaves
+	remembered int // number of entries in leaves
 }
 
-// newFrontier begins a walk that remembers nodes in what is left of free bytes.
+// newFrontier starts a walk. The memory for visited nodes is taken from free.
 func newFrontier(limits Limits, free *atomic.Int64) *frontier {
 	return &frontier{limits: limits, room: maxHeldLinks, nodes: newSeen(free), leaves: newSeen(free)}
 }
 
-// end gives back what the walk remembers.
+// end returns the memory for visited nodes to free.
 func (f *frontier) end() {
 	f.nodes.forget()
 	f.leaves.forget()
 }
 
-// newSeenBytes is the memory of one walk, or of several that share it.
+// newSeenBytes returns the memory for visited nodes of one walk or of several that share
+// it.
 func newSeenBytes() *atomic.Int64 {
 	free := new(atomic.Int64)
 	free.Store(maxSeenBytes)
 	return free
 }
 
-// first tells whether c is seen for the first time.
+// first returns whether c is seen for the first time.
 func (f *frontier) first(c cid.Cid) (bool, error) {
 	if c.Prefix().Codec != cid.Raw {
 		return f.nodes.add(c.KeyString())
@@ -109,8 +109,8 @@ func (f *frontier) push(node item, links []cid.Cid) error {
 	return nil
 }
 
-// pop returns the next block to visit, each once; ok is false when there is
-// none now. reload reads the links of a node whose children were pushed before.
+// pop returns the next block to visit, each block once; ok is false if there is none now.
+// It calls reload to read the links of a node again if they were dropped.
 func (f *frontier) pop(reload func(cid.Cid) ([]cid.Cid, error)) (it item, ok bool, err error) {
 	for len(f.frames) > 0 {
 		top := len(f.frames) - 1
@@ -146,7 +146,8 @@ func (f *frontier) pop(reload func(cid.Cid) ([]cid.Cid, error)) (it item, ok boo
 	return item{}, false, nil
 }
 
-// admit counts a block that is found and refuses what cannot be walked.
+// admit counts a found block. It returns an error if the block exceeds the limits or cannot
+// be walked.
 func (f *frontier) admit(c cid.Cid) error {
 	if f.found++; f.found > f.limits.MaxBlocks {
 		return fmt.Errorf("%w: more than %d blocks", ErrTooLarge, f.limits.MaxBlocks)
@@ -154,10 +155,9 @@ func (f *frontier) admit(c cid.Cid) error {
 	return checkCID(c)
 }
 
-// Walk visits every block below and with root once, depth first, parents before
-// children, and calls fn with each. Blocks inside identity CIDs are not handed
-// to fn, only their links are followed. An error of fn ends the walk and is
-// returned.
+// Walk visits every block of the DAG of root once, depth first, parents before children,
+// and calls fn with each. It follows the links of identity CIDs but does not pass them to
+// fn. If fn returns an error, Walk stops and returns it.
 func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func(blocks.Block) error) error {
 	f := newFrontier(limits.withDefaults(), newSeenBytes())
 	defer f.end()
@@ -215,9 +215,8 @@ func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func
 	return nil
 }
 
-// Verify walks a DAG that should be here whole, and checks every hash. The
-// first block that is missing or wrong ends it with ErrNotFound or
-// ErrInvalidBlock.
+// Verify walks a DAG that should be complete and verifies every hash. At the first block
+// that is missing or wrong it returns ErrNotFound or ErrInvalidBlock.
 func Verify(ctx context.Context, from Getter, root cid.Cid, limits Limits) (Result, error) {
 	r := Result{Bytes: inlineBytes(root)}
 	err := Walk(ctx, from, root, limits, func(b blocks.Block) error {

@@ -19,7 +19,7 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// Bytes returns n random bytes, the same for a seed.
+// Bytes returns n random bytes that depend on seed only.
 func Bytes(seed uint64, n int) []byte {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -28,7 +28,7 @@ func Bytes(seed uint64, n int) []byte {
 	return b
 }
 
-// Block makes a block of data with sha2-256.
+// Block returns the block of data with its sha2-256 hash.
 func Block(codec uint64, data []byte) (blocks.Block, error) {
 	c, err := cid.Prefix{Version: 1, Codec: codec, MhType: mh.SHA2_256, MhLength: -1}.Sum(data)
 	if err != nil {
@@ -37,7 +37,7 @@ func Block(codec uint64, data []byte) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(data, c)
 }
 
-// Node makes a node of a codec that links to children and carries some data.
+// Node returns a node with this codec and data that links to children.
 func Node(codec uint64, data []byte, children ...cid.Cid) (blocks.Block, error) {
 	var buf bytes.Buffer
 	var err error
@@ -83,9 +83,9 @@ func Node(codec uint64, data []byte, children ...cid.Cid) (blocks.Block, error) 
 	return Block(codec, buf.Bytes())
 }
 
-// AddTree puts a tree into the store: depth levels of nodes of the given codec
-// with width children each, raw leaves of leaf random bytes. It returns the
-// root and how many distinct blocks and bytes it has.
+// AddTree adds a tree to the store: depth levels of nodes of the given codec with width
+// children each, and raw leaves of leaf random bytes. It returns the root and the number
+// and size of the distinct blocks.
 func (s *Store) AddTree(seed, codec uint64, width, depth, leaf int) (root cid.Cid, count, size uint64, err error) {
 	ctx := context.Background()
 	put := func(b blocks.Block, err error) (cid.Cid, error) {
@@ -111,7 +111,7 @@ func (s *Store) AddTree(seed, codec uint64, width, depth, leaf int) (root cid.Ci
 	for len(level) > 1 {
 		var next []cid.Cid
 		for i := 0; i < len(level); i += width {
-			// Field 0 is in no protobuf message, so no data passes for UnixFS.
+			// No protobuf message has a field 0, so this is never a UnixFS message.
 			c, err := put(Node(codec, []byte{0, byte(i), byte(i >> 8)}, level[i:min(i+width, len(level))]...))
 			if err != nil {
 				return cid.Undef, 0, 0, err
@@ -123,7 +123,7 @@ func (s *Store) AddTree(seed, codec uint64, width, depth, leaf int) (root cid.Ci
 	return level[0], count, size, nil
 }
 
-// AddChain puts a chain of n nodes into the store, each linking to the next.
+// AddChain adds a chain of n nodes to the store, each with a link to the next.
 func (s *Store) AddChain(codec uint64, n int) (root cid.Cid, err error) {
 	for i := range n {
 		var children []cid.Cid

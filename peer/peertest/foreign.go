@@ -26,8 +26,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/routing"
 )
 
-// Foreign is an IPFS peer like anybody's: a libp2p host on loopback with boxo's
-// bitswap over a store in memory.
+// Foreign is an ordinary IPFS peer: a libp2p host on loopback with boxo's bitswap and a
+// store in memory.
 type Foreign struct {
 	Host    host.Host
 	Store   *Store
@@ -36,14 +36,14 @@ type Foreign struct {
 	once    sync.Once
 }
 
-// NewForeign starts a foreign peer that lives until Close or the end of the
-// test. Listen addresses default to TCP and QUIC on loopback.
+// NewForeign starts a foreign peer that runs until Close or the end of the test. By default
+// it listens on TCP and QUIC on loopback.
 func NewForeign(tb testing.TB, listen ...string) *Foreign {
 	tb.Helper()
 	return NewForeignRouted(tb, nil, listen...)
 }
 
-// NewForeignRouted is NewForeign with a content routing made for its host.
+// NewForeignRouted is NewForeign with content routing that route creates for its host.
 func NewForeignRouted(tb testing.TB, route func(host.Host) (routing.ContentDiscovery, error), listen ...string) *Foreign {
 	tb.Helper()
 	if len(listen) == 0 {
@@ -70,7 +70,7 @@ func NewForeignRouted(tb testing.TB, route func(host.Host) (routing.ContentDisco
 	return f
 }
 
-// Close ends the peer at once, as a provider that vanishes.
+// Close stops the peer at once, like a provider that disappears.
 func (f *Foreign) Close() {
 	f.once.Do(func() {
 		f.stop()
@@ -97,12 +97,12 @@ func (f *Foreign) Connect(ctx context.Context, addr string) error {
 	return f.Host.Connect(ctx, *info)
 }
 
-// Block fetches one block by bitswap from whoever is connected.
+// Block fetches one block by bitswap from the connected peers.
 func (f *Foreign) Block(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return f.bitswap.GetBlock(ctx, c)
 }
 
-// Offer stores a block and tells those who asked for it in vain.
+// Offer stores a block and sends it to peers that asked for it before.
 func (f *Foreign) Offer(ctx context.Context, b blocks.Block) error {
 	if err := f.Store.Blockstore.Put(ctx, b); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (f *Foreign) Offer(ctx context.Context, b blocks.Block) error {
 	return f.bitswap.NotifyNewBlocks(ctx, b)
 }
 
-// Sent is how many blocks the peer has given to others by bitswap.
+// Sent returns how many blocks the peer has sent by bitswap.
 func (f *Foreign) Sent() (uint64, error) {
 	s, err := f.bitswap.Stat()
 	if err != nil {
@@ -119,7 +119,7 @@ func (f *Foreign) Sent() (uint64, error) {
 	return s.BlocksSent, nil
 }
 
-// WantedBy returns what another peer wants of this one at the moment.
+// WantedBy returns the blocks that another peer wants from this one now.
 func (f *Foreign) WantedBy(id string) ([]cid.Cid, error) {
 	p, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -128,8 +128,8 @@ func (f *Foreign) WantedBy(id string) ([]cid.Cid, error) {
 	return f.bitswap.WantlistForPeer(p), nil
 }
 
-// AddFile imports r as a default IPFS file: balanced dag-pb, sha2-256, raw
-// leaves of chunk bytes, 174 links a node.
+// AddFile imports r with the defaults of IPFS: balanced dag-pb, sha2-256, raw leaves of
+// chunkSize bytes, 174 links in a node.
 func (f *Foreign) AddFile(r io.Reader, chunkSize int64) (cid.Cid, error) {
 	params := helpers.DagBuilderParams{
 		Maxlinks:   helpers.DefaultLinksPerBlock,
@@ -148,7 +148,7 @@ func (f *Foreign) AddFile(r io.Reader, chunkSize int64) (cid.Cid, error) {
 	return n.Cid(), nil
 }
 
-// service writes an importer's nodes into a store.
+// service writes the nodes of an importer into a store.
 type service struct{ store *Store }
 
 func (s service) Add(ctx context.Context, n ipld.Node) error {

@@ -15,20 +15,20 @@ import (
 	dssync "github.com/ipfs/go-datastore/sync"
 )
 
-// Store is a block store in memory. It is boxo's Blockstore and, by owner, the
-// store that peer/dag fetches into.
+// Store is a block store in memory. It implements boxo's Blockstore and, by Owned, the
+// store of peer/dag.
 type Store struct {
 	blockstore.Blockstore
 	puts    atomic.Int64
 	batches atomic.Int64
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	owners map[string]map[cid.Cid]bool
 	fail   error
 }
 
-// ErrDiskFull is what a Store answers after Fail.
+// ErrDiskFull is an error to pass to Fail.
 var ErrDiskFull = errors.New("no space left on device")
 
 // NewStore returns an empty store.
@@ -39,16 +39,17 @@ func NewStore() *Store {
 	}
 }
 
-// Owned is the store as peer/dag sees it.
+// Owned returns the store for peer/dag.
 func (s *Store) Owned() Owned { return Owned{s} }
 
-// Owned is a Store whose Put takes an owner.
+// Owned is a Store whose Put takes a reference.
 type Owned struct{ s *Store }
 
 // Get returns a block.
 func (o Owned) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return o.s.Get(ctx, c) }
 
-// Adopt references the blocks that are here and returns the others.
+// Adopt adds the reference to those of the blocks that are in the store, and returns the
+// others.
 func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.Cid, error) {
 	var missing []cid.Cid
 	for _, c := range cids {
@@ -65,7 +66,7 @@ func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.C
 	return missing, nil
 }
 
-// TakeOver is Adopt, and tells how many bytes are here.
+// TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
 func (o Owned) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	if missing, err = o.Adopt(ctx, owner, cids); err != nil {
 		return 0, nil, err
@@ -83,7 +84,7 @@ func (o Owned) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (byte
 	return bytes, missing, nil
 }
 
-// Put stores and references blocks.
+// Put stores blocks with the reference.
 func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error {
 	o.s.mu.Lock()
 	err := o.s.fail
@@ -102,7 +103,7 @@ func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error
 	return nil
 }
 
-// Fail makes every later Put of blocks by owner fail.
+// Fail makes every later Put of Owned fail with err.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +119,12 @@ func (s *Store) own(owner string, c cid.Cid) {
 	s.owners[owner][c] = true
 }
 
-// OwnedBy returns the blocks that an owner references.
+// OwnedBy returns the blocks that have the reference.
 func (s *Store) OwnedBy(owner string) []cid.Cid {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.owners[owner]))
 }
 
-// Puts returns how many blocks were put by owner, and in how many batches.
+// Puts returns how many blocks Owned has stored, and in how many batches.
 func (s *Store) Puts() (blocks, batches int64) { return s.puts.Load(), s.batches.Load() }
