@@ -25,7 +25,7 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
-// MonitorOptions configure the monitor. All but Version are required.
+// MonitorOptions configure the monitor. All fields but Version are required.
 type MonitorOptions struct {
 	Gatherer prometheus.Gatherer
 	Health   web.Health
@@ -33,8 +33,8 @@ type MonitorOptions struct {
 	Logger   *slog.Logger
 }
 
-// NewMonitor returns the handler of metrics and health. It needs no credentials and
-// reveals nothing of accounts.
+// NewMonitor returns the handler of metrics and health. It needs no credentials and reveals
+// nothing about accounts.
 func NewMonitor(o MonitorOptions) http.Handler {
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,
@@ -49,16 +49,16 @@ func NewMonitor(o MonitorOptions) http.Handler {
 	return web.Wrap(web.Options{Name: "admin", Answer: answer, Logger: o.Logger}, web.Routes(table))
 }
 
-// Waits that callers are asked for.
+// Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long the cluster is without a leader.
+	// retryUnavailable is about how long an election takes.
 	retryUnavailable = time.Second
-	// retryNoSpace is about how soon deleting can have made room.
+	// retryNoSpace is about how long deleting content takes to free space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable says how every code of the state is answered. The details are the
-// errors' own: an operator is to see them.
+// errorTable has the answer for every code of the state. The details are the texts of the
+// errors, because the caller is the operator.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
@@ -72,7 +72,8 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeLimited:      {Status: http.StatusServiceUnavailable, Reason: "BUSY", RetryAfter: retryUnavailable},
 	state.CodeNoSpace:      {Status: http.StatusInsufficientStorage, Reason: "INSUFFICIENT_STORAGE", RetryAfter: retryNoSpace},
 
-	// No request here is about buckets, so these have no answer of their own.
+	// No request of this API is about buckets or objects, so these codes get general
+	// answers.
 	state.CodeNoBucket:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 	state.CodeNoKey:        {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 	state.CodeNoUpload:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
@@ -83,7 +84,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeNoVersion:    {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 }
 
-// answer says how an error of any kind is answered.
+// answer returns the answer for any error.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the node did not get it done in time", err.Error())
 }

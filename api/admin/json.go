@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// These are the bodies of the local API. The commands' --json prints them and programs
-// read them, so no field is renamed or changes its meaning.
+// The types below are the bodies of the local API. The commands print them with --json and
+// programs read them, so no field may be renamed or change its meaning.
 
 // Status is the cluster as the answering node sees it.
 type Status struct {
 	ClusterID string    `json:"cluster_id"`
-	Leader    string    `json:"leader"` // id of a node; empty when none is known
-	Index     uint64    `json:"index"`  // of the newest log entry in the node's state
+	Leader    string    `json:"leader"` // node id; empty: not known
+	Index     uint64    `json:"index"`  // newest log entry that the node has applied
 	Node      Node      `json:"node"`
 	Peers     []Peer    `json:"peers"`
 	Pins      PinCounts `json:"pins"`
@@ -69,24 +69,24 @@ type Leaving struct {
 	Answering int `json:"answering"`
 }
 
-// Quorum says whether the cluster can write, and who votes.
+// Quorum says whether the cluster can write, and lists the votes.
 type Quorum struct {
 	Writable bool      `json:"writable"`
-	Why      string    `json:"why,omitempty"`     // it cannot
-	Warning  string    `json:"warning,omitempty"` // it can, and what endangers that
-	Votes    int       `json:"votes"`             // members that vote
-	Needed   int       `json:"needed"`            // votes that a decision takes
-	Here     int       `json:"here"`              // that this node reaches
+	Why      string    `json:"why,omitempty"`     // the reason if it cannot write
+	Warning  string    `json:"warning,omitempty"` // a risk although it can write
+	Votes    int       `json:"votes"`             // voters
+	Needed   int       `json:"needed"`            // votes that a commit needs
+	Here     int       `json:"here"`              // voters that this node reaches and that can write
 	Missing  []Missing `json:"missing"`
 }
 
-// Missing is a voter that the node does not reach.
+// Missing is a voter that the node does not reach or that cannot write.
 type Missing struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// SilentSeconds is how long ago it was last heard of; null: not since the node started.
+	// SilentSeconds is the age of its last sample; null: none since the node started.
 	SilentSeconds *int64 `json:"silent_seconds"`
-	Full          bool   `json:"full,omitempty"` // it is reached: the disk of its Raft log is full
+	Full          bool   `json:"full,omitempty"` // it is reachable, but the disk of its Raft log is full
 }
 
 // PinCounts counts the pins of all accounts.
@@ -95,7 +95,7 @@ type PinCounts struct {
 	Pinning         uint64 `json:"pinning"`
 	Pinned          uint64 `json:"pinned"`
 	Failed          uint64 `json:"failed"`
-	UnderReplicated uint64 `json:"under_replicated"` // pinned roots short of holders that are there
+	UnderReplicated uint64 `json:"under_replicated"` // pinned roots with too few live holders
 }
 
 // User is an account.
@@ -103,10 +103,10 @@ type User struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
 	Created string `json:"created"`
-	// AllowanceBytes are the bytes that it may store without credits; null is no limit.
+	// AllowanceBytes is how many bytes it may store without credits; null: no limit.
 	AllowanceBytes *uint64 `json:"allowance_bytes"`
-	StoredBytes    uint64  `json:"stored_bytes"` // of pinned and named content, and of metadata above 1 KiB a record
-	ComingBytes    uint64  `json:"coming_bytes"` // bytes received so far of content that is not pinned yet
+	StoredBytes    uint64  `json:"stored_bytes"` // pinned and named content, and record text beyond 1 KiB
+	ComingBytes    uint64  `json:"coming_bytes"` // received so far for content that is not pinned yet
 	Credits        uint64  `json:"credits"`
 }
 
@@ -116,8 +116,8 @@ type UserDetail struct {
 	Pins     PinsOf `json:"pins"`
 	Buckets  uint64 `json:"buckets"`
 	Objects  uint64 `json:"objects"`  // without old versions
-	Versions uint64 `json:"versions"` // old ones of objects, and delete markers
-	Uploads  uint64 `json:"uploads"`  // open ones
+	Versions uint64 `json:"versions"` // old versions and delete markers
+	Uploads  uint64 `json:"uploads"`  // open uploads
 	Keys     uint64 `json:"keys"`     // API keys, expired ones included
 	Sessions uint64 `json:"sessions"`
 }
@@ -141,12 +141,12 @@ type NewPassword struct {
 // NewQuota requests a change of an allowance.
 type NewQuota struct {
 	AllowanceBytes *uint64 `json:"allowance_bytes,omitempty"`
-	Unlimited      bool    `json:"unlimited,omitempty"` // in the place of a number
+	Unlimited      bool    `json:"unlimited,omitempty"` // replaces the number
 }
 
 // NewCredits requests credits.
 type NewCredits struct {
-	Posting string `json:"posting,omitempty"` // a name; the same name is posted once
+	Posting string `json:"posting,omitempty"` // name of the posting; each name is posted once
 	Credits uint64 `json:"credits"`
 }
 
@@ -165,7 +165,7 @@ type Key struct {
 	Token           string `json:"token"`
 	AccessKeyID     string `json:"access_key_id"`
 	SecretAccessKey string `json:"secret_access_key"`
-	Scope           string `json:"scope"` // permissions with a space between them
+	Scope           string `json:"scope"` // permissions, separated by spaces
 	Created         string `json:"created"`
 }
 
@@ -177,19 +177,19 @@ type KeyRow struct {
 	Scope   string `json:"scope"`
 	Created string `json:"created"`
 	Expires string `json:"expires,omitempty"`
-	Used    string `json:"used,omitempty"` // last, to the minute
+	Used    string `json:"used,omitempty"` // last use, to the minute
 }
 
 // SigningKey is the key of the cluster that signs new API keys.
 type SigningKey struct {
-	Generation uint64 `json:"generation"` // counts from 0, the one it was founded with
+	Generation uint64 `json:"generation"` // number of the key; the first is 0
 }
 
 // App is an app that may ask people for an API key.
 type App struct {
 	Name      string   `json:"name"`
-	Redirects []string `json:"redirects"` // URIs to which keys may go
-	Scope     string   `json:"scope"`     // permissions with a space between them
+	Redirects []string `json:"redirects"` // URIs to which keys may be sent
+	Scope     string   `json:"scope"`     // permissions, separated by spaces
 	Created   string   `json:"created"`
 }
 
@@ -205,12 +205,12 @@ type NewKey struct {
 	User   string   `json:"user"`
 	Name   string   `json:"name,omitempty"`
 	Scopes []string `json:"scopes,omitempty"`
-	TTL    string   `json:"ttl,omitempty"` // a duration such as 24h; empty: it does not expire
+	TTL    string   `json:"ttl,omitempty"` // a duration such as 24h; empty: no expiry
 }
 
 // NewTicket requests a join ticket.
 type NewTicket struct {
-	TTL string `json:"ttl,omitempty"` // a duration such as 24h, the default
+	TTL string `json:"ttl,omitempty"` // a duration; empty: 24h
 }
 
 // Ticket is a join ticket.
@@ -226,21 +226,20 @@ type Content struct {
 
 // Scrubbed is the result of verifying every stored block of a node.
 type Scrubbed struct {
-	Blocks   uint64 `json:"blocks"`   // found good
-	Bytes    uint64 `json:"bytes"`    // of them
-	Damaged  uint64 `json:"damaged"`  // blocks that were damaged or gone
-	Repaired uint64 `json:"repaired"` // of them, here again
+	Blocks   uint64 `json:"blocks"`   // verified and good
+	Bytes    uint64 `json:"bytes"`    // size of these blocks
+	Damaged  uint64 `json:"damaged"`  // blocks that were damaged or missing
+	Repaired uint64 `json:"repaired"` // damaged blocks that are good again
 }
 
 // timeForm is ISO 8601 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// Addrs are the addresses of a node's HTTP listeners, host:port; empty for a listener that
-// is off.
+// Addrs has the addresses of the HTTP listeners of a node, host:port; empty: off.
 type Addrs struct {
 	Pinning, S3, Console string
 	Admin                string // metrics and health, never over TLS
-	TLS                  bool   // what clients speak to the others
+	TLS                  bool   // whether the others use TLS
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -276,7 +275,8 @@ func leavingOf(l *members.Leaving) Leaving {
 	return Leaving{Peer: peerOf(&l.Peer), Leader: l.Leads, Roots: l.Roots, Sole: l.Sole, Votes: l.Votes, Answering: l.Answer}
 }
 
-// quorumOf is the picture of the votes; refused is why the cluster cannot write, or nil.
+// quorumOf returns the body for q; refused is the reason why the cluster cannot write, or
+// nil.
 func quorumOf(q *members.Quorum, refused error) Quorum {
 	out := Quorum{
 		Writable: refused == nil, Votes: q.Votes, Needed: q.Needed, Here: q.Here, Warning: q.Warning(),
@@ -299,7 +299,7 @@ func quorumOf(q *members.Quorum, refused error) Quorum {
 	return out
 }
 
-// array is never null in JSON.
+// array returns s, or an empty slice instead of nil, so that JSON has no null.
 func array(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -350,7 +350,7 @@ func rowOf(k *accounts.Key) KeyRow {
 	return row
 }
 
-// lifeOf reads a duration of a body; an empty one is other.
+// lifeOf parses a duration in a body; an empty text means other.
 func lifeOf(text string, other time.Duration) (time.Duration, error) {
 	if text == "" {
 		return other, nil

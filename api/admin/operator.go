@@ -22,7 +22,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Members are the operator's use cases of membership.
+// Members has the use cases of membership.
 type Members interface {
 	// Status returns the cluster as this node sees it; it needs no majority.
 	Status(ctx context.Context) (members.Status, error)
@@ -44,7 +44,7 @@ type Members interface {
 	Remove(ctx context.Context, id state.NodeID, force bool) error
 }
 
-// Accounts are the operator's use cases of accounts and keys.
+// Accounts has the use cases of accounts and keys.
 type Accounts interface {
 	// CreateAccount adds an account; an empty password means none.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
@@ -103,7 +103,7 @@ type Files interface {
 	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 
-// Blocks are the use cases of the blocks stored on this node.
+// Blocks has the use cases of the blocks on this node.
 type Blocks interface {
 	// Scrub verifies every stored block, has the damaged ones fetched again, and waits as
 	// long as the fetches make progress.
@@ -112,11 +112,11 @@ type Blocks interface {
 
 // Bounds of the local API.
 const (
-	// callTimeout bounds what is not a file.
+	// callTimeout bounds calls without a file.
 	callTimeout = 30 * time.Second
-	// defaultTicketTTL is how long a ticket admits, unless asked for otherwise.
+	// defaultTicketTTL is the lifetime of a ticket if the request names none.
 	defaultTicketTTL = 24 * time.Hour
-	// fileBuffer is how much of a file is in memory on its way, in bytes.
+	// fileBuffer is how much of a file is in memory at a time, in bytes.
 	fileBuffer = 256 << 10
 )
 
@@ -129,7 +129,7 @@ type OperatorOptions struct {
 	Replica  Replica
 	// Pins serves /pins and what is below it for Local's principals.
 	Pins http.Handler
-	// Addrs are those of this node's listeners.
+	// Addrs has the addresses of this node's listeners.
 	Addrs  Addrs
 	Logger *slog.Logger
 }
@@ -171,8 +171,8 @@ func Unavailable(m Members) func() string {
 	}
 }
 
-// queryOf is the query of a request. What cannot be read of one is not left out: it may say
-// whose account is meant.
+// queryOf returns the query of a request, or an error if any part of it is malformed. A
+// malformed part may be the one that names the account.
 func queryOf(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -228,8 +228,8 @@ func (p *operator) routes() []web.Route {
 	}
 }
 
-// call bounds a handler in time and answers with what it returns; nil is an
-// answer without a body.
+// call returns a handler that runs h with a time limit and answers with its result as JSON;
+// nil means an answer without a body.
 func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
@@ -261,7 +261,7 @@ func (p *operator) change(h func(w http.ResponseWriter, r *http.Request) (any, e
 	})
 }
 
-// read decodes a body into one of this package's own types.
+// read decodes a body into one of the request types of this package.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := web.Body(w, r, web.MaxJSONBody, nil)
 	if err != nil {
@@ -305,7 +305,7 @@ func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, erro
 	return nil, p.opts.Members.Remove(r.Context(), node.ID, force)
 }
 
-// leaving answers without counting if ?count=false asks for that.
+// leaving answers without counts if the query has count=false.
 func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) {
 	count, err := flagOf(r, "count", true)
 	if err != nil {
@@ -315,7 +315,7 @@ func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return leavingOf(&l), err
 }
 
-// flagOf is the flag of a query, or other where it has none of that name.
+// flagOf returns the value of a flag in the query, or other if it is absent.
 func flagOf(r *http.Request, name string, other bool) (bool, error) {
 	query, err := queryOf(r)
 	if err != nil {
@@ -332,7 +332,7 @@ func flagOf(r *http.Request, name string, other bool) (bool, error) {
 	return flag, nil
 }
 
-// quorum answers also where the cluster decides nothing: that is what is asked.
+// quorum answers also if the cluster has no majority.
 func (p *operator) quorum(_ http.ResponseWriter, r *http.Request) (any, error) {
 	err := p.opts.Members.Writable(r.Context())
 	q := p.opts.Members.Quorum()
@@ -348,7 +348,7 @@ func (p *operator) createTicket(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	random := func(b []byte) { _, _ = rand.Read(b) } // ends the process rather than fail
+	random := func(b []byte) { _, _ = rand.Read(b) } // crypto/rand ends the process if it fails
 	ticket, err := p.opts.Members.CreateTicket(r.Context(), ttl, random)
 	return Ticket{ticket}, err
 }
@@ -427,7 +427,7 @@ func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return rows, err
 }
 
-// keysNamed is the list of the key of an id: one, or none where there is no such key.
+// keysNamed returns the key with this id as a list; empty if there is none.
 func (p *operator) keysNamed(ctx context.Context, jti state.KeyID) ([]KeyRow, error) {
 	key, err := p.opts.Accounts.Key(ctx, jti)
 	switch {
@@ -491,8 +491,8 @@ func (p *operator) removeApp(_ http.ResponseWriter, r *http.Request) (any, error
 	return nil, p.opts.Accounts.RemoveApp(r.Context(), r.PathValue("name"))
 }
 
-// addFile imports the body. A body that breaks off is an error of its reader,
-// so that no half of a file is ever taken for a whole one.
+// addFile imports the body. A body that ends early is an error, so that a part of a file is
+// never imported as the whole.
 func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
 	root, size, err := p.opts.Files.Add(r.Context(), r.Body)
 	if err != nil {
@@ -501,8 +501,8 @@ func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusCreated, Content{CID: root.String(), Size: size})
 }
 
-// scrub answers when all is verified: that takes as long as reading the disk,
-// so only the client's patience bounds it.
+// scrub answers when all blocks are verified. That takes as long as reading the disk, so
+// only the client limits it.
 func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 	report, err := p.opts.Blocks.Scrub(r.Context())
 	if err != nil {
@@ -513,8 +513,8 @@ func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// file streams a file. The header goes out when the first bytes are here; an
-// error after that cuts the connection short of its Content-Length.
+// file streams a file. It sends the header with the first bytes. A later error ends the
+// connection before Content-Length bytes were sent.
 func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 	f, size, err := p.open(r)
 	if err != nil {
@@ -541,7 +541,7 @@ func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// open opens the file of a request for the account of the query's user, or for the
+// open opens the file of a request with the rights of the user in the query, or of the
 // operator, who may read everything.
 func (p *operator) open(r *http.Request) (f io.ReadSeekCloser, size uint64, err error) {
 	root := r.PathValue("cid")

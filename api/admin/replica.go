@@ -21,15 +21,14 @@ type Replica interface {
 	Checks() ([]state.Check, error)
 }
 
-// StateHash is the hash of a node's replicated state. At the same index every
-// node has the same hash.
+// StateHash is the hash of a node's replicated state. At the same index every node has the
+// same hash.
 type StateHash struct {
 	Index uint64     `json:"index"`
 	Hash  state.Hash `json:"hash"` // SHA-256 in hexadecimal
 }
 
-// stateHash answers when the whole state is read: only the client's patience
-// bounds it.
+// stateHash answers after it has read the whole state. Only the client limits the time.
 func (p *operator) stateHash(w http.ResponseWriter, r *http.Request) error {
 	index, hash, err := p.opts.Replica.StateHash(r.Context())
 	if err != nil {
@@ -40,17 +39,17 @@ func (p *operator) stateHash(w http.ResponseWriter, r *http.Request) error {
 
 // StateCheck is one comparison of the replicated state on all members.
 type StateCheck struct {
-	Index    uint64          `json:"index"`    // of the state that was compared
-	Time     string          `json:"time"`     // when it was asked for
-	Majority *state.Hash     `json:"majority"` // of more than half of the members; null: none so far
-	Equal    bool            `json:"equal"`    // every member has reported, and the same
+	Index    uint64          `json:"index"`    // log index of the compared state
+	Time     string          `json:"time"`     // time of the request
+	Majority *state.Hash     `json:"majority"` // hash of more than 50 % of the members; null: none yet
+	Equal    bool            `json:"equal"`    // all members reported the same hash
 	Members  []StateCheckRow `json:"members"`
 }
 
-// StateCheckRow is what one member reported.
+// StateCheckRow is the report of one member.
 type StateCheckRow struct {
 	ID   string      `json:"id"`
-	Hash *state.Hash `json:"hash"` // null: nothing so far
+	Hash *state.Hash `json:"hash"` // null: no report yet
 }
 
 func checkOf(c *state.Check) StateCheck {
@@ -81,12 +80,12 @@ func (p *operator) stateChecks(_ http.ResponseWriter, _ *http.Request) (any, err
 	return rows, err
 }
 
-// checkTimeout is how long reports of the members are waited for: each reads
-// its whole state.
+// checkTimeout is how long checkState waits for the reports of the members, because each
+// reads its whole state.
 const checkTimeout = 10 * time.Minute
 
-// checkState answers when every member has reported, or with what is there when
-// the client's patience or checkTimeout ends.
+// checkState answers when all members have reported. When the client or checkTimeout ends
+// the wait, it answers with the reports so far.
 func (p *operator) checkState(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()

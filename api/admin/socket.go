@@ -9,8 +9,8 @@ import (
 const (
 	// SocketName is the name of the local API's socket in the data folder.
 	SocketName = "holdfast.sock"
-	// maxSocketPath is the most bytes of a socket's path: what the smallest
-	// sockaddr_un of the systems we run on holds.
+	// maxSocketPath is the maximum length of a socket's path in bytes: the smallest
+	// sockaddr_un of the supported systems.
 	maxSocketPath = 103
 )
 

@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxSignIn is the most bytes of the body of a sign-in, of which anybody may send as many
-// as there are connections.
+// maxSignIn is the maximum size of the body of a sign-in, in bytes. The client is not
+// authenticated yet.
 const maxSignIn = 8 << 10
 
-// maxRequestName is the most bytes of an Idempotency-Key.
+// maxRequestName is the maximum length of an Idempotency-Key, in bytes.
 const maxRequestName = 255
 
-// sessionToken is the answer to a sign-in.
+// sessionToken is the body of the answer to a sign-in.
 type sessionToken struct {
 	Token string `json:"token"`
 }
 
-// signIn answers POST /auth/token. An Authorization header is not looked at.
+// signIn answers POST /auth/token. It ignores an Authorization header.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Body(w, r, maxSignIn, nil)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusOK, struct{}{})
 }
 
-// requestName returns the hash of what a client calls its request, if it does. A
-// name is 1 to 255 visible ASCII characters.
+// requestName returns the hash of the Idempotency-Key of a request; named is false if there
+// is none. A key is 1 to maxRequestName visible ASCII characters.
 func requestName(r *http.Request) (name state.Hash, named bool, err error) {
 	values := r.Header[web.IdempotencyHeader]
 	if len(values) == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// readPin reads the Pin object of a body.
+// readPin reads the Pin object from the body of a request. It also reserves memory for the
+// answer, which repeats the object, before anything is changed.
 func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Request, error) {
 	body, err := web.Body(w, r, web.MaxJSONBody, held)
 	if err != nil {
@@ -22,7 +23,7 @@ func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Reque
 	if err != nil {
 		return p, err
 	}
-	// The answer repeats it, and has to have room before anything is changed.
+	// The answer repeats these texts.
 	return p, held.Grow(inJSON * texts(&p))
 }
 
@@ -140,16 +141,16 @@ func writeResults(w http.ResponseWriter, total uint64, rows []pins.Record) error
 	w.WriteHeader(http.StatusOK)
 	out := bufio.NewWriterSize(w, listBuffer)
 	encoder := json.NewEncoder(out)
-	_, _ = out.WriteString(`{"count":` + strconv.FormatUint(total, 10) + `,"results":[`) // Flush tells
+	_, _ = out.WriteString(`{"count":` + strconv.FormatUint(total, 10) + `,"results":[`) // Flush returns the error
 	for i := range rows {
 		if i > 0 {
-			_ = out.WriteByte(',') // Flush tells
+			_ = out.WriteByte(',') // Flush returns the error
 		}
 		if err := encoder.Encode(statusOf(&rows[i])); err != nil {
 			return fmt.Errorf("write list: %w", err)
 		}
 	}
-	_, _ = out.WriteString("]}") // Flush tells
+	_, _ = out.WriteString("]}") // Flush returns the error
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write list: %w", err)
 	}

@@ -8,19 +8,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Waits that clients are asked for.
+// Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long the cluster is without a leader.
+	// retryUnavailable is about how long an election takes.
 	retryUnavailable = time.Second
-	// retryLimited is the specification's example.
+	// retryLimited is the value of the example in the specification.
 	retryLimited = 60 * time.Second
-	// retryNoSpace is about how soon deleting can have made room.
+	// retryNoSpace is about how long deleting content takes to free space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable says how every code of the state is answered. An empty Detail
-// stands for the error's own, which is written for people; where one is given,
-// nothing of the error shows.
+// errorTable has the answer for every code of the state. If Detail is empty, the answer has
+// the text of the error; otherwise it has Detail only.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: "there is no such pin"},
@@ -34,7 +33,8 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeLimited:      {Status: http.StatusTooManyRequests, Reason: "RATE_LIMITED", RetryAfter: retryLimited},
 	state.CodeNoSpace:      {Status: http.StatusInsufficientStorage, Reason: "INSUFFICIENT_STORAGE", RetryAfter: retryNoSpace},
 
-	// No request here is about buckets, so these have no answer of their own.
+	// No request of this API is about buckets or objects, so these codes get general
+	// answers.
 	state.CodeNoBucket:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 	state.CodeNoKey:        {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 	state.CodeNoUpload:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
@@ -45,7 +45,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeNoVersion:    {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
 }
 
-// answer says how an error of any kind is answered.
+// answer returns the answer for any error.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the cluster did not answer in time", "internal error; X-Request-Id names it in the log")
 }

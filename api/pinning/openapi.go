@@ -12,7 +12,7 @@ import (
 //go:embed openapi.json
 var openAPI string
 
-// describe answers with openAPI, to anybody: it tells nothing that is not public.
+// describe answers with openAPI. It needs no token.
 func describe(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(openAPI)))

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Pins are the use cases of this surface. Another account's pin behaves like an absent
+// Pins has the use cases of this API. The pin of another account behaves like a missing
 // one.
 type Pins interface {
 	// Create adds a pin; the record is durable when it returns.
@@ -34,8 +34,8 @@ type Pins interface {
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Get returns the current state of a pin in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// Wait returns a pin after it has changed. It returns at once if the status is not
-	// known any more or is final, and when enough is closed.
+	// Wait returns a pin when its status is no longer known. It returns at once if known is
+	// a final status, and when enough is closed.
 	Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (pins.Record, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
@@ -43,13 +43,13 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Sessions are the use cases of session tokens.
+// Sessions has the use cases of session tokens.
 type Sessions interface {
-	// SignIn begins a session of the account with a name and a password, and returns its
-	// token. from is the address of the caller.
+	// SignIn starts a session of the account with this name and password and returns its
+	// token. from is the client's address, for the rate limit.
 	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
-	// SignOut ends the session of a token everywhere, or returns
-	// state.ErrUnauthorized.
+	// SignOut ends the session of a token on all nodes. It fails with state.ErrUnauthorized
+	// if token is not that of a session.
 	SignOut(ctx context.Context, token string) error
 }
 
@@ -59,28 +59,27 @@ type Options struct {
 	Pins Pins
 	// Authenticate checks a token against the state of the cluster.
 	Authenticate web.Authenticate
-	// Recognize checks it against the state of this node. With it a change costs one round
-	// of the cluster, which checks the key, and a refusal for the rate costs none; without
-	// it they cost two and one.
+	// Recognize checks a token against the state of this node. With it a change takes one
+	// round trip in the cluster, which also checks the key, and a request refused by the
+	// rate limit takes none. Without it they take two and one.
 	Recognize web.Authenticate
-	// Sessions begins and ends sessions; nil: there are none here.
+	// Sessions starts and ends sessions; nil: this server has none.
 	Sessions Sessions
-	// Limits hold accounts and addresses to their rates; nil: none.
+	// Limits has the rates of accounts and addresses; nil: no limits.
 	Limits *web.Limits
-	// Origins are those whose scripts may use the surface from a browser.
+	// Origins are the web origins whose scripts may use the API.
 	Origins []string
 	Health  web.Health
-	// DefaultStatus are the names of the statuses that a list without a status
-	// shows.
+	// DefaultStatus has the statuses of a list whose query names none.
 	DefaultStatus []string
-	// Draining is closed when the server is to end: then waiting requests are answered.
+	// Draining is closed when the server stops, so that waiting requests return.
 	Draining <-chan struct{}
-	// Unavailable returns the reason why the cluster cannot decide, for the operator of the
-	// node, or "". Nil: callers do not learn it, because it would reveal the members.
+	// Unavailable returns the reason why the cluster cannot commit, or "". It is for the
+	// operator. Nil: answers have no reason, because it names members.
 	Unavailable func() string
 	Version     string
 	Logger      *slog.Logger
-	Metrics     *web.Metrics // of the requests; nil: none
+	Metrics     *web.Metrics // nil: no metrics
 }
 
 // caseTimeout bounds each call of a use case, so that a node without a majority answers 503
@@ -94,12 +93,12 @@ type surface struct {
 	health       web.Health
 	version      string
 	authenticate web.Authenticate
-	recognize    web.Authenticate // nil: changes too are authenticated first
-	statuses     []state.Status   // of a list without a status
+	recognize    web.Authenticate // nil: changes are authenticated by the cluster first
+	statuses     []state.Status   // of a list whose query names none
 	draining     <-chan struct{}
 }
 
-// New returns the handler of the surface.
+// New returns the handler of the API.
 func New(o Options) (http.Handler, error) {
 	s := &surface{
 		pins: o.Pins, sessions: o.Sessions, limits: o.Limits, health: o.Health, version: o.Version,
@@ -123,10 +122,10 @@ func New(o Options) (http.Handler, error) {
 	return web.CrossOrigin(o.Origins, wrapped), nil
 }
 
-// The callers of a route, besides those whose token has one of the state's scopes.
+// Values of operation.scope besides the scopes of the state.
 const (
-	anybody   = "anybody"              // needs no token
-	unmetered = "anybody, and no rate" // and no rate applies
+	anybody   = "anybody"              // no token
+	unmetered = "anybody, and no rate" // no token and no rate limit
 )
 
 // operation is one route with its permissions.
@@ -153,7 +152,7 @@ func (s *surface) operations() []operation {
 	if s.sessions != nil {
 		table = append(table,
 			operation{http.MethodPost, "/auth/token", anybody, withoutPrincipal(s.signIn)},
-			// Only a session token ends its session, which SignOut judges itself.
+			// A key has no session to end; SignOut checks that the token is a session's.
 			operation{http.MethodDelete, "/auth/token", anybody, withoutPrincipal(s.signOut)})
 	}
 	return table
@@ -223,7 +222,7 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	}
 	p, err := s.recognize(r.Context(), r)
 	if err != nil {
-		return "", nil //nolint:nilerr // it may be known elsewhere
+		return "", nil //nolint:nilerr // another node may know the token
 	}
 	return p.Account, s.charge(p.Account, r)
 }
@@ -263,16 +262,16 @@ func (s *surface) changed(op operation) web.Handler {
 		}
 		p, err := s.recognize(r.Context(), r)
 		if err != nil {
-			return s.confirmed(op, w, r, "") // it may be known elsewhere
+			return s.confirmed(op, w, r, "") // another node may know the token
 		}
 		err = s.permitted(op, w, r, p, "")
 		var own *web.Error
-		tooMany := errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests // which must cost little
+		tooMany := errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests // the answer must be cheap
 		if err == nil || tooMany || undecided(err) {
 			return err
 		}
-		// A body that did not come in time has ended the request's own context:
-		// net/http takes a read that ran into its deadline for a client that left.
+		// If the body did not arrive in time, the context of the request has ended:
+		// net/http treats the read deadline as the end of the connection.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), caseTimeout)
 		defer cancel()
 		if _, refused := s.authenticate(ctx, r); refused != nil {
@@ -419,7 +418,8 @@ func (s *surface) delete(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	return web.Empty(w, http.StatusAccepted)
 }
 
-// requestID returns the id of the path. One that no pin can have is unknown.
+// requestID returns the id in the path. For an id that no pin can have it returns
+// state.ErrNotFound.
 func requestID(r *http.Request) (state.RequestID, error) {
 	id := r.PathValue("requestid")
 	if len(id) > state.MaxIDLen {

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a list's query.
+// Bounds of the query of a list.
 const (
-	DefaultLimit = 10               // rows, without a limit
-	MaxLimit     = pins.MaxList     // rows, at the most
-	MaxCIDs      = pins.MaxListCIDs // of the cid filter
+	DefaultLimit = 10               // rows of a list without a limit
+	MaxLimit     = pins.MaxList     // maximum number of rows
+	MaxCIDs      = pins.MaxListCIDs // maximum number of CIDs in the cid filter
 )
 
-// parseQuery reads the query of a list. Parameters that are not known are
-// ignored; of one that is repeated the first counts, but cid and status add up.
-// A parameter that is there and empty is an error, but for the name.
+// parseQuery parses the query of a list. It ignores unknown parameters. Of a repeated
+// parameter the first value counts; the values of cid and status add up. An empty value is
+// an error, except for name.
 func parseQuery(raw string) (q state.PinQuery, err error) {
 	q.Limit = DefaultLimit
 	if raw == "" {
@@ -55,8 +55,8 @@ func parseQuery(raw string) (q state.PinQuery, err error) {
 	return q, addMeta(&q, values)
 }
 
-// badQuery is the error of a query that cannot be taken apart. What package url
-// says of it differs between releases of Go.
+// badQuery returns the error for a malformed query. It does not repeat the text of package
+// url, which differs between releases of Go.
 func badQuery() error {
 	return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
 }
@@ -132,8 +132,8 @@ func parseStatus(name string) (state.Status, bool) {
 	return 0, false
 }
 
-// parseBefore rounds up: what was created before a part of a millisecond was
-// created before the next whole one.
+// parseBefore parses the bound before. It rounds up to whole milliseconds, the resolution
+// of creation times.
 func parseBefore(q *state.PinQuery, given []string) error {
 	t, err := parseTime("before", given[0])
 	if err != nil {
@@ -143,7 +143,7 @@ func parseBefore(q *state.PinQuery, given []string) error {
 	if q.Before.Time().Before(t) {
 		q.Before++
 	}
-	q.Before = max(q.Before, 1) // zero would mean no bound
+	q.Before = max(q.Before, 1) // 0 would mean no bound
 	return nil
 }
 
@@ -156,14 +156,15 @@ func parseAfter(q *state.PinQuery, given []string) error {
 	return nil
 }
 
-// timeForm is what RFC 3339 has at each place up to the seconds; 0 is a digit.
+// timeForm is the form of RFC 3339 up to the seconds; 0 stands for a digit.
 const timeForm = "0000-00-00T00:00:00"
 
-// maxTimeLen bounds a time in bytes: more digits of a fraction say nothing.
+// maxTimeLen is the maximum length of a time in bytes. More digits of a fraction have no
+// effect.
 const maxTimeLen = 64
 
-// parseTime reads a date-time of RFC 3339, strictly: package time alone takes
-// hours of one digit and a comma before the fraction.
+// parseTime parses a date-time of RFC 3339 strictly. Package time would also accept hours
+// of one digit and a comma before the fraction.
 func parseTime(name, text string) (time.Time, error) {
 	wrong := web.BadRequest("%s must be a date and time of RFC 3339, such as 2026-01-31T23:59:59.999Z; a + in a query is written %%2B", name)
 	upper := strings.ToUpper(text)
@@ -207,10 +208,10 @@ func parseMeta(q *state.PinQuery, given []string) error {
 	return nil
 }
 
-// addMeta adds the pairs of parameters meta[KEY]=VALUE: that is how the public JavaScript
-// client sends its filter, and without it would be shown pins that it did not ask for.
+// addMeta adds the parameters meta[KEY]=VALUE to the filter. The public JavaScript client
+// sends its filter in this form.
 func addMeta(q *state.PinQuery, values url.Values) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) { // of several mistakes the first
+	for _, name := range slices.Sorted(maps.Keys(values)) { // sorted, so that the same mistake is reported each time
 		key, isMeta := strings.CutPrefix(name, "meta[")
 		key, closed := strings.CutSuffix(key, "]")
 		if !isMeta || !closed {

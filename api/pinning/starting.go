@@ -14,7 +14,7 @@ func Starting(o Options) http.Handler {
 	return web.CrossOrigin(o.Origins, wrapped)
 }
 
-// serverOf is the Server header of a version.
+// serverOf returns the value of the Server header for a version.
 func serverOf(version string) string {
 	if version == "" {
 		return "holdfast"

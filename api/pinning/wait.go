@@ -17,8 +17,8 @@ import (
 // MaxWait is the longest time that a request may wait for a change of a pin.
 const MaxWait = time.Minute
 
-// parseWait reads the query of a GET of one pin: wait is a duration as Go writes
-// it. Other parameters are ignored, and of a repeated one the first counts.
+// parseWait parses the query of a GET of one pin: wait is a duration in Go's syntax. It
+// ignores other parameters. Of a repeated one the first counts.
 func parseWait(raw string) (time.Duration, error) {
 	if raw == "" {
 		return 0, nil
@@ -38,14 +38,14 @@ func parseWait(raw string) (time.Duration, error) {
 	return d, nil
 }
 
-// wait returns the pin of record when it has changed, or as it is after patience.
-// A key may be revoked meanwhile, so it is judged again.
+// wait returns the pin when its status has changed, or unchanged after patience. Then it
+// authenticates the request again, because the key may have been revoked meanwhile.
 func (s *surface) wait(w http.ResponseWriter, r *http.Request, p accounts.Principal, record pins.Record, patience time.Duration) (pins.Record, error) {
-	web.Operation(w, "GET /pins/{requestid}?wait") // no such time as the others take
+	web.Operation(w, "GET /pins/{requestid}?wait") // its durations would distort those of the other requests
 	limit := patience + 2*caseTimeout
-	// The server's own bounds are those of answers that come at once. Past the
-	// read deadline it would take the client for gone. A writer without deadlines
-	// has none that could end this.
+	// The deadlines of the server are for answers that come at once. After the read
+	// deadline net/http would treat the connection as closed. A writer without deadlines
+	// needs no change.
 	control := http.NewResponseController(w)
 	for _, set := range []func(time.Time) error{control.SetReadDeadline, control.SetWriteDeadline} {
 		if err := set(time.Now().Add(limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -57,7 +57,7 @@ func (s *surface) wait(w http.ResponseWriter, r *http.Request, p accounts.Princi
 	enough, stop := context.WithTimeout(ctx, patience)
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
-	defer stop() // before that
+	defer stop() // cancel before patience ends
 	watcher.Go(func() {
 		select {
 		case <-s.draining:

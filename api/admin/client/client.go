@@ -81,7 +81,7 @@ type StateCheck = admin.StateCheck
 // MinPassword is the minimum length of a password in characters.
 const MinPassword = admin.MinPassword
 
-// ErrNotRunning means that no node runs on the data folder.
+// ErrNotRunning means that no node uses the data folder now.
 var ErrNotRunning = errors.New("no node is running")
 
 // ErrNoFolder means that the data folder does not exist, so no node can run on it.
@@ -89,17 +89,17 @@ var ErrNoFolder = errors.New("the data folder does not exist")
 
 // Bounds of calls.
 const (
-	callTimeout = 60 * time.Second // of a call without a file
-	lookTimeout = 10 * time.Second // of one that the node answers by itself, in no time
+	callTimeout = 60 * time.Second // calls without a file
+	lookTimeout = 10 * time.Second // calls that the node answers from memory
 	dialTimeout = 10 * time.Second
-	maxAnswer   = 256 << 20 // bytes: a page of pins with all that a pin may carry
+	maxAnswer   = 256 << 20 // bytes; a page of pins with all their metadata
 )
 
 // Client speaks to one node. It is safe for use by many goroutines.
 type Client struct {
 	folder string
 	http   *http.Client
-	look   time.Duration // lookTimeout
+	look   time.Duration // timeout of calls that the node answers from memory
 }
 
 // ErrNoAnswer means that a process runs on the data folder but does not answer: it hangs,
@@ -128,10 +128,10 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Error is an unsuccessful answer of the node, with the node's text.
 type Error struct {
-	Status int // of HTTP
+	Status int // HTTP status code
 	Reason string
 	Detail string
-	// RetryAfter is how long the node asked to wait; 0 when it did not say.
+	// RetryAfter is the wait that the node asked for; 0: none.
 	RetryAfter time.Duration
 }
 
@@ -337,7 +337,7 @@ func (c *Client) StateChecks(ctx context.Context) (checks []StateCheck, err erro
 	return checks, c.call(ctx, http.MethodGet, "/state/checks", nil, nil, &checks)
 }
 
-// as is the query that names whose account is meant; none for the operator's.
+// as returns the query that names the account; empty for the operator's.
 func as(user string) url.Values {
 	if user == "" {
 		return nil
@@ -350,7 +350,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return c.callWithin(ctx, callTimeout, method, path, query, in, out)
 }
 
-// callWithin is call with a bound of its own, after which it ends in ErrNoAnswer.
+// callWithin is call with a time limit. After it the error is ErrNoAnswer.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any) error {
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -400,12 +400,12 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // its own text repeats the address, which says nothing here
+		err = wrapped.Err // the text of *url.Error repeats the socket's address
 	}
 	return nil, fmt.Errorf("ask the node on %s: %w", c.folder, err)
 }
 
-// absent is why no process answers on the data folder.
+// absent returns the reason why no process answers on the data folder.
 func (c *Client) absent() error {
 	if _, err := os.Stat(c.folder); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s; name another one with --data or HOLDFAST_DATA", ErrNoFolder, c.folder)
@@ -413,8 +413,8 @@ func (c *Client) absent() error {
 	return fmt.Errorf("%w on %s", ErrNotRunning, c.folder)
 }
 
-// answered reads and closes an answer: a success into out, unless that is nil,
-// anything else as an Error.
+// answered reads and closes an answer. It decodes a success into out, unless out is nil,
+// and returns any other answer as an *Error.
 func answered(resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -433,7 +433,7 @@ func answered(resp *http.Response, out any) error {
 	return nil
 }
 
-// errorOf reads both forms of an error's body.
+// errorOf parses both forms of an error body.
 func errorOf(resp *http.Response, data []byte) error {
 	var body struct {
 		Error   json.RawMessage `json:"error"`

@@ -64,7 +64,7 @@ func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, err
 		}
 		for {
 			var page struct {
-				Count   int         `json:"count"` // of these rows and all that are older
+				Count   int         `json:"count"` // number of these rows and all older ones
 				Results []PinStatus `json:"results"`
 			}
 			if err := c.call(ctx, http.MethodGet, "/pins", query, nil, &page); err != nil {

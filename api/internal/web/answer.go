@@ -19,19 +19,19 @@ import (
 type Answer struct {
 	Status int
 	Reason string
-	Detail string // for people; never empty
-	// RetryAfter is sent when it is above zero, in whole seconds, rounded up.
+	Detail string // text for people; never empty
+	// RetryAfter is sent in whole seconds, rounded up, if it is above zero.
 	RetryAfter time.Duration
-	// Allow are the methods of a path, for 405.
+	// Allow lists the methods of the path, for 405.
 	Allow []string
 }
 
-// Error is a mistake of HTTP itself, without a state code.
+// Error is an error of HTTP itself, without a state code.
 type Error struct{ Answer Answer }
 
 func (e *Error) Error() string { return e.Answer.Detail }
 
-// Errorf returns an Error of a status and a reason.
+// Errorf returns an Error with a status and a reason.
 func Errorf(status int, reason, format string, args ...any) *Error {
 	return &Error{Answer{Status: status, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
 }
@@ -95,8 +95,8 @@ func (a Answer) write(w http.ResponseWriter) error {
 // JSON answers with v. If v cannot be marshalled, it returns an error and writes nothing.
 func JSON(w http.ResponseWriter, status int, v any) error { return HeldJSON(w, status, v, nil) }
 
-// HeldJSON is JSON for large values: held accounts for the memory until the client has
-// taken the answer. Without room for it HeldJSON writes nothing and returns an error that
+// HeldJSON is JSON for large values: held counts the memory until the client has received
+// the answer. If held has too little, HeldJSON writes nothing and returns an error that
 // wraps state.ErrLimited.
 func HeldJSON(w http.ResponseWriter, status int, v any, held *Held) error {
 	body, err := json.Marshal(v)

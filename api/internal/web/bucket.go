@@ -2,9 +2,9 @@ package web
 
 import "strings"
 
-// ValidBucket tells whether a bucket can have a name: labels of letters and digits
-// with hyphens inside, and dots between them, so that it can stand in the name of
-// a host; and no IP address.
+// ValidBucket returns whether name is a valid bucket name: labels of letters and digits,
+// with hyphens inside and dots between them, so that it can be part of a host name. An IP
+// address is not valid.
 func ValidBucket(name string) bool {
 	if len(name) < 3 || len(name) > 63 {
 		return false
@@ -22,8 +22,8 @@ func ValidBucket(name string) bool {
 	return !fourNumbers(name)
 }
 
-// fourNumbers tells whether a name is written as an IP address, if only as one that
-// cannot be: what programs read 192.168.005.004 for differs.
+// fourNumbers returns whether name looks like an IPv4 address, also an invalid one, because
+// programs parse 192.168.005.004 differently.
 func fourNumbers(name string) bool {
 	return strings.Count(name, ".") == 3 && strings.Trim(name, "0123456789.") == ""
 }

@@ -19,7 +19,7 @@ const (
 // repeat.
 const IdempotencyHeader = "Idempotency-Key"
 
-// corsMaxAge is for how long a browser need not ask again, in seconds.
+// corsMaxAge is how long a browser may cache a preflight answer, in seconds.
 const corsMaxAge = "600"
 
 // CrossOrigin lets scripts of the given origins, or of all with AnyOrigin, use the surface

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Bounds of use cases that move content. What moves it is bounded by the client
-// that has to go on sending (StallTimeout); these are for the rest.
+// Time limits of use cases that transfer content. StallTimeout limits the wait for the
+// client; these limit the rest.
 const (
-	// SealTimeout bounds the time until the next piece of a body is asked for, and
-	// that from its end until its content is durable on enough nodes, which have
-	// most of it by then.
+	// SealTimeout limits the time from the end of a body until its content is durable on
+	// enough nodes, which have most of it by then. It also limits the time until the next
+	// part of a body is read.
 	SealTimeout = 2 * time.Minute
-	// JoinTimeout bounds making an object of parts, or of another object.
+	// JoinTimeout limits making an object from parts or from another object.
 	JoinTimeout = 2 * time.Minute
 )
 
-// Fuse ends the context of a request whose content is stored when the cluster does
-// not answer: before the first byte of the body is asked for, between two pieces of
-// it, between the last one and the check of it, and after that. A body itself may
-// take as long as it takes.
+// Fuse ends the context of a request that stores content if the cluster does not answer. It
+// runs before the body is read, between two reads, and after the body. It does not limit
+// the body itself.
 type Fuse struct {
 	timer  *time.Timer
 	answer time.Duration
 }
 
-// Burn returns a context that ends with the fuse, which answer bounds where no content is moved.
+// Burn returns a context that the fuse ends. answer is the time limit while no content is
+// transferred.
 func Burn(ctx context.Context, answer time.Duration) (context.Context, *Fuse, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &Fuse{time.AfterFunc(answer, func() { cancel(context.DeadlineExceeded) }), answer}
@@ -36,7 +36,8 @@ func Burn(ctx context.Context, answer time.Duration) (context.Context, *Fuse, co
 	}
 }
 
-// Reader is a body that stops the fuse while it is read, and comes over wire.
+// Reader returns the body r, whose reads stop the fuse. wire is the reader of the
+// connection.
 func (f *Fuse) Reader(r io.Reader, wire *Patient) io.Reader { return &fused{r, f, wire} }
 
 type fused struct {
@@ -52,8 +53,9 @@ func (r *fused) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Interrupt ends the reading, on behalf of the store that consumes the body.
+// Interrupt ends the current read; the store that reads the body calls it.
 func (r *fused) Interrupt() { r.wire.Interrupt() }
 
-// Checked is called when nothing is left but to name the content.
+// Checked restarts the fuse with answer. Call it when the content is verified and only the
+// proposal is left.
 func (f *Fuse) Checked() { f.timer.Reset(f.answer) }

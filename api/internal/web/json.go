@@ -46,7 +46,7 @@ func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byt
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the body did not arrive in time")
 	case r.Context().Err() != nil:
-		return nil, r.Context().Err() // the client left
+		return nil, r.Context().Err() // the client has closed the connection
 	default:
 		return nil, BadRequest("the body cannot be read")
 	}
@@ -56,9 +56,9 @@ func tooLarge(most int64) *Error {
 	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", most)
 }
 
-// isJSON accepts the media types of JSON as the MIME Sniffing Standard has them, also
-// with parameters, and no type at all. A page of another origin may send none of them
-// unasked: the Fetch Standard lets pass text/plain and the two of forms.
+// isJSON accepts no media type and those that the MIME Sniffing Standard counts as JSON,
+// also with parameters. A page of another origin can send none of the latter without a
+// preflight: the Fetch Standard allows only text/plain and the two types of forms.
 func isJSON(h http.Header) error {
 	values := h.Values("Content-Type")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
@@ -152,7 +152,7 @@ func (f Fields) Texts(name string) (texts []string, given bool, err error) {
 	}
 	texts = []string{}
 	for d.More() {
-		if len(texts) == MaxJSONMembers { // each takes many times its two bytes
+		if len(texts) == MaxJSONMembers { // an entry takes much more memory than its two bytes
 			return nil, true, BadRequest("%s must have at most %d entries", name, MaxJSONMembers)
 		}
 		t, err := d.Token()
@@ -182,7 +182,7 @@ func Strings(what string, data []byte) (map[string]string, error) {
 		return nil, err
 	}
 	pairs := make(map[string]string, len(fields))
-	wrong, found := "", false // of several the first by name: one mistake, one answer
+	wrong, found := "", false // report the first by name, so that the same mistake gets the same answer
 	for name, raw := range fields {
 		var value string
 		if raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
@@ -213,8 +213,8 @@ func shorten(s string) string {
 	return s
 }
 
-// checkText refuses what encoding/json would take with a change: bytes that are
-// not UTF-8 and halves of surrogate pairs. It also bounds the nesting.
+// checkText refuses text that encoding/json would change: bytes that are not UTF-8 and
+// halves of surrogate pairs. It also bounds the nesting.
 func checkText(what string, data []byte) error {
 	if !utf8.Valid(data) {
 		return BadRequest("%s is not UTF-8", what)
@@ -225,7 +225,7 @@ func checkText(what string, data []byte) error {
 		case c == '"':
 			quoted = !quoted
 		case quoted && c == '\\':
-			i++ // what is escaped, or the u of \uXXXX
+			i++ // the escaped character, or the u of \uXXXX
 			size, ok := surrogate(data[i:])
 			if !ok {
 				return BadRequest("%s has a \\u escape that is half a surrogate pair", what)
@@ -243,8 +243,8 @@ func checkText(what string, data []byte) error {
 	return nil
 }
 
-// surrogate looks at what follows a backslash. It returns how many bytes more
-// belong to a surrogate pair, or false when half of one stands alone.
+// surrogate checks the text after a backslash. It returns how many more bytes belong to a
+// surrogate pair, or false for half a pair.
 func surrogate(data []byte) (size int, ok bool) {
 	if len(data) < 5 || data[0] != 'u' || data[1]|0x20 != 'd' || data[2] < '8' {
 		return 0, true

@@ -22,19 +22,19 @@ type Rate struct {
 	PerSecond, Burst int
 }
 
-// Bounds of what limits remember.
+// Bounds of the memory of limits.
 const (
 	limitShards = 32
 	// maxLimited is how many accounts, and how many addresses, are remembered, about 110
-	// bytes each. Those that are forgotten begin anew.
+	// bytes each. One that is forgotten starts with a full burst.
 	maxLimited = 1 << 17
-	// pressedFor is how long Pressed says so after a refusal.
+	// pressedFor is how long Pressed returns true after a refusal.
 	pressedFor = time.Second
-	// toldFor is how long a token is told again at the most that it has to wait, and
-	// maxTold of how many tokens that is remembered, about 50 bytes each.
+	// toldFor is how long Told repeats the refusal of a token, and maxTold for how many
+	// tokens, about 50 bytes each.
 	toldFor = 100 * time.Millisecond
 	maxTold = 1 << 12
-	// patience is how long Paced keeps a request back that came too soon.
+	// patience is the longest delay of Paced.
 	patience = 250 * time.Millisecond
 )
 
@@ -43,24 +43,24 @@ const (
 type Limits struct {
 	accounts, unknown, content *Memory
 
-	pacer            *Pacer // nil holds nobody back
+	pacer            *Pacer // nil: requests are not delayed
 	account, address *limiter
 	trusted          []netip.Prefix
 	now              func() time.Time
-	made             time.Time    // when these limits were
-	refused          atomic.Int64 // when an account was, for the last time, as elapsed says; 0: never
+	made             time.Time    // when these limits were created
+	refused          atomic.Int64 // when an account was last refused, as of elapsed; 0: never
 
-	told *cache.Locked[uint64, refusal] // by hashes of tokens
+	told *cache.Locked[uint64, refusal] // key: hash of the token
 }
 
-// refusal is what a token is told until a time, as elapsed says it.
+// refusal is the answer that a token gets until a time, as of elapsed.
 type refusal struct {
 	until int64
 	err   error
 }
 
-// NewLimits returns limits. It attributes requests from a trusted prefix to the client
-// that X-Forwarded-For names. A nil now is time.Now.
+// NewLimits returns limits. It attributes a request of a trusted proxy to the client in
+// X-Forwarded-For. A nil now means time.Now.
 func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Time) *Limits {
 	if now == nil {
 		now = time.Now
@@ -73,7 +73,7 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	}
 }
 
-// PacedBy makes requests wait for a Pacer, which the APIs of a node share, and returns l.
+// PacedBy makes requests wait for p, which the APIs of a node share, and returns l.
 func (l *Limits) PacedBy(p *Pacer) *Limits {
 	l.pacer = p
 	return l
@@ -87,16 +87,16 @@ func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), e
 	return l.pacer.Enter(ctx, id)
 }
 
-// elapsed is how long the limits have been there, in nanoseconds from 1 on. It goes on as
-// time does: by a clock that is set back, who has asked would wait until it shows again
-// what it did.
+// elapsed returns the time since the limits were created, in nanoseconds, at least 1. It
+// uses the monotonic clock: if the wall clock is set back, clients do not have to wait for
+// it.
 func (l *Limits) elapsed() int64 { return 1 + int64(l.now().Sub(l.made)) }
 
-// limiter is a table of token buckets. A bucket is one time: when it will be
-// full, if nothing is taken until then (the generic cell rate algorithm).
+// limiter is a table of token buckets by the generic cell rate algorithm. A bucket is
+// stored as the time when it will be full if no more requests arrive.
 type limiter struct {
-	each   int64 // nanoseconds that one request adds; zero: no limit
-	most   int64 // nanoseconds that may have been added
+	each   int64 // ns that one request adds; 0: no limit
+	most   int64 // ns that a bucket may hold
 	seed   maphash.Seed
 	shards [limitShards]limitShard
 }
@@ -118,13 +118,13 @@ func newLimiter(r Rate) *limiter {
 	return l
 }
 
-// take takes one request of what hashes to h, or tells how long to wait.
+// take takes one request from the bucket of h, or returns how long to wait.
 func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
 	return l.add(h, 1, now, 0)
 }
 
-// add takes n requests of what hashes to h, and tells how long to wait until there are as
-// many. They are refused when that is longer than patience.
+// add takes n requests from the bucket of h and returns how long to wait until they are
+// available. If that is longer than patience, it takes none and ok is false.
 func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time.Duration, ok bool) {
 	if l.each == 0 {
 		return 0, true
@@ -141,9 +141,9 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 	return wait, true
 }
 
-// Account takes one request of an account from its rate, or returns the 429 error. A nil
-// Limits limits nothing. r is the request if its token alone identifies the account, else
-// nil: Told remembers the answer to its token.
+// Account takes one request from the rate of an account, or returns the 429 error. A nil
+// Limits has no limits. r is the request if its token identifies the account, else nil:
+// Told repeats the refusal for its token.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
@@ -179,7 +179,7 @@ func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Durat
 	return err
 }
 
-// Owed takes further requests of an account, for an admitted request with the work of
+// Owed takes further requests of an account for an admitted request that does the work of
 // several. It always succeeds; later requests wait for the excess.
 func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
@@ -188,9 +188,9 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), math.MaxInt64)
 }
 
-// Told returns the last refusal of a request's token as long as the account's rate cannot
-// have recovered. So a flood of requests with one token needs no look-up for each. After
-// at most 100 ms the token is looked up again, because it may have been revoked.
+// Told returns the last refusal of a request's token while the rate of its account cannot
+// have recovered. So a flood of requests with one token needs no look-up for each. After at
+// most 100 ms the token is looked up again, because it may have been revoked.
 func (l *Limits) Told(r *http.Request) error {
 	if !l.Pressed() {
 		return nil
@@ -210,7 +210,7 @@ func (l *Limits) tell(r *http.Request, what refusal) {
 	if !ok {
 		return
 	}
-	l.told.Put(h, what) // who is forgotten is looked up once more
+	l.told.Put(h, what) // a token that is forgotten is looked up once more
 }
 
 // tokenOf returns a hash of the token of a request, if there is one.
@@ -222,10 +222,10 @@ func (l *Limits) tokenOf(r *http.Request) (uint64, bool) {
 	return maphash.String(l.account.seed, token), err == nil
 }
 
-// Pressed reports whether some account was refused within the last second. Then it pays to
-// identify the account by this node's state and to check its rate before asking the
-// cluster, so that a refusal costs the cluster nothing. Otherwise each request would pay
-// for that.
+// Pressed returns whether an account was refused within the last second. Then the caller
+// should identify the account by the state of this node and check its rate before it asks
+// the cluster, so that a refusal costs the cluster nothing. At other times that would only
+// add work.
 func (l *Limits) Pressed() bool {
 	if l == nil {
 		return false
@@ -251,7 +251,7 @@ func limited(wait time.Duration, ok bool) error {
 	}}
 }
 
-// maxForwarded bounds how many proxies a request may have come through.
+// maxForwarded bounds the number of proxies in X-Forwarded-For.
 const maxForwarded = 16
 
 // Client returns the address of a request's sender: the other end of the connection, or
@@ -296,8 +296,8 @@ func (l *Limits) Scheme(r *http.Request) string {
 	return "http"
 }
 
-// peer is the other end of the connection, and whether that is a trusted proxy. A Unix
-// socket has no address.
+// peer returns the address of the other end of the connection and whether it is a trusted
+// proxy. A Unix socket has no address.
 func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -307,7 +307,7 @@ func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	return addr, l != nil && l.trusts(addr)
 }
 
-// parseForwarded reads an address that some proxies write with a port.
+// parseForwarded parses an address, which some proxies write with a port.
 func parseForwarded(text string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return a.Unmap().WithZone(""), nil

@@ -12,36 +12,36 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of what requests hold in memory while they wait for their clients, in bytes of
-// all and of any one account, or of any one network of clients that are not known yet.
+// Bounds of the memory of requests that wait for their clients, in bytes: of all, of one
+// account, and of one network of clients that are not authenticated yet.
 const (
 	memoryOfAccounts = 256 << 20
 	memoryOfAccount  = 64 << 20
 	memoryOfUnknown  = 64 << 20
 	memoryOfNetwork  = 4 << 20
-	// Of content that is being read, a block of each request. Who takes it slowly holds
-	// it for long.
+	// For content that is read, one block of each request. A slow client holds its block
+	// for long.
 	memoryOfContent = 512 << 20
 	memoryOfReaders = 192 << 20 // of one account
 )
 
-// Memory bounds the memory of requests that wait for their clients: bodies that are read
-// whole, and answers. It never blocks: without room it refuses.
+// Memory limits the memory of requests that wait for their clients: whole bodies and
+// answers. It does not block; it refuses.
 type Memory struct {
-	all, each int64 // bytes
+	all, each int64 // in bytes
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu   sync.Mutex
 	used int64
-	by   map[any]int64 // of those who hold something
+	by   map[any]int64 // key: holder of the memory
 }
 
-// NewMemory returns a Memory of all bytes, of which one holder may have each.
+// NewMemory returns a Memory of all bytes, of which one holder may use each.
 func NewMemory(all, each int64) *Memory {
 	return &Memory{all: all, each: each, by: map[any]int64{}}
 }
 
-// Of returns the account of memory for one request of who, a key of a map.
+// Of returns the memory of one request of the holder who, any map key.
 func (m *Memory) Of(who any) *Held { return &Held{m: m, who: who} }
 
 func (m *Memory) take(who any, n int64) bool {
@@ -72,7 +72,8 @@ type Held struct {
 	bytes int64
 }
 
-// Grow takes n more bytes, or takes none and returns an error that wraps state.ErrLimited.
+// Grow takes n more bytes. If they are not available, it takes none and returns an error
+// that wraps state.ErrLimited.
 func (h *Held) Grow(n int64) error {
 	if h == nil || n <= 0 {
 		return nil
@@ -92,11 +93,11 @@ func (h *Held) Release() {
 	}
 }
 
-// firstRead is how many bytes of a body there is room for before any has come.
+// firstRead is how many bytes of a body are reserved before any arrived.
 const firstRead = 4 << 10
 
-// ReadAll reads r to its end into memory of h. The memory grows as bytes arrive: an
-// announced size takes none. size is the expected number of bytes, or negative.
+// ReadAll reads r to its end into memory of h. It takes memory as bytes arrive, not for an
+// announced size. size is the expected number of bytes, or negative.
 func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	room := int64(firstRead)
 	if size >= 0 {
@@ -128,7 +129,7 @@ func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	}
 }
 
-// Hold returns the memory of a request of an account. A nil Limits limits nothing.
+// Hold returns the memory of a request of an account. A nil Limits has no limits.
 func (l *Limits) Hold(id state.AccountID) *Held {
 	if l == nil {
 		return nil

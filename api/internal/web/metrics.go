@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of labels that are no operation's name and no status code.
+// Label values that are neither an operation nor a status code.
 const (
-	noOperation = "none" // refused before it was known what was asked for
-	cutAnswer   = "cut"  // the answer did not go out whole, whoever ended it
+	noOperation = "none" // refused before the operation was known
+	cutAnswer   = "cut"  // the answer was not sent completely
 )
 
 // Metrics count the requests of surfaces by operation and result. Nil counts nothing.
@@ -46,14 +46,14 @@ func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// began counts a request as under way, until ended.
+// began counts a request as running, until ended.
 func (m *Metrics) began(api string) {
 	if m != nil {
 		m.underway.WithLabelValues(api).Inc()
 	}
 }
 
-// ended counts how a request went; cut: its answer did not go out whole, or to nobody.
+// ended counts the result of a request; cut: its answer was not sent completely.
 func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	if m == nil {
 		return
@@ -72,8 +72,8 @@ func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	m.requests.WithLabelValues(api, operation, code).Inc()
 }
 
-// Operation sets the operation of a request in the metrics: one of a fixed number of
-// names. w is the writer that the Handler was called with.
+// Operation sets the operation label of a request in the metrics. There must be a fixed
+// number of names. w is the writer that the Handler got.
 func Operation(w http.ResponseWriter, name string) {
 	if rec, ok := w.(*recorder); ok {
 		rec.operation = name

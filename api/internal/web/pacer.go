@@ -16,93 +16,95 @@ import (
 
 // Times and bounds of a Pacer.
 const (
-	// noisyBy is how many times as many requests at a time as the most modest account a noisy
-	// one has.
+	// noisyBy is the ratio of concurrent requests, to those of the account with the fewest,
+	// at which an account is a noisy neighbour.
 	noisyBy = 4
-	// paceWindow is how long the number of requests at a time of an account is remembered at
-	// the least, and twice that at the most.
+	// paceWindow is how long the largest number of concurrent requests of an account is
+	// remembered: at least once, at most twice as long.
 	paceWindow = time.Second
-	// paceSample is how often a Pacer decides who is noisy and whether the node is busy.
+	// paceSample is the interval at which a Pacer decides which accounts are noisy and
+	// whether the node is busy.
 	paceSample = 50 * time.Millisecond
-	// slowest is how many times as long the step between two requests becomes at the most, however
-	// many are being served: those that wait for a change of a pin, or for a client, take long
-	// and no processor time.
+	// slowest bounds how much the interval between requests grows with the number of
+	// running requests. Without a bound, requests that take long but use no processor, such
+	// as those that wait for a pin, would delay all others.
 	slowest = 8
-	// maxPaced is how long a request is held back at the most.
+	// maxPaced is the longest delay of a request.
 	maxPaced = time.Second
-	// busyWindow is how long processors count as busy after threads waited for them, and
-	// reportWindow is that of what other nodes are told: longer than two reports are apart.
+	// busyWindow is how long the processors count as busy after threads waited for them.
+	// reportWindow is the same for reports to other nodes; it is longer than the interval
+	// of reports.
 	busyWindow   = time.Second
 	reportWindow = 3 * time.Second
 )
 
-// Neighbours are the other nodes of the cluster.
+// Neighbours represents the other nodes of the cluster.
 type Neighbours interface {
 	// Tell sets the function that reports the load of this node every few seconds: the
 	// concurrent requests of each active account, and whether the processors were busy since
 	// the last call. report is not called concurrently.
 	Tell(report func() (requests map[state.AccountID]int, busy bool))
-	// Hurry has the report made early. It does not block.
+	// Hurry makes the next report early. It does not block.
 	Hurry()
-	// Elsewhere returns the sum of the concurrent requests of accounts on all other live
-	// nodes, and whether one of those is the leader and busy. It does not wait for the network.
+	// Elsewhere returns the concurrent requests of each account on all other live nodes,
+	// and whether one of them is the leader and busy. It does not wait for the network.
 	Elsewhere() (requests map[state.AccountID]int, busy bool)
 }
 
-// noNeighbours are those of a node alone.
+// noNeighbours is for a node without a cluster.
 type noNeighbours struct{}
 
 func (noNeighbours) Tell(func() (map[state.AccountID]int, bool)) {}
 func (noNeighbours) Hurry()                                      {}
 func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)  { return nil, false }
 
-// Pacer is the admission control that keeps a noisy neighbour from raising the latency of
-// other accounts. While the processors of the node or of the leader are busy and several
-// accounts send requests to the cluster, an account that has at least four times as many
-// requests at a time as the most modest one is noisy: the node serves as many of its requests
-// at once as it has processors, and starts more only at a steady rate. An account alone in the
-// cluster, accounts that are alike, and requests to nodes with processor time to spare are
-// never held back, and no request is for longer than a second.
+// Pacer is the admission control that protects accounts from a noisy neighbour. It acts
+// while the processors of this node or of the leader are busy and several accounts send
+// requests. An account with at least noisyBy times as many concurrent requests as the one
+// with the fewest is noisy. The node serves as many of its requests at a time as it has
+// processors, and starts others only at a steady rate. It never delays the only account,
+// accounts with similar load, or requests while there is processor time to spare, and no
+// request for longer than maxPaced.
 type Pacer struct {
 	neighbours Neighbours
-	held       atomic.Int64 // requests that were held back
-	rate       int          // requests a second that are started of all noisy accounts together
+	held       atomic.Int64 // number of delayed requests
+	rate       int          // requests per second of all noisy accounts together
 	atOnce     int          // requests of an account that are always served
 	busy       func() bool
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	flows   map[state.AccountID]*flow
-	sampled time.Time // when sample was last called
-	window  time.Time // when the peaks of this window began
-	modest  int       // the fewest requests at a time of an account, on all nodes together
-	noisy   int       // accounts that are paced; 0: no processors are busy, or nobody is noisy
-	untold  bool      // since the last report an account has begun to send requests
+	sampled time.Time // last call of sample
+	window  time.Time // start of the current window of peaks
+	modest  int       // fewest concurrent requests of an account, on all nodes
+	noisy   int       // paced accounts; 0: no processors are busy, or no account is noisy
+	untold  bool      // an account has started to send requests since the last report
 }
 
 // flow is the requests of one account.
 type flow struct {
 	serving int
-	waiting []*waiter // in the order in which they came
-	// peak is the most requests at a time, waiting ones included, of this window, and before
-	// that of the one before.
+	waiting []*waiter // in order of arrival
+	// peak is the largest number of concurrent requests, waiting ones included, in this
+	// window; before is that of the window before.
 	peak, before int
-	elsewhere    int         // requests at a time on other nodes
+	elsewhere    int         // concurrent requests on other nodes
 	next         time.Time   // when the next paced request may start
-	timer        *time.Timer // calls start when the first waiter may; nil: nobody waits
+	timer        *time.Timer // calls start when the first waiter may start; nil: none waits
 }
 
-// waiter is a request that is held back.
+// waiter is a delayed request.
 type waiter struct {
-	started chan struct{} // closed when it is served
-	latest  time.Time     // when it starts in any case
+	started chan struct{} // closed when it starts
+	latest  time.Time     // it starts at this time at the latest
 }
 
-// NewPacer returns a Pacer of a node with so many processors. Noisy accounts together start
-// rate requests a second on each processor; 0 holds nobody back. busy returns a function that
-// reports whether the processors are busy, or were within a time before its call; the function
-// and Elsewhere are called with a lock held, at most every 50 ms. Nil neighbours: the node is
-// alone.
+// NewPacer returns a Pacer for a node with this many processors. Noisy accounts together
+// start rate requests per second on each processor; 0 disables the delays. busy returns a
+// function that returns whether the processors were busy within a window. That function and
+// Elsewhere are called with a lock held, at most every paceSample. Nil neighbours: there
+// are no other nodes.
 func NewPacer(rate, processors int, busy func(window time.Duration) func() bool, neighbours Neighbours) *Pacer {
 	if neighbours == nil {
 		neighbours = noNeighbours{}
@@ -114,7 +116,7 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 	return p
 }
 
-// active returns how many requests at a time each account had on this node of late.
+// active returns the recent number of concurrent requests of each account on this node.
 func (p *Pacer) active() map[state.AccountID]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +129,7 @@ func (p *Pacer) active() map[state.AccountID]int {
 	return requests
 }
 
-// Register adds the metric of a Pacer, if to is not nil; the error is that of to.
+// Register registers the metric of a Pacer if to is not nil. The error is that of to.
 func (p *Pacer) Register(to prometheus.Registerer) error {
 	if to == nil {
 		return nil
@@ -142,8 +144,8 @@ func (p *Pacer) Register(to prometheus.Registerer) error {
 	return nil
 }
 
-// Enter returns once a request of an account may be served, and what has to be called when it
-// has been. The error is that of ctx, if ctx ends before; then nothing has to be called.
+// Enter returns when a request of an account may start, with a function to call at its end.
+// If ctx ends first, Enter returns its error and no function.
 func (p *Pacer) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
 	if p == nil || p.rate <= 0 {
 		return func() {}, nil
@@ -162,7 +164,7 @@ func (p *Pacer) Enter(ctx context.Context, id state.AccountID) (leave func(), er
 	return func() { p.leave(f, time.Now()) }, nil
 }
 
-// enter counts a request, and returns what it has to wait for, if it has to.
+// enter counts a request. It returns a waiter if the request must wait.
 func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +195,8 @@ func (p *Pacer) leave(f *flow, now time.Time) {
 	p.start(f, now)
 }
 
-// withdraw removes a request that nobody waits for any more. It is false if the request has
-// been started meanwhile.
+// withdraw removes a request whose caller has gone. It returns false if the request was
+// started meanwhile.
 func (p *Pacer) withdraw(f *flow, w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +209,8 @@ func (p *Pacer) withdraw(f *flow, w *waiter) bool {
 	return true
 }
 
-// start starts the requests of a flow that may, and sets the timer for the first of the
-// others. mu is held.
+// start starts the waiting requests of a flow that may start, and sets the timer for the
+// next one. The caller holds mu.
 func (p *Pacer) start(f *flow, now time.Time) {
 	if f.timer != nil {
 		f.timer.Stop()
@@ -226,7 +228,7 @@ func (p *Pacer) start(f *flow, now time.Time) {
 	}
 }
 
-// again is start by the timer of a flow.
+// again runs start when the timer of a flow fires.
 func (p *Pacer) again(f *flow) {
 	now := time.Now()
 	p.mu.Lock()
@@ -235,8 +237,8 @@ func (p *Pacer) again(f *flow) {
 	p.start(f, now)
 }
 
-// mayStart reports whether the next request of a flow may start, which it has to at latest. One
-// that is started by the rate is counted. mu is held.
+// mayStart returns whether the next request of a flow may start; it may at latest. It
+// counts a request that the rate admits. The caller holds mu.
 func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	switch {
 	case f.serving < p.atOnce, !p.paced(f), !now.Before(latest):
@@ -244,17 +246,18 @@ func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	case now.Before(f.next):
 		return false
 	}
-	// The more of them are being served, the longer the step: else they would pile up on a
-	// node that is slow for a moment.
+	// The interval grows with the number of running requests, so that they do not pile up
+	// on a node that is slow for a moment.
 	step := time.Second * time.Duration(p.noisy*min(f.serving, slowest*p.atOnce)) / time.Duration(p.rate*p.atOnce)
-	// A timer that is late by less than a step does not slow the rate.
+	// A timer that fires late by less than one interval does not lower the rate.
 	if f.next = f.next.Add(step); f.next.Before(now) {
 		f.next = now.Add(step)
 	}
 	return true
 }
 
-// paced reports whether a flow is of a noisy account on a busy node. mu is held.
+// paced returns whether a flow belongs to a noisy account on a busy node. The caller holds
+// mu.
 func (p *Pacer) paced(f *flow) bool { return p.noisy > 0 && p.isNoisy(f) }
 
 func (p *Pacer) isNoisy(f *flow) bool {
@@ -262,10 +265,11 @@ func (p *Pacer) isNoisy(f *flow) bool {
 	return most > p.atOnce && most+f.elsewhere >= noisyBy*p.modest
 }
 
-// most is how many requests at a time an account had of late.
+// most returns the recent maximum of concurrent requests.
 func (f *flow) most() int { return max(f.peak, f.before) }
 
-// sample decides, every paceSample, who is noisy and whether that has to be paced. mu is held.
+// sample decides every paceSample which accounts are noisy and whether to pace them. The
+// caller holds mu.
 func (p *Pacer) sample(now time.Time) {
 	if now.Sub(p.sampled) < paceSample {
 		return
@@ -283,12 +287,12 @@ func (p *Pacer) sample(now time.Time) {
 	case !p.busy() && !leaderBusy:
 		p.noisy = 0 // there is processor time to spare
 	case p.untold:
-		// The account may be the modest one for which another node has to pace.
+		// Another node may have to pace in favour of the account.
 		p.neighbours.Hurry()
 	}
 }
 
-// many reports whether an account has so many requests that it may be noisy. mu is held.
+// many returns whether an account has enough requests to be noisy. The caller holds mu.
 func (p *Pacer) many() bool {
 	for _, f := range p.flows {
 		if f.most() > p.atOnce {
@@ -298,7 +302,8 @@ func (p *Pacer) many() bool {
 	return false
 }
 
-// rotate begins a new window when it is time, and forgets accounts without requests. mu is held.
+// rotate starts a new window when it is time and forgets accounts without requests. The
+// caller holds mu.
 func (p *Pacer) rotate(now time.Time) {
 	if now.Sub(p.window) < paceWindow {
 		return
@@ -312,8 +317,8 @@ func (p *Pacer) rotate(now time.Time) {
 	}
 }
 
-// compare counts the noisy accounts of this node, by the requests of all accounts on all nodes.
-// mu is held.
+// compare counts the noisy accounts of this node from the requests of all accounts on all
+// nodes. The caller holds mu.
 func (p *Pacer) compare(elsewhere map[state.AccountID]int) {
 	p.modest = math.MaxInt / noisyBy
 	for id, n := range elsewhere {

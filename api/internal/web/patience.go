@@ -28,13 +28,14 @@ const grains = 12
 func Attended(stall time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		// Not every writer has deadlines; those that have none are not from a network.
+		// A writer without deadlines is not a network connection.
 		_ = control.SetWriteDeadline(time.Time{}) // of the request before
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = control.SetReadDeadline(time.Now().Add(stall))
 		}
 		h.ServeHTTP(w, r)
-		// Behind that for reading: what is left of a body is read before the answer.
+		// After the read deadline, because net/http reads the rest of a body before it
+		// sends the answer.
 		_ = control.SetWriteDeadline(time.Now().Add(2 * stall))
 	})
 }
@@ -53,7 +54,7 @@ type Patient struct {
 
 	// Since the last LeastBytes:
 	got    int
-	waited time.Duration // for the client; what this side takes is not its fault
+	waited time.Duration // wait for the client only, not for this side
 }
 
 // Read reads from the body. A failed read is the client's mistake.
@@ -67,7 +68,7 @@ func (p *Patient) Read(b []byte) (int, error) {
 		}
 		_ = p.Control.SetReadDeadline(at)
 	}
-	if p.ended.Load() { // looked at behind the deadline, which Interrupt sets later
+	if p.ended.Load() { // checked after the deadline is set, because Interrupt sets its own after ended
 		p.Interrupt()
 		return 0, p.over(os.ErrDeadlineExceeded)
 	}
@@ -75,7 +76,7 @@ func (p *Patient) Read(b []byte) (int, error) {
 	p.got, p.waited = p.got+n, p.waited+time.Since(now)
 	if p.got >= LeastBytes {
 		if p.waited > p.Stall/grains {
-			p.set = time.Time{} // the deadline that is set is too soon now
+			p.set = time.Time{} // the old deadline is too early now
 		}
 		p.got, p.waited = 0, 0
 	}
@@ -84,8 +85,8 @@ func (p *Patient) Read(b []byte) (int, error) {
 	}
 	if errors.Is(err, io.EOF) {
 		p.whole.Store(true)
-		// From here on net/http looks whether the client is still there, which a
-		// deadline would end.
+		// From here on net/http checks whether the client is still connected, and a
+		// deadline would end that.
 		_ = p.Control.SetReadDeadline(time.Time{})
 		return n, err
 	}
@@ -117,7 +118,7 @@ func (p *Patient) Refused() error {
 // Refuse is Interrupt with the error that Read returns. It does nothing after the whole body was
 // read.
 func (p *Patient) Refuse(err error) {
-	if p.whole.Load() { // what is done with it is judged by itself
+	if p.whole.Load() { // the caller processes a complete body anyway
 		return
 	}
 	p.refused.CompareAndSwap(nil, &err)
@@ -149,11 +150,11 @@ type Steady struct {
 	control *http.ResponseController
 	stall   time.Duration
 	set     time.Time
-	fast    int // bytes that have gone without a wait
+	fast    int // bytes written without a wait
 }
 
-// NewSteady returns a writer of the answer w. A write fails once the client has taken nothing for
-// as long as stall.
+// NewSteady returns a writer for the answer w. A write fails if the client accepts nothing
+// for stall.
 func NewSteady(w http.ResponseWriter, stall time.Duration) *Steady {
 	return &Steady{w: w, control: http.NewResponseController(w), stall: stall}
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// busyShare is the share of time in which some thread waited for a processor that makes the
-// processors busy.
+// busyShare is the share of time in which some thread must wait for a processor for the
+// processors to be busy.
 const busyShare = 0.5
 
-// Busy returns a function that reports whether the processors are busy: whether, between two
-// calls within the last time of window, some thread of this program's control group waited for
-// a processor for more than half of the time. It reads the kernel's pressure stall information
-// (https://docs.kernel.org/accounting/psi.html): that of the control group, version 2, if there
-// is such a group, else that of the machine. Where the kernel has none the processors are never
-// busy. The function must not be called concurrently.
+// Busy returns a function that returns whether the processors were busy: between two calls
+// within the last window, some thread of this program's control group waited for a
+// processor for more than 50 % of the time. It reads the kernel's pressure stall
+// information (https://docs.kernel.org/accounting/psi.html) of the control group (version
+// 2) if there is one, else of the machine. Without that information the processors are
+// never busy. The function must not be called concurrently.
 func Busy(window time.Duration) func() bool {
 	stalled := stallReader("/proc", "/sys/fs/cgroup")
 	if stalled == nil {
@@ -26,7 +26,7 @@ func Busy(window time.Duration) func() bool {
 	return busyBy(stalled, time.Now, window)
 }
 
-// busyBy is Busy by the total of all stalls until now.
+// busyBy is Busy with a function that returns the total stall time.
 func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window time.Duration) func() bool {
 	last, _ := stalled()
 	at := now()
@@ -34,7 +34,7 @@ func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window t
 	return func() bool {
 		total, ok := stalled()
 		t := now()
-		// Of a long time without a call nothing is known about its end.
+		// After a long time without a call, nothing is known about the last window.
 		if ok && t.Sub(at) <= window && float64(total-last) > busyShare*float64(t.Sub(at)) {
 			until = t.Add(window)
 		}
@@ -43,8 +43,9 @@ func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window t
 	}
 }
 
-// stallReader returns a function that reads for how long in all some thread has waited for a
-// processor, and whether that could be read. It is nil if the kernel does not say.
+// stallReader returns a function that reads the total time for which some thread has waited
+// for a processor, and whether it could be read. It returns nil if the kernel does not
+// provide it.
 func stallReader(proc, cgroups string) func() (time.Duration, bool) {
 	files := []string{filepath.Join(proc, "pressure", "cpu")}
 	if group, err := os.ReadFile(filepath.Join(proc, "self", "cgroup")); err == nil {
@@ -69,8 +70,8 @@ func stallReader(proc, cgroups string) func() (time.Duration, bool) {
 	return nil
 }
 
-// parseStalls reads the total of the line "some" of a file of pressure stall information, in
-// microseconds there.
+// parseStalls returns the total of the line "some" of a pressure stall file, which is in
+// microseconds.
 func parseStalls(text []byte) (time.Duration, bool) {
 	for line := range bytes.Lines(text) {
 		rest, ok := bytes.CutPrefix(line, []byte("some "))

@@ -10,8 +10,8 @@ import (
 // Route is one row of a surface's table. Requests without a row are refused.
 type Route struct {
 	Method string // GET also serves HEAD
-	// Path is made of literal segments and of {name}, which stands for one
-	// whole segment that is not empty, given to the handler by PathValue.
+	// Path has literal segments and segments {name}. The latter match one segment that is
+	// not empty; the handler reads it by PathValue.
 	Path  string
 	Serve Handler
 }
@@ -22,9 +22,9 @@ type path struct {
 	allow    []string
 }
 
-// Routes answers by a table. It matches the path as it was sent, segment by
-// segment, and neither cleans nor redirects it: an escaped slash stays part of
-// its segment. OPTIONS answers with the methods of the path.
+// Routes returns a handler for a table. It matches the path as it was sent, segment by
+// segment, and neither cleans nor redirects it: an escaped slash stays part of its segment.
+// OPTIONS answers with the methods of the path.
 func Routes(table []Route) Handler {
 	var paths []*path
 	for _, r := range table {
@@ -66,7 +66,7 @@ func Routes(table []Route) Handler {
 	}
 }
 
-// named is serve as an operation that the metrics know.
+// named returns serve with the operation name for the metrics.
 func named(name string, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		Operation(w, name)
@@ -74,7 +74,7 @@ func named(name string, serve Handler) Handler {
 	}
 }
 
-// match compares a path with the pattern and hands the named segments over.
+// match compares a path with the pattern and sets the path values of r.
 func (p *path) match(sent string, r *http.Request) bool {
 	if strings.Count(sent, "/") != len(p.segments)-1 {
 		return false

@@ -18,7 +18,7 @@ func Starting(h Health, table []Route) Handler {
 		}
 		why := h.Ready(r.Context())
 		if why == nil {
-			return state.ErrUnavailable // from now on; the next request is served
+			return state.ErrUnavailable // ready now: the next request is served
 		}
 		return state.Errorf(state.CodeUnavailable, "%v", why)
 	}

@@ -128,8 +128,8 @@ func (o Options) fail(w *recorder, r *http.Request, err error) error {
 func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration, err error) {
 	level := slog.LevelDebug
 	switch {
-	case r.Context().Err() != nil: // the client left, or the server ends
-	case tooMany(err), errors.As(err, new(unready)), w.status == http.StatusNotImplemented: // the client asks for it
+	case r.Context().Err() != nil: // the client has gone, or the server stops
+	case tooMany(err), errors.As(err, new(unready)), w.status == http.StatusNotImplemented: // part of normal use
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
@@ -157,13 +157,13 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// tooMany reports whether an error is the refusal of a request over the rate, in any surface.
+// tooMany returns whether an error is a refusal by the rate limit, of any surface.
 func tooMany(err error) bool {
 	var own *Error
 	return errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests || errors.Is(err, state.ErrLimited)
 }
 
-// panicked is the error of a handler that panicked.
+// panicked is the error for a handler that panicked.
 type panicked struct {
 	value any
 	stack []byte
@@ -207,15 +207,15 @@ type recorder struct {
 	spell  func(http.Header)
 	status int
 	bytes  int64
-	// started is when the request came, waited how long after that the answer began.
+	// started is when the request arrived, waited how long it took until the answer began.
 	started   time.Time
 	waited    time.Duration
-	operation string // what is asked for, once that is known
-	begun     bool   // the header is out
+	operation string // the operation label, once it is known
+	begun     bool   // the header was sent
 	shared    bool   // other requests use the connection, as over HTTP/2
-	failed    bool   // by an answer to an error, which is whole
-	early     bool   // it does not wait for the rest of the body
-	body      *body  // of the request; nil when there is none that an answer may wait for
+	failed    bool   // the answer is that of an error, and complete
+	early     bool   // the answer is sent before the rest of the body is read
+	body      *body  // of the request; nil if the answer waits for no body
 }
 
 // unreadAtMost is the number of unread bytes of a body that the server reads after the answer,
@@ -274,8 +274,8 @@ type body struct {
 	io.ReadCloser
 	asked  atomic.Bool  // a read has begun
 	read   atomic.Int64 // bytes
-	ended  atomic.Bool  // there is no more
-	broken atomic.Bool  // there may be more, which cannot be read
+	ended  atomic.Bool  // there are no more bytes
+	broken atomic.Bool  // the rest cannot be read
 }
 
 // Read implements io.Reader.
@@ -291,8 +291,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// noted returns r with a body that records its reads in w. It does not replace the body that
-// net/http itself tracks. Over HTTP/2 it does nothing, because no answer waits for a body there.
+// noted returns r with a body that records its reads in w. It wraps the body, which
+// net/http still tracks. Over HTTP/2 it does nothing, because answers there wait for no
+// body.
 func (w *recorder) noted(r *http.Request) *http.Request {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil {
 		return r
@@ -308,7 +309,7 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) begin(status int) {
 	w.status, w.begun, w.waited = status, true, time.Since(w.started)
-	if w.shared { // or net/http would end them, and some clients lose this answer
+	if w.shared { // otherwise net/http would close the connection, and some clients would lose this answer
 		w.Header().Del("Connection")
 	}
 	if w.spell != nil {
